@@ -1,0 +1,1 @@
+//! Aggregation pipelines: parsing, stages, and the pull model that runs them.

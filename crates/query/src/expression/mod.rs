@@ -1,0 +1,1 @@
+//! Aggregation expressions: one operator table, parsing and evaluation.

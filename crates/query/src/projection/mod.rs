@@ -1,0 +1,1 @@
+//! Projections: which fields of a document a client gets.

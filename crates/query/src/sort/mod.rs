@@ -1,0 +1,1 @@
+//! Sort patterns, sort keys, and sorting within a byte limit.

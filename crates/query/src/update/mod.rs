@@ -1,0 +1,1 @@
+//! Update documents and pipelines applied to raw documents.
