@@ -1,0 +1,59 @@
+//! What can go wrong while measuring.
+
+use std::io;
+use thiserror::Error;
+
+/// A measurement that could not be made.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// A system call failed.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The server under test or the echo did not come up.
+    #[error("the {name} did not accept connections on {address} within {seconds} s")]
+    NotUp {
+        /// Which server.
+        name: &'static str,
+        /// Where it was expected.
+        address: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The server ended while it was being measured.
+    #[error("the {name} ended early: {status}")]
+    Died {
+        /// Which server.
+        name: &'static str,
+        /// Its exit status.
+        status: String,
+    },
+    /// A reply that is not a message of the protocol.
+    #[error("the server sent {found}, expected {expected}")]
+    Protocol {
+        /// What a reply has there.
+        expected: &'static str,
+        /// What came.
+        found: String,
+    },
+    /// The server refused to load the data.
+    #[error("loading documents failed: {reply}")]
+    Load {
+        /// The server's reply.
+        reply: String,
+    },
+    /// The command line asks for something impossible.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl BenchError {
+    /// For `map_err`: names the action that failed.
+    pub(crate) fn io(action: &'static str) -> impl Fn(io::Error) -> BenchError {
+        move |source| BenchError::Io { action, source }
+    }
+}

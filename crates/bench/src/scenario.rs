@@ -1,0 +1,121 @@
+//! The kinds of requests that are measured.
+
+use crate::template::{ID_MARK, NUMBER_MARK, Template};
+use clap::ValueEnum;
+use document::{Document, Value, doc};
+
+pub(crate) const DATABASE: &str = "heddle_bench";
+pub(crate) const COLLECTION: &str = "documents";
+/// Documents that one range request returns (S0's slow request).
+pub(crate) const RANGE_DOCUMENTS: i32 = 2_000;
+
+/// One kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// `find` of one document by `_id`.
+    Find,
+    /// `update` of one field by `_id`.
+    Update,
+    /// The same, acknowledged when it is on disk (`j: true`).
+    UpdateJournaled,
+    /// `find` of a range of 2,000 documents by `_id`, projected to one field.
+    Range,
+    /// `find` with a filter on a field without index that matches nothing.
+    Scan,
+}
+
+impl Scenario {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Scenario::Find => "find by _id",
+            Scenario::Update => "update one field",
+            Scenario::UpdateJournaled => "update, j: true",
+            Scenario::Range => "range of 2,000, projected",
+            Scenario::Scan => "scan, nothing matches",
+        }
+    }
+
+    /// Connections when the command line names none.
+    pub(crate) const fn default_connections(self) -> usize {
+        match self {
+            Scenario::Find | Scenario::Update | Scenario::Range => 64,
+            Scenario::UpdateJournaled => 1_000,
+            Scenario::Scan => 1,
+        }
+    }
+
+    /// Whether an echo of the same sizes is a ceiling that says something about this scenario.
+    pub(crate) const fn compares_with_echo(self) -> bool {
+        !matches!(self, Scenario::Scan)
+    }
+
+    /// Documents that the server looks at for one request.
+    pub(crate) const fn documents_per_request(self, stored: i32) -> i64 {
+        match self {
+            Scenario::Find | Scenario::Update | Scenario::UpdateJournaled => 1,
+            Scenario::Range => RANGE_DOCUMENTS as i64,
+            Scenario::Scan => stored as i64,
+        }
+    }
+
+    pub(crate) fn template(self) -> Template {
+        Template::new(&self.command())
+    }
+
+    fn command(self) -> Document {
+        match self {
+            Scenario::Find => doc! {
+                "find": COLLECTION, "filter": { "_id": ID_MARK }, "limit": 1, "singleBatch": true, "$db": DATABASE,
+            },
+            Scenario::Update => update(false),
+            Scenario::UpdateJournaled => update(true),
+            Scenario::Range => doc! {
+                "find": COLLECTION, "filter": { "_id": { "$gte": ID_MARK } }, "projection": { "number": 1 },
+                "limit": RANGE_DOCUMENTS, "batchSize": RANGE_DOCUMENTS, "singleBatch": true, "$db": DATABASE,
+            },
+            Scenario::Scan => doc! {
+                "find": COLLECTION, "filter": { "absent": NUMBER_MARK }, "singleBatch": true, "$db": DATABASE,
+            },
+        }
+    }
+
+    /// The ids that requests choose from, given ids `0..stored`.
+    pub(crate) fn ids(self, stored: i32) -> i32 {
+        match self {
+            Scenario::Range => (stored - RANGE_DOCUMENTS).max(1),
+            _ => stored.max(1),
+        }
+    }
+}
+
+fn update(journaled: bool) -> Document {
+    doc! {
+        "update": COLLECTION,
+        "updates": [{ "q": { "_id": ID_MARK }, "u": { "$set": { "number": NUMBER_MARK } } }],
+        "writeConcern": { "w": 1, "j": journaled }, "$db": DATABASE,
+    }
+}
+
+/// The document with this id: one number and nine fields of text, `size` bytes in all (1 KB by default, as in S0).
+pub(crate) fn document(id: i32, size: usize) -> Document {
+    const FIELDS: usize = 9;
+    let mut document = doc! { "_id": id, "number": id };
+    // Per field: type, seven bytes of name, zero, length, zero; for the whole: length, zero and the two numbers.
+    let text = size.saturating_sub(30).div_euclid(FIELDS).saturating_sub(14).max(1);
+    for field in 0..FIELDS {
+        let letter = char::from(b'a' + ((id as usize + field) % 26) as u8);
+        document.push(format!("field_{field}"), Value::String(std::iter::repeat_n(letter, text).collect()));
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_have_the_size_asked_for() {
+        let length = document(77, 1_024).to_buf().len();
+        assert!((1_000..=1_024).contains(&length), "a document of 1 KB has {length} bytes");
+    }
+}
