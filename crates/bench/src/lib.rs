@@ -20,6 +20,7 @@
 //! Open-loop schedules, workload files and charts.
 
 mod client;
+mod command_client;
 mod echo;
 mod error;
 mod report;
@@ -28,6 +29,7 @@ mod scenario;
 mod target;
 mod template;
 
+pub use command_client::CommandClient;
 pub use echo::{EchoArguments, serve_echo};
 pub use error::BenchError;
 pub use run::{RawArguments, run_raw};

@@ -1,10 +1,9 @@
 //! Servers under test: given ones, or child processes on free ports with a directory of their own.
 
+use crate::command_client::CommandClient;
 use crate::error::BenchError;
 use crate::scenario::{COLLECTION, DATABASE, document};
-use crate::template::{announced_length, encode, reply_body};
-use document::{Document, RawValue, Value, doc};
-use std::io::{Read, Write};
+use document::{RawValue, Value, doc};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -73,24 +72,10 @@ fn free_address() -> Result<SocketAddr, BenchError> {
         .map_err(BenchError::io("find a free port"))
 }
 
-/// Sends one command over a connection of its own and returns the reply.
-fn command(socket: &mut TcpStream, command: &Document) -> Result<Document, BenchError> {
-    socket.write_all(&encode(command)).map_err(BenchError::io("send a command"))?;
-    let mut head = [0; 4];
-    socket.read_exact(&mut head).map_err(BenchError::io("receive a reply"))?;
-    let length = announced_length(&head).unwrap_or_default();
-    let mut reply = vec![0; length.max(head.len())];
-    let (start, rest) = reply.split_at_mut(head.len());
-    start.copy_from_slice(&head);
-    socket.read_exact(rest).map_err(BenchError::io("receive a reply"))?;
-    Ok(reply_body(&reply)?.to_document())
-}
-
 /// Fills the collection anew with `stored` documents of `size` bytes, ids from 0. Returns how long it took.
 pub(crate) fn load(address: SocketAddr, stored: i32, size: usize) -> Result<Duration, BenchError> {
-    let mut socket = TcpStream::connect(address).map_err(BenchError::io("connect"))?;
-    socket.set_nodelay(true).map_err(BenchError::io("set TCP_NODELAY"))?;
-    command(&mut socket, &doc! { "dropDatabase": 1, "$db": DATABASE })?;
+    let mut client = CommandClient::connect(address)?;
+    client.command(&doc! { "dropDatabase": 1, "$db": DATABASE })?;
     let begun = Instant::now();
     for first in (0..stored).step_by(LOAD_BATCH as usize) {
         let last = stored.min(first + LOAD_BATCH);

@@ -1,0 +1,50 @@
+//! One connection, one command at a time: for loading data and for tests that must not hide behind a driver.
+
+use crate::error::BenchError;
+use crate::template::{announced_length, encode, reply_body};
+use document::Document;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A blocking client without pooling, retries or monitoring.
+#[derive(Debug)]
+pub struct CommandClient {
+    socket: TcpStream,
+}
+
+impl CommandClient {
+    /// Connects; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the connection is refused.
+    pub fn connect(address: SocketAddr) -> Result<Self, BenchError> {
+        let socket = TcpStream::connect(address).map_err(BenchError::io("connect"))?;
+        socket.set_nodelay(true).map_err(BenchError::io("set TCP_NODELAY"))?;
+        Ok(CommandClient { socket })
+    }
+
+    /// Bounds how long a reply is waited for; `None` waits for ever.
+    ///
+    /// # Errors
+    /// When the system refuses the time-out.
+    pub fn set_timeout(&self, timeout: Option<Duration>) -> Result<(), BenchError> {
+        self.socket.set_read_timeout(timeout).map_err(BenchError::io("set a time-out"))
+    }
+
+    /// Sends a command, `$db` included, and returns the whole reply, be it `ok` or not.
+    ///
+    /// # Errors
+    /// When the connection ends or the reply is not an OP_MSG.
+    pub fn command(&mut self, command: &Document) -> Result<Document, BenchError> {
+        self.socket.write_all(&encode(command)).map_err(BenchError::io("send a command"))?;
+        let mut head = [0; 4];
+        self.socket.read_exact(&mut head).map_err(BenchError::io("receive a reply"))?;
+        let length = announced_length(&head).unwrap_or_default();
+        let mut reply = vec![0; length.max(head.len())];
+        let (start, rest) = reply.split_at_mut(head.len());
+        start.copy_from_slice(&head);
+        self.socket.read_exact(rest).map_err(BenchError::io("receive a reply"))?;
+        Ok(reply_body(&reply)?.to_document())
+    }
+}
