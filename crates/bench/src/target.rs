@@ -81,7 +81,7 @@ pub(crate) fn load(address: SocketAddr, stored: i32, size: usize) -> Result<Dura
         let last = stored.min(first + LOAD_BATCH);
         let documents: Vec<Value> = (first..last).map(|id| document(id, size).into()).collect();
         let reply =
-            command(&mut socket, &doc! { "insert": COLLECTION, "documents": documents, "$db": DATABASE })?;
+            client.command(&doc! { "insert": COLLECTION, "documents": documents, "$db": DATABASE })?;
         let inserted = reply.get("n").map(|count| count.with_raw(|raw| raw == RawValue::Int32(last - first)));
         if inserted != Some(true) {
             return Err(BenchError::Load { reply: format!("{reply:?}") });
