@@ -11,25 +11,39 @@
 //!
 //! # Vocabulary
 //! *Raw* means borrowed bytes; *trusted* means checked before. An *element* is a field with its type and name; a *value*
-//! is what it holds.
+//! is what it holds. The *canonical type* of a value is the class of types it compares with ([`canonical_type`]).
+//! A *key* is bytes that sort as the values they encode ([`key`]); *type bits* are what a key does not tell about its
+//! values' types. A *path* is a dotted name that leads through documents and arrays ([`path`]).
 //!
 //! # Invariants
 //! - Reading never panics and never leaves the given bytes, whatever they hold.
 //! - What a builder writes, [`RawDocument::parse`] accepts.
+//! - Numbers compare exactly across their four types; equal values have equal keys, and keys order as values do.
 //!
 //! # Not here
-//! No I/O, no query semantics (missing fields, array matching): those belong to `query`.
+//! No I/O, no query semantics (what a missing field matches, which array elements count): paths report what they find, and
+//! `query` judges it.
 
 mod builder;
+mod compare;
+mod date;
+pub mod decimal;
 mod element_type;
+pub mod json;
+pub mod key;
 mod macros;
+pub mod number;
+pub mod path;
 mod raw;
 mod scalar;
 mod validate;
 mod value;
 
 pub use builder::{ArrayBuilder, DocumentBuilder};
+pub use compare::{Comparable, canonical_type, compare, compare_documents};
 pub use element_type::ElementType;
+pub use number::Number;
+pub use path::FieldPath;
 pub use raw::{Element, Elements, RawArray, RawDocument, RawValue};
 pub use scalar::{Decimal128, ObjectId, Timestamp};
 pub use validate::{DocumentError, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH};
