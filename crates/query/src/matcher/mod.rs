@@ -1,1 +1,158 @@
-//! Compiled filters.
+//! Compiled filters: the whole find language, parsed once, evaluated on raw BSON.
+//!
+//! ```text
+//!  {a: {$gt: 1}, "b.c": /x/, $or: […]}
+//!        │ parse            (operators: one table for fields, one for the top level)
+//!        ▼
+//!  And ─┬─ Field a   Compare > 1          a tree of MatchNode; the planner reads it
+//!       ├─ Field b.c Pattern /x/
+//!       └─ Or …
+//!        │ FieldScan        (simple conjuncts ordered by their first path component)
+//!        ▼
+//!  one pass over the document's elements, comparing name bytes; then whatever is left of the tree
+//! ```
+//!
+//! A path reaches a *list* of values, because arrays on the way fan out ([`MatchPath::any`]); a predicate holds
+//! for a document when it holds for one of them. `$ne`, `$nin` and `$not` negate the whole, not the single value.
+//!
+//! Source: MongoDB manual, "Query and Projection Operators" and "Query an Array".
+
+mod bits;
+mod constant;
+mod evaluate;
+mod field_operators;
+mod in_list;
+mod message;
+mod parse;
+mod path;
+mod pattern;
+mod predicate;
+mod scan;
+mod serialize;
+mod top_operators;
+mod tree;
+mod type_set;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use document::{Document, RawDocument, RawValue};
+
+pub use bits::{BitTest, BitTestKind};
+pub use constant::Constant;
+pub use field_operators::{FieldOperator, field_operators};
+pub use in_list::InList;
+pub use path::{LeafArrays, MatchPath};
+pub use pattern::Pattern;
+pub use predicate::{Comparison, ComparisonOperator, Predicate, Remainder, ValueTest};
+pub use top_operators::{TopOperator, top_operators};
+pub use tree::{ExpressionTest, FieldMatch, MatchNode, SchemaTest};
+pub use type_set::TypeSet;
+
+use crate::environment::Environment;
+use crate::error::QueryError;
+use scan::FieldScan;
+
+/// What a match says beyond yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MatchDetails {
+    /// Position, in the array that the filter went through, of the first element that matched: what the
+    /// positional `$` of updates and projections stands for. `None` when no array was involved.
+    pub array_index: Option<usize>,
+}
+
+/// A compiled filter. Cheap to clone; shared between threads.
+#[derive(Debug, Clone)]
+pub struct Matcher {
+    root: Arc<MatchNode>,
+    scan: Option<Arc<FieldScan>>,
+}
+
+impl Matcher {
+    /// Compiles a filter.
+    ///
+    /// # Errors
+    /// What MongoDB answers to a malformed filter, mostly `BadValue`.
+    pub fn parse(filter: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
+        Ok(Self::from_node(parse::filter(filter, environment)?))
+    }
+
+    /// The filter that a tree stands for.
+    pub fn from_node(root: MatchNode) -> Self {
+        let root = Arc::new(root);
+        let scan = FieldScan::build(&root).map(Arc::new);
+        Self { root, scan }
+    }
+
+    /// The filter that every document passes.
+    pub fn everything() -> Self {
+        Self::from_node(MatchNode::And(Vec::new()))
+    }
+
+    /// The parsed tree.
+    pub fn root(&self) -> &MatchNode {
+        &self.root
+    }
+
+    /// Whether the filter is empty, so that every document passes.
+    pub fn is_everything(&self) -> bool {
+        matches!(self.root(), MatchNode::And(children) if children.is_empty())
+    }
+
+    /// Whether the document passes.
+    ///
+    /// # Errors
+    /// An expression of `$expr` failed, or a regular expression passed its back-tracking limit.
+    pub fn matches(&self, document: RawDocument<'_>) -> Result<bool, QueryError> {
+        match &self.scan {
+            Some(scan) => scan.matches(&self.root, document),
+            None => self.root.matches(document, None),
+        }
+        .map_err(|error| *error)
+    }
+
+    /// As [`Matcher::matches`], and which array element matched.
+    ///
+    /// # Errors
+    /// As [`Matcher::matches`].
+    pub fn matches_positional(&self, document: RawDocument<'_>) -> Result<Option<MatchDetails>, QueryError> {
+        let mut details = MatchDetails::default();
+        let matched = self.root.matches(document, Some(&mut details)).map_err(|error| *error)?;
+        Ok(matched.then_some(details))
+    }
+
+    /// The filter written out, every operator explicit, as `explain` shows it.
+    pub fn to_document(&self) -> Document {
+        self.root.to_document()
+    }
+}
+
+/// The conditions that an update's `$pull` puts on array elements: either a filter on documents or tests of a
+/// value itself.
+#[derive(Debug, Clone)]
+pub struct ValueMatcher {
+    tests: Vec<ValueTest>,
+}
+
+impl ValueMatcher {
+    /// Compiles an operator document such as `{$gt: 3, $lt: 9}`, a regular expression, or a value to equal.
+    ///
+    /// # Errors
+    /// As [`Matcher::parse`].
+    pub fn parse(condition: RawValue<'_>, environment: &Environment) -> Result<Self, QueryError> {
+        Ok(Self { tests: parse::value_tests("", condition, environment)? })
+    }
+
+    /// Whether the value passes; arrays are not entered. `None` stands for a missing value.
+    ///
+    /// # Errors
+    /// A regular expression passed its back-tracking limit.
+    pub fn matches(&self, value: Option<RawValue<'_>>) -> Result<bool, QueryError> {
+        predicate::all_hold(&self.tests, value).map_err(|error| *error)
+    }
+}
+
+/// Outcome of one test; the error is boxed because it is rare and the result is returned a lot.
+pub(crate) type Verdict = Result<bool, Box<QueryError>>;
