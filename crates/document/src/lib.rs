@@ -29,6 +29,8 @@ mod compare;
 mod date;
 pub mod decimal;
 mod element_type;
+#[cfg(test)]
+mod generate;
 pub mod json;
 pub mod key;
 mod macros;

@@ -2,7 +2,7 @@
 
 use super::decode::{KeyError, Reader};
 use super::{tag, type_bits};
-use crate::decimal::{MAX_DIGITS, MIN_EXPONENT, Parts};
+use crate::decimal::{MAX_DIGITS, MAX_EXPONENT, MIN_EXPONENT, Parts};
 use crate::number::Number;
 use crate::number::exact::{Exact, Magnitude, Tail};
 use crate::{Decimal128, Value};
@@ -213,17 +213,28 @@ fn narrowest(exact: Exact) -> Value {
         Exact::Positive(magnitude) => (false, magnitude),
         _ => return Value::Double(f64::NAN),
     };
-    match magnitude.tail {
-        Some(tail) => {
-            let exponent = tail.power - (MAX_DIGITS as i32 - 1);
-            let number = Parts::Finite { negative, coefficient: tail.coefficient, exponent };
-            Value::Decimal128(Decimal128::from_parts(number).map_or(Decimal128::NAN, Decimal128::reduced))
-        }
-        // A binary fraction beyond the doubles, which comes from a decimal number with few digits.
-        None => (-i32::from(u8::MAX)..=i32::from(u8::MAX))
-            .find_map(|exponent| decimal(exact, exponent).ok())
-            .unwrap_or(Value::Decimal128(Decimal128::NAN)),
+    let number = match magnitude.tail {
+        Some(tail) => reduced_tail(negative, tail),
+        // A binary fraction beyond the doubles. It is a decimal number, which has no more powers than this.
+        None => (-i32::from(u8::MAX)..=i32::from(u8::MAX)).find_map(|exponent| {
+            let coefficient = binary_coefficient(magnitude, exponent)?;
+            Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent })
+        }),
+    };
+    Value::Decimal128(number.map_or(Decimal128::NAN, Decimal128::reduced))
+}
+
+/// The number with the fewest digits, which for the smallest numbers is the only way to write them.
+fn reduced_tail(negative: bool, tail: Tail) -> Option<Decimal128> {
+    let Tail { mut power, mut coefficient } = tail;
+    power -= MAX_DIGITS as i32 - 1;
+    while coefficient != 0 && coefficient % 10 == 0 {
+        coefficient /= 10;
+        power += 1;
     }
+    let surplus = power - power.min(MAX_EXPONENT);
+    let coefficient = coefficient.checked_mul(10u128.checked_pow(surplus.unsigned_abs())?)?;
+    Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent: power - surplus })
 }
 
 fn integer(exact: Exact) -> Option<i64> {
