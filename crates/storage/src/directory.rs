@@ -1,0 +1,303 @@
+//! The data directory: who may use it, what format it has, what the journal must contain.
+//!
+//! ```text
+//!  <dbpath>/
+//!    heddle.lock    held with an advisory lock while a server runs; contains its process id
+//!    FORMAT         "heddle storage format 1\nstate ready\n"
+//!    journal-mark   8 bytes: the sequence number up to which the journal has been synced, and 8 check bytes
+//!    engine/        RocksDB's files
+//! ```
+//! See `docs/design/on-disk-layout.md` for what is found after a crash at each point.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{OpenError, StorageError};
+
+/// The newest on-disk format this build reads and writes.
+const FORMAT_VERSION: u32 = 1;
+const FORMAT_FILE: &str = "FORMAT";
+const FORMAT_INTRODUCTION: &str = "heddle storage format ";
+const STATE_NEW: &str = "state new";
+const STATE_READY: &str = "state ready";
+const LOCK_FILE: &str = "heddle.lock";
+const MARK_FILE: &str = "journal-mark";
+const ENGINE_DIRECTORY: &str = "engine";
+/// The check bytes of the journal mark are the number, inverted and turned.
+const MARK_ROTATION: u32 = 17;
+
+/// A locked data directory; the lock goes with it.
+pub(crate) struct DataDirectory {
+    path: PathBuf,
+    is_new: bool,
+    mark: File,
+    /// Held for its advisory lock.
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Creates or checks the directory and locks it.
+    pub(crate) fn open(path: &Path) -> Result<DataDirectory, OpenError> {
+        std::fs::create_dir_all(path).map_err(|source| unusable(path, source))?;
+        // Before the lock file is created: a directory of something else must stay as it is.
+        let format = read_format(path)?;
+        let lock = take_lock(path)?;
+        let is_new = match format {
+            None => {
+                write_format(path, STATE_NEW).map_err(|source| unusable(path, source))?;
+                true
+            }
+            Some(ready) => !ready,
+        };
+        let engine = path.join(ENGINE_DIRECTORY);
+        if !is_new && !engine.join("CURRENT").exists() {
+            let detail = format!("{} holds no database", engine.display());
+            return Err(OpenError::Corrupt { path: path.to_owned(), detail });
+        }
+        let mark_path = path.join(MARK_FILE);
+        let mark = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&mark_path);
+        let mark = mark.map_err(|source| unusable(&mark_path, source))?;
+        Ok(DataDirectory { path: path.to_owned(), is_new, mark, _lock: lock })
+    }
+
+    pub(crate) fn engine_path(&self) -> PathBuf {
+        self.path.join(ENGINE_DIRECTORY)
+    }
+
+    /// Whether the engine's files may have to be created.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// From now on missing engine files are damage and not a new directory.
+    pub(crate) fn mark_ready(&self) -> Result<(), OpenError> {
+        if self.is_new {
+            write_format(&self.path, STATE_READY).map_err(|source| unusable(&self.path, source))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a journal that ends before a point that had been synced.
+    pub(crate) fn check_journal_mark(&self, found: u64) -> Result<(), OpenError> {
+        let mut bytes = [0; 16];
+        let mut mark = &self.mark;
+        let read = mark.seek(SeekFrom::Start(0)).and_then(|_| mark.read_exact(&mut bytes));
+        match read {
+            Ok(()) => {}
+            // New, or the machine lost power before the mark itself was written: nothing is known.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(source) => return Err(unusable(&self.path.join(MARK_FILE), source)),
+        }
+        let synced = decode_mark(bytes);
+        match synced {
+            Some(synced) if synced > found => {
+                Err(OpenError::JournalDamaged { path: self.path.clone(), found, synced })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the journal has been synced up to `synced`. Not synced itself: after the death of the
+    /// process the kernel still has it, and after a power loss an older mark only checks less.
+    pub(crate) fn write_journal_mark(&self, synced: u64) {
+        if let Err(error) = self.mark.write_all_at(&encode_mark(synced), 0) {
+            tracing::warn!(%error, "the journal mark could not be written");
+        }
+    }
+
+    /// Makes a directory that [`DataDirectory::open`] accepts, with what `fill` puts into the engine's.
+    pub(crate) fn create_copy(
+        path: &Path,
+        fill: impl FnOnce(&Path) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let io = |error: std::io::Error| StorageError::Engine(format!("{}: {error}", path.display()).into());
+        std::fs::create_dir_all(path).map_err(io)?;
+        if std::fs::read_dir(path).map_err(io)?.next().is_some() {
+            return Err(StorageError::Engine(format!("{} is not empty", path.display()).into()));
+        }
+        fill(&path.join(ENGINE_DIRECTORY))?;
+        write_format(path, STATE_READY).map_err(io)
+    }
+}
+
+fn encode_mark(synced: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let (number, check) = bytes.split_at_mut(8);
+    number.copy_from_slice(&synced.to_le_bytes());
+    check.copy_from_slice(&(!synced).rotate_left(MARK_ROTATION).to_le_bytes());
+    bytes
+}
+
+fn decode_mark(bytes: [u8; 16]) -> Option<u64> {
+    let (number, _) = bytes.split_first_chunk::<8>()?;
+    let synced = u64::from_le_bytes(*number);
+    (encode_mark(synced) == bytes).then_some(synced)
+}
+
+fn unusable(path: &Path, source: std::io::Error) -> OpenError {
+    match source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            OpenError::NoSpace { path: path.to_owned(), detail: source.to_string() }
+        }
+        _ => OpenError::Unreadable { path: path.to_owned(), source },
+    }
+}
+
+fn take_lock(path: &Path) -> Result<File, OpenError> {
+    let lock_path = path.join(LOCK_FILE);
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&lock_path);
+    let mut lock = opened.map_err(|source| unusable(&lock_path, source))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let holder = match lock.read_to_string(&mut holder) {
+                Ok(_) if !holder.trim().is_empty() => format!("process {}", holder.trim()),
+                _ => "another process".to_owned(),
+            };
+            return Err(OpenError::Locked { path: path.to_owned(), holder });
+        }
+        Err(TryLockError::Error(source)) => return Err(unusable(&lock_path, source)),
+    }
+    let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    written.map_err(|source| unusable(&lock_path, source))?;
+    Ok(lock)
+}
+
+/// `None` for a directory without a format file that may become a heddle one; else whether it is ready.
+fn read_format(path: &Path) -> Result<Option<bool>, OpenError> {
+    let text = match std::fs::read_to_string(path.join(FORMAT_FILE)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return check_empty(path).map(|()| None),
+        Err(source) => return Err(unusable(&path.join(FORMAT_FILE), source)),
+    };
+    let mut lines = text.lines();
+    let version = lines
+        .next()
+        .and_then(|line| line.strip_prefix(FORMAT_INTRODUCTION))
+        .and_then(|number| number.parse().ok());
+    match version {
+        None => {
+            let detail = format!(
+                "{FORMAT_FILE} does not begin with \"{}\" and a number",
+                FORMAT_INTRODUCTION.trim_end()
+            );
+            Err(OpenError::Corrupt { path: path.to_owned(), detail })
+        }
+        Some(found) if found > FORMAT_VERSION => {
+            Err(OpenError::NewerVersion { path: path.to_owned(), found, supported: FORMAT_VERSION })
+        }
+        Some(_) => Ok(Some(lines.next() != Some(STATE_NEW))),
+    }
+}
+
+/// Whether a directory without a format file may become a heddle one.
+fn check_empty(path: &Path) -> Result<(), OpenError> {
+    for entry in std::fs::read_dir(path).map_err(|source| unusable(path, source))? {
+        let entry = entry.map_err(|source| unusable(path, source))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // A mount point's own entry, hidden files, a log or a socket put there by configuration, and what
+        // an interrupted first start leaves behind.
+        let harmless = name == "lost+found"
+            || name.starts_with('.')
+            || name == LOCK_FILE
+            || name == format!("{FORMAT_FILE}.new")
+            || [".log", ".sock", ".pid", ".conf", ".yaml", ".yml"]
+                .iter()
+                .any(|ending| name.ends_with(ending));
+        if !harmless {
+            return Err(OpenError::NotHeddle { path: path.to_owned(), found: name });
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the format file so that a crash leaves the old one or the new one.
+fn write_format(path: &Path, state: &str) -> std::io::Result<()> {
+    let draft = path.join(format!("{FORMAT_FILE}.new"));
+    let mut file = File::create(&draft)?;
+    write!(file, "{FORMAT_INTRODUCTION}{FORMAT_VERSION}\n{state}\n")?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path.join(FORMAT_FILE))?;
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(prepare: impl FnOnce(&Path), expect: impl FnOnce(Result<DataDirectory, OpenError>)) {
+        let directory = tempfile::tempdir().unwrap();
+        prepare(directory.path());
+        expect(DataDirectory::open(directory.path()));
+    }
+
+    #[test]
+    fn an_empty_directory_becomes_new() {
+        check(|_| {}, |opened| assert!(opened.unwrap().is_new()));
+        check(
+            |path| std::fs::write(path.join("heddle.log"), "x").unwrap(),
+            |opened| assert!(opened.unwrap().is_new()),
+        );
+    }
+
+    #[test]
+    fn somebody_elses_directory_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("WiredTiger"), "").unwrap();
+        let error = DataDirectory::open(directory.path()).err().unwrap();
+        assert!(matches!(&error, OpenError::NotHeddle { found, .. } if found == "WiredTiger"), "{error}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing was added");
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_with_both_numbers() {
+        check(
+            |path| std::fs::write(path.join(FORMAT_FILE), "heddle storage format 7\nstate ready\n").unwrap(),
+            |opened| {
+                let error = opened.err().unwrap();
+                assert!(
+                    matches!(error, OpenError::NewerVersion { found: 7, supported: FORMAT_VERSION, .. }),
+                    "{error}"
+                );
+                assert!(
+                    error.to_string().contains("version 7") && error.to_string().contains("up to 1"),
+                    "{error}"
+                );
+            },
+        );
+    }
+
+    #[test]
+    fn a_ready_directory_without_its_engine_is_damaged() {
+        check(
+            |path| write_format(path, STATE_READY).unwrap(),
+            |opened| assert!(matches!(opened.err().unwrap(), OpenError::Corrupt { .. })),
+        );
+        check(
+            |path| std::fs::write(path.join(FORMAT_FILE), "something").unwrap(),
+            |opened| assert!(matches!(opened.err().unwrap(), OpenError::Corrupt { .. })),
+        );
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_unreadable() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(matches!(DataDirectory::open(file.path()).err().unwrap(), OpenError::Unreadable { .. }));
+    }
+
+    #[test]
+    fn the_journal_mark_refuses_a_shorter_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let opened = DataDirectory::open(directory.path()).unwrap();
+        assert!(opened.check_journal_mark(0).is_ok(), "no mark yet");
+        opened.write_journal_mark(42);
+        assert!(opened.check_journal_mark(42).is_ok());
+        let error = opened.check_journal_mark(41).unwrap_err();
+        assert!(matches!(error, OpenError::JournalDamaged { found: 41, synced: 42, .. }), "{error}");
+        opened.mark.write_all_at(b"torn", 4).unwrap();
+        assert!(opened.check_journal_mark(1).is_ok(), "a damaged mark says nothing");
+    }
+}

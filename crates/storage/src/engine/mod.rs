@@ -1,0 +1,212 @@
+//! The seam between the store and what keeps the bytes.
+//!
+//! Two engines implement it: [`rocks`] for real, [`memory`] for tests and simulation; one suite
+//! (`conformance.rs`) holds both to the same behaviour.
+
+#[cfg(test)]
+mod conformance;
+pub(crate) mod memory;
+pub(crate) mod rocks;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::StorageError;
+use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+use crate::unit::{OperationLog, WriteUnit};
+use crate::view::{Entry, PinnedBytes};
+
+/// An ordered key-value engine with snapshots and a write-ahead log.
+///
+/// The store calls [`Engine::write`] from one thread at a time; everything else may be called from any
+/// thread at any time.
+pub trait Engine: Send + Sync + 'static {
+    /// A reader that sees every applied write.
+    fn reader(&self) -> Arc<dyn EngineReader>;
+
+    /// A reader that sees exactly the writes applied before this call.
+    fn pinned_reader(&self) -> Arc<dyn EngineReader>;
+
+    /// Writes all units and then the counters as one atomic batch; when it returns, the batch is visible
+    /// and in the kernel's copy of the log. Returns the sequence number of its last operation.
+    ///
+    /// # Errors
+    /// Nothing of the batch is visible then. [`EngineFailure::Stalled`] asks for the same call later.
+    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure>;
+
+    /// Brings the log to stable storage: every batch whose `write` returned before this call.
+    ///
+    /// # Errors
+    /// After a failure it is unknown what reached stable storage.
+    fn sync_journal(&self) -> Result<(), EngineFailure>;
+
+    /// The sequence number of the last applied operation.
+    fn sequence(&self) -> u64;
+
+    /// Writes the memtables to table files and waits for it.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn flush(&self) -> Result<(), StorageError>;
+
+    /// Compacts a range of keys, which gives back the room of deleted ones. Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError>;
+
+    /// Makes a consistent copy of everything in a new directory (table files are linked, not copied).
+    ///
+    /// # Errors
+    /// What the engine reports; an engine without files always fails.
+    fn checkpoint(&self, directory: &Path) -> Result<(), StorageError>;
+
+    /// An estimate of the bytes a range occupies in table files and memtables.
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64;
+
+    /// How far flush and compaction are behind. Cheap enough for a call every few milliseconds.
+    fn pressure(&self) -> Pressure;
+
+    /// Counts and sizes.
+    fn statistics(&self) -> EngineStatistics;
+
+    /// Stops background work; the files are released when the last reader and cursor is gone.
+    fn close(&self);
+}
+
+/// Reads of one state of the engine.
+pub trait EngineReader: Send + Sync {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Damage, or [`StorageError::WouldBlock`] under [`ReadTier::BlockCache`].
+    fn get(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        tier: ReadTier,
+    ) -> Result<Option<PinnedBytes>, StorageError>;
+
+    /// The values of several keys, in their order.
+    ///
+    /// # Errors
+    /// As [`EngineReader::get`]; the first failure ends the call.
+    fn multi_get(&self, keyspace: Keyspace, keys: &[&[u8]])
+    -> Result<Vec<Option<PinnedBytes>>, StorageError>;
+
+    /// A cursor over a range; it sees one state even when the reader is not pinned.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn cursor(
+        &self,
+        keyspace: Keyspace,
+        range: KeyRange,
+        direction: Direction,
+        options: CursorOptions,
+    ) -> Result<Box<dyn EngineCursor>, StorageError>;
+
+    /// The sequence number up to which the reader sees.
+    fn sequence(&self) -> u64;
+}
+
+/// A position in a range of keys.
+pub trait EngineCursor: Send {
+    /// Makes `next` continue at `key`, inclusive, or at the nearest key behind it in the cursor's direction.
+    fn seek(&mut self, key: &[u8]);
+
+    /// Moves to the next entry and lends it.
+    ///
+    /// # Errors
+    /// Damage, or [`StorageError::WouldBlock`]; the cursor must be sought again before it goes on.
+    fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError>;
+}
+
+/// Why a batch or a sync failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineFailure {
+    /// The engine is behind with flush or compaction and would have blocked; nothing was written.
+    Stalled,
+    /// The disk is full; nothing was written.
+    NoSpace(Arc<str>),
+    /// Anything else, in the engine's words; nothing was written.
+    Failed(Arc<str>),
+}
+
+/// How far flush and compaction are behind: the worst keyspace counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Full memtables waiting for their flush.
+    pub immutable_memtables: u64,
+    /// Table files on level 0.
+    pub level0_files: u64,
+    /// Bytes compaction should have rewritten already.
+    pub pending_compaction_bytes: u64,
+    /// Whether the engine itself delays or stops writes at this moment.
+    pub engine_stalled: bool,
+}
+
+/// What an engine counts about itself. Sizes in bytes; zero where an engine has no such thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineStatistics {
+    /// The name of the engine.
+    pub engine: &'static str,
+    /// Capacity of the block cache.
+    pub cache_capacity_bytes: u64,
+    /// Bytes in the block cache.
+    pub cache_usage_bytes: u64,
+    /// Bytes of the cache that readers hold.
+    pub cache_pinned_bytes: u64,
+    /// Block reads the cache answered.
+    pub cache_hits: u64,
+    /// Block reads that went to the files.
+    pub cache_misses: u64,
+    /// Bytes read from table files into the cache.
+    pub cache_read_into_bytes: u64,
+    /// Reads a filter answered without looking at data.
+    pub filter_useful: u64,
+    /// Memtables, flushed or not, still in memory.
+    pub memtable_bytes: u64,
+    /// Memtables not flushed yet.
+    pub memtable_unflushed_bytes: u64,
+    /// Memory of table readers outside the cache.
+    pub table_reader_bytes: u64,
+    /// Live table files.
+    pub table_bytes: u64,
+    /// Live data in table files, as far as it is known.
+    pub live_data_bytes: u64,
+    /// All table files, those still in use by old readers included.
+    pub table_total_bytes: u64,
+    /// Number of live table files.
+    pub table_files: u64,
+    /// An estimate of the number of keys.
+    pub keys_estimate: u64,
+    /// See [`Pressure`].
+    pub pressure: Pressure,
+    /// Flushes and compactions running now.
+    pub background_jobs_running: u64,
+    /// Background errors so far (a full disk counts here).
+    pub background_errors: u64,
+    /// Snapshots alive.
+    pub snapshots: u64,
+    /// Syncs of the log, by the engine's own count.
+    pub journal_syncs: u64,
+    /// Bytes written to the log.
+    pub journal_bytes: u64,
+    /// Bytes written by flushes.
+    pub flush_bytes: u64,
+    /// Bytes written by compactions.
+    pub compaction_write_bytes: u64,
+    /// Bytes read by compactions.
+    pub compaction_read_bytes: u64,
+    /// Keys read.
+    pub keys_read: u64,
+    /// Keys written.
+    pub keys_written: u64,
+    /// Bytes of keys and values written by users.
+    pub bytes_written: u64,
+    /// Bytes of values read by users.
+    pub bytes_read: u64,
+    /// Microseconds writers were held up inside the engine.
+    pub stall_us: u64,
+}

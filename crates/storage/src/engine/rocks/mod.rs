@@ -1,0 +1,166 @@
+//! RocksDB behind the [`Engine`] trait. No other module names a RocksDB type.
+
+mod errors;
+mod options;
+mod reader;
+mod statistics;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rocksdb::{Cache, ColumnFamily, DB, Options, Range, WriteBatch, WriteOptions, checkpoint::Checkpoint};
+
+use super::{Engine, EngineFailure, EngineReader, EngineStatistics, Pressure};
+use crate::error::StorageError;
+use crate::keyspace::{KeyRange, Keyspace};
+use crate::options::StorageOptions;
+use crate::unit::{Operation, OperationLog, WriteUnit};
+pub use errors::RocksOpenFailure;
+use errors::{storage_error, write_failure};
+use reader::RocksReader;
+
+pub(crate) use reader::PinnedSlice;
+
+/// RocksDB's bytes of a batch around the operations' own: its header, and per operation lengths and a tag.
+const BATCH_HEADER_BYTES: usize = 12;
+
+/// The open database and what must live as long.
+struct Database {
+    rocks: DB,
+    /// Holds the statistics object.
+    options: Options,
+    counts_tickers: bool,
+    cache: Cache,
+    cache_bytes: u64,
+    /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state.
+    write_options: WriteOptions,
+}
+
+impl Database {
+    fn family(&self, keyspace: Keyspace) -> Result<&ColumnFamily, StorageError> {
+        let family = self.rocks.cf_handle(keyspace.name());
+        family.ok_or_else(|| {
+            StorageError::Corrupt(format!("column family {} is missing", keyspace.name()).into())
+        })
+    }
+
+    fn append(&self, batch: &mut WriteBatch, log: &OperationLog) -> Result<(), StorageError> {
+        for operation in log.iter() {
+            match operation {
+                Operation::Put { keyspace, key, value } => batch.put_cf(self.family(keyspace)?, key, value),
+                Operation::Delete { keyspace, key } => batch.delete_cf(self.family(keyspace)?, key),
+                Operation::DeleteRange { keyspace, from, to } => {
+                    batch.delete_range_cf(self.family(keyspace)?, from, to);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The engine of real stores.
+pub struct RocksEngine {
+    latest: Arc<RocksReader>,
+    database: Arc<Database>,
+}
+
+impl RocksEngine {
+    /// Opens RocksDB in `path`; with `create`, a database that does not exist is created.
+    ///
+    /// # Errors
+    /// What RocksDB reports, in its words.
+    pub fn open(
+        path: &Path,
+        options: &StorageOptions,
+        create: bool,
+    ) -> Result<RocksEngine, RocksOpenFailure> {
+        let cache =
+            Cache::new_hyper_clock_cache(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX), 0);
+        let database_options = options::database_options(options, create);
+        let families = options::column_families(options, &cache);
+        let rocks = DB::open_cf_descriptors(&database_options, path, families)?;
+        let mut write_options = WriteOptions::default();
+        write_options.set_sync(false);
+        write_options.set_no_slowdown(true);
+        let database = Arc::new(Database {
+            rocks,
+            counts_tickers: options.engine_statistics,
+            options: database_options,
+            cache,
+            cache_bytes: options.cache_bytes,
+            write_options,
+        });
+        Ok(RocksEngine { latest: Arc::new(RocksReader::latest(Arc::clone(&database))), database })
+    }
+}
+
+impl Engine for RocksEngine {
+    fn reader(&self) -> Arc<dyn EngineReader> {
+        Arc::clone(&self.latest) as Arc<dyn EngineReader>
+    }
+
+    fn pinned_reader(&self) -> Arc<dyn EngineReader> {
+        Arc::new(RocksReader::pinned(Arc::clone(&self.database)))
+    }
+
+    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+        let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() + counters.byte_len();
+        let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER_BYTES + bytes);
+        let filled = units
+            .iter()
+            .map(WriteUnit::log)
+            .chain([counters])
+            .try_for_each(|log| self.database.append(&mut batch, log));
+        filled.map_err(|error| EngineFailure::Failed(error.to_string().into()))?;
+        self.database.rocks.write_opt(batch, &self.database.write_options).map_err(write_failure)?;
+        Ok(self.sequence())
+    }
+
+    fn sync_journal(&self) -> Result<(), EngineFailure> {
+        self.database.rocks.flush_wal(true).map_err(write_failure)
+    }
+
+    fn sequence(&self) -> u64 {
+        self.database.rocks.latest_sequence_number()
+    }
+
+    fn flush(&self) -> Result<(), StorageError> {
+        for keyspace in Keyspace::ALL {
+            self.database.rocks.flush_cf(self.database.family(keyspace)?).map_err(storage_error)?;
+        }
+        Ok(())
+    }
+
+    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+        let family = self.database.family(keyspace)?;
+        let (lower, upper) = (range.lower.as_deref(), range.upper.as_deref());
+        self.database.rocks.compact_range_cf_opt(family, lower, upper, &options::full_compaction());
+        Ok(())
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
+        let checkpoint = Checkpoint::new(&self.database.rocks).map_err(storage_error)?;
+        checkpoint.create_checkpoint(directory).map_err(storage_error)
+    }
+
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64 {
+        // A bound RocksDB can compare: no key of ours is longer than this and full of 0xff.
+        const ABOVE_ALL: [u8; 64] = [u8::MAX; 64];
+        let Ok(family) = self.database.family(keyspace) else { return 0 };
+        let (lower, upper) =
+            (range.lower.as_deref().unwrap_or_default(), range.upper.as_deref().unwrap_or(&ABOVE_ALL));
+        self.database.rocks.get_approximate_sizes_cf(family, &[Range::new(lower, upper)]).iter().sum()
+    }
+
+    fn pressure(&self) -> Pressure {
+        self.database.pressure()
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        self.database.statistics()
+    }
+
+    fn close(&self) {
+        self.database.rocks.cancel_all_background_work(true);
+    }
+}

@@ -1,0 +1,129 @@
+//! How RocksDB is set up, and why.
+
+use rocksdb::{
+    BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamilyDescriptor, CompactOptions,
+    DBCompressionType, DBRecoveryMode, LogLevel, Options, statistics::StatsLevel,
+};
+
+use crate::keyspace::Keyspace;
+use crate::options::StorageOptions;
+
+const MIB: usize = 1 << 20;
+const GIB: usize = 1 << 30;
+/// Small enough that a point read decompresses little, large enough for useful compression.
+const BLOCK_BYTES: usize = 8 << 10;
+const FILTER_BITS_PER_KEY: f64 = 10.0;
+/// From this level on the slower-built, smaller ribbon filter replaces the bloom filter.
+const RIBBON_FROM_LEVEL: i32 = 1;
+/// Share of a memtable given to a filter for keys that are not there (inserts look for duplicates).
+const MEMTABLE_FILTER_RATIO: f64 = 0.02;
+/// RocksDB's own limits. The gate acts on the same figures long before (see `gate.rs`).
+const LEVEL0_COMPACTION: i32 = 4;
+const LEVEL0_SLOWDOWN: i32 = 48;
+const LEVEL0_STOP: i32 = 64;
+const PENDING_SLOWDOWN_BYTES: usize = 128 * GIB;
+const PENDING_STOP_BYTES: usize = 256 * GIB;
+const INFO_LOG_BYTES: usize = 8 * MIB;
+const INFO_LOG_FILES: usize = 4;
+/// Files are handed to the disk in pieces of this size, so that a sync never finds a mountain.
+const BYTES_PER_SYNC: u64 = MIB as u64;
+const RATE_REFILL_US: i64 = 100_000;
+const RATE_FAIRNESS: i32 = 10;
+
+pub(super) fn database_options(options: &StorageOptions, create: bool) -> Options {
+    let mut database = Options::default();
+    database.create_if_missing(create);
+    database.create_missing_column_families(create);
+    database.set_paranoid_checks(true);
+    // Consistent up to the first gap: what was synced is always before it, and a torn tail is no error.
+    // That nothing synced is missing is checked against the journal mark.
+    database.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    database.set_track_and_verify_wals_in_manifest(true);
+    database.set_max_total_wal_size(options.journal_bytes_max);
+    database.set_max_open_files(options.open_files_max);
+    let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let jobs =
+        if options.background_jobs == 0 { processors.clamp(2, 16) as u32 } else { options.background_jobs };
+    database.set_max_background_jobs(i32::try_from(jobs).unwrap_or(i32::MAX));
+    // One leader writes at a time: machinery for concurrent writers would only cost.
+    database.set_allow_concurrent_memtable_write(false);
+    database.set_enable_write_thread_adaptive_yield(false);
+    database.set_avoid_unnecessary_blocking_io(true);
+    database.set_bytes_per_sync(BYTES_PER_SYNC);
+    database.set_compaction_readahead_size(2 * MIB);
+    if options.io_budget_bytes_per_second > 0 {
+        let rate = i64::try_from(options.io_budget_bytes_per_second).unwrap_or(i64::MAX);
+        database.set_ratelimiter(rate, RATE_REFILL_US, RATE_FAIRNESS);
+    }
+    database.set_max_log_file_size(INFO_LOG_BYTES);
+    database.set_keep_log_file_num(INFO_LOG_FILES);
+    database.set_log_level(LogLevel::Info);
+    database.set_stats_dump_period_sec(600);
+    database.set_stats_persist_period_sec(0);
+    if options.engine_statistics {
+        database.enable_statistics();
+        database.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+    }
+    database
+}
+
+pub(super) fn column_families(options: &StorageOptions, cache: &Cache) -> Vec<ColumnFamilyDescriptor> {
+    Keyspace::ALL
+        .iter()
+        .map(|keyspace| {
+            ColumnFamilyDescriptor::new(keyspace.name(), keyspace_options(*keyspace, options, cache))
+        })
+        .collect()
+}
+
+fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cache: &Cache) -> Options {
+    let memtable = usize::try_from(options.memtable_bytes).unwrap_or(64 * MIB);
+    let memtable = match keyspace {
+        Keyspace::Documents | Keyspace::Indexes => memtable,
+        // Small and rarely written, or the same few keys over and over.
+        Keyspace::Meta | Keyspace::Internal => memtable.min(16 * MIB),
+    };
+    let mut family = Options::default();
+    family.set_block_based_table_factory(&table_options(cache));
+    family.set_write_buffer_size(memtable);
+    family.set_max_write_buffer_number(i32::try_from(options.memtable_count_max).unwrap_or(8));
+    family.set_min_write_buffer_number_to_merge(1);
+    family.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_RATIO);
+    family.set_memtable_whole_key_filtering(true);
+    family.set_level_compaction_dynamic_level_bytes(true);
+    family.set_level_zero_file_num_compaction_trigger(LEVEL0_COMPACTION);
+    family.set_level_zero_slowdown_writes_trigger(LEVEL0_SLOWDOWN);
+    family.set_level_zero_stop_writes_trigger(LEVEL0_STOP);
+    family.set_soft_pending_compaction_bytes_limit(PENDING_SLOWDOWN_BYTES);
+    family.set_hard_pending_compaction_bytes_limit(PENDING_STOP_BYTES);
+    family.set_target_file_size_base(64 * MIB as u64);
+    family.set_max_bytes_for_level_base(4 * memtable.max(16 * MIB) as u64);
+    // Young data is read and rewritten often: cheap compression. Most data lies at the bottom: dense.
+    family.set_compression_type(DBCompressionType::Lz4);
+    family.set_bottommost_compression_type(DBCompressionType::Zstd);
+    family
+}
+
+fn table_options(cache: &Cache) -> BlockBasedOptions {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_block_size(BLOCK_BYTES);
+    table.set_format_version(6);
+    table.set_hybrid_ribbon_filter(FILTER_BITS_PER_KEY, RIBBON_FROM_LEVEL);
+    table.set_whole_key_filtering(true);
+    table.set_optimize_filters_for_memory(true);
+    // Indexes and filters compete in the cache: memory stays bounded whatever the size of the data.
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_cache_index_and_filter_blocks_with_high_priority(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table.set_pin_top_level_index_and_filter(true);
+    table
+}
+
+/// For compactions asked for: down to the bottom, or deleted keys keep their room.
+pub(super) fn full_compaction() -> CompactOptions {
+    let mut compaction = CompactOptions::default();
+    compaction.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+    compaction.set_exclusive_manual_compaction(false);
+    compaction
+}

@@ -1,0 +1,11 @@
+//! Short asynchronous locks. Fair (first come, first served), safe to drop while waiting, without a
+//! runtime, and without allocation or system call when nobody else is there.
+//!
+//! Ownership is handed over directly: a release grants the latch to the next waiter before it wakes it,
+//! so nobody can barge in between, and a granted waiter that is dropped before it runs releases again.
+//!
+//! Lock order for callers: first a [`SharedLatch`](shared::SharedLatch) of a collection, then latches of
+//! a [`LatchTable`](table::LatchTable); several of one table only through `lock_many`.
+
+pub(crate) mod shared;
+pub(crate) mod table;

@@ -1,0 +1,75 @@
+//! The ordered key-value engine, read views, the commit pipeline and the I/O budget.
+//!
+//! # Purpose
+//!
+//! Everything Heddle keeps is a sorted set of byte keys with byte values. This crate stores them, hands
+//! out consistent [`ReadView`]s of them, and turns [`WriteUnit`]s into durable, atomic commits. It knows
+//! neither documents nor indexes: the crate `catalog` gives the bytes their meaning.
+//!
+//! # Vocabulary
+//!
+//! * **keyspace** – one of a few separate key orders ([`Keyspace`]); a column family in RocksDB.
+//! * **write unit** – puts, deletes and counter changes that happen together or not at all.
+//! * **group** – the units one leader writes as one engine batch.
+//! * **sequence number** – the engine's count of writes; a [`Receipt`] names the one that covers a unit.
+//! * **applied** – in the engine and in the kernel's copy of the log: survives the death of the process.
+//! * **journaled** – the log up to there is on stable storage: survives power loss.
+//! * **gate** – where commits wait (without a thread) while flush and compaction catch up.
+//! * **latch** – a short, asynchronous lock of one key ([`LatchTable`]) or one collection ([`SharedLatch`]).
+//!
+//! ```text
+//!  WriteUnit ─▶ gate ─▶ queue ─▶ leader ──▶ Engine::write ──▶ applied ─▶ Receipt
+//!               ▲                (one batch   (log, memtable)    │
+//!      governor │                 per group)                     ▼ only Acknowledge::Journaled
+//!      (debt of flush                                     sync leader ─▶ Engine::sync_journal ─▶ Receipt
+//!       and compaction)                                          ▲
+//!                                             journal thread ────┘ every journal interval
+//!
+//!  ReadView (latest | pinned) ─▶ get, multi_get, Cursor ─▶ RocksEngine | MemoryEngine
+//! ```
+//!
+//! # Invariants
+//!
+//! * A unit whose commit was acknowledged is in the log; a unit whose commit was refused is in no part
+//!   in the engine.
+//! * Dropping a commit future withdraws nothing and wedges nothing: an enqueued unit is written.
+//! * No thread is held while a commit waits for its turn, for the gate or for another one's sync.
+//! * A commit that did not ask for `Journaled` never waits for a sync.
+//! * After a failed sync nothing is acknowledged any more until the store has been reopened.
+//! * Counters are written as absolute values in the batch that changes them: they are exact after a crash.
+//! * Nothing outside `engine/rocks` names a RocksDB type, and nothing here names an async runtime.
+//!
+//! # Not here
+//!
+//! Documents, key encoding, namespaces and unique checks (`catalog`); replication's acknowledgement
+//! levels; choosing a thread to block on (`transport`).
+
+mod background;
+mod counters;
+mod directory;
+mod engine;
+mod error;
+mod gate;
+mod keyspace;
+mod latch;
+mod options;
+mod pipeline;
+mod statistics;
+mod store;
+mod sync;
+mod unit;
+mod view;
+
+pub use engine::memory::MemoryEngine;
+pub use engine::rocks::{RocksEngine, RocksOpenFailure};
+pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure};
+pub use error::{CommitError, OpenError, StorageError};
+pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
+pub use latch::table::{LatchGuard, LatchGuards, LatchTable};
+pub use options::StorageOptions;
+pub use pipeline::{Acknowledge, CommitFuture, Receipt};
+pub use statistics::{CommitStatistics, StorageStatistics};
+pub use store::Store;
+pub use unit::{Operation, OperationLog, WriteUnit};
+pub use view::{Cursor, Entry, PinnedBytes, ReadView};

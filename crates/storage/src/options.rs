@@ -1,0 +1,99 @@
+//! The tunables of the store.
+
+use std::time::Duration;
+
+use crate::gate::GateLimits;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// How a store is opened. `Default` suits a machine of its own with a few gigabytes of memory.
+#[derive(Clone, Debug)]
+pub struct StorageOptions {
+    /// Block cache in bytes, shared by all keyspaces. Default 1 GiB; a server should give it about half
+    /// of the memory it may use.
+    pub cache_bytes: u64,
+    /// Size of one memtable of the `documents` keyspace in bytes. Default 64 MiB: a flush then writes
+    /// files of a size that compaction likes, and recovery replays at most a few of them.
+    pub memtable_bytes: u64,
+    /// Memtables a keyspace may have before the engine itself stops writes. Default 8; the gate acts far
+    /// earlier, see [`StorageOptions::validate`].
+    pub memtable_count_max: u32,
+    /// Flush and compaction together may write this many bytes each second. Default 512 MiB; 0 means no limit.
+    pub io_budget_bytes_per_second: u64,
+    /// How often the journal is brought to stable storage without being asked. Default 100 ms, like
+    /// `storage.journal.commitIntervalMs` of MongoDB; range 1 to 500 ms.
+    pub journal_interval: Duration,
+    /// The log is cut (oldest memtables flushed) when it grows beyond this many bytes. Default 1 GiB: the
+    /// time recovery takes is bounded by it.
+    pub journal_bytes_max: u64,
+    /// Table files kept open. Default 4096; -1 means all.
+    pub open_files_max: i32,
+    /// Threads for flush and compaction. Default 0: chosen by the number of processors.
+    pub background_jobs: u32,
+    /// Whether the engine counts cache hits and the like. Default true; costs about one per cent.
+    pub engine_statistics: bool,
+    /// When commits are slowed and held back so that the engine never stops them itself.
+    pub(crate) gate: GateLimits,
+}
+
+impl Default for StorageOptions {
+    fn default() -> StorageOptions {
+        StorageOptions {
+            cache_bytes: GIB,
+            memtable_bytes: 64 * MIB,
+            memtable_count_max: 8,
+            io_budget_bytes_per_second: 512 * MIB,
+            journal_interval: Duration::from_millis(100),
+            journal_bytes_max: GIB,
+            open_files_max: 4096,
+            background_jobs: 0,
+            engine_statistics: true,
+            gate: GateLimits::default(),
+        }
+    }
+}
+
+impl StorageOptions {
+    /// The shortest and longest journal interval, as MongoDB's `journalCommitInterval` has them.
+    pub const JOURNAL_INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
+        Duration::from_millis(1)..=Duration::from_millis(500);
+
+    /// Small caches and memtables, for tests that open many stores.
+    pub fn small() -> StorageOptions {
+        StorageOptions {
+            cache_bytes: 8 * MIB,
+            memtable_bytes: 4 * MIB,
+            journal_bytes_max: 64 * MIB,
+            ..Default::default()
+        }
+    }
+
+    /// Checks the rules across fields.
+    ///
+    /// # Errors
+    /// A sentence that names the field, its value and what is allowed.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.cache_bytes < MIB {
+            return Err(format!("cache_bytes is {}, expected at least {MIB}", self.cache_bytes));
+        }
+        if self.memtable_bytes < 64 << 10 {
+            return Err(format!("memtable_bytes is {}, expected at least 65536", self.memtable_bytes));
+        }
+        if !Self::JOURNAL_INTERVAL_RANGE.contains(&self.journal_interval) {
+            return Err(format!("journal_interval is {:?}, expected 1 ms to 500 ms", self.journal_interval));
+        }
+        if self.open_files_max != -1 && self.open_files_max < 64 {
+            return Err(format!("open_files_max is {}, expected -1 or at least 64", self.open_files_max));
+        }
+        let closes_at = self.gate.immutable_memtables.closed;
+        if u64::from(self.memtable_count_max) < closes_at + 2 {
+            return Err(format!(
+                "memtable_count_max is {}, expected at least {} so that the gate closes before the engine stops",
+                self.memtable_count_max,
+                closes_at + 2
+            ));
+        }
+        Ok(())
+    }
+}

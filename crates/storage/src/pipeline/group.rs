@@ -1,0 +1,321 @@
+//! Group commit: the state machine behind every commit, without I/O and without a runtime.
+//!
+//! ```text
+//!  Unsent ──poll──▶ Waiting ──leader takes it──▶ Writing ──leader settles──▶ Done ──poll──▶ result
+//!                     │  ▲                          │
+//!                     │  └───────── Stalled ────────┘   (engine is behind: the group goes back, in order)
+//!                     └─ nobody leads: the poller becomes leader
+//! ```
+//! Leading is a privilege of whoever polls while nobody leads: the leader writes one group or a few, and
+//! when units are left it wakes one of their owners and steps down. Until that owner runs, any other
+//! arrival may lead instead, so a slow or dropped owner delays nobody.
+//!
+//! Invariant: when nobody leads and units wait and the queue is not paused, some live owner has been
+//! woken and not polled since, or will be by the one who drops it.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Poll, Waker};
+
+use slab::Slab;
+
+use crate::sync::{Mutex, MutexGuard};
+
+/// Groups one leader writes for others after its own, before it hands over: its own caller waits meanwhile.
+const GROUPS_AFTER_OWN: usize = 1;
+/// Bounds of one group, so that one batch stays a short write.
+const GROUP_UNITS_MAX: usize = 512;
+const GROUP_WEIGHT_MAX: usize = 8 << 20;
+
+/// What the leader calls to write a group.
+pub(crate) trait GroupWriter {
+    /// What is committed.
+    type Unit;
+    /// Why a group was refused; every unit of it learns the same.
+    type Failure: Clone;
+
+    /// Writes all units atomically.
+    fn write(&self, units: &[Self::Unit]) -> GroupOutcome<Self::Failure>;
+    /// The size of a unit in bytes.
+    fn weight(unit: &Self::Unit) -> usize;
+    /// What the units learn when `write` panicked.
+    fn panicked(&self) -> Self::Failure;
+}
+
+/// How writing a group ended.
+pub(crate) enum GroupOutcome<F> {
+    /// Written; the sequence number covers every unit of the group.
+    Applied(u64),
+    /// Refused.
+    Failed(F),
+    /// Not written: try again after [`GroupCommit::resume`].
+    Stalled,
+}
+
+/// A commit's place in the pipeline; give it back through [`GroupCommit::abandon`] when it is not polled to its end.
+pub(crate) enum Ticket<U> {
+    Unsent(U),
+    Sent(usize),
+    Spent,
+}
+
+enum Stage<U, F> {
+    Waiting(U),
+    Writing,
+    Done(Result<u64, F>),
+}
+
+struct Slot<U, F> {
+    stage: Stage<U, F>,
+    /// Set while the owner waits; `None` when the owner is gone.
+    waker: Option<Waker>,
+    abandoned: bool,
+}
+
+struct State<U, F> {
+    slots: Slab<Slot<U, F>>,
+    /// Slots in stage `Waiting`, oldest first.
+    waiting: VecDeque<usize>,
+    leading: bool,
+    /// Nobody may lead until `resume`.
+    paused: bool,
+    closed: Option<F>,
+    /// Memory of past groups, kept for the next one.
+    spare: (Vec<usize>, Vec<U>),
+}
+
+pub(crate) struct GroupCommit<U, F> {
+    state: Mutex<State<U, F>>,
+}
+
+impl<U, F: Clone> GroupCommit<U, F> {
+    pub(crate) fn new() -> GroupCommit<U, F> {
+        GroupCommit {
+            state: Mutex::new(State {
+                slots: Slab::new(),
+                waiting: VecDeque::new(),
+                leading: false,
+                paused: false,
+                closed: None,
+                spare: (Vec::new(), Vec::new()),
+            }),
+        }
+    }
+
+    /// Drives one commit: enqueues it at the first call, leads when nobody does, returns its result.
+    pub(crate) fn poll<W>(&self, ticket: &mut Ticket<U>, writer: &W, waker: &Waker) -> Poll<Result<u64, F>>
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let mut state = self.state.lock();
+        let slot = match std::mem::replace(ticket, Ticket::Spent) {
+            Ticket::Unsent(unit) => {
+                if let Some(failure) = &state.closed {
+                    return Poll::Ready(Err(failure.clone()));
+                }
+                let slot =
+                    state.slots.insert(Slot { stage: Stage::Waiting(unit), waker: None, abandoned: false });
+                state.waiting.push_back(slot);
+                slot
+            }
+            Ticket::Sent(slot) => slot,
+            Ticket::Spent => panic!("a commit was polled after it had finished"),
+        };
+        if let Some(result) = state.take_result(slot) {
+            return Poll::Ready(result);
+        }
+        if !state.leading && !state.paused {
+            state = self.lead(state, Some(slot), writer);
+            if let Some(result) = state.take_result(slot) {
+                return Poll::Ready(result);
+            }
+        }
+        if let Some(slot) = state.slots.get_mut(slot) {
+            match &mut slot.waker {
+                Some(known) => known.clone_from(waker),
+                None => slot.waker = Some(waker.clone()),
+            }
+        }
+        *ticket = Ticket::Sent(slot);
+        Poll::Pending
+    }
+
+    /// The owner of a ticket goes away. An enqueued unit is still written; if the owner had been woken to
+    /// lead, the duty passes on.
+    pub(crate) fn abandon<W>(&self, ticket: &mut Ticket<U>, writer: &W)
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let Ticket::Sent(slot) = std::mem::replace(ticket, Ticket::Spent) else { return };
+        let mut state = self.state.lock();
+        if state.take_result(slot).is_some() {
+            return;
+        }
+        if let Some(slot) = state.slots.get_mut(slot) {
+            slot.waker = None;
+            slot.abandoned = true;
+        }
+        self.pass_on(state, writer);
+    }
+
+    /// Lets the queue move again after a group came back as `Stalled`.
+    pub(crate) fn resume<W>(&self, writer: &W)
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let mut state = self.state.lock();
+        if state.paused {
+            state.paused = false;
+            self.pass_on(state, writer);
+        }
+    }
+
+    /// Whether a stalled group is waiting for [`GroupCommit::resume`].
+    pub(crate) fn is_paused(&self) -> bool {
+        self.state.lock().paused
+    }
+
+    /// Refuses units that have not been enqueued yet. Returns whether everything enqueued before is settled.
+    pub(crate) fn close(&self, failure: F) -> bool {
+        let mut state = self.state.lock();
+        state.closed.get_or_insert(failure);
+        !state.leading && state.waiting.is_empty()
+    }
+
+    /// Makes sure that somebody will lead if somebody must.
+    fn pass_on<W>(&self, state: MutexGuard<'_, State<U, F>>, writer: &W)
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        if state.leading || state.paused || state.waiting.is_empty() {
+            return;
+        }
+        match state.successor() {
+            Some(waker) => {
+                drop(state);
+                waker.wake();
+            }
+            // Every owner is gone; their units are written all the same, by the last to leave.
+            None => drop(self.lead(state, None, writer)),
+        }
+    }
+
+    /// Writes groups until `own` is settled and others can go on without this caller.
+    fn lead<'a, W>(
+        &'a self,
+        mut state: MutexGuard<'a, State<U, F>>,
+        own: Option<usize>,
+        writer: &W,
+    ) -> MutexGuard<'a, State<U, F>>
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let mut groups_after_own = 0;
+        loop {
+            let (mut ids, mut units) = state.take_group::<W>();
+            state.leading = true;
+            drop(state);
+            let outcome = catch_unwind(AssertUnwindSafe(|| writer.write(&units)))
+                .unwrap_or_else(|_| GroupOutcome::Failed(writer.panicked()));
+            state = self.state.lock();
+            let mut wakers = Vec::new();
+            match outcome {
+                GroupOutcome::Applied(sequence) => state.settle(&mut ids, &Ok(sequence), own, &mut wakers),
+                GroupOutcome::Failed(failure) => state.settle(&mut ids, &Err(failure), own, &mut wakers),
+                GroupOutcome::Stalled => state.put_back(&mut ids, &mut units),
+            }
+            units.clear();
+            state.spare = (ids, units);
+            state.leading = false;
+            let own_waits = own.is_some_and(|own| state.is_waiting(own));
+            if !own_waits {
+                groups_after_own += 1;
+            }
+            let successor = state.successor();
+            let must_go_on = !state.waiting.is_empty()
+                && !state.paused
+                && (own_waits || successor.is_none() || groups_after_own <= GROUPS_AFTER_OWN);
+            if must_go_on {
+                // Nobody may slip in while the lock is released for the wake-ups.
+                state.leading = true;
+            } else if !state.paused {
+                wakers.extend(successor);
+            }
+            if !wakers.is_empty() {
+                drop(state);
+                wakers.into_iter().for_each(Waker::wake);
+                state = self.state.lock();
+            }
+            if !must_go_on {
+                return state;
+            }
+        }
+    }
+}
+
+impl<U, F: Clone> State<U, F> {
+    fn take_result(&mut self, slot: usize) -> Option<Result<u64, F>> {
+        if !matches!(self.slots.get(slot)?.stage, Stage::Done(_)) {
+            return None;
+        }
+        match self.slots.remove(slot).stage {
+            Stage::Done(result) => Some(result),
+            Stage::Waiting(_) | Stage::Writing => None,
+        }
+    }
+
+    fn is_waiting(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(|slot| matches!(slot.stage, Stage::Waiting(_)))
+    }
+
+    /// The waker of the oldest waiting unit whose owner is there.
+    fn successor(&self) -> Option<Waker> {
+        self.waiting.iter().find_map(|slot| self.slots.get(*slot)?.waker.clone())
+    }
+
+    fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> (Vec<usize>, Vec<U>) {
+        let (mut ids, mut units) = std::mem::take(&mut self.spare);
+        let mut weight = 0;
+        while ids.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
+            let Some(id) = self.waiting.pop_front() else { break };
+            let Some(slot) = self.slots.get_mut(id) else { continue };
+            if let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, Stage::Writing) {
+                weight += W::weight(&unit);
+                ids.push(id);
+                units.push(unit);
+            }
+        }
+        (ids, units)
+    }
+
+    fn settle(
+        &mut self,
+        ids: &mut Vec<usize>,
+        result: &Result<u64, F>,
+        own: Option<usize>,
+        wakers: &mut Vec<Waker>,
+    ) {
+        for id in ids.drain(..) {
+            let Some(slot) = self.slots.get_mut(id) else { continue };
+            if slot.abandoned {
+                self.slots.remove(id);
+                continue;
+            }
+            slot.stage = Stage::Done(result.clone());
+            let waker = slot.waker.take();
+            if own != Some(id) {
+                wakers.extend(waker);
+            }
+        }
+    }
+
+    fn put_back(&mut self, ids: &mut Vec<usize>, units: &mut Vec<U>) {
+        self.paused = true;
+        for (id, unit) in ids.drain(..).zip(units.drain(..)).rev() {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.stage = Stage::Waiting(unit);
+                self.waiting.push_front(id);
+            }
+        }
+    }
+}

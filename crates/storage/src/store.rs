@@ -1,0 +1,346 @@
+//! The store: an engine, its pipeline and its threads behind one cheap handle.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::background::{self, Signal};
+use crate::counters::Counters;
+use crate::directory::DataDirectory;
+use crate::engine::memory::MemoryEngine;
+use crate::engine::rocks::RocksEngine;
+use crate::engine::{Engine, EngineFailure, EngineReader};
+use crate::error::{CommitError, OpenError, StorageError};
+use crate::gate::{Gate, GateLimits};
+use crate::keyspace::{CounterId, KeyRange, Keyspace};
+use crate::options::StorageOptions;
+use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter};
+use crate::pipeline::journal::{JournalWriter, SyncGroup};
+use crate::pipeline::{Acknowledge, CommitFuture};
+use crate::statistics::{CommitCounts, StorageStatistics};
+use crate::unit::WriteUnit;
+use crate::view::ReadView;
+
+/// An open store. Clones are the same store; the last one to go closes it.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<StoreInner>,
+}
+
+pub(crate) struct StoreInner {
+    pub(crate) engine: Arc<dyn Engine>,
+    latest: Arc<dyn EngineReader>,
+    directory: Option<DataDirectory>,
+    pub(crate) gate: Gate,
+    pub(crate) gate_limits: GateLimits,
+    pub(crate) group: GroupCommit<WriteUnit, CommitError>,
+    pub(crate) journal: SyncGroup<CommitError>,
+    /// What the first failed sync said; from then on nothing is acknowledged.
+    journal_failure: OnceLock<Arc<str>>,
+    counters: Counters,
+    /// The sequence number of the last batch; written by the leader only.
+    applied: AtomicU64,
+    counts: CommitCounts,
+    pub(crate) signal: Arc<Signal>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    closed: AtomicBool,
+}
+
+impl Store {
+    /// Opens the store in a directory, which is created when it does not exist.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; each message says what to do.
+    pub fn open(path: impl AsRef<Path>, options: &StorageOptions) -> Result<Store, OpenError> {
+        let path = path.as_ref();
+        options.validate().map_err(OpenError::Options)?;
+        let directory = DataDirectory::open(path)?;
+        let engine = RocksEngine::open(&directory.engine_path(), options, directory.is_new())
+            .map_err(|failure| failure.into_open_error(path))?;
+        directory.check_journal_mark(engine.sequence())?;
+        directory.mark_ready()?;
+        Store::assemble(Arc::new(engine), Some(directory), options, path)
+    }
+
+    /// A store that keeps everything in memory and loses it when it is dropped.
+    ///
+    /// # Errors
+    /// When the options contradict each other or no thread can be started.
+    pub fn in_memory(options: &StorageOptions) -> Result<Store, OpenError> {
+        Store::with_engine(Arc::new(MemoryEngine::new()), options)
+    }
+
+    /// A store on an engine of the caller's, for tests and simulation.
+    ///
+    /// # Errors
+    /// As [`Store::in_memory`].
+    pub fn with_engine(engine: Arc<dyn Engine>, options: &StorageOptions) -> Result<Store, OpenError> {
+        options.validate().map_err(OpenError::Options)?;
+        Store::assemble(engine, None, options, Path::new(""))
+    }
+
+    fn assemble(
+        engine: Arc<dyn Engine>,
+        directory: Option<DataDirectory>,
+        options: &StorageOptions,
+        path: &Path,
+    ) -> Result<Store, OpenError> {
+        let latest = engine.reader();
+        let counters = Counters::load(&*latest)
+            .map_err(|error| OpenError::Corrupt { path: path.to_owned(), detail: error.to_string() })?;
+        let applied = engine.sequence();
+        let inner = Arc::new(StoreInner {
+            latest,
+            directory,
+            gate: Gate::new(),
+            gate_limits: options.gate,
+            group: GroupCommit::new(),
+            journal: SyncGroup::new(applied),
+            journal_failure: OnceLock::new(),
+            counters,
+            applied: AtomicU64::new(applied),
+            counts: CommitCounts::default(),
+            signal: Arc::new(Signal::new(options.journal_interval)),
+            threads: Mutex::default(),
+            closed: AtomicBool::new(false),
+            engine,
+        });
+        let threads = background::start(&inner)
+            .map_err(|source| OpenError::Unreadable { path: path.to_owned(), source })?;
+        *inner.threads.lock() = threads;
+        Ok(Store { inner })
+    }
+
+    /// The latest view: each read sees every write acknowledged before it. Costs nothing.
+    pub fn read_view(&self) -> ReadView {
+        ReadView::new(Arc::clone(&self.inner.latest))
+    }
+
+    /// A view of this moment, for reads that must agree with each other. Takes a snapshot in the engine;
+    /// old versions are kept while it lives.
+    pub fn pinned_view(&self) -> ReadView {
+        ReadView::new(self.inner.engine.pinned_reader())
+    }
+
+    /// Commits a unit. See [`CommitFuture`] for what a poll and a drop do.
+    pub fn commit(&self, unit: WriteUnit, acknowledge: Acknowledge) -> CommitFuture {
+        CommitFuture::new(Arc::clone(&self.inner), unit, acknowledge)
+    }
+
+    /// The value of a counter after the last applied batch; zero when it does not exist.
+    pub fn counter(&self, counter: CounterId) -> i64 {
+        self.inner.counters.get(counter)
+    }
+
+    /// The sequence number of the last applied batch.
+    pub fn sequence(&self) -> u64 {
+        self.inner.applied()
+    }
+
+    /// The sequence number up to which everything is on stable storage.
+    pub fn synced_sequence(&self) -> u64 {
+        self.inner.journal.synced()
+    }
+
+    /// How often the journal is synced without being asked.
+    pub fn journal_interval(&self) -> Duration {
+        self.inner.signal.journal_interval()
+    }
+
+    /// Changes it at once; values outside [`StorageOptions::JOURNAL_INTERVAL_RANGE`] are moved to its ends.
+    pub fn set_journal_interval(&self, interval: Duration) {
+        let range = StorageOptions::JOURNAL_INTERVAL_RANGE;
+        self.inner.signal.set_journal_interval(interval.clamp(*range.start(), *range.end()));
+    }
+
+    /// Syncs the journal on this thread.
+    ///
+    /// # Errors
+    /// When the journal has failed, now or before.
+    pub fn sync_journal(&self) -> Result<(), CommitError> {
+        CommitFuture::new(Arc::clone(&self.inner), WriteUnit::new(), Acknowledge::Journaled).wait().map(drop)
+    }
+
+    /// Writes the memtables to table files and waits for it.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn flush(&self) -> Result<(), StorageError> {
+        self.inner.open()?.engine.flush()
+    }
+
+    /// Compacts a range, which gives back the room of deleted keys. Blocks for as long as it takes.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+        self.inner.open()?.engine.compact(keyspace, range)
+    }
+
+    /// Makes a consistent copy in a new directory that [`Store::open`] accepts. Table files are linked.
+    ///
+    /// # Errors
+    /// What the engine or the file system reports.
+    pub fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
+        let inner = self.inner.open()?;
+        DataDirectory::create_copy(directory, |engine_path| inner.engine.checkpoint(engine_path))
+    }
+
+    /// An estimate of the bytes a range occupies, compressed, memtables included.
+    pub fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64 {
+        self.inner.engine.approximate_bytes(keyspace, range)
+    }
+
+    /// Counts and sizes of the pipeline and the engine.
+    pub fn statistics(&self) -> StorageStatistics {
+        let inner = &self.inner;
+        let mut commit = inner.counts.read();
+        commit.journal_lag = inner.applied().saturating_sub(inner.journal.synced());
+        commit.journal_failed = inner.journal_failure.get().is_some();
+        commit.gate = inner.gate.mode_name();
+        commit.gate_held = inner.gate.held();
+        commit.gate_waiting = inner.gate.waiting() as u64;
+        StorageStatistics { commit, engine: inner.engine.statistics() }
+    }
+
+    /// Closes the store: settles what is enqueued, refuses what comes later, syncs, flushes, stops the
+    /// threads. Reads still work afterwards; the files are released with the last handle, view and cursor.
+    ///
+    /// # Errors
+    /// When the last sync or flush failed. The store is closed all the same.
+    pub fn close(&self) -> Result<(), StorageError> {
+        self.inner.close()
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Store").field("sequence", &self.sequence()).finish_non_exhaustive()
+    }
+}
+
+impl StoreInner {
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    fn open(&self) -> Result<&StoreInner, StorageError> {
+        if self.closed.load(Ordering::Acquire) { Err(StorageError::Closed) } else { Ok(self) }
+    }
+
+    fn close(&self) -> Result<(), StorageError> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        while !self.group.close(CommitError::Closed) {
+            self.group.resume(self);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.signal.stop();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("a storage thread had panicked");
+            }
+        }
+        // Whoever is still polling a journaled commit may be syncing; this one covers everything.
+        let synced = match self.sync_failure() {
+            Some(failure) => Err(StorageError::Engine(failure)),
+            None => self.sync().map_err(|failure| StorageError::Engine(failure.to_string().into())),
+        };
+        let flushed = self.engine.flush();
+        self.engine.close();
+        synced.and(flushed)
+    }
+
+    fn sync_failure(&self) -> Option<Arc<str>> {
+        self.journal_failure.get().cloned()
+    }
+
+    fn write_group(&self, units: &[WriteUnit]) -> Result<u64, EngineFailure> {
+        if units.iter().all(WriteUnit::is_empty) {
+            return Ok(self.applied());
+        }
+        let started = Instant::now();
+        let sequence = self.counters.write_with(units, |counters| self.engine.write(units, counters))?;
+        self.applied.store(sequence, Ordering::Release);
+        let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;
+        self.counts.group_written(units.len() as u64, bytes, started.elapsed().as_micros() as u64);
+        Ok(sequence)
+    }
+}
+
+impl Drop for StoreInner {
+    fn drop(&mut self) {
+        self.signal.stop();
+        self.gate.set(crate::gate::Admission::Open, Duration::ZERO);
+    }
+}
+
+impl GroupWriter for StoreInner {
+    type Unit = WriteUnit;
+    type Failure = CommitError;
+
+    fn write(&self, units: &[WriteUnit]) -> GroupOutcome<CommitError> {
+        let failure = match self.sync_failure() {
+            Some(failure) => CommitError::JournalFailed(failure),
+            None => match self.write_group(units) {
+                Ok(sequence) => return GroupOutcome::Applied(sequence),
+                Err(EngineFailure::Stalled) => {
+                    self.counts.engine_stalls.fetch_add(1, Ordering::Relaxed);
+                    // New commits wait at the gate from here on; the governor opens it.
+                    self.gate.set(crate::gate::Admission::Closed, Duration::ZERO);
+                    return GroupOutcome::Stalled;
+                }
+                Err(EngineFailure::NoSpace(detail)) => CommitError::NoSpace(detail),
+                Err(EngineFailure::Failed(detail)) => CommitError::Engine(detail),
+            },
+        };
+        self.counts.commits_failed.fetch_add(units.len() as u64, Ordering::Relaxed);
+        GroupOutcome::Failed(failure)
+    }
+
+    fn weight(unit: &WriteUnit) -> usize {
+        unit.byte_len()
+    }
+
+    fn panicked(&self) -> CommitError {
+        tracing::error!("writing a commit group panicked");
+        CommitError::Panicked
+    }
+}
+
+impl JournalWriter for StoreInner {
+    type Failure = CommitError;
+
+    fn applied(&self) -> u64 {
+        StoreInner::applied(self)
+    }
+
+    fn sync(&self) -> Result<(), CommitError> {
+        let covered = self.applied();
+        let started = Instant::now();
+        if let Err(failure) = self.engine.sync_journal() {
+            let detail: Arc<str> = match failure {
+                EngineFailure::Stalled => Arc::from("the engine is stalled"),
+                EngineFailure::NoSpace(detail) | EngineFailure::Failed(detail) => detail,
+            };
+            tracing::error!(%detail, "the journal could not be synced: no write is acknowledged until restart");
+            return Err(CommitError::JournalFailed(Arc::clone(self.journal_failure.get_or_init(|| detail))));
+        }
+        self.counts.journal_synced(started.elapsed().as_micros() as u64);
+        if let Some(directory) = &self.directory {
+            directory.write_journal_mark(covered);
+        }
+        Ok(())
+    }
+
+    fn sync_panicked(&self) -> CommitError {
+        let detail = self.journal_failure.get_or_init(|| Arc::from("syncing the journal panicked"));
+        tracing::error!(%detail, "no write is acknowledged until restart");
+        CommitError::JournalFailed(Arc::clone(detail))
+    }
+}

@@ -1,0 +1,240 @@
+//! Write units: operations in one byte buffer, so that a unit costs one allocation and a group is
+//! appended to the engine's batch without touching single operations twice.
+//!
+//! ```text
+//!  ┌──────────────────────┬───────────────┬───────────────┬───────┬─────────┐
+//!  │ kind << 4 │ keyspace │ first length  │ second length │ first │ second  │ … next operation
+//!  │         u8           │    u32 LE     │    u32 LE     │       │         │
+//!  └──────────────────────┴───────────────┴───────────────┴───────┴─────────┘
+//!   put: key, value    delete: key, –    delete range: from (inclusive), to (exclusive)
+//! ```
+
+use smallvec::SmallVec;
+
+use crate::keyspace::{CounterId, Keyspace};
+
+const PUT: u8 = 0;
+const DELETE: u8 = 1;
+const DELETE_RANGE: u8 = 2;
+const HEADER_BYTES: usize = 9;
+
+/// One operation of a unit, borrowed from its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// Sets a key.
+    Put {
+        /// Where.
+        keyspace: Keyspace,
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+    },
+    /// Removes a key; nothing happens when it does not exist.
+    Delete {
+        /// Where.
+        keyspace: Keyspace,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Removes every key in `from <= key < to`.
+    DeleteRange {
+        /// Where.
+        keyspace: Keyspace,
+        /// The first key removed.
+        from: &'a [u8],
+        /// The first key kept.
+        to: &'a [u8],
+    },
+}
+
+/// Operations in the order in which they take effect.
+#[derive(Clone, Debug, Default)]
+pub struct OperationLog {
+    bytes: Vec<u8>,
+    operations: usize,
+}
+
+impl OperationLog {
+    /// An empty log that holds `bytes` bytes before it allocates again.
+    pub fn with_capacity(bytes: usize) -> OperationLog {
+        OperationLog { bytes: Vec::with_capacity(bytes), operations: 0 }
+    }
+
+    /// Appends a put.
+    pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) {
+        self.append(PUT, keyspace, key, value);
+    }
+
+    /// Appends a delete.
+    pub fn delete(&mut self, keyspace: Keyspace, key: &[u8]) {
+        self.append(DELETE, keyspace, key, &[]);
+    }
+
+    /// Appends the removal of `from <= key < to`.
+    pub fn delete_range(&mut self, keyspace: Keyspace, from: &[u8], to: &[u8]) {
+        if from < to {
+            self.append(DELETE_RANGE, keyspace, from, to);
+        }
+    }
+
+    fn append(&mut self, kind: u8, keyspace: Keyspace, first: &[u8], second: &[u8]) {
+        self.bytes.reserve(HEADER_BYTES + first.len() + second.len());
+        self.bytes.push(kind << 4 | keyspace as u8);
+        self.bytes.extend_from_slice(&length_bytes(first));
+        self.bytes.extend_from_slice(&length_bytes(second));
+        self.bytes.extend_from_slice(first);
+        self.bytes.extend_from_slice(second);
+        self.operations += 1;
+    }
+
+    /// Forgets the operations and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.operations = 0;
+    }
+
+    /// How many operations there are.
+    pub fn len(&self) -> usize {
+        self.operations
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.operations == 0
+    }
+
+    /// The size of the buffer in bytes: keys, values and nine bytes an operation.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The operations, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Operation<'_>> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || decode(&mut rest))
+    }
+}
+
+fn length_bytes(part: &[u8]) -> [u8; 4] {
+    u32::try_from(part.len()).expect("a key or value beyond 4 GiB reached the storage engine").to_le_bytes()
+}
+
+fn decode<'a>(rest: &mut &'a [u8]) -> Option<Operation<'a>> {
+    let (head, tail) = rest.split_first()?;
+    let (first_len, tail) = tail.split_first_chunk::<4>()?;
+    let (second_len, tail) = tail.split_first_chunk::<4>()?;
+    let (first, tail) = tail.split_at_checked(u32::from_le_bytes(*first_len) as usize)?;
+    let (second, tail) = tail.split_at_checked(u32::from_le_bytes(*second_len) as usize)?;
+    *rest = tail;
+    let keyspace = Keyspace::from_code(head & 0x0f)?;
+    Some(match head >> 4 {
+        PUT => Operation::Put { keyspace, key: first, value: second },
+        DELETE => Operation::Delete { keyspace, key: first },
+        _ => Operation::DeleteRange { keyspace, from: first, to: second },
+    })
+}
+
+/// Puts, deletes and counter changes that become visible and durable together or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct WriteUnit {
+    log: OperationLog,
+    counters: SmallVec<[CounterChange; 4]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CounterChange {
+    Add(CounterId, i64),
+    Remove(CounterId),
+}
+
+impl WriteUnit {
+    /// An empty unit.
+    pub fn new() -> WriteUnit {
+        WriteUnit::default()
+    }
+
+    /// An empty unit that holds `bytes` bytes of operations before it allocates again.
+    pub fn with_capacity(bytes: usize) -> WriteUnit {
+        WriteUnit { log: OperationLog::with_capacity(bytes), counters: SmallVec::new() }
+    }
+
+    /// Sets `key` to `value`.
+    pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) {
+        self.log.put(keyspace, key, value);
+    }
+
+    /// Removes `key`; nothing happens when it does not exist.
+    pub fn delete(&mut self, keyspace: Keyspace, key: &[u8]) {
+        self.log.delete(keyspace, key);
+    }
+
+    /// Removes every key in `from <= key < to`. Meant for dropping whole collections and indexes: each
+    /// call leaves a range tombstone that reads pay for until compaction has passed.
+    pub fn delete_range(&mut self, keyspace: Keyspace, from: &[u8], to: &[u8]) {
+        self.log.delete_range(keyspace, from, to);
+    }
+
+    /// Adds `delta` to a counter; a counter that does not exist yet starts at zero.
+    pub fn add_counter(&mut self, counter: CounterId, delta: i64) {
+        if delta != 0 {
+            self.counters.push(CounterChange::Add(counter, delta));
+        }
+    }
+
+    /// Removes a counter, which then reads as zero.
+    pub fn remove_counter(&mut self, counter: CounterId) {
+        self.counters.push(CounterChange::Remove(counter));
+    }
+
+    /// Whether committing the unit would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty() && self.counters.is_empty()
+    }
+
+    /// The size of the operations in bytes.
+    pub fn byte_len(&self) -> usize {
+        self.log.byte_len()
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.log.clear();
+        self.counters.clear();
+    }
+
+    /// The operations, without the counter changes.
+    pub fn log(&self) -> &OperationLog {
+        &self.log
+    }
+
+    pub(crate) fn counter_changes(&self) -> &[CounterChange] {
+        &self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_come_back_as_they_went_in() {
+        let mut log = OperationLog::default();
+        log.put(Keyspace::Documents, b"key", b"value");
+        log.put(Keyspace::Meta, b"", b"");
+        log.delete(Keyspace::Indexes, b"gone");
+        log.delete_range(Keyspace::Documents, b"a", b"b");
+        log.delete_range(Keyspace::Documents, b"b", b"a");
+        let operations: Vec<_> = log.iter().collect();
+        assert_eq!(
+            operations,
+            [
+                Operation::Put { keyspace: Keyspace::Documents, key: b"key", value: b"value" },
+                Operation::Put { keyspace: Keyspace::Meta, key: b"", value: b"" },
+                Operation::Delete { keyspace: Keyspace::Indexes, key: b"gone" },
+                Operation::DeleteRange { keyspace: Keyspace::Documents, from: b"a", to: b"b" },
+            ]
+        );
+        assert_eq!(log.len(), 4, "an empty range is no operation");
+    }
+}

@@ -1,0 +1,183 @@
+//! Read views, cursors and the bytes they lend.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::engine::rocks::PinnedSlice;
+use crate::engine::{EngineCursor, EngineReader};
+use crate::error::StorageError;
+use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+
+/// A key and its value, lent by a cursor until it moves.
+pub type Entry<'a> = (&'a [u8], &'a [u8]);
+
+/// One state of the store to read from: the latest (each call sees every write acknowledged before it)
+/// or a pinned one (every call sees the same). Cheap to clone.
+#[derive(Clone)]
+pub struct ReadView {
+    reader: Arc<dyn EngineReader>,
+}
+
+impl ReadView {
+    pub(crate) fn new(reader: Arc<dyn EngineReader>) -> ReadView {
+        ReadView { reader }
+    }
+
+    /// The value of `key`, without copying it where the engine allows.
+    ///
+    /// # Errors
+    /// Damage or failing disks.
+    pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<PinnedBytes>, StorageError> {
+        self.reader.get(keyspace, key, ReadTier::Any)
+    }
+
+    /// As [`ReadView::get`], limited to a tier.
+    ///
+    /// # Errors
+    /// As [`ReadView::get`]; [`StorageError::WouldBlock`] when the tier was not enough.
+    pub fn get_tier(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        tier: ReadTier,
+    ) -> Result<Option<PinnedBytes>, StorageError> {
+        self.reader.get(keyspace, key, tier)
+    }
+
+    /// The values of several keys, in their order; cheaper than single reads when many miss the cache.
+    ///
+    /// # Errors
+    /// As [`ReadView::get`].
+    pub fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
+        self.reader.multi_get(keyspace, keys)
+    }
+
+    /// Whether `key` exists.
+    ///
+    /// # Errors
+    /// As [`ReadView::get`].
+    pub fn exists(&self, keyspace: Keyspace, key: &[u8]) -> Result<bool, StorageError> {
+        Ok(self.get(keyspace, key)?.is_some())
+    }
+
+    /// A cursor over a range. Also on the latest view it sees one state, that of this call, and holds on
+    /// to the files of that state: do not keep one open across requests.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn cursor(
+        &self,
+        keyspace: Keyspace,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor, StorageError> {
+        self.cursor_with(keyspace, range, direction, CursorOptions::default())
+    }
+
+    /// As [`ReadView::cursor`], with a tier and cache behaviour.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn cursor_with(
+        &self,
+        keyspace: Keyspace,
+        range: KeyRange,
+        direction: Direction,
+        options: CursorOptions,
+    ) -> Result<Cursor, StorageError> {
+        Ok(Cursor { inner: self.reader.cursor(keyspace, range, direction, options)? })
+    }
+
+    /// The sequence number up to which this view sees.
+    pub fn sequence(&self) -> u64 {
+        self.reader.sequence()
+    }
+}
+
+impl fmt::Debug for ReadView {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ReadView").field("sequence", &self.sequence()).finish()
+    }
+}
+
+/// A walk over a range of keys in one direction.
+pub struct Cursor {
+    inner: Box<dyn EngineCursor>,
+}
+
+impl Cursor {
+    /// Makes [`Cursor::next`] continue at `key`, inclusive, or at the nearest key behind it in the
+    /// cursor's direction. Keys outside the cursor's range lead to its first entry or to its end.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.inner.seek(key);
+    }
+
+    /// Moves to the next entry and lends it; `None` at the end of the range.
+    ///
+    /// # Errors
+    /// Damage, failing disks, or [`StorageError::WouldBlock`]; seek again before going on.
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
+    pub fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
+        self.inner.next()
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Cursor")
+    }
+}
+
+/// A value, held where the engine keeps it (a block of the cache) for as long as this lives.
+pub struct PinnedBytes {
+    held: Held,
+}
+
+enum Held {
+    Shared(Arc<[u8]>),
+    Block(PinnedSlice),
+}
+
+impl PinnedBytes {
+    pub(crate) fn shared(bytes: Arc<[u8]>) -> PinnedBytes {
+        PinnedBytes { held: Held::Shared(bytes) }
+    }
+
+    pub(crate) fn block(slice: PinnedSlice) -> PinnedBytes {
+        PinnedBytes { held: Held::Block(slice) }
+    }
+}
+
+impl Deref for PinnedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.held {
+            Held::Shared(bytes) => bytes,
+            Held::Block(slice) => slice,
+        }
+    }
+}
+
+impl AsRef<[u8]> for PinnedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for PinnedBytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.deref().fmt(formatter)
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for PinnedBytes {
+    fn eq(&self, other: &T) -> bool {
+        self.deref() == other.as_ref()
+    }
+}
