@@ -36,6 +36,8 @@ pub mod key;
 mod macros;
 pub mod number;
 pub mod path;
+#[cfg(test)]
+mod properties;
 mod raw;
 mod scalar;
 mod validate;

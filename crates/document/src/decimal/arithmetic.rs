@@ -10,6 +10,9 @@ type Packed = dec::Decimal128;
 /// Three digits each: two more than the result needs, so that the functions below round once, at the end.
 const FUNCTION_UNITS: usize = 12;
 
+/// Far beyond the exponents of the format, so that only the last rounding overflows.
+const FUNCTION_EXPONENT_LIMIT: isize = 99_999;
+
 impl Decimal128 {
     fn to_packed(self, context: &mut Context<Packed>) -> Packed {
         match self.parts() {
@@ -46,9 +49,8 @@ impl Decimal128 {
         self,
         function: fn(&mut Context<Decimal<FUNCTION_UNITS>>, &mut Decimal<FUNCTION_UNITS>),
     ) -> Self {
-        let mut context = Context::<Decimal<FUNCTION_UNITS>>::default();
         let mut number = self.to_wide();
-        function(&mut context, &mut number);
+        function(&mut function_context(), &mut number);
         Decimal128::from_packed(number.to_decimal128())
     }
 
@@ -104,9 +106,8 @@ impl Decimal128 {
 
     /// `self` to the power `other`.
     pub fn power(self, other: Self) -> Self {
-        let mut context = Context::<Decimal<FUNCTION_UNITS>>::default();
         let mut number = self.to_wide();
-        context.pow(&mut number, &other.to_wide());
+        function_context().pow(&mut number, &other.to_wide());
         Decimal128::from_packed(number.to_decimal128())
     }
 
@@ -129,6 +130,16 @@ impl Decimal128 {
     pub fn decimal_logarithm(self) -> Self {
         self.with_function(Context::<Decimal<FUNCTION_UNITS>>::log10)
     }
+}
+
+/// The library computes roots, powers and logarithms only within this range of exponents.
+fn function_context() -> Context<Decimal<FUNCTION_UNITS>> {
+    let mut context = Context::default();
+    let limited = context
+        .set_max_exponent(FUNCTION_EXPONENT_LIMIT)
+        .and_then(|()| context.set_min_exponent(-FUNCTION_EXPONENT_LIMIT));
+    debug_assert!(limited.is_ok(), "the library refuses its own limits");
+    context
 }
 
 /// Sets the sign bit. The library's own negation computes `0 - number` and so loses the sign of zero.

@@ -55,7 +55,6 @@ impl<'k> Decoder<'k> {
     ///
     /// # Errors
     /// The key is damaged or ends here.
-    #[expect(clippy::should_implement_trait, reason = "each value has its own direction")]
     pub fn next(&mut self, direction: Direction) -> Result<Value, KeyError> {
         self.reader.mask = direction.mask();
         self.value(0)

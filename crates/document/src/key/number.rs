@@ -306,7 +306,7 @@ fn decimal_of(negative: bool, coefficient: u128, exponent: i32) -> Result<Value,
 fn tail_coefficient(tail: Tail, exponent: i32) -> Option<u128> {
     let surplus = exponent - (tail.power - (MAX_DIGITS as i32 - 1));
     let divisor = 10u128.checked_pow(u32::try_from(surplus).ok()?)?;
-    (tail.coefficient % divisor == 0).then(|| tail.coefficient / divisor)
+    tail.coefficient.is_multiple_of(divisor).then(|| tail.coefficient / divisor)
 }
 
 /// The coefficient with which a binary fraction is written with this power of ten.

@@ -1,6 +1,8 @@
 use super::*;
 use crate::generate::{document, near_numbers, number, value};
-use crate::{Comparable, Decimal128, Document, ElementType, ObjectId, RawValue, Value, canonical_type, compare};
+use crate::{
+    Comparable, Decimal128, Document, ElementType, ObjectId, RawValue, Value, canonical_type, compare,
+};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
@@ -68,7 +70,9 @@ fn identical(left: &Value, right: &Value) -> bool {
         (Value::Double(left), Value::Double(right)) => {
             left.to_bits() == right.to_bits() || left.is_nan() && right.is_nan()
         }
-        (Value::Decimal128(left), Value::Decimal128(right)) => left == right || left.is_nan() && right.is_nan(),
+        (Value::Decimal128(left), Value::Decimal128(right)) => {
+            left == right || left.is_nan() && right.is_nan()
+        }
         (Value::Array(left), Value::Array(right)) => {
             left.len() == right.len() && left.iter().zip(right).all(|(left, right)| identical(left, right))
         }
@@ -197,7 +201,15 @@ fn numbers_in_order() {
 
 #[test]
 fn equal_numbers() {
-    check_equal(&[0.into(), 0i64.into(), 0.0.into(), (-0.0).into(), decimal("0"), decimal("-0E+10"), decimal("0.000")]);
+    check_equal(&[
+        0.into(),
+        0i64.into(),
+        0.0.into(),
+        (-0.0).into(),
+        decimal("0"),
+        decimal("-0E+10"),
+        decimal("0.000"),
+    ]);
     check_equal(&[1.into(), 1i64.into(), 1.0.into(), decimal("1"), decimal("1.00"), decimal("10E-1")]);
     check_equal(&[0.5.into(), decimal("0.5"), decimal("0.50000")]);
     check_equal(&[i64::MIN.into(), (i64::MIN as f64).into(), decimal("-9223372036854775808")]);
@@ -308,7 +320,7 @@ fn compound(values: &[Value], directions: &[Direction]) -> (Vec<u8>, Vec<u8>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn keys_order_as_values(left in value(), right in value()) {

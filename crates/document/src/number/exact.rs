@@ -134,7 +134,7 @@ impl Magnitude {
             Some(power) if exponent < 0 && digits <= SMALL_DIVISOR_DIGITS => {
                 let shift = coefficient.leading_zeros();
                 let dividend = coefficient << shift;
-                Magnitude::of_ratio(dividend / power, shift as i32, dividend % power != 0)
+                Magnitude::of_ratio(dividend / power, shift as i32, !dividend.is_multiple_of(power))
             }
             _ => Magnitude::of_big(coefficient, exponent),
         };
