@@ -1,1 +1,229 @@
-//! Aggregation expressions: one operator table, parsing and evaluation.
+//! Aggregation expressions: parsed once, then evaluated for each document.
+//!
+//! ```text
+//!  {$add: ["$a", 1]} ──▶ parse (scope: names) ──▶ Expression ──▶ evaluate(document, slots) ──▶ value or missing
+//!                          │  table of operators: name, arity, documentation, implementation
+//!                          └─ a call whose operands are all constant is evaluated here, once
+//! ```
+//!
+//! Evaluation yields an [`Evaluated`]: `None` is MongoDB's *missing*, which differs from null wherever a field is
+//! about to be written. Field paths read raw bytes; only what an operator returns is owned.
+//!
+//! Source: MongoDB manual, "Aggregation Operators".
+
+mod accumulate;
+mod arithmetic;
+mod array;
+mod bits;
+mod call;
+mod comparison;
+mod conditional;
+mod convert;
+mod date;
+mod date_arithmetic;
+mod date_format;
+mod date_parts;
+mod date_zone;
+mod evaluate;
+mod field;
+mod iterate;
+mod number;
+mod object;
+mod operators;
+mod parse;
+mod random;
+mod regex;
+mod scope;
+mod set;
+mod sort;
+mod string;
+mod trigonometry;
+
+
+use document::Value;
+
+pub use field::Path;
+pub use operators::{Arity, Operator, Parameter, operator, operators};
+pub use random::Random;
+pub use scope::{ParseScope, Variables, check_variable_name};
+
+pub(crate) use accumulate::{Deviation, Sum};
+pub(crate) use call::Implementation;
+pub(crate) use number::as_integer;
+pub(crate) use sort::ValueOrder;
+
+use crate::error::QueryError;
+
+/// What an expression yields for one document; `None` means that there is no value at all (a missing field).
+pub type Evaluated = Option<Value>;
+
+/// The result of one operator.
+pub(crate) type Outcome = Result<Evaluated, QueryError>;
+
+/// A parsed expression.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    pub(crate) node: Node,
+}
+
+/// The forms an expression can take.
+#[derive(Debug, Clone)]
+pub(crate) enum Node {
+    Constant(Evaluated),
+    /// `$$ROOT`.
+    Root,
+    /// `"$a.b"`.
+    Field(Path),
+    /// `"$$name"` or `"$$name.a.b"`, the name bound to a slot.
+    Variable { slot: usize, path: Option<Path> },
+    /// An object whose values are expressions.
+    Object(Vec<(String, Expression)>),
+    /// An array whose items are expressions.
+    Array(Vec<Expression>),
+    /// An operator that wants all of its operands evaluated.
+    Call { operator: &'static Operator, operands: Vec<Expression> },
+    /// An operator with named parameters, in the order of its table entry.
+    Named { operator: &'static Operator, parameters: Vec<Option<Expression>> },
+    All(Vec<Expression>),
+    Any(Vec<Expression>),
+    Switch { branches: Vec<(Expression, Expression)>, default: Option<Box<Expression>> },
+    IfNull(Vec<Expression>),
+    Let { slot: usize, bindings: Vec<Expression>, body: Box<Expression> },
+    Map { input: Box<Expression>, slot: usize, body: Box<Expression> },
+    Filter { input: Box<Expression>, slot: usize, condition: Box<Expression>, limit: Option<Box<Expression>> },
+    Reduce { input: Box<Expression>, initial: Box<Expression>, slot: usize, body: Box<Expression> },
+    SortArray { input: Box<Expression>, order: ValueOrder },
+    /// A number in `[0, 1)`.
+    Random,
+    /// True with this probability.
+    SampleRate(f64),
+}
+
+/// What an expression reads of the document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// Whether the document as a whole is read.
+    pub whole: bool,
+    /// Dotted paths that are read; meaningless when `whole` is set.
+    pub paths: Vec<String>,
+}
+
+impl Dependencies {
+    /// Adds one path.
+    pub fn add(&mut self, path: impl Into<String>) {
+        let path = path.into();
+        if !self.paths.contains(&path) {
+            self.paths.push(path);
+        }
+    }
+}
+
+impl Expression {
+    /// An expression that always yields `value`.
+    pub fn constant(value: Evaluated) -> Self {
+        Self { node: Node::Constant(value) }
+    }
+
+    /// The expression `"$path"`.
+    pub fn field(path: Path) -> Self {
+        Self { node: Node::Field(path) }
+    }
+
+    /// The value, when it does not depend on the document.
+    pub fn as_constant(&self) -> Option<&Evaluated> {
+        match &self.node {
+            Node::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The path, when the expression is nothing but a field path.
+    pub fn as_path(&self) -> Option<&Path> {
+        match &self.node {
+            Node::Field(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Adds what this expression reads of the document to `found`.
+    pub fn dependencies(&self, found: &mut Dependencies) {
+        match &self.node {
+            Node::Root => found.whole = true,
+            Node::Field(path) => found.add(path.dotted()),
+            _ => self.for_each_operand(&mut |operand| operand.dependencies(found)),
+        }
+    }
+
+    /// Calls `visit` with every expression directly below this one.
+    fn for_each_operand(&self, visit: &mut dyn FnMut(&Expression)) {
+        match &self.node {
+            Node::Constant(_) | Node::Root | Node::Field(_) | Node::Variable { .. } => {}
+            Node::Random | Node::SampleRate(_) => {}
+            Node::Object(fields) => fields.iter().for_each(|(_, field)| visit(field)),
+            Node::Array(items) | Node::All(items) | Node::Any(items) | Node::IfNull(items) => {
+                items.iter().for_each(visit);
+            }
+            Node::Call { operands, .. } => operands.iter().for_each(visit),
+            Node::Named { parameters, .. } => parameters.iter().flatten().for_each(visit),
+            Node::Switch { branches, default } => {
+                branches.iter().for_each(|(condition, result)| {
+                    visit(condition);
+                    visit(result);
+                });
+                default.iter().for_each(|operand| visit(operand));
+            }
+            Node::Let { bindings, body, .. } => {
+                bindings.iter().for_each(&mut *visit);
+                visit(body);
+            }
+            Node::Map { input, body, .. } => {
+                visit(input);
+                visit(body);
+            }
+            Node::Filter { input, condition, limit, .. } => {
+                visit(input);
+                visit(condition);
+                limit.iter().for_each(|operand| visit(operand));
+            }
+            Node::Reduce { input, initial, body, .. } => {
+                visit(input);
+                visit(initial);
+                visit(body);
+            }
+            Node::SortArray { input, .. } => visit(input),
+        }
+    }
+}
+
+/// Whether a value counts as true: everything but false, zero, null, undefined and missing.
+pub fn is_true(value: &Evaluated) -> bool {
+    match value {
+        None | Some(Value::Null | Value::Undefined | Value::Boolean(false) | Value::Int32(0) | Value::Int64(0)) => false,
+        Some(Value::Double(number)) => *number != 0.0,
+        Some(Value::Decimal128(number)) => !number.is_zero(),
+        Some(_) => true,
+    }
+}
+
+/// Whether a value is missing, null or undefined.
+pub(crate) fn nullish(value: &Evaluated) -> bool {
+    value.as_ref().is_none_or(Value::is_nullish)
+}
+
+/// The name of the value's type as MongoDB prints it in errors.
+pub(crate) fn type_name(value: &Evaluated) -> &'static str {
+    value.as_ref().map_or("missing", |value| value.kind().alias())
+}
+
+/// The result null.
+pub(crate) const NULL: Evaluated = Some(Value::Null);
+
+/// An operand that is missing, null or undefined makes most operators yield null.
+macro_rules! null_if_nullish {
+    ($($operand:expr),+) => {
+        if $($crate::expression::nullish(&$operand))||+ {
+            return Ok($crate::expression::NULL);
+        }
+    };
+}
+pub(crate) use null_if_nullish;

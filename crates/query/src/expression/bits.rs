@@ -1,0 +1,48 @@
+//! Bitwise operators on 32-bit and 64-bit integers.
+
+use document::Value;
+
+use crate::error::QueryError;
+
+use super::call::Implementation;
+use super::operators::{Arity, Operator};
+use super::{Evaluated, NULL, Outcome, null_if_nullish, nullish, type_name};
+
+pub(crate) static OPERATORS: &[Operator] = &[
+    Operator::new("$bitAnd", Arity::Any, Implementation::Many(|all| fold(all, "$bitAnd", -1, |left, right| left & right)), "the bits set in every integer"),
+    Operator::new("$bitOr", Arity::Any, Implementation::Many(|all| fold(all, "$bitOr", 0, |left, right| left | right)), "the bits set in any integer"),
+    Operator::new("$bitXor", Arity::Any, Implementation::Many(|all| fold(all, "$bitXor", 0, |left, right| left ^ right)), "the bits set in an odd number of the integers"),
+    Operator::new("$bitNot", Arity::Exactly(1), Implementation::One(not), "the integer with every bit turned over"),
+];
+
+fn fold(operands: Vec<Evaluated>, name: &str, start: i32, combine: fn(i64, i64) -> i64) -> Outcome {
+    let (mut bits, mut wide) = (i64::from(start), false);
+    for operand in &operands {
+        match operand {
+            Some(Value::Int32(number)) => bits = combine(bits, i64::from(*number)),
+            Some(Value::Int64(number)) => {
+                wide = true;
+                bits = combine(bits, *number);
+            }
+            value if nullish(value) => return Ok(NULL),
+            other => return Err(unsupported(name, other)),
+        }
+    }
+    Ok(Some(match i32::try_from(bits) {
+        Ok(narrow) if !wide => Value::Int32(narrow),
+        _ => Value::Int64(bits),
+    }))
+}
+
+fn not(operand: Evaluated) -> Outcome {
+    null_if_nullish!(operand);
+    match operand {
+        Some(Value::Int32(number)) => Ok(Some(Value::Int32(!number))),
+        Some(Value::Int64(number)) => Ok(Some(Value::Int64(!number))),
+        other => Err(unsupported("$bitNot", &other)),
+    }
+}
+
+fn unsupported(name: &str, value: &Evaluated) -> QueryError {
+    QueryError::type_mismatch(format!("{name} only supports int and long operands, not {}.", type_name(value)))
+}

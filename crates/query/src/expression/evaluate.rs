@@ -1,0 +1,266 @@
+//! Running a parsed expression on one document.
+
+use document::{Document, RawDocument, RawValue, Value};
+
+use crate::error::{QueryError, code};
+
+use super::operators::Arity;
+use super::{Evaluated, Expression, Node, Outcome, Variables, is_true, nullish, type_name};
+
+impl Expression {
+    /// What the expression yields for the document `root`.
+    ///
+    /// # Errors
+    /// The operator's own, with MongoDB's codes.
+    pub fn evaluate(&self, root: RawDocument<'_>, variables: &mut Variables) -> Result<Evaluated, QueryError> {
+        match &self.node {
+            Node::Constant(value) => Ok(value.clone()),
+            Node::Root => Ok(Some(Value::from(root))),
+            Node::Field(path) => Ok(path.of_document(root)),
+            Node::Variable { slot, path } => Ok(variables.get(*slot).and_then(|value| match path {
+                Some(path) => path.of_value(value),
+                None => Some(value.clone()),
+            })),
+            Node::Object(fields) => evaluate_object(fields, root, variables),
+            Node::Array(items) => evaluate_array(items, root, variables),
+            Node::Call { operator, operands } => {
+                let values =
+                    operands.iter().map(|operand| operand.evaluate(root, variables)).collect::<Result<Vec<_>, _>>()?;
+                operator.call(values)
+            }
+            Node::Named { operator, parameters } => {
+                let Arity::Named(signature) = operator.arity else {
+                    return Err(QueryError::new(code::INTERNAL_ERROR, "an operator without parameters was given some"));
+                };
+                let values = parameters
+                    .iter()
+                    .map(|given| given.as_ref().map(|operand| operand.evaluate(root, variables)).transpose())
+                    .collect::<Result<Vec<_>, _>>()?;
+                operator.call_named(signature, values)
+            }
+            Node::All(operands) => {
+                for operand in operands {
+                    if !operand.matches(root, variables)? {
+                        return Ok(Some(Value::Boolean(false)));
+                    }
+                }
+                Ok(Some(Value::Boolean(true)))
+            }
+            Node::Any(operands) => {
+                for operand in operands {
+                    if operand.matches(root, variables)? {
+                        return Ok(Some(Value::Boolean(true)));
+                    }
+                }
+                Ok(Some(Value::Boolean(false)))
+            }
+            Node::Switch { branches, default } => evaluate_switch(branches, default.as_deref(), root, variables),
+            Node::IfNull(operands) => evaluate_if_null(operands, root, variables),
+            Node::Let { slot, bindings, body } => {
+                let values =
+                    bindings.iter().map(|binding| binding.evaluate(root, variables)).collect::<Result<Vec<_>, _>>()?;
+                for (offset, value) in values.into_iter().enumerate() {
+                    variables.set(slot + offset, value);
+                }
+                body.evaluate(root, variables)
+            }
+            Node::Map { input, slot, body } => evaluate_map(input, *slot, body, root, variables),
+            Node::Filter { input, slot, condition, limit } => {
+                evaluate_filter(input, *slot, condition, limit.as_deref(), root, variables)
+            }
+            Node::Reduce { input, initial, slot, body } => evaluate_reduce(input, initial, *slot, body, root, variables),
+            Node::SortArray { input, order } => order.sort_array(input.evaluate(root, variables)?),
+            Node::Random => Ok(Some(Value::Double(variables.random.next_unit()))),
+            Node::SampleRate(rate) => Ok(Some(Value::Boolean(variables.random.next_unit() < *rate))),
+        }
+    }
+
+    /// Whether the expression yields something that counts as true (`$expr`, `$and`, `$cond`).
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate`].
+    pub fn matches(&self, root: RawDocument<'_>, variables: &mut Variables) -> Result<bool, QueryError> {
+        Ok(is_true(&self.evaluate(root, variables)?))
+    }
+
+    /// Hands what the expression yields to `take` without a copy where the expression is a plain path or a constant
+    /// scalar; `None` is missing.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate`].
+    pub fn with_value<T>(
+        &self,
+        root: RawDocument<'_>,
+        variables: &mut Variables,
+        take: impl FnOnce(Borrowed<'_>) -> T,
+    ) -> Result<T, QueryError> {
+        if let Node::Field(path) = &self.node
+            && let Ok(found) = path.borrowed(root)
+        {
+            return Ok(take(Borrowed::Raw(found)));
+        }
+        Ok(take(Borrowed::Owned(self.evaluate(root, variables)?)))
+    }
+}
+
+/// A value that still lies in the document, or one that was computed.
+pub enum Borrowed<'a> {
+    /// Bytes of the document; `None` is missing.
+    Raw(Option<RawValue<'a>>),
+    /// A computed value; `None` is missing.
+    Owned(Evaluated),
+}
+
+impl Borrowed<'_> {
+    /// The value, owned.
+    pub fn into_value(self) -> Evaluated {
+        match self {
+            Self::Raw(found) => found.map(RawValue::to_value),
+            Self::Owned(value) => value,
+        }
+    }
+}
+
+fn evaluate_object(fields: &[(String, Expression)], root: RawDocument<'_>, variables: &mut Variables) -> Outcome {
+    let mut object = Document::new();
+    for (name, field) in fields {
+        if let Some(value) = field.evaluate(root, variables)? {
+            object.push(name.as_str(), value);
+        }
+    }
+    Ok(Some(Value::Document(object)))
+}
+
+/// A missing item becomes null, so that positions stay what they are.
+fn evaluate_array(items: &[Expression], root: RawDocument<'_>, variables: &mut Variables) -> Outcome {
+    let values = items
+        .iter()
+        .map(|item| item.evaluate(root, variables).map(Option::unwrap_or_default))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Some(Value::Array(values)))
+}
+
+fn evaluate_switch(
+    branches: &[(Expression, Expression)],
+    default: Option<&Expression>,
+    root: RawDocument<'_>,
+    variables: &mut Variables,
+) -> Outcome {
+    for (condition, result) in branches {
+        if condition.matches(root, variables)? {
+            return result.evaluate(root, variables);
+        }
+    }
+    match default {
+        Some(default) => default.evaluate(root, variables),
+        None => Err(QueryError::new(
+            40066,
+            "$switch could not find a matching branch for an input, and no default was specified.",
+        )),
+    }
+}
+
+fn evaluate_if_null(operands: &[Expression], root: RawDocument<'_>, variables: &mut Variables) -> Outcome {
+    let Some((replacement, candidates)) = operands.split_last() else { return Ok(None) };
+    for candidate in candidates {
+        let value = candidate.evaluate(root, variables)?;
+        if !nullish(&value) {
+            return Ok(value);
+        }
+    }
+    replacement.evaluate(root, variables)
+}
+
+fn evaluate_map(
+    input: &Expression,
+    slot: usize,
+    body: &Expression,
+    root: RawDocument<'_>,
+    variables: &mut Variables,
+) -> Outcome {
+    let items = match input.evaluate(root, variables)? {
+        Some(Value::Array(items)) => items,
+        value if nullish(&value) => return Ok(super::NULL),
+        other => {
+            return Err(QueryError::new(16883, format!("input to $map must be an array not {}", type_name(&other))));
+        }
+    };
+    let mut mapped = Vec::with_capacity(items.len());
+    for item in items {
+        variables.set(slot, Some(item));
+        mapped.push(body.evaluate(root, variables)?.unwrap_or_default());
+    }
+    Ok(Some(Value::Array(mapped)))
+}
+
+fn evaluate_filter(
+    input: &Expression,
+    slot: usize,
+    condition: &Expression,
+    limit: Option<&Expression>,
+    root: RawDocument<'_>,
+    variables: &mut Variables,
+) -> Outcome {
+    let items = match input.evaluate(root, variables)? {
+        Some(Value::Array(items)) => items,
+        value if nullish(&value) => return Ok(super::NULL),
+        other => {
+            return Err(QueryError::new(28651, format!("input to $filter must be an array not {}", type_name(&other))));
+        }
+    };
+    let limit = match limit {
+        Some(limit) => filter_limit(limit.evaluate(root, variables)?)?,
+        None => usize::MAX,
+    };
+    let mut kept = Vec::new();
+    for item in items {
+        if kept.len() >= limit {
+            break;
+        }
+        variables.set(slot, Some(item));
+        if condition.matches(root, variables)? {
+            kept.extend(variables.take(slot));
+        }
+    }
+    Ok(Some(Value::Array(kept)))
+}
+
+fn filter_limit(limit: Evaluated) -> Result<usize, QueryError> {
+    if nullish(&limit) {
+        return Ok(usize::MAX);
+    }
+    let Some(number) = super::as_integer(&limit) else {
+        return Err(QueryError::new(
+            327391,
+            format!("$filter: limit must be represented as a 32-bit integral value: {}", type_name(&limit)),
+        ));
+    };
+    match usize::try_from(number) {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(QueryError::new(327392, format!("$filter: limit must be greater than 0: {number}"))),
+    }
+}
+
+fn evaluate_reduce(
+    input: &Expression,
+    initial: &Expression,
+    slot: usize,
+    body: &Expression,
+    root: RawDocument<'_>,
+    variables: &mut Variables,
+) -> Outcome {
+    let items = match input.evaluate(root, variables)? {
+        Some(Value::Array(items)) => items,
+        value if nullish(&value) => return Ok(super::NULL),
+        other => {
+            return Err(QueryError::new(40080, format!("$reduce requires that 'input' be an array, found: {}", type_name(&other))));
+        }
+    };
+    let mut accumulated = initial.evaluate(root, variables)?;
+    for item in items {
+        variables.set(slot, Some(item));
+        variables.set(slot + 1, accumulated);
+        accumulated = body.evaluate(root, variables)?;
+    }
+    Ok(accumulated)
+}

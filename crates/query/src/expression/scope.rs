@@ -1,0 +1,157 @@
+//! Names at parse time, slots at run time: how `$$name` finds its value.
+
+use document::Value;
+
+use crate::environment::Environment;
+use crate::error::QueryError;
+
+use super::Evaluated;
+use super::random::Random;
+
+/// The names an expression may use: the command's environment, and the variables that the expressions around it bind.
+///
+/// A child scope borrows its parent, so binding a name costs no copy of what is already bound.
+#[derive(Debug, Clone)]
+pub struct ParseScope<'s> {
+    environment: &'s Environment,
+    parent: Option<&'s ParseScope<'s>>,
+    names: Vec<String>,
+    first_slot: usize,
+    depth: usize,
+}
+
+/// What a `$$name` stands for.
+pub(crate) enum Binding<'s> {
+    /// A value that is fixed for the whole command.
+    Fixed(&'s Value),
+    /// A variable bound by an enclosing expression; it lives in this slot of [`Variables`].
+    Slot(usize),
+}
+
+impl<'s> ParseScope<'s> {
+    /// The outermost scope: only the command's own variables are bound.
+    pub fn new(environment: &'s Environment) -> Self {
+        Self { environment, parent: None, names: Vec::new(), first_slot: 0, depth: 0 }
+    }
+
+    /// The scope inside an expression that binds `names`; the first of them gets the slot
+    /// [`ParseScope::next_slot`] of this scope, and so on.
+    pub(crate) fn bind(&'s self, names: Vec<String>) -> ParseScope<'s> {
+        ParseScope {
+            environment: self.environment,
+            parent: Some(self),
+            names,
+            first_slot: self.next_slot(),
+            depth: self.depth,
+        }
+    }
+
+    /// The same names one level of nesting deeper; refuses what would overflow the stack.
+    pub(crate) fn deeper(&'s self) -> Result<ParseScope<'s>, QueryError> {
+        if self.depth >= MAX_EXPRESSION_DEPTH {
+            return Err(QueryError::new(OVERFLOW_CODE, "expression is nested too deeply"));
+        }
+        Ok(ParseScope {
+            environment: self.environment,
+            parent: Some(self),
+            names: Vec::new(),
+            first_slot: self.next_slot(),
+            depth: self.depth + 1,
+        })
+    }
+
+    pub(crate) fn next_slot(&self) -> usize {
+        self.first_slot + self.names.len()
+    }
+
+    /// The command's environment.
+    pub fn environment(&self) -> &'s Environment {
+        self.environment
+    }
+
+    pub(crate) fn lookup(&self, name: &str) -> Option<Binding<'s>> {
+        let mut scope = Some(self);
+        while let Some(here) = scope {
+            if let Some(position) = here.names.iter().rposition(|bound| bound == name) {
+                return Some(Binding::Slot(here.first_slot + position));
+            }
+            scope = here.parent;
+        }
+        self.environment.variable(name).map(Binding::Fixed)
+    }
+}
+
+/// BSON itself nests at most this deep, so only expressions made by the server could be deeper.
+const MAX_EXPRESSION_DEPTH: usize = 200;
+const OVERFLOW_CODE: i32 = 15;
+
+/// The values of the variables bound by `$let`, `$map`, `$filter`, `$reduce` while an expression runs, and the source
+/// of `$rand`.
+///
+/// One of these is made per pipeline or matcher and reused for every document.
+#[derive(Debug, Clone, Default)]
+pub struct Variables {
+    slots: Vec<Evaluated>,
+    /// The generator behind `$rand`.
+    pub(crate) random: Random,
+}
+
+impl Variables {
+    /// No variable bound yet; `$rand` seeded from the process's entropy.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// As [`Variables::new`], with a fixed seed for `$rand` (tests, simulation).
+    pub fn with_seed(seed: u64) -> Self {
+        Self { slots: Vec::new(), random: Random::with_seed(seed) }
+    }
+
+    pub(crate) fn get(&self, slot: usize) -> Option<&Value> {
+        self.slots.get(slot).and_then(Option::as_ref)
+    }
+
+    pub(crate) fn set(&mut self, slot: usize, value: Evaluated) {
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, None);
+        }
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = value;
+        }
+    }
+
+    pub(crate) fn take(&mut self, slot: usize) -> Evaluated {
+        self.slots.get_mut(slot).and_then(Option::take)
+    }
+}
+
+/// Checks that `name` may be bound by `$let` and its kin, or by a command's `let`.
+///
+/// # Errors
+/// 16867 and 16868, as MongoDB answers.
+pub fn check_variable_name(name: &str) -> Result<(), QueryError> {
+    let Some(first) = name.chars().next() else {
+        return Err(QueryError::new(16866, "empty variable names are not allowed"));
+    };
+    if name == "CURRENT" {
+        return Ok(());
+    }
+    if !(first.is_ascii_lowercase() || !first.is_ascii()) {
+        return Err(QueryError::new(
+            16867,
+            format!("'{name}' starts with an invalid character for a user variable name"),
+        ));
+    }
+    check_variable_characters(name)
+}
+
+/// Checks the characters after the first one.
+pub(crate) fn check_variable_characters(name: &str) -> Result<(), QueryError> {
+    match name.chars().find(|c| c.is_ascii() && !c.is_ascii_alphanumeric() && *c != '_') {
+        Some(bad) => Err(QueryError::new(
+            16868,
+            format!("'{name}' contains an invalid character for a variable name: '{bad}'"),
+        )),
+        None => Ok(()),
+    }
+}
