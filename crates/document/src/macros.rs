@@ -23,7 +23,7 @@ macro_rules! doc_buf {
 macro_rules! array {
     ($($values:tt)*) => {{
         #[allow(unused_mut, reason = "an empty literal changes nothing")]
-        let mut values: Vec<$crate::Value> = Vec::new();
+        let mut values: Vec<$crate::Value> = Vec::from([]);
         $crate::array_values!(values; $($values)*);
         values
     }};
