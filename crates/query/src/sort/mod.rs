@@ -1,1 +1,28 @@
-//! Sort patterns, sort keys, and sorting within a byte limit.
+//! Sorting: patterns, sort keys, and a sorter with bounded memory.
+//!
+//! ```text
+//!  {a: 1, "b.c": -1} ─▶ SortPattern ── document ─▶ key bytes (memcmp order = sort order)
+//!                                                     │
+//!     Sorter ◀────────────────────────────────────────┘
+//!       ├ with a limit: a heap of the best k; what cannot be among them is not even copied
+//!       ├ without: everything, sorted once
+//!       └ beyond the byte limit: sorted runs through [`RunStore`], merged at the end (allowDiskUse)
+//! ```
+//!
+//! Documents whose keys are equal keep the order in which they came.
+//!
+//! Source: MongoDB manual, "cursor.sort()", "Sort and array fields".
+
+mod key;
+mod merge;
+mod pattern;
+mod run;
+mod sorter;
+
+#[cfg(test)]
+mod tests;
+
+pub use merge::Sorted;
+pub use pattern::{SortPart, SortPattern};
+pub use run::{RunReader, RunRecord, RunStore};
+pub use sorter::{SortLimits, Sorter};

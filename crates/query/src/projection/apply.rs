@@ -1,0 +1,141 @@
+//! Applying a projection: one walk over the raw elements.
+
+use document::{ArrayBuilder, DocumentBuilder, Element, ElementType, RawArray, RawDocument, RawValue};
+
+use super::ProjectionMode;
+use super::array;
+use super::tree::{Node, Rule};
+use crate::error::QueryError;
+use crate::expression::{Expression, Variables};
+
+/// One document on its way through the rules.
+pub(super) struct Walk<'d, 'v> {
+    pub(super) mode: ProjectionMode,
+    pub(super) root: RawDocument<'d>,
+    pub(super) variables: &'v mut Variables,
+}
+
+impl Walk<'_, '_> {
+    /// Appends what the rules show of `document` to `out`.
+    pub(super) fn document(
+        &mut self,
+        node: &Node,
+        document: RawDocument<'_>,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<(), QueryError> {
+        let inclusion = self.mode == ProjectionMode::Inclusion;
+        let mut missing = node.visible;
+        if !inclusion || missing > 0 {
+            for element in document {
+                match node.find(element.name_bytes()) {
+                    None if inclusion => continue,
+                    None | Some(Rule::Keep) => {
+                        out.append_element(element);
+                    }
+                    Some(Rule::Drop | Rule::FirstMatch(_)) => continue,
+                    Some(Rule::Computed(_)) if inclusion => continue,
+                    Some(Rule::Computed(expression)) => {
+                        self.computed(element.name(), expression, out)?;
+                        continue;
+                    }
+                    Some(Rule::Slice(section)) => array::append_section(element, *section, out),
+                    Some(Rule::Nested(below)) => self.nested(below, element, out)?,
+                }
+                if inclusion {
+                    missing -= 1;
+                    if missing == 0 {
+                        // Nothing further is asked for: the rest of the document is not even scanned.
+                        break;
+                    }
+                }
+            }
+        }
+        if node.appends { self.append_new(node, document, out) } else { Ok(()) }
+    }
+
+    fn nested(
+        &mut self,
+        node: &Node,
+        element: Element<'_>,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<(), QueryError> {
+        match element.value() {
+            RawValue::Document(document) => {
+                self.document(node, document, &mut out.start_document(element.name()))
+            }
+            RawValue::Array(array) => self.array(node, array, &mut out.start_array(element.name())),
+            _ if node.appends => {
+                self.document(node, RawDocument::EMPTY, &mut out.start_document(element.name()))
+            }
+            _ if self.mode == ProjectionMode::Inclusion => Ok(()),
+            _ => {
+                out.append_element(element);
+                Ok(())
+            }
+        }
+    }
+
+    fn array(&mut self, node: &Node, array: RawArray<'_>, out: &mut ArrayBuilder<'_>) -> Result<(), QueryError> {
+        for element in array.elements() {
+            match element.value() {
+                RawValue::Document(document) => self.document(node, document, &mut out.start_document())?,
+                RawValue::Array(inner) => self.array(node, inner, &mut out.start_array())?,
+                _ if self.mode == ProjectionMode::Inclusion => {}
+                _ if node.appends => self.document(node, RawDocument::EMPTY, &mut out.start_document())?,
+                _ => {
+                    out.push_raw(element.kind(), element.value_bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the fields that the walk over the existing ones left out: computed ones, `$elemMatch` results, and
+    /// documents that exist only for computed fields within them.
+    fn append_new(
+        &mut self,
+        node: &Node,
+        document: RawDocument<'_>,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<(), QueryError> {
+        let set_in_place = self.mode == ProjectionMode::Addition;
+        for (name, rule) in node.children() {
+            match rule {
+                Rule::Computed(_) if set_in_place && document.contains(name) => {}
+                Rule::Computed(expression) => self.computed(name, expression, out)?,
+                Rule::Nested(below) if below.appends && !document.contains(name) => {
+                    self.missing_document(name, below, out)?;
+                }
+                Rule::FirstMatch(matcher) => array::append_first_match(name, matcher, document, out)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn missing_document(
+        &mut self,
+        name: &str,
+        node: &Node,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<(), QueryError> {
+        let mut bytes = Vec::new();
+        let mut inner = DocumentBuilder::new(&mut bytes);
+        self.document(node, RawDocument::EMPTY, &mut inner)?;
+        inner.finish();
+        out.append_raw(ElementType::Document, name.as_bytes(), &bytes);
+        Ok(())
+    }
+
+    fn computed(
+        &mut self,
+        name: &str,
+        expression: &Expression,
+        out: &mut DocumentBuilder<'_>,
+    ) -> Result<(), QueryError> {
+        if let Some(value) = expression.evaluate(self.root, self.variables)? {
+            out.append_value(name, &value);
+        }
+        Ok(())
+    }
+}

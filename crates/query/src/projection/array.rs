@@ -1,0 +1,99 @@
+//! The array operators of `find` projections: `$slice`, `$elemMatch`, and the positional `.$`.
+
+use document::{DocumentBuf, DocumentBuilder, Element, RawArray, RawDocument, RawValue};
+
+use super::tree::Section;
+use crate::error::QueryError;
+use crate::matcher::Matcher;
+
+/// Appends the section of an array; any other value stays as it is.
+pub(super) fn append_section(element: Element<'_>, section: Section, out: &mut DocumentBuilder<'_>) {
+    let RawValue::Array(array) = element.value() else {
+        out.append_element(element);
+        return;
+    };
+    let length = array.len() as i64;
+    let start = if section.skip < 0 { (length + section.skip).max(0) } else { section.skip.min(length) };
+    let mut kept = out.start_array(element.name());
+    for item in array.elements().skip(start as usize).take(section.limit.max(0) as usize) {
+        kept.push_raw(item.kind(), item.value_bytes());
+    }
+}
+
+/// Appends the first element of the array `name` that matches, alone in an array.
+pub(super) fn append_first_match(
+    name: &str,
+    matcher: &Matcher,
+    document: RawDocument<'_>,
+    out: &mut DocumentBuilder<'_>,
+) -> Result<(), QueryError> {
+    let Some(RawValue::Array(array)) = document.get(name) else {
+        return Ok(());
+    };
+    let found = matcher.matches_positional(document)?.and_then(|details| details.array_index);
+    if let Some(element) = found.and_then(|index| array.elements().nth(index)) {
+        out.start_array(name).push_raw(element.kind(), element.value_bytes());
+    }
+    Ok(())
+}
+
+/// The document with the first array on `path` cut down to the element that matched; `None` when there is no array on it.
+pub(super) fn keep_matched(
+    document: RawDocument<'_>,
+    path: &[String],
+    index: Option<usize>,
+) -> Result<Option<DocumentBuf>, QueryError> {
+    if !has_array(document, path) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(document.as_bytes().len());
+    let mut builder = DocumentBuilder::new(&mut bytes);
+    cut(document, path, index, &mut builder)?;
+    builder.finish();
+    Ok(Some(DocumentBuf::trusted(bytes)))
+}
+
+fn has_array(document: RawDocument<'_>, path: &[String]) -> bool {
+    let Some((name, below)) = path.split_first() else {
+        return false;
+    };
+    match document.get(name) {
+        Some(RawValue::Array(_)) => true,
+        Some(RawValue::Document(inner)) => has_array(inner, below),
+        _ => false,
+    }
+}
+
+fn cut(
+    document: RawDocument<'_>,
+    path: &[String],
+    index: Option<usize>,
+    out: &mut DocumentBuilder<'_>,
+) -> Result<(), QueryError> {
+    let Some((name, below)) = path.split_first() else {
+        return Ok(());
+    };
+    for element in document {
+        match element.value() {
+            RawValue::Document(inner) if element.name() == name => {
+                cut(inner, below, index, &mut out.start_document(name))?;
+            }
+            RawValue::Array(array) if element.name() == name => {
+                let kept = matched_element(array, index)?;
+                out.start_array(name).push_raw(kept.kind(), kept.value_bytes());
+            }
+            _ => {
+                out.append_element(element);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn matched_element(array: RawArray<'_>, index: Option<usize>) -> Result<Element<'_>, QueryError> {
+    let index = index.ok_or_else(|| {
+        QueryError::new(51246, "positional operator '.$' couldn't find a matching element in the array")
+    })?;
+    let mut elements = array.elements();
+    elements.nth(index).ok_or_else(|| QueryError::new(51247, "positional operator '.$' element mismatch"))
+}

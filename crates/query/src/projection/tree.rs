@@ -1,0 +1,128 @@
+//! The tree of rules a projection is parsed into: one level per path component.
+
+use crate::error::QueryError;
+use crate::expression::Expression;
+use crate::matcher::Matcher;
+
+/// What happens to the field at the end of a path.
+#[derive(Debug)]
+pub(super) enum Rule {
+    /// The field is shown as it stands.
+    Keep,
+    /// The field is hidden.
+    Drop,
+    /// Rules for the fields below.
+    Nested(Node),
+    /// The field gets the expression's value.
+    Computed(Expression),
+    /// A section of the array is shown (`$slice`).
+    Slice(Section),
+    /// The first array element that matches is shown (`$elemMatch`).
+    FirstMatch(Box<Matcher>),
+}
+
+/// The section of an array that the `find` operator `$slice` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Section {
+    /// Where it begins; negative counts from the end.
+    pub(super) skip: i64,
+    /// How many elements at most.
+    pub(super) limit: i64,
+}
+
+/// The rules of one level, in the order in which the projection names them.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    fields: Vec<(Box<str>, Rule)>,
+    /// The number of rules that show something of an existing field.
+    pub(super) visible: usize,
+    /// Whether a rule here or below appends a field.
+    pub(super) appends: bool,
+}
+
+impl Node {
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    pub(super) fn children(&self) -> impl Iterator<Item = (&str, &Rule)> {
+        self.fields.iter().map(|(name, rule)| (&**name, rule))
+    }
+
+    #[inline]
+    pub(super) fn find(&self, name: &[u8]) -> Option<&Rule> {
+        self.fields.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, rule)| rule)
+    }
+
+    /// Puts a rule at the end of a dotted path.
+    pub(super) fn insert(&mut self, path: &str, rule: Rule) -> Result<(), QueryError> {
+        check_path(path)?;
+        self.insert_below(path, path, rule)
+    }
+
+    fn insert_below(&mut self, whole: &str, rest: &str, rule: Rule) -> Result<(), QueryError> {
+        self.appends |= matches!(rule, Rule::Computed(_) | Rule::FirstMatch(_));
+        let (name, below) = rest.split_once('.').map_or((rest, None), |(name, below)| (name, Some(below)));
+        let existing = self.fields.iter_mut().find(|(field, _)| **field == *name).map(|(_, rule)| rule);
+        match (existing, below) {
+            (Some(Rule::Nested(node)), Some(below)) => node.insert_below(whole, below, rule),
+            (Some(_), Some(below)) => Err(QueryError::new(
+                31249,
+                format!("Path collision at {whole} remaining portion {below}"),
+            )),
+            (Some(_), None) => Err(QueryError::new(31250, format!("Path collision at {whole}"))),
+            (None, None) => {
+                self.visible += usize::from(matches!(rule, Rule::Keep | Rule::Slice(_)));
+                self.fields.push((name.into(), rule));
+                Ok(())
+            }
+            (None, Some(below)) => {
+                let mut node = Node::default();
+                node.insert_below(whole, below, rule)?;
+                self.visible += 1;
+                self.fields.push((name.into(), Rule::Nested(node)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Collects the dotted paths that are kept; false when a rule reads more than the fields it keeps.
+    pub(super) fn kept_paths(&self, prefix: &str, paths: &mut Vec<String>) -> bool {
+        self.fields.iter().all(|(name, rule)| match rule {
+            Rule::Keep => {
+                paths.push(format!("{prefix}{name}"));
+                true
+            }
+            Rule::Drop => true,
+            Rule::Nested(node) => node.kept_paths(&format!("{prefix}{name}."), paths),
+            Rule::Computed(_) | Rule::Slice(_) | Rule::FirstMatch(_) => false,
+        })
+    }
+}
+
+/// Paths deeper than BSON may nest are refused.
+const MAX_PATH_COMPONENTS: usize = 200;
+
+fn check_path(path: &str) -> Result<(), QueryError> {
+    if path.is_empty() {
+        return Err(QueryError::new(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if path.ends_with('.') {
+        return Err(QueryError::new(40353, "FieldPath must not end with a '.'."));
+    }
+    for (position, name) in path.split('.').enumerate() {
+        if name.is_empty() {
+            return Err(QueryError::new(15998, "FieldPath field names may not be empty strings."));
+        }
+        if name.starts_with('$') {
+            return Err(QueryError::new(
+                16410,
+                "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
+            ));
+        }
+        if position >= MAX_PATH_COMPONENTS {
+            return Err(QueryError::new(15, "FieldPath is too long"));
+        }
+    }
+    Ok(())
+}

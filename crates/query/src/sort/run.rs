@@ -1,0 +1,36 @@
+//! Sorted runs outside memory: what the sorter asks of whoever may do I/O.
+
+use crate::error::QueryError;
+
+/// One sorted document of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunRecord {
+    /// The sort key.
+    pub key: Vec<u8>,
+    /// The document's bytes.
+    pub document: Vec<u8>,
+}
+
+/// A place for sorted runs, owned by one sort; what it holds may go when it is dropped.
+pub trait RunStore: Send {
+    /// Writes the records, which come in order, as one run.
+    ///
+    /// # Errors
+    /// When the run cannot be written.
+    fn write_run(&mut self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<(), QueryError>;
+
+    /// Readers of all runs, in the order in which they were written.
+    ///
+    /// # Errors
+    /// When a run cannot be opened.
+    fn open_runs(&mut self) -> Result<Vec<Box<dyn RunReader>>, QueryError>;
+}
+
+/// Reads one run from its beginning.
+pub trait RunReader: Send {
+    /// Reads the next record into `record`, reusing its buffers; false at the end.
+    ///
+    /// # Errors
+    /// When the run cannot be read.
+    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError>;
+}

@@ -1,0 +1,206 @@
+//! The sorter: takes documents in any order, within a limit of bytes.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use document::key::KeyBuilder;
+use document::{DocumentBuf, RawDocument};
+
+use super::merge::Sorted;
+use super::pattern::SortPattern;
+use super::run::RunStore;
+use crate::error::{QueryError, code};
+
+/// What one sort may use.
+#[derive(Debug, Clone, Copy)]
+pub struct SortLimits {
+    /// How many documents are wanted at most; `None` for all. Skipped documents count.
+    pub documents: Option<usize>,
+    /// Bytes of keys and documents held in memory (`internalQueryMaxBlockingSortMemoryUsageBytes`; MongoDB's default
+    /// is 100 MiB).
+    pub memory_bytes: usize,
+}
+
+impl Default for SortLimits {
+    fn default() -> Self {
+        SortLimits { documents: None, memory_bytes: 100 * 1024 * 1024 }
+    }
+}
+
+/// What an entry takes besides its bytes.
+const ENTRY_OVERHEAD_BYTES: usize = 64;
+
+/// A document and its sort key.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: Box<[u8]>,
+    /// Order of arrival: equal keys keep it.
+    pub(super) sequence: u64,
+    pub(super) document: DocumentBuf,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.key.len() + self.document.len() + ENTRY_OVERHEAD_BYTES
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key).then(self.sequence.cmp(&other.sequence))
+    }
+}
+
+/// Collects documents and gives them back in order.
+pub struct Sorter {
+    pattern: Arc<SortPattern>,
+    limits: SortLimits,
+    runs: Option<Box<dyn RunStore>>,
+    spilled_runs: usize,
+    /// With a limit a heap whose top is the worst kept document; without, an unsorted list.
+    heap: BinaryHeap<Entry>,
+    list: Vec<Entry>,
+    used_bytes: usize,
+    next_sequence: u64,
+    key: KeyBuilder,
+}
+
+impl Sorter {
+    /// A sorter; `runs` is where it may spill to (`allowDiskUse`), without it the byte limit is final.
+    pub fn new(pattern: Arc<SortPattern>, limits: SortLimits, runs: Option<Box<dyn RunStore>>) -> Self {
+        Sorter {
+            pattern,
+            limits,
+            runs,
+            spilled_runs: 0,
+            heap: BinaryHeap::new(),
+            list: Vec::new(),
+            used_bytes: 0,
+            next_sequence: 0,
+            key: KeyBuilder::new(),
+        }
+    }
+
+    /// Takes a document; it is copied only when it may be among the wanted ones.
+    ///
+    /// # Errors
+    /// 292 when the byte limit is passed and there is nowhere to spill to; 2 for parallel arrays.
+    pub fn push(&mut self, document: RawDocument<'_>) -> Result<(), QueryError> {
+        self.pattern.key_into(document, &mut self.key)?;
+        if self.is_hopeless() { Ok(()) } else { self.keep(document.to_buf()) }
+    }
+
+    /// Takes a document that is owned already.
+    ///
+    /// # Errors
+    /// As [`Sorter::push`].
+    pub fn push_owned(&mut self, document: DocumentBuf) -> Result<(), QueryError> {
+        self.pattern.key_into(document.as_raw(), &mut self.key)?;
+        if self.is_hopeless() { Ok(()) } else { self.keep(document) }
+    }
+
+    /// Bytes of keys and documents in memory now.
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+
+    /// How many sorted runs were written out.
+    pub fn spilled_runs(&self) -> usize {
+        self.spilled_runs
+    }
+
+    /// Ends the input; what was taken comes back in order.
+    ///
+    /// # Errors
+    /// When spilled runs cannot be read.
+    pub fn finish(mut self) -> Result<Sorted, QueryError> {
+        let entries = self.take_sorted();
+        let wanted = self.limits.documents.unwrap_or(usize::MAX);
+        match self.runs {
+            Some(runs) if self.spilled_runs > 0 => Sorted::merged(runs, entries, wanted),
+            _ => Ok(Sorted::in_memory(entries, wanted)),
+        }
+    }
+
+    /// Whether a full heap already holds only better documents than the one whose key was just made.
+    fn is_hopeless(&self) -> bool {
+        match self.limits.documents {
+            Some(0) => true,
+            Some(wanted) if self.heap.len() >= wanted => {
+                self.heap.peek().is_some_and(|worst| *self.key.key() >= *worst.key)
+            }
+            _ => false,
+        }
+    }
+
+    fn keep(&mut self, document: DocumentBuf) -> Result<(), QueryError> {
+        let entry = Entry { key: self.key.key().into(), sequence: self.next_sequence, document };
+        self.next_sequence += 1;
+        self.used_bytes += entry.bytes();
+        match self.limits.documents {
+            Some(wanted) => {
+                self.heap.push(entry);
+                if self.heap.len() > wanted
+                    && let Some(worst) = self.heap.pop()
+                {
+                    self.used_bytes -= worst.bytes();
+                }
+            }
+            None => self.list.push(entry),
+        }
+        if self.used_bytes > self.limits.memory_bytes { self.spill() } else { Ok(()) }
+    }
+
+    fn spill(&mut self) -> Result<(), QueryError> {
+        let entries = self.take_sorted();
+        let Some(runs) = &mut self.runs else {
+            return Err(QueryError::new(
+                code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
+                format!(
+                    "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
+                    self.limits.memory_bytes
+                ),
+            ));
+        };
+        runs.write_run(&mut entries.iter().map(|entry| (&*entry.key, entry.document.as_bytes())))?;
+        self.spilled_runs += 1;
+        Ok(())
+    }
+
+    fn take_sorted(&mut self) -> Vec<Entry> {
+        self.used_bytes = 0;
+        if self.limits.documents.is_some() {
+            return std::mem::take(&mut self.heap).into_sorted_vec();
+        }
+        let mut entries = std::mem::take(&mut self.list);
+        entries.sort_unstable();
+        entries
+    }
+}
+
+impl std::fmt::Debug for Sorter {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Sorter")
+            .field("pattern", &self.pattern)
+            .field("limits", &self.limits)
+            .field("used_bytes", &self.used_bytes)
+            .field("spilled_runs", &self.spilled_runs)
+            .finish_non_exhaustive()
+    }
+}
