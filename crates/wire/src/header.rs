@@ -1,0 +1,86 @@
+//! The sixteen bytes in front of every message.
+
+use crate::bytes::{read_i32, wire_length};
+use crate::{HEADER_LENGTH, WireError};
+
+/// The operations that are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum OpCode {
+    /// Reply to an OP_QUERY.
+    Reply = 1,
+    /// The legacy query; only commands (`hello`, `isMaster`) are accepted.
+    Query = 2004,
+    /// Another message, compressed.
+    Compressed = 2012,
+    /// Requests and replies.
+    Msg = 2013,
+}
+
+impl OpCode {
+    /// The operation of this number.
+    ///
+    /// # Errors
+    /// [`WireError::OpCode`] for all others.
+    pub const fn parse(opcode: i32) -> Result<Self, WireError> {
+        Ok(match opcode {
+            1 => Self::Reply,
+            2004 => Self::Query,
+            2012 => Self::Compressed,
+            2013 => Self::Msg,
+            _ => return Err(WireError::OpCode { opcode }),
+        })
+    }
+}
+
+/// A message's length, ids and operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageHeader {
+    /// Bytes of the whole message, header included; within the limits once parsed.
+    pub length: usize,
+    /// The sender's number for this message.
+    pub request_id: i32,
+    /// The `request_id` that this message answers; 0 in requests.
+    pub response_to: i32,
+    /// The operation.
+    pub opcode: OpCode,
+}
+
+impl MessageHeader {
+    /// Reads a header off the front of `bytes`; `None` when there are fewer than sixteen.
+    ///
+    /// # Errors
+    /// [`WireError::Length`] when the length is under sixteen or over `max_message_size`, [`WireError::OpCode`] for an
+    /// unknown operation. Both can be told before the rest of the message is there.
+    #[inline]
+    pub fn parse(bytes: &[u8], max_message_size: usize) -> Result<Option<Self>, WireError> {
+        let Some(fields) = Self::fields(bytes) else { return Ok(None) };
+        let [length, request_id, response_to, opcode] = fields;
+        let invalid = WireError::Length {
+            length: i64::from(length),
+            minimum: HEADER_LENGTH,
+            maximum: max_message_size,
+        };
+        let Ok(length) = usize::try_from(length) else { return Err(invalid) };
+        if length < HEADER_LENGTH || length > max_message_size {
+            return Err(invalid);
+        }
+        Ok(Some(Self { length, request_id, response_to, opcode: OpCode::parse(opcode)? }))
+    }
+
+    #[inline]
+    fn fields(bytes: &[u8]) -> Option<[i32; 4]> {
+        Some([read_i32(bytes, 0)?, read_i32(bytes, 4)?, read_i32(bytes, 8)?, read_i32(bytes, 12)?])
+    }
+
+    /// The header as it is sent.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; HEADER_LENGTH] {
+        let mut bytes = [0; HEADER_LENGTH];
+        let fields = [wire_length(self.length), self.request_id, self.response_to, self.opcode as i32];
+        for (target, field) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(fields) {
+            *target = field.to_le_bytes();
+        }
+        bytes
+    }
+}

@@ -1,0 +1,14 @@
+//! Sizes and versions that `hello` announces and the parser enforces.
+
+/// Bytes of a message header.
+pub const HEADER_LENGTH: usize = 16;
+/// The longest message in bytes, header included: `maxMessageSizeBytes`.
+pub const MAX_MESSAGE_SIZE: usize = 48_000_000;
+/// The most write operations in one command: `maxWriteBatchSize`.
+pub const MAX_WRITE_BATCH_SIZE: usize = 100_000;
+/// The oldest protocol spoken: `minWireVersion`.
+pub const MIN_WIRE_VERSION: i32 = 0;
+/// The newest protocol spoken: `maxWireVersion`; 21 is MongoDB 7.0.
+pub const MAX_WIRE_VERSION: i32 = 21;
+
+const _: () = assert!(MAX_MESSAGE_SIZE > 2 * document::MAX_DOCUMENT_SIZE);

@@ -1,0 +1,202 @@
+//! OP_MSG, the operation of all requests and replies.
+
+use crate::bytes::{read_i32, read_u32, split_c_string, split_document};
+use crate::message::{CHECKSUM_LENGTH, FLAGS_OFFSET};
+use crate::{MessageRef, OpMsgFlags, WireError};
+use document::RawDocument;
+
+const KIND_BODY: u8 = 0;
+const KIND_SEQUENCE: u8 = 1;
+
+/// A parsed OP_MSG, borrowed from its message. All documents in it were validated.
+#[derive(Clone, Debug)]
+pub struct OpMsg<'a> {
+    /// The flag bits; unknown required bits were refused.
+    pub flags: OpMsgFlags,
+    /// The body: a command or its reply.
+    pub body: RawDocument<'a>,
+    /// The document sequences in the order they came; names are unique and not fields of the body.
+    pub sequences: Vec<DocumentSequence<'a>>,
+    /// The checksum if there was one; it was verified.
+    pub checksum: Option<u32>,
+}
+
+/// Documents sent outside of the body, as if `identifier` were an array field of the body.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentSequence<'a> {
+    /// The field that these documents belong to, e.g. `documents`.
+    pub identifier: &'a str,
+    documents: &'a [u8],
+    count: usize,
+}
+
+impl<'a> DocumentSequence<'a> {
+    /// The documents in order.
+    #[must_use]
+    pub const fn iter(&self) -> Documents<'a> {
+        Documents { rest: self.documents, left: self.count }
+    }
+
+    /// How many documents there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is no document.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The documents' bytes, one behind the other.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.documents
+    }
+}
+
+impl<'a> IntoIterator for DocumentSequence<'a> {
+    type Item = RawDocument<'a>;
+    type IntoIter = Documents<'a>;
+
+    fn into_iter(self) -> Documents<'a> {
+        self.iter()
+    }
+}
+
+/// The documents of a sequence.
+#[derive(Clone, Debug)]
+pub struct Documents<'a> {
+    rest: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Iterator for Documents<'a> {
+    type Item = RawDocument<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RawDocument<'a>> {
+        let (document, rest) = split_document(self.rest)?;
+        self.rest = rest;
+        self.left = self.left.saturating_sub(1);
+        Some(RawDocument::trusted(document))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Documents<'_> {}
+
+impl<'a> OpMsg<'a> {
+    /// Reads and validates a whole OP_MSG, its checksum included.
+    ///
+    /// # Errors
+    /// Every [`WireError`] that speaks of OP_MSG; see [`WireError::is_fatal`].
+    pub fn parse(message: MessageRef<'a>) -> Result<Self, WireError> {
+        let bytes = message.bytes();
+        let truncated = |part| WireError::Truncated { part, length: bytes.len() };
+        let flags = read_u32(bytes, FLAGS_OFFSET).ok_or_else(|| truncated("flags"))?;
+        let flags = OpMsgFlags::parse(flags)?;
+        let (sections, checksum) = Self::verify_checksum(bytes, flags)?;
+        let mut parser = SectionParser { length: bytes.len(), body: None, sequences: Vec::new() };
+        let mut rest = sections.get(FLAGS_OFFSET + 4..).ok_or_else(|| truncated("flags"))?;
+        while let Some((&kind, section)) = rest.split_first() {
+            rest = parser.section(kind, section)?;
+        }
+        let body = parser.body.ok_or(WireError::NoBody)?;
+        for sequence in &parser.sequences {
+            if body.contains(sequence.identifier) {
+                return Err(WireError::SequenceInBody { identifier: sequence.identifier.to_owned() });
+            }
+        }
+        Ok(Self { flags, body, sequences: parser.sequences, checksum })
+    }
+
+    /// The bytes before the checksum, and the checksum if there is one.
+    fn verify_checksum(bytes: &[u8], flags: OpMsgFlags) -> Result<(&[u8], Option<u32>), WireError> {
+        if !flags.contains(OpMsgFlags::CHECKSUM_PRESENT) {
+            return Ok((bytes, None));
+        }
+        let truncated = WireError::Truncated { part: "checksum", length: bytes.len() };
+        let end = bytes.len().saturating_sub(CHECKSUM_LENGTH);
+        if end < FLAGS_OFFSET + 4 {
+            return Err(truncated);
+        }
+        let (Some(covered), Some(expected)) = (bytes.get(..end), read_u32(bytes, end)) else {
+            return Err(truncated);
+        };
+        let found = crc32c::crc32c(covered);
+        if found != expected {
+            return Err(WireError::Checksum { expected, found });
+        }
+        Ok((covered, Some(expected)))
+    }
+
+    /// The sequence of this name.
+    #[must_use]
+    pub fn sequence(&self, identifier: &str) -> Option<DocumentSequence<'a>> {
+        self.sequences.iter().copied().find(|sequence| sequence.identifier == identifier)
+    }
+}
+
+struct SectionParser<'a> {
+    length: usize,
+    body: Option<RawDocument<'a>>,
+    sequences: Vec<DocumentSequence<'a>>,
+}
+
+impl<'a> SectionParser<'a> {
+    /// Reads one section behind its kind byte and returns what follows it.
+    fn section(&mut self, kind: u8, bytes: &'a [u8]) -> Result<&'a [u8], WireError> {
+        match kind {
+            KIND_BODY => {
+                let truncated = WireError::Truncated { part: "body section", length: self.length };
+                let (body, rest) = split_document(bytes).ok_or(truncated)?;
+                let body = RawDocument::parse(body)
+                    .map_err(|error| WireError::Document { part: "body section", error })?;
+                if self.body.replace(body).is_some() {
+                    return Err(WireError::SecondBody);
+                }
+                Ok(rest)
+            }
+            KIND_SEQUENCE => {
+                let truncated = WireError::Truncated { part: "document sequence", length: self.length };
+                let size = read_i32(bytes, 0).ok_or_else(|| truncated.clone())?;
+                let size = usize::try_from(size)
+                    .map_err(|_| WireError::Sequence { reason: "its size is negative" })?;
+                let (sequence, rest) = bytes.split_at_checked(size).ok_or(truncated)?;
+                let sequence = Self::sequence(sequence)?;
+                if self.sequences.iter().any(|known| known.identifier == sequence.identifier) {
+                    let identifier = sequence.identifier.to_owned();
+                    return Err(WireError::DuplicateSequence { identifier });
+                }
+                self.sequences.push(sequence);
+                Ok(rest)
+            }
+            _ => Err(WireError::SectionKind { kind }),
+        }
+    }
+
+    fn sequence(bytes: &'a [u8]) -> Result<DocumentSequence<'a>, WireError> {
+        let named =
+            bytes.get(4..).ok_or(WireError::Sequence { reason: "it is shorter than its size field" })?;
+        let (identifier, documents) =
+            split_c_string(named).ok_or(WireError::Sequence { reason: "its identifier has no end" })?;
+        let identifier = std::str::from_utf8(identifier)
+            .map_err(|_| WireError::Utf8 { part: "document sequence identifier" })?;
+        let mut rest = documents;
+        let mut count = 0;
+        while !rest.is_empty() {
+            let (document, after) =
+                split_document(rest).ok_or(WireError::Sequence { reason: "a document runs over its end" })?;
+            RawDocument::parse(document)
+                .map_err(|error| WireError::Document { part: "document sequence", error })?;
+            rest = after;
+            count += 1;
+        }
+        Ok(DocumentSequence { identifier, documents, count })
+    }
+}
