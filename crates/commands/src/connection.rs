@@ -1,0 +1,230 @@
+//! What the server knows of one client connection, and the operation it runs now.
+
+use crate::host::ClientLink;
+use crate::interrupt::Interrupt;
+use crate::sessions::SessionId;
+use document::{DocumentBuf, RawDocument};
+use parking_lot::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// How many bytes of a command `currentOp` keeps.
+const SHOWN_COMMAND_BYTES: usize = 4096;
+
+/// One client connection. Replies leave in the order of the requests, so that there is one operation at a time.
+#[derive(Debug)]
+pub struct Connection {
+    /// Numbered from 1 in the order of arrival; `connectionId` of `hello`.
+    pub id: i64,
+    /// The client's address as text, `anonymous unix socket` for Unix sockets.
+    pub remote: String,
+    /// What the client told about itself in its first `hello`: `{application, driver, os, …}`.
+    client_metadata: OnceLock<DocumentBuf>,
+    /// The compressors that both sides know, in the client's order.
+    compressors: OnceLock<Vec<String>>,
+    said_hello: AtomicBool,
+    /// The running operation. Order of locks: this one before anything of the registries.
+    operation: Mutex<OperationSlot>,
+    /// The switch of the running operation.
+    pub interrupt: Interrupt,
+    /// The way back to the transport.
+    pub link: Box<dyn ClientLink>,
+}
+
+/// The operation of one connection. Its buffers are used again by the next one.
+#[derive(Debug, Default)]
+struct OperationSlot {
+    running: Option<Running>,
+    command: Vec<u8>,
+    database: String,
+    namespace: String,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: i64,
+    command_name: &'static str,
+    started: Instant,
+    session: Option<SessionId>,
+    has_namespace: bool,
+    message: Option<String>,
+    progress: Option<(u64, u64)>,
+}
+
+/// A copy of what an operation looked like at one moment, for `currentOp`.
+#[derive(Debug, Clone)]
+pub struct OperationView {
+    /// `opid`.
+    pub id: i64,
+    /// The canonical command name.
+    pub command_name: &'static str,
+    /// `$db`.
+    pub database: String,
+    /// When it began.
+    pub started: Instant,
+    /// Its logical session.
+    pub session: Option<SessionId>,
+    /// `database.collection`, when the command works on one.
+    pub namespace: Option<String>,
+    /// Progress text such as an index build's.
+    pub message: Option<String>,
+    /// Done and total of that progress.
+    pub progress: Option<(u64, u64)>,
+    /// The command document; `None` when it was too long to keep.
+    pub command: Option<DocumentBuf>,
+    /// Whether it was told to end.
+    pub is_killed: bool,
+}
+
+impl Connection {
+    /// A connection that just arrived.
+    pub fn new(id: i64, remote: impl Into<String>, link: Box<dyn ClientLink>) -> Self {
+        Connection {
+            id,
+            remote: remote.into(),
+            client_metadata: OnceLock::new(),
+            compressors: OnceLock::new(),
+            said_hello: AtomicBool::new(false),
+            operation: Mutex::new(OperationSlot::default()),
+            interrupt: Interrupt::default(),
+            link,
+        }
+    }
+
+    /// `conn7`, as log lines and `currentOp` name it.
+    pub fn description(&self) -> String {
+        format!("conn{}", self.id)
+    }
+
+    /// What the client told about itself.
+    pub fn client_metadata(&self) -> Option<RawDocument<'_>> {
+        self.client_metadata.get().map(DocumentBuf::as_raw)
+    }
+
+    /// Stores the client's description. False when there is one already.
+    pub fn set_client_metadata(&self, metadata: RawDocument<'_>) -> bool {
+        self.client_metadata.set(metadata.to_buf()).is_ok()
+    }
+
+    /// `client.application.name`.
+    pub fn application_name(&self) -> Option<&str> {
+        self.client_metadata()?.get("application")?.as_document()?.get("name")?.as_str()
+    }
+
+    /// The compressors agreed upon in the first `hello`.
+    pub fn compressors(&self) -> &[String] {
+        self.compressors.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Stores the negotiated compressors; the first `hello` decides.
+    pub fn set_compressors(&self, compressors: Vec<String>) {
+        let _ = self.compressors.set(compressors);
+    }
+
+    /// Marks the first `hello`. True when this is the first.
+    pub fn first_hello(&self) -> bool {
+        !self.said_hello.swap(true, Ordering::Relaxed)
+    }
+
+    /// Registers an operation until the returned guard is dropped.
+    pub(crate) fn begin<'c>(&'c self, start: OperationStart<'_>) -> OperationGuard<'c> {
+        self.interrupt.reset();
+        let mut slot = self.operation.lock();
+        slot.command.clear();
+        if start.command.len() <= SHOWN_COMMAND_BYTES {
+            slot.command.extend_from_slice(start.command);
+        }
+        slot.database.clear();
+        slot.database.push_str(start.database);
+        slot.running = Some(Running {
+            id: start.id,
+            command_name: start.command_name,
+            started: start.started,
+            session: start.session,
+            has_namespace: false,
+            message: None,
+            progress: None,
+        });
+        OperationGuard { connection: self, id: start.id }
+    }
+
+    /// The operation that runs now.
+    pub fn operation(&self) -> Option<OperationView> {
+        let slot = self.operation.lock();
+        let running = slot.running.as_ref()?;
+        Some(OperationView {
+            id: running.id,
+            command_name: running.command_name,
+            database: slot.database.clone(),
+            started: running.started,
+            session: running.session,
+            namespace: running.has_namespace.then(|| slot.namespace.clone()),
+            message: running.message.clone(),
+            progress: running.progress,
+            command: (!slot.command.is_empty()).then(|| DocumentBuf::trusted(slot.command.clone())),
+            is_killed: self.interrupt.is_killed(),
+        })
+    }
+
+    /// Ends the operation when `chosen` says so. Returns whether it did.
+    pub fn kill_operation(&self, code: i32, chosen: impl FnOnce(i64, Option<SessionId>) -> bool) -> bool {
+        let slot = self.operation.lock();
+        let Some(running) = &slot.running else { return false };
+        let kill = chosen(running.id, running.session);
+        if kill {
+            self.interrupt.kill(code);
+        }
+        kill
+    }
+
+    /// Whether an operation runs.
+    pub fn is_active(&self) -> bool {
+        self.operation.lock().running.is_some()
+    }
+}
+
+/// What is known of an operation when it begins.
+pub(crate) struct OperationStart<'a> {
+    pub(crate) id: i64,
+    pub(crate) command_name: &'static str,
+    pub(crate) database: &'a str,
+    pub(crate) command: &'a [u8],
+    pub(crate) session: Option<SessionId>,
+    pub(crate) started: Instant,
+}
+
+/// Keeps an operation registered.
+#[derive(Debug)]
+pub struct OperationGuard<'c> {
+    connection: &'c Connection,
+    /// `opid`.
+    pub id: i64,
+}
+
+impl OperationGuard<'_> {
+    /// Tells which collection the operation works on.
+    pub fn set_namespace(&self, database: &str, collection: &str) {
+        let mut slot = self.connection.operation.lock();
+        let OperationSlot { running: Some(running), namespace, .. } = &mut *slot else { return };
+        namespace.clear();
+        namespace.extend([database, ".", collection]);
+        running.has_namespace = true;
+    }
+
+    /// Tells how far the operation is: a text such as `Index Build: scanning collection`, done and total.
+    pub fn set_progress(&self, message: &str, done: u64, total: u64) {
+        if let Some(running) = &mut self.connection.operation.lock().running {
+            running.progress = Some((done, total));
+            if running.message.as_deref() != Some(message) {
+                running.message = Some(message.to_owned());
+            }
+        }
+    }
+}
+
+impl Drop for OperationGuard<'_> {
+    fn drop(&mut self) {
+        self.connection.operation.lock().running = None;
+    }
+}

@@ -1,0 +1,78 @@
+//! What a command sees while it runs.
+
+use crate::command::CommandEntry;
+use crate::connection::{Connection, OperationGuard};
+use crate::error::{CommandError, CommandResult, code};
+use crate::fields::Fields;
+use crate::generic::GenericArguments;
+use crate::interrupt::Interrupt;
+use crate::server::Server;
+use document::{DocumentBuf, RawDocument};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Everything around one running command.
+#[derive(Debug)]
+pub struct CommandContext<'a> {
+    /// The server.
+    pub server: &'a Arc<Server>,
+    /// Whose request it is.
+    pub connection: &'a Arc<Connection>,
+    /// The command's row of the table.
+    pub entry: &'static CommandEntry,
+    /// The name as the client wrote it: `isMaster` and `ismaster` are one command.
+    pub name: &'a str,
+    /// The whole command document.
+    pub body: RawDocument<'a>,
+    /// `$db`.
+    pub database: &'a str,
+    /// The command's own fields, to be taken.
+    pub fields: Fields<'a>,
+    /// The arguments that every command has.
+    pub generic: GenericArguments<'a>,
+    /// The registered operation.
+    pub operation: OperationGuard<'a>,
+    /// When it began.
+    pub started: Instant,
+    /// The client takes several replies to this request.
+    pub exhaust_allowed: bool,
+    /// What to run next without a request; see [`crate::Outcome::next`].
+    pub next: Option<DocumentBuf>,
+}
+
+impl<'a> CommandContext<'a> {
+    /// The switch that ends this operation.
+    pub fn interrupt(&self) -> &'a Interrupt {
+        &self.connection.interrupt
+    }
+
+    /// `database.collection` from the command's own field, noted for `currentOp`.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` when the field is no collection name.
+    pub fn collection_namespace(&self) -> CommandResult<(&'a str, &'a str)> {
+        let name = self.fields.collection_name()?;
+        if name.contains('\0') || name.starts_with('.') {
+            let message = format!("Invalid collection name: {}.{name}", self.database);
+            return Err(CommandError::new(code::INVALID_NAMESPACE, message));
+        }
+        self.operation.set_namespace(self.database, name);
+        Ok((self.database, name))
+    }
+
+    /// What a cursor source sees when this command fills a batch.
+    pub fn batch_context(&self, await_until: Option<Instant>) -> BatchContext<'a> {
+        BatchContext { server: self.server, interrupt: &self.connection.interrupt, await_until }
+    }
+}
+
+/// What a cursor source sees while it fills a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchContext<'a> {
+    /// The server.
+    pub server: &'a Arc<Server>,
+    /// The switch of the operation that wants the batch.
+    pub interrupt: &'a Interrupt,
+    /// How long a tailable cursor may wait for new documents.
+    pub await_until: Option<Instant>,
+}

@@ -1,0 +1,203 @@
+//! Counting what the server does: operations by class, commands by name, work per collection.
+
+use document::{Document, doc};
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The classes of `serverStatus.opcounters`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationClass {
+    /// `insert`, by document.
+    Insert,
+    /// `find`, `aggregate`'s reads count as commands.
+    Query,
+    /// `update`, by statement.
+    Update,
+    /// `delete`, by statement.
+    Delete,
+    /// `getMore`.
+    GetMore,
+    /// Everything else.
+    Command,
+}
+
+/// A counter on a cache line of its own, so that threads on different classes do not disturb each other.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds.
+    #[inline]
+    pub fn add(&self, number: u64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
+    }
+
+    /// The sum.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// `serverStatus.opcounters` and a few figures of the document layer.
+#[derive(Debug, Default)]
+pub struct OperationCounters {
+    classes: [Counter; 6],
+    /// Documents returned by reads.
+    pub documents_returned: Counter,
+    /// Documents inserted.
+    pub documents_inserted: Counter,
+    /// Documents updated.
+    pub documents_updated: Counter,
+    /// Documents deleted.
+    pub documents_deleted: Counter,
+    /// Index keys looked at.
+    pub keys_scanned: Counter,
+    /// Documents looked at.
+    pub documents_scanned: Counter,
+    /// Sorts in memory.
+    pub sorts: Counter,
+    /// Collection scans.
+    pub collection_scans: Counter,
+    /// Errors that the user's input caused.
+    pub user_asserts: Counter,
+    /// Errors that are the server's fault.
+    pub regular_asserts: Counter,
+}
+
+impl OperationCounters {
+    /// Counts operations of a class.
+    #[inline]
+    pub fn count(&self, class: OperationClass, number: u64) {
+        if let Some(counter) = self.classes.get(class as usize) {
+            counter.add(number);
+        }
+    }
+
+    /// Operations of a class so far.
+    pub fn of(&self, class: OperationClass) -> u64 {
+        self.classes.get(class as usize).map_or(0, Counter::get)
+    }
+
+    /// The section of `serverStatus`.
+    pub fn to_document(&self) -> Document {
+        let of = |class| self.of(class) as i64;
+        doc! {
+            "insert": (of(OperationClass::Insert)), "query": (of(OperationClass::Query)),
+            "update": (of(OperationClass::Update)), "delete": (of(OperationClass::Delete)),
+            "getmore": (of(OperationClass::GetMore)), "command": (of(OperationClass::Command)),
+        }
+    }
+}
+
+/// How the time of one collection is spent: a row of `top`.
+#[derive(Debug, Default)]
+pub struct CollectionUsage {
+    rows: [(AtomicU64, AtomicU64); 8],
+}
+
+/// The columns of `top`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageKind {
+    /// Everything.
+    Total,
+    /// Reads.
+    ReadLock,
+    /// Writes.
+    WriteLock,
+    /// `find`.
+    Queries,
+    /// `getMore`.
+    GetMore,
+    /// `insert`.
+    Insert,
+    /// `update` and `findAndModify`.
+    Update,
+    /// `delete`.
+    Remove,
+}
+
+const USAGE_NAMES: [&str; 8] =
+    ["total", "readLock", "writeLock", "queries", "getmore", "insert", "update", "remove"];
+
+impl CollectionUsage {
+    /// Adds one use of `time_us` microseconds.
+    pub fn add(&self, kind: UsageKind, time_us: u64) {
+        if let Some((time, count)) = self.rows.get(kind as usize) {
+            time.fetch_add(time_us, Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The row of `top`.
+    pub fn to_document(&self) -> Document {
+        let entry = |(time, count): &(AtomicU64, AtomicU64)| {
+            doc! { "time": (time.load(Ordering::Relaxed) as i64), "count": (count.load(Ordering::Relaxed) as i64) }
+        };
+        let mut row: Document =
+            USAGE_NAMES.iter().zip(&self.rows).map(|(name, cell)| (*name, entry(cell))).collect();
+        row.push("commands", doc! { "time": 0_i64, "count": 0_i64 });
+        row
+    }
+}
+
+/// The usage of every collection since the start.
+#[derive(Debug, Default)]
+pub struct Usage {
+    /// Guards the map only; the counters are atomic.
+    collections: RwLock<HashMap<String, Arc<CollectionUsage>, rustc_hash::FxBuildHasher>>,
+}
+
+impl Usage {
+    /// The counters of `database.collection`.
+    pub fn of(&self, namespace: &str) -> Arc<CollectionUsage> {
+        if let Some(known) = self.collections.read().get(namespace) {
+            return known.clone();
+        }
+        self.collections.write().entry_ref(namespace).or_default().clone()
+    }
+
+    /// Forgets a dropped collection.
+    pub fn forget(&self, namespace: &str) {
+        self.collections.write().remove(namespace);
+    }
+
+    /// All rows, by name.
+    pub fn all(&self) -> Vec<(String, Arc<CollectionUsage>)> {
+        let mut rows: Vec<_> =
+            self.collections.read().iter().map(|(name, usage)| (name.clone(), usage.clone())).collect();
+        rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_by_class() {
+        let counters = OperationCounters::default();
+        counters.count(OperationClass::Insert, 3);
+        counters.count(OperationClass::Command, 1);
+        assert_eq!(
+            counters.to_document(),
+            doc! { "insert": 3_i64, "query": 0_i64, "update": 0_i64, "delete": 0_i64, "getmore": 0_i64, "command": 1_i64 }
+        );
+    }
+
+    #[test]
+    fn usage_is_per_collection() {
+        let usage = Usage::default();
+        usage.of("db.a").add(UsageKind::Insert, 7);
+        usage.of("db.a").add(UsageKind::Insert, 5);
+        let rows = usage.all();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(
+            rows[0].1.to_document().get("insert"),
+            Some(&doc! { "time": 12_i64, "count": 2_i64 }.into())
+        );
+    }
+}

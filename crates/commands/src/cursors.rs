@@ -1,0 +1,558 @@
+//! Open cursors: who owns them, who uses them now, and when they end.
+
+use crate::context::BatchContext;
+use crate::error::{CommandError, CommandResult, code};
+use crate::sessions::SessionId;
+use document::{ArrayBuilder, DocumentBuf, MAX_DOCUMENT_SIZE, RawDocument};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A boxed future of a cursor.
+pub type BatchFuture<'a> = Pin<Box<dyn Future<Output = CommandResult<BatchEnd>> + Send + 'a>>;
+
+/// What gives a cursor its documents. `find`, `aggregate` and the list commands put their suspended state here.
+pub trait CursorSource: Send {
+    /// Appends documents until the batch is full, the source is exhausted or (tailable) has nothing more for now. A document that
+    /// [`Batch::push`] refuses is kept for the next batch.
+    fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a>;
+}
+
+/// Why a batch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchEnd {
+    /// There may be more: the cursor stays.
+    More,
+    /// There is no more: the cursor is closed.
+    Exhausted,
+}
+
+/// The batch under construction, bounded in documents and bytes.
+#[derive(Debug)]
+pub struct Batch<'b> {
+    array: ArrayBuilder<'b>,
+    documents_max: usize,
+}
+
+/// Bytes that the fields of a cursor reply take beside the documents, generously.
+const REPLY_OVERHEAD: usize = 16 << 10;
+
+impl<'b> Batch<'b> {
+    /// A batch of at most `documents_max` documents.
+    pub const fn new(array: ArrayBuilder<'b>, documents_max: usize) -> Self {
+        Batch { array, documents_max }
+    }
+
+    /// Appends a document. False when it does not fit: the batch is full then.
+    #[inline]
+    pub fn push(&mut self, document: RawDocument<'_>) -> bool {
+        let fits = self.accepts(document.as_bytes().len());
+        if fits {
+            self.array.push(document);
+        }
+        fits
+    }
+
+    /// Whether a document of this length fits. One document always does.
+    #[inline]
+    pub fn accepts(&self, length: usize) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        self.array.count() == 0 || self.array.len() + length + REPLY_OVERHEAD <= MAX_DOCUMENT_SIZE
+    }
+
+    /// Whether the batch has as many documents as it may have.
+    #[inline]
+    pub const fn is_full(&self) -> bool {
+        self.array.count() >= self.documents_max
+    }
+
+    /// How many documents it has.
+    pub const fn count(&self) -> usize {
+        self.array.count()
+    }
+
+    /// How many documents it may have.
+    pub const fn limit(&self) -> usize {
+        self.documents_max
+    }
+
+    /// The array, for a writer that builds documents in place after asking [`Batch::accepts`].
+    pub const fn array(&mut self) -> &mut ArrayBuilder<'b> {
+        &mut self.array
+    }
+}
+
+/// A source over documents that are all known: the list commands.
+#[derive(Debug)]
+pub struct FixedDocuments {
+    documents: std::iter::Peekable<std::vec::IntoIter<DocumentBuf>>,
+}
+
+impl FixedDocuments {
+    /// A source of these documents.
+    pub fn new(documents: Vec<DocumentBuf>) -> Self {
+        FixedDocuments { documents: documents.into_iter().peekable() }
+    }
+
+    /// Appends what fits.
+    pub fn fill_now(&mut self, batch: &mut Batch<'_>) -> BatchEnd {
+        while let Some(document) = self.documents.peek() {
+            if !batch.push(document.as_raw()) {
+                return BatchEnd::More;
+            }
+            self.documents.next();
+        }
+        BatchEnd::Exhausted
+    }
+}
+
+impl CursorSource for FixedDocuments {
+    fn fill<'a>(&'a mut self, _context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
+        let end = self.fill_now(batch);
+        Box::pin(std::future::ready(Ok(end)))
+    }
+}
+
+/// An open cursor and what is known of it.
+pub struct Cursor {
+    /// `database.collection`, as replies name it.
+    pub namespace: String,
+    /// The owning session.
+    pub session: Option<SessionId>,
+    /// Never closed for idleness.
+    pub no_timeout: bool,
+    /// Waits for documents that come later (capped collections).
+    pub tailable: bool,
+    /// A `getMore` waits a while when there is nothing new.
+    pub await_data: bool,
+    /// The command that opened it, for `currentOp`.
+    pub originating_command: DocumentBuf,
+    /// Documents returned so far.
+    pub returned: u64,
+    /// Batches returned so far.
+    pub batches: u64,
+    /// When it was opened.
+    pub created: Instant,
+    /// Where the documents come from.
+    pub source: Box<dyn CursorSource>,
+}
+
+impl Cursor {
+    /// A cursor over `source`, opened by this command.
+    pub fn new(
+        namespace: impl Into<String>,
+        session: Option<SessionId>,
+        originating_command: RawDocument<'_>,
+        source: Box<dyn CursorSource>,
+    ) -> Self {
+        /// A longer command is not kept.
+        const KEPT_COMMAND_BYTES: usize = 4096;
+        let kept = originating_command.as_bytes().len() <= KEPT_COMMAND_BYTES;
+        Cursor {
+            namespace: namespace.into(),
+            session,
+            no_timeout: false,
+            tailable: false,
+            await_data: false,
+            originating_command: if kept { originating_command.to_buf() } else { DocumentBuf::default() },
+            returned: 0,
+            batches: 1,
+            created: Instant::now(),
+            source,
+        }
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Cursor").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// What `currentOp {idleCursors: true}` and `killCursors` see of a cursor.
+#[derive(Debug, Clone)]
+pub struct CursorView {
+    /// The cursor's number.
+    pub id: i64,
+    /// `database.collection`.
+    pub namespace: String,
+    /// The owning session.
+    pub session: Option<SessionId>,
+    /// Waits for later documents.
+    pub tailable: bool,
+    /// Never closed for idleness.
+    pub no_timeout: bool,
+    /// Documents returned so far.
+    pub returned: u64,
+    /// The command that opened it.
+    pub originating_command: DocumentBuf,
+    /// When it was opened.
+    pub created: Instant,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Idle { cursor: Box<Cursor>, last_use: Instant },
+    Pinned { session: Option<SessionId>, namespace: String, killed: bool },
+}
+
+const SHARDS: usize = 16;
+
+/// All open cursors.
+#[derive(Debug)]
+pub struct Cursors {
+    /// Each guards its share of the cursors. A cursor in use is taken out, so that nothing waits for it here.
+    shards: [Mutex<HashMap<i64, Entry>>; SHARDS],
+    opened: AtomicU64,
+    timed_out: AtomicU64,
+}
+
+/// Figures for `serverStatus.metrics.cursor`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CursorFigures {
+    /// Opened since the start.
+    pub opened: u64,
+    /// Closed for idleness since the start.
+    pub timed_out: u64,
+    /// Open now.
+    pub open: u64,
+    /// In use now.
+    pub pinned: u64,
+    /// Open now, without time-out.
+    pub no_timeout: u64,
+}
+
+impl Default for Cursors {
+    fn default() -> Self {
+        Cursors {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            opened: AtomicU64::new(0),
+            timed_out: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Cursors {
+    #[expect(clippy::indexing_slicing, reason = "the remainder is below the number of shards")]
+    fn shard(&self, id: i64) -> &Mutex<HashMap<i64, Entry>> {
+        &self.shards[id.unsigned_abs() as usize % SHARDS]
+    }
+
+    /// Registers a cursor and returns its number.
+    pub fn open(&self, cursor: Cursor) -> i64 {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let mut cursor = Some(Box::new(cursor));
+        loop {
+            let id = random_id();
+            let mut shard = self.shard(id).lock();
+            if let hashbrown::hash_map::Entry::Vacant(vacant) = shard.entry(id)
+                && let Some(cursor) = cursor.take()
+            {
+                vacant.insert(Entry::Idle { cursor, last_use: Instant::now() });
+                return id;
+            }
+        }
+    }
+
+    /// Takes a cursor for a `getMore`.
+    ///
+    /// # Errors
+    /// `CursorNotFound`, `CursorInUse`, `Unauthorized` for another namespace, 50736–50738 for another session.
+    pub fn pin(
+        &self,
+        id: i64,
+        namespace: &str,
+        session: Option<SessionId>,
+    ) -> CommandResult<PinnedCursor<'_>> {
+        let mut shard = self.shard(id).lock();
+        let Some(entry) = shard.get_mut(&id) else { return Err(not_found(id)) };
+        let Entry::Idle { cursor, .. } = entry else {
+            let message = format!("cursor id {id} is already in use");
+            return Err(CommandError::new(wire::ErrorCode::CursorInUse as i32, message));
+        };
+        if cursor.namespace != namespace {
+            let message = format!(
+                "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
+                cursor.namespace
+            );
+            return Err(CommandError::new(code::UNAUTHORIZED, message));
+        }
+        check_session(id, cursor.session, session)?;
+        let pinned =
+            Entry::Pinned { session: cursor.session, namespace: cursor.namespace.clone(), killed: false };
+        match std::mem::replace(entry, pinned) {
+            Entry::Idle { cursor, .. } => Ok(PinnedCursor { cursors: self, id, cursor: Some(cursor) }),
+            Entry::Pinned { .. } => Err(not_found(id)),
+        }
+    }
+
+    /// Closes a cursor. One in use ends when its user gives it back. False when there is none.
+    pub fn kill(&self, id: i64) -> bool {
+        let mut shard = self.shard(id).lock();
+        let removed = match shard.get_mut(&id) {
+            None => return false,
+            Some(Entry::Pinned { killed, .. }) => {
+                *killed = true;
+                None
+            }
+            Some(Entry::Idle { .. }) => shard.remove(&id),
+        };
+        drop(shard);
+        drop(removed);
+        true
+    }
+
+    /// The namespace of a cursor.
+    pub fn namespace(&self, id: i64) -> Option<String> {
+        match self.shard(id).lock().get(&id)? {
+            Entry::Idle { cursor, .. } => Some(cursor.namespace.clone()),
+            Entry::Pinned { namespace, .. } => Some(namespace.clone()),
+        }
+    }
+
+    /// Closes the cursors that `chosen` picks by namespace and session. Returns how many.
+    pub fn kill_where(&self, mut chosen: impl FnMut(&str, Option<SessionId>) -> bool) -> usize {
+        let mut closed = Vec::new();
+        let mut count = 0;
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let mut ids = Vec::new();
+            for (id, entry) in shard.iter_mut() {
+                match entry {
+                    Entry::Idle { cursor, .. } if chosen(&cursor.namespace, cursor.session) => ids.push(*id),
+                    Entry::Pinned { session, namespace, killed } if chosen(namespace, *session) => {
+                        *killed = true;
+                        count += 1;
+                    }
+                    _ => {}
+                }
+            }
+            closed.extend(ids.into_iter().filter_map(|id| shard.remove(&id)));
+        }
+        count + closed.len()
+    }
+
+    /// Closes what nobody used for `timeout`. Returns how many.
+    pub fn expire(&self, now: Instant, timeout: Duration) -> usize {
+        let mut expired = Vec::new();
+        for shard in &self.shards {
+            expired.extend(shard.lock().extract_if(|_, entry| match entry {
+                Entry::Idle { cursor, last_use } => {
+                    !cursor.no_timeout && now.saturating_duration_since(*last_use) >= timeout
+                }
+                Entry::Pinned { .. } => false,
+            }));
+        }
+        self.timed_out.fetch_add(expired.len() as u64, Ordering::Relaxed);
+        expired.len()
+    }
+
+    /// The figures of `serverStatus`.
+    pub fn figures(&self) -> CursorFigures {
+        let mut figures = CursorFigures {
+            opened: self.opened.load(Ordering::Relaxed),
+            timed_out: self.timed_out.load(Ordering::Relaxed),
+            ..CursorFigures::default()
+        };
+        for shard in &self.shards {
+            for entry in shard.lock().values() {
+                figures.open += 1;
+                match entry {
+                    Entry::Pinned { .. } => figures.pinned += 1,
+                    Entry::Idle { cursor, .. } => figures.no_timeout += u64::from(cursor.no_timeout),
+                }
+            }
+        }
+        figures
+    }
+
+    /// The cursors that nobody uses now.
+    pub fn idle(&self) -> Vec<CursorView> {
+        let mut views = Vec::new();
+        for shard in &self.shards {
+            for (id, entry) in shard.lock().iter() {
+                if let Entry::Idle { cursor, .. } = entry {
+                    views.push(CursorView {
+                        id: *id,
+                        namespace: cursor.namespace.clone(),
+                        session: cursor.session,
+                        tailable: cursor.tailable,
+                        no_timeout: cursor.no_timeout,
+                        returned: cursor.returned,
+                        originating_command: cursor.originating_command.clone(),
+                        created: cursor.created,
+                    });
+                }
+            }
+        }
+        views
+    }
+
+    /// A user gives a cursor back.
+    fn unpin(&self, id: i64, cursor: Option<Box<Cursor>>) {
+        let mut shard = self.shard(id).lock();
+        let killed = matches!(shard.get(&id), None | Some(Entry::Pinned { killed: true, .. }));
+        match cursor {
+            Some(cursor) if !killed => {
+                shard.insert(id, Entry::Idle { cursor, last_use: Instant::now() });
+            }
+            closed => {
+                shard.remove(&id);
+                drop(shard);
+                drop(closed);
+            }
+        }
+    }
+}
+
+/// `CursorNotFound` (43).
+pub fn not_found(id: i64) -> CommandError {
+    CommandError::new(code::CURSOR_NOT_FOUND, format!("cursor id {id} not found"))
+}
+
+fn check_session(id: i64, owner: Option<SessionId>, caller: Option<SessionId>) -> CommandResult {
+    let (code, message) = match (owner, caller) {
+        (owner, caller) if owner == caller => return Ok(()),
+        (None, Some(caller)) => (
+            50736,
+            format!(
+                "Cannot run getMore on cursor {id}, which was not created in a session, in session {caller}"
+            ),
+        ),
+        (Some(owner), None) => (
+            50737,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in session {owner}, without an lsid"
+            ),
+        ),
+        (owner, caller) => {
+            let (owner, caller) = (owner.unwrap_or(SessionId([0; 16])), caller.unwrap_or(SessionId([0; 16])));
+            (
+                50738,
+                format!(
+                    "Cannot run getMore on cursor {id}, which was created in session {owner}, in session {caller}"
+                ),
+            )
+        }
+    };
+    Err(CommandError::new(code, message))
+}
+
+/// Cursor numbers are random, positive and not zero.
+fn random_id() -> i64 {
+    let bytes = *uuid::Uuid::new_v4().as_bytes();
+    let number = bytes.first_chunk().map_or(1, |chunk| i64::from_le_bytes(*chunk));
+    (number & i64::MAX).max(1)
+}
+
+/// A cursor in use. Dropping it gives the cursor back; [`PinnedCursor::close`] ends it.
+#[derive(Debug)]
+pub struct PinnedCursor<'r> {
+    cursors: &'r Cursors,
+    id: i64,
+    cursor: Option<Box<Cursor>>,
+}
+
+impl PinnedCursor<'_> {
+    /// The cursor; `None` never happens before it is closed.
+    pub fn cursor(&mut self) -> Option<&mut Cursor> {
+        self.cursor.as_deref_mut()
+    }
+
+    /// Ends the cursor.
+    pub fn close(mut self) {
+        self.cursor = None;
+    }
+
+    /// Whether somebody killed it meanwhile.
+    pub fn is_killed(&self) -> bool {
+        let shard = self.cursors.shard(self.id).lock();
+        matches!(shard.get(&self.id), None | Some(Entry::Pinned { killed: true, .. }))
+    }
+}
+
+impl Drop for PinnedCursor<'_> {
+    fn drop(&mut self) {
+        self.cursors.unpin(self.id, self.cursor.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cursor(session: Option<SessionId>) -> Cursor {
+        Cursor::new("db.c", session, RawDocument::EMPTY, Box::new(FixedDocuments::new(Vec::new())))
+    }
+
+    fn check(namespace: &str, owner: Option<SessionId>, caller: Option<SessionId>, expect: Option<i32>) {
+        let cursors = Cursors::default();
+        let id = cursors.open(cursor(owner));
+        assert_eq!(cursors.pin(id, namespace, caller).err().map(|error| error.code), expect);
+    }
+
+    #[test]
+    fn only_the_owner_uses_a_cursor() {
+        let (one, other) = (Some(SessionId([1; 16])), Some(SessionId([2; 16])));
+        check("db.c", one, one, None);
+        check("db.c", None, None, None);
+        check("db.d", None, None, Some(13));
+        check("db.c", None, one, Some(50736));
+        check("db.c", one, None, Some(50737));
+        check("db.c", one, other, Some(50738));
+    }
+
+    #[test]
+    fn pinned_cursors_are_taken_out() {
+        let cursors = Cursors::default();
+        let id = cursors.open(cursor(None));
+        let pinned = cursors.pin(id, "db.c", None).expect("idle");
+        assert_eq!(cursors.pin(id, "db.c", None).expect_err("in use").code, 143);
+        assert_eq!(
+            cursors.figures(),
+            CursorFigures { opened: 1, open: 1, pinned: 1, ..CursorFigures::default() }
+        );
+        drop(pinned);
+        cursors.pin(id, "db.c", None).expect("given back").close();
+        assert_eq!(cursors.pin(id, "db.c", None).expect_err("closed").code, 43);
+    }
+
+    #[test]
+    fn kill_reaches_cursors_in_use() {
+        let cursors = Cursors::default();
+        let id = cursors.open(cursor(Some(SessionId([1; 16]))));
+        let pinned = cursors.pin(id, "db.c", Some(SessionId([1; 16]))).expect("idle");
+        assert_eq!(cursors.kill_where(|_, session| session == Some(SessionId([1; 16]))), 1);
+        assert!(pinned.is_killed());
+        drop(pinned);
+        assert_eq!(cursors.figures().open, 0, "a killed cursor does not come back");
+    }
+
+    #[test]
+    fn idle_cursors_expire() {
+        let cursors = Cursors::default();
+        cursors.open(cursor(None));
+        cursors.open(Cursor { no_timeout: true, ..cursor(None) });
+        let later = Instant::now() + Duration::from_secs(601);
+        assert_eq!(cursors.expire(later, Duration::from_secs(600)), 1);
+        assert_eq!(cursors.figures().no_timeout, 1);
+    }
+
+    #[test]
+    fn batches_are_bounded() {
+        let mut bytes = Vec::new();
+        let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), 2);
+        assert!(batch.push(RawDocument::EMPTY) && batch.push(RawDocument::EMPTY));
+        assert!(!batch.push(RawDocument::EMPTY), "two documents are the limit");
+        let mut bytes = Vec::new();
+        let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), 10);
+        assert!(batch.accepts(MAX_DOCUMENT_SIZE), "one document always fits");
+        batch.push(RawDocument::EMPTY);
+        assert!(!batch.accepts(MAX_DOCUMENT_SIZE), "sixteen megabytes are the limit");
+    }
+}

@@ -1,0 +1,350 @@
+//! From a request to a reply: look the command up, check what is common to all, run it, count it.
+
+use crate::command::{self, Run};
+use crate::connection::{Connection, OperationStart};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use crate::failpoints::Fault;
+use crate::fields::Fields;
+use crate::generic::GenericArguments;
+use crate::parameters::Parameter;
+use crate::request::{Outcome, Request};
+use crate::server::Server;
+use document::{Document, DocumentBuilder};
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Runs one request and appends the body of its reply to `reply`.
+pub async fn dispatch(
+    server: &Arc<Server>,
+    connection: &Arc<Connection>,
+    request: Request<'_>,
+    reply: &mut Vec<u8>,
+) -> Outcome {
+    let start = reply.len();
+    let mut outcome = Outcome { sends_nothing: request.wants_no_reply, ..Outcome::default() };
+    let result = match prepare(server, connection, &request) {
+        Ok(prepared) => run(server, prepared, reply, &mut outcome).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = result {
+        server.counters.user_asserts.add(1);
+        outcome.next = None;
+        outcome.closes_connection |= error.closes_connection;
+        reply.truncate(start);
+        error.write(&mut DocumentBuilder::new(reply));
+    }
+    outcome
+}
+
+/// A request that passed the checks, and its place in the table.
+struct Prepared<'a> {
+    context: CommandContext<'a>,
+    position: usize,
+}
+
+fn prepare<'a>(
+    server: &'a Arc<Server>,
+    connection: &'a Arc<Connection>,
+    request: &Request<'a>,
+) -> CommandResult<Prepared<'a>> {
+    let Some(first) = request.body.first() else {
+        return Err(CommandError::new(code::COMMAND_NOT_FOUND, "no such command: ''"));
+    };
+    let Some((position, entry)) = command::find(first.name_bytes()) else {
+        return Err(unknown_command(request, first.name()));
+    };
+    if request.legacy_database.is_some() && !entry.accepts_op_query {
+        let message = format!(
+            "Unsupported OP_QUERY command: {}. The client driver may require an upgrade",
+            first.name()
+        );
+        return Err(CommandError::new(code::UNSUPPORTED_OP_QUERY_COMMAND, message));
+    }
+    let mut fields = Fields::new(entry.name, first.value());
+    let mut generic = GenericArguments::default();
+    for element in request.body.iter().skip(1) {
+        if !generic.take(entry.name, element)? {
+            fields.add(element)?;
+        }
+    }
+    for sequence in request.sequences {
+        fields.add_sequence(*sequence)?;
+    }
+    let database = database(request, &generic)?;
+    check_api(server, entry, &generic)?;
+    generic.validate()?;
+    if entry.admin_only && database != "admin" {
+        let message = format!("{} may only be run against the admin database.", entry.name);
+        return Err(CommandError::new(code::UNAUTHORIZED, message));
+    }
+    if generic.write_concern.is_some() && !entry.takes_write_concern {
+        return Err(CommandError::invalid_options("Command does not support writeConcern"));
+    }
+    let started = Instant::now();
+    if let Some(session) = generic.session {
+        server.sessions.touch(session, started);
+    }
+    let operation = connection.begin(OperationStart {
+        id: server.next_operation_id(),
+        command_name: entry.name,
+        database,
+        command: request.body.as_bytes(),
+        session: generic.session,
+        started,
+    });
+    // For getMore the limit is how long to wait for new documents.
+    if let Some(limit) = generic.max_time
+        && entry.name != "getMore"
+        && let Some(deadline) = started.checked_add(limit)
+    {
+        connection.interrupt.set_deadline(deadline);
+    }
+    let context = CommandContext {
+        server,
+        connection,
+        entry,
+        name: first.name(),
+        body: request.body,
+        database,
+        fields,
+        generic,
+        operation,
+        started,
+        exhaust_allowed: request.exhaust_allowed,
+        next: None,
+    };
+    Ok(Prepared { context, position })
+}
+
+fn unknown_command(request: &Request<'_>, name: &str) -> CommandError {
+    if request.legacy_database.is_some() {
+        let message =
+            format!("Unsupported OP_QUERY command: {name}. The client driver may require an upgrade");
+        return CommandError::new(code::UNSUPPORTED_OP_QUERY_COMMAND, message);
+    }
+    CommandError::new(code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"))
+}
+
+/// Characters that a database name cannot have, and its greatest length in bytes.
+const FORBIDDEN_IN_DATABASE: [char; 6] = ['/', '\\', '.', ' ', '"', '$'];
+const DATABASE_NAME_MAX: usize = 63;
+
+fn database<'a>(request: &Request<'a>, generic: &GenericArguments<'a>) -> CommandResult<&'a str> {
+    let Some(name) = generic.database.or(request.legacy_database) else {
+        return Err(CommandError::new(40571, "OP_MSG requests require a $db argument"));
+    };
+    let valid = !name.is_empty()
+        && name.len() <= DATABASE_NAME_MAX
+        && !name.contains(FORBIDDEN_IN_DATABASE)
+        && !name.contains('\0');
+    if valid || name == "$external" {
+        return Ok(name);
+    }
+    Err(CommandError::new(code::INVALID_NAMESPACE, format!("Invalid database name: '{name}'")))
+}
+
+fn check_api(
+    server: &Server,
+    entry: &command::CommandEntry,
+    generic: &GenericArguments<'_>,
+) -> CommandResult {
+    if generic.api_strict && generic.api_version && !entry.api_version_1 {
+        let message =
+            format!("Provided apiStrict:true, but the command {} is not in API Version 1", entry.name);
+        return Err(CommandError::new(code::API_STRICT_ERROR, message));
+    }
+    if !generic.api_version
+        && !entry.accepts_op_query
+        && server.parameters.is_on(Parameter::RequireApiVersion)
+    {
+        return Err(CommandError::new(498_870, "The apiVersion parameter is required"));
+    }
+    Ok(())
+}
+
+async fn run(
+    server: &Arc<Server>,
+    prepared: Prepared<'_>,
+    reply: &mut Vec<u8>,
+    outcome: &mut Outcome,
+) -> CommandResult {
+    let Prepared { mut context, position } = prepared;
+    let entry = context.entry;
+    server.count(entry.class);
+    let statistics = server.statistics_of(position);
+    if let Some(statistics) = statistics {
+        statistics.total.add(1);
+    }
+    let result = run_with_faults(server, &mut context, reply).await;
+    if result.is_err()
+        && let Some(statistics) = statistics
+    {
+        statistics.failed.add(1);
+    }
+    outcome.next = context.next.take();
+    report(server, &context, result.as_ref().err());
+    result
+}
+
+async fn run_with_faults(
+    server: &Arc<Server>,
+    context: &mut CommandContext<'_>,
+    reply: &mut Vec<u8>,
+) -> CommandResult {
+    let fault = server.failpoints.fault(context.name, context.connection);
+    let write_concern_error = match fault {
+        Some(fault) => suffer(server, context, fault).await?,
+        None => None,
+    };
+    let mut builder = DocumentBuilder::new(reply);
+    run_guarded(context, &mut builder).await?;
+    if let Some(mut error) = write_concern_error {
+        let labels = error.remove("errorLabels");
+        builder.append_value("writeConcernError", &error.into());
+        if let Some(labels) = labels {
+            builder.append_value("errorLabels", &labels);
+        }
+    }
+    builder.append("ok", 1.0);
+    Ok(())
+}
+
+/// A fail point struck.
+async fn suffer(
+    server: &Arc<Server>,
+    context: &CommandContext<'_>,
+    fault: Fault,
+) -> CommandResult<Option<Document>> {
+    if let Some(block) = fault.block {
+        server.sleep(context.interrupt(), Instant::now() + block).await?;
+    }
+    if fault.close_connection {
+        return Err(CommandError::close_connection());
+    }
+    if let Some((number, labels)) = fault.error {
+        let mut error = CommandError::new(
+            number,
+            format!("Failing command via 'failCommand' failpoint: {}", context.name),
+        );
+        error.labels = labels.into_iter().map(Into::into).collect();
+        return Err(error);
+    }
+    Ok(fault.write_concern_error)
+}
+
+/// Runs the command; a panic ends it with an error and nothing else.
+async fn run_guarded(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    match &context.entry.run {
+        Run::Now(run) => {
+            let run = *run;
+            catch_unwind(AssertUnwindSafe(|| run(context, reply))).unwrap_or_else(|_| Err(panicked()))
+        }
+        Run::Later(run) => {
+            let mut future = pin!(run(context, reply));
+            poll_fn(|task| {
+                catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task)))
+                    .unwrap_or_else(|_| Poll::Ready(Err(panicked())))
+            })
+            .await
+        }
+    }
+}
+
+fn panicked() -> CommandError {
+    CommandError::internal("an assertion of the server failed; the log tells where")
+}
+
+/// Logs failed and slow commands.
+fn report(server: &Server, context: &CommandContext<'_>, error: Option<&CommandError>) {
+    let took = context.started.elapsed();
+    if let Some(error) = error
+        && error.code == code::INTERNAL_ERROR
+        && !error.closes_connection
+    {
+        server.counters.regular_asserts.add(1);
+        tracing::error!(target: "COMMAND", id = 20_631, command = context.entry.name, errmsg = %error, "Command failed");
+    }
+    let slow = Duration::from_millis(server.parameters.unsigned(Parameter::SlowMilliseconds));
+    if took >= slow && !matches!(context.entry.name, "hello" | "isMaster") {
+        tracing::info!(
+            target: "COMMAND",
+            id = 51_803,
+            remote = %context.connection.remote,
+            ns = %context.database,
+            command = context.entry.name,
+            error_code = error.map_or(0, |error| error.code),
+            duration_millis = took.as_millis() as u64,
+            "Slow query"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{Detached, Host};
+    use crate::parameters::Parameters;
+    use document::{RawDocument, doc};
+
+    /// Runs a command on a fresh server and compares the named fields of the reply.
+    fn check(command: Document, expect: Document) {
+        let server =
+            Server::new(Arc::new(Parameters::default()), Host::detached()).expect("threads are to be had");
+        let connection = Arc::new(Connection::new(1, "test", Box::new(Detached)));
+        let command = command.to_buf();
+        let mut reply = Vec::new();
+        let request = Request::new(command.as_raw());
+        let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+        let Poll::Ready(_) = pin!(dispatch(&server, &connection, request, &mut reply)).poll(&mut task) else {
+            panic!("the command has nothing to wait for");
+        };
+        let reply = RawDocument::parse(&reply).expect("a reply is a valid document").to_document();
+        for (name, value) in expect.iter() {
+            assert_eq!(reply.get(name), Some(value), "{name} in {reply:?}");
+        }
+        assert!(connection.operation().is_none(), "the operation is over");
+    }
+
+    fn fails(command: Document, code: i32, message: &str) {
+        check(
+            command,
+            doc! { "ok": 0.0, "errmsg": message, "code": code, "codeName": (&*wire::code_name(code)) },
+        );
+    }
+
+    #[test]
+    fn commands_answer() {
+        check(doc! { "ping": 1, "$db": "admin" }, doc! { "ok": 1.0 });
+        check(
+            doc! { "hello": 1, "$db": "admin", "helloOk": true },
+            doc! { "isWritablePrimary": true, "ok": 1.0 },
+        );
+        check(
+            doc! { "ismaster": 1, "$db": "admin" },
+            doc! { "ismaster": true, "maxWireVersion": 21, "ok": 1.0 },
+        );
+    }
+
+    #[test]
+    fn what_is_common_to_all_commands_is_checked() {
+        fails(doc! { "nonsense": 1, "$db": "db" }, 59, "no such command: 'nonsense'");
+        fails(doc! { "ping": 1, "$db": "db", "foo": 1 }, 40415, "BSON field 'ping.foo' is an unknown field.");
+        fails(doc! { "ping": 1 }, 40571, "OP_MSG requests require a $db argument");
+        fails(doc! { "ping": 1, "$db": "a.b" }, 73, "Invalid database name: 'a.b'");
+        fails(doc! { "ping": 1, "$db": "a", "apiVersion": "3" }, 322, "API version must be \"1\"");
+        let strict = doc! { "buildInfo": 1, "$db": "a", "apiVersion": "1", "apiStrict": true };
+        fails(strict, 323, "Provided apiStrict:true, but the command buildInfo is not in API Version 1");
+        let concern = doc! { "ping": 1, "$db": "a", "writeConcern": { "w": 1 } };
+        fails(concern, 72, "Command does not support writeConcern");
+    }
+
+    #[test]
+    fn a_stranger_cannot_make_it_fail() {
+        fails(Document::new(), 59, "no such command: ''");
+    }
+}

@@ -1,0 +1,324 @@
+//! Arguments that every command accepts: session, time limit, concerns, API version.
+//!
+//! Source: MongoDB manual, "Command Parameters", "Read Concern", "Write Concern", "Stable API".
+
+use crate::error::{CommandError, CommandResult, code};
+use crate::fields::{Fields, integer, unknown_field, wrong_type};
+use crate::sessions::SessionId;
+use document::{Element, RawDocument, RawValue};
+use std::time::Duration;
+
+/// The generic arguments of one command.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct GenericArguments<'a> {
+    /// `$db`.
+    pub database: Option<&'a str>,
+    /// `lsid`.
+    pub session: Option<SessionId>,
+    /// `maxTimeMS`; zero counts as none.
+    pub max_time: Option<Duration>,
+    /// `comment`.
+    pub comment: Option<RawValue<'a>>,
+    /// `readConcern.level`.
+    pub read_concern: ReadConcern,
+    /// `writeConcern`; `None` when not given.
+    pub write_concern: Option<WriteConcern>,
+    /// `apiVersion: "1"`.
+    pub api_version: bool,
+    /// `apiStrict`.
+    pub api_strict: bool,
+    /// `apiDeprecationErrors`.
+    pub api_deprecation_errors: bool,
+    /// `txnNumber`, `autocommit` or `startTransaction` were given.
+    pub in_transaction: bool,
+}
+
+/// `readConcern.level`. On one server without replication they all read the latest data.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum ReadConcern {
+    /// What is there.
+    #[default]
+    Local,
+    /// The same, on a standalone.
+    Available,
+    /// What a majority has: here, everything.
+    Majority,
+}
+
+/// `writeConcern` as far as a standalone tells differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteConcern {
+    /// `w: 0`: nobody wants to know the result.
+    pub unacknowledged: bool,
+    /// `j: true` (or `w: "majority"`, whose journal default is on).
+    pub journaled: bool,
+}
+
+impl<'a> GenericArguments<'a> {
+    /// Takes the element when it is a generic argument. False when it belongs to the command.
+    ///
+    /// # Errors
+    /// Values of a wrong type, values that a standalone does not accept.
+    pub fn take(&mut self, command: &'static str, element: Element<'a>) -> CommandResult<bool> {
+        let name = element.name_bytes();
+        // Most fields of commands begin with other letters; one look at the first byte settles them.
+        if !matches!(name.first(), Some(b'$' | b'l' | b'm' | b'c' | b'r' | b'w' | b'a' | b't' | b's' | b'd'))
+        {
+            return Ok(false);
+        }
+        let value = element.value();
+        match name {
+            b"$db" => self.database = Some(text(command, "$db", value)?),
+            b"lsid" => self.session = Some(SessionId::parse(object(command, "lsid", value)?, "lsid")?),
+            b"maxTimeMS" => self.max_time = max_time(value)?,
+            b"comment" => self.comment = Some(value),
+            b"readConcern" => self.read_concern = read_concern(object(command, "readConcern", value)?)?,
+            b"writeConcern" => {
+                self.write_concern = Some(write_concern(object(command, "writeConcern", value)?)?)
+            }
+            b"$readPreference" => read_preference(value)?,
+            b"apiVersion" => {
+                if text(command, "apiVersion", value)? != "1" {
+                    return Err(CommandError::new(code::API_VERSION_ERROR, "API version must be \"1\""));
+                }
+                self.api_version = true;
+            }
+            b"apiStrict" => self.api_strict = flag(command, "apiStrict", value)?,
+            b"apiDeprecationErrors" => {
+                self.api_deprecation_errors = flag(command, "apiDeprecationErrors", value)?
+            }
+            b"txnNumber" | b"autocommit" | b"startTransaction" => self.in_transaction = true,
+            b"$clusterTime"
+            | b"$audit"
+            | b"$client"
+            | b"$configServerState"
+            | b"$configTime"
+            | b"$topologyTime"
+            | b"$oplogQueryData"
+            | b"$replData"
+            | b"$queryOptions"
+            | b"$tenant"
+            | b"coordinator"
+            | b"clientOperationKey"
+            | b"databaseVersion"
+            | b"shardVersion"
+            | b"mayBypassWriteBlocking"
+            | b"tracking_info"
+            | b"maxTimeMSOpOnly"
+            | b"allowImplicitCollectionCreation" => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Checks what concerns several arguments.
+    ///
+    /// # Errors
+    /// API parameters without a version.
+    pub fn validate(&self) -> CommandResult {
+        if !self.api_version && (self.api_strict || self.api_deprecation_errors) {
+            let given = if self.api_strict { "apiStrict" } else { "apiDeprecationErrors" };
+            let message = format!("Provided {given}, without passing apiVersion");
+            return Err(CommandError::new(code::API_VERSION_ERROR, message));
+        }
+        if self.in_transaction {
+            return Err(CommandError::new(
+                code::ILLEGAL_OPERATION,
+                "Transaction numbers are only allowed on a replica set member or mongos",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the write must be on the disk before it is acknowledged.
+    pub fn is_journaled(&self) -> bool {
+        self.write_concern.is_some_and(|concern| concern.journaled)
+    }
+}
+
+fn text<'a>(command: &'static str, name: &str, value: RawValue<'a>) -> CommandResult<&'a str> {
+    value.as_str().ok_or_else(|| wrong_type(command, name, value.kind(), &["string"]))
+}
+
+fn object<'a>(command: &'static str, name: &str, value: RawValue<'a>) -> CommandResult<RawDocument<'a>> {
+    value.as_document().ok_or_else(|| wrong_type(command, name, value.kind(), &["object"]))
+}
+
+fn flag(command: &'static str, name: &str, value: RawValue<'_>) -> CommandResult<bool> {
+    value.as_bool().ok_or_else(|| wrong_type(command, name, value.kind(), &["bool"]))
+}
+
+fn max_time(value: RawValue<'_>) -> CommandResult<Option<Duration>> {
+    let Some(number) = integer(value) else {
+        return Err(CommandError::bad_value("maxTimeMS must be a number"));
+    };
+    if matches!(value, RawValue::Double(double) if double.fract() != 0.0) {
+        return Err(CommandError::bad_value("maxTimeMS has non-integral value"));
+    }
+    if !(0..=i64::from(i32::MAX)).contains(&number) {
+        let message = format!("{number} value for maxTimeMS is out of range [0, 2147483647]");
+        return Err(CommandError::bad_value(message));
+    }
+    Ok((number > 0).then(|| Duration::from_millis(number.unsigned_abs())))
+}
+
+fn read_concern(document: RawDocument<'_>) -> CommandResult<ReadConcern> {
+    let mut level = ReadConcern::Local;
+    for element in document {
+        let value = element.value();
+        match element.name() {
+            "level" => level = read_concern_level(text("readConcern", "level", value)?)?,
+            "afterClusterTime" | "afterOpTime" | "atClusterTime" => {
+                let message =
+                    format!("Cannot specify {} readConcern without replication enabled", element.name());
+                return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
+            }
+            "provenance" | "allowTransactionTableSnapshot" | "waitLastStableRecoveryTimestamp" => {}
+            name => return Err(unknown_field("readConcern", name)),
+        }
+    }
+    Ok(level)
+}
+
+fn read_concern_level(level: &str) -> CommandResult<ReadConcern> {
+    match level {
+        "local" => Ok(ReadConcern::Local),
+        "available" => Ok(ReadConcern::Available),
+        "majority" => Ok(ReadConcern::Majority),
+        "linearizable" | "snapshot" => Err(CommandError::new(
+            wire::ErrorCode::NotAReplicaSet as i32,
+            format!("node needs to be a replica set member to use readConcern: {level}"),
+        )),
+        other => Err(CommandError::bad_value(format!(
+            "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
+        ))),
+    }
+}
+
+/// Parses a write concern as a standalone judges it.
+fn write_concern(document: RawDocument<'_>) -> CommandResult<WriteConcern> {
+    const W_MAX: i64 = 50;
+    let mut concern = WriteConcern { unacknowledged: false, journaled: false };
+    let (mut journal, mut majority) = (None, false);
+    for element in document {
+        let value = element.value();
+        let truth = || match value {
+            RawValue::Boolean(flag) => Ok(flag),
+            number => integer(number).map(|number| number != 0).ok_or_else(|| {
+                CommandError::failed_to_parse(format!(
+                    "{} must be numeric or a boolean value",
+                    element.name()
+                ))
+            }),
+        };
+        match (element.name(), value) {
+            ("w", RawValue::String("majority")) => majority = true,
+            ("w", RawValue::String(mode)) => {
+                let message = format!(
+                    "cannot use non-majority 'w' mode \"{mode}\" when a host is not a member of a replica set"
+                );
+                return Err(CommandError::bad_value(message));
+            }
+            ("w", number) => match integer(number) {
+                Some(w @ 0..=1) => concern.unacknowledged = w == 0,
+                Some(2..=W_MAX) => {
+                    return Err(CommandError::bad_value("cannot use 'w' > 1 when a host is not replicated"));
+                }
+                Some(other) => {
+                    return Err(CommandError::failed_to_parse(format!(
+                        "w has to be a non-negative number and not greater than {W_MAX}; found: {other}"
+                    )));
+                }
+                None => {
+                    return Err(CommandError::failed_to_parse(
+                        "w has to be a number, string, or object; found: ".to_owned() + number.kind().alias(),
+                    ));
+                }
+            },
+            ("j", _) => journal = Some(truth()?),
+            ("fsync", _) => journal = Some(journal.unwrap_or(false) || truth()?),
+            ("wtimeout", number) => {
+                integer(number).ok_or_else(|| CommandError::failed_to_parse("wtimeout must be a number"))?;
+            }
+            ("provenance" | "getLastError" | "wElectionId" | "wOpTime", _) => {}
+            (name, _) => return Err(unknown_field("WriteConcern", name)),
+        }
+    }
+    concern.journaled = journal.unwrap_or(majority);
+    Ok(concern)
+}
+
+fn read_preference(value: RawValue<'_>) -> CommandResult {
+    let Some(document) = value.as_document() else {
+        return Err(wrong_type("$readPreference", "mode", value.kind(), &["object"]));
+    };
+    let mut fields = Fields::nested("readPreference", document)?;
+    match fields.string("mode")? {
+        None | Some("primary" | "primaryPreferred" | "secondary" | "secondaryPreferred" | "nearest") => {
+            Ok(())
+        }
+        Some(other) => Err(CommandError::failed_to_parse(format!(
+            "Could not parse $readPreference mode '{other}'. Only the modes 'primary', 'primaryPreferred', 'secondary', 'secondaryPreferred', and 'nearest' are supported."
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use document::{Document, doc};
+
+    fn parse(command: Document) -> Result<(bool, bool, Option<u64>), i32> {
+        let command = command.to_buf();
+        let mut generic = GenericArguments::default();
+        for element in command.as_raw() {
+            assert!(
+                generic.take("insert", element).map_err(|error| error.code)?,
+                "{} is generic",
+                element.name()
+            );
+        }
+        generic.validate().map_err(|error| error.code)?;
+        let unacknowledged = generic.write_concern.is_some_and(|concern| concern.unacknowledged);
+        Ok((unacknowledged, generic.is_journaled(), generic.max_time.map(|time| time.as_millis() as u64)))
+    }
+
+    fn check(command: Document, expect: Result<(bool, bool, Option<u64>), i32>) {
+        let shown = format!("{command:?}");
+        assert_eq!(parse(command), expect, "{shown}");
+    }
+
+    #[test]
+    fn write_concerns_of_a_standalone() {
+        check(doc! { "writeConcern": {} }, Ok((false, false, None)));
+        check(doc! { "writeConcern": { "w": 0 } }, Ok((true, false, None)));
+        check(doc! { "writeConcern": { "w": 1, "j": true, "wtimeout": 5 } }, Ok((false, true, None)));
+        check(doc! { "writeConcern": { "w": "majority" } }, Ok((false, true, None)));
+        check(doc! { "writeConcern": { "w": "majority", "j": false } }, Ok((false, false, None)));
+        check(doc! { "writeConcern": { "w": 2 } }, Err(2));
+        check(doc! { "writeConcern": { "w": "east" } }, Err(2));
+        check(doc! { "writeConcern": { "w": 51 } }, Err(9));
+        check(doc! { "writeConcern": { "x": 1 } }, Err(40415));
+    }
+
+    #[test]
+    fn read_concerns_of_a_standalone() {
+        check(doc! { "readConcern": { "level": "majority" } }, Ok((false, false, None)));
+        check(doc! { "readConcern": { "level": "linearizable" } }, Err(123));
+        check(doc! { "readConcern": { "level": "strange" } }, Err(2));
+        check(doc! { "readConcern": { "afterClusterTime": 1 } }, Err(20));
+    }
+
+    #[test]
+    fn versions_transactions_and_limits() {
+        check(doc! { "apiVersion": "1", "apiStrict": true }, Ok((false, false, None)));
+        check(doc! { "apiVersion": "2" }, Err(322));
+        check(doc! { "apiStrict": true }, Err(322));
+        check(doc! { "txnNumber": 1_i64 }, Err(20));
+        check(doc! { "maxTimeMS": 0 }, Ok((false, false, None)));
+        check(doc! { "maxTimeMS": 1.0 }, Ok((false, false, Some(1))));
+        check(doc! { "maxTimeMS": (-1) }, Err(2));
+        check(doc! { "maxTimeMS": "1" }, Err(2));
+        check(doc! { "$readPreference": { "mode": "farthest" } }, Err(9));
+    }
+}

@@ -1,0 +1,119 @@
+//! What the server needs of its surroundings: `heddle` implements these, tests use [`Detached`].
+
+use document::Document;
+
+/// The transport's side of one connection.
+pub trait ClientLink: Send + Sync + std::fmt::Debug {
+    /// Ends the connection: what runs is answered if it can be, nothing more is read.
+    fn close(&self);
+    /// Whether the client has closed its side, as far as that is known without reading.
+    fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+/// Figures of the transport, for `serverStatus`.
+pub trait TransportFigures: Send + Sync + std::fmt::Debug {
+    /// The `connections` section.
+    fn connections(&self) -> Document;
+    /// The `network` section.
+    fn network(&self) -> Document;
+}
+
+/// The log, for `getLog`, `logRotate` and `setParameter`.
+pub trait LogControl: Send + Sync + std::fmt::Debug {
+    /// All lines ever written and the newest ones kept in memory (`global`).
+    fn recent_lines(&self) -> (u64, Vec<String>);
+    /// Warnings of the start (`startupWarnings`).
+    fn startup_warnings(&self) -> Vec<String>;
+    /// Sets the verbosity (0 to 5; −1 inherits) of a component such as `network`; the empty name is the default one.
+    ///
+    /// # Errors
+    /// The sentence to tell the client when there is no such component.
+    fn set_verbosity(&self, component: &str, level: i32) -> Result<(), String>;
+    /// Every component with its verbosity, parents before children: `("storage.journal", -1)`. The empty name is the default.
+    fn verbosities(&self) -> Vec<(String, i32)>;
+    /// Begins a new log file.
+    ///
+    /// # Errors
+    /// The sentence to tell the client.
+    fn rotate(&self) -> Result<(), String>;
+    /// How many lines were dropped because the writer could not keep up.
+    fn dropped_lines(&self) -> u64;
+}
+
+/// The process around the server.
+pub trait ProcessControl: Send + Sync + std::fmt::Debug {
+    /// Begins the orderly shutdown and returns at once; running operations get `timeout_secs` to finish.
+    fn shut_down(&self, timeout_secs: u64);
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Host {
+    /// The transport's figures.
+    pub transport: Box<dyn TransportFigures>,
+    /// The log.
+    pub log: Box<dyn LogControl>,
+    /// The process.
+    pub process: Box<dyn ProcessControl>,
+    /// The command line, for `getCmdLineOpts`.
+    pub arguments: Vec<String>,
+    /// The options as parsed: `{net: {port: …}, …}`, for `getCmdLineOpts`.
+    pub parsed_options: Document,
+}
+
+/// No surroundings at all: for tests and tools.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Detached;
+
+impl ClientLink for Detached {
+    fn close(&self) {}
+}
+
+impl TransportFigures for Detached {
+    fn connections(&self) -> Document {
+        Document::new()
+    }
+    fn network(&self) -> Document {
+        Document::new()
+    }
+}
+
+impl LogControl for Detached {
+    fn recent_lines(&self) -> (u64, Vec<String>) {
+        (0, Vec::new())
+    }
+    fn startup_warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn set_verbosity(&self, _component: &str, _level: i32) -> Result<(), String> {
+        Ok(())
+    }
+    fn verbosities(&self) -> Vec<(String, i32)> {
+        Vec::new()
+    }
+    fn rotate(&self) -> Result<(), String> {
+        Ok(())
+    }
+    fn dropped_lines(&self) -> u64 {
+        0
+    }
+}
+
+impl ProcessControl for Detached {
+    fn shut_down(&self, _timeout_secs: u64) {}
+}
+
+impl Host {
+    /// A server without surroundings.
+    pub fn detached() -> Self {
+        Host {
+            transport: Box::new(Detached),
+            log: Box::new(Detached),
+            process: Box::new(Detached),
+            arguments: Vec::new(),
+            parsed_options: Document::new(),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! One file per command and one table; cursors, sessions, parameters, fail points, counters.
+//!
+//! ```text
+//!             Request { body, sequences }                     heddle's Service
+//!                        │                                          ▲
+//!                        ▼                                          │ Outcome + reply bytes
+//!   dispatch: find in COMMANDS ─▶ generic arguments ─▶ checks ─▶ run the command
+//!                                 ($db, lsid, maxTimeMS,…)          │
+//!             ┌──────────────┬──────────────┬────────────┬──────────┴─┐
+//!             ▼              ▼              ▼            ▼            ▼
+//!          Fields         Cursors        Sessions    Parameters    catalog, storage
+//!      (strict typing)  (open batches)    (lsid)     (tunables)     (documents)
+//! ```
+//!
+//! # Vocabulary
+//! A *command* is a document whose first field names it. *Generic arguments* are the fields every command has. An *operation* is a
+//! command that runs now; a connection has one at a time, so that the connections are the registry of operations.
+//!
+//! # Invariants
+//! - Every request gets a reply document or an error document, even when the command panics.
+//! - No field of a command is ignored silently: what nobody took is an `IDLUnknownField`.
+//! - Only this crate turns errors of the layers below into MongoDB's codes.
+//! - No lock is held across an await.
+//!
+//! # Not here
+//! No sockets, no threads per connection (`transport`), no signal handling and no log writing (`heddle`): the traits of [`host`] are
+//! the way out.
+
+pub mod command;
+mod connection;
+pub mod context;
+pub mod counters;
+pub mod cursors;
+mod dispatch;
+pub mod error;
+mod failpoints;
+pub mod fields;
+mod generic;
+pub mod host;
+mod interrupt;
+pub mod parameters;
+mod request;
+mod server;
+pub mod sessions;
+mod timers;
+
+pub use command::{COMMANDS, CommandEntry};
+pub use connection::{Connection, OperationGuard, OperationView};
+pub use context::{BatchContext, CommandContext};
+pub use dispatch::dispatch;
+pub use error::{CommandError, CommandResult, code};
+pub use failpoints::{FAIL_COMMAND, FailPoints, Fault};
+pub use fields::{DocumentList, Fields};
+pub use generic::{GenericArguments, ReadConcern, WriteConcern};
+pub use interrupt::Interrupt;
+pub use request::{Outcome, Request};
+pub use server::{CommandStatistics, Server};
+pub use timers::{Sleep, Timers};

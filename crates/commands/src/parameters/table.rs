@@ -1,0 +1,175 @@
+//! Every tunable of the server. Sorted by name within each part.
+
+use super::definition::{Definition, Kind};
+
+macro_rules! parameters {
+    ($($identifier:ident $name:literal $kind:expr, $unit:literal, $access:ident($($at:literal)*), $meaning:literal;)*) => {
+        /// The tunables by name; the discriminant is the row of [`DEFINITIONS`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(usize)]
+        pub enum Parameter {
+            $(#[doc = $meaning] $identifier,)*
+        }
+
+        /// The definition of every tunable.
+        pub static DEFINITIONS: &[Definition] = &[
+            $($access($name, $kind, $unit, [$($at),*], $meaning),)*
+        ];
+
+        /// Every tunable.
+        pub const ALL: &[Parameter] = &[$(Parameter::$identifier,)*];
+    };
+}
+
+/// A start option: `[flag, path in the YAML file]`.
+const fn start(
+    name: &'static str,
+    kind: Kind,
+    unit: &'static str,
+    at: [&'static str; 2],
+    meaning: &'static str,
+) -> Definition {
+    let [flag, yaml] = at;
+    Definition {
+        name,
+        meaning,
+        unit,
+        kind,
+        flag: if flag.is_empty() { None } else { Some(flag) },
+        yaml: Some(yaml),
+        is_server_parameter: false,
+        changes_at_runtime: false,
+    }
+}
+
+/// A start option that `setParameter` changes as well: `[flag, path in the YAML file]`.
+const fn both(
+    name: &'static str,
+    kind: Kind,
+    unit: &'static str,
+    at: [&'static str; 2],
+    meaning: &'static str,
+) -> Definition {
+    Definition { is_server_parameter: true, changes_at_runtime: true, ..start(name, kind, unit, at, meaning) }
+}
+
+/// A server parameter that changes while the server runs.
+const fn runtime(
+    name: &'static str,
+    kind: Kind,
+    unit: &'static str,
+    _: [&'static str; 0],
+    meaning: &'static str,
+) -> Definition {
+    Definition {
+        name,
+        meaning,
+        unit,
+        kind,
+        flag: None,
+        yaml: None,
+        is_server_parameter: true,
+        changes_at_runtime: true,
+    }
+}
+
+/// A server parameter that is fixed at the start.
+const fn fixed(
+    name: &'static str,
+    kind: Kind,
+    unit: &'static str,
+    at: [&'static str; 0],
+    meaning: &'static str,
+) -> Definition {
+    Definition { changes_at_runtime: false, ..runtime(name, kind, unit, at, meaning) }
+}
+
+const fn off() -> Kind {
+    Kind::Boolean { default: false }
+}
+
+const fn on() -> Kind {
+    Kind::Boolean { default: true }
+}
+
+const fn integer(default: i64, min: i64, max: i64) -> Kind {
+    assert!(min <= default && default <= max, "the default lies within the range");
+    Kind::Integer { default, min, max }
+}
+
+const fn text(default: &'static str) -> Kind {
+    Kind::Text { default }
+}
+
+const MIB: i64 = 1 << 20;
+
+parameters! {
+    BindIp "net.bindIp" text("127.0.0.1"), "", start("bind_ip" "net.bindIp"),
+        "Addresses or host names to listen on, separated by commas. Without authentication it is wise to stay on this machine.";
+    BindIpAll "net.bindIpAll" off(), "", start("bind_ip_all" "net.bindIpAll"),
+        "Listens on every IPv4 address of the machine.";
+    Compressors "net.compression.compressors" text("snappy,zstd,zlib"), "", start("networkMessageCompressors" "net.compression.compressors"),
+        "Compressors offered to clients, in order of preference, separated by commas; `disabled` for none.";
+    MaxConnections "net.maxIncomingConnections" integer(65_536, 1, 1_000_000), "connections", start("maxConns" "net.maxIncomingConnections"),
+        "Connections beyond this number are refused. Each costs a thread in the synchronous model, so it is bounded by the system's limits too.";
+    Port "net.port" integer(27_017, 0, 65_535), "", start("port" "net.port"),
+        "TCP port; 0 takes a free one and tells it in the log line \"Listening on\".";
+    ServiceExecutor "net.serviceExecutor" Kind::Choice { default: "synchronous", allowed: &["synchronous"] }, "", start("serviceExecutor" "net.serviceExecutor"),
+        "Thread model of connections: `synchronous` is a thread per connection.";
+    UnixSocketEnabled "net.unixDomainSocket.enabled" on(), "", start("" "net.unixDomainSocket.enabled"),
+        "Listens on a Unix socket as well; the flag `--nounixsocket` turns it off.";
+    UnixSocketPermissions "net.unixDomainSocket.filePermissions" integer(0o700, 0, 0o777), "file mode", start("filePermissions" "net.unixDomainSocket.filePermissions"),
+        "Permissions of the socket file (448 is 0700: the owner only).";
+    UnixSocketPrefix "net.unixDomainSocket.pathPrefix" text("/tmp"), "", start("unixSocketPrefix" "net.unixDomainSocket.pathPrefix"),
+        "Directory of the socket file `mongodb-<port>.sock`.";
+    PidFilePath "processManagement.pidFilePath" text(""), "", start("pidfilepath" "processManagement.pidFilePath"),
+        "File to write the process id into; empty for none.";
+    DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
+        "Directory of the data; created when missing.";
+    CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB", start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
+        "Memory for cached blocks of data; 0 takes a third of the machine's memory less 1 GiB, and 256 MiB at least.";
+    MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB", start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
+        "Size at which a memtable is written to disk; 0 takes the storage layer's default.";
+    BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s", start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
+        "The one budget of background input and output (flush, compaction, index builds); 0 takes the storage layer's default.";
+    LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "", start("" "systemLog.destination"),
+        "`file` writes to systemLog.path; empty writes to standard output.";
+    LogAppend "systemLog.logAppend" off(), "", start("logappend" "systemLog.logAppend"),
+        "Appends to an existing log file instead of moving it aside.";
+    LogPath "systemLog.path" text(""), "", start("logpath" "systemLog.path"),
+        "Log file; empty writes to standard output.";
+    Quiet "quiet" off(), "", both("quiet" "systemLog.quiet"),
+        "Leaves out log lines about connections that come and go.";
+    LogLevel "logLevel" integer(0, 0, 5), "", both("" "systemLog.verbosity"),
+        "Default verbosity of the log; `-v` to `-vvvvv` on the command line.";
+    SlowMilliseconds "slowOpThresholdMs" integer(100, 0, i32::MAX as i64), "ms", both("slowms" "operationProfiling.slowOpThresholdMs"),
+        "Commands that take longer are logged.";
+    JournalCommitInterval "journalCommitInterval" integer(100, 1, 500), "ms", both("journalCommitInterval" "storage.journal.commitIntervalMs"),
+        "An acknowledged write without `j: true` is on the disk after this time at the latest.";
+    CursorMonitorFrequency "clientCursorMonitorFrequencySecs" integer(4, 1, 86_400), "s", runtime(),
+        "How often idle cursors and sessions are looked for.";
+    CursorTimeout "cursorTimeoutMillis" integer(600_000, 1, i64::MAX), "ms", runtime(),
+        "An idle cursor is closed after this time, unless it was opened with noCursorTimeout.";
+    EnableTestCommands "enableTestCommands" off(), "", fixed(),
+        "Allows commands that are meant for testing, such as configureFailPoint.";
+    GroupMemory "internalDocumentSourceGroupMaxMemoryBytes" integer(100 * MIB, 1, i64::MAX), "bytes", runtime(),
+        "Memory that one $group stage may use.";
+    SortMemory "internalQueryMaxBlockingSortMemoryUsageBytes" integer(100 * MIB, 0, i64::MAX), "bytes", runtime(),
+        "Memory that one sort may use; beyond it, a query without allowDiskUse fails.";
+    SessionTimeout "localLogicalSessionTimeoutMinutes" integer(30, 1, 1_000_000), "min", fixed(),
+        "A session that nobody uses is forgotten after this time, and its cursors are closed.";
+    MaxTimeMs "defaultMaxTimeMS" integer(0, 0, i32::MAX as i64), "ms", runtime(),
+        "Time limit of reads that bring none; 0 for none.";
+    NoTableScan "notablescan" off(), "", runtime(),
+        "Refuses queries that would have to scan a whole collection.";
+    RequireApiVersion "requireApiVersion" off(), "", runtime(),
+        "Refuses commands without the parameter apiVersion.";
+    ShutdownTimeout "shutdownTimeoutMillisForSignaledShutdown" integer(15_000, 0, 3_600_000), "ms", runtime(),
+        "How long running operations may take to finish after SIGTERM.";
+    ScanSlice "scanSliceMicros" integer(5_000, 50, 1_000_000), "µs", runtime(),
+        "A scan lets others go first after this time: kills, time limits and other work are looked at between slices.";
+    TtlMonitorEnabled "ttlMonitorEnabled" on(), "", runtime(),
+        "Whether documents of TTL indexes may be deleted in the background.";
+    TtlMonitorSleep "ttlMonitorSleepSecs" integer(60, 1, i32::MAX as i64), "s", runtime(),
+        "Time between two rounds of TTL deletion.";
+}

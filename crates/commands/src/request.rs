@@ -1,0 +1,36 @@
+//! What arrives and what goes back, independent of the message form.
+
+use document::{DocumentBuf, RawDocument};
+
+/// One request: the body of an OP_MSG or the command in an OP_QUERY.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'m> {
+    /// The command document.
+    pub body: RawDocument<'m>,
+    /// The document sequences of an OP_MSG.
+    pub sequences: &'m [wire::DocumentSequence<'m>],
+    /// The client expects no answer (`moreToCome`).
+    pub wants_no_reply: bool,
+    /// The client takes several replies to one request.
+    pub exhaust_allowed: bool,
+    /// The database, when an OP_QUERY names it; an OP_MSG has it in `$db`.
+    pub legacy_database: Option<&'m str>,
+}
+
+impl<'m> Request<'m> {
+    /// A request of this body alone.
+    pub const fn new(body: RawDocument<'m>) -> Self {
+        Request { body, sequences: &[], wants_no_reply: false, exhaust_allowed: false, legacy_database: None }
+    }
+}
+
+/// What the connection does after a command.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Close the connection without sending the reply.
+    pub closes_connection: bool,
+    /// Send no reply: the client wants none.
+    pub sends_nothing: bool,
+    /// Run this next without waiting for a request, and mark the reply with `moreToCome` (exhaust).
+    pub next: Option<DocumentBuf>,
+}

@@ -1,0 +1,200 @@
+//! All state of a running server.
+
+use crate::command::{self, CommandEntry};
+use crate::connection::Connection;
+use crate::counters::{Counter, OperationClass, OperationCounters, Usage};
+use crate::cursors::Cursors;
+use crate::error::{CommandResult, code};
+use crate::failpoints::FailPoints;
+use crate::host::Host;
+use crate::interrupt::Interrupt;
+use crate::parameters::{Parameter, Parameters};
+use crate::sessions::{SessionId, Sessions};
+use crate::timers::{Sleep, Timers};
+use document::ObjectId;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How many times a command ran and failed.
+#[derive(Debug, Default)]
+pub struct CommandStatistics {
+    /// Runs.
+    pub total: Counter,
+    /// Runs that ended with an error.
+    pub failed: Counter,
+}
+
+/// All state of a running server. One per process.
+#[derive(Debug)]
+pub struct Server {
+    /// Tunables.
+    pub parameters: Arc<Parameters>,
+    /// Open cursors.
+    pub cursors: Cursors,
+    /// Logical sessions.
+    pub sessions: Sessions,
+    /// Faults on demand.
+    pub failpoints: FailPoints,
+    /// Counts by class.
+    pub counters: OperationCounters,
+    /// Counts and times by collection.
+    pub usage: Usage,
+    /// Wakes futures at their time.
+    pub timers: Timers,
+    /// What `heddle` gives.
+    pub host: Host,
+    /// When the server started.
+    pub started: Instant,
+    /// `topologyVersion.processId`: new at every start.
+    pub process_id: ObjectId,
+    /// Open connections by number.
+    connections: Mutex<HashMap<i64, Arc<Connection>>>,
+    statistics: Vec<CommandStatistics>,
+    next_operation: AtomicI64,
+    next_connection: AtomicI64,
+    shutting_down: AtomicBool,
+}
+
+impl Server {
+    /// A server with these parameters and surroundings.
+    ///
+    /// # Errors
+    /// When the system gives no thread for the timers.
+    pub fn new(parameters: Arc<Parameters>, host: Host) -> std::io::Result<Arc<Self>> {
+        Ok(Arc::new(Server {
+            parameters,
+            cursors: Cursors::default(),
+            sessions: Sessions::default(),
+            failpoints: FailPoints::default(),
+            counters: OperationCounters::default(),
+            usage: Usage::default(),
+            timers: Timers::start()?,
+            host,
+            started: Instant::now(),
+            process_id: ObjectId::new(),
+            connections: Mutex::default(),
+            statistics: command::COMMANDS.iter().map(|_| CommandStatistics::default()).collect(),
+            next_operation: AtomicI64::new(1),
+            next_connection: AtomicI64::new(1),
+            shutting_down: AtomicBool::new(false),
+        }))
+    }
+
+    /// The number of the next connection, counted from 1.
+    pub fn next_connection_id(&self) -> i64 {
+        self.next_connection.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A connection arrived.
+    pub fn opened(&self, connection: Arc<Connection>) {
+        self.connections.lock().insert(connection.id, connection);
+    }
+
+    /// A connection ended.
+    pub fn closed(&self, connection: &Connection) {
+        self.connections.lock().remove(&connection.id);
+    }
+
+    /// The open connections.
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        self.connections.lock().values().cloned().collect()
+    }
+
+    /// The next `opid`.
+    pub(crate) fn next_operation_id(&self) -> i64 {
+        self.next_operation.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How often each command ran: rows of the command table.
+    pub fn statistics(&self) -> impl Iterator<Item = (&'static CommandEntry, &CommandStatistics)> {
+        command::COMMANDS.iter().copied().zip(&self.statistics)
+    }
+
+    pub(crate) fn statistics_of(&self, position: usize) -> Option<&CommandStatistics> {
+        self.statistics.get(position)
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Waits until `when`, or until the operation is told to end.
+    ///
+    /// # Errors
+    /// The reason for the end.
+    pub async fn sleep(&self, interrupt: &Interrupt, when: Instant) -> CommandResult {
+        let until = interrupt.deadline().map_or(when, |deadline| deadline.min(when));
+        let mut sleep = pin!(self.timers.sleep_until(until));
+        poll_fn(|context| {
+            interrupt.register(context.waker());
+            if interrupt.is_killed() { Poll::Ready(()) } else { sleep.as_mut().poll(context) }
+        })
+        .await;
+        interrupt.check()
+    }
+
+    /// A future that completes at `when`, whatever happens.
+    pub fn sleep_until(&self, when: Instant) -> Sleep {
+        self.timers.sleep_until(when)
+    }
+
+    /// Whether the shutdown began.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Relaxed)
+    }
+
+    /// The shutdown begins: operations that wait for nothing but time (`hello`, tailable cursors) end.
+    pub fn begin_shutdown(&self) {
+        self.shutting_down.store(true, Ordering::Relaxed);
+        for connection in self.connections() {
+            let waits = connection
+                .operation()
+                .is_some_and(|operation| matches!(operation.command_name, "hello" | "isMaster" | "getMore"));
+            connection.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| waits);
+        }
+    }
+
+    /// Ends every operation: the time to finish is over.
+    pub fn interrupt_all(&self) {
+        for connection in self.connections() {
+            connection.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| true);
+        }
+    }
+
+    /// Ends a session with its cursors and operations.
+    pub fn kill_session(&self, session: SessionId) {
+        self.cursors.kill_where(|_, owner| owner == Some(session));
+        for connection in self.connections() {
+            connection.kill_operation(code::INTERRUPTED, |_, owner| owner == Some(session));
+        }
+    }
+
+    /// Closes idle cursors and forgets idle sessions. `heddle` calls it every `clientCursorMonitorFrequencySecs`.
+    pub fn expire(&self, now: Instant) {
+        let idle = Duration::from_millis(self.parameters.unsigned(Parameter::CursorTimeout));
+        let cursors = self.cursors.expire(now, idle);
+        let timeout = Duration::from_secs(60 * self.parameters.unsigned(Parameter::SessionTimeout));
+        let sessions = self.sessions.expire(now, timeout);
+        for session in &sessions {
+            self.cursors.kill_where(|_, owner| owner == Some(*session));
+        }
+        if cursors + sessions.len() > 0 {
+            tracing::debug!(target: "QUERY", id = 20528, cursors, sessions = sessions.len(), "Closed what was idle");
+        }
+    }
+
+    /// Counts an operation of a class that counts one per command.
+    pub(crate) fn count(&self, class: OperationClass) {
+        if !matches!(class, OperationClass::Insert | OperationClass::Update | OperationClass::Delete) {
+            self.counters.count(class, 1);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Logical sessions: identifiers that clients give to related operations, and the time they live.
+//!
+//! Source: MongoDB manual, "Server Sessions"; driver specification "Driver Sessions".
+
+use crate::error::{CommandError, CommandResult, code};
+use document::{DocumentBuilder, RawDocument, RawValue};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// The UUID of a session (`lsid.id`). Without authentication there is one owner, so that it identifies the session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId(pub [u8; 16]);
+
+/// Binary subtype of UUIDs.
+const UUID_SUBTYPE: u8 = 4;
+
+/// SHA-256 of nothing: `uid` of sessions without a user.
+pub const ANONYMOUS_USER_DIGEST: [u8; 32] = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27,
+    0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+];
+
+impl SessionId {
+    /// A new identifier.
+    pub fn random() -> Self {
+        SessionId(uuid::Uuid::new_v4().into_bytes())
+    }
+
+    /// Reads `{id: UUID}` (with or without `uid`).
+    ///
+    /// # Errors
+    /// `IDLMissingField`, `TypeMismatch` or `IDLUnknownField`; `place` is how the message calls the document.
+    pub fn parse(document: RawDocument<'_>, place: &'static str) -> CommandResult<Self> {
+        let mut id = None;
+        for element in document {
+            match (element.name(), element.value()) {
+                ("id", RawValue::Binary { subtype: UUID_SUBTYPE, bytes }) => {
+                    id = bytes.first_chunk().copied()
+                }
+                ("id", other) => {
+                    return Err(crate::fields::wrong_type(place, "id", other.kind(), &["binData"]));
+                }
+                ("uid" | "txnNumber" | "txnUUID", _) => {}
+                (name, _) => return Err(crate::fields::unknown_field(place, name)),
+            }
+        }
+        id.map(SessionId).ok_or_else(|| {
+            CommandError::new(
+                code::IDL_MISSING_FIELD,
+                format!("BSON field '{place}.id' is missing but a required field"),
+            )
+        })
+    }
+
+    /// Writes `id: UUID`.
+    pub fn append_to(&self, document: &mut DocumentBuilder<'_>) {
+        document.append("id", RawValue::Binary { subtype: UUID_SUBTYPE, bytes: &self.0 });
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        uuid::Uuid::from_bytes(self.0).hyphenated().fmt(formatter)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+const SHARDS: usize = 32;
+
+/// The sessions in use.
+#[derive(Debug)]
+pub struct Sessions {
+    /// Each guards the last use of its share of the sessions.
+    shards: [Mutex<HashMap<SessionId, Instant, rustc_hash::FxBuildHasher>>; SHARDS],
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Sessions { shards: std::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+impl Sessions {
+    /// Notes that a session is in use.
+    #[inline]
+    pub fn touch(&self, id: SessionId, now: Instant) {
+        self.shard(id).lock().insert(id, now);
+    }
+
+    /// Forgets a session. Its cursors and operations are the caller's to end.
+    pub fn end(&self, id: SessionId) -> bool {
+        self.shard(id).lock().remove(&id).is_some()
+    }
+
+    /// The sessions that nobody used for `timeout`; they are forgotten.
+    pub fn expire(&self, now: Instant, timeout: Duration) -> Vec<SessionId> {
+        let mut expired = Vec::new();
+        for shard in &self.shards {
+            shard.lock().retain(|id, last_use| {
+                let alive = now.saturating_duration_since(*last_use) < timeout;
+                if !alive {
+                    expired.push(*id);
+                }
+                alive
+            });
+        }
+        expired
+    }
+
+    /// All sessions.
+    pub fn all(&self) -> Vec<SessionId> {
+        self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the remainder is below the number of shards")]
+    fn shard(&self, id: SessionId) -> &Mutex<HashMap<SessionId, Instant, rustc_hash::FxBuildHasher>> {
+        &self.shards[usize::from(id.0[15]) % SHARDS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unused_sessions_expire() {
+        let (sessions, start) = (Sessions::default(), Instant::now());
+        let (old, young) = (SessionId::random(), SessionId::random());
+        sessions.touch(old, start);
+        sessions.touch(young, start + Duration::from_secs(20));
+        assert_eq!(sessions.expire(start + Duration::from_secs(30), Duration::from_secs(30)), [old]);
+        assert_eq!(sessions.all(), [young]);
+        assert!(sessions.end(young) && !sessions.end(young));
+    }
+
+    #[test]
+    fn identifiers_are_uuids() {
+        let text = document::doc_buf! { "id": "x" };
+        let error = SessionId::parse(text.as_raw(), "lsid").expect_err("a string is no UUID");
+        assert_eq!(
+            &*error.message,
+            "BSON field 'lsid.id' is the wrong type 'string', expected type 'binData'"
+        );
+        let mut bytes = Vec::new();
+        let id = SessionId::random();
+        id.append_to(&mut DocumentBuilder::new(&mut bytes));
+        assert_eq!(SessionId::parse(RawDocument::trusted(&bytes), "lsid").expect("valid"), id);
+    }
+}
