@@ -51,6 +51,8 @@ pub use top_operators::{TopOperator, top_operators};
 pub use tree::{ExpressionTest, FieldMatch, MatchNode, SchemaTest};
 pub use type_set::TypeSet;
 
+pub(crate) use predicate::is_nan;
+
 use crate::environment::Environment;
 use crate::error::QueryError;
 use scan::FieldScan;

@@ -1,0 +1,54 @@
+//! Intervals and values as `explain` prints them.
+
+use document::{Document, Value};
+
+use super::Interval;
+
+/// `[5, 9)`.
+pub(crate) fn interval(interval: &Interval) -> String {
+    let open = if interval.from.after { '(' } else { '[' };
+    let close = if interval.to.after { ']' } else { ')' };
+    format!("{open}{}, {}{close}", value(&interval.from.value), value(&interval.to.value))
+}
+
+/// A value the way the shell writes it.
+pub(crate) fn value(value_shown: &Value) -> String {
+    match value_shown {
+        Value::Double(number) if number.is_nan() => "nan.0".to_owned(),
+        Value::Double(number) if number.is_infinite() => {
+            if *number > 0.0 { "inf.0".to_owned() } else { "-inf.0".to_owned() }
+        }
+        Value::Double(number) => format!("{number:?}"),
+        Value::Int32(number) => number.to_string(),
+        Value::Int64(number) => number.to_string(),
+        Value::Decimal128(number) => number.to_string(),
+        Value::String(text) | Value::Symbol(text) => format!("{text:?}"),
+        Value::Document(document) => fields(document),
+        Value::Array(values) if values.is_empty() => "[]".to_owned(),
+        Value::Array(values) => format!("[ {} ]", values.iter().map(value).collect::<Vec<_>>().join(", ")),
+        Value::Binary { subtype, bytes } => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+            format!("BinData({subtype}, {digits})")
+        }
+        Value::Undefined => "undefined".to_owned(),
+        Value::ObjectId(id) => format!("ObjectId('{id}')"),
+        Value::Boolean(flag) => flag.to_string(),
+        Value::DateTime(milliseconds) => format!("new Date({milliseconds})"),
+        Value::Null => "null".to_owned(),
+        Value::Regex { pattern, options } => format!("/{pattern}/{options}"),
+        Value::DbPointer { namespace, id } => format!("DBRef('{namespace}', {id})"),
+        Value::JavaScript(code) => code.clone(),
+        Value::JavaScriptWithScope { code, scope } => format!("CodeWScope( {code}, {})", fields(scope)),
+        Value::Timestamp(timestamp) => format!("Timestamp({}, {})", timestamp.time, timestamp.increment),
+        Value::MinKey => "MinKey".to_owned(),
+        Value::MaxKey => "MaxKey".to_owned(),
+    }
+}
+
+fn fields(document: &Document) -> String {
+    if document.is_empty() {
+        return "{}".to_owned();
+    }
+    let fields: Vec<String> = document.iter().map(|(name, held)| format!("{name}: {}", value(held))).collect();
+    format!("{{ {} }}", fields.join(", "))
+}

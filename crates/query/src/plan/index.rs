@@ -1,0 +1,123 @@
+//! What the planner knows about an index.
+
+use document::{Document, Value};
+
+use crate::matcher::{MatchPath, Matcher};
+
+/// How one field of an index is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldOrder {
+    /// `1`.
+    Ascending,
+    /// `-1`.
+    Descending,
+    /// `"hashed"`: the field's hash, ascending.
+    Hashed,
+}
+
+impl FieldOrder {
+    /// The direction of the field's key bytes.
+    pub const fn key_direction(self) -> document::key::Direction {
+        match self {
+            FieldOrder::Ascending | FieldOrder::Hashed => document::key::Direction::Ascending,
+            FieldOrder::Descending => document::key::Direction::Descending,
+        }
+    }
+}
+
+/// One field of an index.
+#[derive(Debug, Clone)]
+pub struct IndexField {
+    /// The indexed path.
+    pub path: MatchPath,
+    /// How it is stored.
+    pub order: FieldOrder,
+    /// Numbers of components (1: the first component alone) at which some indexed document holds an array, empty arrays and
+    /// arrays of one element included; ascending. Empty: the field has exactly one key per document.
+    pub multikey: Vec<usize>,
+}
+
+impl IndexField {
+    /// A field without arrays.
+    pub fn new(path: &str, order: FieldOrder) -> Self {
+        Self { path: MatchPath::new(path), order, multikey: Vec::new() }
+    }
+
+    /// Whether arrays were met on the path.
+    pub const fn is_multikey(&self) -> bool {
+        !self.multikey.is_empty()
+    }
+}
+
+/// An index as the planner sees it.
+#[derive(Debug, Clone)]
+pub struct IndexDescription {
+    /// The index's name.
+    pub name: String,
+    /// The fields in order.
+    pub fields: Vec<IndexField>,
+    /// No two documents share a key.
+    pub unique: bool,
+    /// Documents that have none of the fields are left out.
+    pub sparse: bool,
+    /// Kept up to date, but never used.
+    pub hidden: bool,
+    /// Only documents that pass are in the index.
+    pub partial: Option<Matcher>,
+    /// The collection itself is stored in this order; the key is the whole `_id` and nothing has to be fetched.
+    pub clustered: bool,
+    /// The index compares strings by a collation other than the simple binary one; such an index is not used.
+    pub collated: bool,
+}
+
+impl IndexDescription {
+    /// A plain index over these fields.
+    pub fn new(name: &str, fields: Vec<IndexField>) -> Self {
+        Self {
+            name: name.to_owned(),
+            fields,
+            unique: false,
+            sparse: false,
+            hidden: false,
+            partial: None,
+            clustered: false,
+            collated: false,
+        }
+    }
+
+    /// `_id_` of a collection that is stored in the order of `_id`.
+    pub fn clustered_id() -> Self {
+        let fields = vec![IndexField::new("_id", FieldOrder::Ascending)];
+        Self { unique: true, clustered: true, ..Self::new("_id_", fields) }
+    }
+
+    /// The key pattern: `{a: 1, b: -1, c: "hashed"}`.
+    pub fn key_pattern(&self) -> Document {
+        self.fields
+            .iter()
+            .map(|field| {
+                let order = match field.order {
+                    FieldOrder::Ascending => Value::Int32(1),
+                    FieldOrder::Descending => Value::Int32(-1),
+                    FieldOrder::Hashed => Value::String("hashed".to_owned()),
+                };
+                (field.path.dotted(), order)
+            })
+            .collect()
+    }
+
+    /// The directions of the fields' key bytes.
+    pub fn key_directions(&self) -> Vec<document::key::Direction> {
+        self.fields.iter().map(|field| field.order.key_direction()).collect()
+    }
+
+    /// Whether a document may have several keys, so that a scan can meet it more than once.
+    pub fn is_multikey(&self) -> bool {
+        self.fields.iter().any(IndexField::is_multikey)
+    }
+
+    /// Whether documents may be missing from the index.
+    pub const fn is_incomplete(&self) -> bool {
+        self.sparse || self.partial.is_some()
+    }
+}
