@@ -1,0 +1,107 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+# Further ones: build, lint, fmt, bench, fuzz, clean-tests.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+# A compiler cache makes the second compile of RocksDB a matter of seconds. `deps` installs it.
+CCACHE := ccache
+export CC := $(CCACHE) cc
+export CXX := $(CCACHE) c++
+
+DBPATH ?= ./heddle-data
+ARGS ?=
+FUZZ_SECONDS ?= 60
+
+BUILD := build
+VENV := $(BUILD)/venv
+NODE_DIRECTORY := tests/e2e/node
+PACKAGES := build-essential ccache libclang-dev pkg-config
+TEST_PACKAGES := python3-venv
+NODE_MAJOR := 20
+
+.PHONY: deps deps-test build run test test-rust test-e2e lint fmt bench fuzz clean-tests
+
+# --- what is missing is installed, what is there is left alone --------------------------------------
+
+define install_packages
+	missing=""; for package in $(1); do dpkg -s "$$package" >/dev/null 2>&1 || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ]; then \
+		if ! command -v apt-get >/dev/null; then echo "please install:$$missing" >&2; exit 1; fi; \
+		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+endef
+
+deps:
+	@$(call install_packages,$(PACKAGES))
+	@command -v cargo >/dev/null || { \
+		command -v curl >/dev/null || { echo "please install curl or Rust 1.95 (rustup.rs)" >&2; exit 1; }; \
+		curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile default; }
+
+deps-test: deps $(VENV)/.installed $(BUILD)/node.installed
+
+$(VENV)/.installed: tests/e2e/requirements.txt
+	@$(call install_packages,$(TEST_PACKAGES))
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/e2e/requirements.txt
+	touch $@
+
+# Debian's Node may be too old for today's drivers; then a newer one comes out of npm itself.
+$(BUILD)/node.installed: $(NODE_DIRECTORY)/package-lock.json
+	@command -v npm >/dev/null || { $(call install_packages,nodejs npm); }
+	mkdir -p $(BUILD)
+	cd $(NODE_DIRECTORY) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@if [ "$$(node --version | sed 's/^v//; s/\..*//')" -lt $(NODE_MAJOR) ]; then \
+		npm install --prefix $(BUILD)/node --no-audit --no-fund --loglevel=error node@22; fi
+	touch $@
+
+# --- build and run ----------------------------------------------------------------------------------
+
+build: deps
+	cargo build --release --locked -p heddle
+
+run: build
+	./target/release/heddle serve --dbpath $(DBPATH) $(ARGS)
+
+# --- tests: one profile, so that RocksDB is compiled once ---------------------------------------------
+
+test: deps-test lint test-rust test-e2e
+
+test-rust: deps
+	cargo test --workspace --locked
+
+test-e2e: deps-test
+	cargo build --locked -p heddle
+	HEDDLE_BINARY=$(CURDIR)/target/debug/heddle NODE_PATH_FIRST=$(CURDIR)/$(BUILD)/node/node_modules/.bin \
+		$(VENV)/bin/python -m pytest -q -p no:cacheprovider tests/e2e
+
+lint: deps
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check licenses bans sources; fi
+
+fmt:
+	cargo fmt --all
+
+# --- measurements and fuzzing: not part of `make test` ------------------------------------------------
+
+bench: build
+	./target/release/heddle bench raw $(ARGS)
+
+clean-tests:
+	rm -rf $(BUILD) $(NODE_DIRECTORY)/node_modules
+
+# libFuzzer with coverage from the stable compiler: the same flags cargo-fuzz uses, without a nightly toolchain.
+FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+
+fuzz: deps
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --target x86_64-unknown-linux-gnu
+	@for target in $(FUZZ_TARGETS); do \
+		mkdir -p $(BUILD)/fuzz/$$target; echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
+		fuzz/target/x86_64-unknown-linux-gnu/release/$$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+			-verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$target || exit 1; done

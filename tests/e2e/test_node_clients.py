@@ -1,0 +1,38 @@
+"""The real Node driver and the real mongosh against the shared server."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+NODE = HERE / "node"
+LIMIT_SECONDS = 300
+
+
+def run(command, server):
+    first = os.environ.get("NODE_PATH_FIRST", "")
+    environment = {
+        **os.environ,
+        "PATH": f"{first}:{os.environ['PATH']}",
+        "HEDDLE_URI": server.uri,
+        "HOME": str(server.directory.parent),
+    }
+    done = subprocess.run(
+        command, cwd=NODE, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout[-8000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in NODE.glob("*.test.mjs")))
+def test_node_driver(server, script):
+    run(["node", "--test", "--test-reporter=spec", script], server)
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in (HERE / "mongosh").glob("*.js")))
+def test_mongosh(server, script):
+    shell = str(NODE / "node_modules" / ".bin" / "mongosh")
+    output = run([shell, "--quiet", "--norc", server.uri, "--file", str(HERE / "mongosh" / script)], server)
+    assert f"{script.removesuffix('.js').replace('_', ' ')}: ok" in output, output
