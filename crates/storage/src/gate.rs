@@ -20,20 +20,26 @@ use crate::engine::Pressure;
 
 /// Below `paced` a figure does not matter; from there to `closed` commits are slowed; beyond they wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Band {
-    pub(crate) paced: u64,
-    pub(crate) closed: u64,
+pub struct Band {
+    /// The first value at which commits are slowed.
+    pub paced: u64,
+    /// The first value at which they wait.
+    pub closed: u64,
 }
 
 /// The gate's thresholds, all well below the engine's own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GateLimits {
-    pub(crate) immutable_memtables: Band,
-    pub(crate) level0_files: Band,
-    pub(crate) pending_compaction_bytes: Band,
-    /// What passes in bytes per second when pacing begins and just before the gate closes.
-    pub(crate) pace_fastest: u64,
-    pub(crate) pace_slowest: u64,
+pub struct GateLimits {
+    /// Full memtables of one keyspace waiting for their flush.
+    pub immutable_memtables: Band,
+    /// Table files on level 0 of one keyspace.
+    pub level0_files: Band,
+    /// Bytes of one keyspace that compaction should have rewritten already.
+    pub pending_compaction_bytes: Band,
+    /// What passes in bytes per second when pacing begins.
+    pub pace_fastest: u64,
+    /// What passes in bytes per second just before the gate closes.
+    pub pace_slowest: u64,
 }
 
 impl Default for GateLimits {

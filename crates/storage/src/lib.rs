@@ -64,6 +64,7 @@ pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure};
 pub use error::{CommitError, OpenError, StorageError};
+pub use gate::{Band, GateLimits};
 pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
 pub use latch::table::{LatchGuard, LatchGuards, LatchTable};

@@ -34,7 +34,7 @@ pub struct StorageOptions {
     /// Whether the engine counts cache hits and the like. Default true; costs about one per cent.
     pub engine_statistics: bool,
     /// When commits are slowed and held back so that the engine never stops them itself.
-    pub(crate) gate: GateLimits,
+    pub gate: GateLimits,
 }
 
 impl Default for StorageOptions {
@@ -85,6 +85,22 @@ impl StorageOptions {
         }
         if self.open_files_max != -1 && self.open_files_max < 64 {
             return Err(format!("open_files_max is {}, expected -1 or at least 64", self.open_files_max));
+        }
+        let gate = &self.gate;
+        for (name, band) in [
+            ("immutable_memtables", gate.immutable_memtables),
+            ("level0_files", gate.level0_files),
+            ("pending_compaction_bytes", gate.pending_compaction_bytes),
+        ] {
+            if band.paced == 0 || band.closed <= band.paced {
+                return Err(format!("gate.{name} is {band:?}, expected 0 < paced < closed"));
+            }
+        }
+        if gate.pace_slowest == 0 || gate.pace_fastest < gate.pace_slowest {
+            return Err(format!(
+                "gate.pace_slowest is {} and gate.pace_fastest is {}, expected 0 < slowest <= fastest",
+                gate.pace_slowest, gate.pace_fastest
+            ));
         }
         let closes_at = self.gate.immutable_memtables.closed;
         if u64::from(self.memtable_count_max) < closes_at + 2 {

@@ -20,7 +20,7 @@ use crate::keyspace::{CounterId, KeyRange, Keyspace};
 use crate::options::StorageOptions;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter};
 use crate::pipeline::journal::{JournalWriter, SyncGroup};
-use crate::pipeline::{Acknowledge, CommitFuture};
+use crate::pipeline::{Acknowledge, CommitFuture, Receipt};
 use crate::statistics::{CommitCounts, StorageStatistics};
 use crate::unit::WriteUnit;
 use crate::view::ReadView;
@@ -129,6 +129,12 @@ impl Store {
     /// Commits a unit. See [`CommitFuture`] for what a poll and a drop do.
     pub fn commit(&self, unit: WriteUnit, acknowledge: Acknowledge) -> CommitFuture {
         CommitFuture::new(Arc::clone(&self.inner), unit, acknowledge)
+    }
+
+    /// Waits until the unit of a receipt is on stable storage; resolves to the same receipt. With it a caller can give
+    /// up its latches as soon as a unit is applied and wait for the journal without them.
+    pub fn journaled(&self, receipt: Receipt) -> CommitFuture {
+        CommitFuture::journal(Arc::clone(&self.inner), receipt)
     }
 
     /// The value of a counter after the last applied batch; zero when it does not exist.

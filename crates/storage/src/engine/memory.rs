@@ -250,7 +250,8 @@ struct MemoryCursor {
     /// What `next` has not passed yet.
     rest: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     direction: Direction,
-    current: Option<(Arc<[u8]>, Arc<[u8]>)>,
+    /// The key and the value lent last.
+    current: Option<[Arc<[u8]>; 2]>,
 }
 
 fn before_lower(key: &[u8], lower: &Bound<Vec<u8>>) -> bool {
@@ -305,14 +306,14 @@ impl EngineCursor for MemoryCursor {
         let mut range =
             state.tree(self.keyspace).keys.range::<[u8], _>((borrowed(&self.rest.0), borrowed(&self.rest.1)));
         let seen = |(key, versions): (&Arc<[u8]>, &Versions)| {
-            visible(versions, self.pin.sequence).map(|value| (Arc::clone(key), Arc::clone(value)))
+            visible(versions, self.pin.sequence).map(|value| [Arc::clone(key), Arc::clone(value)])
         };
         self.current = match self.direction {
             Direction::Forward => range.find_map(seen),
             Direction::Backward => range.rev().find_map(seen),
         };
         drop(state);
-        let Some((key, value)) = &self.current else { return Ok(None) };
+        let Some([key, value]) = &self.current else { return Ok(None) };
         match self.direction {
             Direction::Forward => {
                 let mut above = key.to_vec();

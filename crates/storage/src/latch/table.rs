@@ -70,7 +70,9 @@ impl LatchTable {
     /// Takes the latch of `key` when that needs no waiting.
     pub fn try_lock(&self, key: &[u8]) -> Option<LatchGuard<'_>> {
         let hash = LatchTable::hash(key);
-        self.shard(hash).try_hold(hash).then_some(LatchGuard { table: self, hash })
+        let held = self.shard(hash).try_hold(hash);
+        // Not `then_some`: a guard that is made and dropped would release somebody else's latch.
+        held.then(|| LatchGuard { table: self, hash })
     }
 
     /// Takes the latches of several hashes in one global order, so that no two operations wait for each

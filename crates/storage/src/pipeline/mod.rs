@@ -54,6 +54,12 @@ impl CommitFuture {
         CommitFuture { store, acknowledge, stage: Stage::Gate { unit, ticket: None } }
     }
 
+    /// The last stage alone: the unit of `receipt` is applied, its journal sync is to be awaited.
+    pub(crate) fn journal(store: Arc<StoreInner>, receipt: Receipt) -> CommitFuture {
+        let stage = Stage::Journal { sequence: receipt.sequence, ticket: None };
+        CommitFuture { store, acknowledge: Acknowledge::Journaled, stage }
+    }
+
     /// Commits on this thread and parks it while there is something to wait for. For threads of their
     /// own (background work, tests), never for one that serves several sessions.
     ///

@@ -1,0 +1,39 @@
+//! The store as its users see it: commits, counters, views, latches, crashes, refusals.
+
+mod crash;
+mod faults;
+mod latches;
+mod pipeline;
+mod refusals;
+
+use storage::{Acknowledge, CommitError, CounterId, Keyspace, Receipt, StorageOptions, Store, WriteUnit};
+
+pub(crate) const COUNT: CounterId = CounterId(7);
+
+/// A unit that puts one document and counts it.
+pub(crate) fn document(key: &str) -> WriteUnit {
+    let mut unit = WriteUnit::new();
+    unit.put(Keyspace::Documents, key.as_bytes(), b"document");
+    unit.put(Keyspace::Indexes, key.as_bytes(), b"");
+    unit.add_counter(COUNT, 1);
+    unit
+}
+
+pub(crate) fn commit(store: &Store, key: &str, acknowledge: Acknowledge) -> Result<Receipt, CommitError> {
+    store.commit(document(key), acknowledge).wait()
+}
+
+pub(crate) fn exists(store: &Store, key: &str) -> bool {
+    let view = store.read_view();
+    let document = view.exists(Keyspace::Documents, key.as_bytes()).unwrap();
+    let index = view.exists(Keyspace::Indexes, key.as_bytes()).unwrap();
+    assert_eq!(document, index, "{key} is half there");
+    document
+}
+
+/// Runs `body` on a store in memory and on one in a directory.
+pub(crate) fn for_each_store(body: impl Fn(Store)) {
+    body(Store::in_memory(&StorageOptions::small()).unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    body(Store::open(directory.path(), &StorageOptions::small()).unwrap());
+}
