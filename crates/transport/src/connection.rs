@@ -1,0 +1,301 @@
+//! The connection loop: the only place that drives a connection.
+
+use crate::buffer::retain_small;
+use crate::service::ReplyKind;
+use crate::{
+    ByteStream, Closed, ConnectionError, NextRequest, Phase, ReceiveBuffer, Replies, Request, Service,
+    Session,
+};
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use wire::{
+    Compressor, ErrorCode, HEADER_LENGTH, Message, MessageHeader, MessageRef, OpCode, OpMsgFlags,
+    ReplyBuilder, ReplyFormat, WireError, compress_message, decompress_message,
+};
+
+const HTTP_REQUEST: &[u8] = b"GET ";
+const HTTP_ANSWER: &str = "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 73\r\n\r\n\
+    This port speaks the MongoDB wire protocol. Use a MongoDB driver for it.\n";
+
+/// Receives, processes and answers requests until the connection ends. Calls [`Service::opened`] first and
+/// [`Service::closed`] last, also when this future is dropped.
+///
+/// # Errors
+/// See [`ConnectionError`]; the service has been told by then, and the socket is closed by dropping the stream.
+pub async fn serve<S: ByteStream, H: Service>(
+    session: Arc<Session>,
+    stream: S,
+    service: Arc<H>,
+) -> Result<Closed, ConnectionError> {
+    let opened = Opened::new(&session, &service);
+    let mut connection = Connection {
+        session: &session,
+        service: &service,
+        stream,
+        input: ReceiveBuffer::new(),
+        output: Output::default(),
+    };
+    let result = connection.run().await;
+    drop(opened);
+    result
+}
+
+/// Pairs `opened` with `closed`.
+struct Opened<'s, H: Service> {
+    session: &'s Arc<Session>,
+    service: &'s Arc<H>,
+}
+
+impl<'s, H: Service> Opened<'s, H> {
+    fn new(session: &'s Arc<Session>, service: &'s Arc<H>) -> Self {
+        service.opened(session);
+        Self { session, service }
+    }
+}
+
+impl<H: Service> Drop for Opened<'_, H> {
+    fn drop(&mut self) {
+        self.session.enter(Phase::Ended);
+        self.service.closed(self.session);
+    }
+}
+
+struct Connection<'s, S, H> {
+    session: &'s Arc<Session>,
+    service: &'s Arc<H>,
+    stream: S,
+    input: ReceiveBuffer,
+    output: Output,
+}
+
+/// Buffers that replies are written into, one after the other.
+#[derive(Default)]
+struct Output {
+    spare: Vec<u8>,
+    compressed: Vec<u8>,
+}
+
+impl<S: ByteStream, H: Service> Connection<'_, S, H> {
+    async fn run(&mut self) -> Result<Closed, ConnectionError> {
+        loop {
+            let length = match self.receive().await? {
+                Received::Message { length } => length,
+                Received::End(closed) => return Ok(closed),
+            };
+            let closed = self.process(length).await?;
+            self.input.consume(length);
+            if let Some(closed) = closed {
+                return Ok(closed);
+            }
+            if self.session.is_ending() {
+                return Ok(Closed::ByServer);
+            }
+            self.stream.give_way().await;
+        }
+    }
+
+    /// Waits until one whole message is in the input buffer.
+    async fn receive(&mut self) -> Result<Received, ConnectionError> {
+        let limit = self.session.shared.options.max_message_size;
+        self.session.enter(Phase::Receiving);
+        loop {
+            let held = self.input.filled();
+            let wanted = match MessageHeader::parse(held, limit) {
+                Ok(Some(header)) if header.length <= held.len() => {
+                    return Ok(Received::Message { length: header.length });
+                }
+                Ok(Some(header)) => header.length,
+                Ok(None) => HEADER_LENGTH,
+                Err(error) => return Err(self.refuse(error).await),
+            };
+            self.input.make_room(wanted);
+            let (result, input) = self.stream.receive(std::mem::take(&mut self.input)).await;
+            self.input = input;
+            match result {
+                Ok(0) => return self.end_of_file(),
+                Ok(count) => self.session.counters.physical_in.add(count),
+                Err(_) if self.session.is_ending() => return Ok(Received::End(Closed::ByServer)),
+                Err(error) => return Err(ConnectionError::Receive(error)),
+            }
+        }
+    }
+
+    fn end_of_file(&self) -> Result<Received, ConnectionError> {
+        match self.input.filled().len() {
+            _ if self.session.is_ending() => Ok(Received::End(Closed::ByServer)),
+            0 => Ok(Received::End(Closed::ByClient)),
+            received => Err(ConnectionError::Unfinished { received }),
+        }
+    }
+
+    /// Bytes that are no message end the connection; a browser is told why.
+    async fn refuse(&mut self, error: WireError) -> ConnectionError {
+        let first_bytes = self.session.requests() == 0 && self.input.filled().starts_with(HTTP_REQUEST);
+        if !first_bytes {
+            return ConnectionError::Malformed(error);
+        }
+        let (result, _) = self.stream.send(HTTP_ANSWER.as_bytes().to_vec()).await;
+        result.map_or_else(ConnectionError::Send, |()| ConnectionError::Http)
+    }
+
+    /// Has the message at the front of the input answered. Gives the reason when the connection shall end.
+    async fn process(&mut self, length: usize) -> Result<Option<Closed>, ConnectionError> {
+        let session = self.session;
+        let limit = session.shared.options.max_message_size;
+        let received = self.input.filled().get(..length).unwrap_or_default();
+        let received = MessageRef::parse(received, limit)?;
+        let (inflated, compressor) = inflate(session, received, limit)?;
+        let first = match &inflated {
+            Some(message) => message.as_ref(limit)?,
+            None => received,
+        };
+        if first.header().opcode == OpCode::Reply {
+            return Err(WireError::OpCode { opcode: OpCode::Reply as i32 }.into());
+        }
+        let mut response_to = first.header().request_id;
+        let mut following: Option<Message> = None;
+        loop {
+            let message = match &following {
+                Some(message) => message.as_ref(limit)?,
+                None => first,
+            };
+            session.enter(Phase::Processing);
+            session.counters.logical_in.add(message.bytes().len());
+            session.counters.requests.add(1);
+            let expects_reply = message.expects_reply();
+            let exhaust = expects_reply && message.exhaust_allowed();
+            let format = message.reply_format();
+            let request = Request::new(message, std::mem::take(&mut self.output.spare), compressor);
+            let replies = match guarded(async { self.service.call(session, request).await }).await {
+                Ok(replies) => replies,
+                Err(panic) => {
+                    let reply = expects_reply.then_some((format, response_to));
+                    return Err(self.after_panic(&*panic, reply).await);
+                }
+            };
+            let Replies { kind, compress, close } = replies;
+            let compressor = compressor.filter(|_| compress);
+            let (mut reply, next) = match kind {
+                ReplyKind::None => return Ok(close.then_some(Closed::ByService)),
+                ReplyKind::One(reply) => (reply, None),
+                ReplyKind::Exhaust(reply, next) => (reply, Some(next).filter(|_| exhaust && !close)),
+            };
+            if next.is_some() {
+                reply.set_flags(OpMsgFlags::MORE_TO_COME);
+            }
+            if !expects_reply {
+                self.output.spare = retain_small(reply.into_bytes());
+                return Ok(close.then_some(Closed::ByService));
+            }
+            let reply_id = session.next_message_id();
+            reply.seal(reply_id, response_to);
+            self.output.send(session, &mut self.stream, reply, compressor).await?;
+            match next {
+                None => return Ok(close.then_some(Closed::ByService)),
+                Some(_) if session.is_ending() => return Ok(Some(Closed::ByServer)),
+                Some(NextRequest::Same) => {}
+                Some(NextRequest::New(request)) => following = Some(request),
+            }
+            response_to = reply_id;
+            self.stream.give_way().await;
+        }
+    }
+
+    /// Counts and logs a panic, and tells the client if it waits.
+    async fn after_panic(
+        &mut self,
+        panic: &(dyn Any + Send),
+        reply: Option<(ReplyFormat, i32)>,
+    ) -> ConnectionError {
+        let text = panic_text(panic);
+        self.session.shared.panicked.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(target: "network", connection = self.session.id(), panic = %text, "a request panicked; its connection is closed");
+        if let Some((format, response_to)) = reply {
+            let message = "an internal error ended this connection; the server's log says more";
+            let mut reply = ReplyBuilder::error(Vec::new(), format, ErrorCode::InternalError.code(), message);
+            reply.seal(self.session.next_message_id(), response_to);
+            if let Err(error) = self.output.send(self.session, &mut self.stream, reply, None).await {
+                return error;
+            }
+        }
+        ConnectionError::Panicked(text)
+    }
+}
+
+enum Received {
+    Message { length: usize },
+    End(Closed),
+}
+
+/// Decompresses a compressed message; leaves others alone.
+fn inflate(
+    session: &Session,
+    received: MessageRef<'_>,
+    limit: usize,
+) -> Result<(Option<Message>, Option<Compressor>), WireError> {
+    if received.header().opcode != OpCode::Compressed {
+        return Ok((None, None));
+    }
+    let (message, compressor) = decompress_message(received, limit, Vec::new())?;
+    if compressor != Compressor::Noop && !session.shared.options.compressors.contains(&compressor) {
+        return Err(WireError::Compressor { id: compressor.id() });
+    }
+    session.shared.count_decompressed(compressor, received.bytes().len(), message.bytes().len());
+    Ok((Some(message), Some(compressor)))
+}
+
+impl Output {
+    /// Sends a sealed reply and takes its buffer back.
+    async fn send<S: ByteStream>(
+        &mut self,
+        session: &Session,
+        stream: &mut S,
+        reply: Message,
+        compressor: Option<Compressor>,
+    ) -> Result<(), ConnectionError> {
+        session.counters.logical_out.add(reply.bytes().len());
+        let reply = match compressor {
+            None => reply,
+            Some(compressor) => {
+                let compressed = compress_message(&reply, compressor, std::mem::take(&mut self.compressed))?;
+                session.shared.count_compressed(compressor, reply.bytes().len(), compressed.bytes().len());
+                self.compressed = retain_small(reply.into_bytes());
+                compressed
+            }
+        };
+        session.enter(Phase::Sending);
+        session.counters.physical_out.add(reply.bytes().len());
+        let (result, buffer) = stream.send(reply.into_bytes()).await;
+        self.spare = retain_small(buffer);
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ConnectionError::SendTimedOut,
+            _ => ConnectionError::Send(error),
+        })
+    }
+}
+
+/// Runs a future and catches what it panics with.
+async fn guarded<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| {
+        // The future is dropped after a panic and never polled again, so that nobody sees its broken state.
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    })
+    .await
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        return (*text).to_owned();
+    }
+    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without text".to_owned())
+}

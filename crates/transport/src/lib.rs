@@ -1,0 +1,56 @@
+//! Listener, sessions, the connection loop, streams and thread models; knows messages, not databases.
+//!
+//! ```text
+//!   listener thread ──accept──▶ admit ──▶ Session + ByteStream ──▶ driver (a thread, an event loop) polls
+//!                                 │ full                                        │
+//!                                 ▼                                             ▼
+//!                              refusal                 serve: receive ─▶ Service::call ─▶ send ─┐
+//!                                                         ▲                                     │
+//!                                                         └────────── next request ─────────────┘
+//! ```
+//!
+//! # Vocabulary
+//! A [`Session`] is one client connection as others see it; its [`Phase`] says what the loop does at the moment. A
+//! [`ByteStream`] moves bytes in owned buffers. A [`Service`] turns a [`Request`] into [`Replies`]. A *thread model*
+//! ([`ServiceExecutor`]) is a stream with the driver that polls it. *Exhaust*: several replies to one request.
+//!
+//! # Invariants
+//! - [`serve`] is the only place that drives a connection, whatever the thread model.
+//! - Replies leave a connection in the order its requests came.
+//! - A read is never dropped half-way: to end a session its socket's read half is shut and end-of-file ends the loop.
+//! - Memory per connection: one message within the limit, its reply, and small buffers; an idle one keeps the small ones.
+//! - A panic in the service ends that connection with an error reply, is counted and logged, and goes no further.
+//!
+//! # Not here
+//! No commands, no authentication, no sessions in the database's sense: the service has those. No TLS yet.
+
+mod buffer;
+mod connection;
+mod descriptors;
+mod endpoint;
+mod error;
+mod listener;
+mod options;
+mod refusal;
+mod registry;
+mod server;
+mod service;
+mod session;
+mod statistics;
+mod stream;
+mod synchronous;
+
+pub use buffer::ReceiveBuffer;
+pub use connection::serve;
+pub use descriptors::{default_max_connections, raise_descriptor_limit};
+pub use endpoint::Endpoint;
+pub use error::{Closed, ConnectionError, StartError};
+pub use options::{ServerOptions, ServiceExecutor};
+pub use server::{Server, ShutdownReport};
+pub use service::{NextRequest, Replies, Request, Service};
+pub use session::{Phase, Session, SessionControl};
+pub use statistics::{
+    CompressionStatistics, ConnectionStatistics, ExecutorStatistics, NetworkStatistics, TransportStatistics,
+};
+pub use stream::{BlockingStream, ByteStream};
+pub use synchronous::block_on;

@@ -1,0 +1,194 @@
+//! All sessions that live, and what those that ended have counted.
+
+use crate::statistics::{
+    CompressionStatistics, CompressorCounters, ConnectionStatistics, ExecutorStatistics, NetworkStatistics,
+    TransportStatistics,
+};
+use crate::{Endpoint, Phase, ServerOptions, Session, SessionControl};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+use wire::Compressor;
+
+/// What all sessions of a server share.
+pub(crate) struct Shared {
+    pub(crate) options: ServerOptions,
+    max_connections: AtomicUsize,
+    current: AtomicUsize,
+    created: AtomicU64,
+    rejected: AtomicU64,
+    pub(crate) panicked: AtomicU64,
+    /// Indexed by compressor id.
+    compression: [CompressorCounters; 4],
+    /// Guards the live sessions and the sums of the ended ones. No other lock is taken inside.
+    sessions: Mutex<Sessions>,
+    /// Signalled when the last session ends.
+    drained: Condvar,
+}
+
+#[derive(Default)]
+struct Sessions {
+    live: HashMap<u64, Arc<Session>>,
+    ended: NetworkStatistics,
+    closing: bool,
+}
+
+/// One admitted session; dropping it makes room for another.
+pub(crate) struct Admission {
+    session: Arc<Session>,
+}
+
+impl Admission {
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.session.enter(Phase::Ended);
+        self.session.shared.forget(&self.session);
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(options: ServerOptions) -> Arc<Self> {
+        Arc::new(Self {
+            max_connections: AtomicUsize::new(options.max_connections),
+            options,
+            current: AtomicUsize::new(0),
+            created: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            panicked: AtomicU64::new(0),
+            compression: Default::default(),
+            sessions: Mutex::default(),
+            drained: Condvar::new(),
+        })
+    }
+
+    /// Registers a new connection, or refuses it: the limit is reached or the server is closing.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        peer: Endpoint,
+        local: Endpoint,
+        control: Box<dyn SessionControl>,
+    ) -> Option<Admission> {
+        let mut sessions = self.sessions.lock();
+        if sessions.closing || sessions.live.len() >= self.max_connections() {
+            self.rejected.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let id = self.created.fetch_add(1, Ordering::Relaxed) + 1;
+        let session = Arc::new(Session::new(id, peer, local, control, Arc::clone(self)));
+        sessions.live.insert(id, Arc::clone(&session));
+        self.current.store(sessions.live.len(), Ordering::Relaxed);
+        Some(Admission { session })
+    }
+
+    fn forget(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions.lock();
+        sessions.ended.add(&session.counters);
+        sessions.live.remove(&session.id());
+        self.current.store(sessions.live.len(), Ordering::Relaxed);
+        if sessions.live.is_empty() {
+            self.drained.notify_all();
+        }
+    }
+
+    pub(crate) fn max_connections(&self) -> usize {
+        self.max_connections.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_max_connections(&self, limit: usize) {
+        self.max_connections.store(limit, Ordering::Relaxed);
+    }
+
+    /// Open connections; a snapshot without a lock.
+    #[inline]
+    pub(crate) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.lock().live.values().cloned().collect()
+    }
+
+    /// Admits nobody from now on.
+    pub(crate) fn close(&self) {
+        self.sessions.lock().closing = true;
+    }
+
+    /// Waits until no session lives; answers with the number that still do at the deadline.
+    pub(crate) fn wait_drained(&self, deadline: Instant) -> usize {
+        let mut sessions = self.sessions.lock();
+        while !sessions.live.is_empty() {
+            if self.drained.wait_until(&mut sessions, deadline).timed_out() {
+                break;
+            }
+        }
+        sessions.live.len()
+    }
+
+    pub(crate) fn count_compressed(&self, compressor: Compressor, before: usize, after: usize) {
+        if let Some(counters) = self.compression.get(usize::from(compressor.id())) {
+            counters.compressor_in.fetch_add(before as u64, Ordering::Relaxed);
+            counters.compressor_out.fetch_add(after as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn count_decompressed(&self, compressor: Compressor, before: usize, after: usize) {
+        if let Some(counters) = self.compression.get(usize::from(compressor.id())) {
+            counters.decompressor_in.fetch_add(before as u64, Ordering::Relaxed);
+            counters.decompressor_out.fetch_add(after as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn statistics(&self) -> TransportStatistics {
+        let sessions = self.sessions.lock();
+        let mut network = sessions.ended;
+        let mut active = 0;
+        for session in sessions.live.values() {
+            network.add(&session.counters);
+            active += u64::from(session.phase() != Phase::Receiving);
+        }
+        let current = sessions.live.len() as u64;
+        drop(sessions);
+        TransportStatistics {
+            connections: ConnectionStatistics {
+                current,
+                available: (self.max_connections() as u64).saturating_sub(current),
+                total_created: self.created.load(Ordering::Relaxed),
+                rejected: self.rejected.load(Ordering::Relaxed),
+                active,
+                panicked: self.panicked.load(Ordering::Relaxed),
+            },
+            network,
+            executor: ExecutorStatistics {
+                executor: self.options.executor.statistics_name(),
+                threads_running: current,
+            },
+            compression: self.compression_statistics(),
+        }
+    }
+
+    fn compression_statistics(&self) -> Vec<CompressionStatistics> {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let allowed = self.options.compressors.iter();
+        allowed
+            .filter_map(|&compressor| {
+                let counters = self.compression.get(usize::from(compressor.id()))?;
+                Some(CompressionStatistics {
+                    compressor,
+                    compressed: (load(&counters.compressor_in), load(&counters.compressor_out)),
+                    decompressed: (load(&counters.decompressor_in), load(&counters.decompressor_out)),
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,130 @@
+//! The seam between the transport and what answers requests.
+
+use crate::Session;
+use std::sync::Arc;
+use wire::{Compressor, Message, MessageRef, ReplyBuilder};
+
+/// Answers requests. The transport knows nothing of what they mean.
+pub trait Service: Send + Sync + 'static {
+    /// A client has connected; comes before its first request.
+    fn opened(&self, _session: &Arc<Session>) {}
+
+    /// Answers one request. A session has one request at a time. The future suspends only where it waits for something,
+    /// so that a thread model may poll it wherever it likes.
+    fn call(&self, session: &Arc<Session>, request: Request<'_>) -> impl Future<Output = Replies> + Send;
+
+    /// The connection has ended; comes once after [`Service::opened`], also after errors and panics.
+    fn closed(&self, _session: &Arc<Session>) {}
+}
+
+/// One request as it came, decompressed and with its frame checked; its contents are not.
+#[derive(Debug)]
+pub struct Request<'m> {
+    message: MessageRef<'m>,
+    reply_buffer: Vec<u8>,
+    compressor: Option<Compressor>,
+}
+
+impl<'m> Request<'m> {
+    pub(crate) const fn new(
+        message: MessageRef<'m>,
+        reply_buffer: Vec<u8>,
+        compressor: Option<Compressor>,
+    ) -> Self {
+        Self { message, reply_buffer, compressor }
+    }
+
+    /// The message: an OP_MSG or an OP_QUERY.
+    #[inline]
+    #[must_use]
+    pub const fn message(&self) -> MessageRef<'m> {
+        self.message
+    }
+
+    /// Whether the client waits for a reply.
+    #[inline]
+    #[must_use]
+    pub fn expects_reply(&self) -> bool {
+        self.message.expects_reply()
+    }
+
+    /// Whether the client takes several replies.
+    #[inline]
+    #[must_use]
+    pub fn exhaust_allowed(&self) -> bool {
+        self.message.exhaust_allowed()
+    }
+
+    /// The compressor the request came with.
+    #[must_use]
+    pub const fn compressor(&self) -> Option<Compressor> {
+        self.compressor
+    }
+
+    /// Begins the reply in the connection's own buffer and in the format that the request asks for.
+    #[inline]
+    #[must_use]
+    pub fn reply(&mut self) -> ReplyBuilder {
+        ReplyBuilder::new(std::mem::take(&mut self.reply_buffer), self.message.reply_format())
+    }
+}
+
+/// What follows an exhaust reply.
+#[derive(Debug)]
+pub enum NextRequest {
+    /// The service is called with the same request again.
+    Same,
+    /// The service is called with this request, as if the client had sent it.
+    New(Message),
+}
+
+/// A service's answer to one request.
+#[derive(Debug)]
+pub struct Replies {
+    pub(crate) kind: ReplyKind,
+    pub(crate) compress: bool,
+    pub(crate) close: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum ReplyKind {
+    None,
+    One(Message),
+    Exhaust(Message, NextRequest),
+}
+
+impl Replies {
+    /// No reply: the client wants none.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { kind: ReplyKind::None, compress: true, close: false }
+    }
+
+    /// One reply. It is dropped when the client wants none.
+    #[inline]
+    #[must_use]
+    pub const fn one(reply: Message) -> Self {
+        Self { kind: ReplyKind::One(reply), compress: true, close: false }
+    }
+
+    /// A reply that others follow without further requests: it is sent with `moreToCome`, then the service is called again.
+    /// When the client did not allow this, it is sent as the only one.
+    #[must_use]
+    pub const fn exhaust(reply: Message, next: NextRequest) -> Self {
+        Self { kind: ReplyKind::Exhaust(reply, next), compress: true, close: false }
+    }
+
+    /// The reply goes out uncompressed even when the request was compressed: handshakes and secrets.
+    #[must_use]
+    pub const fn uncompressed(mut self) -> Self {
+        self.compress = false;
+        self
+    }
+
+    /// The connection is closed once the reply was sent.
+    #[must_use]
+    pub const fn then_close(mut self) -> Self {
+        self.close = true;
+        self
+    }
+}

@@ -1,0 +1,117 @@
+//! What the transport counts, under MongoDB's names.
+//!
+//! Hot counters live in the session that they describe: its loop is their only writer, so that counting needs neither locked
+//! instructions nor shared cache lines. Readers add them up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use wire::Compressor;
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct OwnCounter(AtomicU64);
+
+impl OwnCounter {
+    #[inline]
+    pub(crate) fn add(&self, amount: usize) {
+        let amount = amount as u64;
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One session's counters.
+#[derive(Debug, Default)]
+pub(crate) struct SessionCounters {
+    pub(crate) logical_in: OwnCounter,
+    pub(crate) logical_out: OwnCounter,
+    pub(crate) physical_in: OwnCounter,
+    pub(crate) physical_out: OwnCounter,
+    pub(crate) requests: OwnCounter,
+}
+
+/// Bytes through one compressor.
+#[derive(Debug, Default)]
+pub(crate) struct CompressorCounters {
+    pub(crate) compressor_in: AtomicU64,
+    pub(crate) compressor_out: AtomicU64,
+    pub(crate) decompressor_in: AtomicU64,
+    pub(crate) decompressor_out: AtomicU64,
+}
+
+/// `serverStatus().connections`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionStatistics {
+    /// Open connections.
+    pub current: u64,
+    /// How many more are accepted.
+    pub available: u64,
+    /// All that were ever accepted.
+    pub total_created: u64,
+    /// All that were refused because of the limit.
+    pub rejected: u64,
+    /// Connections with a request in work at the moment.
+    pub active: u64,
+    /// Connections that ended because the service panicked.
+    pub panicked: u64,
+}
+
+/// `serverStatus().network`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkStatistics {
+    /// Bytes of requests, uncompressed.
+    pub bytes_in: u64,
+    /// Bytes of replies, uncompressed.
+    pub bytes_out: u64,
+    /// Bytes received on sockets.
+    pub physical_bytes_in: u64,
+    /// Bytes sent on sockets.
+    pub physical_bytes_out: u64,
+    /// Requests.
+    pub num_requests: u64,
+}
+
+impl NetworkStatistics {
+    pub(crate) fn add(&mut self, counters: &SessionCounters) {
+        self.bytes_in += counters.logical_in.get();
+        self.bytes_out += counters.logical_out.get();
+        self.physical_bytes_in += counters.physical_in.get();
+        self.physical_bytes_out += counters.physical_out.get();
+        self.num_requests += counters.requests.get();
+    }
+}
+
+/// `serverStatus().network.serviceExecutorTaskStats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExecutorStatistics {
+    /// The thread model: `passthrough` is one thread per connection.
+    pub executor: &'static str,
+    /// Threads that serve connections.
+    pub threads_running: u64,
+}
+
+/// `serverStatus().network.compression.<name>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressionStatistics {
+    /// The compressor.
+    pub compressor: Compressor,
+    /// Bytes given to the compressor and received from it.
+    pub compressed: (u64, u64),
+    /// Bytes given to the decompressor and received from it.
+    pub decompressed: (u64, u64),
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransportStatistics {
+    /// `connections`.
+    pub connections: ConnectionStatistics,
+    /// `network`.
+    pub network: NetworkStatistics,
+    /// `network.serviceExecutorTaskStats`.
+    pub executor: ExecutorStatistics,
+    /// `network.compression`, one entry for each compressor allowed.
+    pub compression: Vec<CompressionStatistics>,
+}

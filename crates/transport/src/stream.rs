@@ -1,0 +1,96 @@
+//! Moving bytes, in owned buffers.
+
+use crate::registry::Shared;
+use crate::{ReceiveBuffer, SessionControl};
+use socket2::Socket;
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::sync::Arc;
+
+/// One end of a connection. Buffers are handed over and come back with the result, as a kernel ring needs them.
+///
+/// "Try the system call, wait only if it would block" lives in the implementations. A future of these is never dropped before
+/// it is ready; [`SessionControl`] ends a pending one.
+pub trait ByteStream: Send + 'static {
+    /// Reads at least one byte behind what `buffer` holds; 0 bytes: end of file. The buffer has room.
+    fn receive(
+        &mut self,
+        buffer: ReceiveBuffer,
+    ) -> impl Future<Output = (io::Result<usize>, ReceiveBuffer)> + Send;
+
+    /// Writes all of `bytes`.
+    fn send(&mut self, bytes: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)> + Send;
+
+    /// Called between two requests: the driver may let others run.
+    fn give_way(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// A socket whose calls block the thread.
+pub struct BlockingStream {
+    socket: Arc<Socket>,
+    shared: Arc<Shared>,
+    requests_since_yield: u32,
+    cores: usize,
+}
+
+impl BlockingStream {
+    pub(crate) fn new(socket: Arc<Socket>, shared: Arc<Shared>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { socket, shared, requests_since_yield: 0, cores }
+    }
+}
+
+impl ByteStream for BlockingStream {
+    async fn receive(&mut self, mut buffer: ReceiveBuffer) -> (io::Result<usize>, ReceiveBuffer) {
+        loop {
+            match (&*self.socket).read(buffer.unfilled_mut()) {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return (Ok(count), buffer);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (Err(error), buffer),
+            }
+        }
+    }
+
+    async fn send(&mut self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        ((&*self.socket).write_all(&bytes), bytes)
+    }
+
+    /// Article S0: a thread gives way now and then, which lets the others finish their requests before they are preempted.
+    async fn give_way(&mut self) {
+        let after = self.shared.options.yield_after_requests;
+        if after == 0 {
+            return;
+        }
+        self.requests_since_yield += 1;
+        if self.requests_since_yield >= after && self.shared.current() > self.cores {
+            self.requests_since_yield = 0;
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A socket as others may end it.
+pub(crate) struct SocketControl(pub(crate) Arc<Socket>);
+
+impl SessionControl for SocketControl {
+    fn shutdown_read(&self) {
+        // Fails only when the client is gone, and then there is nothing to end.
+        let _ = self.0.shutdown(Shutdown::Read);
+    }
+
+    fn shutdown_both(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+
+    fn peer_closed(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        match self.0.recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+            Ok(count) => count == 0,
+            Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        }
+    }
+}
