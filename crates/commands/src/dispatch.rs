@@ -58,6 +58,9 @@ fn prepare<'a>(
     let Some((position, entry)) = command::find(first.name_bytes()) else {
         return Err(unknown_command(request, first.name()));
     };
+    if entry.only_for_tests && !server.parameters.is_on(Parameter::EnableTestCommands) {
+        return Err(unknown_command(request, first.name()));
+    }
     if request.legacy_database.is_some() && !entry.accepts_op_query {
         let message = format!(
             "Unsupported OP_QUERY command: {}. The client driver may require an upgrade",
@@ -287,14 +290,12 @@ fn report(server: &Server, context: &CommandContext<'_>, error: Option<&CommandE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{Detached, Host};
-    use crate::parameters::Parameters;
+    use crate::host::Detached;
     use document::{RawDocument, doc};
 
     /// Runs a command on a fresh server and compares the named fields of the reply.
     fn check(command: Document, expect: Document) {
-        let server =
-            Server::new(Arc::new(Parameters::default()), Host::detached()).expect("threads are to be had");
+        let server = crate::testing::server();
         let connection = Arc::new(Connection::new(1, "test", Box::new(Detached)));
         let command = command.to_buf();
         let mut reply = Vec::new();

@@ -168,3 +168,46 @@ impl CommandError {
         }
     }
 }
+
+impl From<crate::parameters::SettingError> for CommandError {
+    fn from(error: crate::parameters::SettingError) -> Self {
+        use crate::parameters::SettingError;
+        let code = match error {
+            SettingError::WrongType { .. } => code::TYPE_MISMATCH,
+            SettingError::OnlyAtStartup { .. } => code::ILLEGAL_OPERATION,
+            SettingError::OutOfRange { .. }
+            | SettingError::NotAllowed { .. }
+            | SettingError::Refused { .. } => code::BAD_VALUE,
+        };
+        CommandError::new(code, error.to_string())
+    }
+}
+
+impl From<storage::StorageError> for CommandError {
+    fn from(error: storage::StorageError) -> Self {
+        let code = match error {
+            storage::StorageError::NoSpace(_) => wire::ErrorCode::OutOfDiskSpace as i32,
+            storage::StorageError::Corrupt(_) => wire::ErrorCode::DataCorruptionDetected as i32,
+            storage::StorageError::Closed => code::INTERRUPTED_AT_SHUTDOWN,
+            _ => code::INTERNAL_ERROR,
+        };
+        CommandError::new(code, error.to_string())
+    }
+}
+
+impl From<storage::CommitError> for CommandError {
+    fn from(error: storage::CommitError) -> Self {
+        let code = match error {
+            storage::CommitError::NoSpace(_) => wire::ErrorCode::OutOfDiskSpace as i32,
+            storage::CommitError::Closed => code::INTERRUPTED_AT_SHUTDOWN,
+            _ => code::INTERNAL_ERROR,
+        };
+        CommandError::new(code, error.to_string())
+    }
+}
+
+impl From<query::QueryError> for CommandError {
+    fn from(error: query::QueryError) -> Self {
+        CommandError::new(error.code, error.message)
+    }
+}

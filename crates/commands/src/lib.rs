@@ -42,6 +42,8 @@ pub mod parameters;
 mod request;
 mod server;
 pub mod sessions;
+#[cfg(test)]
+mod testing;
 mod timers;
 
 pub use command::{COMMANDS, CommandEntry};

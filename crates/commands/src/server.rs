@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use storage::Store;
 
 /// How many times a command ran and failed.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ pub struct CommandStatistics {
 pub struct Server {
     /// Tunables.
     pub parameters: Arc<Parameters>,
+    /// The data.
+    pub store: Store,
     /// Open cursors.
     pub cursors: Cursors,
     /// Logical sessions.
@@ -62,13 +65,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with these parameters and surroundings.
+    /// A server over this store, with these parameters and surroundings.
     ///
     /// # Errors
     /// When the system gives no thread for the timers.
-    pub fn new(parameters: Arc<Parameters>, host: Host) -> std::io::Result<Arc<Self>> {
+    pub fn new(parameters: Arc<Parameters>, store: Store, host: Host) -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Server {
             parameters,
+            store,
             cursors: Cursors::default(),
             sessions: Sessions::default(),
             failpoints: FailPoints::default(),
@@ -169,7 +173,13 @@ impl Server {
         }
     }
 
-    /// Ends a session with its cursors and operations.
+    /// Ends a session with its cursors.
+    pub fn end_session(&self, session: SessionId) {
+        self.sessions.end(session);
+        self.cursors.kill_where(|_, owner| owner == Some(session));
+    }
+
+    /// Ends a session's cursors and operations.
     pub fn kill_session(&self, session: SessionId) {
         self.cursors.kill_where(|_, owner| owner == Some(session));
         for connection in self.connections() {

@@ -11,9 +11,9 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 };
 
 /// The MongoDB version whose behaviour clients find here.
-pub const MONGODB_VERSION: &str = "7.0.28";
+pub(crate) const MONGODB_VERSION: &str = "7.0.28";
 /// The same as numbers; the last one is 0 for releases.
-pub const MONGODB_VERSION_ARRAY: [i32; 4] = [7, 0, 28, 0];
+pub(crate) const MONGODB_VERSION_ARRAY: [i32; 4] = [7, 0, 28, 0];
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.fields.finish()?;

@@ -11,8 +11,38 @@ use std::pin::Pin;
 use std::sync::LazyLock;
 
 mod build_info;
+mod configure_fail_point;
+mod conn_pool_stats;
+mod connection_status;
+mod current_op;
+mod end_sessions;
+mod features;
+mod fsync;
+mod get_cmd_line_opts;
+mod get_diagnostic_data;
+mod get_log;
+mod get_parameter;
 mod hello;
+mod host_info;
+mod kill_all_sessions;
+mod kill_op;
+mod kill_sessions;
+mod list_commands;
+mod lock_info;
+mod log_rotate;
 mod ping;
+mod profile;
+mod refresh_sessions;
+mod repl_set;
+mod roles_info;
+mod server_status;
+mod set_parameter;
+mod shutdown;
+mod start_session;
+mod top;
+mod users_info;
+mod validate_db_metadata;
+mod whatsmyuri;
 
 /// The future of a command.
 pub type CommandFuture<'a> = Pin<Box<dyn Future<Output = CommandResult> + Send + 'a>>;
@@ -78,8 +108,44 @@ impl CommandEntry {
 }
 
 /// Every command, sorted by name.
-pub static COMMANDS: &[&CommandEntry] =
-    &[&build_info::COMMAND, &hello::COMMAND, &hello::IS_MASTER, &ping::COMMAND];
+pub static COMMANDS: &[&CommandEntry] = &[
+    &build_info::COMMAND,
+    &configure_fail_point::COMMAND,
+    &conn_pool_stats::COMMAND,
+    &connection_status::COMMAND,
+    &current_op::COMMAND,
+    &end_sessions::COMMAND,
+    &features::COMMAND,
+    &fsync::COMMAND,
+    &get_cmd_line_opts::COMMAND,
+    &get_diagnostic_data::COMMAND,
+    &get_log::COMMAND,
+    &get_parameter::COMMAND,
+    &hello::COMMAND,
+    &host_info::COMMAND,
+    &hello::IS_MASTER,
+    &kill_all_sessions::COMMAND,
+    &kill_all_sessions::BY_PATTERN,
+    &kill_op::COMMAND,
+    &kill_sessions::COMMAND,
+    &list_commands::COMMAND,
+    &lock_info::COMMAND,
+    &log_rotate::COMMAND,
+    &ping::COMMAND,
+    &profile::COMMAND,
+    &refresh_sessions::COMMAND,
+    &repl_set::GET_CONFIG,
+    &repl_set::GET_STATUS,
+    &roles_info::COMMAND,
+    &server_status::COMMAND,
+    &set_parameter::COMMAND,
+    &shutdown::COMMAND,
+    &start_session::COMMAND,
+    &top::COMMAND,
+    &users_info::COMMAND,
+    &validate_db_metadata::COMMAND,
+    &whatsmyuri::COMMAND,
+];
 
 type ByName = HashMap<&'static [u8], (usize, &'static CommandEntry), rustc_hash::FxBuildHasher>;
 

@@ -1,0 +1,23 @@
+//! `connectionStatus`: who is logged in on this connection; without authentication, nobody.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    api_version_1: true,
+    ..CommandEntry::new("connectionStatus", "Tells the users and roles of the connection.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let shows_privileges = context.fields.flexible_boolean("showPrivileges")?.unwrap_or(false);
+    context.fields.finish()?;
+    let mut info = reply.start_document("authInfo");
+    info.start_array("authenticatedUsers").finish();
+    info.start_array("authenticatedUserRoles").finish();
+    if shows_privileges {
+        info.start_array("authenticatedUserPrivileges").finish();
+    }
+    Ok(())
+}

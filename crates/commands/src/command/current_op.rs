@@ -1,0 +1,164 @@
+//! `currentOp`: what runs now. The connections are the registry of operations.
+//!
+//! Source: MongoDB manual, "currentOp" and "$currentOp".
+
+use super::{CommandEntry, Run};
+use crate::connection::{Connection, OperationView};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::server::Server;
+use document::{DocumentBuf, DocumentBuilder, RawValue};
+use query::{Environment, matcher::Matcher};
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    ..CommandEntry::new("currentOp", "Tells the operations that run now.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let all = context.fields.flexible_boolean("$all")?.unwrap_or(false);
+    context.fields.ignore(&["$ownOps", "$truncateOps"]);
+    // What is left is a filter on the operations.
+    let mut filter = Vec::new();
+    let mut builder = DocumentBuilder::new(&mut filter);
+    for element in context.fields.rest() {
+        builder.append_element(*element);
+    }
+    builder.finish();
+    context.fields.ignore_rest();
+    let filter = DocumentBuf::trusted(filter);
+    let matcher = Matcher::parse(filter.as_raw(), &Environment::default())?;
+    let mut array = reply.start_array("inprog");
+    for operation in operations(context.server, all) {
+        if matcher.matches(operation.as_raw())? {
+            array.push(&operation);
+        }
+    }
+    Ok(())
+}
+
+/// The operations as documents; with `all`, idle connections too.
+pub(crate) fn operations(server: &Server, all: bool) -> Vec<DocumentBuf> {
+    let mut connections = server.connections();
+    connections.sort_by_key(|connection| connection.id);
+    let host = super::host_info::host_name();
+    let mut documents = Vec::new();
+    for connection in connections {
+        let operation = connection.operation();
+        if operation.is_none() && !all {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        write(&mut DocumentBuilder::new(&mut bytes), server, &host, &connection, operation.as_ref());
+        documents.push(DocumentBuf::trusted(bytes));
+    }
+    documents
+}
+
+/// The kind of an operation as `op` names it.
+fn kind(command: &str) -> &'static str {
+    match command {
+        "find" => "query",
+        "insert" => "insert",
+        "update" => "update",
+        "delete" => "remove",
+        "getMore" => "getmore",
+        _ => "command",
+    }
+}
+
+fn write(
+    document: &mut DocumentBuilder<'_>,
+    server: &Server,
+    host: &str,
+    connection: &Connection,
+    operation: Option<&OperationView>,
+) {
+    document.append("type", "op").append("host", host).append("desc", connection.description().as_str());
+    document.append("connectionId", connection.id as i32).append("client", connection.remote.as_str());
+    if let Some(name) = connection.application_name() {
+        document.append("appName", name);
+    }
+    if let Some(metadata) = connection.client_metadata() {
+        document.append("clientMetadata", metadata);
+    }
+    document.append("active", operation.is_some());
+    let Some(operation) = operation else { return };
+    let took = operation.started.elapsed();
+    let began_ms = server.now_ms() - i64::try_from(took.as_millis()).unwrap_or(0);
+    document.append("currentOpTime", began_time(began_ms).as_str());
+    document.append("opid", integer_number(operation.id));
+    if let Some(session) = operation.session {
+        session.append_to(&mut document.start_document("lsid"));
+    }
+    document
+        .append("secs_running", took.as_secs() as i64)
+        .append("microsecs_running", took.as_micros() as i64);
+    document.append("op", kind(operation.command_name));
+    let command_collection = format!("{}.$cmd", operation.database);
+    document.append("ns", operation.namespace.as_deref().unwrap_or(&command_collection));
+    match &operation.command {
+        Some(command) => document.append("command", command),
+        None => document
+            .append_value("command", &document::doc! { "$truncated": (operation.command_name) }.into()),
+    };
+    if let Some(message) = &operation.message {
+        document.append("msg", message.as_str());
+    }
+    if let Some((done, total)) = operation.progress {
+        document.append_value(
+            "progress",
+            &document::doc! { "done": (done as i64), "total": (total as i64) }.into(),
+        );
+    }
+    document.append("numYields", 0);
+    if operation.is_killed {
+        document.append("killPending", true);
+    }
+}
+
+/// Numbers that fit are 32 bits wide, as clients expect of `opid`.
+fn integer_number(number: i64) -> RawValue<'static> {
+    i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
+}
+
+/// `2026-01-31T10:00:00.000+00:00`.
+fn began_time(milliseconds: i64) -> String {
+    const MS_PER_DAY: i64 = 86_400_000;
+    let (days, rest) = (milliseconds.div_euclid(MS_PER_DAY), milliseconds.rem_euclid(MS_PER_DAY));
+    let (year, month, day) = civil_from_days(days);
+    let (hour, minute, second, ms) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}+00:00")
+}
+
+/// The Gregorian date of a day counted from 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
+    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_full() {
+        let check = |ms, expect| assert_eq!(began_time(ms), expect);
+        check(0, "1970-01-01T00:00:00.000+00:00");
+        check(951_782_400_123, "2000-02-29T00:00:00.123+00:00");
+        check(1_763_700_000_000, "2025-11-21T04:40:00.000+00:00");
+    }
+
+    #[test]
+    fn operation_numbers_are_narrow_while_they_can_be() {
+        assert_eq!(integer_number(7), RawValue::Int32(7));
+        assert_eq!(integer_number(1 << 40), RawValue::Int64(1 << 40));
+    }
+}

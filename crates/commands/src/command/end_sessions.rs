@@ -1,0 +1,20 @@
+//! `endSessions`: sessions are over, and so are their cursors.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    api_version_1: true,
+    ..CommandEntry::new("endSessions", "Ends logical sessions and closes their cursors.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    for session in super::start_session::listed(context)? {
+        context.server.end_session(session);
+    }
+    context.fields.finish()?;
+    let _ = reply;
+    Ok(())
+}

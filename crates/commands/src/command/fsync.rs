@@ -1,0 +1,25 @@
+//! `fsync`: what is acknowledged is on the disk when this returns.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    ..CommandEntry::new("fsync", "Writes everything to the disk.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let locks = context.fields.flexible_boolean("lock")?.unwrap_or(false);
+    context.fields.ignore(&["async", "fsyncLockAcquisitionTimeoutMillis"]);
+    context.fields.finish()?;
+    if locks {
+        let message = "fsync with lock is not supported: the files are consistent at every moment";
+        return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED, message));
+    }
+    context.server.store.sync_journal()?;
+    context.server.store.flush()?;
+    reply.append("numFiles", 1);
+    Ok(())
+}

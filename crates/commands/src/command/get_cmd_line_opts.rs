@@ -1,0 +1,23 @@
+//! `getCmdLineOpts`: how the server was started.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    ..CommandEntry::new("getCmdLineOpts", "Tells the command line and the options it means.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.fields.ignore_rest();
+    let host = &context.server.host;
+    let mut arguments = reply.start_array("argv");
+    for argument in &host.arguments {
+        arguments.push(argument);
+    }
+    arguments.finish();
+    reply.append_value("parsed", &host.parsed_options.clone().into());
+    Ok(())
+}

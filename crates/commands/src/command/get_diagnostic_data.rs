@@ -1,0 +1,28 @@
+//! `getDiagnosticData`: what exporters read at once.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::{DocumentBuilder, RawValue};
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    ..CommandEntry::new("getDiagnosticData", "Tells the figures that monitoring collects.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.fields.ignore_rest();
+    let server = context.server;
+    let mut data = reply.start_document("data");
+    data.append("start", RawValue::DateTime(server.now_ms()));
+    let mut status = data.start_document("serverStatus");
+    status.append("start", RawValue::DateTime(server.now_ms()));
+    super::server_status::write(server, &super::server_status::Sections::default(), &mut status);
+    status.append("ok", 1.0).append("end", RawValue::DateTime(server.now_ms()));
+    status.finish();
+    let mut metrics = data.start_document("systemMetrics");
+    super::host_info::write_system_metrics(&mut metrics);
+    metrics.finish();
+    data.append("end", RawValue::DateTime(server.now_ms()));
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! `getLog`: the newest lines of the log, kept in memory.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::error::{CommandError, code};
+use document::DocumentBuilder;
+use document::RawValue;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    ..CommandEntry::new("getLog", "Tells the newest lines of the log.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let RawValue::String(which) = context.fields.target() else {
+        let found = context.fields.target().kind();
+        return Err(crate::fields::wrong_type("getLog", "getLog", found, &["string"]));
+    };
+    context.fields.finish()?;
+    let log = &context.server.host.log;
+    let (total, lines) = match which {
+        "*" => {
+            let mut names = reply.start_array("names");
+            names.push("global").push("startupWarnings");
+            return Ok(());
+        }
+        "global" => log.recent_lines(),
+        "startupWarnings" => {
+            let lines = log.startup_warnings();
+            (lines.len() as u64, lines)
+        }
+        other => return Err(CommandError::new(code::INTERNAL_ERROR, format!("no RamLog named: {other}"))),
+    };
+    reply.append("totalLinesWritten", total as i32);
+    let mut array = reply.start_array("log");
+    for line in &lines {
+        array.push(line);
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! `hostInfo`: the machine.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::{DocumentBuilder, RawValue};
+use std::fs;
+
+pub(crate) static COMMAND: CommandEntry =
+    CommandEntry { ..CommandEntry::new("hostInfo", "Tells facts about the machine.", Run::Now(run)) };
+
+/// Kernel files are read whole; they are small.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The machine's name.
+pub(crate) fn host_name() -> String {
+    let name = read("/proc/sys/kernel/hostname");
+    if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+}
+
+/// A line such as `MemTotal:  16 kB` in kibibytes.
+fn memory_kib(name: &str) -> i64 {
+    let text = read("/proc/meminfo");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    const KIB_PER_MIB: i64 = 1024;
+    context.fields.finish()?;
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as i32);
+    let memory = memory_kib("MemTotal") / KIB_PER_MIB;
+    let mut system = reply.start_document("system");
+    system.append("currentTime", RawValue::DateTime(context.server.now_ms()));
+    system.append("hostname", host_name().as_str()).append("cpuAddrSize", 64);
+    system.append("memSizeMB", memory).append("memLimitMB", memory);
+    system
+        .append("numCores", cores)
+        .append("numCoresAvailableToProcess", cores)
+        .append("numPhysicalCores", cores);
+    system.append("cpuArch", std::env::consts::ARCH).append("numaEnabled", false);
+    system.finish();
+    let release = read("/etc/os-release");
+    let of = |name: &str| {
+        let line = release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or("unknown").trim_matches('"').to_owned()
+    };
+    let mut os = reply.start_document("os");
+    os.append("type", "Linux")
+        .append("name", of("NAME").as_str())
+        .append("version", of("VERSION_ID").as_str());
+    os.finish();
+    let mut extra = reply.start_document("extra");
+    extra
+        .append("versionString", read("/proc/version").trim())
+        .append("kernelVersion", read("/proc/sys/kernel/osrelease").trim());
+    Ok(())
+}
+
+/// Memory and load of the machine, for `getDiagnosticData`.
+pub(crate) fn write_system_metrics(metrics: &mut DocumentBuilder<'_>) {
+    let mut memory = metrics.start_document("memory");
+    for name in ["MemTotal", "MemFree", "MemAvailable", "Cached", "Dirty", "SwapTotal", "SwapFree"] {
+        memory.append(&format!("{name}_kb"), memory_kib(name));
+    }
+    memory.finish();
+    let load = read("/proc/loadavg");
+    let mut cpu = metrics.start_document("cpu");
+    cpu.append(
+        "num_logical_cores",
+        std::thread::available_parallelism().map_or(1, |cores| cores.get() as i32),
+    );
+    if let Some(one_minute) = load.split_whitespace().next().and_then(|number| number.parse::<f64>().ok()) {
+        cpu.append("load_1m", one_minute);
+    }
+}

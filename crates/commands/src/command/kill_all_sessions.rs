@@ -1,0 +1,62 @@
+//! `killAllSessions` and `killAllSessionsByPattern`: ends what sessions do. Without authentication every session matches a user
+//! pattern only when it names nobody.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::sessions::SessionId;
+use document::{DocumentBuilder, RawArray};
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    api_version_1: true,
+    ..CommandEntry::new(
+        "killAllSessions",
+        "Kills the operations and cursors of all sessions of users.",
+        Run::Now(run),
+    )
+};
+
+pub(crate) static BY_PATTERN: CommandEntry = CommandEntry {
+    api_version_1: true,
+    ..CommandEntry::new(
+        "killAllSessionsByPattern",
+        "Kills the operations and cursors of sessions that match a pattern.",
+        Run::Now(run_by_pattern),
+    )
+};
+
+fn patterns<'a>(context: &mut CommandContext<'a>) -> CommandResult<RawArray<'a>> {
+    let name = context.entry.name;
+    let target = context.fields.target();
+    context.fields.finish()?;
+    target.as_array().ok_or_else(|| crate::fields::wrong_type(name, name, target.kind(), &["array"]))
+}
+
+fn run(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    if patterns(context)?.is_empty() {
+        kill_all(context);
+    }
+    Ok(())
+}
+
+fn run_by_pattern(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let patterns = patterns(context)?;
+    if patterns.is_empty() {
+        kill_all(context);
+    }
+    for pattern in patterns.iter().filter_map(document::RawValue::as_document) {
+        match pattern.get("lsid").and_then(document::RawValue::as_document) {
+            Some(lsid) => context.server.kill_session(SessionId::parse(lsid, "lsid")?),
+            None if pattern.is_empty() => kill_all(context),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn kill_all(context: &CommandContext<'_>) {
+    let own = context.generic.session;
+    for session in context.server.sessions.all().into_iter().filter(|session| Some(*session) != own) {
+        context.server.kill_session(session);
+    }
+}

@@ -1,0 +1,24 @@
+//! `killSessions`: ends sessions with their cursors and operations.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    api_version_1: true,
+    ..CommandEntry::new(
+        "killSessions",
+        "Kills the operations and cursors of logical sessions.",
+        Run::Now(run),
+    )
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    for session in super::start_session::listed(context)? {
+        context.server.kill_session(session);
+    }
+    context.fields.finish()?;
+    let _ = reply;
+    Ok(())
+}

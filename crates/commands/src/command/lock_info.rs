@@ -1,0 +1,17 @@
+//! `lockInfo`: locks held; latches are too short to be listed.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    ..CommandEntry::new("lockInfo", "Tells the locks that are held.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.fields.ignore_rest();
+    reply.start_array("lockInfo").finish();
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! `logRotate`: begins a new log file.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandError;
+use crate::error::CommandResult;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    ..CommandEntry::new("logRotate", "Moves the log file aside and begins a new one.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.fields.ignore_rest();
+    context.server.host.log.rotate().map_err(CommandError::internal)?;
+    let _ = reply;
+    Ok(())
+}

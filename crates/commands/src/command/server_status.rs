@@ -1,0 +1,215 @@
+//! `serverStatus`: the figures that monitoring reads. Section names and keys are MongoDB's where it has them; what the store tells of
+//! itself is in the sections `rocksdb` and `heddle`.
+
+use super::build_info::MONGODB_VERSION;
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::server::Server;
+use document::{Document, DocumentBuilder, RawValue, doc};
+use std::sync::Arc;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    ..CommandEntry::new("serverStatus", "Tells figures about the running server.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let sections = Sections::read(context);
+    context.fields.ignore_rest();
+    write(context.server, &sections, reply);
+    Ok(())
+}
+
+/// Which sections were asked for: `{serverStatus: 1, metrics: 0, none: 1, …}`.
+#[derive(Debug, Default)]
+pub(crate) struct Sections {
+    none: bool,
+    chosen: Vec<(String, bool)>,
+}
+
+impl Sections {
+    fn read(context: &CommandContext<'_>) -> Self {
+        let truth = |value: RawValue<'_>| match value {
+            RawValue::Boolean(flag) => flag,
+            RawValue::Document(_) => true,
+            number => crate::fields::integer(number).is_some_and(|number| number != 0),
+        };
+        let mut sections = Sections::default();
+        for element in context.fields.rest() {
+            match element.name() {
+                "none" => sections.none = truth(element.value()),
+                "all" => {}
+                name => sections.chosen.push((name.to_owned(), truth(element.value()))),
+            }
+        }
+        sections
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        let chosen = self.chosen.iter().find(|(chosen, _)| chosen == name);
+        chosen.map_or(!self.none, |(_, wanted)| *wanted)
+    }
+}
+
+/// Appends all sections that are wanted.
+pub(crate) fn write(server: &Arc<Server>, sections: &Sections, reply: &mut DocumentBuilder<'_>) {
+    let uptime = server.started.elapsed();
+    reply.append("host", super::host_info::host_name().as_str()).append("version", MONGODB_VERSION);
+    // Tools tell the kinds of servers apart by this name.
+    reply.append("process", "mongod").append("pid", i64::from(std::process::id()));
+    reply.append("uptime", uptime.as_secs_f64()).append("uptimeMillis", uptime.as_millis() as i64);
+    reply.append("uptimeEstimate", uptime.as_secs() as i64);
+    reply.append("localTime", RawValue::DateTime(server.now_ms()));
+    for (name, section) in SECTIONS {
+        if sections.wants(name) {
+            reply.append_value(name, &section(server).into());
+        }
+    }
+}
+
+/// A section by its name.
+type Section = (&'static str, fn(&Arc<Server>) -> Document);
+
+const SECTIONS: &[Section] = &[
+    ("asserts", asserts),
+    ("connections", |server| server.host.transport.connections()),
+    ("extra_info", extra_info),
+    ("globalLock", global_lock),
+    ("heddle", heddle),
+    ("locks", |_| Document::new()),
+    ("logicalSessionRecordCache", |server| doc! { "activeSessionsCount": (server.sessions.count() as i32) }),
+    ("network", |server| server.host.transport.network()),
+    ("opcounters", |server| server.counters.to_document()),
+    ("opcountersRepl", |_| crate::counters::OperationCounters::default().to_document()),
+    ("rocksdb", rocksdb),
+    ("storageEngine", storage_engine),
+    ("mem", memory),
+    ("metrics", metrics),
+];
+
+fn asserts(server: &Arc<Server>) -> Document {
+    doc! {
+        "regular": (server.counters.regular_asserts.get() as i32), "warning": 0, "msg": 0,
+        "user": (server.counters.user_asserts.get() as i32), "tripwire": 0, "rollovers": 0,
+    }
+}
+
+/// The numbers of `/proc/self/stat` after the name in parentheses, counted from the state (field 3).
+fn process_numbers() -> Vec<i64> {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = text.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    after_name.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect()
+}
+
+fn extra_info(_server: &Arc<Server>) -> Document {
+    const MINOR_FAULTS: usize = 7;
+    const MAJOR_FAULTS: usize = 9;
+    let numbers = process_numbers();
+    let of = |position: usize| numbers.get(position).copied().unwrap_or(0);
+    doc! {
+        "note": "fields vary by platform", "page_faults": (of(MAJOR_FAULTS)), "page_reclaims": (of(MINOR_FAULTS)),
+    }
+}
+
+fn global_lock(server: &Arc<Server>) -> Document {
+    let (mut readers, mut writers) = (0, 0);
+    for connection in server.connections() {
+        match connection.operation().map(|operation| operation.command_name) {
+            Some("insert" | "update" | "delete" | "findAndModify") => writers += 1,
+            Some(_) => readers += 1,
+            None => {}
+        }
+    }
+    doc! {
+        "totalTime": (server.started.elapsed().as_micros() as i64),
+        "currentQueue": { "total": 0, "readers": 0, "writers": 0 },
+        "activeClients": { "total": (readers + writers), "readers": readers, "writers": writers },
+    }
+}
+
+fn heddle(server: &Arc<Server>) -> Document {
+    let commit = server.store.statistics().commit;
+    doc! {
+        "version": (env!("CARGO_PKG_VERSION")),
+        "logLinesDropped": (server.host.log.dropped_lines() as i64),
+        "commit": {
+            "commits": (commit.commits as i64), "failed": (commit.commits_failed as i64), "groups": (commit.groups as i64),
+            "groupUnitsMax": (commit.group_units_max as i64), "bytes": (commit.bytes as i64), "writeMicros": (commit.write_us as i64),
+            "writeMicrosMax": (commit.write_us_max as i64), "journalSyncs": (commit.journal_syncs as i64),
+            "journalSyncMicros": (commit.journal_sync_us as i64), "journalSyncMicrosMax": (commit.journal_sync_us_max as i64),
+            "gate": (commit.gate), "gateHeld": (commit.gate_held as i64), "gateWaiting": (commit.gate_waiting as i64),
+            "engineStalls": (commit.engine_stalls as i64),
+        },
+    }
+}
+
+fn rocksdb(server: &Arc<Server>) -> Document {
+    let engine = server.store.statistics().engine;
+    doc! {
+        "engine": (engine.engine),
+        "cache": {
+            "maximum bytes configured": (engine.cache_capacity_bytes as i64), "bytes currently in the cache": (engine.cache_usage_bytes as i64),
+            "bytes pinned": (engine.cache_pinned_bytes as i64), "hits": (engine.cache_hits as i64),
+            "misses": (engine.cache_misses as i64), "bytes read into cache": (engine.cache_read_into_bytes as i64),
+        },
+        "memtables": { "bytes": (engine.memtable_bytes as i64), "unflushed bytes": (engine.memtable_unflushed_bytes as i64) },
+        "tables": {
+            "files": (engine.table_files as i64), "bytes": (engine.table_bytes as i64), "total bytes": (engine.table_total_bytes as i64),
+            "live data bytes": (engine.live_data_bytes as i64), "reader bytes": (engine.table_reader_bytes as i64),
+        },
+        "journal": { "syncs": (engine.journal_syncs as i64), "bytes": (engine.journal_bytes as i64) },
+        "keys estimated": (engine.keys_estimate as i64),
+        "background jobs running": (engine.background_jobs_running as i64),
+        "background errors": (engine.background_errors as i64),
+        "snapshots": (engine.snapshots as i64),
+    }
+}
+
+fn storage_engine(server: &Arc<Server>) -> Document {
+    doc! {
+        "name": (server.store.statistics().engine.engine), "supportsCommittedReads": true,
+        "supportsPendingDrops": false, "supportsSnapshotReadConcern": false, "readOnly": false, "persistent": true,
+    }
+}
+
+fn memory(_server: &Arc<Server>) -> Document {
+    const KIB_PER_MIB: i64 = 1024;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let kib: i64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+        (kib / KIB_PER_MIB) as i32
+    };
+    doc! { "bits": 64, "resident": (mib("VmRSS")), "virtual": (mib("VmSize")), "supported": true }
+}
+
+fn metrics(server: &Arc<Server>) -> Document {
+    let counters = &server.counters;
+    let mut commands = Document::new();
+    for (entry, statistics) in server.statistics() {
+        let row =
+            doc! { "failed": (statistics.failed.get() as i64), "total": (statistics.total.get() as i64) };
+        commands.push(entry.name, row);
+    }
+    let cursors = server.cursors.figures();
+    doc! {
+        "commands": (commands),
+        "cursor": {
+            "timedOut": (cursors.timed_out as i64), "totalOpened": (cursors.opened as i64),
+            "open": {
+                "noTimeout": (cursors.no_timeout as i64), "pinned": (cursors.pinned as i64), "total": (cursors.open as i64),
+            },
+        },
+        "document": {
+            "deleted": (counters.documents_deleted.get() as i64), "inserted": (counters.documents_inserted.get() as i64),
+            "returned": (counters.documents_returned.get() as i64), "updated": (counters.documents_updated.get() as i64),
+        },
+        "operation": { "scanAndOrder": (counters.sorts.get() as i64), "writeConflicts": 0_i64 },
+        "queryExecutor": {
+            "scanned": (counters.keys_scanned.get() as i64), "scannedObjects": (counters.documents_scanned.get() as i64),
+            "collectionScans": { "nonTailable": (counters.collection_scans.get() as i64), "total": (counters.collection_scans.get() as i64) },
+        },
+        "getLastError": { "wtime": { "num": 0, "totalMillis": 0 }, "wtimeouts": 0_i64 },
+        "ttl": { "deletedDocuments": 0_i64, "passes": 0_i64 },
+    }
+}

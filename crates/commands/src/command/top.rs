@@ -1,0 +1,21 @@
+//! `top`: where the time goes, by collection.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    ..CommandEntry::new("top", "Tells time and operations by collection.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.fields.finish()?;
+    let mut totals = reply.start_document("totals");
+    totals.append("note", "all times in microseconds");
+    for (namespace, usage) in context.server.usage.all() {
+        totals.append_value(&namespace, &usage.to_document().into());
+    }
+    Ok(())
+}

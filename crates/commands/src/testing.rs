@@ -1,0 +1,13 @@
+//! A server for unit tests: in memory, without surroundings.
+
+use crate::host::Host;
+use crate::parameters::Parameters;
+use crate::server::Server;
+use std::sync::Arc;
+use storage::{StorageOptions, Store};
+
+/// A fresh server.
+pub(crate) fn server() -> Arc<Server> {
+    let store = Store::in_memory(&StorageOptions::small()).expect("memory is to be had");
+    Server::new(Arc::new(Parameters::default()), store, Host::detached()).expect("threads are to be had")
+}
