@@ -1,1 +1,199 @@
-//! Update documents and pipelines applied to raw documents.
+//! Updates: operators, replacements and pipelines, from one document's bytes to the next.
+//!
+//! ```text
+//!  {$set: {"a.b": 1}, $inc: {n: 2}} ──▶ parse ──▶ tree of modifiers      conflicts are found here
+//!                                                   a ─ b: set 1
+//!                                                   n: inc 2
+//!  document ──▶ splice: untouched top-level fields are copied as bytes,
+//!               touched ones are computed (scalars from raw values, the others as a small tree) ──▶ document
+//! ```
+//!
+//! * A *modifier* is one operator applied to one path.
+//! * New fields are appended in lexicographic order (numeric names in numeric order), whatever the order in the update.
+//! * An update that gives the same bytes changes nothing: it is reported as unchanged.
+//!
+//! Source: MongoDB manual, "Update Operators", "Updates with Aggregation Pipeline", "Update Operators Behavior".
+
+mod array;
+mod array_filters;
+mod bit;
+mod modifier;
+mod operators;
+mod path;
+mod pipeline;
+mod replacement;
+mod splice;
+mod tree;
+mod upsert;
+mod walk;
+
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use document::{DocumentBuf, MAX_DOCUMENT_SIZE, RawArray, RawDocument, RawValue};
+
+use crate::environment::Environment;
+use crate::error::{QueryError, code};
+use crate::matcher::MatchDetails;
+
+/// A document must stay below this depth, so that it can be sent in messages.
+const MAX_STORED_DEPTH: usize = 180;
+
+/// A parsed update.
+#[derive(Debug)]
+pub struct Update {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Operators(operators::Operators),
+    Replacement(DocumentBuf),
+    Pipeline(pipeline::Pipeline),
+}
+
+/// Which top-level fields an update may have changed: a superset, known without comparing documents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModifiedFields {
+    /// Any field.
+    All,
+    /// Only these top-level fields.
+    Named(Arc<[String]>),
+}
+
+impl ModifiedFields {
+    /// Whether the value at the dotted `path` may have changed.
+    pub fn touches(&self, path: &str) -> bool {
+        let top = path.split_once('.').map_or(path, |(top, _)| top);
+        match self {
+            ModifiedFields::All => true,
+            ModifiedFields::Named(names) => names.iter().any(|name| name == top),
+        }
+    }
+}
+
+/// What an update made of one document.
+#[derive(Debug, Clone)]
+pub struct UpdateOutcome {
+    /// The new document; `None` when it is the same byte for byte.
+    pub document: Option<DocumentBuf>,
+    /// Which fields may differ.
+    pub modified: ModifiedFields,
+}
+
+impl Update {
+    /// Parses the update of one statement: a document of operators, a replacement document, or a pipeline.
+    ///
+    /// # Errors
+    /// `FailedToParse` (9) for unknown modifiers and misplaced array filters, `ConflictingUpdateOperators` (40) when two
+    /// modifiers write the same path, and what the operators refuse.
+    pub fn parse(
+        spec: RawValue<'_>,
+        array_filters: Option<RawArray<'_>>,
+        environment: &Environment,
+    ) -> Result<Self, QueryError> {
+        let filtered = array_filters.is_some_and(|filters| !filters.is_empty());
+        let kind = match spec {
+            RawValue::Array(_) if filtered => {
+                return Err(QueryError::failed_to_parse("arrayFilters may not be specified for pipeline-syle updates"));
+            }
+            RawValue::Array(stages) => Kind::Pipeline(pipeline::Pipeline::parse(stages, environment)?),
+            RawValue::Document(document) if is_operators(document) => {
+                let filters = array_filters.unwrap_or(RawArray::EMPTY);
+                Kind::Operators(operators::Operators::parse(document, filters, environment)?)
+            }
+            RawValue::Document(_) if filtered => {
+                return Err(QueryError::failed_to_parse("Cannot specify arrayFilters with replacement-style update"));
+            }
+            RawValue::Document(document) => Kind::Replacement(replacement::parse(document)?),
+            _ => return Err(QueryError::failed_to_parse("Update argument must be either an object or an array")),
+        };
+        Ok(Update { kind })
+    }
+
+    /// Whether this replaces the whole document; such an update cannot be applied to several documents.
+    pub fn is_replacement(&self) -> bool {
+        matches!(self.kind, Kind::Replacement(_))
+    }
+
+    /// Whether the positional `$` is used, so that the matcher must tell which array element matched.
+    pub fn needs_match_details(&self) -> bool {
+        matches!(&self.kind, Kind::Operators(operators) if operators.uses_position)
+    }
+
+    /// Which top-level fields this update may change, whatever the document.
+    pub fn touched(&self) -> ModifiedFields {
+        match &self.kind {
+            Kind::Operators(operators) => ModifiedFields::Named(Arc::clone(&operators.touched)),
+            Kind::Replacement(_) | Kind::Pipeline(_) => ModifiedFields::All,
+        }
+    }
+
+    /// Applies the update to one document. `is_insert` is set for the document of an upsert, which `$setOnInsert` waits for.
+    ///
+    /// # Errors
+    /// What the operators refuse: `PathNotViable` (28), `TypeMismatch` (14), `BadValue` (2); `ImmutableField` (66) when `_id`
+    /// would change; 17419 when the result is larger than 16 MiB.
+    pub fn apply(
+        &self,
+        document: RawDocument<'_>,
+        details: Option<&MatchDetails>,
+        is_insert: bool,
+    ) -> Result<UpdateOutcome, QueryError> {
+        let changed = match &self.kind {
+            Kind::Operators(operators) => operators.apply(document, details, is_insert)?,
+            Kind::Replacement(replacement) => replacement::apply(document, replacement.as_raw())?,
+            Kind::Pipeline(pipeline) => {
+                let result = pipeline.apply(document)?;
+                replacement::apply(document, result.as_raw())?
+            }
+        };
+        let document = (changed.as_bytes() != document.as_bytes()).then_some(changed);
+        if let Some(changed) = &document {
+            self.check_result(changed.as_raw())?;
+        }
+        Ok(UpdateOutcome { document, modified: self.touched() })
+    }
+
+    /// The document that an upsert inserts when nothing matches `filter`: the filter's equalities, updated, with an `_id`
+    /// in front.
+    ///
+    /// # Errors
+    /// `NotSingleValueField` (54) when the filter gives a path two values, and as [`Update::apply`].
+    pub fn upsert(&self, filter: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
+        let seed = upsert::seed(filter, self.is_replacement())?;
+        let outcome = self.apply(seed.as_raw(), None, true)?;
+        upsert::with_id(outcome.document.unwrap_or(seed))
+    }
+
+    fn check_result(&self, document: RawDocument<'_>) -> Result<(), QueryError> {
+        if document.as_bytes().len() > MAX_DOCUMENT_SIZE {
+            return Err(QueryError::new(
+                17419,
+                format!("Resulting document after update is larger than {MAX_DOCUMENT_SIZE}"),
+            ));
+        }
+        let may_deepen = !matches!(&self.kind, Kind::Operators(operators) if operators.is_flat);
+        if may_deepen && document.exceeds_depth(MAX_STORED_DEPTH) {
+            return Err(QueryError::new(
+                code::OVERFLOW,
+                format!("Document exceeds maximum nested object depth: {MAX_STORED_DEPTH}"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A document whose first field begins with a dollar sign is made of operators.
+fn is_operators(document: RawDocument<'_>) -> bool {
+    document.first().is_some_and(|first| first.name().starts_with('$'))
+}
+
+/// The `_id` of a document as error messages show it.
+fn describe_id(document: RawDocument<'_>) -> String {
+    document.get("_id").map_or_else(|| "{}".to_owned(), |id| format!("{{_id: {}}}", document::json::value_to_string(id)))
+}

@@ -1,0 +1,228 @@
+//! Operators on arrays: `$push`, `$addToSet`, `$pull`, `$pullAll`.
+
+use std::sync::Arc;
+
+use document::{RawDocument, RawValue, Value};
+
+use crate::environment::Environment;
+use crate::error::QueryError;
+use crate::matcher::{Matcher, ValueMatcher};
+use crate::sort::SortPattern;
+
+/// `$push` with its clauses.
+#[derive(Debug, Default)]
+pub(super) struct Push {
+    values: Vec<Value>,
+    position: Option<i64>,
+    slice: Option<i64>,
+    sort: Option<PushSort>,
+}
+
+/// `$sort` of `$push`.
+#[derive(Debug, Clone)]
+enum PushSort {
+    /// Whole elements.
+    Elements { descending: bool },
+    /// Elements by their fields; what is no document counts as empty.
+    Fields(Arc<SortPattern>),
+}
+
+impl Push {
+    pub(super) fn parse(operand: RawValue<'_>) -> Result<Self, QueryError> {
+        let clauses = match operand {
+            RawValue::Document(clauses) if clauses.contains("$each") => clauses,
+            value => return Ok(Push { values: vec![value.to_value()], ..Push::default() }),
+        };
+        let mut push = Push::default();
+        for clause in clauses {
+            let value = clause.value();
+            match clause.name() {
+                "$each" => push.values = each("$push", value)?,
+                "$position" => {
+                    push.position = Some(integer(value).ok_or_else(|| {
+                        QueryError::bad_value(format!(
+                            "The value for $position must be an integer value, not of type: {}",
+                            value.kind().alias()
+                        ))
+                    })?);
+                }
+                "$slice" => {
+                    push.slice = Some(integer(value).ok_or_else(|| {
+                        QueryError::bad_value(format!(
+                            "The value for $slice must be an integer value but was given type: {}",
+                            value.kind().alias()
+                        ))
+                    })?);
+                }
+                "$sort" => push.sort = Some(PushSort::parse(value)?),
+                other => return Err(QueryError::bad_value(format!("Unrecognized clause in $push: {other}"))),
+            }
+        }
+        Ok(push)
+    }
+
+    pub(super) fn apply(&self, array: &mut Vec<Value>) {
+        let length = array.len() as i64;
+        let position = match self.position {
+            Some(position) if position < 0 => (length + position).max(0),
+            Some(position) => position.min(length),
+            None => length,
+        } as usize;
+        array.splice(position..position, self.values.iter().cloned());
+        if let Some(sort) = &self.sort {
+            sort.apply(array);
+        }
+        match self.slice {
+            Some(slice) if slice >= 0 => array.truncate(slice as usize),
+            Some(slice) => {
+                let surplus = array.len().saturating_sub(slice.unsigned_abs() as usize);
+                array.drain(..surplus);
+            }
+            None => {}
+        }
+    }
+}
+
+impl PushSort {
+    fn parse(value: RawValue<'_>) -> Result<Self, QueryError> {
+        let refusal = || {
+            QueryError::bad_value(
+                "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
+            )
+        };
+        match value {
+            RawValue::Document(pattern) if pattern.is_empty() => {
+                Err(QueryError::bad_value("The $sort pattern is empty when it should be a set of fields."))
+            }
+            RawValue::Document(pattern) => Ok(PushSort::Fields(Arc::new(SortPattern::parse(pattern).map_err(|_| refusal())?))),
+            other => match other.as_f64() {
+                Some(1.0) => Ok(PushSort::Elements { descending: false }),
+                Some(-1.0) => Ok(PushSort::Elements { descending: true }),
+                _ => Err(refusal()),
+            },
+        }
+    }
+
+    fn apply(&self, array: &mut [Value]) {
+        match self {
+            PushSort::Elements { descending: false } => array.sort_by(Value::compare),
+            PushSort::Elements { descending: true } => array.sort_by(|left, right| right.compare(left)),
+            PushSort::Fields(pattern) => array.sort_by_cached_key(|value| {
+                let document = value.as_document().map(|document| document.to_buf()).unwrap_or_default();
+                // Parallel arrays within an element have no order; such elements come first.
+                pattern.key(document.as_raw()).unwrap_or_default()
+            }),
+        }
+    }
+}
+
+fn integer(value: RawValue<'_>) -> Option<i64> {
+    value.as_i64_exact()
+}
+
+fn each(operator: &str, value: RawValue<'_>) -> Result<Vec<Value>, QueryError> {
+    match value {
+        RawValue::Array(values) => Ok(values.to_values()),
+        other => Err(QueryError::bad_value(format!(
+            "The argument to $each in {operator} must be an array but it was of type: {}",
+            other.kind().alias()
+        ))),
+    }
+}
+
+/// The values of an `$addToSet`.
+pub(super) fn parse_add_to_set(operand: RawValue<'_>) -> Result<Vec<Value>, QueryError> {
+    match operand {
+        RawValue::Document(clauses) if clauses.first().is_some_and(|first| first.name() == "$each") => {
+            if let Some(other) = clauses.iter().nth(1) {
+                return Err(QueryError::bad_value(format!(
+                    "Found unexpected fields after $each in $addToSet: {}",
+                    other.name()
+                )));
+            }
+            each("$addToSet", clauses.first().map_or(RawValue::Null, |first| first.value()))
+        }
+        value => Ok(vec![value.to_value()]),
+    }
+}
+
+/// Appends each value that the array does not hold yet.
+pub(super) fn add_to_set(array: &mut Vec<Value>, values: &[Value]) {
+    for value in values {
+        if !array.iter().any(|existing| existing.compare(value).is_eq()) {
+            array.push(value.clone());
+        }
+    }
+}
+
+/// Which elements `$pull` and `$pullAll` remove.
+#[derive(Debug)]
+pub(super) enum Pull {
+    /// Elements equal to one of these (`$pullAll`).
+    AnyOf(Vec<Value>),
+    /// Elements equal to this.
+    Equal(Value),
+    /// Documents that match a filter.
+    Documents(Box<Matcher>),
+    /// Values that pass a test.
+    Values(Box<ValueMatcher>),
+}
+
+impl Pull {
+    pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<Self, QueryError> {
+        match operand {
+            RawValue::Document(filter) if is_test(filter) => {
+                Ok(Pull::Values(Box::new(ValueMatcher::parse(operand, environment)?)))
+            }
+            RawValue::Document(filter) => Ok(Pull::Documents(Box::new(Matcher::parse(filter, environment)?))),
+            RawValue::Regex { .. } => Ok(Pull::Values(Box::new(ValueMatcher::parse(operand, environment)?))),
+            value => Ok(Pull::Equal(value.to_value())),
+        }
+    }
+
+    pub(super) fn parse_all(operand: RawValue<'_>) -> Result<Self, QueryError> {
+        match operand {
+            RawValue::Array(values) => Ok(Pull::AnyOf(values.to_values())),
+            other => Err(QueryError::bad_value(format!(
+                "$pullAll requires an array argument but was given a {}",
+                other.kind().alias()
+            ))),
+        }
+    }
+
+    pub(super) const fn operator(&self) -> &'static str {
+        match self {
+            Pull::AnyOf(_) => "$pullAll",
+            _ => "$pull",
+        }
+    }
+
+    pub(super) fn apply(&self, array: &mut Vec<Value>) -> Result<(), QueryError> {
+        let mut kept = Vec::with_capacity(array.len());
+        for value in std::mem::take(array) {
+            if !self.removes(&value)? {
+                kept.push(value);
+            }
+        }
+        *array = kept;
+        Ok(())
+    }
+
+    fn removes(&self, value: &Value) -> Result<bool, QueryError> {
+        match self {
+            Pull::AnyOf(values) => Ok(values.iter().any(|unwanted| unwanted.compare(value).is_eq())),
+            Pull::Equal(unwanted) => Ok(unwanted.compare(value).is_eq()),
+            Pull::Documents(matcher) => match value {
+                Value::Document(document) => matcher.matches(document.to_buf().as_raw()),
+                _ => Ok(false),
+            },
+            Pull::Values(test) => value.with_raw(|value| test.matches(Some(value))),
+        }
+    }
+}
+
+/// Whether a `$pull` operand tests the elements themselves rather than fields of documents.
+fn is_test(filter: RawDocument<'_>) -> bool {
+    const FILTERS: [&str; 6] = ["$and", "$or", "$nor", "$expr", "$comment", "$jsonSchema"];
+    filter.first().is_some_and(|first| first.name().starts_with('$') && !FILTERS.contains(&first.name()))
+}

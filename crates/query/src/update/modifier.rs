@@ -1,0 +1,252 @@
+//! Modifiers: what one operator does to one value.
+
+use std::cmp::Ordering;
+
+use document::{DocumentBuf, DocumentBuilder, Number, RawDocument, RawValue, Value, json};
+
+use super::array::{Pull, Push};
+use super::bit::Bits;
+use super::describe_id;
+use crate::error::QueryError;
+
+/// An operand, readable both raw and as a tree.
+#[derive(Debug, Clone)]
+pub(super) struct Operand {
+    holder: DocumentBuf,
+    pub(super) value: Value,
+}
+
+impl Operand {
+    pub(super) fn new(value: RawValue<'_>) -> Self {
+        let mut bytes = Vec::new();
+        DocumentBuilder::new(&mut bytes).append("", value);
+        Operand { holder: DocumentBuf::trusted(bytes), value: value.to_value() }
+    }
+
+    pub(super) fn raw(&self) -> RawValue<'_> {
+        self.holder.as_raw().first().map_or(RawValue::Null, |element| element.value())
+    }
+}
+
+/// The two operators that calculate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    Increment,
+    Multiply,
+}
+
+impl Arithmetic {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Arithmetic::Increment => "$inc",
+            Arithmetic::Multiply => "$mul",
+        }
+    }
+}
+
+/// One operator with its operand.
+#[derive(Debug)]
+pub(super) enum Modifier {
+    /// `$set` and `$currentDate`.
+    Set(Operand),
+    SetOnInsert(Operand),
+    Unset,
+    Calculate(Arithmetic, Number),
+    /// `$min` (keeps the lesser) and `$max` (keeps the greater).
+    Extreme { wins: Ordering, operand: Operand },
+    Bit(Bits),
+    Push(Push),
+    AddToSet(Vec<Value>),
+    Pop { first: bool },
+    Pull(Pull),
+    /// The place that `$rename` empties; done before the others.
+    RenameSource,
+    /// The place that `$rename` fills, with the number of the rename.
+    RenameTarget(usize),
+}
+
+/// What is left of a field after its modifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Stays,
+    Goes,
+}
+
+/// What a scalar modifier makes of a raw value.
+pub(super) enum Spliced<'m> {
+    Keep,
+    Remove,
+    Write(RawValue<'m>),
+}
+
+/// What modifiers know of the document around them.
+#[derive(Debug)]
+pub(super) struct Surroundings<'d> {
+    pub(super) document: RawDocument<'d>,
+    pub(super) is_insert: bool,
+    /// The array element that the filter matched.
+    pub(super) position: Option<usize>,
+    /// The values that `$rename` took out, by number.
+    pub(super) renamed: Vec<Option<Value>>,
+}
+
+impl Modifier {
+    pub(super) fn creates(&self, is_insert: bool) -> bool {
+        match self {
+            Modifier::Unset | Modifier::Pop { .. } | Modifier::Pull(_) | Modifier::RenameSource => false,
+            Modifier::SetOnInsert(_) => is_insert,
+            _ => true,
+        }
+    }
+
+    /// The value for a field that does not exist; `None` leaves it so.
+    pub(super) fn initial(&self, around: &Surroundings<'_>) -> Result<Option<Value>, QueryError> {
+        Ok(match self {
+            Modifier::Set(operand) | Modifier::Extreme { operand, .. } => Some(operand.value.clone()),
+            Modifier::SetOnInsert(operand) => around.is_insert.then(|| operand.value.clone()),
+            Modifier::Calculate(Arithmetic::Increment, number) => Some((*number).into()),
+            Modifier::Calculate(Arithmetic::Multiply, number) => Some(Number::Int32(0).times(*number).into()),
+            Modifier::Bit(bits) => Some(bits.initial()),
+            Modifier::Push(push) => {
+                let mut values = Vec::new();
+                push.apply(&mut values);
+                Some(Value::Array(values))
+            }
+            Modifier::AddToSet(values) => {
+                let mut set = Vec::new();
+                super::array::add_to_set(&mut set, values);
+                Some(Value::Array(set))
+            }
+            Modifier::RenameTarget(number) => around.renamed.get(*number).cloned().flatten(),
+            Modifier::Unset | Modifier::Pop { .. } | Modifier::Pull(_) | Modifier::RenameSource => None,
+        })
+    }
+
+    /// What becomes of a raw value, when that can be said without a tree.
+    pub(super) fn splice(
+        &self,
+        name: &str,
+        value: RawValue<'_>,
+        around: &Surroundings<'_>,
+    ) -> Result<Option<Spliced<'_>>, QueryError> {
+        Ok(Some(match self {
+            Modifier::Set(operand) => Spliced::Write(operand.raw()),
+            Modifier::SetOnInsert(operand) if around.is_insert => Spliced::Write(operand.raw()),
+            Modifier::SetOnInsert(_) => Spliced::Keep,
+            Modifier::Unset => Spliced::Remove,
+            Modifier::Calculate(operation, number) => {
+                let current = Number::from_raw(value).ok_or_else(|| not_numeric(*operation, name, value, around))?;
+                Spliced::Write(calculate(*operation, current, *number, around)?.as_raw())
+            }
+            Modifier::Extreme { wins, operand } => {
+                if document::compare(operand.raw(), value) == *wins { Spliced::Write(operand.raw()) } else { Spliced::Keep }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Changes an existing value.
+    pub(super) fn apply(
+        &self,
+        name: &str,
+        target: &mut Value,
+        around: &Surroundings<'_>,
+    ) -> Result<Effect, QueryError> {
+        match self {
+            Modifier::Set(operand) => *target = operand.value.clone(),
+            Modifier::SetOnInsert(operand) if around.is_insert => *target = operand.value.clone(),
+            Modifier::SetOnInsert(_) | Modifier::RenameSource => {}
+            Modifier::Unset => return Ok(Effect::Goes),
+            Modifier::Calculate(operation, number) => {
+                let current = Number::from_value(target)
+                    .ok_or_else(|| target.with_raw(|value| not_numeric(*operation, name, value, around)))?;
+                *target = calculate(*operation, current, *number, around)?.into();
+            }
+            Modifier::Extreme { wins, operand } => {
+                if operand.value.compare(target) == *wins {
+                    *target = operand.value.clone();
+                }
+            }
+            Modifier::Bit(bits) => *target = bits.apply(name, target, around)?,
+            Modifier::Push(push) => {
+                let kind = target.kind().alias();
+                push.apply(array(target, || not_array(name, kind, around))?);
+            }
+            Modifier::AddToSet(values) => {
+                let kind = target.kind().alias();
+                let set = array(target, || {
+                    QueryError::bad_value(format!(
+                        "Cannot apply $addToSet to non-array field. Field named '{name}' has non-array type {kind}"
+                    ))
+                })?;
+                super::array::add_to_set(set, values);
+            }
+            Modifier::Pop { first } => {
+                let kind = target.kind().alias();
+                let values = array(target, || {
+                    QueryError::type_mismatch(format!("Path '{name}' contains an element of non-array type '{kind}'"))
+                })?;
+                if *first && !values.is_empty() {
+                    values.remove(0);
+                } else {
+                    values.pop();
+                }
+            }
+            Modifier::Pull(pull) => {
+                let operator = pull.operator();
+                pull.apply(array(target, || {
+                    QueryError::bad_value(format!("Cannot apply {operator} to a non-array value"))
+                })?)?;
+            }
+            Modifier::RenameTarget(number) => {
+                if let Some(Some(value)) = around.renamed.get(*number) {
+                    *target = value.clone();
+                }
+            }
+        }
+        Ok(Effect::Stays)
+    }
+}
+
+fn array(target: &mut Value, refuse: impl FnOnce() -> QueryError) -> Result<&mut Vec<Value>, QueryError> {
+    match target {
+        Value::Array(values) => Ok(values),
+        _ => Err(refuse()),
+    }
+}
+
+fn not_array(name: &str, kind: &str, around: &Surroundings<'_>) -> QueryError {
+    QueryError::bad_value(format!(
+        "The field '{name}' must be an array but is of type {kind} in document {}",
+        describe_id(around.document)
+    ))
+}
+
+fn not_numeric(operation: Arithmetic, name: &str, value: RawValue<'_>, around: &Surroundings<'_>) -> QueryError {
+    QueryError::type_mismatch(format!(
+        "Cannot apply {} to a value of non-numeric type. {} has the field '{name}' of non-numeric type {}",
+        operation.name(),
+        describe_id(around.document),
+        value.kind().alias()
+    ))
+}
+
+fn calculate(
+    operation: Arithmetic,
+    current: Number,
+    operand: Number,
+    around: &Surroundings<'_>,
+) -> Result<Number, QueryError> {
+    let result = match operation {
+        Arithmetic::Increment => current.checked_plus(operand),
+        Arithmetic::Multiply => current.checked_times(operand),
+    };
+    result.ok_or_else(|| {
+        QueryError::bad_value(format!(
+            "Failed to apply {} operations to current value ({}) for document {}",
+            operation.name(),
+            json::value_to_string(current.as_raw()),
+            describe_id(around.document)
+        ))
+    })
+}

@@ -1,0 +1,287 @@
+//! Parsing update operators: one table, and the rules for all of them.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use document::{DocumentBuf, Element, ElementType, Number, RawArray, RawDocument, RawValue, Timestamp, json};
+
+use super::array::{Pull, Push, parse_add_to_set};
+use super::array_filters::ArrayFilters;
+use super::bit::Bits;
+use super::modifier::{Arithmetic, Modifier, Operand, Surroundings};
+use super::path::{self, Component};
+use super::tree::Branch;
+use super::{describe_id, splice, walk};
+use crate::environment::Environment;
+use crate::error::{QueryError, code};
+use crate::matcher::MatchDetails;
+
+type Parse = fn(Element<'_>, &Environment) -> Result<Modifier, QueryError>;
+
+/// Every operator but `$rename`, which writes two paths.
+const OPERATORS: &[(&str, Parse)] = &[
+    ("$set", |field, _| Ok(Modifier::Set(Operand::new(field.value())))),
+    ("$setOnInsert", |field, _| Ok(Modifier::SetOnInsert(Operand::new(field.value())))),
+    ("$unset", |_, _| Ok(Modifier::Unset)),
+    ("$inc", |field, _| calculate(Arithmetic::Increment, field)),
+    ("$mul", |field, _| calculate(Arithmetic::Multiply, field)),
+    ("$min", |field, _| Ok(Modifier::Extreme { wins: Ordering::Less, operand: Operand::new(field.value()) })),
+    ("$max", |field, _| Ok(Modifier::Extreme { wins: Ordering::Greater, operand: Operand::new(field.value()) })),
+    ("$currentDate", current_date),
+    ("$bit", |field, _| Ok(Modifier::Bit(Bits::parse(field.name(), field.value())?))),
+    ("$push", |field, _| Ok(Modifier::Push(Push::parse(field.value())?))),
+    ("$addToSet", |field, _| Ok(Modifier::AddToSet(parse_add_to_set(field.value())?))),
+    ("$pop", |field, _| pop(field)),
+    ("$pull", |field, environment| Ok(Modifier::Pull(Pull::parse(field.value(), environment)?))),
+    ("$pullAll", |field, _| Ok(Modifier::Pull(Pull::parse_all(field.value())?))),
+];
+
+/// A parsed document of operators.
+#[derive(Debug)]
+pub(super) struct Operators {
+    pub(super) tree: Branch,
+    pub(super) filters: ArrayFilters,
+    /// Source and target paths of `$rename`.
+    pub(super) renames: Vec<(Vec<String>, Vec<String>)>,
+    /// The top-level fields that may change.
+    pub(super) touched: Arc<[String]>,
+    pub(super) uses_position: bool,
+    /// Whether no path and no operand can make the document deeper.
+    pub(super) is_flat: bool,
+}
+
+impl Operators {
+    pub(super) fn parse(
+        update: RawDocument<'_>,
+        filters: RawArray<'_>,
+        environment: &Environment,
+    ) -> Result<Self, QueryError> {
+        let mut parser = Parser {
+            environment,
+            tree: Branch::default(),
+            filters: ArrayFilters::parse(filters, environment)?,
+            renames: Vec::new(),
+            used_filters: Vec::new(),
+            uses_position: false,
+            is_flat: true,
+        };
+        update.iter().try_for_each(|operator| parser.operator(operator))?;
+        parser.filters.check_used(&parser.used_filters, update)?;
+        parser.tree.sort();
+        let touched = parser.tree.children.iter().filter_map(|(component, _)| match component {
+            Component::Field(name) => Some(name.clone()),
+            _ => None,
+        });
+        Ok(Operators {
+            touched: touched.collect(),
+            tree: parser.tree,
+            filters: parser.filters,
+            renames: parser.renames,
+            uses_position: parser.uses_position,
+            is_flat: parser.is_flat,
+        })
+    }
+
+    /// The document after all modifiers.
+    pub(super) fn apply(
+        &self,
+        document: RawDocument<'_>,
+        details: Option<&MatchDetails>,
+        is_insert: bool,
+    ) -> Result<DocumentBuf, QueryError> {
+        let position = details.and_then(|details| details.array_index);
+        let mut around = Surroundings { document, is_insert, position, renamed: Vec::new() };
+        let changed = if self.renames.is_empty() && self.tree.children.len() <= splice::MAX_FIELDS {
+            splice::apply(&self.tree, &self.filters, &around)?
+        } else {
+            walk::apply(self, &mut around)?
+        };
+        if self.touched.iter().any(|name| name == "_id") {
+            check_id(document, changed.as_raw())?;
+        }
+        Ok(changed)
+    }
+}
+
+/// `_id` never changes once it is there.
+fn check_id(before: RawDocument<'_>, after: RawDocument<'_>) -> Result<(), QueryError> {
+    let Some(id) = before.get("_id") else {
+        return Ok(());
+    };
+    if after.get("_id").is_some_and(|new| document::compare(new, id).is_eq()) {
+        return Ok(());
+    }
+    Err(QueryError::new(
+        code::IMMUTABLE_FIELD,
+        "Performing an update on the path '_id' would modify the immutable field '_id'",
+    ))
+}
+
+struct Parser<'e> {
+    environment: &'e Environment,
+    tree: Branch,
+    filters: ArrayFilters,
+    renames: Vec<(Vec<String>, Vec<String>)>,
+    used_filters: Vec<String>,
+    uses_position: bool,
+    is_flat: bool,
+}
+
+impl Parser<'_> {
+    fn operator(&mut self, operator: Element<'_>) -> Result<(), QueryError> {
+        let name = operator.name();
+        let parse = OPERATORS.iter().find(|(known, _)| *known == name).map(|(_, parse)| parse);
+        if parse.is_none() && name != "$rename" {
+            return Err(QueryError::failed_to_parse(format!(
+                "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update specified as an array"
+            )));
+        }
+        let RawValue::Document(fields) = operator.value() else {
+            return Err(QueryError::failed_to_parse(format!(
+                "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} not \
+                 {{{name}: {}}}",
+                operator.kind().alias(),
+                json::value_to_string(operator.value())
+            )));
+        };
+        for field in fields {
+            match parse {
+                Some(parse) => {
+                    let components = self.path(field.name())?;
+                    self.is_flat &= !matches!(field.kind(), ElementType::Document | ElementType::Array);
+                    let modifier = parse(field, self.environment)?;
+                    self.tree.insert(field.name(), &components, modifier)?;
+                }
+                None => self.rename(field)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&mut self, path: &str) -> Result<Vec<Component>, QueryError> {
+        let components = path::parse(path)?;
+        self.is_flat &= components.len() == 1;
+        for component in &components {
+            match component {
+                Component::Matched => self.uses_position = true,
+                Component::Filtered(identifier) => {
+                    self.filters.check_known(identifier, path)?;
+                    self.used_filters.push(identifier.clone());
+                }
+                Component::Field(_) | Component::Every => {}
+            }
+        }
+        Ok(components)
+    }
+
+    fn rename(&mut self, field: Element<'_>) -> Result<(), QueryError> {
+        let from = field.name();
+        let Some(to) = field.value().as_str() else {
+            return Err(QueryError::bad_value(format!(
+                "The 'to' field for $rename must be a string: {from}: {}",
+                json::value_to_string(field.value())
+            )));
+        };
+        if to.contains('\0') {
+            return Err(QueryError::bad_value("The 'to' field for $rename cannot contain an embedded null byte"));
+        }
+        let (source, target) = (self.path(from)?, self.path(to)?);
+        if source == target {
+            return Err(QueryError::bad_value(format!(
+                "The source and target field for $rename must differ: {from}: \"{to}\""
+            )));
+        }
+        let source_names = plain(&source).ok_or_else(|| {
+            QueryError::bad_value(format!("The source field for $rename may not be dynamic: {from}"))
+        })?;
+        let target_names = plain(&target).ok_or_else(|| {
+            QueryError::bad_value(format!("The destination field for $rename may not be dynamic: {to}"))
+        })?;
+        self.is_flat = false;
+        self.tree.insert(from, &source, Modifier::RenameSource)?;
+        self.tree.insert(to, &target, Modifier::RenameTarget(self.renames.len()))?;
+        self.renames.push((source_names, target_names));
+        Ok(())
+    }
+}
+
+/// The names of a path without positional operators.
+fn plain(components: &[Component]) -> Option<Vec<String>> {
+    let names = components.iter().map(|component| match component {
+        Component::Field(name) => Some(name.clone()),
+        _ => None,
+    });
+    names.collect()
+}
+
+fn calculate(operation: Arithmetic, field: Element<'_>) -> Result<Modifier, QueryError> {
+    let verb = match operation {
+        Arithmetic::Increment => "increment",
+        Arithmetic::Multiply => "multiply",
+    };
+    let number = Number::from_raw(field.value()).ok_or_else(|| {
+        QueryError::type_mismatch(format!(
+            "Cannot {verb} with non-numeric argument: {{{}: {}}}",
+            field.name(),
+            json::value_to_string(field.value())
+        ))
+    })?;
+    Ok(Modifier::Calculate(operation, number))
+}
+
+fn pop(field: Element<'_>) -> Result<Modifier, QueryError> {
+    let value = field.value();
+    match value.as_i64_exact() {
+        Some(1) => Ok(Modifier::Pop { first: false }),
+        Some(-1) => Ok(Modifier::Pop { first: true }),
+        _ if value.is_number() => Err(QueryError::failed_to_parse(format!(
+            "$pop expects 1 or -1, found: {}",
+            json::value_to_string(value)
+        ))),
+        _ => Err(QueryError::failed_to_parse(format!(
+            "Expected a number in: {}: {}",
+            field.name(),
+            json::value_to_string(value)
+        ))),
+    }
+}
+
+fn current_date(field: Element<'_>, environment: &Environment) -> Result<Modifier, QueryError> {
+    let date = RawValue::DateTime(environment.now_ms);
+    let timestamp = RawValue::Timestamp(Timestamp { time: (environment.now_ms / 1000) as u32, increment: 1 });
+    let value = match field.value() {
+        RawValue::Boolean(_) => date,
+        RawValue::Document(clauses) => {
+            if let Some(other) = clauses.iter().find(|clause| clause.name() != "$type") {
+                return Err(QueryError::bad_value(format!("Unrecognized $currentDate option: {}", other.name())));
+            }
+            match clauses.get("$type").and_then(RawValue::as_str) {
+                Some("date") => date,
+                Some("timestamp") => timestamp,
+                _ => {
+                    return Err(QueryError::bad_value(
+                        "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : \
+                         {$type: 'date'}}}",
+                    ));
+                }
+            }
+        }
+        other => {
+            return Err(QueryError::bad_value(format!(
+                "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({{$type: \
+                 'timestamp/date'}}).",
+                other.kind().alias()
+            )));
+        }
+    };
+    Ok(Modifier::Set(Operand::new(value)))
+}
+
+/// The refusal of a `$rename` whose path runs through an array.
+pub(super) fn array_on_rename_path(end: &str, path: &[String], array: &str, document: RawDocument<'_>) -> QueryError {
+    QueryError::bad_value(format!(
+        "The {end} field cannot be an array element, '{}' in doc with {} has an array field called '{array}'",
+        path.join("."),
+        describe_id(document).trim_matches(['{', '}'])
+    ))
+}

@@ -1,0 +1,125 @@
+//! Updates given as an aggregation pipeline, of the stages that make one document of one.
+
+use document::{DocumentBuf, RawArray, RawDocument, RawValue, Value};
+
+use crate::environment::Environment;
+use crate::error::{QueryError, code};
+use crate::expression::{Expression, ParseScope, Variables};
+use crate::projection::Projection;
+
+/// The stages in their order.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    stages: Vec<Stage>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// `$addFields`, `$set`, `$unset` and `$project`.
+    Project(Projection),
+    /// `$replaceRoot` and `$replaceWith`.
+    Replace(Expression),
+}
+
+impl Pipeline {
+    pub(super) fn parse(stages: RawArray<'_>, environment: &Environment) -> Result<Self, QueryError> {
+        let stages = stages.iter().map(|stage| match stage {
+            RawValue::Document(stage) => Stage::parse(stage, environment),
+            _ => Err(QueryError::type_mismatch("Each element of the 'pipeline' array must be an object")),
+        });
+        Ok(Pipeline { stages: stages.collect::<Result<_, _>>()? })
+    }
+
+    /// What the stages make of the document.
+    pub(super) fn apply(&self, document: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
+        let mut variables = Variables::new();
+        let mut current = document.to_buf();
+        for stage in &self.stages {
+            current = stage.apply(current.as_raw(), &mut variables)?;
+        }
+        Ok(current)
+    }
+}
+
+impl Stage {
+    fn parse(stage: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
+        let mut fields = stage.iter();
+        let (Some(operator), None) = (fields.next(), fields.next()) else {
+            return Err(QueryError::new(
+                40323,
+                "A pipeline stage specification object must contain exactly one field.",
+            ));
+        };
+        let (name, operand) = (operator.name(), operator.value());
+        let scope = ParseScope::new(environment);
+        let within = |error: QueryError| error.within(format!("Invalid {name}"));
+        match name {
+            "$set" | "$addFields" => {
+                let spec = object(40272, name, operand)?;
+                Ok(Stage::Project(Projection::parse_addition(spec, environment).map_err(within)?))
+            }
+            "$project" => {
+                let spec = object(15969, name, operand)?;
+                Ok(Stage::Project(Projection::parse_stage(spec, environment).map_err(within)?))
+            }
+            "$unset" => Ok(Stage::Project(Projection::excluding(unset_paths(operand)?).map_err(within)?)),
+            "$replaceWith" => Ok(Stage::Replace(Expression::parse(operand, &scope)?)),
+            "$replaceRoot" => {
+                let spec = object(40229, name, operand)?;
+                let root = spec.get("newRoot").ok_or_else(|| {
+                    QueryError::new(40231, "no newRoot specified for the $replaceRoot stage")
+                })?;
+                Ok(Stage::Replace(Expression::parse(root, &scope)?))
+            }
+            _ if name.starts_with('$') && is_other_stage(name) => Err(QueryError::new(
+                code::INVALID_OPTIONS,
+                format!("{name} is not allowed to be used within an update"),
+            )),
+            _ => Err(QueryError::new(40324, format!("Unrecognized pipeline stage name: '{name}'"))),
+        }
+    }
+
+    fn apply(&self, document: RawDocument<'_>, variables: &mut Variables) -> Result<DocumentBuf, QueryError> {
+        match self {
+            Stage::Project(projection) => projection.project(document, None, variables),
+            Stage::Replace(expression) => match expression.evaluate(document, variables)? {
+                Some(Value::Document(replaced)) => Ok(replaced.to_buf()),
+                other => Err(QueryError::new(
+                    40228,
+                    format!(
+                        "'newRoot' expression must evaluate to an object, but resulting value was of type: {}",
+                        other.map_or("missing", |value| value.kind().alias())
+                    ),
+                )),
+            },
+        }
+    }
+}
+
+fn object<'a>(code: i32, name: &str, operand: RawValue<'a>) -> Result<RawDocument<'a>, QueryError> {
+    operand.as_document().ok_or_else(|| {
+        QueryError::new(code, format!("{name} specification stage must be an object, got {}", operand.kind().alias()))
+    })
+}
+
+fn unset_paths(operand: RawValue<'_>) -> Result<Vec<&str>, QueryError> {
+    let refusal = || QueryError::new(31002, "$unset specification must be a string or an array");
+    match operand {
+        RawValue::String(path) => Ok(vec![path]),
+        RawValue::Array(paths) if !paths.is_empty() => paths
+            .iter()
+            .map(|path| path.as_str().ok_or_else(|| QueryError::new(31120, "$unset specification must be a string or an array containing only string values")))
+            .collect(),
+        _ => Err(refusal()),
+    }
+}
+
+/// Stages that exist but do not make one document of one.
+fn is_other_stage(name: &str) -> bool {
+    const STAGES: &[&str] = &[
+        "$bucket", "$bucketAuto", "$changeStream", "$collStats", "$count", "$currentOp", "$densify", "$documents", "$facet",
+        "$fill", "$geoNear", "$graphLookup", "$group", "$indexStats", "$limit", "$listSessions", "$lookup", "$match", "$merge",
+        "$out", "$redact", "$sample", "$setWindowFields", "$skip", "$sort", "$sortByCount", "$unionWith", "$unwind",
+    ];
+    STAGES.contains(&name)
+}

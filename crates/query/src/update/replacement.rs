@@ -1,0 +1,47 @@
+//! Replacement documents: everything changes but `_id`.
+
+use document::{DocumentBuf, DocumentBuilder, RawDocument, json};
+
+use crate::error::{QueryError, code};
+
+/// Checks a replacement document: none of its top-level fields may begin with a dollar sign.
+pub(super) fn parse(replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
+    if let Some(element) = replacement.iter().find(|element| element.name().starts_with('$')) {
+        let name = element.name();
+        return Err(QueryError::new(
+            code::DOLLAR_PREFIXED_FIELD_NAME,
+            format!(
+                "The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's replacement \
+                 document. Consider using an aggregation pipeline with $replaceWith."
+            ),
+        ));
+    }
+    Ok(replacement.to_buf())
+}
+
+/// The replacement with the `_id` of `document` in front.
+pub(super) fn apply(document: RawDocument<'_>, replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
+    let (old, new) = (document.element(b"_id"), replacement.element(b"_id"));
+    if let (Some(old), Some(new)) = (old, new)
+        && document::compare(old.value(), new.value()).is_ne()
+    {
+        return Err(QueryError::new(
+            code::IMMUTABLE_FIELD,
+            format!(
+                "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {}",
+                json::value_to_string(new.value())
+            ),
+        ));
+    }
+    let Some(id) = old.or(new) else {
+        return Ok(replacement.to_buf());
+    };
+    let mut bytes = Vec::with_capacity(replacement.as_bytes().len() + id.raw().len());
+    let mut builder = DocumentBuilder::new(&mut bytes);
+    builder.append_element(id);
+    for element in replacement.iter().filter(|element| element.name_bytes() != b"_id") {
+        builder.append_element(element);
+    }
+    builder.finish();
+    Ok(DocumentBuf::trusted(bytes))
+}

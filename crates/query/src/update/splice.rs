@@ -1,0 +1,110 @@
+//! Applying modifiers to raw bytes: untouched top-level fields are copied, touched ones are made anew.
+
+use document::{DocumentBuf, DocumentBuilder, Element};
+
+use super::array_filters::ArrayFilters;
+use super::modifier::{Effect, Spliced, Surroundings};
+use super::path::Component;
+use super::tree::{Branch, Node};
+use super::walk::Walk;
+use crate::error::QueryError;
+
+/// How many touched fields this way can keep account of.
+pub(super) const MAX_FIELDS: usize = u64::BITS as usize;
+
+/// Room for a changed value without growing the buffer.
+const SPARE_BYTES: usize = 64;
+
+/// The document after the modifiers of `tree`, which has no `$rename`.
+pub(super) fn apply(
+    tree: &Branch,
+    filters: &ArrayFilters,
+    around: &Surroundings<'_>,
+) -> Result<DocumentBuf, QueryError> {
+    let source = around.document.as_bytes();
+    let mut splice = Splice {
+        bytes: Vec::with_capacity(source.len() + SPARE_BYTES),
+        walk: Walk { filters, around },
+    };
+    DocumentBuilder::new(&mut splice.bytes).suspend();
+    let mut seen = 0_u64;
+    let mut offset = HEADER_BYTES;
+    // Untouched elements are copied in one piece, which begins here.
+    let mut copy_from = HEADER_BYTES;
+    for element in around.document {
+        let end = offset + element.raw().len();
+        if let Some((position, name, node)) = find(tree, element)
+            && seen & (1 << position) == 0
+        {
+            seen |= 1 << position;
+            splice.bytes.extend_from_slice(source.get(copy_from..offset).unwrap_or_default());
+            splice.touched(name, node, element)?;
+            copy_from = end;
+        }
+        offset = end;
+    }
+    splice.bytes.extend_from_slice(source.get(copy_from..offset).unwrap_or_default());
+    for (position, (component, node)) in tree.children.iter().enumerate() {
+        if seen & (1 << position) != 0 {
+            continue;
+        }
+        if let Component::Field(name) = component
+            && let Some(value) = splice.walk.create(name, node)?
+        {
+            let mut builder = DocumentBuilder::resume(&mut splice.bytes, 0);
+            builder.append_value(name, &value);
+            builder.suspend();
+        }
+    }
+    DocumentBuilder::resume(&mut splice.bytes, 0).finish();
+    Ok(DocumentBuf::trusted(splice.bytes))
+}
+
+/// A document's length field.
+const HEADER_BYTES: usize = 4;
+
+fn find<'t>(tree: &'t Branch, element: Element<'_>) -> Option<(usize, &'t str, &'t Node)> {
+    tree.children.iter().enumerate().find_map(|(position, (component, node))| match component {
+        Component::Field(name) if name.as_bytes() == element.name_bytes() => Some((position, name.as_str(), node)),
+        _ => None,
+    })
+}
+
+struct Splice<'c> {
+    bytes: Vec<u8>,
+    walk: Walk<'c>,
+}
+
+impl Splice<'_> {
+    /// Writes what a modifier makes of one field.
+    fn touched(&mut self, name: &str, node: &Node, element: Element<'_>) -> Result<(), QueryError> {
+        let mut builder = DocumentBuilder::resume(&mut self.bytes, 0);
+        let result = write(&mut builder, &self.walk, name, node, element);
+        builder.suspend();
+        result
+    }
+}
+
+fn write(
+    builder: &mut DocumentBuilder<'_>,
+    walk: &Walk<'_>,
+    name: &str,
+    node: &Node,
+    element: Element<'_>,
+) -> Result<(), QueryError> {
+    if let Node::Leaf(modifier) = node
+        && let Some(spliced) = modifier.splice(name, element.value(), walk.around)?
+    {
+        match spliced {
+            Spliced::Keep => builder.append_element(element),
+            Spliced::Remove => builder,
+            Spliced::Write(value) => builder.append(name, value),
+        };
+        return Ok(());
+    }
+    let mut value = element.value().to_value();
+    if walk.change(name, node, &mut value)? == Effect::Stays {
+        builder.append_value(name, &value);
+    }
+    Ok(())
+}

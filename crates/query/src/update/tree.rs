@@ -1,0 +1,120 @@
+//! The tree of modifiers: one level per path component, conflicts refused, children in the order of application.
+
+use std::cmp::Ordering;
+
+use super::modifier::Modifier;
+use super::path::Component;
+use crate::error::{QueryError, code};
+
+/// What happens at one place of the document.
+#[derive(Debug)]
+pub(super) enum Node {
+    Leaf(Modifier),
+    Branch(Branch),
+}
+
+/// The modifiers below one place.
+#[derive(Debug, Default)]
+pub(super) struct Branch {
+    pub(super) children: Vec<(Component, Node)>,
+}
+
+impl Branch {
+    /// Puts a modifier at the end of a path.
+    pub(super) fn insert(&mut self, path: &str, components: &[Component], modifier: Modifier) -> Result<(), QueryError> {
+        self.insert_at(path, components, 0, modifier)
+    }
+
+    fn insert_at(
+        &mut self,
+        path: &str,
+        components: &[Component],
+        depth: usize,
+        modifier: Modifier,
+    ) -> Result<(), QueryError> {
+        let Some(component) = components.get(depth) else {
+            return Ok(());
+        };
+        let is_last = depth + 1 == components.len();
+        if self.children.iter().any(|(other, _)| other.is_array_wide() != component.is_array_wide()) {
+            return Err(conflict(path, depth));
+        }
+        let existing = self.children.iter_mut().find(|(other, _)| other == component).map(|(_, node)| node);
+        match existing {
+            Some(Node::Branch(branch)) if !is_last => branch.insert_at(path, components, depth + 1, modifier),
+            Some(_) => Err(conflict(path, depth + 1)),
+            None => {
+                let node = if is_last {
+                    Node::Leaf(modifier)
+                } else {
+                    let mut branch = Branch::default();
+                    branch.insert_at(path, components, depth + 1, modifier)?;
+                    Node::Branch(branch)
+                };
+                self.children.push((component.clone(), node));
+                Ok(())
+            }
+        }
+    }
+
+    /// Brings all children into the order in which MongoDB applies them.
+    pub(super) fn sort(&mut self) {
+        self.children.sort_by(|(left, _), (right, _)| order(left, right));
+        for (_, node) in &mut self.children {
+            if let Node::Branch(branch) = node {
+                branch.sort();
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Whether applying this to a place that does not exist makes something there.
+    pub(super) fn creates(&self, is_insert: bool) -> bool {
+        match self {
+            Node::Leaf(modifier) => modifier.creates(is_insert),
+            Node::Branch(branch) => branch.children.iter().any(|(_, node)| node.creates(is_insert)),
+        }
+    }
+
+    /// Whether both write to the same place or one writes below the other.
+    pub(super) fn conflicts_with(&self, other: &Node) -> bool {
+        let (Node::Branch(left), Node::Branch(right)) = (self, other) else {
+            return true;
+        };
+        left.children.iter().any(|(component, node)| {
+            right.children.iter().any(|(other, sibling)| {
+                (component == other || component.is_array_wide() || other.is_array_wide()) && node.conflicts_with(sibling)
+            })
+        })
+    }
+}
+
+/// The refusal of two modifiers that meet after `depth` components of `path`.
+fn conflict(path: &str, depth: usize) -> QueryError {
+    let place: Vec<&str> = path.split('.').take(depth).collect();
+    QueryError::new(
+        code::CONFLICTING_UPDATE_OPERATORS,
+        format!("Updating the path '{path}' would create a conflict at '{}'", place.join(".")),
+    )
+}
+
+/// Numbers by value and before other names, which go by their bytes.
+fn order(left: &Component, right: &Component) -> Ordering {
+    match (left, right) {
+        (Component::Field(left), Component::Field(right)) => {
+            match (Component::index(left), Component::index(right)) {
+                (Some(left), Some(right)) => left.cmp(&right),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => left.cmp(right),
+            }
+        }
+        (Component::Filtered(left), Component::Filtered(right)) => left.cmp(right),
+        (Component::Field(_), _) => Ordering::Greater,
+        (_, Component::Field(_)) => Ordering::Less,
+        (Component::Every, Component::Filtered(_)) => Ordering::Less,
+        (Component::Filtered(_), Component::Every) => Ordering::Greater,
+        _ => Ordering::Equal,
+    }
+}
