@@ -1,1 +1,241 @@
-//! Aggregation pipelines: parsing, stages, and the pull model that runs them.
+//! Aggregation pipelines: parsed into a plan, opened over a source, pulled document by document.
+//!
+//! ```text
+//!  [{$match}, {$group}, …] ──▶ parse: one table of stages ──▶ optimise ──▶ Pipeline (immutable, shared)
+//!                                                                │ take_leading(): filter, sort, skip, limit
+//!            planner and collection (commands)  ◀────────────────┘ for the planner
+//!                     │ source: Box<dyn Stage>
+//!                     ▼
+//!                 open(source, context) ──▶ stage ◀─next()─ stage ◀─next()─ cursor
+//! ```
+//!
+//! * *Stage*: something that yields documents when pulled. A source answers [`Step::Yield`] when its slice of time is used
+//!   up; every stage passes that on at once, keeping its state, so that whoever pulls can check for kills and time limits.
+//! * *Blocking* stages ($sort, $group, $bucketAuto, $sample) read all of their input before they yield a document. Their memory
+//!   is limited; $sort and $group spill to a [`SpillStore`] when the caller supplies one.
+//! * Foreign collections ($lookup, $unionWith) are read through [`ForeignCollections`], which `commands` implements.
+//! * $out and $merge are parsed here ([`Output`]) and carried out by `commands`.
+//!
+//! A sub-pipeline with `let` variables is compiled for each document with the variables as constants, so that its filters can
+//! be planned with their values.
+//!
+//! Source: MongoDB manual, "Aggregation Stages".
+
+mod accumulator;
+mod accumulator_parse;
+mod bucket;
+mod facet;
+mod group;
+mod lookup;
+mod open;
+mod optimise;
+mod output;
+mod parse;
+mod redact;
+mod rewrite;
+mod simple;
+mod sort;
+mod stages;
+mod unwind;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use document::{DocumentBuf, RawDocument};
+
+pub use output::{Destination, Output, WhenMatched, WhenNotMatched};
+pub use simple::Documents;
+pub use stages::{StageEntry, StagePosition, stage_entries};
+
+use crate::environment::Environment;
+use crate::error::QueryError;
+use crate::projection::Projection;
+use crate::sort::{RunStore, SortPattern};
+
+use group::GroupSpec;
+use lookup::{LookupSpec, UnionSpec};
+use unwind::UnwindSpec;
+
+/// What pulling a stage gives.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// The next document.
+    Document(DocumentBuf),
+    /// Nothing yet: the slice of time is used up; pull again.
+    Yield,
+    /// There are no more documents.
+    End,
+}
+
+/// A source of documents, or a stage over one.
+pub trait Stage: Send {
+    /// Pulls the next document. After [`Step::End`] or an error the answer is unspecified.
+    ///
+    /// # Errors
+    /// What the stage's expressions raise; 292 when a memory limit is passed.
+    fn next(&mut self) -> Result<Step, QueryError>;
+}
+
+/// Where a sub-pipeline's documents come from.
+pub trait ForeignCollections: Send + Sync {
+    /// Opens a read of another collection. A collection that does not exist is empty.
+    ///
+    /// # Errors
+    /// What planning and reading raise.
+    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn Stage>, QueryError>;
+}
+
+/// One read of another collection.
+#[derive(Debug)]
+pub struct ForeignRead<'a> {
+    /// The database, when it is not the one of the aggregate command.
+    pub database: Option<&'a str>,
+    /// The collection.
+    pub collection: &'a str,
+    /// What the read has to filter, sort, skip and limit.
+    pub leading: &'a Leading,
+    /// The environment of the sub-pipeline: its filter may use these variables in `$expr`.
+    pub environment: &'a Environment,
+}
+
+/// Where blocking stages may put what exceeds their memory.
+pub trait SpillStore: Send + Sync {
+    /// A fresh place for the sorted runs of one stage.
+    ///
+    /// # Errors
+    /// When no such place can be made.
+    fn runs(&self) -> Result<Box<dyn RunStore>, QueryError>;
+}
+
+/// What a running pipeline may use.
+#[derive(Clone)]
+pub struct PipelineContext {
+    /// The command's clock and variables.
+    pub environment: Arc<Environment>,
+    /// Reader of foreign collections; without one, $lookup and $unionWith are refused.
+    pub foreign: Option<Arc<dyn ForeignCollections>>,
+    /// Where to spill (`allowDiskUse`); without it the memory limit is final.
+    pub spill: Option<Arc<dyn SpillStore>>,
+    /// Bytes that one blocking stage may hold (MongoDB: 100 MB).
+    pub memory_bytes: usize,
+}
+
+/// MongoDB's memory limit of one blocking stage, in bytes.
+pub const DEFAULT_MEMORY_BYTES: usize = 100 * 1024 * 1024;
+
+impl PipelineContext {
+    /// A context without foreign collections and without disk.
+    pub fn new(environment: Environment) -> Self {
+        Self { environment: Arc::new(environment), foreign: None, spill: None, memory_bytes: DEFAULT_MEMORY_BYTES }
+    }
+}
+
+impl std::fmt::Debug for PipelineContext {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("PipelineContext")
+            .field("environment", &self.environment)
+            .field("foreign", &self.foreign.is_some())
+            .field("spill", &self.spill.is_some())
+            .field("memory_bytes", &self.memory_bytes)
+            .finish()
+    }
+}
+
+/// What stands at the front of a pipeline and can be done while the collection is read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Leading {
+    /// All filters at the front as one; empty when there is none.
+    pub filter: DocumentBuf,
+    /// The order asked for.
+    pub sort: Option<Arc<SortPattern>>,
+    /// Documents to leave out, after sorting.
+    pub skip: u64,
+    /// Documents to yield at most, after skipping.
+    pub limit: Option<u64>,
+}
+
+/// Where a pipeline's documents come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// The collection that the command names.
+    Collection,
+    /// `$documents`: the given documents.
+    Documents(Arc<Vec<DocumentBuf>>),
+    /// A stage that reports something of the server, such as `$indexStats`; `commands` supplies its documents.
+    Report {
+        /// The stage's name, with the dollar sign.
+        name: &'static str,
+        /// The stage's operand as `{"": operand}`.
+        operand: DocumentBuf,
+    },
+}
+
+/// A parsed and optimised pipeline.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    source: Source,
+    stages: Vec<StagePlan>,
+    output: Option<Output>,
+}
+
+/// A parsed stage.
+#[derive(Debug, Clone)]
+pub(crate) enum StagePlan {
+    Match(Arc<simple::Filter>),
+    Project(Arc<Projection>),
+    Sort { pattern: Arc<SortPattern>, limit: Option<u64> },
+    Skip(u64),
+    Limit(u64),
+    Count(Arc<str>),
+    Group(Arc<GroupSpec>),
+    Unwind(Arc<UnwindSpec>),
+    Lookup(Arc<LookupSpec>),
+    Sample(u64),
+    Facet(Arc<facet::FacetSpec>),
+    ReplaceRoot(Arc<simple::ReplaceRoot>),
+    Redact(Arc<crate::expression::Expression>),
+    BucketAuto(Arc<bucket::BucketAutoSpec>),
+    UnionWith(Arc<UnionSpec>),
+}
+
+impl Pipeline {
+    /// Where the documents come from.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Where the documents go, when the pipeline ends in `$out` or `$merge`.
+    pub fn output(&self) -> Option<&Output> {
+        self.output.as_ref()
+    }
+
+    /// Whether nothing is left to do between source and output.
+    pub fn is_empty(&self) -> bool {
+        self.stages.is_empty()
+    }
+
+    /// Every foreign collection that the pipeline reads, as `(database if another one, collection)`.
+    pub fn foreign_collections(&self) -> Vec<(Option<String>, String)> {
+        let mut found = Vec::new();
+        for stage in &self.stages {
+            match stage {
+                StagePlan::Lookup(spec) => spec.collections(&mut found),
+                StagePlan::UnionWith(spec) => spec.collections(&mut found),
+                StagePlan::Facet(spec) => spec.collections(&mut found),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The filter of the first stage, if that is a `$match`.
+    pub fn leading_match(&self) -> Option<RawDocument<'_>> {
+        match self.stages.first() {
+            Some(StagePlan::Match(filter)) => Some(filter.spec.as_raw()),
+            _ => None,
+        }
+    }
+}

@@ -39,17 +39,22 @@ mod sort;
 mod string;
 mod trigonometry;
 
+#[cfg(test)]
+mod tests;
+
 
 use document::Value;
 
+pub use evaluate::Borrowed;
 pub use field::Path;
 pub use operators::{Arity, Operator, Parameter, operator, operators};
 pub use random::Random;
 pub use scope::{ParseScope, Variables, check_variable_name};
 
 pub(crate) use accumulate::{Deviation, Sum};
-pub(crate) use call::Implementation;
+pub(crate) use array::take_count;
 pub(crate) use number::as_integer;
+pub(crate) use object::merge_into;
 pub(crate) use sort::ValueOrder;
 
 use crate::error::QueryError;

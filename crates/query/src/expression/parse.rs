@@ -27,7 +27,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new(
         "$expr",
         Arity::Grammar,
-        Implementation::Grammar(|operand, scope| Expression::parse(operand, scope)),
+        Implementation::Grammar(Expression::parse),
         "the operand, evaluated; allowed wherever an expression is",
     ),
     Operator::new("$rand", Arity::Grammar, Implementation::Grammar(parse_rand), "a random number from 0 up to but not including 1"),
@@ -101,7 +101,7 @@ fn parse_literal(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expression
 fn parse_rand(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expression, QueryError> {
     let arguments = match operand {
         RawValue::Document(document) => !document.is_empty(),
-        RawValue::Array(array) => array.len() > 0,
+        RawValue::Array(array) => !array.is_empty(),
         _ => return Err(QueryError::new(10065, "invalid parameter: expected an object ($rand)")),
     };
     if arguments {

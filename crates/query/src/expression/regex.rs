@@ -54,8 +54,11 @@ fn compiled(name: &str, pattern: &str, options: &str) -> Result<Rc<Regex>, Query
     })
 }
 
-/// The input and the compiled pattern; `None` when either is null.
-fn operands(mut arguments: Arguments) -> Result<Option<(&'static str, String, Rc<Regex>)>, QueryError> {
+/// The operator's name, its input and the compiled pattern.
+type Search = (&'static str, String, Rc<Regex>);
+
+/// What to search; `None` when the input or the pattern is null.
+fn operands(mut arguments: Arguments) -> Result<Option<Search>, QueryError> {
     let name = arguments.operator;
     let input = match arguments.take("input") {
         Some(Value::String(input)) => Some(input),

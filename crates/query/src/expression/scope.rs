@@ -136,7 +136,7 @@ pub fn check_variable_name(name: &str) -> Result<(), QueryError> {
     if name == "CURRENT" {
         return Ok(());
     }
-    if !(first.is_ascii_lowercase() || !first.is_ascii()) {
+    if first.is_ascii() && !first.is_ascii_lowercase() {
         return Err(QueryError::new(
             16867,
             format!("'{name}' starts with an invalid character for a user variable name"),

@@ -1,0 +1,137 @@
+//! The table of accumulators, and their parsing.
+
+use document::RawValue;
+
+use crate::error::QueryError;
+use crate::expression::{Expression, ParseScope};
+use crate::sort::SortPattern;
+
+use super::accumulator::{AccumulatorSpec, Kind};
+
+/// How an accumulator's operand is written.
+#[derive(Clone, Copy)]
+enum Form {
+    /// One expression.
+    Unary,
+    /// An empty object.
+    Nothing,
+    /// `{input, n}`.
+    InputAndCount,
+    /// `{sortBy, output}`.
+    Ordered,
+    /// `{sortBy, output, n}`.
+    OrderedAndCount,
+}
+
+static ACCUMULATORS: &[(&str, Kind, Form)] = &[
+    ("$addToSet", Kind::AddToSet, Form::Unary),
+    ("$avg", Kind::Average, Form::Unary),
+    ("$bottom", Kind::Bottom, Form::Ordered),
+    ("$bottomN", Kind::BottomN, Form::OrderedAndCount),
+    ("$count", Kind::Count, Form::Nothing),
+    ("$first", Kind::First, Form::Unary),
+    ("$firstN", Kind::FirstN, Form::InputAndCount),
+    ("$last", Kind::Last, Form::Unary),
+    ("$lastN", Kind::LastN, Form::InputAndCount),
+    ("$max", Kind::Maximum, Form::Unary),
+    ("$maxN", Kind::MaximumN, Form::InputAndCount),
+    ("$mergeObjects", Kind::MergeObjects, Form::Unary),
+    ("$min", Kind::Minimum, Form::Unary),
+    ("$minN", Kind::MinimumN, Form::InputAndCount),
+    ("$push", Kind::Push, Form::Unary),
+    ("$stdDevPop", Kind::DeviationOfPopulation, Form::Unary),
+    ("$stdDevSamp", Kind::DeviationOfSample, Form::Unary),
+    ("$sum", Kind::Sum, Form::Unary),
+    ("$top", Kind::Top, Form::Ordered),
+    ("$topN", Kind::TopN, Form::OrderedAndCount),
+];
+
+/// Parses `{$sum: "$x"}` of the field `field`.
+pub(super) fn parse(
+    field: &str,
+    operand: RawValue<'_>,
+    scope: &ParseScope<'_>,
+) -> Result<AccumulatorSpec, QueryError> {
+    let RawValue::Document(document) = operand else {
+        return Err(QueryError::new(40234, format!("The field '{field}' must be an accumulator object")));
+    };
+    let mut fields = document.iter();
+    let (Some(accumulator), None) = (fields.next(), fields.next()) else {
+        return Err(QueryError::new(40238, format!("The field '{field}' must specify one accumulator")));
+    };
+    let name = accumulator.name();
+    let Some((name, kind, form)) = ACCUMULATORS.iter().find(|(known, ..)| *known == name) else {
+        if !name.starts_with('$') {
+            return Err(QueryError::new(40234, format!("The field '{field}' must be an accumulator object")));
+        }
+        return Err(QueryError::new(15952, format!("unknown group operator '{name}'")));
+    };
+    let operand = accumulator.value();
+    match form {
+        Form::Unary => unary(name, *kind, operand, scope),
+        Form::Nothing => match operand {
+            RawValue::Document(empty) if empty.is_empty() => {
+                Ok(AccumulatorSpec { kind: *kind, input: Expression::constant(None), count: None, order: None })
+            }
+            _ => Err(QueryError::type_mismatch("$count takes no arguments, i.e. $count:{}")),
+        },
+        Form::InputAndCount => with_fields(name, *kind, operand, &["input", "n"], scope),
+        Form::Ordered => with_fields(name, *kind, operand, &["sortBy", "output"], scope),
+        Form::OrderedAndCount => with_fields(name, *kind, operand, &["sortBy", "output", "n"], scope),
+    }
+}
+
+fn unary(
+    name: &str,
+    kind: Kind,
+    operand: RawValue<'_>,
+    scope: &ParseScope<'_>,
+) -> Result<AccumulatorSpec, QueryError> {
+    let input = match operand {
+        RawValue::Array(array) => match (array.get(0), array.len()) {
+            (Some(only), 1) => Expression::parse(only, scope)?,
+            _ => return Err(QueryError::new(40237, format!("The {name} accumulator is a unary operator"))),
+        },
+        single => Expression::parse(single, scope)?,
+    };
+    Ok(AccumulatorSpec { kind, input, count: None, order: None })
+}
+
+fn with_fields(
+    name: &str,
+    kind: Kind,
+    operand: RawValue<'_>,
+    wanted: &[&str],
+    scope: &ParseScope<'_>,
+) -> Result<AccumulatorSpec, QueryError> {
+    let RawValue::Document(document) = operand else {
+        return Err(QueryError::new(5787801, format!("specification must be an object; found {name}: {operand:?}")));
+    };
+    let (mut input, mut count, mut order) = (None, None, None);
+    for element in document.iter() {
+        if !wanted.contains(&element.name()) {
+            return Err(QueryError::new(5787901, format!("Unknown argument to {name}: '{}'", element.name())));
+        }
+        match (element.name(), element.value()) {
+            ("n", value) => count = Some(Expression::parse(value, scope)?),
+            ("sortBy", RawValue::Document(pattern)) => order = Some(SortPattern::parse(pattern)?),
+            ("sortBy", other) => {
+                return Err(QueryError::new(
+                    10065,
+                    format!("invalid parameter: expected an object (sortBy), found {}", other.kind().alias()),
+                ));
+            }
+            (_, value) => input = Some(Expression::parse(value, scope)?),
+        }
+    }
+    let absent = |code, what: &str| QueryError::new(code, format!("Missing value for '{what}'"));
+    if wanted.contains(&"n") && count.is_none() {
+        return Err(absent(5787906, "n"));
+    }
+    if wanted.contains(&"sortBy") && order.is_none() {
+        return Err(absent(5788005, "sortBy"));
+    }
+    let output = if wanted.contains(&"output") { ("output", 5788004) } else { ("input", 5787907) };
+    let input = input.ok_or_else(|| absent(output.1, output.0))?;
+    Ok(AccumulatorSpec { kind, input, count, order })
+}

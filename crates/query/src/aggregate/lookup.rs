@@ -1,0 +1,494 @@
+//! `$lookup` and `$unionWith`: stages that read other collections.
+
+use std::sync::Arc;
+
+use document::{Document, DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
+
+use crate::environment::Environment;
+use crate::error::{QueryError, code};
+use crate::expression::{Evaluated, Expression, ParseScope, Path, Variables, check_variable_name};
+
+use super::rewrite::{check_size, with_field};
+use super::simple::Documents;
+use super::{ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, Source, Stage, StagePlan, Step};
+
+type Plans = Result<Vec<StagePlan>, QueryError>;
+
+/// A sub-pipeline and the collection it reads; none when it begins with `$documents`.
+#[derive(Debug)]
+struct Foreign {
+    database: Option<String>,
+    collection: Option<String>,
+    /// The stages as `{"": [...]}`, to be compiled again where variables differ.
+    stages: DocumentBuf,
+}
+
+impl Foreign {
+    fn stages(&self) -> RawArray<'_> {
+        self.stages.as_raw().get("").and_then(RawValue::as_array).unwrap_or(RawArray::EMPTY)
+    }
+
+    fn new(from: Option<(Option<String>, String)>, stages: Option<RawArray<'_>>) -> Self {
+        let (database, collection) = from.map_or((None, None), |(database, collection)| (database, Some(collection)));
+        let mut bytes = Vec::new();
+        let mut out = DocumentBuilder::new(&mut bytes);
+        match stages {
+            Some(stages) => out.append("", stages),
+            None => out.append_value("", &Value::Array(Vec::new())),
+        };
+        out.finish();
+        Self { database, collection, stages: DocumentBuf::trusted(bytes) }
+    }
+
+    /// Compiles the stages, refusing those that a sub-pipeline may not hold.
+    fn compile(&self, name: &str, environment: &Environment) -> Result<Pipeline, QueryError> {
+        let pipeline = Pipeline::parse(self.stages(), environment)?;
+        if pipeline.output.is_some() {
+            return Err(QueryError::new(51047, format!("$out and $merge are not allowed within a {name} sub-pipeline")));
+        }
+        match (&pipeline.source, &self.collection) {
+            (Source::Collection, None) => Err(QueryError::failed_to_parse(format!(
+                "{name} without a collection needs a pipeline that begins with $documents"
+            ))),
+            (Source::Report { name: source, .. }, _) => Err(QueryError::new(
+                51047,
+                format!("{source} is not allowed within a {name} sub-pipeline"),
+            )),
+            _ => Ok(pipeline),
+        }
+    }
+
+    /// Opens a compiled sub-pipeline; `join` is a further filter on the collection.
+    fn open(
+        &self,
+        mut pipeline: Pipeline,
+        join: Option<DocumentBuf>,
+        environment: &Arc<Environment>,
+        context: &PipelineContext,
+    ) -> Result<Box<dyn Stage>, QueryError> {
+        let context = PipelineContext { environment: Arc::clone(environment), ..context.clone() };
+        let collection = match (&pipeline.source, &self.collection) {
+            (Source::Documents(documents), _) => {
+                let source = Box::new(Documents::new(Arc::clone(documents)));
+                return pipeline.open(source, &context);
+            }
+            (_, Some(collection)) => collection.as_str(),
+            (_, None) => return Err(QueryError::new(code::INTERNAL_ERROR, "a sub-pipeline has no source")),
+        };
+        let leading = match join {
+            None => pipeline.take_leading(),
+            Some(join) => joined(&mut pipeline, join),
+        };
+        let foreign = reader(&context)?;
+        let source = foreign.open(ForeignRead {
+            database: self.database.as_deref(),
+            collection,
+            leading: &leading,
+            environment,
+        })?;
+        pipeline.open(source, &context)
+    }
+}
+
+/// The join's filter comes before everything the sub-pipeline says.
+fn joined(pipeline: &mut Pipeline, join: DocumentBuf) -> Leading {
+    let mut leading = pipeline.take_leading();
+    leading.filter = if leading.filter.is_empty() {
+        join
+    } else {
+        let mut bytes = Vec::with_capacity(join.len() + leading.filter.len() + 32);
+        let mut out = DocumentBuilder::new(&mut bytes);
+        let mut both = out.start_array("$and");
+        both.push(join.as_raw()).push(leading.filter.as_raw());
+        both.finish();
+        out.finish();
+        DocumentBuf::trusted(bytes)
+    };
+    leading
+}
+
+fn reader(context: &PipelineContext) -> Result<&Arc<dyn ForeignCollections>, QueryError> {
+    context.foreign.as_ref().ok_or_else(|| {
+        QueryError::new(code::ILLEGAL_OPERATION, "other collections cannot be read from where this pipeline runs")
+    })
+}
+
+/// A parsed `$lookup`.
+#[derive(Debug)]
+pub(crate) struct LookupSpec {
+    foreign: Foreign,
+    as_path: Path,
+    /// `localField` and `foreignField`.
+    fields: Option<(Path, String)>,
+    bindings: Vec<(String, Expression)>,
+    /// The sub-pipeline, when it is the same for every document.
+    compiled: Option<Pipeline>,
+}
+
+impl LookupSpec {
+    pub(super) fn collections(&self, found: &mut Vec<(Option<String>, String)>) {
+        collections(&self.foreign, self.compiled.as_ref(), found);
+    }
+}
+
+fn collections(foreign: &Foreign, compiled: Option<&Pipeline>, found: &mut Vec<(Option<String>, String)>) {
+    if let Some(collection) = &foreign.collection {
+        found.push((foreign.database.clone(), collection.clone()));
+    }
+    if let Some(pipeline) = compiled {
+        found.extend(pipeline.foreign_collections());
+    }
+}
+
+/// A parsed `$unionWith`.
+#[derive(Debug)]
+pub(crate) struct UnionSpec {
+    foreign: Foreign,
+    compiled: Pipeline,
+}
+
+impl UnionSpec {
+    pub(super) fn collections(&self, found: &mut Vec<(Option<String>, String)>) {
+        collections(&self.foreign, Some(&self.compiled), found);
+    }
+}
+
+fn string_option<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str, QueryError> {
+    value.as_str().ok_or_else(|| {
+        QueryError::failed_to_parse(format!(
+            "$lookup argument '{name}: {}' must be a string, is type {}",
+            document::json::value_to_string(value),
+            value.kind().alias()
+        ))
+    })
+}
+
+/// The fields of a `$lookup` as they are written.
+#[derive(Default)]
+struct LookupOptions<'a> {
+    from: Option<(Option<String>, String)>,
+    as_field: Option<&'a str>,
+    local: Option<&'a str>,
+    foreign: Option<&'a str>,
+    stages: Option<RawArray<'a>>,
+    bindings: Option<RawDocument<'a>>,
+}
+
+impl<'a> LookupOptions<'a> {
+    fn read(spec: RawDocument<'a>) -> Result<Self, QueryError> {
+        let mut options = Self::default();
+        for element in spec.iter() {
+            match (element.name(), element.value()) {
+                ("from", RawValue::Document(namespace)) => options.from = Some(namespace_of(namespace)?),
+                ("from", value) => options.from = Some((None, string_option("from", value)?.to_owned())),
+                ("as", value) => options.as_field = Some(string_option("as", value)?),
+                ("localField", value) => options.local = Some(string_option("localField", value)?),
+                ("foreignField", value) => options.foreign = Some(string_option("foreignField", value)?),
+                ("pipeline", RawValue::Array(stages)) => options.stages = Some(stages),
+                ("pipeline", _) => {
+                    return Err(QueryError::type_mismatch("'pipeline' option must be specified as an array"));
+                }
+                ("let", RawValue::Document(bindings)) => options.bindings = Some(bindings),
+                ("let", other) => {
+                    return Err(QueryError::failed_to_parse(format!(
+                        "$lookup argument 'let: {}' must be an object, is type {}",
+                        document::json::value_to_string(other),
+                        other.kind().alias()
+                    )));
+                }
+                (unknown, _) => {
+                    return Err(QueryError::failed_to_parse(format!("unknown argument to $lookup: {unknown}")));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// `{db, coll}`.
+fn namespace_of(namespace: RawDocument<'_>) -> Result<(Option<String>, String), QueryError> {
+    let text = |name: &str| namespace.get(name).and_then(RawValue::as_str).map(str::to_owned);
+    match text("coll") {
+        Some(collection) => Ok((text("db"), collection)),
+        None => Err(QueryError::failed_to_parse("a namespace given as an object needs the field 'coll'")),
+    }
+}
+
+pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Plans {
+    let RawValue::Document(spec) = operand else {
+        return Err(QueryError::failed_to_parse(format!(
+            "the $lookup stage specification must be an object, but found {}",
+            operand.kind().alias()
+        )));
+    };
+    let options = LookupOptions::read(spec)?;
+    let as_path = options
+        .as_field
+        .ok_or_else(|| QueryError::failed_to_parse("must specify 'as' field for a $lookup"))?;
+    if options.from.is_none() && options.stages.is_none() {
+        return Err(QueryError::failed_to_parse("must specify 'pipeline' when 'from' is empty"));
+    }
+    let fields = match (options.local, options.foreign) {
+        (Some(local), Some(foreign)) => {
+            Path::parse(foreign)?;
+            Some((Path::parse(local)?, foreign.to_owned()))
+        }
+        (None, None) if options.stages.is_some() => None,
+        (None, None) => {
+            return Err(QueryError::failed_to_parse(
+                "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified",
+            ));
+        }
+        _ => {
+            return Err(QueryError::failed_to_parse(
+                "$lookup requires both or neither of 'localField' and 'foreignField' to be specified",
+            ));
+        }
+    };
+    if options.bindings.is_some() && options.stages.is_none() {
+        return Err(QueryError::failed_to_parse("$lookup with a 'let' argument must also specify 'pipeline'"));
+    }
+    let bindings = parse_bindings(options.bindings, environment)?;
+    let foreign = Foreign::new(options.from, options.stages);
+    // Compiled with null for the variables, an invalid sub-pipeline is refused at once.
+    let compiled = foreign.compile("$lookup", &bound(environment, bindings.iter().map(|(name, _)| (name, None))))?;
+    let compiled = bindings.is_empty().then_some(compiled);
+    let spec = LookupSpec { foreign, as_path: Path::parse(as_path)?, fields, bindings, compiled };
+    Ok(vec![StagePlan::Lookup(Arc::new(spec))])
+}
+
+fn parse_bindings(
+    bindings: Option<RawDocument<'_>>,
+    environment: &Environment,
+) -> Result<Vec<(String, Expression)>, QueryError> {
+    let scope = ParseScope::new(environment);
+    bindings
+        .iter()
+        .flat_map(|bindings| bindings.iter())
+        .map(|element| {
+            check_variable_name(element.name())?;
+            Ok((element.name().to_owned(), Expression::parse(element.value(), &scope)?))
+        })
+        .collect()
+}
+
+/// The environment with these variables too; they hide outer ones of the same name.
+fn bound<'n>(environment: &Environment, values: impl Iterator<Item = (&'n String, Evaluated)>) -> Environment {
+    let mut inner = environment.clone();
+    for (name, value) in values {
+        inner.variables.retain(|(outer, _)| outer != name);
+        // A missing value travels as undefined, which a variable of this kind reads as missing.
+        inner.variables.push((name.clone(), value.unwrap_or(Value::Undefined)));
+    }
+    inner
+}
+
+pub(super) fn parse_union(operand: RawValue<'_>, environment: &Environment) -> Plans {
+    let foreign = match operand {
+        RawValue::String(collection) => Foreign::new(Some((None, collection.to_owned())), None),
+        RawValue::Document(spec) => {
+            let (mut from, mut stages) = (None, None);
+            for element in spec.iter() {
+                match (element.name(), element.value()) {
+                    ("coll", RawValue::String(collection)) => from = Some((None, collection.to_owned())),
+                    ("pipeline", RawValue::Array(array)) => stages = Some(array),
+                    (name @ ("coll" | "pipeline"), other) => {
+                        return Err(QueryError::type_mismatch(format!(
+                            "BSON field '$unionWith.{name}' is the wrong type '{}'",
+                            other.kind().alias()
+                        )));
+                    }
+                    (unknown, _) => {
+                        return Err(QueryError::new(
+                            40415,
+                            format!("BSON field '$unionWith.{unknown}' is an unknown field."),
+                        ));
+                    }
+                }
+            }
+            Foreign::new(from, stages)
+        }
+        other => {
+            return Err(QueryError::failed_to_parse(format!(
+                "the $unionWith stage specification must be an object or string, but found {}",
+                other.kind().alias()
+            )));
+        }
+    };
+    let compiled = foreign.compile("$unionWith", environment)?;
+    Ok(vec![StagePlan::UnionWith(Arc::new(UnionSpec { foreign, compiled }))])
+}
+
+pub(super) struct LookupStage {
+    input: Box<dyn Stage>,
+    spec: Arc<LookupSpec>,
+    context: PipelineContext,
+    variables: Variables,
+    /// The document whose foreign documents are being read.
+    current: Option<Current>,
+    /// The result of a sub-pipeline that is the same for every document, once it is known.
+    shared: Option<Arc<Vec<DocumentBuf>>>,
+}
+
+struct Current {
+    document: DocumentBuf,
+    foreign: Box<dyn Stage>,
+    found: Vec<DocumentBuf>,
+    bytes: usize,
+}
+
+impl LookupStage {
+    pub(super) fn new(
+        input: Box<dyn Stage>,
+        spec: &Arc<LookupSpec>,
+        context: &PipelineContext,
+    ) -> Result<Self, QueryError> {
+        if spec.foreign.collection.is_some() {
+            reader(context)?;
+        }
+        Ok(Self {
+            input,
+            spec: Arc::clone(spec),
+            context: context.clone(),
+            variables: Variables::new(),
+            current: None,
+            shared: None,
+        })
+    }
+
+    fn begin(&mut self, document: DocumentBuf) -> Result<Current, QueryError> {
+        let spec = &self.spec;
+        if let Some(shared) = &self.shared {
+            let foreign = Box::new(Documents::new(Arc::clone(shared)));
+            return Ok(Current { document, foreign, found: Vec::new(), bytes: 0 });
+        }
+        let join = spec.fields.as_ref().map(|(local, foreign)| {
+            join_filter(local.of_document(document.as_raw()), foreign)
+        });
+        let (pipeline, environment) = match &spec.compiled {
+            Some(pipeline) => (pipeline.clone(), Arc::clone(&self.context.environment)),
+            None => {
+                let mut values = Vec::with_capacity(spec.bindings.len());
+                for (name, expression) in &spec.bindings {
+                    values.push((name, expression.evaluate(document.as_raw(), &mut self.variables)?));
+                }
+                let environment = bound(&self.context.environment, values.into_iter());
+                (spec.foreign.compile("$lookup", &environment)?, Arc::new(environment))
+            }
+        };
+        let foreign = spec.foreign.open(pipeline, join, &environment, &self.context)?;
+        Ok(Current { document, foreign, found: Vec::new(), bytes: 0 })
+    }
+
+    fn finish(&mut self, current: Current) -> Result<DocumentBuf, QueryError> {
+        let result = with_field(current.document.as_raw(), &self.spec.as_path, &mut |out, name| {
+            let mut array = out.start_array(name);
+            for document in &current.found {
+                array.push(document.as_raw());
+            }
+            array.finish();
+        });
+        if self.spec.compiled.is_some() && self.spec.fields.is_none() && self.shared.is_none() {
+            self.shared = Some(Arc::new(current.found));
+        }
+        check_size(result)
+    }
+}
+
+/// The filter that finds the foreign documents: equality with the local value, or with any item of it.
+fn join_filter(local: Evaluated, foreign: &str) -> DocumentBuf {
+    let equals = |value: Value| {
+        let mut filter = Document::new();
+        filter.push(foreign, document::doc! { "$eq": value });
+        filter
+    };
+    let filter = match local {
+        Some(Value::Array(items)) => {
+            // In `$in` a regular expression would be a pattern; here it is a value to equal.
+            if items.iter().any(|item| matches!(item, Value::Regex { .. })) {
+                let either: Vec<Value> = items.into_iter().map(|item| Value::Document(equals(item))).collect();
+                document::doc! { "$or": either }
+            } else {
+                let mut filter = Document::new();
+                filter.push(foreign, document::doc! { "$in": items });
+                filter
+            }
+        }
+        other => equals(other.unwrap_or_default()),
+    };
+    filter.to_buf()
+}
+
+impl Stage for LookupStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        let mut current = match self.current.take() {
+            Some(current) => current,
+            None => match self.input.next()? {
+                Step::Document(document) => self.begin(document)?,
+                other => return Ok(other),
+            },
+        };
+        loop {
+            match current.foreign.next()? {
+                Step::Document(document) => {
+                    current.bytes += document.len();
+                    if current.bytes > document::MAX_DOCUMENT_SIZE {
+                        return Err(QueryError::new(
+                            4568,
+                            format!(
+                                "Total size of documents in {} matching pipeline's $lookup stage exceeds {} bytes",
+                                self.spec.foreign.collection.as_deref().unwrap_or_default(),
+                                document::MAX_DOCUMENT_SIZE
+                            ),
+                        ));
+                    }
+                    current.found.push(document);
+                }
+                Step::Yield => {
+                    self.current = Some(current);
+                    return Ok(Step::Yield);
+                }
+                Step::End => return self.finish(current).map(Step::Document),
+            }
+        }
+    }
+}
+
+pub(super) struct UnionStage {
+    input: Box<dyn Stage>,
+    spec: Arc<UnionSpec>,
+    context: PipelineContext,
+    on_foreign: bool,
+}
+
+impl UnionStage {
+    pub(super) fn new(
+        input: Box<dyn Stage>,
+        spec: &Arc<UnionSpec>,
+        context: &PipelineContext,
+    ) -> Result<Self, QueryError> {
+        if spec.foreign.collection.is_some() {
+            reader(context)?;
+        }
+        Ok(Self { input, spec: Arc::clone(spec), context: context.clone(), on_foreign: false })
+    }
+}
+
+impl Stage for UnionStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        loop {
+            match self.input.next()? {
+                Step::End if !self.on_foreign => {
+                    self.on_foreign = true;
+                    self.input = self.spec.foreign.open(
+                        self.spec.compiled.clone(),
+                        None,
+                        &self.context.environment,
+                        &self.context,
+                    )?;
+                }
+                other => return Ok(other),
+            }
+        }
+    }
+}

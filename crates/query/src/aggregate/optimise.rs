@@ -1,0 +1,145 @@
+//! Moving filters forward, joining neighbours, and handing the front of a pipeline to the planner.
+
+use std::sync::Arc;
+
+use document::{DocumentBuf, DocumentBuilder};
+
+use crate::environment::Environment;
+use crate::error::QueryError;
+use crate::expression::Dependencies;
+use crate::projection::ProjectionMode;
+
+use super::simple::Filter;
+use super::{Leading, Pipeline, StagePlan};
+
+impl Pipeline {
+    /// Applies what pays: filters move in front of sorts, neighbouring filters, skips and limits become one, and a
+    /// limit behind a sort bounds the sort.
+    pub(super) fn optimise(&mut self, environment: &Environment) -> Result<(), QueryError> {
+        let mut done: Vec<StagePlan> = Vec::with_capacity(self.stages.len());
+        for stage in std::mem::take(&mut self.stages) {
+            push_joined(&mut done, stage, environment)?;
+        }
+        bound_sorts(&mut done);
+        self.stages = done;
+        Ok(())
+    }
+
+    /// Takes off the front what can be done while the collection is read. What is left is to be opened over that read.
+    pub fn take_leading(&mut self) -> Leading {
+        let mut leading = Leading::default();
+        let mut taken = 0;
+        let mut stages = self.stages.iter().peekable();
+        if let Some(StagePlan::Match(filter)) = stages.peek() {
+            leading.filter = filter.spec.clone();
+            stages.next();
+            taken += 1;
+        }
+        let mut sort_limit = None;
+        if let Some(StagePlan::Sort { pattern, limit }) = stages.peek() {
+            leading.sort = Some(Arc::clone(pattern));
+            sort_limit = *limit;
+            stages.next();
+            taken += 1;
+        }
+        if let Some(StagePlan::Skip(skip)) = stages.peek() {
+            leading.skip = *skip;
+            stages.next();
+            taken += 1;
+        }
+        if let Some(StagePlan::Limit(limit)) = stages.peek() {
+            leading.limit = Some(*limit);
+            taken += 1;
+        }
+        // A bounded sort keeps its bound even when the limit itself stands further back.
+        if let Some(bound) = sort_limit {
+            let bound = bound.saturating_sub(leading.skip);
+            leading.limit = Some(leading.limit.map_or(bound, |limit| limit.min(bound)));
+        }
+        self.stages.drain(..taken);
+        leading
+    }
+
+    /// The dotted paths that are all the stages read of a document; `None` when the whole document may be needed.
+    ///
+    /// Asked after [`Pipeline::take_leading`], whose filter and sort are not counted.
+    pub fn needed_fields(&self) -> Option<Vec<String>> {
+        let mut found = Dependencies::default();
+        for stage in &self.stages {
+            match stage {
+                StagePlan::Skip(_) | StagePlan::Limit(_) | StagePlan::Sample(_) => {}
+                StagePlan::Count(_) => return Some(found.paths),
+                StagePlan::Sort { pattern, .. } => {
+                    pattern.parts().iter().for_each(|part| found.add(part.path.as_str()));
+                }
+                StagePlan::Unwind(spec) if spec.index_path.is_none() => found.add(spec.path.dotted()),
+                StagePlan::Group(spec) => {
+                    spec.dependencies(&mut found);
+                    return (!found.whole).then_some(found.paths);
+                }
+                StagePlan::Project(projection) if projection.mode() == ProjectionMode::Inclusion => {
+                    projection.needs()?.into_iter().for_each(|path| found.add(path));
+                    return Some(found.paths);
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+}
+
+fn push_joined(
+    done: &mut Vec<StagePlan>,
+    stage: StagePlan,
+    environment: &Environment,
+) -> Result<(), QueryError> {
+    match (stage, done.last_mut()) {
+        (StagePlan::Match(filter), Some(StagePlan::Sort { limit: None, .. })) => {
+            // The filter may join another one in front of the sort.
+            let sort = done.pop();
+            push_joined(done, StagePlan::Match(filter), environment)?;
+            done.extend(sort);
+        }
+        (StagePlan::Match(filter), Some(StagePlan::Match(before))) => {
+            *before = Arc::new(Filter::parse(both(&before.spec, &filter.spec), environment)?);
+        }
+        (StagePlan::Limit(limit), Some(StagePlan::Limit(before))) => *before = limit.min(*before),
+        (StagePlan::Skip(skip), Some(StagePlan::Skip(before))) => *before = before.saturating_add(skip),
+        (stage, _) => done.push(stage),
+    }
+    Ok(())
+}
+
+fn both(left: &DocumentBuf, right: &DocumentBuf) -> DocumentBuf {
+    let mut bytes = Vec::with_capacity(left.len() + right.len() + 32);
+    let mut builder = DocumentBuilder::new(&mut bytes);
+    let mut filters = builder.start_array("$and");
+    filters.push(left.as_raw()).push(right.as_raw());
+    filters.finish();
+    builder.finish();
+    DocumentBuf::trusted(bytes)
+}
+
+/// A sort needs to keep only what the limit behind it, and the skip between them, let through. Stages that change
+/// neither number nor order of documents may stand between.
+fn bound_sorts(stages: &mut [StagePlan]) {
+    for position in 0..stages.len() {
+        let Some((StagePlan::Sort { limit, .. }, behind)) =
+            stages.get_mut(position..).and_then(|rest| rest.split_first_mut())
+        else {
+            continue;
+        };
+        let mut skipped: u64 = 0;
+        for stage in behind {
+            match stage {
+                StagePlan::Skip(skip) => skipped = skipped.saturating_add(*skip),
+                StagePlan::Limit(wanted) => {
+                    *limit = Some(wanted.saturating_add(skipped));
+                    break;
+                }
+                StagePlan::Project(_) | StagePlan::ReplaceRoot(_) | StagePlan::Lookup(_) => {}
+                _ => break,
+            }
+        }
+    }
+}

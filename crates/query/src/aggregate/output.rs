@@ -1,0 +1,225 @@
+//! `$out` and `$merge`: parsed here, carried out by `commands`.
+
+use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue};
+
+use crate::environment::Environment;
+use crate::error::QueryError;
+use crate::expression::{Expression, ParseScope};
+
+/// Where a pipeline writes.
+#[derive(Debug, Clone)]
+pub enum Output {
+    /// `$out`: the collection is replaced as a whole.
+    Out(Destination),
+    /// `$merge`: each document is written by itself.
+    Merge {
+        /// The collection.
+        into: Destination,
+        /// The fields that identify a document, dotted; `_id` by default.
+        on: Vec<String>,
+        /// What happens to a document that is there already.
+        when_matched: WhenMatched,
+        /// What happens to a document that is not.
+        when_not_matched: WhenNotMatched,
+        /// `let`: variables for the update pipeline, evaluated on the new document (`new` is always bound to it).
+        bindings: Vec<(String, Expression)>,
+    },
+}
+
+/// A collection that is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// The database, when it is not the one of the aggregate command.
+    pub database: Option<String>,
+    /// The collection.
+    pub collection: String,
+}
+
+/// What `$merge` does with a document that is there already.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WhenMatched {
+    /// The new document takes its place.
+    Replace,
+    /// It stays as it is.
+    KeepExisting,
+    /// The new document's fields are set in it.
+    Merge,
+    /// The command ends with an error.
+    Fail,
+    /// It is updated by this pipeline, given as `{"": [...]}`.
+    Pipeline(DocumentBuf),
+}
+
+/// What `$merge` does with a document that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenNotMatched {
+    /// It is inserted.
+    Insert,
+    /// It is dropped.
+    Discard,
+    /// The command ends with an error.
+    Fail,
+}
+
+pub(super) fn parse_out(operand: RawValue<'_>, _: &Environment) -> Result<Output, QueryError> {
+    match operand {
+        RawValue::String("") => Err(QueryError::new(73, "Invalid $out target namespace: the collection name is empty")),
+        RawValue::String(collection) => {
+            Ok(Output::Out(Destination { database: None, collection: collection.to_owned() }))
+        }
+        RawValue::Document(spec) => Ok(Output::Out(destination("$out", spec)?)),
+        other => Err(QueryError::new(
+            16990,
+            format!("$out only supports a string or object argument, but found {}", other.kind().alias()),
+        )),
+    }
+}
+
+fn destination(name: &str, spec: RawDocument<'_>) -> Result<Destination, QueryError> {
+    let (mut database, mut collection) = (None, None);
+    for element in spec.iter() {
+        let place = match element.name() {
+            "db" => &mut database,
+            "coll" => &mut collection,
+            unknown => {
+                return Err(QueryError::new(40415, format!("BSON field '{name}.{unknown}' is an unknown field.")));
+            }
+        };
+        let Some(text) = element.value().as_str() else {
+            return Err(QueryError::type_mismatch(format!(
+                "BSON field '{name}.{}' is the wrong type '{}', expected type 'string'",
+                element.name(),
+                element.kind().alias()
+            )));
+        };
+        *place = Some(text.to_owned());
+    }
+    match collection {
+        Some(collection) if !collection.is_empty() => Ok(Destination { database, collection }),
+        _ => Err(QueryError::new(40414, format!("BSON field '{name}.coll' is missing but a required field"))),
+    }
+}
+
+pub(super) fn parse_merge(operand: RawValue<'_>, environment: &Environment) -> Result<Output, QueryError> {
+    let mut merge = MergeOptions::default();
+    match operand {
+        RawValue::String(collection) => {
+            merge.into = Some(Destination { database: None, collection: collection.to_owned() });
+        }
+        RawValue::Document(spec) => {
+            for element in spec.iter() {
+                merge.read(element.name(), element.value(), environment)?;
+            }
+        }
+        other => {
+            return Err(QueryError::new(
+                51182,
+                format!("$merge requires a string or object argument, but found {}", other.kind().alias()),
+            ));
+        }
+    }
+    let into = merge
+        .into
+        .ok_or_else(|| QueryError::new(40414, "BSON field '$merge.into' is missing but a required field"))?;
+    Ok(Output::Merge {
+        into,
+        on: merge.on.unwrap_or_else(|| vec!["_id".to_owned()]),
+        when_matched: merge.when_matched.unwrap_or(WhenMatched::Merge),
+        when_not_matched: merge.when_not_matched.unwrap_or(WhenNotMatched::Insert),
+        bindings: merge.bindings,
+    })
+}
+
+#[derive(Default)]
+struct MergeOptions {
+    into: Option<Destination>,
+    on: Option<Vec<String>>,
+    when_matched: Option<WhenMatched>,
+    when_not_matched: Option<WhenNotMatched>,
+    bindings: Vec<(String, Expression)>,
+}
+
+impl MergeOptions {
+    fn read(&mut self, name: &str, value: RawValue<'_>, environment: &Environment) -> Result<(), QueryError> {
+        match (name, value) {
+            ("into", RawValue::String(collection)) => {
+                self.into = Some(Destination { database: None, collection: collection.to_owned() });
+            }
+            ("into", RawValue::Document(spec)) => self.into = Some(destination("$merge.into", spec)?),
+            ("on", RawValue::String(path)) => self.on = Some(vec![path.to_owned()]),
+            ("on", RawValue::Array(paths)) => self.on = Some(on_paths(paths)?),
+            ("whenMatched", RawValue::String(mode)) => self.when_matched = Some(when_matched(mode)?),
+            ("whenMatched", RawValue::Array(stages)) => {
+                self.when_matched = Some(WhenMatched::Pipeline(wrapped(stages)));
+            }
+            ("whenNotMatched", RawValue::String(mode)) => self.when_not_matched = Some(when_not_matched(mode)?),
+            ("let", RawValue::Document(bindings)) => {
+                let scope = ParseScope::new(environment);
+                for element in bindings.iter() {
+                    let expression = Expression::parse(element.value(), &scope)?;
+                    self.bindings.push((element.name().to_owned(), expression));
+                }
+            }
+            ("into" | "on" | "whenMatched" | "whenNotMatched" | "let", other) => {
+                return Err(QueryError::new(
+                    51178,
+                    format!("$merge '{name}' has the wrong type {}", other.kind().alias()),
+                ));
+            }
+            (unknown, _) => {
+                return Err(QueryError::new(40415, format!("BSON field '$merge.{unknown}' is an unknown field.")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn on_paths(paths: RawArray<'_>) -> Result<Vec<String>, QueryError> {
+    let paths = paths
+        .iter()
+        .map(|path| {
+            path.as_str().map(str::to_owned).ok_or_else(|| {
+                QueryError::new(51134, format!("$merge 'on' array elements must be strings, but found {}", path.kind().alias()))
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    if paths.is_empty() {
+        return Err(QueryError::new(51187, "If explicitly specifying $merge 'on', must include at least one field"));
+    }
+    Ok(paths)
+}
+
+fn when_matched(mode: &str) -> Result<WhenMatched, QueryError> {
+    Ok(match mode {
+        "replace" => WhenMatched::Replace,
+        "keepExisting" => WhenMatched::KeepExisting,
+        "merge" => WhenMatched::Merge,
+        "fail" => WhenMatched::Fail,
+        unknown => {
+            return Err(QueryError::bad_value(format!(
+                "Enumeration value '{unknown}' for field 'whenMatched' is not a valid value."
+            )));
+        }
+    })
+}
+
+fn when_not_matched(mode: &str) -> Result<WhenNotMatched, QueryError> {
+    Ok(match mode {
+        "insert" => WhenNotMatched::Insert,
+        "discard" => WhenNotMatched::Discard,
+        "fail" => WhenNotMatched::Fail,
+        unknown => {
+            return Err(QueryError::bad_value(format!(
+                "Enumeration value '{unknown}' for field 'whenNotMatched' is not a valid value."
+            )));
+        }
+    })
+}
+
+fn wrapped(stages: RawArray<'_>) -> DocumentBuf {
+    let mut bytes = Vec::new();
+    let mut out = DocumentBuilder::new(&mut bytes);
+    out.append("", stages);
+    out.finish();
+    DocumentBuf::trusted(bytes)
+}

@@ -1,0 +1,96 @@
+//! `$redact`.
+
+use std::sync::Arc;
+
+use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
+
+use crate::environment::Environment;
+use crate::error::QueryError;
+use crate::expression::{Expression, ParseScope, Variables};
+
+use super::{Stage, StagePlan, Step};
+
+pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<Vec<StagePlan>, QueryError> {
+    let expression = Expression::parse(operand, &ParseScope::new(environment))?;
+    Ok(vec![StagePlan::Redact(Arc::new(expression))])
+}
+
+pub(super) struct RedactStage {
+    pub(super) input: Box<dyn Stage>,
+    pub(super) expression: Arc<Expression>,
+    pub(super) variables: Variables,
+}
+
+/// What the expression answers for one level of a document.
+enum Verdict {
+    Keep,
+    Prune,
+    Descend,
+}
+
+impl RedactStage {
+    fn verdict(&mut self, level: RawDocument<'_>) -> Result<Verdict, QueryError> {
+        // `$$KEEP` and its kin evaluate to their names in lower case.
+        match self.expression.evaluate(level, &mut self.variables)? {
+            Some(Value::String(name)) if name == "keep" => Ok(Verdict::Keep),
+            Some(Value::String(name)) if name == "prune" => Ok(Verdict::Prune),
+            Some(Value::String(name)) if name == "descend" => Ok(Verdict::Descend),
+            _ => Err(QueryError::new(17053, "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE")),
+        }
+    }
+
+    /// The level as it may be seen; `None` when it may not.
+    fn redact(&mut self, level: RawDocument<'_>) -> Result<Option<DocumentBuf>, QueryError> {
+        match self.verdict(level)? {
+            Verdict::Keep => Ok(Some(level.to_buf())),
+            Verdict::Prune => Ok(None),
+            Verdict::Descend => {
+                let mut bytes = Vec::with_capacity(level.as_bytes().len());
+                let mut out = DocumentBuilder::new(&mut bytes);
+                for element in level.iter() {
+                    match element.value() {
+                        RawValue::Document(inner) => {
+                            if let Some(seen) = self.redact(inner)? {
+                                out.append(element.name(), seen.as_raw());
+                            }
+                        }
+                        RawValue::Array(inner) => {
+                            out.append_value(element.name(), &Value::Array(self.redact_array(inner)?));
+                        }
+                        _ => {
+                            out.append_element(element);
+                        }
+                    }
+                }
+                out.finish();
+                Ok(Some(DocumentBuf::trusted(bytes)))
+            }
+        }
+    }
+
+    fn redact_array(&mut self, array: RawArray<'_>) -> Result<Vec<Value>, QueryError> {
+        let mut seen = Vec::new();
+        for item in array.iter() {
+            match item {
+                RawValue::Document(inner) => seen.extend(self.redact(inner)?.map(|inner| Value::from(&inner))),
+                RawValue::Array(inner) => seen.push(Value::Array(self.redact_array(inner)?)),
+                other => seen.push(other.to_value()),
+            }
+        }
+        Ok(seen)
+    }
+}
+
+impl Stage for RedactStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        loop {
+            let document = match self.input.next()? {
+                Step::Document(document) => document,
+                other => return Ok(other),
+            };
+            if let Some(seen) = self.redact(document.as_raw())? {
+                return Ok(Step::Document(seen));
+            }
+        }
+    }
+}

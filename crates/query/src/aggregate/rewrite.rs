@@ -1,0 +1,66 @@
+//! Copying a document with one field replaced: only the documents on the way to the field are rewritten.
+
+use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue};
+
+use crate::error::QueryError;
+use crate::expression::Path;
+
+/// Writes the new field, or nothing to remove it.
+pub(crate) type Write<'w> = &'w mut dyn FnMut(&mut DocumentBuilder<'_>, &str);
+
+/// `document` with the field at `path` written by `write`: in place when it exists, otherwise at the end. What stands on the way
+/// and is not a document gives way to one.
+pub(crate) fn with_field(document: RawDocument<'_>, path: &Path, write: Write<'_>) -> DocumentBuf {
+    let mut bytes = Vec::with_capacity(document.as_bytes().len() + 64);
+    let mut out = DocumentBuilder::new(&mut bytes);
+    copy(document, path.components(), write, &mut out);
+    out.finish();
+    DocumentBuf::trusted(bytes)
+}
+
+fn copy(document: RawDocument<'_>, components: &[String], write: Write<'_>, out: &mut DocumentBuilder<'_>) {
+    let Some((name, rest)) = components.split_first() else { return };
+    let mut written = false;
+    for element in document.iter() {
+        if written || element.name() != name {
+            out.append_element(element);
+            continue;
+        }
+        written = true;
+        if rest.is_empty() {
+            write(out, name);
+        } else {
+            let below = match element.value() {
+                RawValue::Document(below) => below,
+                _ => RawDocument::EMPTY,
+            };
+            copy(below, rest, &mut *write, &mut out.start_document(name));
+        }
+    }
+    if written {
+        return;
+    }
+    if rest.is_empty() {
+        write(out, name);
+    } else {
+        copy(RawDocument::EMPTY, rest, write, &mut out.start_document(name));
+    }
+}
+
+/// Refuses a document that a client could not be sent.
+///
+/// # Errors
+/// `BSONObjectTooLarge` (10334).
+pub(crate) fn check_size(document: DocumentBuf) -> Result<DocumentBuf, QueryError> {
+    if document.len() > document::MAX_DOCUMENT_SIZE {
+        return Err(QueryError::new(
+            crate::error::code::BSON_OBJECT_TOO_LARGE,
+            format!(
+                "BSONObj size: {} is invalid. Size must be between 0 and {}",
+                document.len(),
+                document::MAX_DOCUMENT_SIZE
+            ),
+        ));
+    }
+    Ok(document)
+}

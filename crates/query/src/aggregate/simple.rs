@@ -1,0 +1,448 @@
+//! The stages that handle one document at a time, or only count them.
+
+use std::sync::Arc;
+
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
+
+use crate::environment::Environment;
+use crate::error::QueryError;
+use crate::expression::{Evaluated, Expression, ParseScope, Random, Variables};
+use crate::matcher::Matcher;
+use crate::projection::Projection;
+
+use super::{PipelineContext, Source, Stage, StagePlan, Step};
+
+type Plans = Result<Vec<StagePlan>, QueryError>;
+
+/// A `$match` as it was written and as it runs.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    pub(super) spec: DocumentBuf,
+    matcher: Matcher,
+}
+
+impl Filter {
+    pub(super) fn parse(spec: DocumentBuf, environment: &Environment) -> Result<Self, QueryError> {
+        let matcher = Matcher::parse(spec.as_raw(), environment)?;
+        Ok(Self { spec, matcher })
+    }
+}
+
+/// A `$replaceRoot` and the name its errors carry.
+#[derive(Debug)]
+pub(crate) struct ReplaceRoot {
+    expression: Expression,
+    subject: &'static str,
+}
+
+pub(super) fn parse_match(operand: RawValue<'_>, environment: &Environment) -> Plans {
+    let RawValue::Document(spec) = operand else {
+        return Err(QueryError::new(15959, "the match filter must be an expression in an object"));
+    };
+    Ok(vec![StagePlan::Match(Arc::new(Filter::parse(spec.to_buf(), environment)?))])
+}
+
+pub(super) fn parse_project(operand: RawValue<'_>, environment: &Environment) -> Plans {
+    let RawValue::Document(spec) = operand else {
+        return Err(QueryError::new(15969, "$project specification must be an object"));
+    };
+    let projection =
+        Projection::parse_stage(spec, environment).map_err(|error| error.within("Invalid $project"))?;
+    Ok(vec![StagePlan::Project(Arc::new(projection))])
+}
+
+pub(super) fn parse_add_fields(operand: RawValue<'_>, environment: &Environment) -> Plans {
+    addition("$addFields", operand, environment)
+}
+
+pub(super) fn parse_set(operand: RawValue<'_>, environment: &Environment) -> Plans {
+    addition("$set", operand, environment)
+}
+
+fn addition(name: &str, operand: RawValue<'_>, environment: &Environment) -> Plans {
+    let RawValue::Document(spec) = operand else {
+        return Err(QueryError::new(
+            40272,
+            format!("{name} specification stage must be an object, got {}", operand.kind().alias()),
+        ));
+    };
+    let projection =
+        Projection::parse_addition(spec, environment).map_err(|error| error.within(format!("Invalid {name}")))?;
+    Ok(vec![StagePlan::Project(Arc::new(projection))])
+}
+
+pub(super) fn parse_unset(operand: RawValue<'_>, _: &Environment) -> Plans {
+    let paths: Vec<&str> = match operand {
+        RawValue::String(path) => vec![path],
+        RawValue::Array(paths) => paths
+            .iter()
+            .map(|path| match path {
+                RawValue::String(path) => Ok(path),
+                _ => Err(QueryError::new(
+                    31120,
+                    "$unset specification must be a string or an array containing only string values",
+                )),
+            })
+            .collect::<Result<_, _>>()?,
+        _ => return Err(QueryError::new(31002, "$unset specification must be a string or an array")),
+    };
+    if paths.is_empty() {
+        return Err(QueryError::new(31119, "$unset specification must be a string or an array with at least one field"));
+    }
+    let projection = Projection::excluding(paths).map_err(|error| error.within("Invalid $unset"))?;
+    Ok(vec![StagePlan::Project(Arc::new(projection))])
+}
+
+/// A number of documents: any numeric type, integral or not-negative as the stage wants.
+fn whole_number(operand: RawValue<'_>) -> Option<i64> {
+    operand.is_number().then(|| operand.as_i64_exact()).flatten()
+}
+
+pub(super) fn parse_skip(operand: RawValue<'_>, _: &Environment) -> Plans {
+    let count = whole_number(operand).and_then(|count| u64::try_from(count).ok()).ok_or_else(|| {
+        QueryError::new(
+            5107200,
+            format!(
+                "invalid argument to $skip stage: Expected a non-negative number in: $skip: {}",
+                document::json::value_to_string(operand)
+            ),
+        )
+    })?;
+    Ok(vec![StagePlan::Skip(count)])
+}
+
+pub(super) fn parse_limit(operand: RawValue<'_>, _: &Environment) -> Plans {
+    let count = whole_number(operand).and_then(|count| u64::try_from(count).ok()).ok_or_else(|| {
+        QueryError::new(
+            5107201,
+            format!(
+                "invalid argument to $limit stage: Expected a non-negative number in: $limit: {}",
+                document::json::value_to_string(operand)
+            ),
+        )
+    })?;
+    if count == 0 {
+        return Err(QueryError::new(15958, "the limit must be positive"));
+    }
+    Ok(vec![StagePlan::Limit(count)])
+}
+
+pub(super) fn parse_count(operand: RawValue<'_>, _: &Environment) -> Plans {
+    let RawValue::String(name) = operand else {
+        return Err(QueryError::new(40156, "the count field must be a non-empty string"));
+    };
+    let refusal = match name {
+        "" => Some((40157, "the count field must be a non-empty string")),
+        _ if name.starts_with('$') => Some((40158, "the count field cannot be a $-prefixed path")),
+        _ if name.contains('\0') => Some((40159, "the count field cannot contain a null byte")),
+        _ if name.contains('.') => Some((40160, "the count field cannot contain '.'")),
+        _ => None,
+    };
+    match refusal {
+        Some((code, message)) => Err(QueryError::new(code, message)),
+        None => Ok(vec![StagePlan::Count(name.into())]),
+    }
+}
+
+pub(super) fn parse_sample(operand: RawValue<'_>, _: &Environment) -> Plans {
+    let RawValue::Document(spec) = operand else {
+        return Err(QueryError::new(28745, "the $sample stage specification must be an object"));
+    };
+    let mut size = None;
+    for element in spec.iter() {
+        if element.name() != "size" {
+            return Err(QueryError::new(28748, format!("unrecognized option to $sample: {}", element.name())));
+        }
+        if !element.value().is_number() {
+            return Err(QueryError::new(28746, "size argument to $sample must be a number"));
+        }
+        size = element.value().as_number().map(|number| number.to_i64_saturating());
+    }
+    let size = size.ok_or_else(|| QueryError::new(28749, "$sample stage must specify a size"))?;
+    match u64::try_from(size) {
+        Ok(size) if size > 0 => Ok(vec![StagePlan::Sample(size)]),
+        _ => Err(QueryError::new(28747, "size argument to $sample must be a positive integer")),
+    }
+}
+
+pub(super) fn parse_replace_root(operand: RawValue<'_>, environment: &Environment) -> Plans {
+    let RawValue::Document(spec) = operand else {
+        return Err(QueryError::new(
+            40229,
+            format!("expected an object as specification for $replaceRoot stage, got {}", operand.kind().alias()),
+        ));
+    };
+    let mut root = None;
+    for element in spec.iter() {
+        if element.name() != "newRoot" {
+            return Err(QueryError::new(
+                40230,
+                format!("unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.", element.name()),
+            ));
+        }
+        root = Some(element.value());
+    }
+    let root = root.ok_or_else(|| QueryError::new(40231, "no newRoot specified for the $replaceRoot stage"))?;
+    replace_root(root, "'newRoot' expression ", environment)
+}
+
+pub(super) fn parse_replace_with(operand: RawValue<'_>, environment: &Environment) -> Plans {
+    replace_root(operand, "'replacement document' ", environment)
+}
+
+fn replace_root(operand: RawValue<'_>, subject: &'static str, environment: &Environment) -> Plans {
+    let expression = Expression::parse(operand, &ParseScope::new(environment))?;
+    Ok(vec![StagePlan::ReplaceRoot(Arc::new(ReplaceRoot { expression, subject }))])
+}
+
+pub(super) fn parse_documents(operand: RawValue<'_>, environment: &Environment) -> Result<Source, QueryError> {
+    let expression = Expression::parse(operand, &ParseScope::new(environment))?;
+    let value = expression.evaluate(RawDocument::EMPTY, &mut Variables::new())?;
+    let Some(Value::Array(items)) = value else {
+        return Err(QueryError::new(5858203, "an array is expected by $documents"));
+    };
+    let documents = items
+        .into_iter()
+        .map(|item| match item {
+            Value::Document(document) => Ok(document.to_buf()),
+            _ => Err(QueryError::new(40228, "$documents: all documents in the array must be objects")),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Source::Documents(Arc::new(documents)))
+}
+
+/// A source over documents that are there already.
+#[derive(Debug)]
+pub struct Documents {
+    documents: Arc<Vec<DocumentBuf>>,
+    next: usize,
+}
+
+impl Documents {
+    /// Yields the documents in order.
+    pub fn new(documents: Arc<Vec<DocumentBuf>>) -> Self {
+        Self { documents, next: 0 }
+    }
+}
+
+impl Stage for Documents {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        let document = self.documents.get(self.next).cloned();
+        self.next += 1;
+        Ok(document.map_or(Step::End, Step::Document))
+    }
+}
+
+/// Documents a filter may refuse before it hands the control back.
+const REFUSALS_PER_PULL: usize = 1024;
+
+pub(super) struct MatchStage {
+    pub(super) input: Box<dyn Stage>,
+    pub(super) filter: Arc<Filter>,
+}
+
+impl Stage for MatchStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        for _ in 0..REFUSALS_PER_PULL {
+            match self.input.next()? {
+                Step::Document(document) if !self.filter.matcher.matches(document.as_raw())? => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Step::Yield)
+    }
+}
+
+pub(super) struct ProjectStage {
+    pub(super) input: Box<dyn Stage>,
+    pub(super) projection: Arc<Projection>,
+    pub(super) variables: Variables,
+}
+
+impl Stage for ProjectStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        match self.input.next()? {
+            Step::Document(document) => {
+                self.projection.project(document.as_raw(), None, &mut self.variables).map(Step::Document)
+            }
+            other => Ok(other),
+        }
+    }
+}
+
+pub(super) struct SkipStage {
+    pub(super) input: Box<dyn Stage>,
+    pub(super) left: u64,
+}
+
+impl Stage for SkipStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        loop {
+            match self.input.next()? {
+                Step::Document(_) if self.left > 0 => self.left -= 1,
+                other => return Ok(other),
+            }
+        }
+    }
+}
+
+pub(super) struct LimitStage {
+    pub(super) input: Box<dyn Stage>,
+    pub(super) left: u64,
+}
+
+impl Stage for LimitStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        if self.left == 0 {
+            return Ok(Step::End);
+        }
+        let step = self.input.next()?;
+        if matches!(step, Step::Document(_)) {
+            self.left -= 1;
+        }
+        Ok(step)
+    }
+}
+
+pub(super) struct CountStage {
+    pub(super) input: Box<dyn Stage>,
+    pub(super) name: Arc<str>,
+    pub(super) counted: i64,
+    pub(super) done: bool,
+}
+
+impl Stage for CountStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        while !self.done {
+            match self.input.next()? {
+                Step::Document(_) => self.counted += 1,
+                Step::Yield => return Ok(Step::Yield),
+                Step::End => {
+                    self.done = true;
+                    if self.counted > 0 {
+                        let mut count = Document::new();
+                        count.push(&*self.name, i32::try_from(self.counted).map_or(Value::Int64(self.counted), Value::Int32));
+                        return Ok(Step::Document(count.to_buf()));
+                    }
+                }
+            }
+        }
+        Ok(Step::End)
+    }
+}
+
+pub(super) struct ReplaceRootStage {
+    pub(super) input: Box<dyn Stage>,
+    pub(super) replace: Arc<ReplaceRoot>,
+    pub(super) variables: Variables,
+}
+
+impl Stage for ReplaceRootStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        let document = match self.input.next()? {
+            Step::Document(document) => document,
+            other => return Ok(other),
+        };
+        let raw = document.as_raw();
+        if let Some(path) = self.replace.expression.as_path()
+            && let Ok(Some(RawValue::Document(root))) = path.borrowed(raw)
+        {
+            return Ok(Step::Document(root.to_buf()));
+        }
+        match self.replace.expression.evaluate(raw, &mut self.variables)? {
+            Some(Value::Document(root)) => Ok(Step::Document(root.to_buf())),
+            other => Err(self.not_a_document(&other, raw)),
+        }
+    }
+}
+
+impl ReplaceRootStage {
+    fn not_a_document(&self, value: &Evaluated, input: RawDocument<'_>) -> QueryError {
+        let (text, kind) = match value {
+            Some(value) => (value.with_raw(document::json::value_to_string), value.kind().alias()),
+            None => ("MISSING".to_owned(), "missing"),
+        };
+        QueryError::new(
+            40228,
+            format!(
+                "{}must evaluate to an object, but resulting value was: {text}. Type of resulting value: '{kind}'. Input document: {}",
+                self.replace.subject,
+                document::json::to_string(input)
+            ),
+        )
+    }
+}
+
+/// Keeps a uniform sample of the documents seen so far.
+///
+/// Source: Vitter, "Random Sampling with a Reservoir", algorithm R (1985).
+pub(super) struct SampleStage {
+    input: Box<dyn Stage>,
+    size: u64,
+    seen: u64,
+    bytes: usize,
+    memory_bytes: usize,
+    kept: Vec<DocumentBuf>,
+    random: Random,
+    reading: bool,
+}
+
+impl SampleStage {
+    pub(super) fn new(input: Box<dyn Stage>, size: u64, context: &PipelineContext) -> Self {
+        Self {
+            input,
+            size,
+            seen: 0,
+            bytes: 0,
+            memory_bytes: context.memory_bytes,
+            kept: Vec::new(),
+            random: Random::default(),
+            reading: true,
+        }
+    }
+
+    fn offer(&mut self, document: DocumentBuf) -> Result<(), QueryError> {
+        self.seen += 1;
+        if self.seen <= self.size {
+            self.bytes += document.len();
+            self.kept.push(document);
+        } else {
+            let place = self.random.below(self.seen);
+            if let Some(kept) = usize::try_from(place).ok().and_then(|place| self.kept.get_mut(place)) {
+                self.bytes = self.bytes + document.len() - kept.len();
+                *kept = document;
+            }
+        }
+        if self.bytes > self.memory_bytes {
+            return Err(QueryError::new(
+                crate::error::code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
+                format!("Exceeded memory limit for $sample of {} bytes", self.memory_bytes),
+            ));
+        }
+        Ok(())
+    }
+
+    /// A reservoir is not in random order; its documents are shuffled before they leave.
+    fn shuffle(&mut self) {
+        for place in (1..self.kept.len()).rev() {
+            let other = usize::try_from(self.random.below(place as u64 + 1)).unwrap_or(0);
+            self.kept.swap(place, other);
+        }
+    }
+}
+
+impl Stage for SampleStage {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        while self.reading {
+            match self.input.next()? {
+                Step::Document(document) => self.offer(document)?,
+                Step::Yield => return Ok(Step::Yield),
+                Step::End => {
+                    self.reading = false;
+                    self.shuffle();
+                }
+            }
+        }
+        Ok(self.kept.pop().map_or(Step::End, Step::Document))
+    }
+}
