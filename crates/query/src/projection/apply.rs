@@ -75,7 +75,12 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn array(&mut self, node: &Node, array: RawArray<'_>, out: &mut ArrayBuilder<'_>) -> Result<(), QueryError> {
+    fn array(
+        &mut self,
+        node: &Node,
+        array: RawArray<'_>,
+        out: &mut ArrayBuilder<'_>,
+    ) -> Result<(), QueryError> {
         for element in array.elements() {
             match element.value() {
                 RawValue::Document(document) => self.document(node, document, &mut out.start_document())?,

@@ -109,7 +109,8 @@ impl Projection {
 
     /// Whether only whole top-level fields are shown or hidden (`PROJECTION_SIMPLE` in explain).
     pub fn is_simple(&self) -> bool {
-        self.positional.is_none() && self.root.children().all(|(_, rule)| matches!(rule, Rule::Keep | Rule::Drop))
+        self.positional.is_none()
+            && self.root.children().all(|(_, rule)| matches!(rule, Rule::Keep | Rule::Drop))
     }
 
     /// The dotted paths whose values are all that the projection reads; `None` when it may read the whole document.

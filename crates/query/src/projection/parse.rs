@@ -164,7 +164,10 @@ impl<'e> Parser<'e> {
             return Err(QueryError::new(31395, "positional projection cannot be used with exclusion"));
         }
         if self.positional.is_some() {
-            return Err(QueryError::new(31276, "Cannot specify more than one positional projection per query."));
+            return Err(QueryError::new(
+                31276,
+                "Cannot specify more than one positional projection per query.",
+            ));
         }
         if self.saw_first_match {
             return Err(QueryError::new(31256, "Cannot specify positional operator and $elemMatch."));
@@ -279,7 +282,12 @@ fn section(operand: RawValue<'_>) -> Result<Section, QueryError> {
 
 fn pair(array: RawArray<'_>) -> Result<Section, QueryError> {
     let refuse = |reason: &str| {
-        QueryError::new(28667, format!("Invalid $slice syntax. The given syntax did not match the find() syntax because :: {reason}"))
+        QueryError::new(
+            28667,
+            format!(
+                "Invalid $slice syntax. The given syntax did not match the find() syntax because :: {reason}"
+            ),
+        )
     };
     let mut numbers = array.iter().map(whole);
     match (numbers.next(), numbers.next(), numbers.next()) {

@@ -24,7 +24,11 @@ fn check_error(spec: Document, code: i32) {
 
 #[test]
 fn inclusion_keeps_document_order() {
-    check(doc! { "c": 1, "a": true }, doc! { "_id": 1, "a": 2, "b": 3, "c": 4 }, doc! { "_id": 1, "a": 2, "c": 4 });
+    check(
+        doc! { "c": 1, "a": true },
+        doc! { "_id": 1, "a": 2, "b": 3, "c": 4 },
+        doc! { "_id": 1, "a": 2, "c": 4 },
+    );
     check(doc! { "a": 1, "_id": 0 }, doc! { "_id": 1, "a": 2, "b": 3 }, doc! { "a": 2 });
     check(doc! { "_id": 1 }, doc! { "_id": 1, "a": 2 }, doc! { "_id": 1 });
     check(doc! {}, doc! { "_id": 1, "a": 2 }, doc! { "_id": 1, "a": 2 });
@@ -33,11 +37,18 @@ fn inclusion_keeps_document_order() {
 
 #[test]
 fn nested_paths_cross_arrays() {
-    let input = doc! { "_id": 1, "a": [{ "b": 1, "c": 2 }, 5, [{ "b": 3 }], { "c": 9 }], "d": { "b": 7, "e": 8 } };
-    check(doc! { "a.b": 1, "d": { "e": 1 } }, input.clone(),
-        doc! { "_id": 1, "a": [{ "b": 1 }, [{ "b": 3 }], {}], "d": { "e": 8 } });
-    check(doc! { "a.b": 0, "d.e": 0 }, input,
-        doc! { "_id": 1, "a": [{ "c": 2 }, 5, [{}], { "c": 9 }], "d": { "b": 7 } });
+    let input =
+        doc! { "_id": 1, "a": [{ "b": 1, "c": 2 }, 5, [{ "b": 3 }], { "c": 9 }], "d": { "b": 7, "e": 8 } };
+    check(
+        doc! { "a.b": 1, "d": { "e": 1 } },
+        input.clone(),
+        doc! { "_id": 1, "a": [{ "b": 1 }, [{ "b": 3 }], {}], "d": { "e": 8 } },
+    );
+    check(
+        doc! { "a.b": 0, "d.e": 0 },
+        input,
+        doc! { "_id": 1, "a": [{ "c": 2 }, 5, [{}], { "c": 9 }], "d": { "b": 7 } },
+    );
     check(doc! { "a.b": 1 }, doc! { "_id": 1, "a": 5 }, doc! { "_id": 1 });
 }
 
@@ -63,24 +74,34 @@ fn slice_shows_a_section() {
     check(doc! { "a": { "$slice": 2 } }, input.clone(), doc! { "_id": 1, "a": [1, 2], "b": 2 });
     check(doc! { "a": { "$slice": (-1) } }, input.clone(), doc! { "_id": 1, "a": [4], "b": 2 });
     check(doc! { "a": { "$slice": [1, 2] } }, input.clone(), doc! { "_id": 1, "a": [2, 3], "b": 2 });
-    check(doc! { "a": { "$slice": [(-3), 1] }, "_id": 1 }, input.clone(), doc! { "_id": 1, "a": [2], "b": 2 });
+    check(
+        doc! { "a": { "$slice": [(-3), 1] }, "_id": 1 },
+        input.clone(),
+        doc! { "_id": 1, "a": [2], "b": 2 },
+    );
     check(doc! { "a": { "$slice": 1 }, "c": 1 }, input, doc! { "_id": 1, "a": [1] });
 }
 
 #[test]
 fn elem_match_and_position_show_one_element() {
     let input = doc! { "_id": 1, "a": [{ "x": 1 }, { "x": 5 }, { "x": 6 }], "b": 2 };
-    check(doc! { "a": { "$elemMatch": { "x": { "$gt": 3 } } }, "b": 1 }, input.clone(),
-        doc! { "_id": 1, "b": 2, "a": [{ "x": 5 }] });
+    check(
+        doc! { "a": { "$elemMatch": { "x": { "$gt": 3 } } }, "b": 1 },
+        input.clone(),
+        doc! { "_id": 1, "b": 2, "a": [{ "x": 5 }] },
+    );
     check(doc! { "a": { "$elemMatch": { "x": 9 } } }, input.clone(), doc! { "_id": 1 });
     let environment = Environment::default();
     let projection = Projection::parse(doc! { "a.$": 1 }.to_buf().as_raw(), &environment).expect("parses");
-    let matcher = Matcher::parse(doc! { "a.x": { "$gt": 3 } }.to_buf().as_raw(), &environment).expect("parses");
+    let matcher =
+        Matcher::parse(doc! { "a.x": { "$gt": 3 } }.to_buf().as_raw(), &environment).expect("parses");
     let input = input.to_buf();
     let details = matcher.matches_positional(input.as_raw()).expect("matches").expect("matches");
-    let shown = projection.project(input.as_raw(), Some(&details), &mut Variables::default()).expect("projects");
+    let shown =
+        projection.project(input.as_raw(), Some(&details), &mut Variables::default()).expect("projects");
     assert_eq!(shown.as_raw().to_document(), doc! { "_id": 1, "a": [{ "x": 5 }] });
-    let refused = projection.project(input.as_raw(), None, &mut Variables::default()).map_err(|error| error.code);
+    let refused =
+        projection.project(input.as_raw(), None, &mut Variables::default()).map_err(|error| error.code);
     assert_eq!(refused.map(|_| ()), Err(51246));
 }
 
@@ -108,7 +129,8 @@ fn refusals_carry_mongodbs_codes() {
 #[test]
 fn additions_set_in_place_or_append() {
     let spec = doc! { "a": "$b", "d.e": 5, "f": { "g": 6 } };
-    let projection = Projection::parse_addition(spec.to_buf().as_raw(), &Environment::default()).expect("parses");
+    let projection =
+        Projection::parse_addition(spec.to_buf().as_raw(), &Environment::default()).expect("parses");
     let input = doc! { "_id": 1, "a": 1, "b": 2, "d": [{ "x": 1 }, 3] }.to_buf();
     let added = projection.project(input.as_raw(), None, &mut Variables::default()).expect("projects");
     assert_eq!(
@@ -119,7 +141,9 @@ fn additions_set_in_place_or_append() {
 
 #[test]
 fn needs_names_what_is_read() {
-    let needs = |spec: Document| Projection::parse(spec.to_buf().as_raw(), &Environment::default()).map(|p| p.needs());
+    let needs = |spec: Document| {
+        Projection::parse(spec.to_buf().as_raw(), &Environment::default()).map(|p| p.needs())
+    };
     assert_eq!(needs(doc! { "a": 1, "b.c": 1, "_id": 0 }), Ok(Some(vec!["a".into(), "b.c".into()])));
     assert_eq!(needs(doc! { "a": 1 }), Ok(Some(vec!["a".into(), "_id".into()])));
     assert_eq!(needs(doc! { "a": 0 }), Ok(None));

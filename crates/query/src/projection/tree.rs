@@ -66,10 +66,9 @@ impl Node {
         let existing = self.fields.iter_mut().find(|(field, _)| **field == *name).map(|(_, rule)| rule);
         match (existing, below) {
             (Some(Rule::Nested(node)), Some(below)) => node.insert_below(whole, below, rule),
-            (Some(_), Some(below)) => Err(QueryError::new(
-                31249,
-                format!("Path collision at {whole} remaining portion {below}"),
-            )),
+            (Some(_), Some(below)) => {
+                Err(QueryError::new(31249, format!("Path collision at {whole} remaining portion {below}")))
+            }
             (Some(_), None) => Err(QueryError::new(31250, format!("Path collision at {whole}"))),
             (None, None) => {
                 self.visible += usize::from(matches!(rule, Rule::Keep | Rule::Slice(_)));

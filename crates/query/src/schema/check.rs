@@ -43,7 +43,9 @@ impl Rule {
         match self {
             Rule::Type(set) => return Ok(set.contains(value.kind())),
             Rule::Enum(allowed) => {
-                let equal = |allowed: &document::Value| allowed.with_raw(|allowed| document::compare(allowed, value).is_eq());
+                let equal = |allowed: &document::Value| {
+                    allowed.with_raw(|allowed| document::compare(allowed, value).is_eq())
+                };
                 return Ok(allowed.iter().any(equal));
             }
             Rule::AllOf(schemas) => return Ok(count_conforming(schemas, value)? == schemas.len()),

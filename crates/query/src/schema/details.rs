@@ -92,8 +92,15 @@ impl Keyword {
         let mut failure = doc! { "operatorName": (self.name) };
         let nested = matches!(
             self.rule,
-            Rule::Properties(_) | Rule::PatternProperties(_) | Rule::AllOf(_) | Rule::AnyOf(_) | Rule::OneOf(_) | Rule::Not(_)
-                | Rule::ItemsAt(_) | Rule::ItemsFrom(..) | Rule::Dependencies(_)
+            Rule::Properties(_)
+                | Rule::PatternProperties(_)
+                | Rule::AllOf(_)
+                | Rule::AnyOf(_)
+                | Rule::OneOf(_)
+                | Rule::Not(_)
+                | Rule::ItemsAt(_)
+                | Rule::ItemsFrom(..)
+                | Rule::Dependencies(_)
         );
         if !nested {
             failure.push("specifiedAs", Document::from_iter([(self.name, self.specified.clone())]));
@@ -256,7 +263,9 @@ fn failing_dependencies(
                 let missing = names.iter().filter(|name| !document.contains(name));
                 failure.push("missingProperties", missing.map(Value::from).collect::<Vec<_>>());
             }
-            Dependency::Conforming(schema) => failure.push("details", schema.failures(RawValue::Document(document))?),
+            Dependency::Conforming(schema) => {
+                failure.push("details", schema.failures(RawValue::Document(document))?)
+            }
         }
         found.push(Value::Document(failure));
     }

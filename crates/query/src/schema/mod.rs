@@ -50,8 +50,14 @@ pub(super) enum Rule {
     AnyOf(Vec<Schema>),
     OneOf(Vec<Schema>),
     Not(Box<Schema>),
-    Minimum { limit: document::Number, exclusive: bool },
-    Maximum { limit: document::Number, exclusive: bool },
+    Minimum {
+        limit: document::Number,
+        exclusive: bool,
+    },
+    Maximum {
+        limit: document::Number,
+        exclusive: bool,
+    },
     MultipleOf(document::Number),
     /// Lengths count characters, not bytes.
     MinLength(u64),
@@ -69,7 +75,11 @@ pub(super) enum Rule {
     Required(Vec<String>),
     Properties(Vec<(String, Schema)>),
     PatternProperties(Vec<(Pattern, Schema)>),
-    AdditionalProperties { names: Vec<String>, patterns: Vec<Pattern>, extra: Extra },
+    AdditionalProperties {
+        names: Vec<String>,
+        patterns: Vec<Pattern>,
+        extra: Extra,
+    },
     Dependencies(Vec<(String, Dependency)>),
 }
 

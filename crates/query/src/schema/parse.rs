@@ -104,7 +104,9 @@ fn count(name: &str, value: RawValue<'_>) -> Result<u64, QueryError> {
 fn names(name: &str, value: RawValue<'_>) -> Result<Vec<String>, QueryError> {
     let array = value.as_array().ok_or_else(|| mismatch(name, "an array"))?;
     if array.is_empty() {
-        return Err(QueryError::failed_to_parse(format!("$jsonSchema keyword '{name}' cannot be an empty array")));
+        return Err(QueryError::failed_to_parse(format!(
+            "$jsonSchema keyword '{name}' cannot be an empty array"
+        )));
     }
     let mut names: Vec<String> = Vec::new();
     for value in array.iter() {

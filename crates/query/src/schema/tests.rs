@@ -47,8 +47,16 @@ fn arrays() {
     check_field(doc! { "uniqueItems": true }, document::array![1, 2, 1.0], false);
     check_field(doc! { "items": { "bsonType": "int" } }, document::array![1, "x"], false);
     check_field(doc! { "items": [{ "bsonType": "int" }] }, document::array![1, "x"], true);
-    check_field(doc! { "items": [{ "bsonType": "int" }], "additionalItems": false }, document::array![1, "x"], false);
-    check_field(doc! { "items": [{}], "additionalItems": { "bsonType": "int" } }, document::array!["x", 2], true);
+    check_field(
+        doc! { "items": [{ "bsonType": "int" }], "additionalItems": false },
+        document::array![1, "x"],
+        false,
+    );
+    check_field(
+        doc! { "items": [{}], "additionalItems": { "bsonType": "int" } },
+        document::array!["x", 2],
+        true,
+    );
 }
 
 #[test]
@@ -57,7 +65,11 @@ fn documents() {
     check(doc! { "minProperties": 2 }, doc! { "a": 1 }, false);
     check(doc! { "maxProperties": 1 }, doc! { "a": 1 }, true);
     check(doc! { "properties": { "a": {} }, "additionalProperties": false }, doc! { "a": 1, "b": 1 }, false);
-    check(doc! { "patternProperties": { "^x": { "bsonType": "int" } }, "additionalProperties": false }, doc! { "xy": 1 }, true);
+    check(
+        doc! { "patternProperties": { "^x": { "bsonType": "int" } }, "additionalProperties": false },
+        doc! { "xy": 1 },
+        true,
+    );
     check(doc! { "patternProperties": { "^x": { "bsonType": "int" } } }, doc! { "xy": "s" }, false);
     check(doc! { "dependencies": { "a": ["b"] } }, doc! { "a": 1 }, false);
     check(doc! { "dependencies": { "a": ["b"] } }, doc! { "c": 1 }, true);
@@ -78,7 +90,9 @@ fn combinations() {
 #[test]
 fn refusals() {
     let code = |schema: Document| {
-        Schema::parse(schema.to_buf().as_raw(), &Environment::default()).map(|_| ()).map_err(|error| error.code)
+        Schema::parse(schema.to_buf().as_raw(), &Environment::default())
+            .map(|_| ())
+            .map_err(|error| error.code)
     };
     assert_eq!(code(doc! { "nope": 1 }), Err(9));
     assert_eq!(code(doc! { "format": "x" }), Err(9));
@@ -98,19 +112,18 @@ fn details_name_the_unsatisfied_rules() {
         "required": ["name"], "properties": { "age": { "bsonType": "int", "description": "years" } }
     } };
     let document = doc! { "_id": 7, "age": "old" };
-    let details = validation_details(
-        validator.to_buf().as_raw(),
-        document.to_buf().as_raw(),
-        &Environment::default(),
-    );
+    let details =
+        validation_details(validator.to_buf().as_raw(), document.to_buf().as_raw(), &Environment::default());
     assert_eq!(
         details,
-        Ok(doc! { "failingDocumentId": 7, "details": { "operatorName": "$jsonSchema", "schemaRulesNotSatisfied": [
-            { "operatorName": "required", "specifiedAs": { "required": ["name"] }, "missingProperties": ["name"] },
-            { "operatorName": "properties", "propertiesNotSatisfied": [{ "propertyName": "age", "description": "years",
-                "details": [{ "operatorName": "bsonType", "specifiedAs": { "bsonType": "int" },
-                    "reason": "type did not match", "consideredValue": "old", "consideredType": "string" }] }] }
-        ] } })
+        Ok(
+            doc! { "failingDocumentId": 7, "details": { "operatorName": "$jsonSchema", "schemaRulesNotSatisfied": [
+                { "operatorName": "required", "specifiedAs": { "required": ["name"] }, "missingProperties": ["name"] },
+                { "operatorName": "properties", "propertiesNotSatisfied": [{ "propertyName": "age", "description": "years",
+                    "details": [{ "operatorName": "bsonType", "specifiedAs": { "bsonType": "int" },
+                        "reason": "type did not match", "consideredValue": "old", "consideredType": "string" }] }] }
+            ] } }
+        )
     );
     let plain = validation_details(
         doc! { "a": { "$gt": 5 } }.to_buf().as_raw(),
@@ -119,7 +132,9 @@ fn details_name_the_unsatisfied_rules() {
     );
     assert_eq!(
         plain,
-        Ok(doc! { "failingDocumentId": 1, "details": { "operatorName": "$gt", "specifiedAs": { "a": { "$gt": 5 } },
-            "reason": "comparison failed", "consideredValue": 3 } })
+        Ok(
+            doc! { "failingDocumentId": 1, "details": { "operatorName": "$gt", "specifiedAs": { "a": { "$gt": 5 } },
+            "reason": "comparison failed", "consideredValue": 3 } }
+        )
     );
 }

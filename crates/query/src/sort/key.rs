@@ -81,7 +81,9 @@ impl SortPattern {
         let picked = components.get(depth).and_then(|next| next.index()).and_then(|index| array.get(index));
         match picked {
             Some(RawValue::Array(inner)) => self.through(position, depth + 1, inner),
-            Some(RawValue::Document(inner)) if depth + 1 < components.len() => self.step(position, depth + 1, inner),
+            Some(RawValue::Document(inner)) if depth + 1 < components.len() => {
+                self.step(position, depth + 1, inner)
+            }
             Some(value) if depth + 1 == components.len() => Walk::Found(value),
             Some(_) => Walk::Found(RawValue::Null),
             None => Walk::At(array, depth),

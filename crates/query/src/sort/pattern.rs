@@ -39,10 +39,13 @@ impl SortPattern {
                     "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
                 ));
             }
-            let path = FieldPath::parse(name).map_err(|error| QueryError::new(path_code(name), error.to_string()))?;
+            let path = FieldPath::parse(name)
+                .map_err(|error| QueryError::new(path_code(name), error.to_string()))?;
             let direction = direction(name, element.value())?;
             if parts.iter().any(|part| part.path == path) {
-                return Err(QueryError::bad_value(format!("$sort key must not contain duplicate keys (field: '{name}')")));
+                return Err(QueryError::bad_value(format!(
+                    "$sort key must not contain duplicate keys (field: '{name}')"
+                )));
             }
             parts.push(SortPart { path, direction });
         }
@@ -95,7 +98,9 @@ fn direction(name: &str, value: RawValue<'_>) -> Result<Direction, QueryError> {
     match value.as_number().map(|number| number.to_f64()) {
         Some(1.0) => Ok(Direction::Ascending),
         Some(-1.0) => Ok(Direction::Descending),
-        Some(_) => Err(QueryError::new(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")),
+        Some(_) => {
+            Err(QueryError::new(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)"))
+        }
         None => Err(QueryError::bad_value(format!(
             "Illegal key in $sort specification: {name}: {}",
             json::value_to_string(value)

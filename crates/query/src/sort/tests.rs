@@ -80,7 +80,10 @@ impl RunStore for Shelf {
 
     fn open_runs(&mut self) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
         let runs = self.0.lock().expect("no test panics with the lock");
-        Ok(runs.iter().map(|run| Box::new(ShelfReader(run.clone().into_iter())) as Box<dyn RunReader>).collect())
+        Ok(runs
+            .iter()
+            .map(|run| Box::new(ShelfReader(run.clone().into_iter())) as Box<dyn RunReader>)
+            .collect())
     }
 }
 
@@ -129,7 +132,8 @@ fn the_byte_limit_is_final_without_a_place_to_spill() {
     let mut sorter = Sorter::new(Arc::new(pattern(doc! { "a": 1 })), limits, None);
     let refused = numbers(100).find_map(|document| sorter.push(document.to_buf().as_raw()).err());
     assert_eq!(refused.map(|error| error.code), Some(292));
-    let empty = Sorter::new(Arc::new(pattern(doc! { "a": 1 })), SortLimits { documents: Some(0), ..limits }, None);
+    let empty =
+        Sorter::new(Arc::new(pattern(doc! { "a": 1 })), SortLimits { documents: Some(0), ..limits }, None);
     assert_eq!(sorted(empty), Vec::<i64>::new());
     assert!(pattern(doc! {}).key(RawDocument::EMPTY).is_ok_and(|key| key.is_empty()));
 }

@@ -94,7 +94,9 @@ impl PushSort {
             RawValue::Document(pattern) if pattern.is_empty() => {
                 Err(QueryError::bad_value("The $sort pattern is empty when it should be a set of fields."))
             }
-            RawValue::Document(pattern) => Ok(PushSort::Fields(Arc::new(SortPattern::parse(pattern).map_err(|_| refusal())?))),
+            RawValue::Document(pattern) => {
+                Ok(PushSort::Fields(Arc::new(SortPattern::parse(pattern).map_err(|_| refusal())?)))
+            }
             other => match other.as_f64() {
                 Some(1.0) => Ok(PushSort::Elements { descending: false }),
                 Some(-1.0) => Ok(PushSort::Elements { descending: true }),

@@ -19,7 +19,8 @@ impl ArrayFilters {
             let RawValue::Document(filter) = filter else {
                 return Err(QueryError::type_mismatch("arrayFilters must be an array of objects"));
             };
-            let matcher = Matcher::parse(filter, environment).map_err(|error| error.within("Error parsing array filter"))?;
+            let matcher = Matcher::parse(filter, environment)
+                .map_err(|error| error.within("Error parsing array filter"))?;
             let name = top_level_name(filter)?;
             if parsed.iter().any(|(known, _)| *known == name) {
                 return Err(QueryError::failed_to_parse(format!(
@@ -36,7 +37,9 @@ impl ArrayFilters {
         if self.find(identifier).is_some() {
             return Ok(());
         }
-        Err(QueryError::bad_value(format!("No array filter found for identifier '{identifier}' in path '{path}'")))
+        Err(QueryError::bad_value(format!(
+            "No array filter found for identifier '{identifier}' in path '{path}'"
+        )))
     }
 
     /// Refuses a filter that no path uses.
@@ -94,7 +97,10 @@ fn collect_names(filter: RawDocument<'_>, names: &mut Vec<String>) {
     for element in filter {
         match element.value() {
             RawValue::Array(clauses) if matches!(element.name(), "$and" | "$or" | "$nor") => {
-                clauses.iter().filter_map(RawValue::as_document).for_each(|clause| collect_names(clause, names));
+                clauses
+                    .iter()
+                    .filter_map(RawValue::as_document)
+                    .for_each(|clause| collect_names(clause, names));
             }
             _ if element.name().starts_with('$') => {}
             _ => names.push(element.name().split('.').next().unwrap_or_default().to_owned()),

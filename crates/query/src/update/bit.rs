@@ -65,8 +65,14 @@ impl Bits {
         self.run(Number::Int32(0)).into()
     }
 
-    pub(super) fn apply(&self, name: &str, target: &Value, around: &Surroundings<'_>) -> Result<Value, QueryError> {
-        let current = target.as_raw_scalar().and_then(integer).ok_or_else(|| refusal(name, target, around.document))?;
+    pub(super) fn apply(
+        &self,
+        name: &str,
+        target: &Value,
+        around: &Surroundings<'_>,
+    ) -> Result<Value, QueryError> {
+        let current =
+            target.as_raw_scalar().and_then(integer).ok_or_else(|| refusal(name, target, around.document))?;
         Ok(self.run(current).into())
     }
 

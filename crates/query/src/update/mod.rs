@@ -99,7 +99,9 @@ impl Update {
         let filtered = array_filters.is_some_and(|filters| !filters.is_empty());
         let kind = match spec {
             RawValue::Array(_) if filtered => {
-                return Err(QueryError::failed_to_parse("arrayFilters may not be specified for pipeline-syle updates"));
+                return Err(QueryError::failed_to_parse(
+                    "arrayFilters may not be specified for pipeline-syle updates",
+                ));
             }
             RawValue::Array(stages) => Kind::Pipeline(pipeline::Pipeline::parse(stages, environment)?),
             RawValue::Document(document) if is_operators(document) => {
@@ -107,10 +109,16 @@ impl Update {
                 Kind::Operators(operators::Operators::parse(document, filters, environment)?)
             }
             RawValue::Document(_) if filtered => {
-                return Err(QueryError::failed_to_parse("Cannot specify arrayFilters with replacement-style update"));
+                return Err(QueryError::failed_to_parse(
+                    "Cannot specify arrayFilters with replacement-style update",
+                ));
             }
             RawValue::Document(document) => Kind::Replacement(replacement::parse(document)?),
-            _ => return Err(QueryError::failed_to_parse("Update argument must be either an object or an array")),
+            _ => {
+                return Err(QueryError::failed_to_parse(
+                    "Update argument must be either an object or an array",
+                ));
+            }
         };
         Ok(Update { kind })
     }
@@ -195,5 +203,7 @@ fn is_operators(document: RawDocument<'_>) -> bool {
 
 /// The `_id` of a document as error messages show it.
 fn describe_id(document: RawDocument<'_>) -> String {
-    document.get("_id").map_or_else(|| "{}".to_owned(), |id| format!("{{_id: {}}}", document::json::value_to_string(id)))
+    document
+        .get("_id")
+        .map_or_else(|| "{}".to_owned(), |id| format!("{{_id: {}}}", document::json::value_to_string(id)))
 }

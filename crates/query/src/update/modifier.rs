@@ -53,11 +53,16 @@ pub(super) enum Modifier {
     Unset,
     Calculate(Arithmetic, Number),
     /// `$min` (keeps the lesser) and `$max` (keeps the greater).
-    Extreme { wins: Ordering, operand: Operand },
+    Extreme {
+        wins: Ordering,
+        operand: Operand,
+    },
     Bit(Bits),
     Push(Push),
     AddToSet(Vec<Value>),
-    Pop { first: bool },
+    Pop {
+        first: bool,
+    },
     Pull(Pull),
     /// The place that `$rename` empties; done before the others.
     RenameSource,
@@ -135,11 +140,16 @@ impl Modifier {
             Modifier::SetOnInsert(_) => Spliced::Keep,
             Modifier::Unset => Spliced::Remove,
             Modifier::Calculate(operation, number) => {
-                let current = Number::from_raw(value).ok_or_else(|| not_numeric(*operation, name, value, around))?;
+                let current =
+                    Number::from_raw(value).ok_or_else(|| not_numeric(*operation, name, value, around))?;
                 Spliced::Write(calculate(*operation, current, *number, around)?.as_raw())
             }
             Modifier::Extreme { wins, operand } => {
-                if document::compare(operand.raw(), value) == *wins { Spliced::Write(operand.raw()) } else { Spliced::Keep }
+                if document::compare(operand.raw(), value) == *wins {
+                    Spliced::Write(operand.raw())
+                } else {
+                    Spliced::Keep
+                }
             }
             _ => return Ok(None),
         }))
@@ -184,7 +194,9 @@ impl Modifier {
             Modifier::Pop { first } => {
                 let kind = target.kind().alias();
                 let values = array(target, || {
-                    QueryError::type_mismatch(format!("Path '{name}' contains an element of non-array type '{kind}'"))
+                    QueryError::type_mismatch(format!(
+                        "Path '{name}' contains an element of non-array type '{kind}'"
+                    ))
                 })?;
                 if *first && !values.is_empty() {
                     values.remove(0);
@@ -222,7 +234,12 @@ fn not_array(name: &str, kind: &str, around: &Surroundings<'_>) -> QueryError {
     ))
 }
 
-fn not_numeric(operation: Arithmetic, name: &str, value: RawValue<'_>, around: &Surroundings<'_>) -> QueryError {
+fn not_numeric(
+    operation: Arithmetic,
+    name: &str,
+    value: RawValue<'_>,
+    around: &Surroundings<'_>,
+) -> QueryError {
     QueryError::type_mismatch(format!(
         "Cannot apply {} to a value of non-numeric type. {} has the field '{name}' of non-numeric type {}",
         operation.name(),

@@ -26,7 +26,9 @@ const OPERATORS: &[(&str, Parse)] = &[
     ("$inc", |field, _| calculate(Arithmetic::Increment, field)),
     ("$mul", |field, _| calculate(Arithmetic::Multiply, field)),
     ("$min", |field, _| Ok(Modifier::Extreme { wins: Ordering::Less, operand: Operand::new(field.value()) })),
-    ("$max", |field, _| Ok(Modifier::Extreme { wins: Ordering::Greater, operand: Operand::new(field.value()) })),
+    ("$max", |field, _| {
+        Ok(Modifier::Extreme { wins: Ordering::Greater, operand: Operand::new(field.value()) })
+    }),
     ("$currentDate", current_date),
     ("$bit", |field, _| Ok(Modifier::Bit(Bits::parse(field.name(), field.value())?))),
     ("$push", |field, _| Ok(Modifier::Push(Push::parse(field.value())?))),
@@ -183,7 +185,9 @@ impl Parser<'_> {
             )));
         };
         if to.contains('\0') {
-            return Err(QueryError::bad_value("The 'to' field for $rename cannot contain an embedded null byte"));
+            return Err(QueryError::bad_value(
+                "The 'to' field for $rename cannot contain an embedded null byte",
+            ));
         }
         let (source, target) = (self.path(from)?, self.path(to)?);
         if source == target {
@@ -253,7 +257,10 @@ fn current_date(field: Element<'_>, environment: &Environment) -> Result<Modifie
         RawValue::Boolean(_) => date,
         RawValue::Document(clauses) => {
             if let Some(other) = clauses.iter().find(|clause| clause.name() != "$type") {
-                return Err(QueryError::bad_value(format!("Unrecognized $currentDate option: {}", other.name())));
+                return Err(QueryError::bad_value(format!(
+                    "Unrecognized $currentDate option: {}",
+                    other.name()
+                )));
             }
             match clauses.get("$type").and_then(RawValue::as_str) {
                 Some("date") => date,
@@ -278,7 +285,12 @@ fn current_date(field: Element<'_>, environment: &Environment) -> Result<Modifie
 }
 
 /// The refusal of a `$rename` whose path runs through an array.
-pub(super) fn array_on_rename_path(end: &str, path: &[String], array: &str, document: RawDocument<'_>) -> QueryError {
+pub(super) fn array_on_rename_path(
+    end: &str,
+    path: &[String],
+    array: &str,
+    document: RawDocument<'_>,
+) -> QueryError {
     QueryError::bad_value(format!(
         "The {end} field cannot be an array element, '{}' in doc with {} has an array field called '{array}'",
         path.join("."),

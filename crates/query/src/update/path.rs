@@ -40,7 +40,8 @@ pub(super) fn parse(path: &str) -> Result<Vec<Component>, QueryError> {
     if path.is_empty() {
         return Err(QueryError::new(code::EMPTY_FIELD_NAME, "An empty update path is not valid."));
     }
-    let components: Vec<Component> = path.split('.').map(|name| component(path, name)).collect::<Result<_, _>>()?;
+    let components: Vec<Component> =
+        path.split('.').map(|name| component(path, name)).collect::<Result<_, _>>()?;
     if components.first().is_some_and(|first| !matches!(first, Component::Field(_))) {
         return Err(QueryError::bad_value(format!(
             "Cannot have positional (i.e. '$') element in the first position in path '{path}'"
@@ -52,7 +53,10 @@ pub(super) fn parse(path: &str) -> Result<Vec<Component>, QueryError> {
         )));
     }
     if components.len() > MAX_COMPONENTS {
-        return Err(QueryError::new(code::OVERFLOW, format!("The update path is too deep: more than {MAX_COMPONENTS} fields")));
+        return Err(QueryError::new(
+            code::OVERFLOW,
+            format!("The update path is too deep: more than {MAX_COMPONENTS} fields"),
+        ));
     }
     Ok(components)
 }

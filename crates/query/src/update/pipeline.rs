@@ -98,7 +98,10 @@ impl Stage {
 
 fn object<'a>(code: i32, name: &str, operand: RawValue<'a>) -> Result<RawDocument<'a>, QueryError> {
     operand.as_document().ok_or_else(|| {
-        QueryError::new(code, format!("{name} specification stage must be an object, got {}", operand.kind().alias()))
+        QueryError::new(
+            code,
+            format!("{name} specification stage must be an object, got {}", operand.kind().alias()),
+        )
     })
 }
 
@@ -108,7 +111,14 @@ fn unset_paths(operand: RawValue<'_>) -> Result<Vec<&str>, QueryError> {
         RawValue::String(path) => Ok(vec![path]),
         RawValue::Array(paths) if !paths.is_empty() => paths
             .iter()
-            .map(|path| path.as_str().ok_or_else(|| QueryError::new(31120, "$unset specification must be a string or an array containing only string values")))
+            .map(|path| {
+                path.as_str().ok_or_else(|| {
+                    QueryError::new(
+                        31120,
+                        "$unset specification must be a string or an array containing only string values",
+                    )
+                })
+            })
             .collect(),
         _ => Err(refusal()),
     }
@@ -117,9 +127,34 @@ fn unset_paths(operand: RawValue<'_>) -> Result<Vec<&str>, QueryError> {
 /// Stages that exist but do not make one document of one.
 fn is_other_stage(name: &str) -> bool {
     const STAGES: &[&str] = &[
-        "$bucket", "$bucketAuto", "$changeStream", "$collStats", "$count", "$currentOp", "$densify", "$documents", "$facet",
-        "$fill", "$geoNear", "$graphLookup", "$group", "$indexStats", "$limit", "$listSessions", "$lookup", "$match", "$merge",
-        "$out", "$redact", "$sample", "$setWindowFields", "$skip", "$sort", "$sortByCount", "$unionWith", "$unwind",
+        "$bucket",
+        "$bucketAuto",
+        "$changeStream",
+        "$collStats",
+        "$count",
+        "$currentOp",
+        "$densify",
+        "$documents",
+        "$facet",
+        "$fill",
+        "$geoNear",
+        "$graphLookup",
+        "$group",
+        "$indexStats",
+        "$limit",
+        "$listSessions",
+        "$lookup",
+        "$match",
+        "$merge",
+        "$out",
+        "$redact",
+        "$sample",
+        "$setWindowFields",
+        "$skip",
+        "$sort",
+        "$sortByCount",
+        "$unionWith",
+        "$unwind",
     ];
     STAGES.contains(&name)
 }

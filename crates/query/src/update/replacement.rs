@@ -20,7 +20,10 @@ pub(super) fn parse(replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryEr
 }
 
 /// The replacement with the `_id` of `document` in front.
-pub(super) fn apply(document: RawDocument<'_>, replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
+pub(super) fn apply(
+    document: RawDocument<'_>,
+    replacement: RawDocument<'_>,
+) -> Result<DocumentBuf, QueryError> {
     let (old, new) = (document.element(b"_id"), replacement.element(b"_id"));
     if let (Some(old), Some(new)) = (old, new)
         && document::compare(old.value(), new.value()).is_ne()

@@ -22,10 +22,8 @@ pub(super) fn apply(
     around: &Surroundings<'_>,
 ) -> Result<DocumentBuf, QueryError> {
     let source = around.document.as_bytes();
-    let mut splice = Splice {
-        bytes: Vec::with_capacity(source.len() + SPARE_BYTES),
-        walk: Walk { filters, around },
-    };
+    let mut splice =
+        Splice { bytes: Vec::with_capacity(source.len() + SPARE_BYTES), walk: Walk { filters, around } };
     DocumentBuilder::new(&mut splice.bytes).suspend();
     let mut seen = 0_u64;
     let mut offset = HEADER_BYTES;
@@ -65,7 +63,9 @@ const HEADER_BYTES: usize = 4;
 
 fn find<'t>(tree: &'t Branch, element: Element<'_>) -> Option<(usize, &'t str, &'t Node)> {
     tree.children.iter().enumerate().find_map(|(position, (component, node))| match component {
-        Component::Field(name) if name.as_bytes() == element.name_bytes() => Some((position, name.as_str(), node)),
+        Component::Field(name) if name.as_bytes() == element.name_bytes() => {
+            Some((position, name.as_str(), node))
+        }
         _ => None,
     })
 }

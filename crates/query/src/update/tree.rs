@@ -21,7 +21,12 @@ pub(super) struct Branch {
 
 impl Branch {
     /// Puts a modifier at the end of a path.
-    pub(super) fn insert(&mut self, path: &str, components: &[Component], modifier: Modifier) -> Result<(), QueryError> {
+    pub(super) fn insert(
+        &mut self,
+        path: &str,
+        components: &[Component],
+        modifier: Modifier,
+    ) -> Result<(), QueryError> {
         self.insert_at(path, components, 0, modifier)
     }
 
@@ -84,7 +89,8 @@ impl Node {
         };
         left.children.iter().any(|(component, node)| {
             right.children.iter().any(|(other, sibling)| {
-                (component == other || component.is_array_wide() || other.is_array_wide()) && node.conflicts_with(sibling)
+                (component == other || component.is_array_wide() || other.is_array_wide())
+                    && node.conflicts_with(sibling)
             })
         })
     }

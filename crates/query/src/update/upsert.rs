@@ -71,10 +71,14 @@ fn collect<'f>(filter: RawDocument<'f>, found: &mut Vec<(&'f str, RawValue<'f>)>
                     match (operator.name(), operator.value()) {
                         ("$eq", value) => found.push((name, value)),
                         ("$in", RawValue::Array(choice)) if choice.len() == 1 => {
-                            found.extend(choice.get(0).filter(|value| is_plain(*value)).map(|value| (name, value)));
+                            found.extend(
+                                choice.get(0).filter(|value| is_plain(*value)).map(|value| (name, value)),
+                            );
                         }
                         ("$all", RawValue::Array(values)) => {
-                            found.extend(values.iter().filter(|value| is_plain(*value)).map(|value| (name, value)));
+                            found.extend(
+                                values.iter().filter(|value| is_plain(*value)).map(|value| (name, value)),
+                            );
                         }
                         _ => {}
                     }
@@ -87,7 +91,9 @@ fn collect<'f>(filter: RawDocument<'f>, found: &mut Vec<(&'f str, RawValue<'f>)>
 }
 
 fn is_condition(document: RawDocument<'_>) -> bool {
-    document.first().is_some_and(|first| first.name().starts_with('$') && !matches!(first.name(), "$ref" | "$id" | "$db"))
+    document
+        .first()
+        .is_some_and(|first| first.name().starts_with('$') && !matches!(first.name(), "$ref" | "$id" | "$db"))
 }
 
 /// Whether an element of `$in` or `$all` stands for itself.
@@ -111,7 +117,9 @@ fn check_distinct(found: &[(&str, RawValue<'_>)]) -> Result<(), QueryError> {
             if is_below(path, other) || is_below(other, path) {
                 return Err(QueryError::new(
                     NOT_SINGLE_VALUE_FIELD,
-                    format!("cannot infer query fields to set, both paths '{other}' and '{path}' are matched"),
+                    format!(
+                        "cannot infer query fields to set, both paths '{other}' and '{path}' are matched"
+                    ),
                 ));
             }
         }

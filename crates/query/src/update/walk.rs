@@ -137,7 +137,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn element(&self, array_name: &str, array: &mut Vec<Value>, name: &str, node: &Node) -> Result<(), QueryError> {
+    fn element(
+        &self,
+        array_name: &str,
+        array: &mut Vec<Value>,
+        name: &str,
+        node: &Node,
+    ) -> Result<(), QueryError> {
         let Some(index) = Component::index(name) else {
             if node.creates(self.around.is_insert) {
                 return Err(not_viable(array_name, name, &Value::Array(std::mem::take(array))));
@@ -210,6 +216,9 @@ fn conflict(path: &str) -> QueryError {
 fn not_viable(name: &str, field: &str, value: &Value) -> QueryError {
     QueryError::new(
         code::PATH_NOT_VIABLE,
-        format!("Cannot create field '{field}' in element {{{name}: {}}}", value.with_raw(json::value_to_string)),
+        format!(
+            "Cannot create field '{field}' in element {{{name}: {}}}",
+            value.with_raw(json::value_to_string)
+        ),
     )
 }
