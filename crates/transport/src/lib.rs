@@ -40,6 +40,11 @@ mod statistics;
 mod stream;
 mod synchronous;
 
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;
+
 pub use buffer::ReceiveBuffer;
 pub use connection::serve;
 pub use descriptors::{default_max_connections, raise_descriptor_limit};

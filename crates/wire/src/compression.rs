@@ -210,3 +210,90 @@ pub fn decompress_message(
     })?;
     Ok((Message::from_written(buffer), compressor))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CommandMessage, MAX_MESSAGE_SIZE};
+    use document::doc;
+
+    const ALL: [Compressor; 4] = [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd];
+
+    fn message(text_length: usize) -> Message {
+        let text: String = (0..text_length).map(|index| char::from(b'a' + (index % 23) as u8)).collect();
+        CommandMessage::new(doc! { "ping": 1, "text": text }.to_buf().as_raw()).finish(77)
+    }
+
+    fn decompress(bytes: &[u8]) -> Result<(Message, Compressor), WireError> {
+        decompress_message(MessageRef::parse(bytes, MAX_MESSAGE_SIZE)?, MAX_MESSAGE_SIZE, vec![1; 50])
+    }
+
+    #[test]
+    fn round_trips() {
+        for compressor in ALL {
+            for length in [0, 1, 1000, 3_000_000] {
+                let original = message(length);
+                let compressed =
+                    compress_message(&original, compressor, vec![1; 50]).expect("memory suffices");
+                let (back, used) = decompress(compressed.bytes()).expect("own output can be read");
+                assert_eq!(used, compressor);
+                assert_eq!(back, original, "{} changed a message of {length} bytes", compressor.name());
+                let small = compressor == Compressor::Noop || length < 1000;
+                assert!(
+                    small || compressed.bytes().len() < original.bytes().len() / 2,
+                    "nothing was compressed"
+                );
+            }
+        }
+    }
+
+    /// Changes the declared size of a compressed message by `delta`.
+    fn declare(compressor: Compressor, delta: i32) -> Result<(Message, Compressor), WireError> {
+        let original = message(5000);
+        let mut bytes = compress_message(&original, compressor, Vec::new()).unwrap().into_bytes();
+        let declared = original.bytes().len() as i32 - 16 + delta;
+        bytes[20..24].copy_from_slice(&declared.to_le_bytes());
+        decompress(&bytes)
+    }
+
+    #[test]
+    fn declared_sizes_are_not_trusted() {
+        for compressor in ALL {
+            for delta in [-1, 1, -4000, 10_000_000] {
+                let error = declare(compressor, delta).expect_err("a wrong size was accepted");
+                assert!(
+                    matches!(error, WireError::Decompress { .. }),
+                    "{} with {delta} bytes more gave {error:?}",
+                    compressor.name()
+                );
+            }
+            for delta in [-1_000_000, i32::MAX - 6000] {
+                let error = declare(compressor, delta).expect_err("an impossible size was accepted");
+                assert!(matches!(error, WireError::DeclaredSize { .. }), "{error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn truncated_and_nested_messages_are_refused() {
+        for compressor in ALL {
+            let whole = compress_message(&message(5000), compressor, Vec::new()).unwrap();
+            for length in [16, 17, 24, 25, 26, whole.bytes().len() - 1] {
+                let mut bytes = whole.bytes()[..length].to_vec();
+                bytes[..4].copy_from_slice(&(length as i32).to_le_bytes());
+                assert!(decompress(&bytes).is_err(), "{length} bytes of {} were accepted", compressor.name());
+            }
+            let twice = compress_message(&whole, compressor, Vec::new()).unwrap();
+            assert_eq!(decompress(twice.bytes()).unwrap_err(), WireError::NestedCompression);
+        }
+    }
+
+    #[test]
+    fn names_and_numbers() {
+        for compressor in ALL {
+            assert_eq!(Compressor::from_name(compressor.name()), Some(compressor));
+            assert_eq!(Compressor::from_id(compressor.id()), Ok(compressor));
+        }
+        assert_eq!(Compressor::from_id(4), Err(WireError::Compressor { id: 4 }));
+    }
+}

@@ -84,3 +84,46 @@ impl MessageHeader {
         bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MAX_MESSAGE_SIZE;
+
+    fn check(length: i32, opcode: i32, expect: Result<usize, i32>) {
+        let mut bytes = length.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend_from_slice(&opcode.to_le_bytes());
+        let found = MessageHeader::parse(&bytes, MAX_MESSAGE_SIZE);
+        match expect {
+            Ok(length) => {
+                let header = found.expect("a good header").expect("a whole header");
+                assert_eq!((header.length, header.request_id), (length, 7));
+                assert_eq!(header.to_bytes().as_slice(), bytes);
+            }
+            Err(code) => {
+                let error = found.expect_err("a bad header");
+                assert_eq!((error.code(), error.is_fatal()), (code, true));
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_and_operations() {
+        check(16, 2013, Ok(16));
+        check(48_000_000, 2004, Ok(48_000_000));
+        check(48_000_001, 2013, Err(17));
+        check(15, 2013, Err(17));
+        check(0, 2013, Err(17));
+        check(-1, 2013, Err(17));
+        check(i32::MIN, 2013, Err(17));
+        check(100, 2001, Err(17));
+    }
+
+    #[test]
+    fn a_partial_header_is_no_error() {
+        for length in 0..16 {
+            assert_eq!(MessageHeader::parse(&[0xff; 16][..length], MAX_MESSAGE_SIZE), Ok(None));
+        }
+    }
+}

@@ -200,3 +200,125 @@ impl<'a> SectionParser<'a> {
         Ok(DocumentSequence { identifier, documents, count })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CommandMessage, MAX_MESSAGE_SIZE};
+    use document::doc;
+
+    /// Parses an OP_MSG whose payload (flags and sections) is given.
+    fn parse(payload: &[u8]) -> Result<(usize, Vec<(String, usize)>), WireError> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&(16 + payload.len() as i32).to_le_bytes());
+        bytes.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend_from_slice(&2013i32.to_le_bytes());
+        bytes.extend_from_slice(payload);
+        let message = MessageRef::parse(&bytes, MAX_MESSAGE_SIZE)?;
+        let parsed = OpMsg::parse(message)?;
+        let sequences = parsed.sequences.iter();
+        Ok((
+            parsed.body.iter().count(),
+            sequences.map(|found| (found.identifier.to_owned(), found.len())).collect(),
+        ))
+    }
+
+    fn payload(flags: u32, sections: &[&[u8]]) -> Vec<u8> {
+        let mut payload = flags.to_le_bytes().to_vec();
+        for section in sections {
+            payload.extend_from_slice(section);
+        }
+        payload
+    }
+
+    fn body() -> Vec<u8> {
+        let mut section = vec![0];
+        section.extend_from_slice(doc! { "insert": "c", "$db": "d" }.to_buf().as_raw().as_bytes());
+        section
+    }
+
+    fn sequence(identifier: &str, documents: usize) -> Vec<u8> {
+        let mut rest = identifier.as_bytes().to_vec();
+        rest.push(0);
+        for number in 0..documents {
+            rest.extend_from_slice(doc! { "_id": number as i32 }.to_buf().as_raw().as_bytes());
+        }
+        let mut section = vec![1];
+        section.extend_from_slice(&(rest.len() as i32 + 4).to_le_bytes());
+        section.extend_from_slice(&rest);
+        section
+    }
+
+    #[track_caller]
+    fn check(sections: &[&[u8]], expect: Result<&[(&str, usize)], i32>) {
+        let found = parse(&payload(0, sections));
+        match expect {
+            Ok(sequences) => {
+                let (fields, found) = found.expect("this message is well-formed");
+                assert_eq!(fields, 2, "fields of the body");
+                let found: Vec<_> = found.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+                assert_eq!(found, sequences);
+            }
+            Err(code) => assert_eq!(found.expect_err("this message is malformed").code(), code),
+        }
+    }
+
+    #[test]
+    fn sections_in_any_order() {
+        check(&[&body()], Ok(&[]));
+        check(&[&body(), &sequence("documents", 3)], Ok(&[("documents", 3)]));
+        check(&[&sequence("documents", 0), &body()], Ok(&[("documents", 0)]));
+        check(&[&sequence("a", 1), &body(), &sequence("b", 2)], Ok(&[("a", 1), ("b", 2)]));
+    }
+
+    #[test]
+    fn malformed_sections() {
+        check(&[], Err(40587));
+        check(&[&sequence("a", 1)], Err(40587));
+        check(&[&body(), &body()], Err(40430));
+        check(&[&body(), &sequence("a", 1), &sequence("a", 1)], Err(40431));
+        check(&[&body(), &[2, 0, 0, 0, 0]], Err(40432));
+        check(&[&body(), &sequence("insert", 1)], Err(40433));
+        check(&[&[0, 5, 0, 0, 0, 1]], Err(22));
+        check(&[&[0, 5, 0, 0]], Err(17));
+        check(&[&[0, 4, 0, 0, 0]], Err(17));
+        check(&[&body(), &[1, 0xff, 0xff, 0xff, 0xff]], Err(2));
+        check(&[&body(), &[1, 100, 0, 0, 0]], Err(17));
+        check(&[&body(), &[1, 6, 0, 0, 0, b'a', b'b']], Err(2));
+        check(&[&body(), &[1, 7, 0, 0, 0, b'a', 0, 7]], Err(2));
+        check(&[&body(), &[1, 6, 0, 0, 0, 0xff, 0]], Err(22));
+    }
+
+    #[test]
+    fn required_flags_are_checked_and_optional_ones_ignored() {
+        let with_flags = |flags| parse(&payload(flags, &[&body()]));
+        assert_eq!(with_flags(1 << 2), Err(WireError::Flags { flags: 1 << 2 }));
+        assert_eq!(with_flags(1 << 15), Err(WireError::Flags { flags: 1 << 15 }));
+        assert!(with_flags(1 << 17).is_ok(), "unknown optional flag bits must be ignored");
+        assert!(with_flags(1 << 31 | 2).is_ok(), "moreToCome is a known flag");
+        assert!(with_flags(1).is_err(), "a checksum that is not there was accepted");
+    }
+
+    #[test]
+    fn every_damaged_byte_fails_the_checksum() {
+        let command = doc! { "ping": 1, "$db": "admin" }.to_buf();
+        let message = CommandMessage::new(command.as_raw()).flags(OpMsgFlags::CHECKSUM_PRESENT).finish(7);
+        let whole = OpMsg::parse(message.as_ref(MAX_MESSAGE_SIZE).unwrap()).expect("an undamaged message");
+        assert!(whole.checksum.is_some());
+        for position in 20..message.bytes().len() {
+            let mut bytes = message.bytes().to_vec();
+            bytes[position] ^= 0x10;
+            let error = OpMsg::parse(MessageRef::parse(&bytes, MAX_MESSAGE_SIZE).unwrap()).err();
+            assert!(
+                matches!(error, Some(WireError::Checksum { .. })),
+                "damage at byte {position} gave {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn checksum_is_castagnoli() {
+        // The check value of CRC-32C (RFC 3720, B.4: 32 bytes of zeroes).
+        assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
+    }
+}

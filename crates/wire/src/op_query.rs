@@ -61,3 +61,63 @@ impl<'a> OpQuery<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CommandMessage, MAX_MESSAGE_SIZE, ReplyBuilder, parse_reply};
+    use document::doc;
+
+    fn check(database: &str, command: document::Document, expect: (&str, &str)) {
+        let message = CommandMessage::legacy(database, command.to_buf().as_raw(), 9);
+        let parsed = OpQuery::parse(message.as_ref(MAX_MESSAGE_SIZE).unwrap()).expect("a well-formed query");
+        let name = parsed.command.first().expect("a command has a field").name().to_owned();
+        assert_eq!((parsed.database, name.as_str()), expect);
+    }
+
+    #[test]
+    fn commands_and_wrapped_commands() {
+        check("admin", doc! { "isMaster": 1 }, ("admin", "isMaster"));
+        check(
+            "test",
+            doc! { "$query": { "hello": 1 }, "$readPreference": { "mode": "primary" } },
+            ("test", "hello"),
+        );
+    }
+
+    #[test]
+    fn queries_on_collections_are_refused() {
+        let command = doc! { "a": 1 }.to_buf();
+        let mut bytes = CommandMessage::legacy("test", command.as_raw(), 9).into_bytes();
+        bytes[25] = b'c';
+        let error = OpQuery::parse(MessageRef::parse(&bytes, MAX_MESSAGE_SIZE).unwrap()).unwrap_err();
+        assert_eq!((error.code(), error.is_fatal()), (352, false));
+    }
+
+    #[test]
+    fn every_truncation_is_an_error() {
+        let command = doc! { "isMaster": 1 }.to_buf();
+        let whole = CommandMessage::legacy("admin", command.as_raw(), 9).into_bytes();
+        for length in 16..whole.len() {
+            let mut bytes = whole[..length].to_vec();
+            bytes[..4].copy_from_slice(&(length as i32).to_le_bytes());
+            let parsed = OpQuery::parse(MessageRef::parse(&bytes, MAX_MESSAGE_SIZE).unwrap());
+            assert!(parsed.is_err(), "{length} of {} bytes were accepted", whole.len());
+        }
+    }
+
+    #[test]
+    fn the_answer_is_an_op_reply() {
+        let command = doc! { "isMaster": 1 }.to_buf();
+        let request = CommandMessage::legacy("admin", command.as_raw(), 9);
+        let format = request.as_ref(MAX_MESSAGE_SIZE).unwrap().reply_format();
+        let mut reply = ReplyBuilder::new(Vec::new(), format);
+        reply.body().append("ok", 1.0);
+        let mut reply = reply.finish();
+        reply.seal(3, 9);
+        let view = reply.as_ref(MAX_MESSAGE_SIZE).unwrap();
+        assert_eq!(view.header().opcode, crate::OpCode::Reply);
+        assert_eq!(&reply.bytes()[32..36], &[1, 0, 0, 0], "number returned");
+        assert_eq!(parse_reply(view).unwrap().to_document(), doc! { "ok": 1.0 });
+    }
+}

@@ -144,3 +144,54 @@ impl ReplyBuilder {
         Self::error(buffer, format, error.code(), &error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MAX_MESSAGE_SIZE, OpMsg, parse_reply};
+    use document::doc;
+
+    fn check(format: ReplyFormat, more_to_come: bool) {
+        let mut reply = ReplyBuilder::new(vec![9; 100], format);
+        reply.body().append("dropped", 1);
+        reply.body().append("ok", 1.0);
+        reply.set_more_to_come(more_to_come);
+        let mut message = reply.finish();
+        message.seal(5, 4);
+        let view = message.as_ref(MAX_MESSAGE_SIZE).expect("a reply is a message");
+        assert_eq!((view.header().request_id, view.header().response_to), (5, 4));
+        assert_eq!(parse_reply(view).expect("a reply can be read").to_document(), doc! { "ok": 1.0 });
+        assert_eq!(message.more_to_come(), more_to_come && format != ReplyFormat::Legacy);
+        if let ReplyFormat::Msg { checksum } = format {
+            assert_eq!(OpMsg::parse(view).unwrap().checksum.is_some(), checksum);
+        }
+    }
+
+    #[test]
+    fn every_format() {
+        for more_to_come in [false, true] {
+            check(ReplyFormat::Msg { checksum: false }, more_to_come);
+            check(ReplyFormat::Msg { checksum: true }, more_to_come);
+            check(ReplyFormat::Legacy, more_to_come);
+        }
+    }
+
+    #[test]
+    fn errors_name_their_code() {
+        let message = ReplyBuilder::error(Vec::new(), ReplyFormat::Legacy, 59, "no such command: 'x'");
+        let body = parse_reply(message.as_ref(MAX_MESSAGE_SIZE).unwrap()).unwrap().to_document();
+        let expect =
+            doc! { "ok": 0.0, "errmsg": "no such command: 'x'", "code": 59, "codeName": "CommandNotFound" };
+        assert_eq!(body, expect);
+    }
+
+    #[test]
+    fn flags_set_later_keep_the_checksum() {
+        let mut message = ReplyBuilder::new(Vec::new(), ReplyFormat::Msg { checksum: true }).finish();
+        message.set_flags(OpMsgFlags::MORE_TO_COME);
+        message.seal(1, 2);
+        let parsed =
+            OpMsg::parse(message.as_ref(MAX_MESSAGE_SIZE).unwrap()).expect("the checksum still fits");
+        assert!(parsed.flags.contains(OpMsgFlags::MORE_TO_COME) && parsed.checksum.is_some());
+    }
+}
