@@ -1,0 +1,239 @@
+//! One collection: its definition of the moment, its latches, its counters.
+
+use crate::definition::CollectionDefinition;
+use crate::index_build::BuildProgress;
+use crate::keys::{self, CollectionId};
+use crate::waiters::Waiters;
+use crate::{CatalogError, ReadError, WriteError};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use storage::{
+    Acknowledge, Direction, ExclusiveGuard, Keyspace, LatchTable, SharedGuard, SharedLatch, Store, WriteUnit,
+};
+use uuid::Uuid;
+
+/// Latches of single keys, shared by all collections. Lock order: `documents` before `unique_keys`; an operation
+/// takes from each table once.
+#[derive(Default)]
+pub(crate) struct KeyLatches {
+    pub(crate) documents: LatchTable,
+    pub(crate) unique_keys: LatchTable,
+}
+
+/// A collection. Lives as long as somebody holds it, also after it was dropped; then every operation fails.
+///
+/// Lock order: the catalog's latch, `latch`, `capped_latch`, [`KeyLatches`], `definition_latch`.
+pub struct Collection {
+    pub(crate) store: Store,
+    pub(crate) key_latches: Arc<KeyLatches>,
+    id: CollectionId,
+    uuid: Uuid,
+    definition: ArcSwap<CollectionDefinition>,
+    /// Held shared by writers, exclusively by changes of the definition.
+    latch: SharedLatch,
+    /// Held exclusively by each writer of a capped collection: record ids become visible in their order.
+    capped_latch: SharedLatch,
+    /// Held exclusively while a writer records that an index became multikey.
+    definition_latch: SharedLatch,
+    dropped: AtomicBool,
+    /// The record id the next document of a capped collection gets. Guarded by `capped_latch`.
+    pub(crate) next_record: AtomicU64,
+    inserted: Arc<Waiters>,
+    /// Index builds under way. A leaf in the lock order.
+    builds: Mutex<Vec<Arc<BuildProgress>>>,
+}
+
+/// What a writer holds while it writes.
+pub(crate) struct Writing {
+    pub(crate) definition: Arc<CollectionDefinition>,
+    _shared: SharedGuard,
+    _capped: Option<ExclusiveGuard>,
+}
+
+impl std::fmt::Debug for Collection {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let definition = self.definition.load();
+        formatter
+            .debug_struct("Collection")
+            .field("id", &self.id)
+            .field("namespace", &definition.namespace)
+            .finish()
+    }
+}
+
+impl Collection {
+    pub(crate) fn open(
+        store: Store,
+        key_latches: Arc<KeyLatches>,
+        definition: CollectionDefinition,
+    ) -> Result<Arc<Self>, CatalogError> {
+        let collection = Collection {
+            store,
+            key_latches,
+            id: definition.id,
+            uuid: definition.uuid,
+            latch: SharedLatch::new(),
+            capped_latch: SharedLatch::new(),
+            definition_latch: SharedLatch::new(),
+            dropped: AtomicBool::new(false),
+            next_record: AtomicU64::new(1),
+            inserted: Waiters::new(),
+            builds: Mutex::default(),
+            definition: ArcSwap::from_pointee(definition),
+        };
+        if collection.definition().is_capped() {
+            let last = collection.last_record()?;
+            collection.next_record.store(last + 1, Ordering::Relaxed);
+        }
+        Ok(Arc::new(collection))
+    }
+
+    fn last_record(&self) -> Result<u64, CatalogError> {
+        let range = keys::document_range(self.id);
+        let mut cursor = self.store.read_view().cursor(Keyspace::Documents, range, Direction::Backward)?;
+        let last =
+            cursor.next()?.and_then(|(key, _)| key.get(keys::DOCUMENT_PREFIX..)?.first_chunk().copied());
+        Ok(last.map_or(0, u64::from_be_bytes))
+    }
+
+    /// The collection's id on disk.
+    pub const fn id(&self) -> CollectionId {
+        self.id
+    }
+
+    /// The collection's UUID.
+    pub const fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The definition of this moment. Open a view or cursor first and ask then: whatever the view sees, the
+    /// definition accounts for (multikey paths in particular).
+    #[inline]
+    pub fn definition(&self) -> Arc<CollectionDefinition> {
+        self.definition.load_full()
+    }
+
+    /// The number of documents.
+    pub fn document_count(&self) -> u64 {
+        u64::try_from(self.store.counter(keys::documents_counter(self.id))).unwrap_or(0)
+    }
+
+    /// The bytes of BSON of all documents.
+    pub fn data_bytes(&self) -> u64 {
+        u64::try_from(self.store.counter(keys::bytes_counter(self.id))).unwrap_or(0)
+    }
+
+    /// Whether the collection was dropped.
+    #[inline]
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Counts inserts, for those who wait for more data (tailable cursors). A drop counts too.
+    pub const fn inserted(&self) -> &Arc<Waiters> {
+        &self.inserted
+    }
+
+    /// Index builds under way, for `currentOp`.
+    pub fn builds(&self) -> Vec<Arc<BuildProgress>> {
+        self.builds.lock().clone()
+    }
+
+    pub(crate) fn build(&self, index: keys::IndexId) -> Option<Arc<BuildProgress>> {
+        self.builds.lock().iter().find(|build| build.index_ids().contains(&index)).cloned()
+    }
+
+    pub(crate) fn add_build(&self, build: Arc<BuildProgress>) {
+        self.builds.lock().push(build);
+    }
+
+    pub(crate) fn remove_build(&self, build: &Arc<BuildProgress>) {
+        self.builds.lock().retain(|other| !Arc::ptr_eq(other, build));
+    }
+
+    /// Takes what a writer needs. The definition stays in force until the result is dropped.
+    pub(crate) async fn begin_write(&self) -> Result<Writing, WriteError> {
+        let shared = match self.latch.try_shared() {
+            Some(guard) => guard,
+            None => self.latch.shared().await,
+        };
+        if self.is_dropped() {
+            return Err(WriteError::QueryPlanKilled(self.dropped_message()));
+        }
+        let capped = match self.definition.load().is_capped() {
+            true => Some(self.capped_latch.exclusive().await),
+            false => None,
+        };
+        Ok(Writing { definition: self.definition(), _shared: shared, _capped: capped })
+    }
+
+    /// Keeps writers out. `None` when the collection was dropped meanwhile.
+    pub(crate) async fn begin_change(&self) -> Option<ExclusiveGuard> {
+        let guard = self.latch.exclusive().await;
+        (!self.is_dropped()).then_some(guard)
+    }
+
+    /// Puts a new definition in force; the caller has stored its record.
+    pub(crate) fn publish(&self, definition: CollectionDefinition) {
+        self.definition.store(Arc::new(definition));
+    }
+
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+        for build in self.builds() {
+            build.cancel();
+        }
+        self.inserted.notify();
+    }
+
+    /// Fails when the collection was dropped: what a reader checks between steps.
+    ///
+    /// # Errors
+    /// `QueryPlanKilled`.
+    #[inline]
+    pub fn check_alive(&self) -> Result<(), ReadError> {
+        if self.is_dropped() { Err(ReadError::QueryPlanKilled(self.dropped_message())) } else { Ok(()) }
+    }
+
+    fn dropped_message(&self) -> String {
+        format!("collection dropped. UUID {}", self.uuid)
+    }
+
+    /// Records new multikey paths before the first entry that needs them becomes visible.
+    pub(crate) async fn record_multikey(
+        &self,
+        additions: &[(keys::IndexId, Vec<u128>)],
+    ) -> Result<(), WriteError> {
+        let _guard = self.definition_latch.exclusive().await;
+        let mut definition = self.definition().copy().map_err(internal)?;
+        let mut changed = false;
+        for (id, paths) in additions {
+            changed |= definition.index_by_id(*id).is_some_and(|index| adds_paths(&index.multikey, paths));
+            definition
+                .change_index(*id, |index| {
+                    let union = index.multikey.iter().zip(paths).map(|(old, new)| old | new).collect();
+                    (index.spec.clone(), index.state, union)
+                })
+                .map_err(internal)?;
+        }
+        if changed {
+            let mut unit = WriteUnit::new();
+            unit.put(Keyspace::Meta, &keys::record_key(self.id), definition.to_record().as_bytes());
+            self.store.commit(unit, Acknowledge::Applied).await?;
+            self.publish(definition);
+        }
+        Ok(())
+    }
+}
+
+/// Whether `paths` has a position that `known` lacks.
+pub(crate) fn adds_paths(known: &[u128], paths: &[u128]) -> bool {
+    known.iter().zip(paths).any(|(known, found)| found & !known != 0)
+}
+
+/// A definition that was valid when it was made and is not when it is copied: a defect of this program.
+fn internal(error: CatalogError) -> WriteError {
+    WriteError::Location { code: error.code(), message: error.to_string() }
+}

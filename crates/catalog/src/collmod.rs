@@ -1,0 +1,290 @@
+//! `collMod`: changing a collection's options, one of its indexes, or a view.
+
+use crate::catalog::Catalog;
+use crate::collection::Collection;
+use crate::definition::{CollectionDefinition, IndexDefinition};
+use crate::index_spec::expire_after_seconds;
+use crate::keys;
+use crate::options::{self, ValidationAction, ValidationLevel};
+use crate::state::Entry;
+use crate::{CatalogError, Namespace, shell_text};
+use document::{Document, RawDocument, RawValue};
+use std::sync::Arc;
+use storage::{Acknowledge, CursorOptions, Direction, Keyspace, WriteUnit};
+
+impl Catalog {
+    /// Applies the fields of a `collMod` command (without the command's own and the generic ones); returns the
+    /// `…_old` and `…_new` fields of the reply.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`, `IndexNotFound`, `InvalidOptions`, `BadValue`, `CannotConvertIndexToUnique`,
+    /// `Location40415` for an unknown field.
+    pub async fn coll_mod(
+        &self,
+        namespace: &Namespace,
+        fields: RawDocument<'_>,
+    ) -> Result<Document, CatalogError> {
+        let _guard = self.begin_change().await;
+        match self.entry(namespace.database(), namespace.collection()) {
+            None => Err(CatalogError::NamespaceNotFound(format!("ns does not exist: {namespace}"))),
+            Some(Entry::View(definition)) => self.modify_view(&definition, fields).await,
+            Some(Entry::Collection(collection)) => {
+                let writers = collection.begin_change().await;
+                let _writers = writers.ok_or_else(|| {
+                    CatalogError::NamespaceNotFound(format!("ns does not exist: {namespace}"))
+                })?;
+                modify_collection(&collection, fields).await
+            }
+        }
+    }
+
+    async fn modify_view(
+        &self,
+        definition: &CollectionDefinition,
+        fields: RawDocument<'_>,
+    ) -> Result<Document, CatalogError> {
+        let mut changed = definition.copy()?;
+        let Some(view) = &mut changed.options.view else { return Ok(Document::new()) };
+        for element in fields.iter() {
+            match (element.name(), element.value()) {
+                ("viewOn", RawValue::String(view_on)) => view.view_on = view_on.to_owned(),
+                ("pipeline", value) => view.pipeline = options::stages(value)?,
+                (name, _) => {
+                    return Err(CatalogError::InvalidOptions(format!(
+                        "option not supported on a view: {name}"
+                    )));
+                }
+            }
+        }
+        self.replace_view(changed).await?;
+        Ok(Document::new())
+    }
+}
+
+async fn modify_collection(
+    collection: &Collection,
+    fields: RawDocument<'_>,
+) -> Result<Document, CatalogError> {
+    let mut definition = collection.definition().copy()?;
+    let mut reply = Document::new();
+    for element in fields.iter() {
+        let value = element.value();
+        match element.name() {
+            "index" => modify_index(collection, &mut definition, document_of("index", value)?, &mut reply)?,
+            "validator" => {
+                definition.options.validator =
+                    Some(document_of("validator", value)?.to_buf()).filter(|validator| !validator.is_empty());
+                definition.compile_validator()?;
+            }
+            "validationLevel" => definition.options.validation_level = Some(ValidationLevel::parse(value)?),
+            "validationAction" => {
+                definition.options.validation_action = Some(ValidationAction::parse(value)?)
+            }
+            "cappedSize" | "cappedMax" => modify_capped(&mut definition, element.name(), value)?,
+            "changeStreamPreAndPostImages" | "expireAfterSeconds" => {
+                definition.options.other.insert(element.name(), value.to_value());
+            }
+            "viewOn" | "pipeline" => {
+                return Err(CatalogError::InvalidOptions(format!(
+                    "'{}' option not supported on a collection",
+                    element.name()
+                )));
+            }
+            unknown => {
+                return Err(CatalogError::Location {
+                    code: 40415,
+                    message: format!("BSON field 'collMod.{unknown}' is an unknown field."),
+                });
+            }
+        }
+    }
+    let mut unit = WriteUnit::new();
+    unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
+    collection.store.commit(unit, Acknowledge::Applied).await?;
+    collection.publish(definition);
+    Ok(reply)
+}
+
+fn document_of<'a>(field: &str, value: RawValue<'a>) -> Result<RawDocument<'a>, CatalogError> {
+    value.as_document().ok_or_else(|| {
+        CatalogError::TypeMismatch(format!(
+            "BSON field 'collMod.{field}' is the wrong type '{}', expected type 'object'",
+            value.kind().alias()
+        ))
+    })
+}
+
+fn modify_capped(
+    definition: &mut CollectionDefinition,
+    name: &str,
+    value: RawValue<'_>,
+) -> Result<(), CatalogError> {
+    let Some(limits) = &mut definition.options.capped else {
+        return Err(CatalogError::InvalidOptions("Collection must be capped".into()));
+    };
+    let number = value.as_f64().ok_or_else(|| {
+        CatalogError::TypeMismatch(format!(
+            "BSON field 'collMod.{name}' is the wrong type, expected a number"
+        ))
+    })? as i64;
+    match name {
+        "cappedSize" => limits.size_bytes_max = options::capped_size(number)?,
+        _ => limits.documents_max = options::capped_documents(number)?,
+    }
+    Ok(())
+}
+
+/// What the `index` field of `collMod` asks for.
+#[derive(Default)]
+struct IndexRequest {
+    expire_after_seconds: Option<i64>,
+    hidden: Option<bool>,
+    prepare_unique: Option<bool>,
+    unique: bool,
+}
+
+fn modify_index(
+    collection: &Collection,
+    definition: &mut CollectionDefinition,
+    request: RawDocument<'_>,
+    reply: &mut Document,
+) -> Result<(), CatalogError> {
+    let index = Arc::clone(find_index(definition, request)?);
+    let wanted = parse_request(request)?;
+    let mut spec = index.spec.clone();
+    if let Some(seconds) = wanted.expire_after_seconds {
+        if index.spec.fields.len() > 1 || index.id == keys::ID_INDEX {
+            return Err(CatalogError::InvalidOptions("no expireAfterSeconds field to update".into()));
+        }
+        if let Some(old) = spec.expire_after_seconds.replace(seconds) {
+            reply.push("expireAfterSeconds_old", old);
+        }
+        reply.push("expireAfterSeconds_new", seconds);
+    }
+    if let Some(hidden) = wanted.hidden {
+        if index.id == keys::ID_INDEX {
+            return Err(CatalogError::BadValue("can't hide _id index".into()));
+        }
+        reply.push("hidden_old", std::mem::replace(&mut spec.hidden, hidden));
+        reply.push("hidden_new", hidden);
+    }
+    if let Some(prepare_unique) = wanted.prepare_unique {
+        reply.push("prepareUnique_old", std::mem::replace(&mut spec.prepare_unique, prepare_unique));
+        reply.push("prepareUnique_new", prepare_unique);
+    }
+    if wanted.unique && !spec.unique {
+        if !spec.prepare_unique {
+            return Err(CatalogError::InvalidOptions(
+                "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first.".into(),
+            ));
+        }
+        check_unique(collection, &index)?;
+        spec.unique = true;
+        spec.prepare_unique = false;
+        reply.push("unique_new", true);
+    }
+    definition.change_index(index.id, |index| (spec, index.state, index.multikey.clone()))
+}
+
+fn parse_request(request: RawDocument<'_>) -> Result<IndexRequest, CatalogError> {
+    let mut wanted = IndexRequest::default();
+    let truth = |name: &str, value: RawValue<'_>| {
+        value.as_bool().or_else(|| value.as_f64().map(|number| number != 0.0)).ok_or_else(|| {
+            CatalogError::TypeMismatch(format!(
+                "BSON field 'collMod.index.{name}' is the wrong type, expected 'bool'"
+            ))
+        })
+    };
+    for element in request.iter() {
+        let value = element.value();
+        match element.name() {
+            "name" | "keyPattern" => {}
+            "expireAfterSeconds" => {
+                wanted.expire_after_seconds = Some(
+                    expire_after_seconds(value)
+                        .map_err(|error| CatalogError::InvalidOptions(error.to_string()))?,
+                );
+            }
+            "hidden" => wanted.hidden = Some(truth("hidden", value)?),
+            "prepareUnique" => wanted.prepare_unique = Some(truth("prepareUnique", value)?),
+            "unique" => {
+                wanted.unique = truth("unique", value)?;
+                if !wanted.unique {
+                    return Err(CatalogError::BadValue("collMod does not support 'unique: false'".into()));
+                }
+            }
+            unknown => {
+                return Err(CatalogError::Location {
+                    code: 40415,
+                    message: format!("BSON field 'collMod.index.{unknown}' is an unknown field."),
+                });
+            }
+        }
+    }
+    if wanted.expire_after_seconds.is_none()
+        && wanted.hidden.is_none()
+        && wanted.prepare_unique.is_none()
+        && !wanted.unique
+    {
+        return Err(CatalogError::InvalidOptions(
+            "no expireAfterSeconds, hidden, unique, or prepareUnique field".into(),
+        ));
+    }
+    Ok(wanted)
+}
+
+fn find_index<'d>(
+    definition: &'d CollectionDefinition,
+    request: RawDocument<'_>,
+) -> Result<&'d Arc<IndexDefinition>, CatalogError> {
+    let name = request.get("name").and_then(RawValue::as_str);
+    let pattern = request.get("keyPattern").and_then(RawValue::as_document);
+    match (name, pattern) {
+        (Some(_), Some(_)) => {
+            Err(CatalogError::InvalidOptions("Cannot specify both key pattern and name.".into()))
+        }
+        (None, None) => {
+            Err(CatalogError::InvalidOptions("Must specify either index name or key pattern.".into()))
+        }
+        (Some(name), None) => definition.index(name).ok_or_else(|| {
+            CatalogError::IndexNotFound(format!("cannot find index {name} for ns {}", definition.namespace))
+        }),
+        (None, Some(pattern)) => {
+            let pattern = pattern.to_document();
+            match definition.indexes_by_pattern(&pattern).as_slice() {
+                [index] => Ok(*index),
+                [] => Err(CatalogError::IndexNotFound(format!(
+                    "cannot find index {} for ns {}",
+                    shell_text::document(&pattern),
+                    definition.namespace
+                ))),
+                several => Err(CatalogError::AmbiguousIndexKeyPattern(format!(
+                    "index keyPattern {} matches {} indexes, must use index name.",
+                    shell_text::document(&pattern),
+                    several.len()
+                ))),
+            }
+        }
+    }
+}
+
+/// Fails when two documents have the same key; the caller keeps writers out.
+fn check_unique(collection: &Collection, index: &IndexDefinition) -> Result<(), CatalogError> {
+    let options = CursorOptions { fill_cache: false, ..CursorOptions::default() };
+    let range = keys::index_range(collection.id(), index.id);
+    let mut cursor =
+        collection.store.read_view().cursor_with(Keyspace::Indexes, range, Direction::Forward, options)?;
+    let mut previous: Option<Vec<u8>> = None;
+    while let Some((key, value)) = cursor.next()? {
+        let Some(entry) = keys::split_entry(key, value) else { continue };
+        if previous.as_deref() == Some(entry.fields) {
+            return Err(CatalogError::CannotConvertIndexToUnique(
+                "Cannot convert the index to unique. Please resolve conflicting documents before running collMod again.".into(),
+            ));
+        }
+        let kept = previous.get_or_insert_default();
+        kept.clear();
+        kept.extend_from_slice(entry.fields);
+    }
+    Ok(())
+}

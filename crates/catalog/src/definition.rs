@@ -1,0 +1,318 @@
+//! What a collection is at one moment: names, options, indexes. Immutable; a change makes a new one.
+
+use crate::index_keys::{KeyGenerator, MultikeyPaths, is_multikey};
+use crate::index_spec::same_pattern;
+use crate::keys::{CollectionId, ID_INDEX, IndexId, index_prefix};
+use crate::{CatalogError, CollectionOptions, IndexSpec, Namespace};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
+use query::Environment;
+use query::matcher::Matcher;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// BSON's binary subtype of a UUID.
+const UUID_SUBTYPE: u8 = 4;
+
+/// Whether an index can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexState {
+    /// Complete.
+    Ready,
+    /// Writers maintain it, a build fills in what was there before; not to be read yet.
+    Building,
+}
+
+/// One index of a collection.
+#[derive(Debug)]
+pub struct IndexDefinition {
+    /// Its id within the collection.
+    pub id: IndexId,
+    /// What it indexes and how.
+    pub spec: IndexSpec,
+    /// Whether it can be read.
+    pub state: IndexState,
+    /// Where arrays were met so far.
+    pub multikey: MultikeyPaths,
+    /// Whether this is the `_id_` of a collection clustered by `_id`, which has no entries of its own.
+    pub clustered: bool,
+    pub(crate) generator: KeyGenerator,
+}
+
+impl IndexDefinition {
+    pub(crate) fn new(
+        collection: CollectionId,
+        id: IndexId,
+        spec: IndexSpec,
+        state: IndexState,
+        multikey: MultikeyPaths,
+        capped: bool,
+    ) -> Result<Self, CatalogError> {
+        let generator = KeyGenerator::new(&spec, index_prefix(collection, id))?;
+        let mut multikey = multikey;
+        multikey.resize(spec.fields.len(), 0);
+        Ok(IndexDefinition { id, state, multikey, clustered: id == ID_INDEX && !capped, generator, spec })
+    }
+
+    /// Whether some document has several entries.
+    pub fn is_multikey(&self) -> bool {
+        is_multikey(&self.multikey)
+    }
+
+    /// Whether the index can be read.
+    pub fn is_ready(&self) -> bool {
+        self.state == IndexState::Ready
+    }
+
+    /// The partial filter, parsed.
+    pub fn partial_filter(&self) -> Option<&Matcher> {
+        self.generator.partial()
+    }
+
+    /// Whether new writes must keep the keys unique.
+    pub(crate) fn keeps_unique(&self) -> bool {
+        self.spec.unique || self.spec.prepare_unique
+    }
+
+    fn to_record(&self) -> Document {
+        let mut record = Document::new();
+        record.push("id", i64::from(self.id));
+        record.push("spec", self.spec.to_document());
+        record.push("state", if self.is_ready() { "ready" } else { "building" });
+        let paths = self.multikey.iter().map(|&positions| {
+            let set = (0..128i32).filter(|&position| positions >> position & 1 == 1);
+            Value::Array(set.map(Value::Int32).collect())
+        });
+        record.push("multikeyPaths", paths.collect::<Vec<_>>());
+        record
+    }
+
+    fn from_record(collection: CollectionId, record: RawDocument<'_>, capped: bool) -> Result<Self, String> {
+        let id = record.get("id").and_then(RawValue::as_i64_exact).and_then(|id| IndexId::try_from(id).ok());
+        let id = id.ok_or("an index has no id")?;
+        let spec =
+            record.get("spec").and_then(RawValue::as_document).ok_or("an index has no specification")?;
+        let state = match record.get("state").and_then(RawValue::as_str) {
+            Some("ready") => IndexState::Ready,
+            Some("building") => IndexState::Building,
+            _ => return Err("an index has no state".into()),
+        };
+        let paths =
+            record.get("multikeyPaths").and_then(RawValue::as_array).unwrap_or(document::RawArray::EMPTY);
+        let multikey = paths
+            .iter()
+            .map(|positions| {
+                positions.as_array().map_or(0, |positions| {
+                    positions
+                        .iter()
+                        .filter_map(RawValue::as_i64_exact)
+                        .fold(0u128, |set, position| set | 1u128.checked_shl(position as u32).unwrap_or(0))
+                })
+            })
+            .collect();
+        let spec = IndexSpec::parse(spec).map_err(|error| error.to_string())?;
+        IndexDefinition::new(collection, id, spec, state, multikey, capped).map_err(|error| error.to_string())
+    }
+
+    /// The same index in another state.
+    pub(crate) fn with(
+        &self,
+        collection: CollectionId,
+        spec: IndexSpec,
+        state: IndexState,
+        multikey: MultikeyPaths,
+        capped: bool,
+    ) -> Result<Self, CatalogError> {
+        IndexDefinition::new(collection, self.id, spec, state, multikey, capped)
+    }
+}
+
+/// A collection or a view at one moment.
+#[derive(Debug)]
+pub struct CollectionDefinition {
+    /// Its id on disk.
+    pub id: CollectionId,
+    /// Its UUID, which survives renames.
+    pub uuid: Uuid,
+    /// Its name.
+    pub namespace: Namespace,
+    /// What it was created with, as changed by `collMod`.
+    pub options: CollectionOptions,
+    /// Its indexes in the order of their making; `_id_` first. A view has none.
+    pub indexes: Vec<Arc<IndexDefinition>>,
+    pub(crate) next_index_id: IndexId,
+    pub(crate) validator: Option<Matcher>,
+}
+
+impl CollectionDefinition {
+    pub(crate) fn new(
+        id: CollectionId,
+        namespace: Namespace,
+        options: CollectionOptions,
+    ) -> Result<Self, CatalogError> {
+        let mut definition = CollectionDefinition {
+            id,
+            uuid: Uuid::new_v4(),
+            namespace,
+            options,
+            indexes: Vec::new(),
+            next_index_id: ID_INDEX,
+            validator: None,
+        };
+        if definition.options.view.is_none() {
+            let spec = IndexSpec { collation: definition.options.collation.clone(), ..IndexSpec::id_index() };
+            definition.add_index(spec, IndexState::Ready)?;
+        }
+        definition.compile_validator()?;
+        Ok(definition)
+    }
+
+    /// A copy to be changed. Indexes are shared.
+    pub(crate) fn copy(&self) -> Result<Self, CatalogError> {
+        let mut copy = CollectionDefinition {
+            id: self.id,
+            uuid: self.uuid,
+            namespace: self.namespace.clone(),
+            options: self.options.clone(),
+            indexes: self.indexes.clone(),
+            next_index_id: self.next_index_id,
+            validator: None,
+        };
+        copy.compile_validator()?;
+        Ok(copy)
+    }
+
+    pub(crate) fn compile_validator(&mut self) -> Result<(), CatalogError> {
+        self.validator = match &self.options.validator {
+            Some(filter) if !filter.is_empty() => {
+                Some(Matcher::parse(filter.as_raw(), &Environment::default())?)
+            }
+            _ => None,
+        };
+        Ok(())
+    }
+
+    pub(crate) fn add_index(&mut self, spec: IndexSpec, state: IndexState) -> Result<IndexId, CatalogError> {
+        let id = self.next_index_id;
+        let index = IndexDefinition::new(self.id, id, spec, state, Vec::new(), self.is_capped())?;
+        self.indexes.push(Arc::new(index));
+        self.next_index_id += 1;
+        Ok(id)
+    }
+
+    /// Replaces one index by a version of itself.
+    pub(crate) fn change_index(
+        &mut self,
+        id: IndexId,
+        change: impl FnOnce(&IndexDefinition) -> (IndexSpec, IndexState, MultikeyPaths),
+    ) -> Result<(), CatalogError> {
+        let (collection, capped) = (self.id, self.is_capped());
+        if let Some(index) = self.indexes.iter_mut().find(|index| index.id == id) {
+            let (spec, state, multikey) = change(index);
+            *index = Arc::new(index.with(collection, spec, state, multikey, capped)?);
+        }
+        Ok(())
+    }
+
+    /// Whether this is a capped collection.
+    pub fn is_capped(&self) -> bool {
+        self.options.capped.is_some()
+    }
+
+    /// The index of this name.
+    pub fn index(&self, name: &str) -> Option<&Arc<IndexDefinition>> {
+        self.indexes.iter().find(|index| index.spec.name == name)
+    }
+
+    /// The index of this id.
+    pub fn index_by_id(&self, id: IndexId) -> Option<&Arc<IndexDefinition>> {
+        self.indexes.iter().find(|index| index.id == id)
+    }
+
+    /// The indexes with this key pattern.
+    pub fn indexes_by_pattern(&self, pattern: &Document) -> Vec<&Arc<IndexDefinition>> {
+        self.indexes.iter().filter(|index| same_pattern(&index.spec.key, pattern)).collect()
+    }
+
+    /// Indexes with entries of their own: what writers maintain.
+    pub(crate) fn stored_indexes(&self) -> impl Iterator<Item = &Arc<IndexDefinition>> {
+        self.indexes.iter().filter(|index| !index.clustered)
+    }
+
+    /// The record in `Keyspace::Meta`.
+    pub(crate) fn to_record(&self) -> DocumentBuf {
+        let mut record = Document::new();
+        record.push("id", i64::from(self.id));
+        record.push("uuid", Value::Binary { subtype: UUID_SUBTYPE, bytes: self.uuid.as_bytes().to_vec() });
+        record.push("db", self.namespace.database());
+        record.push("name", self.namespace.collection());
+        record.push("options", self.options.to_document());
+        record.push("nextIndexId", i64::from(self.next_index_id));
+        let indexes = self.indexes.iter().map(|index| Value::Document(index.to_record()));
+        record.push("indexes", indexes.collect::<Vec<_>>());
+        record.to_buf()
+    }
+
+    /// Reads what [`CollectionDefinition::to_record`] wrote; the error tells what is wrong.
+    pub(crate) fn from_record(record: RawDocument<'_>) -> Result<Self, String> {
+        let number = |name: &str| {
+            let number =
+                record.get(name).and_then(RawValue::as_i64_exact).and_then(|id| u32::try_from(id).ok());
+            number.ok_or_else(|| format!("{name} is missing"))
+        };
+        let text = |name: &str| {
+            record.get(name).and_then(RawValue::as_str).ok_or_else(|| format!("{name} is missing"))
+        };
+        let Some(RawValue::Binary { bytes, .. }) = record.get("uuid") else {
+            return Err("uuid is missing".into());
+        };
+        let options = record.get("options").and_then(RawValue::as_document).unwrap_or_default();
+        let options = CollectionOptions::parse(options).map_err(|error| error.to_string())?;
+        let id = number("id")?;
+        let indexes = record.get("indexes").and_then(RawValue::as_array).unwrap_or(document::RawArray::EMPTY);
+        let capped = options.capped.is_some();
+        let indexes = indexes
+            .iter()
+            .filter_map(RawValue::as_document)
+            .map(|index| IndexDefinition::from_record(id, index, capped).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut definition = CollectionDefinition {
+            id,
+            uuid: Uuid::from_slice(bytes).map_err(|error| error.to_string())?,
+            namespace: Namespace::new(text("db")?, text("name")?),
+            options,
+            indexes,
+            next_index_id: number("nextIndexId")?,
+            validator: None,
+        };
+        definition.compile_validator().map_err(|error| error.to_string())?;
+        Ok(definition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use document::doc;
+
+    #[test]
+    fn a_record_comes_back() {
+        let options = doc! { "capped": true, "size": 5000, "validator": { "a": 1 } };
+        let options = CollectionOptions::parse(options.to_buf().as_raw()).expect("options");
+        let mut definition =
+            CollectionDefinition::new(9, Namespace::new("db", "c.d"), options).expect("a definition");
+        let spec = doc! { "key": { "x.y": -1 }, "name": "x", "unique": true };
+        let spec = IndexSpec::parse(spec.to_buf().as_raw()).expect("a specification");
+        let id = definition.add_index(spec, IndexState::Building).expect("an index");
+        definition.change_index(id, |index| (index.spec.clone(), index.state, vec![0b10])).expect("a change");
+        let record = definition.to_record();
+        let read = CollectionDefinition::from_record(record.as_raw()).expect("a record");
+        assert_eq!(read.to_record(), record);
+        let index = read.index("x").expect("the index");
+        assert_eq!((index.state, &index.multikey), (IndexState::Building, &vec![0b10]));
+        assert!(
+            !read.index("_id_").expect("the index").clustered,
+            "a capped collection stores its _id_ index"
+        );
+        assert!(read.validator.is_some());
+    }
+}

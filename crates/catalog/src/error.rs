@@ -1,0 +1,230 @@
+//! What can go wrong: one error for operations on the catalog, one for writes of documents.
+//!
+//! Each variant is one of MongoDB's error codes; the message is what a client reads.
+
+use document::Document;
+use query::QueryError;
+use storage::{CommitError, StorageError};
+
+/// A refused or failed operation on collections or indexes.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the variants are named after MongoDB's error codes")]
+pub enum CatalogError {
+    #[error("{0}")]
+    BadValue(String),
+    #[error("{0}")]
+    FailedToParse(String),
+    #[error("{0}")]
+    TypeMismatch(String),
+    #[error("{0}")]
+    IllegalOperation(String),
+    #[error("{0}")]
+    NamespaceNotFound(String),
+    #[error("{0}")]
+    IndexNotFound(String),
+    #[error("{0}")]
+    NamespaceExists(String),
+    #[error("{0}")]
+    CannotCreateIndex(String),
+    #[error("{0}")]
+    InvalidOptions(String),
+    #[error("{0}")]
+    InvalidNamespace(String),
+    #[error("{0}")]
+    IndexOptionsConflict(String),
+    #[error("{0}")]
+    IndexKeySpecsConflict(String),
+    #[error("{0}")]
+    CommandNotSupported(String),
+    #[error("{0}")]
+    CommandNotSupportedOnView(String),
+    #[error("{0}")]
+    OptionNotSupportedOnView(String),
+    #[error("{0}")]
+    CannotConvertIndexToUnique(String),
+    #[error("{0}")]
+    InvalidPipelineOperator(String),
+    #[error("{0}")]
+    AmbiguousIndexKeyPattern(String),
+    #[error("{0}")]
+    InvalidIndexSpecificationOption(String),
+    #[error("{0}")]
+    IndexBuildAborted(String),
+    #[error("{0}")]
+    ViewDepthLimitExceeded(String),
+    /// A code that has no name in MongoDB's table.
+    #[error("{message}")]
+    Location { code: i32, message: String },
+    /// A document of the collection stands in the way (an index build, for one).
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// A catalog record on disk that cannot be read; tells the record's key and what is wrong.
+    #[error("catalog record {record} is damaged: {defect}")]
+    Damaged { record: String, defect: String },
+}
+
+impl CatalogError {
+    /// MongoDB's numeric error code.
+    pub fn code(&self) -> i32 {
+        match self {
+            CatalogError::BadValue(_) => 2,
+            CatalogError::FailedToParse(_) => 9,
+            CatalogError::TypeMismatch(_) => 14,
+            CatalogError::IllegalOperation(_) => 20,
+            CatalogError::NamespaceNotFound(_) => 26,
+            CatalogError::IndexNotFound(_) => 27,
+            CatalogError::NamespaceExists(_) => 48,
+            CatalogError::CannotCreateIndex(_) => 67,
+            CatalogError::InvalidOptions(_) => 72,
+            CatalogError::InvalidNamespace(_) => 73,
+            CatalogError::IndexOptionsConflict(_) => 85,
+            CatalogError::IndexKeySpecsConflict(_) => 86,
+            CatalogError::CommandNotSupported(_) => 115,
+            CatalogError::CommandNotSupportedOnView(_) => 166,
+            CatalogError::OptionNotSupportedOnView(_) => 167,
+            CatalogError::InvalidPipelineOperator(_) => 168,
+            CatalogError::ViewDepthLimitExceeded(_) => 165,
+            CatalogError::AmbiguousIndexKeyPattern(_) => 181,
+            CatalogError::InvalidIndexSpecificationOption(_) => 197,
+            CatalogError::IndexBuildAborted(_) => 276,
+            CatalogError::CannotConvertIndexToUnique(_) => 359,
+            CatalogError::Location { code, .. } => *code,
+            CatalogError::Write(error) => error.code(),
+            CatalogError::Query(error) => error.code,
+            CatalogError::Storage(_) | CatalogError::Commit(_) => INTERNAL_ERROR,
+            CatalogError::Damaged { .. } => INTERNAL_ERROR,
+        }
+    }
+}
+
+const INTERNAL_ERROR: i32 = 1;
+
+/// A refused or failed write of one document.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the variants are named after MongoDB's error codes")]
+pub enum WriteError {
+    #[error("{0}")]
+    DuplicateKey(Box<DuplicateKey>),
+    #[error("Document failed validation")]
+    DocumentValidationFailure(Box<ValidationFailure>),
+    #[error("{0}")]
+    BadValue(String),
+    #[error("{0}")]
+    InvalidIdField(String),
+    #[error("{0}")]
+    ImmutableField(String),
+    #[error("{0}")]
+    ObjectTooLarge(String),
+    #[error("{0}")]
+    InvalidBson(String),
+    #[error("{0}")]
+    CannotIndexParallelArrays(String),
+    #[error("{0}")]
+    IllegalOperation(String),
+    /// The collection was dropped; a reader or a multi-document write in the middle ends with this.
+    #[error("{0}")]
+    QueryPlanKilled(String),
+    /// A code that has no name in MongoDB's table.
+    #[error("{message}")]
+    Location { code: i32, message: String },
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+impl WriteError {
+    /// MongoDB's numeric error code.
+    pub fn code(&self) -> i32 {
+        match self {
+            WriteError::DuplicateKey(_) => 11000,
+            WriteError::DocumentValidationFailure(_) => 121,
+            WriteError::BadValue(_) => 2,
+            WriteError::IllegalOperation(_) => 20,
+            WriteError::InvalidBson(_) => 22,
+            WriteError::InvalidIdField(_) => 53,
+            WriteError::ImmutableField(_) => 66,
+            WriteError::CannotIndexParallelArrays(_) => 171,
+            WriteError::QueryPlanKilled(_) => 175,
+            WriteError::ObjectTooLarge(_) => 10334,
+            WriteError::Location { code, .. } => *code,
+            WriteError::Query(error) => error.code,
+            WriteError::Storage(_) | WriteError::Commit(_) => INTERNAL_ERROR,
+        }
+    }
+
+    /// Whether the write concerns this document only, so that an unordered batch goes on with the next one.
+    pub const fn is_per_document(&self) -> bool {
+        !matches!(self, WriteError::Storage(_) | WriteError::Commit(_) | WriteError::QueryPlanKilled(_))
+    }
+}
+
+/// Two documents with the same key in a unique index.
+#[derive(Debug, Clone)]
+pub struct DuplicateKey {
+    /// `database.collection`.
+    pub namespace: String,
+    /// The violated index's name.
+    pub index: String,
+    /// The violated index's key pattern.
+    pub key_pattern: Document,
+    /// The indexed fields and the values that occur twice.
+    pub key_value: Document,
+}
+
+impl std::fmt::Display for DuplicateKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "E11000 duplicate key error collection: {} index: {} dup key: {}",
+            self.namespace,
+            self.index,
+            crate::shell_text::document(&self.key_value)
+        )
+    }
+}
+
+/// What `errInfo` of a failed validation tells.
+#[derive(Debug, Clone)]
+pub struct ValidationFailure {
+    /// The `_id` of the refused document.
+    pub failing_document_id: document::Value,
+    /// Which part of the validator said no.
+    pub details: Document,
+}
+
+/// A failed read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The collection was dropped while it was read.
+    #[error("{0}")]
+    QueryPlanKilled(String),
+    /// The capped collection has passed over the position of a tailable cursor.
+    #[error("{0}")]
+    CappedPositionLost(String),
+    /// Stored bytes make no sense.
+    #[error("{0}")]
+    Damaged(String),
+    /// The store failed, or would have had to read from disk.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl ReadError {
+    /// MongoDB's numeric error code.
+    pub const fn code(&self) -> i32 {
+        match self {
+            ReadError::QueryPlanKilled(_) => 175,
+            ReadError::CappedPositionLost(_) => 136,
+            ReadError::Damaged(_) | ReadError::Storage(_) => INTERNAL_ERROR,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Building indexes on documents that are there already, while readers read and writers write.
+//!
+//! ```text
+//!  register (writers kept out for a moment) ─▶ from here on writers maintain the new indexes
+//!      └▶ slices: latch some documents, read them, add their entries ─▶ … ─▶ end of the collection
+//!            └▶ writers kept out for a moment: are suspected duplicates still duplicates?
+//!                  ├▶ yes: the indexes go, DuplicateKey
+//!                  └▶ no: the indexes are ready
+//! ```
+//! A crash in between leaves indexes in the state `building` in the record; opening the catalog removes them.
+
+use crate::CatalogError;
+use crate::collection::Collection;
+use crate::definition::{CollectionDefinition, IndexState};
+use crate::index_keys::Entry;
+use crate::keys::{self, DOCUMENT_PREFIX, IndexId};
+use crate::waiters::{Waiters, give_way};
+use crate::write::unique::{UniqueProbe, duplicate};
+use document::RawDocument;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+use storage::{Acknowledge, CursorOptions, Direction, KeyRange, Keyspace, LatchTable, ReadTier, WriteUnit};
+
+/// Documents of one slice: bounds how long their latches are held.
+const SLICE_DOCUMENTS: usize = 128;
+/// Bytes of documents of one slice.
+const SLICE_BYTES: usize = 1 << 20;
+/// Suspected duplicates kept in memory; a build with more of them fails at once.
+const SUSPECTS_MAX: usize = 10_000;
+
+/// One index build, for `currentOp` and for stopping it.
+#[derive(Debug)]
+pub struct BuildProgress {
+    index_ids: Vec<IndexId>,
+    names: Vec<String>,
+    started: Instant,
+    done: AtomicU64,
+    total: u64,
+    cancelled: AtomicBool,
+    /// Entries of unique indexes whose fields another document had when they were written. A leaf in the lock order.
+    suspects: Mutex<Vec<(IndexId, Entry)>>,
+    finished: Arc<Waiters>,
+}
+
+impl BuildProgress {
+    fn new(indexes: Vec<(IndexId, String)>, total: u64) -> Arc<Self> {
+        let (index_ids, names) = indexes.into_iter().unzip();
+        Arc::new(BuildProgress {
+            index_ids,
+            names,
+            started: Instant::now(),
+            done: AtomicU64::new(0),
+            total,
+            cancelled: AtomicBool::new(false),
+            suspects: Mutex::default(),
+            finished: Waiters::new(),
+        })
+    }
+
+    /// The names of the indexes being built.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Documents read so far.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Documents to read: as many as there were at the beginning.
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// When the build began.
+    pub const fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Asks the build to stop; it removes what it has made.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn index_ids(&self) -> &[IndexId] {
+        &self.index_ids
+    }
+
+    pub(crate) const fn finished(&self) -> &Arc<Waiters> {
+        &self.finished
+    }
+
+    pub(crate) fn suspect(&self, index: IndexId, entry: &Entry) {
+        let mut suspects = self.suspects.lock();
+        if suspects.len() < SUSPECTS_MAX {
+            suspects.push((index, entry.clone()));
+        }
+    }
+
+    fn check_going_on(&self) -> Result<(), CatalogError> {
+        if self.cancelled.load(Ordering::Acquire) {
+            return Err(CatalogError::IndexBuildAborted(format!(
+                "Index build aborted: {}",
+                self.names.join(", ")
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Starts a build of indexes that the published definition already has in the state `Building`.
+pub(crate) fn start(collection: &Collection, indexes: Vec<(IndexId, String)>) -> Arc<BuildProgress> {
+    let build = BuildProgress::new(indexes, collection.document_count());
+    collection.add_build(Arc::clone(&build));
+    build
+}
+
+/// Fills the indexes. Afterwards [`finish`] or [`abandon`] is called with the collection's writers kept out.
+pub(crate) async fn fill(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
+    let mut position = Some(Vec::new());
+    while let Some(from) = position.take() {
+        build.check_going_on()?;
+        position = fill_slice(collection, build, &from).await?;
+        if build.suspects.lock().len() >= SUSPECTS_MAX {
+            check_suspects(collection, build)?;
+        }
+        give_way().await;
+    }
+    build.check_going_on()
+}
+
+/// Adds the entries of the documents from a document key on; returns where the next slice begins.
+async fn fill_slice(
+    collection: &Collection,
+    build: &BuildProgress,
+    from: &[u8],
+) -> Result<Option<Vec<u8>>, CatalogError> {
+    let keys = slice_keys(collection, from)?;
+    let Some(last) = keys.last() else { return Ok(None) };
+    let next = [last.get(DOCUMENT_PREFIX..).unwrap_or_default(), &[0]].concat();
+    let writing = collection.begin_write().await?;
+    let definition = &*writing.definition;
+    let hashes: Vec<u64> = keys.iter().map(|key| LatchTable::hash(key)).collect();
+    let _documents = collection.key_latches.documents.lock_many(&hashes).await;
+    let view = collection.store.read_view();
+    let mut entries: Vec<(IndexId, bool, Entry)> = Vec::new();
+    let mut additions = Vec::new();
+    for key in &keys {
+        // A document that is gone by now has no entries any more.
+        let Some(bytes) = view.get(Keyspace::Documents, key)? else { continue };
+        let document_key = key.get(DOCUMENT_PREFIX..).unwrap_or_default();
+        for index in definition.indexes.iter().filter(|index| build.index_ids.contains(&index.id)) {
+            let found = index.generator.entries(RawDocument::trusted(&bytes), document_key)?;
+            if crate::collection::adds_paths(&index.multikey, &found.multikey) {
+                additions.push((index.id, found.multikey));
+            }
+            entries.extend(found.entries.into_iter().map(|entry| (index.id, index.keeps_unique(), entry)));
+        }
+    }
+    if !additions.is_empty() {
+        collection.record_multikey(&additions).await?;
+    }
+    let unique: Vec<u64> = entries
+        .iter()
+        .filter(|(_, unique, _)| *unique)
+        .map(|(_, _, entry)| LatchTable::hash(entry.fields()))
+        .collect();
+    let _unique = collection.key_latches.unique_keys.lock_many(&unique).await;
+    note_suspects(collection, build, &entries)?;
+    let mut unit = WriteUnit::new();
+    for (_, _, entry) in &entries {
+        unit.put(Keyspace::Indexes, &entry.key, &entry.value);
+    }
+    if !unit.is_empty() {
+        collection.store.commit(unit, Acknowledge::Applied).await?;
+    }
+    build.done.fetch_add(keys.len() as u64, Ordering::Relaxed);
+    Ok(Some(next))
+}
+
+fn slice_keys(collection: &Collection, from: &[u8]) -> Result<Vec<Vec<u8>>, CatalogError> {
+    let lower = keys::document_key(collection.id(), from);
+    let range = KeyRange { lower: Some(lower), upper: keys::document_range(collection.id()).upper };
+    let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
+    let mut cursor =
+        collection.store.read_view().cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
+    let (mut keys, mut bytes) = (Vec::with_capacity(SLICE_DOCUMENTS), 0);
+    while keys.len() < SLICE_DOCUMENTS && bytes < SLICE_BYTES {
+        let Some((key, value)) = cursor.next()? else { break };
+        bytes += value.len();
+        keys.push(key.to_vec());
+    }
+    Ok(keys)
+}
+
+/// Looks for duplicates among the entries of a slice and in the index so far.
+fn note_suspects(
+    collection: &Collection,
+    build: &BuildProgress,
+    entries: &[(IndexId, bool, Entry)],
+) -> Result<(), CatalogError> {
+    let view = collection.store.read_view();
+    for &index in &build.index_ids {
+        let mut own: Vec<&Entry> = entries
+            .iter()
+            .filter(|(id, unique, _)| *unique && *id == index)
+            .map(|(_, _, entry)| entry)
+            .collect();
+        if own.is_empty() {
+            continue;
+        }
+        own.sort_unstable();
+        let mut probe = UniqueProbe::new(&view, collection.id(), index)?;
+        let mut previous: Option<&Entry> = None;
+        for entry in own {
+            if previous.is_some_and(|previous| previous.fields() == entry.fields())
+                || probe.is_taken(entry)?
+            {
+                build.suspect(index, entry);
+            }
+            previous = Some(entry);
+        }
+    }
+    Ok(())
+}
+
+/// Fails when a suspected duplicate still is one.
+fn check_suspects(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
+    let suspects = std::mem::take(&mut *build.suspects.lock());
+    let (view, definition) = (collection.store.read_view(), collection.definition());
+    for (id, entry) in suspects {
+        let Some(index) = definition.index_by_id(id) else { continue };
+        // The entry itself may be gone; what counts is whether two documents have its fields now.
+        if count_entries(&view, &entry)? > 1 {
+            return Err(CatalogError::Write(duplicate(&definition, index, &entry)));
+        }
+    }
+    Ok(())
+}
+
+fn count_entries(view: &storage::ReadView, entry: &Entry) -> Result<usize, CatalogError> {
+    let mut cursor = view.cursor(Keyspace::Indexes, KeyRange::prefix(entry.fields()), Direction::Forward)?;
+    let mut count = 0;
+    while count < 2 && cursor.next()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The last step with writers kept out: no duplicates, then the indexes become ready.
+pub(crate) async fn finish(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
+    check_suspects(collection, build)?;
+    let mut definition = collection.definition().copy()?;
+    for &id in &build.index_ids {
+        definition
+            .change_index(id, |index| (index.spec.clone(), IndexState::Ready, index.multikey.clone()))?;
+    }
+    let mut unit = WriteUnit::new();
+    unit.put(Keyspace::Meta, &keys::record_key(collection.id()), definition.to_record().as_bytes());
+    collection.store.commit(unit, Acknowledge::Applied).await?;
+    collection.publish(definition);
+    Ok(())
+}
+
+/// Removes the indexes with writers kept out.
+pub(crate) async fn abandon(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
+    remove_indexes(collection, &build.index_ids).await
+}
+
+/// Removes indexes and all their entries in one unit.
+pub(crate) async fn remove_indexes(collection: &Collection, ids: &[IndexId]) -> Result<(), CatalogError> {
+    let mut definition = collection.definition().copy()?;
+    let mut unit = WriteUnit::new();
+    drop_from(&mut definition, ids, &mut unit);
+    unit.put(Keyspace::Meta, &keys::record_key(collection.id()), definition.to_record().as_bytes());
+    collection.store.commit(unit, Acknowledge::Applied).await?;
+    collection.publish(definition);
+    Ok(())
+}
+
+/// Takes indexes out of a definition and adds the removal of their entries to a unit.
+pub(crate) fn drop_from(definition: &mut CollectionDefinition, ids: &[IndexId], unit: &mut WriteUnit) {
+    definition.indexes.retain(|index| !ids.contains(&index.id));
+    for &id in ids {
+        delete_range(unit, Keyspace::Indexes, &keys::index_range(definition.id, id));
+    }
+}
+
+/// Adds the removal of a bounded range to a unit.
+pub(crate) fn delete_range(unit: &mut WriteUnit, keyspace: Keyspace, range: &KeyRange) {
+    if let (Some(lower), Some(upper)) = (&range.lower, &range.upper) {
+        unit.delete_range(keyspace, lower, upper);
+    }
+}

@@ -1,0 +1,474 @@
+//! Index specifications: what `createIndexes` is given and `listIndexes` shows.
+
+use crate::{CatalogError, shell_text};
+use document::key::Direction;
+use document::path::FieldPath;
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
+
+/// Fields of one compound index at most.
+const FIELDS_MAX: usize = 32;
+/// The largest `expireAfterSeconds`.
+const EXPIRE_AFTER_SECONDS_MAX: f64 = i32::MAX as f64;
+
+/// How an index treats one field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    /// Values in order.
+    Ordered(Direction),
+    /// 64-bit hashes of values, ascending.
+    Hashed,
+}
+
+impl FieldKind {
+    /// The direction of the field's bytes.
+    pub const fn direction(self) -> Direction {
+        match self {
+            FieldKind::Ordered(direction) => direction,
+            FieldKind::Hashed => Direction::Ascending,
+        }
+    }
+}
+
+/// One field of an index.
+#[derive(Debug, Clone)]
+pub struct IndexField {
+    /// The dotted path.
+    pub path: FieldPath,
+    /// How its values are kept.
+    pub kind: FieldKind,
+}
+
+/// What an index is, without what is in it.
+#[derive(Debug, Clone)]
+pub struct IndexSpec {
+    /// The index's name, unique in the collection.
+    pub name: String,
+    /// The key pattern as given: `{ a: 1, b: -1 }`.
+    pub key: Document,
+    /// The key pattern, understood.
+    pub fields: Vec<IndexField>,
+    /// No two documents have the same key.
+    pub unique: bool,
+    /// Documents without any of the fields have no entry.
+    pub sparse: bool,
+    /// The planner does not see it.
+    pub hidden: bool,
+    /// New writes must keep it unique; a step on the way to `unique`.
+    pub prepare_unique: bool,
+    /// Documents expire that many seconds after the indexed date.
+    pub expire_after_seconds: Option<i64>,
+    /// Only documents that pass this filter have an entry.
+    pub partial_filter: Option<DocumentBuf>,
+    /// Stored and shown, not applied.
+    pub collation: Option<DocumentBuf>,
+    /// Options that are stored and shown and change nothing.
+    pub other: Document,
+}
+
+impl PartialEq for IndexSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_document() == other.to_document()
+    }
+}
+
+impl IndexSpec {
+    /// The specification of `_id_`.
+    pub fn id_index() -> Self {
+        let fields = vec![IndexField {
+            path: FieldPath::parse_lenient("_id").unwrap_or_else(|_| unreachable!("_id is a path")),
+            kind: FieldKind::Ordered(Direction::Ascending),
+        }];
+        IndexSpec {
+            name: "_id_".into(),
+            key: Document::from_iter([("_id", 1)]),
+            fields,
+            unique: true,
+            sparse: false,
+            hidden: false,
+            prepare_unique: false,
+            expire_after_seconds: None,
+            partial_filter: None,
+            collation: None,
+            other: Document::new(),
+        }
+    }
+
+    /// Reads and checks one element of the `indexes` array of `createIndexes`.
+    ///
+    /// # Errors
+    /// `FailedToParse`, `TypeMismatch`, `BadValue`, `CannotCreateIndex`, `InvalidIndexSpecificationOption`.
+    pub fn parse(spec: RawDocument<'_>) -> Result<Self, CatalogError> {
+        let mut parsed = IndexSpec::id_index();
+        parsed.unique = false;
+        let (mut name, mut key) = (None, None);
+        for element in spec.iter() {
+            let value = element.value();
+            match element.name() {
+                "key" => {
+                    let pattern = value.as_document().ok_or_else(|| wrong_type("key", value, "object"))?;
+                    key = Some(pattern);
+                }
+                "name" => name = Some(value.as_str().ok_or_else(|| wrong_type("name", value, "string"))?),
+                "unique" => parsed.unique = flag("unique", value)?,
+                "sparse" => parsed.sparse = flag("sparse", value)?,
+                "hidden" => parsed.hidden = flag("hidden", value)?,
+                "prepareUnique" => parsed.prepare_unique = flag("prepareUnique", value)?,
+                "background" => {
+                    flag("background", value)?;
+                }
+                "expireAfterSeconds" => parsed.expire_after_seconds = Some(expire_after_seconds(value)?),
+                "partialFilterExpression" => {
+                    let filter = value
+                        .as_document()
+                        .ok_or_else(|| wrong_type("partialFilterExpression", value, "object"))?;
+                    parsed.partial_filter = Some(filter.to_buf());
+                }
+                "collation" => {
+                    let collation =
+                        value.as_document().ok_or_else(|| wrong_type("collation", value, "object"))?;
+                    parsed.collation = Some(collation.to_buf()).filter(|_| !is_simple(collation));
+                }
+                "v" => check_version(value)?,
+                "ns" | "clustered" | "dropDups" => {}
+                "storageEngine" | "comment" => {
+                    parsed.other.insert(element.name(), value.to_value());
+                }
+                option @ ("weights"
+                | "default_language"
+                | "language_override"
+                | "textIndexVersion"
+                | "2dsphereIndexVersion"
+                | "bits"
+                | "min"
+                | "max"
+                | "wildcardProjection"
+                | "bucketSize") => {
+                    return Err(CatalogError::CannotCreateIndex(format!(
+                        "the index option '{option}' belongs to an index type that is not supported"
+                    )));
+                }
+                unknown => {
+                    return Err(CatalogError::InvalidIndexSpecificationOption(format!(
+                        "The field '{unknown}' is not valid for an index specification. Specification: {}",
+                        shell_text::document(&spec.to_document())
+                    )));
+                }
+            }
+        }
+        let key = key.ok_or_else(|| missing("key"))?;
+        parsed.name = name.ok_or_else(|| missing("name"))?.to_owned();
+        parsed.fields = parse_pattern(key)?;
+        parsed.key = key.to_document();
+        parsed.check_combination()?;
+        if parsed.is_id_index() {
+            parsed.become_id_index(spec)?;
+        }
+        Ok(parsed)
+    }
+
+    /// Whether the key pattern is that of `_id_`.
+    pub fn is_id_index(&self) -> bool {
+        matches!(self.fields.as_slice(), [field] if field.path.as_str() == "_id"
+            && field.kind == FieldKind::Ordered(Direction::Ascending))
+    }
+
+    fn become_id_index(&mut self, spec: RawDocument<'_>) -> Result<(), CatalogError> {
+        const ALLOWED: &[&str] =
+            &["key", "name", "v", "ns", "collation", "background", "hidden", "clustered"];
+        if self.partial_filter.is_some() {
+            return Err(CatalogError::CannotCreateIndex("_id index cannot be a partial index".into()));
+        }
+        if self.sparse {
+            return Err(CatalogError::CannotCreateIndex("_id index cannot be a sparse index".into()));
+        }
+        if self.hidden {
+            return Err(CatalogError::BadValue("can't hide _id index".into()));
+        }
+        if let Some(element) = spec.iter().find(|element| !ALLOWED.contains(&element.name())) {
+            return Err(CatalogError::InvalidIndexSpecificationOption(format!(
+                "The field '{}' is not valid for an _id index specification. Specification: {}",
+                element.name(),
+                shell_text::document(&spec.to_document())
+            )));
+        }
+        *self = IndexSpec { collation: self.collation.take(), ..IndexSpec::id_index() };
+        Ok(())
+    }
+
+    fn check_combination(&self) -> Result<(), CatalogError> {
+        let cannot = |message: String| Err(CatalogError::CannotCreateIndex(message));
+        if self.name.is_empty() {
+            return cannot("The index name cannot be empty".into());
+        }
+        if self.name == "*" {
+            return Err(CatalogError::BadValue("The index name '*' is not valid.".into()));
+        }
+        if self.name.contains('\0') {
+            return cannot("The index name cannot contain a null character".into());
+        }
+        if self.sparse && self.partial_filter.is_some() {
+            return cannot("cannot mix \"partialFilterExpression\" and \"sparse\" options".into());
+        }
+        if self.expire_after_seconds.is_some() && self.fields.len() > 1 {
+            return cannot(format!(
+                "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {}",
+                shell_text::document(&self.to_document())
+            ));
+        }
+        let hashed = self.fields.iter().filter(|field| field.kind == FieldKind::Hashed).count();
+        if hashed > 1 {
+            return Err(CatalogError::Location {
+                code: 31303,
+                message: "A maximum of one index field is allowed to be hashed but found more".into(),
+            });
+        }
+        if hashed > 0 && (self.unique || self.prepare_unique) {
+            return Err(CatalogError::Location {
+                code: 16764,
+                message: "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The specification as `listIndexes` shows it and as it is stored.
+    pub fn to_document(&self) -> Document {
+        let mut spec = Document::new();
+        spec.push("v", 2);
+        spec.push("key", self.key.clone());
+        spec.push("name", self.name.as_str());
+        if self.is_id_index() {
+            if let Some(collation) = &self.collation {
+                spec.push("collation", collation);
+            }
+            return spec;
+        }
+        for (name, given) in [
+            ("unique", self.unique),
+            ("sparse", self.sparse),
+            ("hidden", self.hidden),
+            ("prepareUnique", self.prepare_unique),
+        ] {
+            if given {
+                spec.push(name, true);
+            }
+        }
+        if let Some(seconds) = self.expire_after_seconds {
+            spec.push("expireAfterSeconds", i32::try_from(seconds).unwrap_or(i32::MAX));
+        }
+        if let Some(filter) = &self.partial_filter {
+            spec.push("partialFilterExpression", filter);
+        }
+        if let Some(collation) = &self.collation {
+            spec.push("collation", collation);
+        }
+        spec.extend(self.other.iter().map(|(name, value)| (name, value.clone())));
+        spec
+    }
+
+    /// Whether two indexes cannot exist beside each other because they are told apart by nothing but options
+    /// of lesser weight: the same key pattern, collation, partial filter, sparseness and uniqueness.
+    pub(crate) fn has_signature_of(&self, other: &IndexSpec) -> bool {
+        same_pattern(&self.key, &other.key)
+            && self.collation == other.collation
+            && self.partial_filter == other.partial_filter
+            && self.sparse == other.sparse
+            && self.unique == other.unique
+    }
+
+    /// Whether the options of lesser weight agree too (hiding does not count).
+    pub(crate) fn has_options_of(&self, other: &IndexSpec) -> bool {
+        self.expire_after_seconds == other.expire_after_seconds
+    }
+
+    /// The directions of the fields' bytes.
+    pub fn directions(&self) -> Vec<Direction> {
+        self.fields.iter().map(|field| field.kind.direction()).collect()
+    }
+}
+
+/// Whether two key patterns have the same fields in the same order with numerically equal directions.
+pub(crate) fn same_pattern(one: &Document, other: &Document) -> bool {
+    one.len() == other.len()
+        && one.iter().zip(other.iter()).all(|((name, value), (other_name, other_value))| {
+            name == other_name
+                && match (value, other_value) {
+                    (Value::String(text), Value::String(other_text)) => text == other_text,
+                    (value, other_value) => {
+                        value.as_f64().is_some() && value.as_f64() == other_value.as_f64()
+                    }
+                }
+        })
+}
+
+fn is_simple(collation: RawDocument<'_>) -> bool {
+    collation.is_empty() || collation.get("locale").and_then(RawValue::as_str) == Some("simple")
+}
+
+fn missing(field: &str) -> CatalogError {
+    CatalogError::FailedToParse(format!(
+        "The '{field}' field is a required property of an index specification"
+    ))
+}
+
+fn wrong_type(field: &str, value: RawValue<'_>, expected: &str) -> CatalogError {
+    CatalogError::TypeMismatch(format!(
+        "The field '{field}' must be of type {expected}, but got {}",
+        value.kind().alias()
+    ))
+}
+
+fn flag(field: &str, value: RawValue<'_>) -> Result<bool, CatalogError> {
+    match value {
+        RawValue::Boolean(flag) => Ok(flag),
+        value => value.as_f64().map(|number| number != 0.0).ok_or_else(|| wrong_type(field, value, "bool")),
+    }
+}
+
+fn check_version(value: RawValue<'_>) -> Result<(), CatalogError> {
+    match value.as_i64_exact() {
+        Some(1 | 2) => Ok(()),
+        Some(version) => Err(CatalogError::CannotCreateIndex(format!(
+            "Invalid index specification; cannot create an index with v={version}"
+        ))),
+        None => Err(wrong_type("v", value, "number")),
+    }
+}
+
+/// Checks an `expireAfterSeconds` for `createIndexes` and `collMod`.
+pub(crate) fn expire_after_seconds(value: RawValue<'_>) -> Result<i64, CatalogError> {
+    let seconds = value.as_f64().ok_or_else(|| {
+        CatalogError::CannotCreateIndex(format!(
+            "TTL index 'expireAfterSeconds' option must be numeric, but received a type of '{}'",
+            value.kind().alias()
+        ))
+    })?;
+    if seconds < 0.0 {
+        return Err(CatalogError::CannotCreateIndex(
+            "TTL index 'expireAfterSeconds' option cannot be less than 0".into(),
+        ));
+    }
+    if seconds > EXPIRE_AFTER_SECONDS_MAX {
+        return Err(CatalogError::CannotCreateIndex(format!(
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower number. \
+             The largest value is {}",
+            i32::MAX
+        )));
+    }
+    // Not-a-number means "never", as in MongoDB.
+    Ok(if seconds.is_nan() { i64::from(i32::MAX) } else { seconds as i64 })
+}
+
+fn parse_pattern(pattern: RawDocument<'_>) -> Result<Vec<IndexField>, CatalogError> {
+    let cannot = |message: String| Err(CatalogError::CannotCreateIndex(message));
+    if pattern.is_empty() {
+        return cannot("Index keys cannot be empty.".into());
+    }
+    let mut fields: Vec<IndexField> = Vec::new();
+    for element in pattern.iter() {
+        let name = element.name();
+        let kind = parse_kind(element.value())?;
+        if name == "$**" || name.ends_with(".$**") {
+            return cannot("wildcard indexes are not supported".into());
+        }
+        if name.is_empty() || name.split('.').any(str::is_empty) {
+            return cannot("Index keys cannot contain an empty field.".into());
+        }
+        if name.split('.').any(|part| part.starts_with('$') && !matches!(part, "$id" | "$ref" | "$db")) {
+            return cannot("Index key contains an illegal field name: field name starts with '$'.".into());
+        }
+        if fields.iter().any(|field| field.path.as_str() == name) {
+            return Err(CatalogError::BadValue(format!(
+                "The field '{name}' appears multiple times in the index key pattern"
+            )));
+        }
+        let path = FieldPath::parse_lenient(name).map_err(|error| {
+            CatalogError::CannotCreateIndex(format!("Index key contains an illegal field name: {error}"))
+        })?;
+        fields.push(IndexField { path, kind });
+    }
+    if fields.len() > FIELDS_MAX {
+        return Err(CatalogError::Location { code: 13103, message: "too many compound keys".into() });
+    }
+    Ok(fields)
+}
+
+fn parse_kind(value: RawValue<'_>) -> Result<FieldKind, CatalogError> {
+    match value {
+        RawValue::String("hashed") => Ok(FieldKind::Hashed),
+        RawValue::String(plugin @ ("text" | "2d" | "2dsphere" | "geoHaystack" | "columnstore")) => {
+            Err(CatalogError::CannotCreateIndex(format!("'{plugin}' indexes are not supported")))
+        }
+        RawValue::String(plugin) => {
+            Err(CatalogError::CannotCreateIndex(format!("Unknown index plugin '{plugin}'")))
+        }
+        value => match value.as_f64() {
+            Some(0.0) => {
+                Err(CatalogError::CannotCreateIndex("Values in the index key pattern cannot be 0.".into()))
+            }
+            Some(number) if number > 0.0 => Ok(FieldKind::Ordered(Direction::Ascending)),
+            Some(number) if number < 0.0 => Ok(FieldKind::Ordered(Direction::Descending)),
+            Some(_) => {
+                Err(CatalogError::CannotCreateIndex("Values in the index key pattern cannot be NaN.".into()))
+            }
+            None => Err(CatalogError::CannotCreateIndex(format!(
+                "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, and strings are allowed.",
+                value.kind().alias()
+            ))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use document::doc;
+
+    #[track_caller]
+    fn check(input: Document, expect: Result<Document, i32>) {
+        let result = IndexSpec::parse(input.to_buf().as_raw());
+        assert_eq!(result.map(|spec| spec.to_document()).map_err(|error| error.code()), expect);
+    }
+
+    #[test]
+    fn specifications() {
+        check(
+            doc! { "key": { "a": 1 }, "name": "a_1" },
+            Ok(doc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }),
+        );
+        check(
+            doc! { "key": { "a": 1, "b": "hashed" }, "name": "x", "sparse": true, "background": true },
+            Ok(doc! { "v": 2, "key": { "a": 1, "b": "hashed" }, "name": "x", "sparse": true }),
+        );
+        check(doc! { "name": "a" }, Err(9));
+        check(doc! { "key": { "a": 1 } }, Err(9));
+        check(doc! { "key": {}, "name": "a" }, Err(67));
+        check(doc! { "key": { "a": 0 }, "name": "a" }, Err(67));
+        check(doc! { "key": { "a": true }, "name": "a" }, Err(67));
+        check(doc! { "key": { "a": "text" }, "name": "a" }, Err(67));
+        check(doc! { "key": { "$**": 1 }, "name": "a" }, Err(67));
+        check(doc! { "key": { "a..b": 1 }, "name": "a" }, Err(67));
+        check(doc! { "key": { "a.$b": 1 }, "name": "a" }, Err(67));
+        check(doc! { "key": { "a": "hashed" }, "name": "a", "unique": true }, Err(16764));
+        check(doc! { "key": { "a": 1 }, "name": "a", "bogus": true }, Err(197));
+        check(doc! { "key": { "a": 1, "b": 1 }, "name": "a", "expireAfterSeconds": 1 }, Err(67));
+        check(doc! { "key": { "a": 1 }, "name": "a", "expireAfterSeconds": -1 }, Err(67));
+        check(
+            doc! { "key": { "a": 1 }, "name": "a", "sparse": true, "partialFilterExpression": {} },
+            Err(67),
+        );
+        check(
+            doc! { "key": { "_id": 1 }, "name": "mine" },
+            Ok(doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }),
+        );
+        check(doc! { "key": { "_id": 1 }, "name": "_id_", "unique": true }, Err(197));
+        check(doc! { "key": { "a": 1 }, "name": "*" }, Err(2));
+    }
+
+    #[test]
+    fn patterns_compare_by_number() {
+        assert!(same_pattern(&doc! { "a": 1 }, &doc! { "a": 1.0 }));
+        assert!(!same_pattern(&doc! { "a": 1 }, &doc! { "a": -1 }));
+        assert!(!same_pattern(&doc! { "a": 1, "b": 1 }, &doc! { "b": 1, "a": 1 }));
+    }
+}

@@ -1,0 +1,275 @@
+//! Creating and dropping indexes.
+
+use crate::catalog::Catalog;
+use crate::collection::Collection;
+use crate::definition::{CollectionDefinition, IndexState};
+use crate::index_build;
+use crate::keys::{self, IndexId};
+use crate::state::Entry;
+use crate::{CatalogError, IndexSpec, Namespace, shell_text};
+use document::Document;
+use std::sync::Arc;
+use storage::{Acknowledge, Keyspace, WriteUnit};
+
+/// Indexes of one collection at most, `_id_` included.
+const INDEXES_MAX: usize = 64;
+
+/// What `createIndexes` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreateIndexesReport {
+    /// Indexes before.
+    pub indexes_before: usize,
+    /// Indexes after.
+    pub indexes_after: usize,
+    /// Whether the collection was made for the indexes.
+    pub created_collection: bool,
+}
+
+/// Which indexes to drop.
+#[derive(Debug, Clone, PartialEq)]
+pub enum IndexSelection {
+    /// All but `_id_`.
+    All,
+    /// By name.
+    Names(Vec<String>),
+    /// By key pattern.
+    Pattern(Document),
+}
+
+/// What the first step of a creation decided.
+enum Plan {
+    /// Everything requested exists.
+    Nothing,
+    /// A requested index is being built by someone else.
+    WaitFor(Arc<index_build::BuildProgress>),
+    /// The collection was empty: all are ready.
+    Done,
+    /// These are registered and wait to be filled.
+    Build(Vec<(IndexId, String)>),
+}
+
+impl Catalog {
+    /// Creates indexes, building them when there are documents. Resolves when they are ready.
+    ///
+    /// # Errors
+    /// `IndexOptionsConflict`, `IndexKeySpecsConflict`, `CannotCreateIndex`, `DuplicateKey`, `IndexBuildAborted` and
+    /// those of documents that cannot be indexed. Nothing is left behind then.
+    pub async fn create_indexes(
+        &self,
+        namespace: &Namespace,
+        specs: &[IndexSpec],
+    ) -> Result<CreateIndexesReport, CatalogError> {
+        namespace.check_readable()?;
+        let existed = self.entry(namespace.database(), namespace.collection()).is_some();
+        let collection = self.collection_or_create(namespace.database(), namespace.collection()).await?;
+        let indexes_before = collection.definition().indexes.len();
+        loop {
+            match self.register_indexes(&collection, specs).await? {
+                Plan::Nothing | Plan::Done => break,
+                Plan::WaitFor(build) => build.finished().after(0).await,
+                Plan::Build(indexes) => {
+                    build_indexes(&collection, indexes).await?;
+                    break;
+                }
+            }
+        }
+        let indexes_after = collection.definition().indexes.len();
+        Ok(CreateIndexesReport { indexes_before, indexes_after, created_collection: !existed })
+    }
+
+    async fn register_indexes(
+        &self,
+        collection: &Collection,
+        specs: &[IndexSpec],
+    ) -> Result<Plan, CatalogError> {
+        let _guard = self.begin_change().await;
+        let _writers = collection.begin_change().await.ok_or_else(|| dropped(collection))?;
+        let mut definition = collection.definition().copy()?;
+        let empty = collection.document_count() == 0;
+        let state = if empty { IndexState::Ready } else { IndexState::Building };
+        let mut added = Vec::new();
+        for spec in specs {
+            match existing_index(&definition, spec)? {
+                Some(id) if added.iter().any(|(added, _)| *added == id) => {
+                    return Err(CatalogError::IndexOptionsConflict(format!(
+                        "Identical index already exists: {}",
+                        spec.name
+                    )));
+                }
+                Some(id) => {
+                    if let Some(build) = collection.build(id) {
+                        return Ok(Plan::WaitFor(build));
+                    }
+                }
+                None => {
+                    check_addition(&definition, spec)?;
+                    added.push((definition.add_index(spec.clone(), state)?, spec.name.clone()));
+                }
+            }
+        }
+        if added.is_empty() {
+            return Ok(Plan::Nothing);
+        }
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
+        self.store().commit(unit, Acknowledge::Applied).await?;
+        collection.publish(definition);
+        if empty {
+            return Ok(Plan::Done);
+        }
+        index_build::start(collection, added.clone());
+        Ok(Plan::Build(added))
+    }
+
+    /// Drops indexes; how many there were before. Builds of dropped indexes are stopped.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`, `IndexNotFound`, `AmbiguousIndexKeyPattern`, `InvalidOptions` for `_id_`.
+    pub async fn drop_indexes(
+        &self,
+        namespace: &Namespace,
+        selection: &IndexSelection,
+    ) -> Result<usize, CatalogError> {
+        let _guard = self.begin_change().await;
+        let collection = match self.entry(namespace.database(), namespace.collection()) {
+            Some(Entry::Collection(collection)) => collection,
+            Some(Entry::View(_)) => {
+                return Err(CatalogError::CommandNotSupportedOnView(format!(
+                    "Namespace {namespace} is a view, not a collection"
+                )));
+            }
+            None => return Err(CatalogError::NamespaceNotFound(format!("ns not found {namespace}"))),
+        };
+        let _writers = collection.begin_change().await.ok_or_else(|| dropped(&collection))?;
+        let definition = collection.definition();
+        let ids = select(&definition, selection)?;
+        for build in ids.iter().filter_map(|&id| collection.build(id)) {
+            build.cancel();
+        }
+        if !ids.is_empty() {
+            index_build::remove_indexes(&collection, &ids).await?;
+        }
+        Ok(definition.indexes.len())
+    }
+}
+
+async fn build_indexes(collection: &Collection, indexes: Vec<(IndexId, String)>) -> Result<(), CatalogError> {
+    let ids: Vec<IndexId> = indexes.iter().map(|(id, _)| *id).collect();
+    let Some(build) = ids.first().and_then(|&id| collection.build(id)) else {
+        return Err(dropped(collection));
+    };
+    let filled = index_build::fill(collection, &build).await;
+    let outcome = match collection.begin_change().await {
+        // The collection's data and all its indexes went with it.
+        None => Err(dropped(collection)),
+        Some(_writers) => {
+            let finished = match filled {
+                Ok(()) => index_build::finish(collection, &build).await,
+                Err(error) => Err(error),
+            };
+            match finished {
+                Ok(()) => Ok(()),
+                Err(error) => index_build::abandon(collection, &build).await.and(Err(error)),
+            }
+        }
+    };
+    collection.remove_build(&build);
+    build.finished().notify();
+    outcome
+}
+
+fn dropped(collection: &Collection) -> CatalogError {
+    CatalogError::IndexBuildAborted(format!(
+        "Index build aborted: collection dropped: {}",
+        collection.definition().namespace
+    ))
+}
+
+/// The index that makes creating `spec` unnecessary.
+fn existing_index(
+    definition: &CollectionDefinition,
+    spec: &IndexSpec,
+) -> Result<Option<IndexId>, CatalogError> {
+    let requested = || shell_text::document(&spec.to_document());
+    if let Some(existing) = definition.index(&spec.name) {
+        if !existing.spec.has_signature_of(spec) && !spec.is_id_index() {
+            return Err(CatalogError::IndexKeySpecsConflict(format!(
+                "An existing index has the same name as the requested index. When index names are not specified, they are \
+                 auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
+                requested(),
+                shell_text::document(&existing.spec.to_document())
+            )));
+        }
+        if !existing.spec.has_options_of(spec) {
+            return Err(CatalogError::IndexOptionsConflict(format!(
+                "An equivalent index already exists with the same name but different options. Requested index: {}, existing index: {}",
+                requested(),
+                shell_text::document(&existing.spec.to_document())
+            )));
+        }
+        return Ok(Some(existing.id));
+    }
+    match definition.indexes.iter().find(|existing| existing.spec.has_signature_of(spec)) {
+        None => Ok(None),
+        Some(existing) if existing.spec.has_options_of(spec) => Err(CatalogError::IndexOptionsConflict(
+            format!("Index already exists with a different name: {}", existing.spec.name),
+        )),
+        Some(existing) => Err(CatalogError::IndexOptionsConflict(format!(
+            "An equivalent index already exists with a different name and options. Requested index: {}, existing index: {}",
+            requested(),
+            shell_text::document(&existing.spec.to_document())
+        ))),
+    }
+}
+
+fn check_addition(definition: &CollectionDefinition, spec: &IndexSpec) -> Result<(), CatalogError> {
+    if definition.indexes.len() >= INDEXES_MAX {
+        return Err(CatalogError::CannotCreateIndex(format!(
+            "add index fails, too many indexes for {} key:{}",
+            definition.namespace,
+            shell_text::document(&spec.key)
+        )));
+    }
+    if definition.is_capped() && spec.expire_after_seconds.is_some() {
+        return Err(CatalogError::CannotCreateIndex("Cannot create TTL index on a capped collection".into()));
+    }
+    Ok(())
+}
+
+fn select(
+    definition: &CollectionDefinition,
+    selection: &IndexSelection,
+) -> Result<Vec<IndexId>, CatalogError> {
+    match selection {
+        IndexSelection::All => {
+            Ok(definition.indexes.iter().map(|index| index.id).filter(|&id| id != keys::ID_INDEX).collect())
+        }
+        IndexSelection::Names(names) => names
+            .iter()
+            .map(|name| match definition.index(name) {
+                Some(index) => droppable(index.id),
+                None => Err(CatalogError::IndexNotFound(format!("index not found with name [{name}]"))),
+            })
+            .collect(),
+        IndexSelection::Pattern(pattern) => match definition.indexes_by_pattern(pattern).as_slice() {
+            [] => Err(CatalogError::IndexNotFound(format!(
+                "can't find index with key: {}",
+                shell_text::document(pattern)
+            ))),
+            [index] => Ok(vec![droppable(index.id)?]),
+            several => Err(CatalogError::AmbiguousIndexKeyPattern(format!(
+                "{} indexes found for key: {}, identify by name instead. Conflicting indexes: {}",
+                several.len(),
+                shell_text::document(pattern),
+                several.iter().map(|index| index.spec.name.as_str()).collect::<Vec<_>>().join(", ")
+            ))),
+        },
+    }
+}
+
+fn droppable(id: IndexId) -> Result<IndexId, CatalogError> {
+    if id == keys::ID_INDEX {
+        return Err(CatalogError::InvalidOptions("cannot drop _id index".into()));
+    }
+    Ok(id)
+}

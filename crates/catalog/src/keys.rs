@@ -1,0 +1,144 @@
+//! Byte layouts of keys and index entries; drawn in `docs/design/catalog-layout.md`.
+
+use storage::{CounterId, KeyRange};
+
+/// Identifies a collection on disk; never used again after the collection is gone.
+pub type CollectionId = u32;
+/// Identifies an index within its collection; never used again after the index is gone.
+pub type IndexId = u32;
+
+/// Bytes in front of a document key.
+pub(crate) const DOCUMENT_PREFIX: usize = 4;
+/// Bytes in front of an index entry's fields.
+pub(crate) const INDEX_PREFIX: usize = 8;
+/// The index id of `_id_`.
+pub(crate) const ID_INDEX: IndexId = 0;
+
+/// The record in `Keyspace::Meta` that tells the next collection id.
+pub(crate) const NEXT_ID_KEY: &[u8] = b"n";
+const RECORD_TAG: u8 = b'c';
+
+/// The key of a collection's record in `Keyspace::Meta`.
+pub(crate) fn record_key(collection: CollectionId) -> [u8; 5] {
+    let [b0, b1, b2, b3] = collection.to_be_bytes();
+    [RECORD_TAG, b0, b1, b2, b3]
+}
+
+/// All collection records.
+pub(crate) fn record_range() -> KeyRange {
+    KeyRange::prefix([RECORD_TAG])
+}
+
+/// The key of a document in `Keyspace::Documents`.
+pub(crate) fn document_key(collection: CollectionId, document_key: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(DOCUMENT_PREFIX + document_key.len());
+    key.extend_from_slice(&collection.to_be_bytes());
+    key.extend_from_slice(document_key);
+    key
+}
+
+/// All documents of a collection.
+pub(crate) fn document_range(collection: CollectionId) -> KeyRange {
+    KeyRange::prefix(collection.to_be_bytes())
+}
+
+/// The bytes in front of every entry of an index.
+pub(crate) fn index_prefix(collection: CollectionId, index: IndexId) -> [u8; INDEX_PREFIX] {
+    let [c0, c1, c2, c3] = collection.to_be_bytes();
+    let [i0, i1, i2, i3] = index.to_be_bytes();
+    [c0, c1, c2, c3, i0, i1, i2, i3]
+}
+
+/// All entries of an index.
+pub(crate) fn index_range(collection: CollectionId, index: IndexId) -> KeyRange {
+    KeyRange::prefix(index_prefix(collection, index))
+}
+
+/// All entries of all indexes of a collection.
+pub(crate) fn indexes_range(collection: CollectionId) -> KeyRange {
+    KeyRange::prefix(collection.to_be_bytes())
+}
+
+/// The counter of a collection's documents.
+pub(crate) fn documents_counter(collection: CollectionId) -> CounterId {
+    CounterId(u64::from(collection) << 8)
+}
+
+/// The counter of a collection's bytes of BSON.
+pub(crate) fn bytes_counter(collection: CollectionId) -> CounterId {
+    CounterId(u64::from(collection) << 8 | 1)
+}
+
+/// Writes an entry's value: the document key's length (LEB128), then the type bits.
+pub(crate) fn write_entry_value(value: &mut Vec<u8>, document_key_length: usize, type_bits: &[u8]) {
+    let mut rest = document_key_length;
+    while rest >= 0x80 {
+        value.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    value.push(rest as u8);
+    value.extend_from_slice(type_bits);
+}
+
+/// The parts of one index entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexEntry<'a> {
+    /// The whole key as stored, from the collection id on: where a cursor continues.
+    pub key: &'a [u8],
+    /// The encoded fields (see `document::key`).
+    pub fields: &'a [u8],
+    /// What makes the decoded fields exact.
+    pub type_bits: &'a [u8],
+    /// The key of the document the entry belongs to.
+    pub document_key: &'a [u8],
+}
+
+/// Takes an index entry apart; `None` when it is damaged.
+#[inline]
+pub(crate) fn split_entry<'a>(key: &'a [u8], value: &'a [u8]) -> Option<IndexEntry<'a>> {
+    let mut length = 0usize;
+    let mut shift = 0;
+    let mut bytes = value.iter();
+    loop {
+        let byte = *bytes.next()?;
+        length |= usize::from(byte & 0x7f).checked_shl(shift)?;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    let body = key.get(INDEX_PREFIX..)?;
+    let (fields, document_key) = body.split_at_checked(body.len().checked_sub(length)?)?;
+    Some(IndexEntry { key, fields, type_bits: bytes.as_slice(), document_key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(fields: &[u8], document_key: &[u8], type_bits: &[u8]) {
+        let key = [&index_prefix(7, 2)[..], fields, document_key].concat();
+        let mut value = Vec::new();
+        write_entry_value(&mut value, document_key.len(), type_bits);
+        let entry = split_entry(&key, &value).expect("a whole entry");
+        assert_eq!(entry, IndexEntry { key: &key, fields, type_bits, document_key });
+    }
+
+    #[test]
+    fn entries_come_apart() {
+        check(b"fields", b"id", b"");
+        check(b"", b"", b"\x01\x02");
+        check(b"f", &[9; 127], b"t");
+        check(b"f", &[9; 128], b"t");
+        check(b"f", &[9; 70_000], b"t");
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        assert_eq!(split_entry(b"1234567", b"\x00"), None, "a key shorter than its prefix");
+        assert_eq!(split_entry(b"12345678", b"\x01"), None, "a document key longer than the entry");
+        assert_eq!(split_entry(b"12345678", b""), None, "no value");
+        assert_eq!(split_entry(b"12345678", &[0xff; 12]), None, "an endless length");
+    }
+}

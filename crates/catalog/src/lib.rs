@@ -1,0 +1,72 @@
+//! Databases, collections and indexes; a document and its index entries are one write unit.
+//!
+//! # Vocabulary
+//!
+//! * *namespace*: `database.collection`; stands for a *collection* or a *view*.
+//! * *definition*: what a collection is at one moment; immutable, replaced as a whole.
+//! * *document key*: the bytes that find a document in its collection: the encoded `_id`, or in a capped collection
+//!   the *record id*, which counts insertions.
+//! * *entry*: one key of an index: encoded fields, then the document key.
+//! * *multikey*: an index is so at the paths where it met arrays, and then may hold several entries of one document.
+//!
+//! ```text
+//!  Catalog ──ArcSwap──▶ CatalogState ──(db, name)──▶ Collection ──ArcSwap──▶ CollectionDefinition ─▶ IndexDefinition
+//!     │ create, drop, rename, collMod,                   │ insert, update, delete, validate            (key generator)
+//!     ▼ createIndexes, dropIndexes                       ▼ get, documents, index entries
+//!  Keyspace::Meta: one record per collection     Keyspace::Documents, Keyspace::Indexes, counters
+//! ```
+//! The layouts are drawn in `docs/design/catalog-layout.md`.
+//!
+//! # Invariants
+//!
+//! * A document, its index entries and the collection's counters change in one write unit: all or nothing.
+//! * Looking up a name takes no lock and allocates nothing; steps of cursors allocate nothing.
+//! * Whatever a view shows of an index, the definition loaded after it knows: multikey paths are durable and published
+//!   before the first entry that needs them.
+//! * Latches are taken in one order (see [`Collection`]) and given up before a write waits for the journal.
+//! * Ids of collections, and of indexes in a collection, are never used again.
+//! * After a crash no index is half built: unfinished ones are removed at opening.
+//! * Record ids of a capped collection become visible in ascending order.
+//!
+//! # Not here
+//!
+//! Choosing an index and running a plan (`query`, `commands`), replies and their error code names (`commands`),
+//! applying collations (stored only), deleting expired documents (the TTL monitor of `commands`).
+
+mod catalog;
+mod collection;
+mod collmod;
+mod definition;
+mod error;
+mod index_build;
+mod index_keys;
+mod index_spec;
+mod indexes;
+mod keys;
+mod namespace;
+mod options;
+mod read;
+mod shell_text;
+mod state;
+mod statistics;
+mod validate;
+mod waiters;
+mod write;
+
+pub use catalog::{Catalog, DropReport};
+pub use collection::Collection;
+pub use definition::{CollectionDefinition, IndexDefinition, IndexState};
+pub use error::{CatalogError, DuplicateKey, ReadError, ValidationFailure, WriteError};
+pub use index_build::BuildProgress;
+pub use index_keys::{MultikeyPaths, is_multikey};
+pub use index_spec::{FieldKind, IndexField, IndexSpec};
+pub use indexes::{CreateIndexesReport, IndexSelection};
+pub use keys::{CollectionId, IndexEntry, IndexId};
+pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database};
+pub use options::{CappedLimits, CollectionOptions, ValidationAction, ValidationLevel, ViewOptions};
+pub use read::{DocumentCursor, EncodedRange, IndexCursor};
+pub use state::{CatalogState, Entry};
+pub use statistics::{CollectionStatistics, IndexSize};
+pub use validate::{IndexValidation, ValidationReport};
+pub use waiters::{Arrival, Waiters};
+pub use write::{Change, InsertReport, UpdateReport, WriteOptions};

@@ -1,0 +1,264 @@
+//! Reading: documents by `_id` and by document key, walks over documents and over index entries.
+//!
+//! Cursors lend what they stand on and allocate nothing on a step.
+
+use crate::collection::Collection;
+use crate::definition::IndexDefinition;
+use crate::index_keys::KeyGenerator;
+use crate::keys::{self, DOCUMENT_PREFIX, INDEX_PREFIX, IndexEntry, split_entry};
+use crate::{ReadError, WriteError};
+use document::key::encode_value;
+use document::{RawDocument, RawValue};
+use std::sync::Arc;
+use storage::{Cursor, CursorOptions, Direction, KeyRange, Keyspace, PinnedBytes, ReadTier, ReadView};
+
+/// Document keys up to this length are looked up without an allocation.
+const SHORT_KEY: usize = 60;
+
+/// A range of document keys or of encoded index fields, as written by `document::key`: `lower` inclusive, `upper`
+/// exclusive; `None` means unbounded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EncodedRange<'r> {
+    /// The first key seen.
+    pub lower: Option<&'r [u8]>,
+    /// The first key not seen any more.
+    pub upper: Option<&'r [u8]>,
+}
+
+impl EncodedRange<'_> {
+    fn behind(self, prefix: &[u8]) -> KeyRange {
+        let lower = [prefix, self.lower.unwrap_or_default()].concat();
+        let upper = match self.upper {
+            Some(upper) => Some([prefix, upper].concat()),
+            None => KeyRange::after_prefix(prefix),
+        };
+        KeyRange { lower: Some(lower), upper }
+    }
+}
+
+impl Collection {
+    /// The latest view of the store this collection lives in.
+    pub fn read_view(&self) -> ReadView {
+        self.store.read_view()
+    }
+
+    /// The document key of an `_id` in a collection clustered by `_id`: the encoded value.
+    pub fn document_key_of_id(id: RawValue<'_>) -> Vec<u8> {
+        let mut key = Vec::with_capacity(32);
+        encode_value(&mut key, id);
+        key
+    }
+
+    /// The document with this `_id`, as far as `tier` goes.
+    ///
+    /// # Errors
+    /// Storage errors, [`storage::StorageError::WouldBlock`] among them.
+    pub fn get(
+        &self,
+        view: &ReadView,
+        id: RawValue<'_>,
+        tier: ReadTier,
+    ) -> Result<Option<PinnedBytes>, ReadError> {
+        if self.definition().is_capped() {
+            return match self.find_id_entry(view, id)? {
+                Some(document_key) => self.fetch(view, &document_key, tier),
+                None => Ok(None),
+            };
+        }
+        let mut key = Vec::with_capacity(48);
+        key.extend_from_slice(&self.id().to_be_bytes());
+        encode_value(&mut key, id);
+        Ok(view.get_tier(Keyspace::Documents, &key, tier)?)
+    }
+
+    /// The document key of the document with this `_id`, whether clustered (then it need not exist) or not.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub fn find_document_key(&self, view: &ReadView, id: RawValue<'_>) -> Result<Option<Vec<u8>>, ReadError> {
+        if self.definition().is_capped() {
+            self.find_id_entry(view, id)
+        } else {
+            Ok(Some(Self::document_key_of_id(id)))
+        }
+    }
+
+    fn find_id_entry(&self, view: &ReadView, id: RawValue<'_>) -> Result<Option<Vec<u8>>, ReadError> {
+        let mut prefix = keys::index_prefix(self.id(), keys::ID_INDEX).to_vec();
+        encode_value(&mut prefix, id);
+        let mut cursor = view.cursor(Keyspace::Indexes, KeyRange::prefix(prefix), Direction::Forward)?;
+        let entry = cursor.next()?.and_then(|(key, value)| split_entry(key, value));
+        Ok(entry.map(|entry| entry.document_key.to_vec()))
+    }
+
+    /// The document with this document key, as far as `tier` goes.
+    ///
+    /// # Errors
+    /// Storage errors, [`storage::StorageError::WouldBlock`] among them.
+    #[inline]
+    pub fn fetch(
+        &self,
+        view: &ReadView,
+        document_key: &[u8],
+        tier: ReadTier,
+    ) -> Result<Option<PinnedBytes>, ReadError> {
+        let mut short = [0; DOCUMENT_PREFIX + SHORT_KEY];
+        if let Some(key) = short.get_mut(..DOCUMENT_PREFIX + document_key.len())
+            && let Some((prefix, rest)) = key.split_first_chunk_mut::<DOCUMENT_PREFIX>()
+        {
+            *prefix = self.id().to_be_bytes();
+            rest.copy_from_slice(document_key);
+            return Ok(view.get_tier(Keyspace::Documents, key, tier)?);
+        }
+        Ok(view.get_tier(Keyspace::Documents, &keys::document_key(self.id(), document_key), tier)?)
+    }
+
+    /// A walk over the documents in the order of their document keys.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub fn documents(
+        self: &Arc<Self>,
+        view: &ReadView,
+        range: EncodedRange<'_>,
+        direction: Direction,
+        options: CursorOptions,
+    ) -> Result<DocumentCursor, ReadError> {
+        self.check_alive()?;
+        let prefix = self.id().to_be_bytes();
+        let cursor = view.cursor_with(Keyspace::Documents, range.behind(&prefix), direction, options)?;
+        Ok(DocumentCursor { collection: Arc::clone(self), cursor, seek_key: prefix.to_vec() })
+    }
+
+    /// A walk over the entries of an index. Of a clustered `_id_` index it makes entries up from the documents;
+    /// their type bits are missing, so that such a walk covers no query.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub fn index_entries(
+        self: &Arc<Self>,
+        view: &ReadView,
+        index: &IndexDefinition,
+        range: EncodedRange<'_>,
+        direction: Direction,
+        options: CursorOptions,
+    ) -> Result<IndexCursor, ReadError> {
+        self.check_alive()?;
+        let (keyspace, prefix) = match index.clustered {
+            true => (Keyspace::Documents, self.id().to_be_bytes().to_vec()),
+            false => (Keyspace::Indexes, keys::index_prefix(self.id(), index.id).to_vec()),
+        };
+        let cursor = view.cursor_with(keyspace, range.behind(&prefix), direction, options)?;
+        let (clustered, prefix_length) = (index.clustered, prefix.len());
+        Ok(IndexCursor { collection: Arc::clone(self), cursor, seek_key: prefix, prefix_length, clustered })
+    }
+
+    /// Fails when documents behind `last_seen` may have been trimmed before they were read: the position of a
+    /// tailable cursor is lost.
+    ///
+    /// # Errors
+    /// `CappedPositionLost`, storage errors.
+    pub fn check_capped_position(&self, view: &ReadView, last_seen: &[u8]) -> Result<(), ReadError> {
+        let record = |key: &[u8]| key.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let mut cursor =
+            view.cursor(Keyspace::Documents, keys::document_range(self.id()), Direction::Forward)?;
+        let head = cursor.next()?.map(|(key, _)| record(key.get(DOCUMENT_PREFIX..).unwrap_or_default()));
+        match head {
+            Some(head) if head > record(last_seen) + 1 => Err(ReadError::CappedPositionLost(format!(
+                "CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId({})",
+                record(last_seen)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Computes what entry fields a document yields in an index: for tests of coverage and for validation.
+    ///
+    /// # Errors
+    /// The document cannot be indexed.
+    pub fn index_fields(
+        index: &IndexDefinition,
+        document: RawDocument<'_>,
+    ) -> Result<Vec<Vec<u8>>, WriteError> {
+        let generator: &KeyGenerator = &index.generator;
+        let entries = generator.entries(document, &[])?.entries;
+        Ok(entries
+            .into_iter()
+            .map(|entry| entry.key.get(INDEX_PREFIX..).unwrap_or_default().to_vec())
+            .collect())
+    }
+}
+
+/// A walk over documents.
+#[derive(Debug)]
+pub struct DocumentCursor {
+    collection: Arc<Collection>,
+    cursor: Cursor,
+    /// The collection's prefix; behind it the last key sought.
+    seek_key: Vec<u8>,
+}
+
+impl DocumentCursor {
+    /// The next document and its document key; `None` at the end of the range.
+    ///
+    /// # Errors
+    /// `QueryPlanKilled` once the collection was dropped; storage errors.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], RawDocument<'_>)>, ReadError> {
+        self.collection.check_alive()?;
+        let Some((key, value)) = self.cursor.next()? else { return Ok(None) };
+        Ok(Some((key.get(DOCUMENT_PREFIX..).unwrap_or_default(), RawDocument::trusted(value))))
+    }
+
+    /// Continues at this document key, inclusive, or the nearest behind it in the walk's direction.
+    pub fn seek(&mut self, document_key: &[u8]) {
+        self.seek_key.truncate(DOCUMENT_PREFIX);
+        self.seek_key.extend_from_slice(document_key);
+        self.cursor.seek(&self.seek_key);
+    }
+}
+
+/// A walk over index entries.
+#[derive(Debug)]
+pub struct IndexCursor {
+    collection: Arc<Collection>,
+    cursor: Cursor,
+    /// The index's prefix; behind it the last key sought.
+    seek_key: Vec<u8>,
+    prefix_length: usize,
+    clustered: bool,
+}
+
+impl IndexCursor {
+    /// The next entry; `None` at the end of the range.
+    ///
+    /// # Errors
+    /// `QueryPlanKilled` once the collection was dropped; damaged entries; storage errors.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
+    pub fn next(&mut self) -> Result<Option<IndexEntry<'_>>, ReadError> {
+        self.collection.check_alive()?;
+        let Some((key, value)) = self.cursor.next()? else { return Ok(None) };
+        if self.clustered {
+            let document_key = key.get(DOCUMENT_PREFIX..).unwrap_or_default();
+            return Ok(Some(IndexEntry { key, fields: document_key, type_bits: &[], document_key }));
+        }
+        match split_entry(key, value) {
+            Some(entry) => Ok(Some(entry)),
+            None => Err(ReadError::Damaged(format!(
+                "an index entry of collection {} is damaged",
+                self.collection.uuid()
+            ))),
+        }
+    }
+
+    /// Continues at the first entry whose bytes behind the index's prefix (fields, then document key) are not in
+    /// front of `position` in the walk's direction. To go on behind an entry of a forward walk, seek its fields,
+    /// document key and a zero byte.
+    pub fn seek(&mut self, position: &[u8]) {
+        self.seek_key.truncate(self.prefix_length);
+        self.seek_key.extend_from_slice(position);
+        self.cursor.seek(&self.seek_key);
+    }
+}

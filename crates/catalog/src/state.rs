@@ -1,0 +1,78 @@
+//! The catalog's snapshot: which names exist. Immutable; a change makes a new one.
+
+use crate::collection::Collection;
+use crate::definition::CollectionDefinition;
+use crate::namespace::{Namespace, NamespaceRef};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a name stands for.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// A collection.
+    Collection(Arc<Collection>),
+    /// A view; its options say of what.
+    View(Arc<CollectionDefinition>),
+}
+
+impl Entry {
+    /// The definition of this moment.
+    pub fn definition(&self) -> Arc<CollectionDefinition> {
+        match self {
+            Entry::Collection(collection) => collection.definition(),
+            Entry::View(definition) => Arc::clone(definition),
+        }
+    }
+}
+
+/// Every name at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct CatalogState {
+    names: HashMap<Namespace, Entry, FxBuildHasher>,
+}
+
+impl CatalogState {
+    /// What a name stands for. Allocates nothing.
+    #[inline]
+    pub fn get(&self, database: &str, collection: &str) -> Option<&Entry> {
+        self.names.get(&NamespaceRef { database, collection })
+    }
+
+    /// All databases with something in them, sorted.
+    pub fn databases(&self) -> Vec<String> {
+        let names: BTreeSet<&str> = self.names.keys().map(Namespace::database).collect();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// The entries of a database, sorted by name.
+    pub fn entries(&self, database: &str) -> Vec<(Namespace, Entry)> {
+        let of_database = self.names.iter().filter(|(namespace, _)| namespace.database() == database);
+        let mut entries: Vec<_> = of_database.map(|(name, entry)| (name.clone(), entry.clone())).collect();
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        entries
+    }
+
+    /// All collections, in no order.
+    pub fn collections(&self) -> impl Iterator<Item = &Arc<Collection>> {
+        self.names.values().filter_map(|entry| match entry {
+            Entry::Collection(collection) => Some(collection),
+            Entry::View(_) => None,
+        })
+    }
+
+    /// The existing spelling of a database whose name differs from `name` only in upper and lower case.
+    pub(crate) fn database_differing_in_case(&self, name: &str) -> Option<&str> {
+        let mut databases = self.names.keys().map(Namespace::database);
+        databases.find(|existing| *existing != name && existing.eq_ignore_ascii_case(name))
+    }
+
+    pub(crate) fn insert(&mut self, namespace: Namespace, entry: Entry) {
+        self.names.insert(namespace, entry);
+    }
+
+    pub(crate) fn remove(&mut self, namespace: &Namespace) {
+        self.names.remove(namespace);
+    }
+}

@@ -1,0 +1,57 @@
+//! Capped collections: the oldest documents go in the unit in which the newest come.
+
+use crate::collection::Collection;
+use crate::definition::CollectionDefinition;
+use crate::{WriteError, keys};
+use document::RawDocument;
+use storage::{Direction, Keyspace, WriteUnit};
+
+impl Collection {
+    /// Removes documents from the head until `documents` and `bytes` more fit. The caller holds the capped latch.
+    pub(crate) fn trim(
+        &self,
+        definition: &CollectionDefinition,
+        documents: u64,
+        bytes: u64,
+        unit: &mut WriteUnit,
+    ) -> Result<(), WriteError> {
+        let Some(limits) = definition.options.capped else { return Ok(()) };
+        let (mut count, mut size) = (self.document_count() + documents, self.data_bytes() + bytes);
+        let exceeds = |count: u64, size: u64| {
+            size > limits.size_bytes_max
+                || limits.documents_max.is_some_and(|documents_max| count > documents_max)
+        };
+        if !exceeds(count, size) {
+            return Ok(());
+        }
+        let range = keys::document_range(self.id());
+        let mut cursor = self.store.read_view().cursor(Keyspace::Documents, range, Direction::Forward)?;
+        while exceeds(count, size) {
+            let Some((key, value)) = cursor.next()? else { break };
+            self.remove(definition, key, RawDocument::trusted(value), unit)?;
+            count = count.saturating_sub(1);
+            size = size.saturating_sub(value.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Adds the removal of one document and its entries to a unit.
+    pub(crate) fn remove(
+        &self,
+        definition: &CollectionDefinition,
+        key: &[u8],
+        document: RawDocument<'_>,
+        unit: &mut WriteUnit,
+    ) -> Result<(), WriteError> {
+        let document_key = key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default();
+        unit.delete(Keyspace::Documents, key);
+        for entries in self.entries(definition, document, document_key)? {
+            for entry in entries.entries {
+                unit.delete(Keyspace::Indexes, &entry.key);
+            }
+        }
+        unit.add_counter(keys::documents_counter(self.id()), -1);
+        unit.add_counter(keys::bytes_counter(self.id()), -(document.as_bytes().len() as i64));
+        Ok(())
+    }
+}

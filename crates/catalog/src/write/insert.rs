@@ -1,0 +1,383 @@
+//! Inserting: many documents in one write unit, errors per document.
+
+use super::rules::{check_document, check_validator, with_leading_id};
+use super::unique::{UniqueProbe, Uniqueness, duplicate, duplicate_id};
+use super::{WriteOptions, acknowledge};
+use crate::WriteError;
+use crate::collection::{Collection, Writing, adds_paths};
+use crate::definition::{CollectionDefinition, IndexDefinition};
+use crate::index_keys::Entries;
+use crate::keys;
+use crate::waiters::give_way;
+use document::key::encode_value;
+use document::{RawDocument, RawValue};
+use hashbrown::HashSet;
+use rustc_hash::FxBuildHasher;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use storage::{Acknowledge, Keyspace, LatchTable, Receipt, WriteUnit};
+
+/// Documents of one write unit at most: bounds how long latches are held and how long one poll takes.
+const UNIT_DOCUMENTS_MAX: usize = 512;
+/// Bytes of documents of one write unit at most (one document may be larger).
+const UNIT_BYTES_MAX: usize = 4 << 20;
+
+/// What became of a list of documents.
+#[derive(Debug, Default)]
+pub struct InsertReport {
+    /// How many were inserted.
+    pub inserted: usize,
+    /// Positions of those that were not, ascending, and why. After a failure of the store (an error that is not
+    /// [`WriteError::is_per_document`]) the documents behind it were not tried.
+    pub errors: Vec<(usize, WriteError)>,
+    /// Proof of the last commit; `None` when nothing was inserted.
+    pub receipt: Option<Receipt>,
+}
+
+/// A document on its way in.
+pub(crate) struct Candidate<'d> {
+    position: usize,
+    pub(crate) bytes: Cow<'d, [u8]>,
+    /// Collection id and document key.
+    pub(crate) key: Vec<u8>,
+    /// By the position of the index among the stored ones.
+    pub(crate) entries: Vec<Entries>,
+}
+
+impl Candidate<'_> {
+    fn document(&self) -> RawDocument<'_> {
+        RawDocument::trusted(&self.bytes)
+    }
+}
+
+impl Collection {
+    /// Inserts documents. `ordered` stops at the first that cannot be inserted, unordered goes on with the next.
+    /// `_id` is added where it is missing, and moved to the front.
+    ///
+    /// Drive it to its end: dropped halfway, documents may have been inserted or not.
+    pub async fn insert_many(
+        &self,
+        documents: &[RawDocument<'_>],
+        ordered: bool,
+        options: &WriteOptions,
+    ) -> InsertReport {
+        let mut report = InsertReport::default();
+        let mut next = 0;
+        while next < documents.len() {
+            if next > 0 {
+                give_way().await;
+            }
+            let end = unit_end(documents, next, self.definition().is_capped());
+            let failures = report.errors.len();
+            if let Err(error) = self.insert_unit(documents, next..end, ordered, options, &mut report).await {
+                report.errors.push((next, error));
+                break;
+            }
+            if ordered && report.errors.len() > failures {
+                break;
+            }
+            next = end;
+        }
+        if let Some(receipt) = report.receipt
+            && let Err(error) = acknowledge(&self.store, receipt, options.acknowledge).await
+        {
+            report.errors.push((documents.len().saturating_sub(1), error));
+        }
+        report
+    }
+
+    /// Inserts one document.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn insert(
+        &self,
+        document: RawDocument<'_>,
+        options: &WriteOptions,
+    ) -> Result<Receipt, WriteError> {
+        let mut report = self.insert_many(&[document], true, options).await;
+        match (report.errors.pop(), report.receipt) {
+            (Some((_, error)), _) => Err(error),
+            (None, Some(receipt)) => Ok(receipt),
+            (None, None) => Err(WriteError::BadValue("nothing was inserted".into())),
+        }
+    }
+
+    async fn insert_unit(
+        &self,
+        documents: &[RawDocument<'_>],
+        range: std::ops::Range<usize>,
+        ordered: bool,
+        options: &WriteOptions,
+        report: &mut InsertReport,
+    ) -> Result<(), WriteError> {
+        let writing = self.begin_write().await?;
+        let definition = &*writing.definition;
+        let mut candidates = Vec::with_capacity(range.len());
+        for (position, document) in documents.iter().enumerate().skip(range.start).take(range.len()) {
+            let ahead = candidates.len() as u64;
+            match self.prepare(definition, position, *document, ahead, options.bypass_validation) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(error) => {
+                    report.errors.push((position, error));
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        let inserted = self.insert_candidates(&writing, candidates, ordered, report).await;
+        report.errors.sort_by_key(|(position, _)| *position);
+        if ordered {
+            report.errors.truncate(1);
+        }
+        inserted
+    }
+
+    fn prepare<'d>(
+        &self,
+        definition: &CollectionDefinition,
+        position: usize,
+        document: RawDocument<'d>,
+        ahead: u64,
+        bypass_validation: bool,
+    ) -> Result<Candidate<'d>, WriteError> {
+        let bytes = with_leading_id(document);
+        let stored = RawDocument::trusted(&bytes);
+        let id = check_document(stored)?;
+        if !bypass_validation {
+            check_validator(definition, None, stored)?;
+        }
+        let mut key = Vec::with_capacity(32);
+        key.extend_from_slice(&self.id().to_be_bytes());
+        match definition.options.capped {
+            Some(limits) if bytes.len() as u64 > limits.size_bytes_max => {
+                return Err(WriteError::BadValue("object to insert exceeds cappedMaxSize".into()));
+            }
+            Some(_) => {
+                let record = self.next_record.load(Ordering::Relaxed) + ahead;
+                key.extend_from_slice(&record.to_be_bytes());
+            }
+            None => encode_value(&mut key, id),
+        }
+        let entries =
+            self.entries(definition, stored, key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default())?;
+        Ok(Candidate { position, key, entries, bytes })
+    }
+
+    pub(crate) fn entries(
+        &self,
+        definition: &CollectionDefinition,
+        document: RawDocument<'_>,
+        document_key: &[u8],
+    ) -> Result<Vec<Entries>, WriteError> {
+        definition.stored_indexes().map(|index| index.generator.entries(document, document_key)).collect()
+    }
+
+    async fn insert_candidates(
+        &self,
+        writing: &Writing,
+        candidates: Vec<Candidate<'_>>,
+        ordered: bool,
+        report: &mut InsertReport,
+    ) -> Result<(), WriteError> {
+        let definition = &*writing.definition;
+        let hashes: Vec<u64> = candidates.iter().map(|candidate| LatchTable::hash(&candidate.key)).collect();
+        let _documents = self.key_latches.documents.lock_many(&hashes).await;
+        let _unique = self.key_latches.unique_keys.lock_many(&unique_hashes(definition, &candidates)).await;
+        let accepted = self.accept(definition, candidates, ordered, report)?;
+        if accepted.is_empty() {
+            return Ok(());
+        }
+        self.record_new_paths(definition, accepted.iter().map(|candidate| candidate.entries.as_slice()))
+            .await?;
+        report.receipt = Some(self.commit_inserts(definition, &accepted).await?);
+        report.inserted += accepted.len();
+        Ok(())
+    }
+
+    /// Keeps the candidates whose keys are free.
+    fn accept<'d>(
+        &self,
+        definition: &CollectionDefinition,
+        candidates: Vec<Candidate<'d>>,
+        ordered: bool,
+        report: &mut InsertReport,
+    ) -> Result<Vec<Candidate<'d>>, WriteError> {
+        let mut check = FreshKeys::new(self, definition)?;
+        let several = candidates.len() > 1;
+        let mut accepted = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            match check.check(&candidate) {
+                Ok(()) => {
+                    if several {
+                        check.claim(&candidate);
+                    }
+                    accepted.push(candidate);
+                }
+                Err(error) if error.is_per_document() => {
+                    report.errors.push((candidate.position, error));
+                    if ordered {
+                        break;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// Records the paths at which these entries met arrays for the first time.
+    pub(crate) async fn record_new_paths<'e>(
+        &self,
+        definition: &CollectionDefinition,
+        documents: impl Iterator<Item = &'e [Entries]>,
+    ) -> Result<(), WriteError> {
+        let mut additions: Vec<(keys::IndexId, Vec<u128>)> = Vec::new();
+        for entries in documents {
+            for (index, entries) in definition.stored_indexes().zip(entries) {
+                if adds_paths(&index.multikey, &entries.multikey) {
+                    additions.push((index.id, entries.multikey.clone()));
+                }
+            }
+        }
+        if additions.is_empty() { Ok(()) } else { self.record_multikey(&additions).await }
+    }
+
+    async fn commit_inserts(
+        &self,
+        definition: &CollectionDefinition,
+        accepted: &[Candidate<'_>],
+    ) -> Result<Receipt, WriteError> {
+        let bytes: usize = accepted.iter().map(|candidate| candidate.bytes.len()).sum();
+        let mut unit = WriteUnit::with_capacity(bytes + accepted.len() * 64);
+        if definition.is_capped() {
+            self.trim(definition, accepted.len() as u64, bytes as u64, &mut unit)?;
+        }
+        for candidate in accepted {
+            unit.put(Keyspace::Documents, &candidate.key, &candidate.bytes);
+            for entry in candidate.entries.iter().flat_map(|entries| &entries.entries) {
+                unit.put(Keyspace::Indexes, &entry.key, &entry.value);
+            }
+        }
+        unit.add_counter(keys::documents_counter(self.id()), accepted.len() as i64);
+        unit.add_counter(keys::bytes_counter(self.id()), bytes as i64);
+        let receipt = self.store.commit(unit, Acknowledge::Applied).await?;
+        if definition.is_capped() {
+            self.next_record.fetch_add(accepted.len() as u64, Ordering::Relaxed);
+            self.inserted().notify();
+        }
+        Ok(receipt)
+    }
+
+    /// Inserts one document whose latch the caller holds: the upsert of an update by `_id`.
+    pub(crate) async fn insert_latched(
+        &self,
+        writing: &Writing,
+        document: RawDocument<'_>,
+        expected_key: &[u8],
+        bypass_validation: bool,
+    ) -> Result<Receipt, WriteError> {
+        let definition = &*writing.definition;
+        let candidate = self.prepare(definition, 0, document, 0, bypass_validation)?;
+        if candidate.key != expected_key {
+            return Err(WriteError::ImmutableField(
+                "the inserted document's _id is not the one looked for".into(),
+            ));
+        }
+        let candidates = vec![candidate];
+        let _unique = self.key_latches.unique_keys.lock_many(&unique_hashes(definition, &candidates)).await;
+        let mut report = InsertReport::default();
+        let accepted = self.accept(definition, candidates, true, &mut report)?;
+        if let Some((_, error)) = report.errors.pop() {
+            return Err(error);
+        }
+        self.record_new_paths(definition, accepted.iter().map(|candidate| candidate.entries.as_slice()))
+            .await?;
+        self.commit_inserts(definition, &accepted).await
+    }
+}
+
+/// Where the write unit that begins at `start` ends.
+fn unit_end(documents: &[RawDocument<'_>], start: usize, capped: bool) -> usize {
+    if capped {
+        // Each document may push others out, itself excepted: one at a time keeps that simple.
+        return start + 1;
+    }
+    let mut bytes = 0;
+    let fitting = documents.iter().skip(start).take(UNIT_DOCUMENTS_MAX).take_while(|document| {
+        bytes += document.as_bytes().len();
+        bytes <= UNIT_BYTES_MAX
+    });
+    start + fitting.count().max(1)
+}
+
+fn unique_hashes(definition: &CollectionDefinition, candidates: &[Candidate<'_>]) -> Vec<u64> {
+    let mut hashes = Vec::new();
+    for (position, _) in definition.stored_indexes().enumerate().filter(|(_, index)| index.keeps_unique()) {
+        let entries = candidates.iter().filter_map(|candidate| candidate.entries.get(position));
+        hashes.extend(
+            entries.flat_map(|entries| &entries.entries).map(|entry| LatchTable::hash(entry.fields())),
+        );
+    }
+    hashes
+}
+
+/// Checks that new keys exist neither in the store nor earlier in the same unit.
+struct FreshKeys<'c> {
+    collection: &'c Collection,
+    definition: &'c CollectionDefinition,
+    view: storage::ReadView,
+    probes: Vec<(usize, Arc<IndexDefinition>, UniqueProbe)>,
+    claimed: HashSet<Vec<u8>, FxBuildHasher>,
+}
+
+impl<'c> FreshKeys<'c> {
+    fn new(collection: &'c Collection, definition: &'c CollectionDefinition) -> Result<Self, WriteError> {
+        let view = collection.store.read_view();
+        let mut probes = Vec::new();
+        for (position, index) in
+            definition.stored_indexes().enumerate().filter(|(_, index)| index.keeps_unique())
+        {
+            probes.push((position, Arc::clone(index), UniqueProbe::new(&view, collection.id(), index.id)?));
+        }
+        Ok(FreshKeys { collection, definition, view, probes, claimed: HashSet::default() })
+    }
+
+    fn check(&mut self, candidate: &Candidate<'_>) -> Result<(), WriteError> {
+        let known =
+            self.claimed.contains(&candidate.key) || self.view.exists(Keyspace::Documents, &candidate.key)?;
+        if known {
+            let id = candidate.document().get("_id").map(RawValue::to_value).unwrap_or_default();
+            return Err(duplicate_id(self.definition, id));
+        }
+        for (position, index, probe) in &mut self.probes {
+            for entry in candidate.entries.get(*position).map_or(&[][..], |entries| &entries.entries) {
+                let uniqueness = match self.claimed.contains(entry.fields()) {
+                    true if index.is_ready() => Uniqueness::Taken,
+                    true => Uniqueness::Suspect,
+                    false => probe.check(index, entry)?,
+                };
+                match uniqueness {
+                    Uniqueness::Free => {}
+                    Uniqueness::Taken => return Err(duplicate(self.definition, index, entry)),
+                    Uniqueness::Suspect => {
+                        if let Some(build) = self.collection.build(index.id) {
+                            build.suspect(index.id, entry);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, candidate: &Candidate<'_>) {
+        self.claimed.insert(candidate.key.clone());
+        for (position, ..) in &self.probes {
+            let entries = candidate.entries.get(*position).map_or(&[][..], |entries| &entries.entries);
+            self.claimed.extend(entries.iter().map(|entry| entry.fields().to_vec()));
+        }
+    }
+}

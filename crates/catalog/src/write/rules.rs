@@ -1,0 +1,144 @@
+//! What a document must be to be stored: size, depth, `_id`, validator.
+
+use crate::definition::CollectionDefinition;
+use crate::options::{ValidationAction, ValidationLevel};
+use crate::{ValidationFailure, WriteError};
+use document::{
+    Document, DocumentBuilder, ElementType, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH, ObjectId, RawDocument,
+    RawValue, Value,
+};
+use std::borrow::Cow;
+
+/// Brings `_id` to the front, adding one when there is none.
+pub(crate) fn with_leading_id(document: RawDocument<'_>) -> Cow<'_, [u8]> {
+    if document.first().is_some_and(|element| element.name_bytes() == b"_id") {
+        return Cow::Borrowed(document.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(document.as_bytes().len() + 17);
+    let mut builder = DocumentBuilder::new(&mut bytes);
+    match document.element(b"_id") {
+        Some(id) => {
+            builder.append_element(id);
+        }
+        None => {
+            builder.append("_id", RawValue::ObjectId(ObjectId::new()));
+        }
+    }
+    for element in document.iter().filter(|element| element.name_bytes() != b"_id") {
+        builder.append_element(element);
+    }
+    builder.finish();
+    Cow::Owned(bytes)
+}
+
+/// Checks size, depth and `_id` of a document whose `_id` comes first; returns the `_id`.
+pub(crate) fn check_document(document: RawDocument<'_>) -> Result<RawValue<'_>, WriteError> {
+    let size = document.as_bytes().len();
+    if size > MAX_DOCUMENT_SIZE {
+        return Err(WriteError::ObjectTooLarge(format!(
+            "BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {MAX_DOCUMENT_SIZE}(16MB) First element: {}",
+            document.first().map_or_else(String::new, |element| {
+                format!("{}: {}", element.name(), crate::shell_text::value(&element.value().to_value()))
+            })
+        )));
+    }
+    // A document of n levels needs at least 7 bytes a level, so that most need no walk.
+    if size > 7 * MAX_NESTING_DEPTH && document.exceeds_depth(MAX_NESTING_DEPTH) {
+        return Err(WriteError::Location {
+            code: 15,
+            message: format!(
+                "cannot insert document because it exceeds {MAX_NESTING_DEPTH} levels of nesting"
+            ),
+        });
+    }
+    let id =
+        document.get("_id").ok_or_else(|| WriteError::InvalidIdField("the document has no _id".into()))?;
+    check_id(id)?;
+    Ok(id)
+}
+
+fn check_id(id: RawValue<'_>) -> Result<(), WriteError> {
+    match id.kind() {
+        kind @ (ElementType::Array | ElementType::Regex | ElementType::Undefined) => {
+            Err(WriteError::InvalidIdField(format!("The '_id' value cannot be of type {}", kind.alias())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Applies the validator to a new version of a document.
+pub(crate) fn check_validator(
+    definition: &CollectionDefinition,
+    old: Option<RawDocument<'_>>,
+    new: RawDocument<'_>,
+) -> Result<(), WriteError> {
+    let Some(validator) = &definition.validator else { return Ok(()) };
+    match definition.options.level() {
+        ValidationLevel::Off => return Ok(()),
+        ValidationLevel::Moderate if old.is_some_and(|old| !validator.matches(old).unwrap_or(false)) => {
+            return Ok(());
+        }
+        _ => {}
+    }
+    if validator.matches(new)? {
+        return Ok(());
+    }
+    let id = new.get("_id").map_or(Value::Null, RawValue::to_value);
+    match definition.options.action() {
+        ValidationAction::Warn => {
+            tracing::warn!(
+                namespace = %definition.namespace,
+                id = crate::shell_text::value(&id),
+                "document would fail validation"
+            );
+            Ok(())
+        }
+        ValidationAction::Error => {
+            let rule = definition.options.validator.as_ref().map(Value::from).unwrap_or_default();
+            let details =
+                Document::from_iter([("operatorName", Value::from("validator")), ("specifiedAs", rule)]);
+            Err(WriteError::DocumentValidationFailure(Box::new(ValidationFailure {
+                failing_document_id: id,
+                details,
+            })))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use document::doc;
+
+    #[track_caller]
+    fn check(input: Document, expect: Result<&[&str], i32>) {
+        let input = input.to_buf();
+        let bytes = with_leading_id(input.as_raw());
+        let document = RawDocument::trusted(&bytes);
+        let names = check_document(document)
+            .map(|_| document.iter().map(|element| element.name()).collect::<Vec<_>>());
+        assert_eq!(names.map_err(|error| error.code()), expect.map(<[&str]>::to_vec));
+    }
+
+    #[test]
+    fn ids() {
+        check(doc! { "_id": 1, "a": 2 }, Ok(&["_id", "a"]));
+        check(doc! { "a": 2, "_id": 1, "b": 3 }, Ok(&["_id", "a", "b"]));
+        check(doc! { "a": 2 }, Ok(&["_id", "a"]));
+        check(doc! { "_id": [1] }, Err(53));
+        check(Document::from_iter([("_id", Value::Undefined)]), Err(53));
+        let regex = Value::Regex { pattern: "a".into(), options: String::new() };
+        check(Document::from_iter([("_id", regex)]), Err(53));
+    }
+
+    #[test]
+    fn depth() {
+        let nested = |levels: usize| {
+            let pad = "x".repeat(800);
+            let inner = (2..levels).fold(doc! { "p": pad }, |inner, _| doc! { "a": inner });
+            doc! { "_id": 1, "a": inner }
+        };
+        check(nested(MAX_NESTING_DEPTH), Ok(&["_id", "a"]));
+        check(nested(MAX_NESTING_DEPTH + 1), Err(15));
+    }
+}

@@ -1,0 +1,93 @@
+//! Unique keys: finding the entry of another document with the same fields.
+
+use crate::definition::{CollectionDefinition, IndexDefinition, IndexState};
+use crate::index_keys::Entry;
+use crate::keys::{index_range, split_entry};
+use crate::{DuplicateKey, WriteError};
+use document::key::decode;
+use document::{Document, Value};
+use storage::{Cursor, Direction, KeyRange, Keyspace, ReadView, StorageError};
+
+/// What a look-up of a unique key found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Uniqueness {
+    Free,
+    /// Another document has the key, in an index that is being built: the build decides about it at its end.
+    Suspect,
+    Taken,
+}
+
+/// Looks up unique keys of one index. The latches of the keys are held before it is made.
+pub(crate) struct UniqueProbe {
+    cursor: Cursor,
+}
+
+impl UniqueProbe {
+    pub(crate) fn new(view: &ReadView, collection: u32, index: u32) -> Result<Self, StorageError> {
+        let range: KeyRange = index_range(collection, index);
+        Ok(UniqueProbe { cursor: view.cursor(Keyspace::Indexes, range, Direction::Forward)? })
+    }
+
+    /// Whether a document other than the entry's own has the entry's fields.
+    pub(crate) fn is_taken(&mut self, entry: &Entry) -> Result<bool, StorageError> {
+        let fields = entry.fields();
+        self.cursor.seek(fields);
+        while let Some((key, value)) = self.cursor.next()? {
+            if !key.starts_with(fields) {
+                return Ok(false);
+            }
+            // Values are prefix-free, so that an entry beginning with these fields has exactly these fields.
+            let other = split_entry(key, value).map(|found| found.document_key);
+            if other != entry.key.get(entry.fields_end..) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(crate) fn check(
+        &mut self,
+        index: &IndexDefinition,
+        entry: &Entry,
+    ) -> Result<Uniqueness, StorageError> {
+        Ok(match (self.is_taken(entry)?, index.state) {
+            (false, _) => Uniqueness::Free,
+            (true, IndexState::Building) => Uniqueness::Suspect,
+            (true, IndexState::Ready) => Uniqueness::Taken,
+        })
+    }
+}
+
+/// The error for an entry whose fields another document has.
+pub(crate) fn duplicate(
+    definition: &CollectionDefinition,
+    index: &IndexDefinition,
+    entry: &Entry,
+) -> WriteError {
+    let split = split_entry(&entry.key, &entry.value);
+    let values = split.and_then(|split| decode(split.fields, split.type_bits, &index.spec.directions()).ok());
+    let names = index.spec.key.iter().map(|(name, _)| name);
+    let key_value = names.zip(values.unwrap_or_default()).collect::<Document>();
+    duplicate_key(definition, index, key_value)
+}
+
+/// The error for an `_id` that exists.
+pub(crate) fn duplicate_id(definition: &CollectionDefinition, id: Value) -> WriteError {
+    match definition.indexes.first() {
+        Some(index) => duplicate_key(definition, index, Document::from_iter([("_id", id)])),
+        None => WriteError::BadValue("the collection has no _id index".into()),
+    }
+}
+
+fn duplicate_key(
+    definition: &CollectionDefinition,
+    index: &IndexDefinition,
+    key_value: Document,
+) -> WriteError {
+    WriteError::DuplicateKey(Box::new(DuplicateKey {
+        namespace: definition.namespace.to_string(),
+        index: index.spec.name.clone(),
+        key_pattern: index.spec.key.clone(),
+        key_value,
+    }))
+}

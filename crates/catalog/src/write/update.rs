@@ -1,0 +1,266 @@
+//! Updating and deleting one document under its latch.
+
+use super::rules::{check_document, check_validator};
+use super::unique::{UniqueProbe, Uniqueness, duplicate};
+use super::{WriteOptions, acknowledge};
+use crate::collection::{Collection, Writing};
+use crate::definition::{CollectionDefinition, IndexDefinition};
+use crate::index_keys::{Entries, Entry};
+use crate::{WriteError, keys};
+use document::key::encode_value;
+use document::{DocumentBuf, RawDocument};
+use std::sync::Arc;
+use storage::{Acknowledge, Keyspace, LatchTable, Receipt, WriteUnit};
+
+/// What is to become of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It stays as it is.
+    Keep,
+    /// It is replaced (or inserted, when there is none).
+    Replace(DocumentBuf),
+    /// It is deleted.
+    Remove,
+}
+
+/// What became of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UpdateReport {
+    /// Whether the document existed.
+    pub existed: bool,
+    /// Whether something was written: replaced, inserted or deleted.
+    pub changed: bool,
+    /// Proof of the commit when something was written.
+    pub receipt: Option<Receipt>,
+}
+
+/// The difference an update makes in one index.
+struct IndexChange<'c> {
+    index: &'c Arc<IndexDefinition>,
+    removed: Vec<Entry>,
+    added: Vec<Entry>,
+    /// Those of `added` whose fields the old version did not have.
+    fresh: Vec<usize>,
+    entries: Option<Entries>,
+}
+
+impl Collection {
+    /// Changes the document with this key: `decide` sees its latest version, under the document's latch, and says
+    /// what is to become of it. It sees `None` when there is no such document; replacing nothing inserts (an
+    /// upsert by `_id`; not in capped collections).
+    ///
+    /// Drive it to its end: dropped halfway, the change may have been made or not.
+    ///
+    /// # Errors
+    /// What `decide` says, or a [`WriteError`].
+    pub async fn update<E: From<WriteError>>(
+        &self,
+        document_key: &[u8],
+        options: &WriteOptions,
+        decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Change, E>,
+    ) -> Result<UpdateReport, E> {
+        let report = self.update_latched(document_key, options, decide).await?;
+        if let Some(receipt) = report.receipt {
+            acknowledge(&self.store, receipt, options.acknowledge).await?;
+        }
+        Ok(report)
+    }
+
+    /// Deletes the document with this key; whether it existed tells the report.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn delete(
+        &self,
+        document_key: &[u8],
+        options: &WriteOptions,
+    ) -> Result<UpdateReport, WriteError> {
+        self.update(document_key, options, |found| {
+            Ok(if found.is_some() { Change::Remove } else { Change::Keep })
+        })
+        .await
+    }
+
+    async fn update_latched<E: From<WriteError>>(
+        &self,
+        document_key: &[u8],
+        options: &WriteOptions,
+        decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Change, E>,
+    ) -> Result<UpdateReport, E> {
+        let writing = self.begin_write().await?;
+        let key = keys::document_key(self.id(), document_key);
+        let _latch = self.key_latches.documents.lock(&key).await;
+        let found = self.store.read_view().get(Keyspace::Documents, &key).map_err(WriteError::from)?;
+        let old = found.as_deref().map(RawDocument::trusted);
+        let receipt = match (decide(old)?, old) {
+            (Change::Keep, _) | (Change::Remove, None) => None,
+            (Change::Replace(new), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => None,
+            (Change::Replace(new), Some(old)) => {
+                Some(self.replace(&writing, &key, old, new.as_raw(), options).await?)
+            }
+            (Change::Replace(new), None) => {
+                let inserted = self.insert_latched(&writing, new.as_raw(), &key, options.bypass_validation);
+                Some(inserted.await?)
+            }
+            (Change::Remove, Some(old)) => {
+                let mut unit = WriteUnit::new();
+                self.remove(&writing.definition, &key, old, &mut unit)?;
+                Some(self.store.commit(unit, Acknowledge::Applied).await.map_err(WriteError::from)?)
+            }
+        };
+        Ok(UpdateReport { existed: found.is_some(), changed: receipt.is_some(), receipt })
+    }
+
+    async fn replace(
+        &self,
+        writing: &Writing,
+        key: &[u8],
+        old: RawDocument<'_>,
+        new: RawDocument<'_>,
+        options: &WriteOptions,
+    ) -> Result<Receipt, WriteError> {
+        let definition = &*writing.definition;
+        check_same_id(old, new)?;
+        if !options.bypass_validation {
+            check_validator(definition, Some(old), new)?;
+        }
+        let document_key = key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default();
+        let changes = index_changes(definition, old, new, document_key)?;
+        let _unique = self.key_latches.unique_keys.lock_many(&fresh_hashes(&changes)).await;
+        self.check_fresh(definition, &changes)?;
+        self.record_changed_paths(&changes).await?;
+        let mut unit = WriteUnit::with_capacity(new.as_bytes().len() + 128);
+        if definition.is_capped() {
+            let growth = new.as_bytes().len().saturating_sub(old.as_bytes().len()) as u64;
+            self.trim_for_growth(definition, key, growth, &mut unit)?;
+        }
+        unit.put(Keyspace::Documents, key, new.as_bytes());
+        for change in &changes {
+            change.removed.iter().for_each(|entry| unit.delete(Keyspace::Indexes, &entry.key));
+            change.added.iter().for_each(|entry| unit.put(Keyspace::Indexes, &entry.key, &entry.value));
+        }
+        unit.add_counter(
+            keys::bytes_counter(self.id()),
+            new.as_bytes().len() as i64 - old.as_bytes().len() as i64,
+        );
+        Ok(self.store.commit(unit, Acknowledge::Applied).await?)
+    }
+
+    /// A capped collection that grows by an update loses its head as by an insert, but never the updated document.
+    fn trim_for_growth(
+        &self,
+        definition: &CollectionDefinition,
+        key: &[u8],
+        growth: u64,
+        unit: &mut WriteUnit,
+    ) -> Result<(), WriteError> {
+        let Some(limits) = definition.options.capped else { return Ok(()) };
+        let mut size = self.data_bytes() + growth;
+        if growth == 0 || size <= limits.size_bytes_max {
+            return Ok(());
+        }
+        let range = keys::document_range(self.id());
+        let mut cursor =
+            self.store.read_view().cursor(Keyspace::Documents, range, storage::Direction::Forward)?;
+        while size > limits.size_bytes_max {
+            match cursor.next()? {
+                Some((head, value)) if head < key => {
+                    size = size.saturating_sub(value.len() as u64);
+                    self.remove(definition, head, RawDocument::trusted(value), unit)?;
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn check_fresh(
+        &self,
+        definition: &CollectionDefinition,
+        changes: &[IndexChange<'_>],
+    ) -> Result<(), WriteError> {
+        let view = self.store.read_view();
+        for change in changes.iter().filter(|change| change.index.keeps_unique() && !change.fresh.is_empty())
+        {
+            let mut probe = UniqueProbe::new(&view, self.id(), change.index.id)?;
+            for entry in change.fresh.iter().filter_map(|&position| change.added.get(position)) {
+                match probe.check(change.index, entry)? {
+                    Uniqueness::Free => {}
+                    Uniqueness::Taken => return Err(duplicate(definition, change.index, entry)),
+                    Uniqueness::Suspect => {
+                        if let Some(build) = self.build(change.index.id) {
+                            build.suspect(change.index.id, entry);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn record_changed_paths(&self, changes: &[IndexChange<'_>]) -> Result<(), WriteError> {
+        let additions: Vec<_> = changes
+            .iter()
+            .filter_map(|change| {
+                let paths = &change.entries.as_ref()?.multikey;
+                crate::collection::adds_paths(&change.index.multikey, paths)
+                    .then(|| (change.index.id, paths.clone()))
+            })
+            .collect();
+        if additions.is_empty() { Ok(()) } else { self.record_multikey(&additions).await }
+    }
+}
+
+fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), WriteError> {
+    let id = check_document(new)?;
+    let (mut before, mut after) = (Vec::with_capacity(16), Vec::with_capacity(16));
+    encode_value(&mut after, id);
+    if let Some(id) = old.get("_id") {
+        encode_value(&mut before, id);
+    }
+    if before == after {
+        return Ok(());
+    }
+    Err(WriteError::ImmutableField(format!(
+        "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {}",
+        crate::shell_text::value(&id.to_value())
+    )))
+}
+
+fn index_changes<'c>(
+    definition: &'c CollectionDefinition,
+    old: RawDocument<'_>,
+    new: RawDocument<'_>,
+    document_key: &[u8],
+) -> Result<Vec<IndexChange<'c>>, WriteError> {
+    let mut changes = Vec::new();
+    for index in definition.stored_indexes().filter(|index| !index.generator.ignores_change(old, new)) {
+        let before = index.generator.entries(old, document_key)?;
+        let mut after = index.generator.entries(new, document_key)?;
+        let removed = before
+            .entries
+            .iter()
+            .filter(|entry| after.entries.binary_search_by(|other| other.key.cmp(&entry.key)).is_err())
+            .cloned()
+            .collect();
+        let same_key =
+            |entry: &Entry| before.entries.binary_search_by(|other| other.key.cmp(&entry.key)).ok();
+        let mut added = std::mem::take(&mut after.entries);
+        added.retain(|entry| {
+            same_key(entry)
+                .and_then(|position| before.entries.get(position))
+                .is_none_or(|other| other.value != entry.value)
+        });
+        let fresh = added.iter().enumerate().filter(|(_, entry)| same_key(entry).is_none());
+        let fresh = fresh.map(|(position, _)| position).collect();
+        changes.push(IndexChange { index, removed, added, fresh, entries: Some(after) });
+    }
+    Ok(changes)
+}
+
+fn fresh_hashes(changes: &[IndexChange<'_>]) -> Vec<u64> {
+    let unique = changes.iter().filter(|change| change.index.keeps_unique());
+    let fresh =
+        unique.flat_map(|change| change.fresh.iter().filter_map(|&position| change.added.get(position)));
+    fresh.map(|entry| LatchTable::hash(entry.fields())).collect()
+}
