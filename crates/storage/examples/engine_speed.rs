@@ -1,10 +1,6 @@
 //! Prints what one thread gets out of the store: `cargo run --release -p storage --example engine_speed [directory]`.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a measuring program may stop at the first surprise"
-)]
+#![expect(clippy::unwrap_used, reason = "a measuring program may stop at the first surprise")]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -25,11 +21,22 @@ fn key(number: u64) -> [u8; 12] {
     key
 }
 
+/// Nanoseconds this thread has spent on a processor: what a measurement is worth on a shared machine.
+fn processor_ns() -> u64 {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    statistics.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)
+}
+
+fn report(what: &str, count: u64, started: Instant, processor_ns_before: u64) {
+    let elapsed = started.elapsed().as_nanos() as f64 / count as f64;
+    let processor = (processor_ns() - processor_ns_before) as f64 / count as f64;
+    println!("{what:<44} {elapsed:>10.0} ns each, {processor:>8.0} ns of processor");
+}
+
 fn measure(what: &str, count: u64, mut body: impl FnMut(u64)) {
-    let started = Instant::now();
+    let (started, before) = (Instant::now(), processor_ns());
     (0..count).for_each(&mut body);
-    let elapsed = started.elapsed();
-    println!("{what:<52} {:>9.0} ns each", elapsed.as_nanos() as f64 / count as f64);
+    report(what, count, started, before);
 }
 
 fn put(number: u64, value: &[u8]) -> WriteUnit {
@@ -83,13 +90,9 @@ fn main() {
     measure("get, block cache", DOCUMENTS, get(ReadTier::Any));
     measure("get, block cache tier", DOCUMENTS, get(ReadTier::BlockCache));
     for direction in [Direction::Forward, Direction::Backward] {
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), processor_ns());
         scan(direction, DOCUMENTS);
-        println!(
-            "{:<52} {:>9.0} ns each",
-            format!("iterate {direction:?}"),
-            started.elapsed().as_nanos() as f64 / DOCUMENTS as f64
-        );
+        report(&format!("iterate {direction:?}"), DOCUMENTS, started, before);
     }
     measure("open a cursor and read one entry", 20_000, |number| {
         let mut cursor =

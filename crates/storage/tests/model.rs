@@ -1,7 +1,7 @@
 //! Model checking of the concurrency core: the very files the library is built from, compiled against
 //! shuttle's primitives, run under many schedules. A lost wake-up shows as a deadlock.
 
-#![allow(dead_code, unreachable_pub, reason = "the included files are used in part")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "the included files are used in part")]
 
 #[path = "../src/pipeline/group.rs"]
 mod group;

@@ -118,7 +118,7 @@ fn a_journal_that_lost_synced_entries_is_refused() {
     with_torn_tail(
         |length| length / 3,
         |opened| {
-            let error = opened.err().expect("half of the log was synced");
+            let error = opened.expect_err("half of the log was synced");
             assert!(matches!(error, OpenError::JournalDamaged { .. } | OpenError::Corrupt { .. }), "{error}");
         },
     );

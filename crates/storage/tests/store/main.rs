@@ -1,5 +1,7 @@
 //! The store as its users see it: commits, counters, views, latches, crashes, refusals.
 
+#![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+
 mod crash;
 mod faults;
 mod latches;
