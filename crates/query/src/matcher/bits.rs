@@ -94,12 +94,11 @@ impl BitTest {
 }
 
 fn bit_position(name: &str, value: RawValue<'_>) -> Result<u64, QueryError> {
-    let position = whole_number_from_zero(name, value).map_err(|error| {
-        QueryError::bad_value(format!("Failed to parse bit position. {}", error.message))
-    })?;
-    u32::try_from(position).map(u64::from).map_err(|_| {
-        QueryError::bad_value("Failed to parse bit position. bit positions must fit in 32 bits")
-    })
+    let position = whole_number_from_zero(name, value)
+        .map_err(|error| QueryError::bad_value(format!("Failed to parse bit position. {}", error.message)))?;
+    u32::try_from(position)
+        .map(u64::from)
+        .map_err(|_| QueryError::bad_value("Failed to parse bit position. bit positions must fit in 32 bits"))
 }
 
 fn set_bits(bytes: &[u8]) -> Vec<u64> {

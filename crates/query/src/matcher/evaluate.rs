@@ -36,11 +36,7 @@ impl MatchNode {
     }
 }
 
-fn any(
-    children: &[MatchNode],
-    document: RawDocument<'_>,
-    mut details: Option<&mut MatchDetails>,
-) -> Verdict {
+fn any(children: &[MatchNode], document: RawDocument<'_>, mut details: Option<&mut MatchDetails>) -> Verdict {
     for child in children {
         if child.matches(document, details.as_deref_mut())? {
             return Ok(true);

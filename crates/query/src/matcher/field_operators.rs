@@ -144,9 +144,7 @@ fn not(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
         RawValue::Document(operators) if operators.is_empty() => {
             return Err(QueryError::bad_value("$not cannot be empty"));
         }
-        RawValue::Document(operators) => {
-            parse::operator_document(argument.path, operators, argument.place)?
-        }
+        RawValue::Document(operators) => parse::operator_document(argument.path, operators, argument.place)?,
         _ => return Err(QueryError::bad_value("$not needs a regex or a document")),
     };
     tests.push(ValueTest::Not(inner));
@@ -178,7 +176,8 @@ fn all(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
         tests.push(ValueTest::Is(Predicate::Nothing));
         return Ok(());
     }
-    let first_is_element_match = operands.iter().next().is_some_and(|first| element_match_of(first).is_some());
+    let first_is_element_match =
+        operands.iter().next().is_some_and(|first| element_match_of(first).is_some());
     for operand in operands.iter() {
         let predicate = match operand {
             _ if first_is_element_match => {

@@ -80,9 +80,7 @@ pub(crate) fn truncated(value: RawValue<'_>) -> Option<i64> {
     match value {
         RawValue::Int32(number) => Some(number.into()),
         RawValue::Int64(number) => Some(number),
-        RawValue::Double(number) => {
-            (-TWO_TO_63..TWO_TO_63).contains(&number).then_some(number as i64)
-        }
+        RawValue::Double(number) => (-TWO_TO_63..TWO_TO_63).contains(&number).then_some(number as i64),
         RawValue::Decimal128(number) => number.to_i64_truncated(),
         _ => None,
     }

@@ -18,10 +18,7 @@ pub(crate) struct Place<'e> {
 }
 
 /// Parses a whole filter.
-pub(crate) fn filter(
-    filter: RawDocument<'_>,
-    environment: &Environment,
-) -> Result<MatchNode, QueryError> {
+pub(crate) fn filter(filter: RawDocument<'_>, environment: &Environment) -> Result<MatchNode, QueryError> {
     document(filter, Place { environment, nested: false })
 }
 
@@ -79,10 +76,15 @@ pub(crate) fn operator_document(
     let mut tests = Vec::new();
     for element in operators.iter() {
         let name = element.name();
-        let operator = field_operator(name)
-            .ok_or_else(|| QueryError::bad_value(format!("unknown operator: {name}")))?;
-        let argument =
-            FieldArgument { path, operator: operator.name, value: element.value(), siblings: operators, place };
+        let operator =
+            field_operator(name).ok_or_else(|| QueryError::bad_value(format!("unknown operator: {name}")))?;
+        let argument = FieldArgument {
+            path,
+            operator: operator.name,
+            value: element.value(),
+            siblings: operators,
+            place,
+        };
         (operator.parse)(&argument, &mut tests)?;
     }
     Ok(tests)

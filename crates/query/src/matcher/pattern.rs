@@ -34,10 +34,7 @@ impl Pattern {
     /// 51108 for an unknown option, 51091 for a pattern that does not compile, 51109 for a zero byte.
     pub fn compile(pattern: &str, options: &str) -> Result<Self, QueryError> {
         if let Some(option) = options.chars().find(|option| !"imsxu".contains(*option)) {
-            return Err(QueryError::new(
-                INVALID_OPTION,
-                format!("invalid flag in regex options: {option}"),
-            ));
+            return Err(QueryError::new(INVALID_OPTION, format!("invalid flag in regex options: {option}")));
         }
         if pattern.contains('\0') {
             return Err(QueryError::new(

@@ -200,9 +200,7 @@ impl Predicate {
             Predicate::Exists => Ok(true),
             Predicate::Type(types) => Ok(types.contains(value.kind())),
             Predicate::Bits(test) => Ok(test.holds(value)),
-            Predicate::Size(size) => {
-                Ok(value.as_array().is_some_and(|array| array.len() as i64 == *size))
-            }
+            Predicate::Size(size) => Ok(value.as_array().is_some_and(|array| array.len() as i64 == *size)),
             Predicate::ElementValue(tests) => {
                 element_holds(value, details, |element| all_hold(tests, Some(element)))
             }

@@ -39,7 +39,8 @@ fn negation(child: &MatchNode) -> Document {
     };
     match fields.as_deref() {
         Some([first, rest @ ..]) if rest.iter().all(|field| field.path == first.path) => {
-            let predicates: Vec<&Predicate> = std::iter::once(first).chain(rest).map(|f| &f.predicate).collect();
+            let predicates: Vec<&Predicate> =
+                std::iter::once(first).chain(rest).map(|f| &f.predicate).collect();
             single(first.path.dotted(), Value::Document(single("$not", tests(&predicates))))
         }
         _ => single("$nor", Value::Array(vec![Value::Document(child.to_document())])),

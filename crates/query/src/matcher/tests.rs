@@ -43,10 +43,27 @@ fn regex(pattern: &str, options: &str) -> Value {
 fn equality_of_scalars() {
     check_all(
         doc! { "a": 5 },
-        &[doc! { "a": 5 }, doc! { "a": 5.0 }, doc! { "a": 5_i64 }, doc! { "a": [1, 5] }, doc! { "b": 1, "a": 5 }],
-        &[doc! {}, doc! { "a": 6 }, doc! { "a": "5" }, doc! { "a": [[5]] }, doc! { "b": 5 }, doc! { "a": { "a": 5 } }],
+        &[
+            doc! { "a": 5 },
+            doc! { "a": 5.0 },
+            doc! { "a": 5_i64 },
+            doc! { "a": [1, 5] },
+            doc! { "b": 1, "a": 5 },
+        ],
+        &[
+            doc! {},
+            doc! { "a": 6 },
+            doc! { "a": "5" },
+            doc! { "a": [[5]] },
+            doc! { "b": 5 },
+            doc! { "a": { "a": 5 } },
+        ],
     );
-    check_all(doc! { "a": "x" }, &[doc! { "a": "x" }, doc! { "a": Value::Symbol("x".into()) }], &[doc! { "a": "xx" }]);
+    check_all(
+        doc! { "a": "x" },
+        &[doc! { "a": "x" }, doc! { "a": Value::Symbol("x".into()) }],
+        &[doc! { "a": "xx" }],
+    );
     check_all(doc! { "a": true }, &[doc! { "a": true }], &[doc! { "a": 1 }, doc! { "a": false }]);
     check_all(doc! {}, &[doc! {}, doc! { "a": 1 }], &[]);
 }
@@ -62,12 +79,24 @@ fn equality_of_trees() {
     check_all(
         doc! { "a": { "x": 1, "y": 2 } },
         &[doc! { "a": { "x": 1, "y": 2 } }, doc! { "a": [{ "x": 1, "y": 2 }] }],
-        &[doc! { "a": { "y": 2, "x": 1 } }, doc! { "a": { "x": 1 } }, doc! { "a": { "x": 1, "y": 2, "z": 3 } }],
+        &[
+            doc! { "a": { "y": 2, "x": 1 } },
+            doc! { "a": { "x": 1 } },
+            doc! { "a": { "x": 1, "y": 2, "z": 3 } },
+        ],
     );
     check_all(doc! { "a": {} }, &[doc! { "a": {} }], &[doc! { "a": { "x": 1 } }, doc! {}]);
-    check_all(doc! { "a": { "b": { "$gt": 1 } } }, &[doc! { "a": { "b": { "$gt": 1 } } }], &[doc! { "a": { "b": 2 } }]);
+    check_all(
+        doc! { "a": { "b": { "$gt": 1 } } },
+        &[doc! { "a": { "b": { "$gt": 1 } } }],
+        &[doc! { "a": { "b": 2 } }],
+    );
     let reference = doc! { "$ref": "c", "$id": 7 };
-    check_all(doc! { "a": reference.clone() }, &[doc! { "a": reference }], &[doc! { "a": { "$ref": "c", "$id": 8 } }]);
+    check_all(
+        doc! { "a": reference.clone() },
+        &[doc! { "a": reference }],
+        &[doc! { "a": { "$ref": "c", "$id": 8 } }],
+    );
     check_all(doc! { "a.$id": 7 }, &[doc! { "a": { "$ref": "c", "$id": 7 } }], &[doc! { "a": 7 }]);
 }
 
@@ -89,10 +118,18 @@ fn null_and_missing() {
         &[doc! {}, doc! { "a": Value::Null }, doc! { "a": [Value::Null] }],
     );
     for operator in ["$lte", "$gte"] {
-        check_all(doc! { "a": { operator: Value::Null } }, &[doc! {}, doc! { "a": Value::Null }], &[doc! { "a": 0 }]);
+        check_all(
+            doc! { "a": { operator: Value::Null } },
+            &[doc! {}, doc! { "a": Value::Null }],
+            &[doc! { "a": 0 }],
+        );
     }
     for operator in ["$lt", "$gt"] {
-        check_all(doc! { "a": { operator: Value::Null } }, &[], &[doc! {}, doc! { "a": Value::Null }, doc! { "a": 0 }]);
+        check_all(
+            doc! { "a": { operator: Value::Null } },
+            &[],
+            &[doc! {}, doc! { "a": Value::Null }, doc! { "a": 0 }],
+        );
     }
     check_all(doc! { "a": { "$in": [Value::Null, 3] } }, &[doc! {}, doc! { "a": 3 }], &[doc! { "a": 4 }]);
     check_all(doc! { "a": { "$nin": [Value::Null, 3] } }, &[doc! { "a": 4 }], &[doc! {}, doc! { "a": 3 }]);
@@ -105,25 +142,49 @@ fn comparisons_stay_within_their_type() {
         &[doc! { "a": 6 }, doc! { "a": 5.5 }, doc! { "a": f64::INFINITY }, doc! { "a": [1, 9] }],
         &[doc! { "a": 5 }, doc! { "a": "9" }, doc! {}, doc! { "a": f64::NAN }, doc! { "a": Value::MaxKey }],
     );
-    check_all(doc! { "a": { "$lt": "b" } }, &[doc! { "a": "a" }, doc! { "a": "" }], &[doc! { "a": 1 }, doc! { "a": "b" }]);
+    check_all(
+        doc! { "a": { "$lt": "b" } },
+        &[doc! { "a": "a" }, doc! { "a": "" }],
+        &[doc! { "a": 1 }, doc! { "a": "b" }],
+    );
     check_all(
         doc! { "a": { "$gte": 1, "$lt": 3 } },
         &[doc! { "a": 1 }, doc! { "a": 2 }, doc! { "a": [0, 9] }],
         &[doc! { "a": 3 }, doc! { "a": 0 }, doc! { "a": [9] }],
     );
-    check_all(doc! { "a": { "$gt": [1] } }, &[doc! { "a": [2] }, doc! { "a": [1, 0] }], &[doc! { "a": [1] }, doc! { "a": 2 }]);
-    check_all(doc! { "a": { "$gt": { "x": 1 } } }, &[doc! { "a": { "x": 2 } }], &[doc! { "a": { "x": 1 } }, doc! { "a": 5 }]);
-    check_all(doc! { "a": { "$gte": false } }, &[doc! { "a": true }, doc! { "a": false }], &[doc! { "a": 1 }]);
+    check_all(
+        doc! { "a": { "$gt": [1] } },
+        &[doc! { "a": [2] }, doc! { "a": [1, 0] }],
+        &[doc! { "a": [1] }, doc! { "a": 2 }],
+    );
+    check_all(
+        doc! { "a": { "$gt": { "x": 1 } } },
+        &[doc! { "a": { "x": 2 } }],
+        &[doc! { "a": { "x": 1 } }, doc! { "a": 5 }],
+    );
+    check_all(
+        doc! { "a": { "$gte": false } },
+        &[doc! { "a": true }, doc! { "a": false }],
+        &[doc! { "a": 1 }],
+    );
     let early = Value::DateTime(1000);
     check_all(doc! { "a": { "$lte": early } }, &[doc! { "a": Value::DateTime(-5) }], &[doc! { "a": 5 }]);
     let id = ObjectId::from_bytes([1; 12]);
-    check_all(doc! { "a": { "$lt": id } }, &[doc! { "a": ObjectId::from_bytes([0; 12]) }], &[doc! { "a": id }]);
+    check_all(
+        doc! { "a": { "$lt": id } },
+        &[doc! { "a": ObjectId::from_bytes([0; 12]) }],
+        &[doc! { "a": id }],
+    );
 }
 
 #[test]
 fn not_a_number_equals_itself_only() {
     for operator in ["$eq", "$lte", "$gte"] {
-        check_all(doc! { "a": { operator: f64::NAN } }, &[doc! { "a": f64::NAN }], &[doc! { "a": 1 }, doc! {}]);
+        check_all(
+            doc! { "a": { operator: f64::NAN } },
+            &[doc! { "a": f64::NAN }],
+            &[doc! { "a": 1 }, doc! {}],
+        );
     }
     for operator in ["$lt", "$gt"] {
         check_all(doc! { "a": { operator: f64::NAN } }, &[], &[doc! { "a": f64::NAN }, doc! { "a": 1 }]);
@@ -133,10 +194,22 @@ fn not_a_number_equals_itself_only() {
 
 #[test]
 fn minimum_and_maximum_key() {
-    check_all(doc! { "a": { "$gt": Value::MinKey } }, &[doc! { "a": 1 }, doc! {}, doc! { "a": "x" }], &[doc! { "a": Value::MinKey }]);
-    check_all(doc! { "a": { "$lt": Value::MaxKey } }, &[doc! { "a": 1 }, doc! {}], &[doc! { "a": Value::MaxKey }]);
+    check_all(
+        doc! { "a": { "$gt": Value::MinKey } },
+        &[doc! { "a": 1 }, doc! {}, doc! { "a": "x" }],
+        &[doc! { "a": Value::MinKey }],
+    );
+    check_all(
+        doc! { "a": { "$lt": Value::MaxKey } },
+        &[doc! { "a": 1 }, doc! {}],
+        &[doc! { "a": Value::MaxKey }],
+    );
     check_all(doc! { "a": { "$lt": Value::MinKey } }, &[], &[doc! { "a": 1 }, doc! { "a": Value::MinKey }]);
-    check_all(doc! { "a": { "$lte": Value::MinKey } }, &[doc! { "a": Value::MinKey }], &[doc! { "a": 1 }, doc! {}]);
+    check_all(
+        doc! { "a": { "$lte": Value::MinKey } },
+        &[doc! { "a": Value::MinKey }],
+        &[doc! { "a": 1 }, doc! {}],
+    );
     check_all(doc! { "a": Value::MaxKey }, &[doc! { "a": Value::MaxKey }], &[doc! { "a": 1 }, doc! {}]);
 }
 
@@ -152,16 +225,28 @@ fn paths_fan_out_over_arrays() {
         &[doc! { "a": [0, 5] }, doc! { "a": { "1": 5 } }, doc! { "a": [{ "1": 5 }] }],
         &[doc! { "a": [5, 0] }, doc! { "a": [0, [5]] }, doc! { "a": [5] }],
     );
-    check_all(doc! { "a.0.b": 5 }, &[doc! { "a": [{ "b": 5 }] }, doc! { "a": [[{ "b": 5 }]] }], &[doc! { "a": [{}, { "b": 5 }] }]);
+    check_all(
+        doc! { "a.0.b": 5 },
+        &[doc! { "a": [{ "b": 5 }] }, doc! { "a": [[{ "b": 5 }]] }],
+        &[doc! { "a": [{}, { "b": 5 }] }],
+    );
     check_all(doc! { "a.0.0": 5 }, &[doc! { "a": [[5]] }], &[doc! { "a": [5] }]);
     check_all(doc! { "": 1 }, &[doc! { "": 1 }], &[doc! {}]);
     check_all(doc! { "a.": 1 }, &[doc! { "a": { "": 1 } }], &[doc! { "a": 1 }]);
-    check_all(doc! { "a.b.c": 3 }, &[doc! { "a": [{ "b": [{ "c": 1 }, { "c": 3 }] }] }], &[doc! { "a": [{ "b": 3 }] }]);
+    check_all(
+        doc! { "a.b.c": 3 },
+        &[doc! { "a": [{ "b": [{ "c": 1 }, { "c": 3 }] }] }],
+        &[doc! { "a": [{ "b": 3 }] }],
+    );
 }
 
 #[test]
 fn negations_negate_the_whole() {
-    check_all(doc! { "a": { "$ne": 5 } }, &[doc! {}, doc! { "a": 6 }, doc! { "a": "5" }], &[doc! { "a": 5 }, doc! { "a": [5, 6] }]);
+    check_all(
+        doc! { "a": { "$ne": 5 } },
+        &[doc! {}, doc! { "a": 6 }, doc! { "a": "5" }],
+        &[doc! { "a": 5 }, doc! { "a": [5, 6] }],
+    );
     check_all(
         doc! { "a": { "$not": { "$gt": 5 } } },
         &[doc! {}, doc! { "a": 5 }, doc! { "a": "x" }],
@@ -172,16 +257,32 @@ fn negations_negate_the_whole() {
         &[doc! { "a": 4 }, doc! { "a": 12 }, doc! {}],
         &[doc! { "a": 7 }, doc! { "a": [1, 12] }],
     );
-    check_all(doc! { "a": { "$not": regex("^x", "") } }, &[doc! { "a": "y" }, doc! { "a": 1 }], &[doc! { "a": "xy" }]);
+    check_all(
+        doc! { "a": { "$not": regex("^x", "") } },
+        &[doc! { "a": "y" }, doc! { "a": 1 }],
+        &[doc! { "a": "xy" }],
+    );
     check_all(doc! { "a": { "$not": { "$regex": "^x" } } }, &[doc! { "a": "y" }], &[doc! { "a": "xy" }]);
-    check_all(doc! { "$nor": [{ "a": 1 }, { "b": 2 }] }, &[doc! { "a": 2 }, doc! {}], &[doc! { "a": 1 }, doc! { "b": 2 }]);
+    check_all(
+        doc! { "$nor": [{ "a": 1 }, { "b": 2 }] },
+        &[doc! { "a": 2 }, doc! {}],
+        &[doc! { "a": 1 }, doc! { "b": 2 }],
+    );
     check_all(doc! { "a": { "$not": { "$not": { "$eq": 1 } } } }, &[doc! { "a": 1 }], &[doc! { "a": 2 }]);
 }
 
 #[test]
 fn logic() {
-    check_all(doc! { "$or": [{ "a": 1 }, { "b": 2 }] }, &[doc! { "a": 1 }, doc! { "b": 2 }], &[doc! {}, doc! { "a": 2 }]);
-    check_all(doc! { "$and": [{ "a": 1 }, { "b": 2 }] }, &[doc! { "b": 2, "a": 1 }], &[doc! { "a": 1 }, doc! { "b": 2 }]);
+    check_all(
+        doc! { "$or": [{ "a": 1 }, { "b": 2 }] },
+        &[doc! { "a": 1 }, doc! { "b": 2 }],
+        &[doc! {}, doc! { "a": 2 }],
+    );
+    check_all(
+        doc! { "$and": [{ "a": 1 }, { "b": 2 }] },
+        &[doc! { "b": 2, "a": 1 }],
+        &[doc! { "a": 1 }, doc! { "b": 2 }],
+    );
     check_all(
         doc! { "a": 1, "b": { "$ne": 2 }, "c": { "$exists": false }, "$or": [{ "d": 1 }, { "d": 2 }] },
         &[doc! { "d": 2, "a": 1 }, doc! { "a": 1, "b": 3, "d": 1 }],
@@ -190,19 +291,33 @@ fn logic() {
     check_all(doc! { "a": 1, "$and": [{ "a": 2 }] }, &[doc! { "a": [1, 2] }], &[doc! { "a": 1 }]);
     check_all(doc! { "$alwaysTrue": 1 }, &[doc! {}], &[]);
     check_all(doc! { "$alwaysFalse": 1 }, &[], &[doc! {}]);
-    check_all(doc! { "$comment": "why", "a": { "$eq": 1, "$comment": "so" } }, &[doc! { "a": 1 }], &[doc! {}]);
+    check_all(
+        doc! { "$comment": "why", "a": { "$eq": 1, "$comment": "so" } },
+        &[doc! { "a": 1 }],
+        &[doc! {}],
+    );
 }
 
 #[test]
 fn lists() {
     check_all(
         doc! { "a": { "$in": [3, "x", regex("^q", "i"), [7]] } },
-        &[doc! { "a": 3.0 }, doc! { "a": "x" }, doc! { "a": "Quite" }, doc! { "a": [7] }, doc! { "a": [0, 3] }],
+        &[
+            doc! { "a": 3.0 },
+            doc! { "a": "x" },
+            doc! { "a": "Quite" },
+            doc! { "a": [7] },
+            doc! { "a": [0, 3] },
+        ],
         &[doc! { "a": 4 }, doc! {}, doc! { "a": "iq" }, doc! { "a": 7 }],
     );
     check_all(doc! { "a": { "$in": [] } }, &[], &[doc! { "a": 1 }, doc! {}]);
     check_all(doc! { "a": { "$nin": [] } }, &[doc! { "a": 1 }, doc! {}], &[]);
-    check_all(doc! { "a": { "$nin": [1, regex("^x", "")] } }, &[doc! {}, doc! { "a": 2 }], &[doc! { "a": 1 }, doc! { "a": "xy" }]);
+    check_all(
+        doc! { "a": { "$nin": [1, regex("^x", "")] } },
+        &[doc! {}, doc! { "a": 2 }],
+        &[doc! { "a": 1 }, doc! { "a": "xy" }],
+    );
     check_all(
         doc! { "a": { "$all": [1, 2] } },
         &[doc! { "a": [2, 1, 3] }],
@@ -210,13 +325,21 @@ fn lists() {
     );
     check_all(doc! { "a": { "$all": [1] } }, &[doc! { "a": 1 }, doc! { "a": [1] }], &[doc! { "a": 2 }]);
     check_all(doc! { "a": { "$all": [] } }, &[], &[doc! { "a": [] }, doc! { "a": 1 }, doc! {}]);
-    check_all(doc! { "a": { "$all": [[1, 2]] } }, &[doc! { "a": [1, 2] }, doc! { "a": [[1, 2]] }], &[doc! { "a": [1] }]);
+    check_all(
+        doc! { "a": { "$all": [[1, 2]] } },
+        &[doc! { "a": [1, 2] }, doc! { "a": [[1, 2]] }],
+        &[doc! { "a": [1] }],
+    );
     check_all(
         doc! { "a": { "$all": [{ "$elemMatch": { "x": 1 } }, { "$elemMatch": { "x": 2 } }] } },
         &[doc! { "a": [{ "x": 1 }, { "x": 2 }] }],
         &[doc! { "a": [{ "x": 1 }] }],
     );
-    check_all(doc! { "a": { "$size": 2 } }, &[doc! { "a": [1, 2] }], &[doc! { "a": [1] }, doc! { "a": [[1, 2]] }, doc! { "a": 2 }]);
+    check_all(
+        doc! { "a": { "$size": 2 } },
+        &[doc! { "a": [1, 2] }],
+        &[doc! { "a": [1] }, doc! { "a": [[1, 2]] }, doc! { "a": 2 }],
+    );
     check_all(doc! { "a": { "$size": 0 } }, &[doc! { "a": [] }], &[doc! {}, doc! { "a": [1] }]);
 }
 
@@ -232,29 +355,65 @@ fn element_match() {
         &[doc! { "a": [{ "x": 1, "y": 6 }] }, doc! { "a": [{ "x": 1, "y": 1 }, { "x": [1], "y": 7 }] }],
         &[doc! { "a": [{ "x": 1, "y": 1 }, { "x": 2, "y": 6 }] }, doc! { "a": { "x": 1, "y": 6 } }],
     );
-    check_all(doc! { "a": { "$elemMatch": {} } }, &[doc! { "a": [{}] }, doc! { "a": [[]] }], &[doc! { "a": [1] }, doc! { "a": [] }]);
+    check_all(
+        doc! { "a": { "$elemMatch": {} } },
+        &[doc! { "a": [{}] }, doc! { "a": [[]] }],
+        &[doc! { "a": [1] }, doc! { "a": [] }],
+    );
     check_all(doc! { "a": { "$elemMatch": { "0": 5 } } }, &[doc! { "a": [[5]] }], &[doc! { "a": [5] }]);
     check_all(
         doc! { "a": { "$elemMatch": { "$or": [{ "x": 1 }, { "y": 1 }] } } },
         &[doc! { "a": [{ "y": 1 }] }],
         &[doc! { "a": [{ "z": 1 }] }],
     );
-    check_all(doc! { "a": { "$elemMatch": { "$not": { "$gt": 3 } } } }, &[doc! { "a": [9, 2] }], &[doc! { "a": [9] }, doc! { "a": [] }]);
-    check_all(doc! { "a": { "$elemMatch": { "$elemMatch": { "$eq": 1 } } } }, &[doc! { "a": [[1]] }], &[doc! { "a": [1] }]);
+    check_all(
+        doc! { "a": { "$elemMatch": { "$not": { "$gt": 3 } } } },
+        &[doc! { "a": [9, 2] }],
+        &[doc! { "a": [9] }, doc! { "a": [] }],
+    );
+    check_all(
+        doc! { "a": { "$elemMatch": { "$elemMatch": { "$eq": 1 } } } },
+        &[doc! { "a": [[1]] }],
+        &[doc! { "a": [1] }],
+    );
     check_all(doc! { "a": { "$elemMatch": { "$ne": 1 } } }, &[doc! { "a": [1, 2] }], &[doc! { "a": [1] }]);
     check_all(doc! { "a": { "$elemMatch": { "$in": [1, 2] } } }, &[doc! { "a": [2] }], &[doc! { "a": 2 }]);
-    check_all(doc! { "a": { "$elemMatch": { "$id": 7 } } }, &[doc! { "a": [{ "$id": 7 }] }], &[doc! { "a": [7] }]);
+    check_all(
+        doc! { "a": { "$elemMatch": { "$id": 7 } } },
+        &[doc! { "a": [{ "$id": 7 }] }],
+        &[doc! { "a": [7] }],
+    );
 }
 
 #[test]
 fn existence_and_type() {
-    check_all(doc! { "a": { "$exists": true } }, &[doc! { "a": Value::Null }, doc! { "a": [] }], &[doc! {}, doc! { "b": 1 }]);
+    check_all(
+        doc! { "a": { "$exists": true } },
+        &[doc! { "a": Value::Null }, doc! { "a": [] }],
+        &[doc! {}, doc! { "b": 1 }],
+    );
     check_all(doc! { "a": { "$exists": 0 } }, &[doc! {}], &[doc! { "a": Value::Null }]);
-    check_all(doc! { "a.b": { "$exists": true } }, &[doc! { "a": [{}, { "b": 1 }] }], &[doc! { "a": 1 }, doc! { "a": [] }]);
-    check_all(doc! { "a": { "$type": "string" } }, &[doc! { "a": "x" }, doc! { "a": [1, "x"] }], &[doc! { "a": 1 }, doc! {}]);
+    check_all(
+        doc! { "a.b": { "$exists": true } },
+        &[doc! { "a": [{}, { "b": 1 }] }],
+        &[doc! { "a": 1 }, doc! { "a": [] }],
+    );
+    check_all(
+        doc! { "a": { "$type": "string" } },
+        &[doc! { "a": "x" }, doc! { "a": [1, "x"] }],
+        &[doc! { "a": 1 }, doc! {}],
+    );
     check_all(doc! { "a": { "$type": 4 } }, &[doc! { "a": [] }, doc! { "a": [1] }], &[doc! { "a": 4 }]);
-    check_all(doc! { "a": { "$type": "number" } }, &[doc! { "a": 1 }, doc! { "a": 1.5 }, doc! { "a": 1_i64 }], &[doc! { "a": "1" }]);
-    check_all(doc! { "a": { "$type": [2, "int"] } }, &[doc! { "a": 1 }, doc! { "a": "x" }], &[doc! { "a": 1.5 }]);
+    check_all(
+        doc! { "a": { "$type": "number" } },
+        &[doc! { "a": 1 }, doc! { "a": 1.5 }, doc! { "a": 1_i64 }],
+        &[doc! { "a": "1" }],
+    );
+    check_all(
+        doc! { "a": { "$type": [2, "int"] } },
+        &[doc! { "a": 1 }, doc! { "a": "x" }],
+        &[doc! { "a": 1.5 }],
+    );
     check_all(doc! { "a": { "$type": -1 } }, &[doc! { "a": Value::MinKey }], &[doc! { "a": Value::MaxKey }]);
     check_all(doc! { "a": { "$type": 10.0 } }, &[doc! { "a": Value::Null }], &[doc! {}]);
 }
@@ -266,13 +425,33 @@ fn regular_expressions() {
         &[doc! { "a": "ABC" }, doc! { "a": ["x", "abc"] }, doc! { "a": regex("^a.c$", "i") }],
         &[doc! { "a": "abcd" }, doc! { "a": 1 }, doc! {}, doc! { "a": regex("^a.c$", "") }],
     );
-    check_all(doc! { "a": { "$regex": "B", "$options": "i" } }, &[doc! { "a": "abc" }], &[doc! { "a": "ac" }]);
-    check_all(doc! { "a": { "$options": "i", "$regex": "B" } }, &[doc! { "a": "abc" }], &[doc! { "a": "ac" }]);
-    check_all(doc! { "a": { "$regex": regex("B", "i"), "$ne": "b" } }, &[doc! { "a": "abc" }], &[doc! { "a": "b" }]);
-    check_all(doc! { "a": { "$regex": "a # remark\n b", "$options": "x" } }, &[doc! { "a": "ab" }], &[doc! { "a": "a b" }]);
+    check_all(
+        doc! { "a": { "$regex": "B", "$options": "i" } },
+        &[doc! { "a": "abc" }],
+        &[doc! { "a": "ac" }],
+    );
+    check_all(
+        doc! { "a": { "$options": "i", "$regex": "B" } },
+        &[doc! { "a": "abc" }],
+        &[doc! { "a": "ac" }],
+    );
+    check_all(
+        doc! { "a": { "$regex": regex("B", "i"), "$ne": "b" } },
+        &[doc! { "a": "abc" }],
+        &[doc! { "a": "b" }],
+    );
+    check_all(
+        doc! { "a": { "$regex": "a # remark\n b", "$options": "x" } },
+        &[doc! { "a": "ab" }],
+        &[doc! { "a": "a b" }],
+    );
     check_all(doc! { "a": { "$regex": "a.b", "$options": "s" } }, &[doc! { "a": "a\nb" }], &[]);
     check_all(doc! { "a": { "$regex": "a.b" } }, &[], &[doc! { "a": "a\nb" }]);
-    check_all(doc! { "a": { "$regex": "^b", "$options": "m" } }, &[doc! { "a": "a\nb" }], &[doc! { "a": "ab" }]);
+    check_all(
+        doc! { "a": { "$regex": "^b", "$options": "m" } },
+        &[doc! { "a": "a\nb" }],
+        &[doc! { "a": "ab" }],
+    );
     check_all(doc! { "a": { "$eq": regex("x", "") } }, &[doc! { "a": regex("x", "") }], &[doc! { "a": "x" }]);
 }
 
@@ -281,16 +460,38 @@ fn arithmetic_and_bits() {
     check_all(
         doc! { "a": { "$mod": [4, 1] } },
         &[doc! { "a": 5 }, doc! { "a": 5.7 }, doc! { "a": 9_i64 }],
-        &[doc! { "a": 4 }, doc! { "a": "5" }, doc! { "a": f64::NAN }, doc! { "a": f64::INFINITY }, doc! { "a": -5 }],
+        &[
+            doc! { "a": 4 },
+            doc! { "a": "5" },
+            doc! { "a": f64::NAN },
+            doc! { "a": f64::INFINITY },
+            doc! { "a": -5 },
+        ],
     );
     check_all(doc! { "a": { "$mod": [4.9, -1.2] } }, &[doc! { "a": -5 }], &[doc! { "a": 5 }]);
     check_all(doc! { "a": { "$mod": [-1, 0] } }, &[doc! { "a": i64::MIN }], &[]);
-    check_all(doc! { "a": { "$bitsAllSet": 6 } }, &[doc! { "a": 7 }, doc! { "a": 6.0 }], &[doc! { "a": 4 }, doc! { "a": 6.5 }]);
-    check_all(doc! { "a": { "$bitsAnySet": [0, 2] } }, &[doc! { "a": 4 }, doc! { "a": -1 }], &[doc! { "a": 2 }, doc! { "a": "x" }]);
-    check_all(doc! { "a": { "$bitsAllClear": [0, 70] } }, &[doc! { "a": 2 }], &[doc! { "a": -2 }, doc! { "a": 1 }]);
+    check_all(
+        doc! { "a": { "$bitsAllSet": 6 } },
+        &[doc! { "a": 7 }, doc! { "a": 6.0 }],
+        &[doc! { "a": 4 }, doc! { "a": 6.5 }],
+    );
+    check_all(
+        doc! { "a": { "$bitsAnySet": [0, 2] } },
+        &[doc! { "a": 4 }, doc! { "a": -1 }],
+        &[doc! { "a": 2 }, doc! { "a": "x" }],
+    );
+    check_all(
+        doc! { "a": { "$bitsAllClear": [0, 70] } },
+        &[doc! { "a": 2 }],
+        &[doc! { "a": -2 }, doc! { "a": 1 }],
+    );
     check_all(doc! { "a": { "$bitsAnyClear": 3 } }, &[doc! { "a": 2 }], &[doc! { "a": 3 }]);
     let mask = Value::Binary { subtype: 0, bytes: vec![0, 1] };
-    check_all(doc! { "a": { "$bitsAllSet": mask.clone() } }, &[doc! { "a": 256 }, doc! { "a": mask }], &[doc! { "a": 1 }]);
+    check_all(
+        doc! { "a": { "$bitsAllSet": mask.clone() } },
+        &[doc! { "a": 256 }, doc! { "a": mask }],
+        &[doc! { "a": 1 }],
+    );
 }
 
 #[test]
@@ -315,12 +516,24 @@ fn malformed_filters_are_refused_in_mongodbs_words() {
     refuses(doc! { "a": { "$not": {} } }, 2, "$not cannot be empty");
     refuses(doc! { "a": { "$regex": 1 } }, 2, "$regex has to be a string");
     refuses(doc! { "a": { "$options": "i" } }, 2, "$options needs a $regex");
-    refuses(doc! { "a": { "$regex": regex("x", "i"), "$options": "m" } }, 51075, "options set in both $regex and $options");
+    refuses(
+        doc! { "a": { "$regex": regex("x", "i"), "$options": "m" } },
+        51075,
+        "options set in both $regex and $options",
+    );
     refuses(doc! { "a": { "$regex": "x", "$options": "q" } }, 51108, "invalid flag in regex options: q");
     refuses(doc! { "a": { "$ne": regex("x", "") } }, 2, "Can't have regex as arg to $ne.");
-    refuses(doc! { "a": { "$gt": regex("x", "") } }, 2, "Can't have RegEx as arg to predicate over field 'a'.");
+    refuses(
+        doc! { "a": { "$gt": regex("x", "") } },
+        2,
+        "Can't have RegEx as arg to predicate over field 'a'.",
+    );
     refuses(doc! { "a": Value::Undefined }, 2, "cannot compare to undefined");
-    refuses(doc! { "a": { "$size": -1 } }, 2, "Failed to parse $size. Expected a non-negative number in: $size: -1");
+    refuses(
+        doc! { "a": { "$size": -1 } },
+        2,
+        "Failed to parse $size. Expected a non-negative number in: $size: -1",
+    );
     refuses(doc! { "a": { "$size": 2.1 } }, 2, "Failed to parse $size. Expected an integer: $size: 2.1");
     refuses(doc! { "a": { "$size": "x" } }, 2, "Failed to parse $size. Expected a number in: $size: \"x\"");
     refuses(doc! { "a": { "$mod": 1 } }, 2, "malformed mod, needs to be an array");
@@ -337,7 +550,11 @@ fn malformed_filters_are_refused_in_mongodbs_words() {
         2,
         "value takes an Array, a number, or a BinData but received: $bitsAllSet: \"x\"",
     );
-    refuses(doc! { "a": { "$elemMatch": { "$expr": true } } }, 2, "$expr can only be applied to the top-level document");
+    refuses(
+        doc! { "a": { "$elemMatch": { "$expr": true } } },
+        2,
+        "$expr can only be applied to the top-level document",
+    );
     refuses(doc! { "$text": { "$search": "x" } }, 27, "text index required for $text query");
     assert_eq!(parse(&doc! { "$where": "1" }).unwrap_err().code, 2);
     assert_eq!(parse(&doc! { "a": { "$geoWithin": {} } }).unwrap_err().code, 238);
@@ -356,7 +573,11 @@ fn positions() {
     check_position(doc! { "a": 5 }, doc! { "a": [1] }, None);
     check_position(doc! { "a.b": 2 }, doc! { "a": [{ "b": 1 }, { "b": [0, 2] }] }, Some(Some(1)));
     check_position(doc! { "a.b": 2 }, doc! { "a": { "b": [0, 2] } }, Some(Some(1)));
-    check_position(doc! { "a": { "$elemMatch": { "x": 2 } } }, doc! { "a": [{ "x": 1 }, { "x": 2 }] }, Some(Some(1)));
+    check_position(
+        doc! { "a": { "$elemMatch": { "x": 2 } } },
+        doc! { "a": [{ "x": 1 }, { "x": 2 }] },
+        Some(Some(1)),
+    );
     check_position(doc! { "a": { "$elemMatch": { "$gt": 3 } } }, doc! { "a": [1, 2, 9] }, Some(Some(2)));
     check_position(doc! { "_id": 1, "a": { "$gte": 3 } }, doc! { "_id": 1, "a": [1, 3] }, Some(Some(1)));
     check_position(doc! { "$or": [{ "a": 9 }, { "a": 3 }] }, doc! { "a": [1, 3] }, Some(Some(1)));

@@ -11,12 +11,23 @@ pub(crate) fn interval(interval: &Interval) -> String {
     format!("{open}{}, {}{close}", value(&interval.from.value), value(&interval.to.value))
 }
 
+/// `(9, 5]`: an interval met from its upper end.
+pub(crate) fn falling_interval(interval: &Interval) -> String {
+    let open = if interval.to.after { '[' } else { '(' };
+    let close = if interval.from.after { ')' } else { ']' };
+    format!("{open}{}, {}{close}", value(&interval.to.value), value(&interval.from.value))
+}
+
 /// A value the way the shell writes it.
 pub(crate) fn value(value_shown: &Value) -> String {
     match value_shown {
         Value::Double(number) if number.is_nan() => "nan.0".to_owned(),
         Value::Double(number) if number.is_infinite() => {
-            if *number > 0.0 { "inf.0".to_owned() } else { "-inf.0".to_owned() }
+            if *number > 0.0 {
+                "inf.0".to_owned()
+            } else {
+                "-inf.0".to_owned()
+            }
         }
         Value::Double(number) => format!("{number:?}"),
         Value::Int32(number) => number.to_string(),
@@ -49,6 +60,7 @@ fn fields(document: &Document) -> String {
     if document.is_empty() {
         return "{}".to_owned();
     }
-    let fields: Vec<String> = document.iter().map(|(name, held)| format!("{name}: {}", value(held))).collect();
+    let fields: Vec<String> =
+        document.iter().map(|(name, held)| format!("{name}: {}", value(held))).collect();
     format!("{{ {} }}", fields.join(", "))
 }

@@ -53,8 +53,10 @@ pub(crate) fn strength(intervals: &Intervals) -> Strength {
 }
 
 fn is_broad(interval: &Interval) -> bool {
-    let classes =
-        (document::canonical_type(interval.from.value.kind()), document::canonical_type(interval.to.value.kind()));
+    let classes = (
+        document::canonical_type(interval.from.value.kind()),
+        document::canonical_type(interval.to.value.kind()),
+    );
     // An interval over several classes, such as the complement of a value; a class ends where the next begins.
     classes.0 != classes.1 && !is_class_end(&interval.to.value)
         || matches!(interval.from.value, Value::MinKey)
@@ -100,7 +102,13 @@ impl Candidate {
                 offers.retain(|offer| {
                     used.iter().all(|(earlier, conjunct)| {
                         index.fields.get(*earlier).is_none_or(|earlier| {
-                            can_combine(earlier, field, *conjunct == offer.conjunct, conjuncts, offer.conjunct)
+                            can_combine(
+                                earlier,
+                                field,
+                                *conjunct == offer.conjunct,
+                                conjuncts,
+                                offer.conjunct,
+                            )
                         })
                     })
                 });
@@ -117,7 +125,9 @@ impl Candidate {
         let mut intervals = Intervals::all();
         for offer in offers {
             intervals = intervals.intersection(&offer.bounded.intervals);
-            if offer.bounded.exact && let Some(settled) = self.settled.get_mut(offer.conjunct) {
+            if offer.bounded.exact
+                && let Some(settled) = self.settled.get_mut(offer.conjunct)
+            {
                 *settled = true;
             }
         }
@@ -151,8 +161,8 @@ impl Candidate {
             if fixed(&wanted.path) {
                 continue;
             }
-            let (field, bounds) =
-                fields.find(|(field, bounds)| field.path.dotted() == wanted.path || !is_fixed(field, bounds))?;
+            let (field, bounds) = fields
+                .find(|(field, bounds)| field.path.dotted() == wanted.path || !is_fixed(field, bounds))?;
             if field.path.dotted() != wanted.path || !self.orders_by(field, bounds) {
                 return None;
             }
@@ -172,7 +182,7 @@ impl Candidate {
     /// Whether the field's keys order documents as a sort does. A sort takes the lowest (or highest) element of an array, the
     /// first a full scan meets; bounds could pass over it.
     fn orders_by(&self, field: &IndexField, bounds: &Intervals) -> bool {
-        if field.order == FieldOrder::Hashed {
+        if field.order == FieldOrder::Hashed || field.path.has_position() {
             return false;
         }
         let multikey_fields = self.index.fields.iter().filter(|field| field.is_multikey()).count();
@@ -189,7 +199,9 @@ impl Candidate {
                     && paths.iter().all(|path| {
                         let mut fields = self.index.fields.iter();
                         fields.any(|field| {
-                            field.order != FieldOrder::Hashed && field.path.dotted() == path
+                            field.order != FieldOrder::Hashed
+                                && !field.path.has_position()
+                                && field.path.dotted() == path
                         })
                     })
             }

@@ -61,7 +61,8 @@ fn clustered<'r>(request: &PlanRequest<'r>) -> Option<&'r Arc<IndexDescription>>
 
 /// The shortest way for the commonest filter, `{_id: value}`.
 fn id_lookup(request: &PlanRequest<'_>) -> Option<Plan> {
-    let MatchNode::Field(FieldMatch { path, predicate: Predicate::Compare(comparison) }) = request.matcher.root()
+    let MatchNode::Field(FieldMatch { path, predicate: Predicate::Compare(comparison) }) =
+        request.matcher.root()
     else {
         return None;
     };
@@ -201,11 +202,7 @@ fn forced(request: &PlanRequest<'_>, index: &Arc<IndexDescription>) -> Plan {
 }
 
 /// A disjunction whose every branch has an index.
-fn union(
-    request: &PlanRequest<'_>,
-    conditions: &[MatchNode],
-    rival: Option<&Candidate>,
-) -> Option<Plan> {
+fn union(request: &PlanRequest<'_>, conditions: &[MatchNode], rival: Option<&Candidate>) -> Option<Plan> {
     // An index that gives the order beats a union that must be sorted.
     let rival_orders =
         rival.is_some_and(|rival| !request.sort.is_empty() && rival.direction_for(request.sort).is_some());
@@ -216,8 +213,12 @@ fn union(
         let MatchNode::Or(children) = condition else {
             return None;
         };
-        let others: Vec<MatchNode> =
-            conditions.iter().enumerate().filter(|(other, _)| *other != position).map(|(_, o)| o.clone()).collect();
+        let others: Vec<MatchNode> = conditions
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != position)
+            .map(|(_, o)| o.clone())
+            .collect();
         let mut branches = Vec::with_capacity(children.len());
         let mut exact = others.is_empty();
         for child in children {

@@ -2,7 +2,7 @@
 
 use document::{Document, Value, doc};
 
-use super::{Access, IndexBounds, IndexScan, Intervals, Plan, bounds_text};
+use super::{Access, FieldOrder, IndexBounds, IndexScan, Intervals, Plan, ScanDirection, bounds_text};
 use crate::matcher::Matcher;
 
 /// How a projection is carried out, for its stage's name.
@@ -145,7 +145,10 @@ fn index_stage(scan: &IndexScan, name: &str) -> Document {
         .fields
         .iter()
         .map(|field| {
-            let paths = field.multikey.iter().map(|components| Value::String(ancestor(field.path.dotted(), *components)));
+            let paths = field
+                .multikey
+                .iter()
+                .map(|components| Value::String(ancestor(field.path.dotted(), *components)));
             (field.path.dotted(), Value::Array(paths.collect()))
         })
         .collect();
@@ -175,6 +178,12 @@ fn interval_texts(intervals: &Intervals) -> Value {
     )
 }
 
+/// The intervals as a scan from high to low values meets them.
+fn falling_texts(intervals: &Intervals) -> Value {
+    let texts = intervals.as_slice().iter().rev().map(bounds_text::falling_interval);
+    Value::Array(texts.map(Value::String).collect())
+}
+
 fn bounds_document(scan: &IndexScan) -> Document {
     match &scan.bounds {
         IndexBounds::Fields(bounds) => scan
@@ -182,7 +191,12 @@ fn bounds_document(scan: &IndexScan) -> Document {
             .fields
             .iter()
             .zip(bounds)
-            .map(|(field, intervals)| (field.path.dotted(), interval_texts(intervals)))
+            .map(|(field, intervals)| {
+                let falling =
+                    (field.order == FieldOrder::Descending) != (scan.direction == ScanDirection::Backward);
+                let texts = if falling { falling_texts(intervals) } else { interval_texts(intervals) };
+                (field.path.dotted(), texts)
+            })
             .collect(),
         IndexBounds::Keys { from, to } => {
             let key = |values: &Option<Vec<Value>>| -> Document {

@@ -43,6 +43,13 @@ impl IndexField {
         Self { path: MatchPath::new(path), order, multikey: Vec::new() }
     }
 
+    /// The same field with arrays at these components: bit 0 stands for the first one.
+    #[must_use]
+    pub fn with_arrays_at(self, positions: u128) -> Self {
+        let multikey = (0..u128::BITS).filter(|bit| positions >> bit & 1 == 1).map(|bit| bit as usize + 1);
+        Self { multikey: multikey.collect(), ..self }
+    }
+
     /// Whether arrays were met on the path.
     pub const fn is_multikey(&self) -> bool {
         !self.multikey.is_empty()

@@ -96,7 +96,8 @@ impl KeyScan {
         };
         // Behind the points, the lowest values of the fields put together, as far as they are whole values.
         append_lowest(&mut lower, fields.get(points..).unwrap_or_default());
-        let contiguous = points + 1 >= fields.len() && fields.last().is_none_or(|last| last.ranges.len() == 1);
+        let contiguous =
+            points + 1 >= fields.len() && fields.last().is_none_or(|last| last.ranges.len() == 1);
         let checker = (!contiguous).then(|| BoundsChecker { fields, direction, target: Vec::new() });
         Self { lower, upper, checker }
     }

@@ -38,12 +38,8 @@ impl<'i> FieldView<'i> {
             MatchNode::Field(field) => self.field_bounds(field),
             MatchNode::Not(child) => self.negated(child),
             MatchNode::Or(children) => self.any_of(children),
-            MatchNode::And(children) => {
-                self.all_of(children.iter().map(|child| self.bounds(child)))
-            }
-            MatchNode::Nor(children) => {
-                self.all_of(children.iter().map(|child| self.negated(child)))
-            }
+            MatchNode::And(children) => self.all_of(children.iter().map(|child| self.bounds(child))),
+            MatchNode::Nor(children) => self.all_of(children.iter().map(|child| self.negated(child))),
         }
     }
 

@@ -4,9 +4,7 @@ use document::key::type_bracket;
 use document::{ElementType, RawValue, Value};
 
 use super::{Cut, Interval, Intervals};
-use crate::matcher::{
-    Comparison, ComparisonOperator, InList, Pattern, Predicate, ValueTest, is_nan,
-};
+use crate::matcher::{Comparison, ComparisonOperator, InList, Pattern, Predicate, ValueTest, is_nan};
 
 /// Intervals that hold a key of every document that passes.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,10 +145,7 @@ fn of_pattern(pattern: &Pattern) -> Bounded {
     let after_prefix = prefix.as_ref().and_then(|(prefix, _)| next_text(prefix));
     match (prefix, after_prefix) {
         (Some((prefix, exact)), Some(next)) => {
-            let texts = Interval::new(
-                Cut::before(Value::String(prefix)),
-                Cut::before(Value::String(next)),
-            );
+            let texts = Interval::new(Cut::before(Value::String(prefix)), Cut::before(Value::String(next)));
             Bounded { intervals: Intervals::of(vec![texts, itself]), exact }
         }
         _ => Bounded::inexact(Intervals::of(vec![class(ElementType::String), itself])),

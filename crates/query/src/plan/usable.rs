@@ -15,7 +15,9 @@ pub(crate) fn is_complete_for(index: &IndexDescription, conjuncts: &[MatchNode])
 fn sparse_is_complete(index: &IndexDescription, conjuncts: &[MatchNode]) -> bool {
     !index.sparse
         || index.fields.iter().any(|field| {
-            conjuncts.iter().any(|conjunct| fails_without(conjunct, field.path.dotted()))
+            // What a number in a path means is not the same for filters and keys.
+            !field.path.has_position()
+                && conjuncts.iter().any(|conjunct| fails_without(conjunct, field.path.dotted()))
         })
 }
 
@@ -127,8 +129,7 @@ fn comparison_implies(given: &Comparison, wanted: &Comparison) -> bool {
         return value_implies(left, &Predicate::Compare(wanted.clone()))
             || (wanted.operator.allows_equal() && left == right);
     }
-    let same_class =
-        document::canonical_type(left.kind()) == document::canonical_type(right.kind());
+    let same_class = document::canonical_type(left.kind()) == document::canonical_type(right.kind());
     let extreme = matches!(left, RawValue::MinKey | RawValue::MaxKey);
     if !same_class || extreme || crate::matcher::is_nan(left) || crate::matcher::is_nan(right) {
         return false;
