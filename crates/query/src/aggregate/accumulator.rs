@@ -72,7 +72,11 @@ pub(crate) enum State {
 
 impl AccumulatorSpec {
     /// The state of a new group, whose first document is `document`.
-    pub(super) fn start(&self, document: RawDocument<'_>, variables: &mut Variables) -> Result<State, QueryError> {
+    pub(super) fn start(
+        &self,
+        document: RawDocument<'_>,
+        variables: &mut Variables,
+    ) -> Result<State, QueryError> {
         let limit = match &self.count {
             Some(count) => take_count(&count.evaluate(document, variables)?)?,
             None => 1,
@@ -197,7 +201,11 @@ impl State {
             State::Set { seen, items, bytes } => match value.into_value() {
                 None => Ok(0),
                 Some(item) => {
-                    if seen.insert(GroupKey::of(&item)) { grow(items, bytes, item, "$addToSet") } else { Ok(0) }
+                    if seen.insert(GroupKey::of(&item)) {
+                        grow(items, bytes, item, "$addToSet")
+                    } else {
+                        Ok(0)
+                    }
                 }
             },
             State::Merged(document) => {
@@ -225,7 +233,9 @@ impl State {
                 }
                 Ok(grown)
             }
-            State::ExtremeN { limit, items, wanted } => Ok(take_extreme_n(items, *limit, *wanted, value.into_value())),
+            State::ExtremeN { limit, items, wanted } => {
+                Ok(take_extreme_n(items, *limit, *wanted, value.into_value()))
+            }
             State::Sorted { .. } => Ok(0),
         }
     }
@@ -296,7 +306,9 @@ fn grow(items: &mut Vec<Value>, bytes: &mut usize, item: Value, name: &str) -> R
     if *bytes > MAX_ACCUMULATED_BYTES {
         return Err(QueryError::new(
             146,
-            format!("{name} used too much memory and cannot spill to disk. Memory limit: {MAX_ACCUMULATED_BYTES} bytes"),
+            format!(
+                "{name} used too much memory and cannot spill to disk. Memory limit: {MAX_ACCUMULATED_BYTES} bytes"
+            ),
         ));
     }
     items.push(item);

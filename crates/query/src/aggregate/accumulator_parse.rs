@@ -70,9 +70,12 @@ pub(super) fn parse(
     match form {
         Form::Unary => unary(name, *kind, operand, scope),
         Form::Nothing => match operand {
-            RawValue::Document(empty) if empty.is_empty() => {
-                Ok(AccumulatorSpec { kind: *kind, input: Expression::constant(None), count: None, order: None })
-            }
+            RawValue::Document(empty) if empty.is_empty() => Ok(AccumulatorSpec {
+                kind: *kind,
+                input: Expression::constant(None),
+                count: None,
+                order: None,
+            }),
             _ => Err(QueryError::type_mismatch("$count takes no arguments, i.e. $count:{}")),
         },
         Form::InputAndCount => with_fields(name, *kind, operand, &["input", "n"], scope),
@@ -105,12 +108,18 @@ fn with_fields(
     scope: &ParseScope<'_>,
 ) -> Result<AccumulatorSpec, QueryError> {
     let RawValue::Document(document) = operand else {
-        return Err(QueryError::new(5787801, format!("specification must be an object; found {name}: {operand:?}")));
+        return Err(QueryError::new(
+            5787801,
+            format!("specification must be an object; found {name}: {operand:?}"),
+        ));
     };
     let (mut input, mut count, mut order) = (None, None, None);
     for element in document.iter() {
         if !wanted.contains(&element.name()) {
-            return Err(QueryError::new(5787901, format!("Unknown argument to {name}: '{}'", element.name())));
+            return Err(QueryError::new(
+                5787901,
+                format!("Unknown argument to {name}: '{}'", element.name()),
+            ));
         }
         match (element.name(), element.value()) {
             ("n", value) => count = Some(Expression::parse(value, scope)?),

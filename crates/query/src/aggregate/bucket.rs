@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use document::{DocumentBuf, Document, RawDocument, RawValue, Value, doc, doc_buf};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc, doc_buf};
 
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
@@ -18,7 +18,10 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
     let RawValue::Document(spec) = operand else {
         return Err(QueryError::new(
             40201,
-            format!("Argument to $bucket stage must be an object, but found type: {}.", operand.kind().alias()),
+            format!(
+                "Argument to $bucket stage must be an object, but found type: {}.",
+                operand.kind().alias()
+            ),
         ));
     };
     let scope = ParseScope::new(environment);
@@ -27,9 +30,18 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
         match element.name() {
             "groupBy" => group_by = Some(checked_group_by(element.value(), 40202)?),
             "boundaries" => boundaries = Some(parse_boundaries(element.value(), &scope)?),
-            "default" => default = Some(constant(element.value(), &scope, 40195, "The $bucket 'default' field must be a constant value")?),
+            "default" => {
+                default = Some(constant(
+                    element.value(),
+                    &scope,
+                    40195,
+                    "The $bucket 'default' field must be a constant value",
+                )?)
+            }
             "output" => fields = Some(parse_output(element.value(), 40196, &scope)?),
-            unknown => return Err(QueryError::new(40197, format!("Unrecognized option to $bucket: {unknown}."))),
+            unknown => {
+                return Err(QueryError::new(40197, format!("Unrecognized option to $bucket: {unknown}.")));
+            }
         }
     }
     let (Some(group_by), Some(boundaries)) = (group_by, boundaries) else {
@@ -85,17 +97,25 @@ fn parse_boundaries(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Vec
     let RawValue::Array(items) = operand else {
         return Err(QueryError::new(
             40200,
-            format!("The $bucket 'boundaries' field must be an array, but found type: {}.", operand.kind().alias()),
+            format!(
+                "The $bucket 'boundaries' field must be an array, but found type: {}.",
+                operand.kind().alias()
+            ),
         ));
     };
     let boundaries = items
         .iter()
-        .map(|item| constant(item, scope, 40191, "The $bucket 'boundaries' field must be an array of constant values"))
+        .map(|item| {
+            constant(item, scope, 40191, "The $bucket 'boundaries' field must be an array of constant values")
+        })
         .collect::<Result<Vec<_>, _>>()?;
     if boundaries.len() < 2 {
         return Err(QueryError::new(
             40192,
-            format!("The $bucket 'boundaries' field must have at least 2 values, but found {} value(s).", boundaries.len()),
+            format!(
+                "The $bucket 'boundaries' field must have at least 2 values, but found {} value(s).",
+                boundaries.len()
+            ),
         ));
     }
     for neighbours in boundaries.windows(2) {
@@ -117,7 +137,8 @@ fn parse_boundaries(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Vec
 }
 
 fn check_default(default: Option<&Value>, boundaries: &[Value]) -> Result<(), QueryError> {
-    let (Some(default), Some(lowest), Some(highest)) = (default, boundaries.first(), boundaries.last()) else {
+    let (Some(default), Some(lowest), Some(highest)) = (default, boundaries.first(), boundaries.last())
+    else {
         return Ok(());
     };
     if default.compare(lowest).is_ge() && default.compare(highest).is_lt() {
@@ -171,11 +192,17 @@ pub(crate) struct BucketAutoSpec {
     fields: Vec<(String, AccumulatorSpec)>,
 }
 
-pub(super) fn parse_auto(operand: RawValue<'_>, environment: &Environment) -> Result<Vec<StagePlan>, QueryError> {
+pub(super) fn parse_auto(
+    operand: RawValue<'_>,
+    environment: &Environment,
+) -> Result<Vec<StagePlan>, QueryError> {
     let RawValue::Document(spec) = operand else {
         return Err(QueryError::new(
             40240,
-            format!("The argument to $bucketAuto must be an object, but found type: {}.", operand.kind().alias()),
+            format!(
+                "The argument to $bucketAuto must be an object, but found type: {}.",
+                operand.kind().alias()
+            ),
         ));
     };
     let scope = ParseScope::new(environment);
@@ -194,7 +221,9 @@ pub(super) fn parse_auto(operand: RawValue<'_>, environment: &Environment) -> Re
                     "the 'granularity' option of $bucketAuto is not supported",
                 ));
             }
-            unknown => return Err(QueryError::new(40245, format!("Unrecognized option to $bucketAuto: {unknown}."))),
+            unknown => {
+                return Err(QueryError::new(40245, format!("Unrecognized option to $bucketAuto: {unknown}.")));
+            }
         }
     }
     let (Some(group_by), Some(buckets)) = (group_by, buckets) else {
@@ -208,7 +237,10 @@ fn bucket_count(operand: RawValue<'_>) -> Result<usize, QueryError> {
     if !operand.is_number() {
         return Err(QueryError::new(
             40241,
-            format!("The $bucketAuto 'buckets' field must be a numeric value, but found type: {}.", operand.kind().alias()),
+            format!(
+                "The $bucketAuto 'buckets' field must be a numeric value, but found type: {}.",
+                operand.kind().alias()
+            ),
         ));
     }
     let Some(count) = operand.as_i64_exact().and_then(|count| i32::try_from(count).ok()) else {
@@ -218,7 +250,10 @@ fn bucket_count(operand: RawValue<'_>) -> Result<usize, QueryError> {
         ));
     };
     usize::try_from(count).ok().filter(|count| *count > 0).ok_or_else(|| {
-        QueryError::new(40243, format!("The $bucketAuto 'buckets' field must be greater than 0, but found: {count}."))
+        QueryError::new(
+            40243,
+            format!("The $bucketAuto 'buckets' field must be greater than 0, but found: {count}."),
+        )
     })
 }
 

@@ -33,7 +33,10 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
     for element in spec.iter() {
         let name = element.name();
         if name.is_empty() || name.contains('.') || name.starts_with('$') {
-            return Err(QueryError::new(16410, format!("FieldPath field names may not be empty, contain '.' or start with '$': '{name}'")));
+            return Err(QueryError::new(
+                16410,
+                format!("FieldPath field names may not be empty, contain '.' or start with '$': '{name}'"),
+            ));
         }
         let RawValue::Array(stages) = element.value() else {
             return Err(QueryError::new(
@@ -53,7 +56,10 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
 fn check_stages(stages: RawArray<'_>) -> Result<(), QueryError> {
     for stage in stages.iter() {
         let Some(first) = stage.as_document().and_then(|stage| stage.first()) else {
-            return Err(QueryError::new(40171, "elements of arrays in $facet spec must be non-empty objects"));
+            return Err(QueryError::new(
+                40171,
+                "elements of arrays in $facet spec must be non-empty objects",
+            ));
         };
         let entry = stage_entry(first.name())?;
         if !entry.in_facet {
@@ -122,7 +128,11 @@ impl Facet {
                     if self.bytes > document::MAX_DOCUMENT_SIZE {
                         return Err(QueryError::new(
                             4031700,
-                            format!("document constructed by $facet is {} bytes, which exceeds the limit of {} bytes", self.bytes, document::MAX_DOCUMENT_SIZE),
+                            format!(
+                                "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
+                                self.bytes,
+                                document::MAX_DOCUMENT_SIZE
+                            ),
                         ));
                     }
                 }

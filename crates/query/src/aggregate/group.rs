@@ -74,7 +74,10 @@ pub(super) fn parse_fields(
             return Err(QueryError::new(40235, format!("The field name '{name}' cannot contain '.'")));
         }
         if name.starts_with('$') {
-            return Err(QueryError::new(40236, format!("The field name '{name}' cannot be an operator name")));
+            return Err(QueryError::new(
+                40236,
+                format!("The field name '{name}' cannot be an operator name"),
+            ));
         }
         fields.push((name.to_owned(), accumulator_parse::parse(name, element.value(), scope)?));
     }
@@ -93,7 +96,8 @@ pub(super) fn parse_sort_by_count(
                 "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
             ));
         }
-        RawValue::Document(document) if document.first().is_some_and(|first| first.name().starts_with('$')) => {}
+        RawValue::Document(document)
+            if document.first().is_some_and(|first| first.name().starts_with('$')) => {}
         RawValue::Document(_) => {
             return Err(QueryError::new(
                 40147,
@@ -130,8 +134,10 @@ impl Group {
         first: RawDocument<'_>,
         variables: &mut Variables,
     ) -> Result<Self, QueryError> {
-        let states =
-            fields.iter().map(|(_, accumulator)| accumulator.start(first, variables)).collect::<Result<_, _>>()?;
+        let states = fields
+            .iter()
+            .map(|(_, accumulator)| accumulator.start(first, variables))
+            .collect::<Result<_, _>>()?;
         Ok(Self { id, states })
     }
 
@@ -181,9 +187,14 @@ pub(super) struct GroupStage {
 
 enum Phase {
     Reading,
-    Writing { groups: std::vec::IntoIter<Group> },
+    Writing {
+        groups: std::vec::IntoIter<Group>,
+    },
     /// Grouping what was spilled; a document that begins the next group is kept for it.
-    Merging { sorted: Sorted, ahead: Option<DocumentBuf> },
+    Merging {
+        sorted: Sorted,
+        ahead: Option<DocumentBuf>,
+    },
     Done,
 }
 

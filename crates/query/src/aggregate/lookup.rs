@@ -10,7 +10,9 @@ use crate::expression::{Evaluated, Expression, ParseScope, Path, Variables, chec
 
 use super::rewrite::{check_size, with_field};
 use super::simple::Documents;
-use super::{ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, Source, Stage, StagePlan, Step};
+use super::{
+    ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, Source, Stage, StagePlan, Step,
+};
 
 type Plans = Result<Vec<StagePlan>, QueryError>;
 
@@ -29,7 +31,8 @@ impl Foreign {
     }
 
     fn new(from: Option<(Option<String>, String)>, stages: Option<RawArray<'_>>) -> Self {
-        let (database, collection) = from.map_or((None, None), |(database, collection)| (database, Some(collection)));
+        let (database, collection) =
+            from.map_or((None, None), |(database, collection)| (database, Some(collection)));
         let mut bytes = Vec::new();
         let mut out = DocumentBuilder::new(&mut bytes);
         match stages {
@@ -44,16 +47,18 @@ impl Foreign {
     fn compile(&self, name: &str, environment: &Environment) -> Result<Pipeline, QueryError> {
         let pipeline = Pipeline::parse(self.stages(), environment)?;
         if pipeline.output.is_some() {
-            return Err(QueryError::new(51047, format!("$out and $merge are not allowed within a {name} sub-pipeline")));
+            return Err(QueryError::new(
+                51047,
+                format!("$out and $merge are not allowed within a {name} sub-pipeline"),
+            ));
         }
         match (&pipeline.source, &self.collection) {
             (Source::Collection, None) => Err(QueryError::failed_to_parse(format!(
                 "{name} without a collection needs a pipeline that begins with $documents"
             ))),
-            (Source::Report { name: source, .. }, _) => Err(QueryError::new(
-                51047,
-                format!("{source} is not allowed within a {name} sub-pipeline"),
-            )),
+            (Source::Report { name: source, .. }, _) => {
+                Err(QueryError::new(51047, format!("{source} is not allowed within a {name} sub-pipeline")))
+            }
             _ => Ok(pipeline),
         }
     }
@@ -109,7 +114,10 @@ fn joined(pipeline: &mut Pipeline, join: DocumentBuf) -> Leading {
 
 fn reader(context: &PipelineContext) -> Result<&Arc<dyn ForeignCollections>, QueryError> {
     context.foreign.as_ref().ok_or_else(|| {
-        QueryError::new(code::ILLEGAL_OPERATION, "other collections cannot be read from where this pipeline runs")
+        QueryError::new(
+            code::ILLEGAL_OPERATION,
+            "other collections cannot be read from where this pipeline runs",
+        )
     })
 }
 
@@ -197,7 +205,9 @@ impl<'a> LookupOptions<'a> {
                     )));
                 }
                 (unknown, _) => {
-                    return Err(QueryError::failed_to_parse(format!("unknown argument to $lookup: {unknown}")));
+                    return Err(QueryError::failed_to_parse(format!(
+                        "unknown argument to $lookup: {unknown}"
+                    )));
                 }
             }
         }
@@ -246,12 +256,15 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Plans {
         }
     };
     if options.bindings.is_some() && options.stages.is_none() {
-        return Err(QueryError::failed_to_parse("$lookup with a 'let' argument must also specify 'pipeline'"));
+        return Err(QueryError::failed_to_parse(
+            "$lookup with a 'let' argument must also specify 'pipeline'",
+        ));
     }
     let bindings = parse_bindings(options.bindings, environment)?;
     let foreign = Foreign::new(options.from, options.stages);
     // Compiled with null for the variables, an invalid sub-pipeline is refused at once.
-    let compiled = foreign.compile("$lookup", &bound(environment, bindings.iter().map(|(name, _)| (name, None))))?;
+    let compiled =
+        foreign.compile("$lookup", &bound(environment, bindings.iter().map(|(name, _)| (name, None))))?;
     let compiled = bindings.is_empty().then_some(compiled);
     let spec = LookupSpec { foreign, as_path: Path::parse(as_path)?, fields, bindings, compiled };
     Ok(vec![StagePlan::Lookup(Arc::new(spec))])
@@ -273,7 +286,10 @@ fn parse_bindings(
 }
 
 /// The environment with these variables too; they hide outer ones of the same name.
-fn bound<'n>(environment: &Environment, values: impl Iterator<Item = (&'n String, Evaluated)>) -> Environment {
+fn bound<'n>(
+    environment: &Environment,
+    values: impl Iterator<Item = (&'n String, Evaluated)>,
+) -> Environment {
     let mut inner = environment.clone();
     for (name, value) in values {
         inner.variables.retain(|(outer, _)| outer != name);
@@ -362,9 +378,10 @@ impl LookupStage {
             let foreign = Box::new(Documents::new(Arc::clone(shared)));
             return Ok(Current { document, foreign, found: Vec::new(), bytes: 0 });
         }
-        let join = spec.fields.as_ref().map(|(local, foreign)| {
-            join_filter(local.of_document(document.as_raw()), foreign)
-        });
+        let join = spec
+            .fields
+            .as_ref()
+            .map(|(local, foreign)| join_filter(local.of_document(document.as_raw()), foreign));
         let (pipeline, environment) = match &spec.compiled {
             Some(pipeline) => (pipeline.clone(), Arc::clone(&self.context.environment)),
             None => {
@@ -406,7 +423,8 @@ fn join_filter(local: Evaluated, foreign: &str) -> DocumentBuf {
         Some(Value::Array(items)) => {
             // In `$in` a regular expression would be a pattern; here it is a value to equal.
             if items.iter().any(|item| matches!(item, Value::Regex { .. })) {
-                let either: Vec<Value> = items.into_iter().map(|item| Value::Document(equals(item))).collect();
+                let either: Vec<Value> =
+                    items.into_iter().map(|item| Value::Document(equals(item))).collect();
                 document::doc! { "$or": either }
             } else {
                 let mut filter = Document::new();

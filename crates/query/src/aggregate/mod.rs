@@ -128,7 +128,12 @@ pub const DEFAULT_MEMORY_BYTES: usize = 100 * 1024 * 1024;
 impl PipelineContext {
     /// A context without foreign collections and without disk.
     pub fn new(environment: Environment) -> Self {
-        Self { environment: Arc::new(environment), foreign: None, spill: None, memory_bytes: DEFAULT_MEMORY_BYTES }
+        Self {
+            environment: Arc::new(environment),
+            foreign: None,
+            spill: None,
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+        }
     }
 }
 

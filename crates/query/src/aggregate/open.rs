@@ -10,7 +10,9 @@ use super::facet::FacetStage;
 use super::group::GroupStage;
 use super::lookup::{LookupStage, UnionStage};
 use super::redact::RedactStage;
-use super::simple::{CountStage, LimitStage, MatchStage, ProjectStage, ReplaceRootStage, SampleStage, SkipStage};
+use super::simple::{
+    CountStage, LimitStage, MatchStage, ProjectStage, ReplaceRootStage, SampleStage, SkipStage,
+};
 use super::sort::SortStage;
 use super::unwind::UnwindStage;
 use super::{Pipeline, PipelineContext, Stage, StagePlan};
@@ -20,7 +22,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// When a stage needs what the context does not offer.
-    pub fn open(&self, source: Box<dyn Stage>, context: &PipelineContext) -> Result<Box<dyn Stage>, QueryError> {
+    pub fn open(
+        &self,
+        source: Box<dyn Stage>,
+        context: &PipelineContext,
+    ) -> Result<Box<dyn Stage>, QueryError> {
         let mut top = source;
         for stage in &self.stages {
             top = open_stage(stage, top, context)?;
@@ -43,7 +49,9 @@ fn open_stage(
         StagePlan::Sort { pattern, limit } => Box::new(SortStage::new(input, pattern, *limit, context)?),
         StagePlan::Skip(count) => Box::new(SkipStage { input, left: *count }),
         StagePlan::Limit(count) => Box::new(LimitStage { input, left: *count }),
-        StagePlan::Count(name) => Box::new(CountStage { input, name: Arc::clone(name), counted: 0, done: false }),
+        StagePlan::Count(name) => {
+            Box::new(CountStage { input, name: Arc::clone(name), counted: 0, done: false })
+        }
         StagePlan::Group(spec) => Box::new(GroupStage::new(input, spec, context)),
         StagePlan::Unwind(spec) => Box::new(UnwindStage::new(input, spec)),
         StagePlan::Lookup(spec) => Box::new(LookupStage::new(input, spec, context)?),

@@ -63,7 +63,9 @@ pub enum WhenNotMatched {
 
 pub(super) fn parse_out(operand: RawValue<'_>, _: &Environment) -> Result<Output, QueryError> {
     match operand {
-        RawValue::String("") => Err(QueryError::new(73, "Invalid $out target namespace: the collection name is empty")),
+        RawValue::String("") => {
+            Err(QueryError::new(73, "Invalid $out target namespace: the collection name is empty"))
+        }
         RawValue::String(collection) => {
             Ok(Output::Out(Destination { database: None, collection: collection.to_owned() }))
         }
@@ -82,7 +84,10 @@ fn destination(name: &str, spec: RawDocument<'_>) -> Result<Destination, QueryEr
             "db" => &mut database,
             "coll" => &mut collection,
             unknown => {
-                return Err(QueryError::new(40415, format!("BSON field '{name}.{unknown}' is an unknown field.")));
+                return Err(QueryError::new(
+                    40415,
+                    format!("BSON field '{name}.{unknown}' is an unknown field."),
+                ));
             }
         };
         let Some(text) = element.value().as_str() else {
@@ -152,7 +157,9 @@ impl MergeOptions {
             ("whenMatched", RawValue::Array(stages)) => {
                 self.when_matched = Some(WhenMatched::Pipeline(wrapped(stages)));
             }
-            ("whenNotMatched", RawValue::String(mode)) => self.when_not_matched = Some(when_not_matched(mode)?),
+            ("whenNotMatched", RawValue::String(mode)) => {
+                self.when_not_matched = Some(when_not_matched(mode)?)
+            }
             ("let", RawValue::Document(bindings)) => {
                 let scope = ParseScope::new(environment);
                 for element in bindings.iter() {
@@ -167,7 +174,10 @@ impl MergeOptions {
                 ));
             }
             (unknown, _) => {
-                return Err(QueryError::new(40415, format!("BSON field '$merge.{unknown}' is an unknown field.")));
+                return Err(QueryError::new(
+                    40415,
+                    format!("BSON field '$merge.{unknown}' is an unknown field."),
+                ));
             }
         }
         Ok(())
@@ -179,12 +189,18 @@ fn on_paths(paths: RawArray<'_>) -> Result<Vec<String>, QueryError> {
         .iter()
         .map(|path| {
             path.as_str().map(str::to_owned).ok_or_else(|| {
-                QueryError::new(51134, format!("$merge 'on' array elements must be strings, but found {}", path.kind().alias()))
+                QueryError::new(
+                    51134,
+                    format!("$merge 'on' array elements must be strings, but found {}", path.kind().alias()),
+                )
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
     if paths.is_empty() {
-        return Err(QueryError::new(51187, "If explicitly specifying $merge 'on', must include at least one field"));
+        return Err(QueryError::new(
+            51187,
+            "If explicitly specifying $merge 'on', must include at least one field",
+        ));
     }
     Ok(paths)
 }

@@ -27,7 +27,9 @@ impl Pipeline {
         }
         for (position, stage) in stages.iter().enumerate() {
             let RawValue::Document(stage) = stage else {
-                return Err(QueryError::type_mismatch("Each element of the 'pipeline' array must be an object"));
+                return Err(QueryError::type_mismatch(
+                    "Each element of the 'pipeline' array must be an object",
+                ));
             };
             let mut fields = stage.iter();
             let (Some(field), None) = (fields.next(), fields.next()) else {

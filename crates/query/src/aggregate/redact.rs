@@ -35,7 +35,10 @@ impl RedactStage {
             Some(Value::String(name)) if name == "keep" => Ok(Verdict::Keep),
             Some(Value::String(name)) if name == "prune" => Ok(Verdict::Prune),
             Some(Value::String(name)) if name == "descend" => Ok(Verdict::Descend),
-            _ => Err(QueryError::new(17053, "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE")),
+            _ => Err(QueryError::new(
+                17053,
+                "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE",
+            )),
         }
     }
 
@@ -72,7 +75,9 @@ impl RedactStage {
         let mut seen = Vec::new();
         for item in array.iter() {
             match item {
-                RawValue::Document(inner) => seen.extend(self.redact(inner)?.map(|inner| Value::from(&inner))),
+                RawValue::Document(inner) => {
+                    seen.extend(self.redact(inner)?.map(|inner| Value::from(&inner)))
+                }
                 RawValue::Array(inner) => seen.push(Value::Array(self.redact_array(inner)?)),
                 other => seen.push(other.to_value()),
             }

@@ -66,8 +66,8 @@ fn addition(name: &str, operand: RawValue<'_>, environment: &Environment) -> Pla
             format!("{name} specification stage must be an object, got {}", operand.kind().alias()),
         ));
     };
-    let projection =
-        Projection::parse_addition(spec, environment).map_err(|error| error.within(format!("Invalid {name}")))?;
+    let projection = Projection::parse_addition(spec, environment)
+        .map_err(|error| error.within(format!("Invalid {name}")))?;
     Ok(vec![StagePlan::Project(Arc::new(projection))])
 }
 
@@ -87,7 +87,10 @@ pub(super) fn parse_unset(operand: RawValue<'_>, _: &Environment) -> Plans {
         _ => return Err(QueryError::new(31002, "$unset specification must be a string or an array")),
     };
     if paths.is_empty() {
-        return Err(QueryError::new(31119, "$unset specification must be a string or an array with at least one field"));
+        return Err(QueryError::new(
+            31119,
+            "$unset specification must be a string or an array with at least one field",
+        ));
     }
     let projection = Projection::excluding(paths).map_err(|error| error.within("Invalid $unset"))?;
     Ok(vec![StagePlan::Project(Arc::new(projection))])
@@ -151,7 +154,10 @@ pub(super) fn parse_sample(operand: RawValue<'_>, _: &Environment) -> Plans {
     let mut size = None;
     for element in spec.iter() {
         if element.name() != "size" {
-            return Err(QueryError::new(28748, format!("unrecognized option to $sample: {}", element.name())));
+            return Err(QueryError::new(
+                28748,
+                format!("unrecognized option to $sample: {}", element.name()),
+            ));
         }
         if !element.value().is_number() {
             return Err(QueryError::new(28746, "size argument to $sample must be a number"));
@@ -169,7 +175,10 @@ pub(super) fn parse_replace_root(operand: RawValue<'_>, environment: &Environmen
     let RawValue::Document(spec) = operand else {
         return Err(QueryError::new(
             40229,
-            format!("expected an object as specification for $replaceRoot stage, got {}", operand.kind().alias()),
+            format!(
+                "expected an object as specification for $replaceRoot stage, got {}",
+                operand.kind().alias()
+            ),
         ));
     };
     let mut root = None;
@@ -177,12 +186,16 @@ pub(super) fn parse_replace_root(operand: RawValue<'_>, environment: &Environmen
         if element.name() != "newRoot" {
             return Err(QueryError::new(
                 40230,
-                format!("unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.", element.name()),
+                format!(
+                    "unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.",
+                    element.name()
+                ),
             ));
         }
         root = Some(element.value());
     }
-    let root = root.ok_or_else(|| QueryError::new(40231, "no newRoot specified for the $replaceRoot stage"))?;
+    let root =
+        root.ok_or_else(|| QueryError::new(40231, "no newRoot specified for the $replaceRoot stage"))?;
     replace_root(root, "'newRoot' expression ", environment)
 }
 
@@ -195,7 +208,10 @@ fn replace_root(operand: RawValue<'_>, subject: &'static str, environment: &Envi
     Ok(vec![StagePlan::ReplaceRoot(Arc::new(ReplaceRoot { expression, subject }))])
 }
 
-pub(super) fn parse_documents(operand: RawValue<'_>, environment: &Environment) -> Result<Source, QueryError> {
+pub(super) fn parse_documents(
+    operand: RawValue<'_>,
+    environment: &Environment,
+) -> Result<Source, QueryError> {
     let expression = Expression::parse(operand, &ParseScope::new(environment))?;
     let value = expression.evaluate(RawDocument::EMPTY, &mut Variables::new())?;
     let Some(Value::Array(items)) = value else {
@@ -321,7 +337,10 @@ impl Stage for CountStage {
                     self.done = true;
                     if self.counted > 0 {
                         let mut count = Document::new();
-                        count.push(&*self.name, i32::try_from(self.counted).map_or(Value::Int64(self.counted), Value::Int32));
+                        count.push(
+                            &*self.name,
+                            i32::try_from(self.counted).map_or(Value::Int64(self.counted), Value::Int32),
+                        );
                         return Ok(Step::Document(count.to_buf()));
                     }
                 }

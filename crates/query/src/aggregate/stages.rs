@@ -50,7 +50,13 @@ const fn stage(
     parse: fn(RawValue<'_>, &Environment) -> Result<Vec<StagePlan>, QueryError>,
     documentation: &'static str,
 ) -> StageEntry {
-    StageEntry { name, position: StagePosition::Any, in_facet: true, documentation, parse: Parse::Plans(parse) }
+    StageEntry {
+        name,
+        position: StagePosition::Any,
+        in_facet: true,
+        documentation,
+        parse: Parse::Plans(parse),
+    }
 }
 
 const fn report(name: &'static str, documentation: &'static str) -> StageEntry {
@@ -62,7 +68,13 @@ const fn writer(
     parse: fn(RawValue<'_>, &Environment) -> Result<Output, QueryError>,
     documentation: &'static str,
 ) -> StageEntry {
-    StageEntry { name, position: StagePosition::Last, in_facet: false, documentation, parse: Parse::Output(parse) }
+    StageEntry {
+        name,
+        position: StagePosition::Last,
+        in_facet: false,
+        documentation,
+        parse: Parse::Output(parse),
+    }
 }
 
 static STAGES: &[StageEntry] = &[
@@ -91,20 +103,40 @@ static STAGES: &[StageEntry] = &[
     stage("$limit", simple::parse_limit, "yields at most so many documents"),
     report("$listLocalSessions", "reports the sessions this server knows"),
     report("$listSessions", "reports the sessions known to the deployment"),
-    stage("$lookup", lookup::parse, "adds an array of the documents of another collection that belong to each document"),
+    stage(
+        "$lookup",
+        lookup::parse,
+        "adds an array of the documents of another collection that belong to each document",
+    ),
     stage("$match", simple::parse_match, "yields the documents that a filter lets pass"),
     writer("$merge", output::parse_merge, "merges the documents into a collection"),
     writer("$out", output::parse_out, "replaces a collection by the documents"),
     report("$planCacheStats", "reports the cached query plans of the collection"),
     stage("$project", simple::parse_project, "shows, hides and computes fields"),
     stage("$redact", redact::parse, "cuts documents back, level by level"),
-    stage("$replaceRoot", simple::parse_replace_root, "replaces each document by one it contains or computes"),
-    stage("$replaceWith", simple::parse_replace_with, "replaces each document by one it contains or computes; short for $replaceRoot"),
+    stage(
+        "$replaceRoot",
+        simple::parse_replace_root,
+        "replaces each document by one it contains or computes",
+    ),
+    stage(
+        "$replaceWith",
+        simple::parse_replace_with,
+        "replaces each document by one it contains or computes; short for $replaceRoot",
+    ),
     stage("$sample", simple::parse_sample, "yields so many documents at random"),
-    stage("$set", simple::parse_set, "adds or replaces fields with computed values; the other name of $addFields"),
+    stage(
+        "$set",
+        simple::parse_set,
+        "adds or replaces fields with computed values; the other name of $addFields",
+    ),
     stage("$skip", simple::parse_skip, "leaves out so many documents"),
     stage("$sort", sort::parse, "sorts the documents"),
-    stage("$sortByCount", group::parse_sort_by_count, "groups documents by a key and sorts the groups by their size"),
+    stage(
+        "$sortByCount",
+        group::parse_sort_by_count,
+        "groups documents by a key and sorts the groups by their size",
+    ),
     stage("$unionWith", lookup::parse_union, "adds the documents of another collection"),
     stage("$unset", simple::parse_unset, "removes fields"),
     stage("$unwind", unwind::parse, "yields one document for each item of an array"),

@@ -1,0 +1,478 @@
+//! Each stage on small collections; every source also yields between documents, so every stage is seen to pass that on.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use document::{Document, DocumentBuf, Value, array, doc};
+
+use super::{
+    ForeignCollections, ForeignRead, Output, Pipeline, PipelineContext, Source, SpillStore, Stage, Step,
+    WhenMatched, stage_entries,
+};
+use crate::environment::Environment;
+use crate::error::QueryError;
+use crate::matcher::Matcher;
+use crate::sort::{RunReader, RunRecord, RunStore};
+
+/// Yields before each document.
+struct Hesitant {
+    documents: VecDeque<DocumentBuf>,
+    yielded: bool,
+}
+
+impl Stage for Hesitant {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        self.yielded = !self.yielded;
+        if self.yielded {
+            return Ok(Step::Yield);
+        }
+        Ok(self.documents.pop_front().map_or(Step::End, Step::Document))
+    }
+}
+
+fn source(documents: &[Document]) -> Box<dyn Stage> {
+    Box::new(Hesitant { documents: documents.iter().map(Document::to_buf).collect(), yielded: false })
+}
+
+/// One foreign collection, `items`; other names are empty collections.
+struct Items;
+
+fn items() -> Vec<Document> {
+    vec![
+        doc! { "_id": 1, "sku": "a", "price": 5 },
+        doc! { "_id": 2, "sku": "b", "price": 7 },
+        doc! { "_id": 3, "sku": "a", "price": 9 },
+        doc! { "_id": 4, "price": 1 },
+    ]
+}
+
+impl ForeignCollections for Items {
+    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn Stage>, QueryError> {
+        let matcher = Matcher::parse(read.leading.filter.as_raw(), read.environment)?;
+        let all = if read.collection == "items" { items() } else { Vec::new() };
+        let mut found = Vec::new();
+        for item in all {
+            if matcher.matches(item.to_buf().as_raw())? {
+                found.push(item);
+            }
+        }
+        let found: Vec<Document> = found.into_iter().skip(read.leading.skip as usize).collect();
+        Ok(source(&found))
+    }
+}
+
+/// Runs in memory.
+#[derive(Default)]
+struct Runs {
+    written: Vec<Vec<RunRecord>>,
+    count: Arc<Mutex<usize>>,
+}
+
+struct Run(std::vec::IntoIter<RunRecord>);
+
+impl RunReader for Run {
+    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
+        Ok(self.0.next().map(|next| *record = next).is_some())
+    }
+}
+
+impl RunStore for Runs {
+    fn write_run(&mut self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<(), QueryError> {
+        let records =
+            records.map(|(key, document)| RunRecord { key: key.to_vec(), document: document.to_vec() });
+        self.written.push(records.collect());
+        *self.count.lock().expect("one thread") += 1;
+        Ok(())
+    }
+
+    fn open_runs(&mut self) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
+        let runs = std::mem::take(&mut self.written).into_iter();
+        Ok(runs.map(|run| Box::new(Run(run.into_iter())) as Box<dyn RunReader>).collect())
+    }
+}
+
+#[derive(Default)]
+struct Spill {
+    count: Arc<Mutex<usize>>,
+}
+
+impl SpillStore for Spill {
+    fn runs(&self) -> Result<Box<dyn RunStore>, QueryError> {
+        Ok(Box::new(Runs { written: Vec::new(), count: Arc::clone(&self.count) }))
+    }
+}
+
+fn context() -> PipelineContext {
+    PipelineContext { foreign: Some(Arc::new(Items)), ..PipelineContext::new(Environment::at(0)) }
+}
+
+fn parse(stages: &[Value]) -> Result<Pipeline, QueryError> {
+    let stages = Value::Array(stages.to_vec());
+    stages.with_raw(|raw| Pipeline::parse(raw.as_array().expect("an array"), &Environment::at(0)))
+}
+
+fn drain(mut top: Box<dyn Stage>) -> Result<Vec<Document>, QueryError> {
+    let mut found = Vec::new();
+    let mut pulls = 0;
+    loop {
+        pulls += 1;
+        assert!(pulls < 1_000_000, "the pipeline does not end");
+        match top.next()? {
+            Step::Document(document) => found.push(document.as_raw().to_document()),
+            Step::Yield => {}
+            Step::End => return Ok(found),
+        }
+    }
+}
+
+fn run(input: &[Document], stages: &[Value], context: &PipelineContext) -> Result<Vec<Document>, QueryError> {
+    let pipeline = parse(stages)?;
+    let source = match pipeline.source() {
+        Source::Documents(documents) => Box::new(super::Documents::new(Arc::clone(documents))),
+        _ => source(input),
+    };
+    drain(pipeline.open(source, context)?)
+}
+
+fn sales() -> Vec<Document> {
+    vec![
+        doc! { "_id": 1, "sku": "a", "n": 2, "tags": ["x", "y"] },
+        doc! { "_id": 2, "sku": "b", "n": 10, "tags": [] },
+        doc! { "_id": 3, "sku": "a", "n": 3.0, "tags": "z" },
+        doc! { "_id": 4, "n": 1_i64 },
+    ]
+}
+
+fn check(stages: Vec<Value>, expect: Vec<Value>) {
+    let found =
+        run(&sales(), &stages, &context()).map(|found| found.into_iter().map(Value::Document).collect());
+    assert_eq!(found, Ok(expect), "{stages:?}");
+}
+
+fn check_error(stages: Vec<Value>, code: i32, wording: &str) {
+    match run(&sales(), &stages, &context()) {
+        Err(error) => {
+            assert_eq!(error.code, code, "{stages:?} answers: {}", error.message);
+            assert!(error.message.contains(wording), "{stages:?} answers: {}", error.message);
+        }
+        Ok(found) => panic!("{stages:?} should be refused, but yields {found:?}"),
+    }
+}
+
+#[test]
+fn filters_and_shapes() {
+    check(
+        array![{ "$match": { "n": { "$gt": 2 } } }, { "$project": { "n": 1 } }],
+        array![{ "_id": 2, "n": 10 }, { "_id": 3, "n": 3.0 }],
+    );
+    check(
+        array![{ "$limit": 1 }, { "$addFields": { "double": { "$multiply": ["$n", 2] }, "n": "$$REMOVE" } }],
+        array![{ "_id": 1, "sku": "a", "tags": ["x", "y"], "double": 4 }],
+    );
+    check(
+        array![{ "$limit": 1 }, { "$set": { "a.b": 1 } }, { "$unset": ["tags", "sku", "n"] }],
+        array![{ "_id": 1, "a": { "b": 1 } }],
+    );
+    check(array![{ "$skip": 3 }, { "$replaceRoot": { "newRoot": { "k": "$n" } } }], array![{ "k": 1_i64 }]);
+    check(array![{ "$skip": 3 }, { "$replaceWith": { "id": "$_id" } }], array![{ "id": 4 }]);
+    check(array![{ "$count": "total" }], array![{ "total": 4 }]);
+    check(array![{ "$match": { "_id": 9 } }, { "$count": "total" }], array![]);
+    check(array![{ "$documents": [{ "x": { "$add": [1, 1] } }] }], array![{ "x": 2 }]);
+    check_error(
+        array![{ "$replaceWith": "$sku" }],
+        40228,
+        "resulting value was: \"a\". Type of resulting value: 'string'",
+    );
+}
+
+#[test]
+fn order_and_bounds() {
+    check(
+        array![{ "$sort": { "n": -1 } }, { "$limit": 2 }, { "$project": { "_id": 1 } }],
+        array![{ "_id": 2 }, { "_id": 3 }],
+    );
+    check(
+        array![{ "$sort": { "n": 1 } }, { "$skip": 1 }, { "$limit": 2 }, { "$project": { "_id": 1 } }],
+        array![{ "_id": 1 }, { "_id": 3 }],
+    );
+    let sampled = run(&sales(), &array![{ "$sample": { "size": 3 } }], &context()).expect("a sample");
+    let mut ids: Vec<Value> = sampled.iter().filter_map(|document| document.get("_id").cloned()).collect();
+    ids.sort_by(Value::compare);
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "a sample holds each document at most once: {sampled:?}");
+}
+
+#[test]
+fn unwinding() {
+    check(
+        array![{ "$unwind": "$tags" }, { "$project": { "tags": 1 } }],
+        array![{ "_id": 1, "tags": "x" }, { "_id": 1, "tags": "y" }, { "_id": 3, "tags": "z" }],
+    );
+    check(
+        array![
+            { "$unwind": { "path": "$tags", "includeArrayIndex": "at", "preserveNullAndEmptyArrays": true } },
+            { "$project": { "tags": 1, "at": 1 } },
+        ],
+        array![
+            { "_id": 1, "tags": "x", "at": 0_i64 },
+            { "_id": 1, "tags": "y", "at": 1_i64 },
+            { "_id": 2, "at": Value::Null },
+            { "_id": 3, "tags": "z", "at": Value::Null },
+            { "_id": 4, "at": Value::Null },
+        ],
+    );
+    check_error(
+        array![{ "$unwind": "tags" }],
+        28818,
+        "path option to $unwind stage should be prefixed with a '$': tags",
+    );
+}
+
+/// `$group` by sku of one accumulator, sorted by key: the groups are null, "a" and "b".
+fn check_group(accumulator: Document, expect: Vec<Value>) {
+    let groups = [Value::Null, "a".into(), "b".into()].into_iter().zip(expect);
+    let expect = groups.map(|(id, value)| Value::Document(doc! { "_id": id, "v": value })).collect();
+    check(array![{ "$group": { "_id": "$sku", "v": accumulator } }, { "$sort": { "_id": 1 } }], expect);
+}
+
+#[test]
+fn accumulators() {
+    check_group(doc! { "$sum": "$n" }, array![1_i64, 5.0, 10]);
+    check_group(doc! { "$sum": 1 }, array![1, 2, 1]);
+    check_group(doc! { "$avg": "$n" }, array![1.0, 2.5, 10.0]);
+    check_group(doc! { "$min": "$n" }, array![1_i64, 2, 10]);
+    check_group(doc! { "$max": "$n" }, array![1_i64, 3.0, 10]);
+    check_group(doc! { "$first": "$_id" }, array![4, 1, 2]);
+    check_group(doc! { "$last": "$_id" }, array![4, 3, 2]);
+    check_group(doc! { "$push": "$_id" }, array![[4], [1, 3], [2]]);
+    check_group(doc! { "$push": "$sku" }, array![[], ["a", "a"], ["b"]]);
+    check_group(doc! { "$addToSet": "$sku" }, array![[], ["a"], ["b"]]);
+    check_group(doc! { "$mergeObjects": { "x": "$n" } }, array![{ "x": 1_i64 }, { "x": 3.0 }, { "x": 10 }]);
+    check_group(doc! { "$count": {} }, array![1, 2, 1]);
+    check_group(doc! { "$stdDevPop": "$n" }, array![0.0, 0.5, 0.0]);
+    check_group(doc! { "$stdDevSamp": "$n" }, array![Value::Null, 0.5_f64.sqrt(), Value::Null]);
+    check_group(doc! { "$firstN": { "input": "$_id", "n": 1 } }, array![[4], [1], [2]]);
+    check_group(doc! { "$lastN": { "input": "$_id", "n": 1 } }, array![[4], [3], [2]]);
+    check_group(doc! { "$minN": { "input": "$n", "n": 2 } }, array![[1_i64], [2, 3.0], [10]]);
+    check_group(doc! { "$maxN": { "input": "$n", "n": 2 } }, array![[1_i64], [3.0, 2], [10]]);
+    check_group(doc! { "$top": { "sortBy": { "n": -1 }, "output": "$_id" } }, array![4, 3, 2]);
+    check_group(
+        doc! { "$topN": { "sortBy": { "n": -1 }, "output": "$_id", "n": 2 } },
+        array![[4], [3, 1], [2]],
+    );
+    check_group(doc! { "$bottom": { "sortBy": { "n": -1 }, "output": "$_id" } }, array![4, 1, 2]);
+    check_group(
+        doc! { "$bottomN": { "sortBy": { "n": -1 }, "output": "$_id", "n": 2 } },
+        array![[4], [3, 1], [2]],
+    );
+    check_error(
+        array![{ "$group": { "_id": 1, "v": { "$foo": 1 } } }],
+        15952,
+        "unknown group operator '$foo'",
+    );
+    check_error(
+        array![{ "$group": { "_id": 1, "v": 1 } }],
+        40234,
+        "The field 'v' must be an accumulator object",
+    );
+    check_error(
+        array![{ "$group": { "v": { "$sum": 1 } } }],
+        15955,
+        "a group specification must include an _id",
+    );
+    check_error(
+        array![{ "$group": { "_id": 1, "v": { "$sum": [1, 2] } } }],
+        40237,
+        "The $sum accumulator is a unary operator",
+    );
+}
+
+#[test]
+fn numerically_equal_keys_are_one_group() {
+    let input = [doc! { "k": 1 }, doc! { "k": 1.0 }, doc! { "k": 1_i64 }, doc! { "k": "1" }];
+    let stages = array![{ "$group": { "_id": "$k", "n": { "$count": {} } } }];
+    let found = run(&input, &stages, &context());
+    assert_eq!(found, Ok(vec![doc! { "_id": 1, "n": 3 }, doc! { "_id": "1", "n": 1 }]));
+}
+
+#[test]
+fn buckets() {
+    check(array![{ "$sortByCount": "$sku" }, { "$limit": 1 }], array![{ "_id": "a", "count": 2 }]);
+    check(
+        array![{ "$bucket": { "groupBy": "$n", "boundaries": [0, 3, 5], "default": "more", "output": { "ids": { "$push": "$_id" } } } }],
+        array![{ "_id": 0, "ids": [1, 4] }, { "_id": 3, "ids": [3] }, { "_id": "more", "ids": [2] }],
+    );
+    check(
+        array![{ "$bucketAuto": { "groupBy": "$n", "buckets": 2 } }],
+        array![{ "_id": { "min": 1_i64, "max": 3.0 }, "count": 2 }, { "_id": { "min": 3.0, "max": 10 }, "count": 2 }],
+    );
+    check_error(
+        array![{ "$bucket": { "groupBy": "$n", "boundaries": [3, 1] } }],
+        40194,
+        "must be sorted in ascending order",
+    );
+}
+
+#[test]
+fn foreign_collections() {
+    check(
+        array![
+            { "$match": { "_id": { "$gte": 3 } } },
+            { "$lookup": { "from": "items", "localField": "sku", "foreignField": "sku", "as": "found" } },
+            { "$project": { "found._id": 1 } },
+        ],
+        array![{ "_id": 3, "found": [{ "_id": 1 }, { "_id": 3 }] }, { "_id": 4, "found": [{ "_id": 4 }] }],
+    );
+    check(
+        array![
+            { "$limit": 1 },
+            { "$lookup": {
+                "from": "items", "let": { "s": "$sku", "n": "$n" }, "as": "found",
+                "pipeline": [
+                    { "$match": { "$expr": { "$eq": ["$sku", "$$s"] } } },
+                    { "$project": { "_id": 0, "total": { "$multiply": ["$price", "$$n"] } } },
+                ],
+            } },
+            { "$project": { "found": 1 } },
+        ],
+        array![{ "_id": 1, "found": [{ "total": 10 }, { "total": 18 }] }],
+    );
+    check(
+        array![
+            { "$limit": 2 },
+            { "$lookup": { "from": "items", "pipeline": [{ "$count": "n" }], "as": "a.b" } },
+            { "$project": { "a": 1 } },
+        ],
+        array![{ "_id": 1, "a": { "b": [{ "n": 4 }] } }, { "_id": 2, "a": { "b": [{ "n": 4 }] } }],
+    );
+    check(
+        array![{ "$project": { "_id": 1 } }, { "$skip": 3 }, { "$unionWith": { "coll": "items", "pipeline": [{ "$match": { "sku": "b" } }] } }],
+        array![{ "_id": 4 }, { "_id": 2, "sku": "b", "price": 7 }],
+    );
+    check_error(
+        array![{ "$lookup": { "from": "items", "as": "x" } }],
+        9,
+        "requires either 'pipeline' or both 'localField' and 'foreignField'",
+    );
+    let pipeline = parse(&array![{ "$unionWith": "items" }]).expect("a pipeline");
+    assert_eq!(pipeline.foreign_collections(), [(None, "items".to_owned())]);
+}
+
+#[test]
+fn facets() {
+    check(
+        array![{ "$facet": {
+            "count": [{ "$count": "n" }],
+            "first": [{ "$limit": 1 }, { "$project": { "_id": 1 } }],
+            "sum": [{ "$group": { "_id": Value::Null, "total": { "$sum": "$n" } } }],
+        } }],
+        array![{ "count": [{ "n": 4 }], "first": [{ "_id": 1 }], "sum": [{ "_id": Value::Null, "total": 16.0 }] }],
+    );
+    check_error(
+        array![{ "$facet": { "a": [{ "$facet": {} }] } }],
+        40600,
+        "$facet is not allowed to be used within a $facet stage",
+    );
+}
+
+#[test]
+fn redaction() {
+    let input = [
+        doc! { "level": 1, "open": { "level": 1, "x": 1 }, "closed": { "level": 5 }, "list": [{ "level": 5 }, { "level": 0 }, 3] },
+    ];
+    let stages = array![{ "$redact": { "$cond": [{ "$lte": ["$level", 3] }, "$$DESCEND", "$$PRUNE"] } }];
+    let found = run(&input, &stages, &context());
+    assert_eq!(
+        found,
+        Ok(vec![doc! { "level": 1, "open": { "level": 1, "x": 1 }, "list": [{ "level": 0 }, 3] }])
+    );
+}
+
+#[test]
+fn outputs() {
+    let merge = array![{ "$merge": { "into": { "db": "d", "coll": "c" }, "on": ["a", "b"], "whenMatched": "replace" } }];
+    match parse(&merge).expect("a pipeline").output() {
+        Some(Output::Merge { into, on, when_matched, .. }) => {
+            assert_eq!((into.database.as_deref(), into.collection.as_str()), (Some("d"), "c"));
+            assert_eq!(on, &["a", "b"]);
+            assert_eq!(when_matched, &WhenMatched::Replace);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(parse(&array![{ "$out": "c" }]).expect("a pipeline").output(), Some(Output::Out(_))));
+    check_error(
+        array![{ "$out": "c" }, { "$limit": 1 }],
+        40601,
+        "$out can only be the final stage in the pipeline",
+    );
+}
+
+#[test]
+fn grammar() {
+    check_error(array![{ "$foo": 1 }], 40324, "Unrecognized pipeline stage name: '$foo'");
+    check_error(array![1], 14, "Each element of the 'pipeline' array must be an object");
+    check_error(array![{ "$limit": 1, "$skip": 1 }], 40323, "must contain exactly one field");
+    check_error(array![{ "$limit": 0 }], 15958, "the limit must be positive");
+    check_error(array![{ "$skip": -1 }], 5107200, "Expected a non-negative number in: $skip: -1");
+    check_error(array![{ "$count": "" }], 40157, "the count field must be a non-empty string");
+    check_error(
+        array![{ "$limit": 1 }, { "$indexStats": {} }],
+        40602,
+        "$indexStats is only valid as the first stage in a pipeline.",
+    );
+    check_error(array![{ "$project": {} }], 51272, "Invalid $project :: caused by :: ");
+    for entry in stage_entries() {
+        assert!(entry.documentation.len() > 10, "{} has no documentation", entry.name);
+    }
+}
+
+#[test]
+fn the_front_goes_to_the_planner() {
+    let mut pipeline = parse(&array![
+        { "$sort": { "a": 1 } }, { "$match": { "x": 1 } }, { "$match": { "y": 2 } }, { "$skip": 5 }, { "$limit": 10 },
+        { "$project": { "a": 1, "_id": 0 } },
+    ])
+    .expect("a pipeline");
+    assert!(pipeline.leading_match().is_some(), "filters move in front of the sort");
+    let leading = pipeline.take_leading();
+    assert_eq!(leading.filter.as_raw().to_document(), doc! { "$and": [{ "x": 1 }, { "y": 2 }] });
+    assert_eq!(leading.sort.map(|sort| sort.to_spec().as_raw().to_document()), Some(doc! { "a": 1 }));
+    assert_eq!((leading.skip, leading.limit), (5, Some(10)));
+    assert_eq!(pipeline.needed_fields(), Some(vec!["a".to_owned()]));
+    assert!(!pipeline.is_empty());
+    let pipeline =
+        parse(&array![{ "$unwind": "$t" }, { "$group": { "_id": "$k.a", "n": { "$sum": "$n" } } }]);
+    let needed = pipeline.expect("a pipeline").needed_fields();
+    assert_eq!(needed, Some(vec!["t".to_owned(), "k.a".to_owned(), "n".to_owned()]));
+}
+
+fn many() -> Vec<Document> {
+    (0..2000).map(|number| doc! { "_id": number, "k": number % 500, "pad": "x".repeat(50) }).collect()
+}
+
+#[test]
+fn blocking_stages_refuse_or_spill_beyond_their_memory() {
+    let group = array![{ "$group": { "_id": "$k", "n": { "$sum": 1 }, "last": { "$last": "$_id" } } }, { "$sort": { "_id": 1 } }];
+    let small = PipelineContext { memory_bytes: 20_000, ..context() };
+    for stages in [group.clone(), array![{ "$sort": { "pad": 1 } }]] {
+        let refused = run(&many(), &stages, &small).map_err(|error| error.code);
+        assert_eq!(refused, Err(292), "{stages:?}");
+    }
+    let spill = Spill::default();
+    let runs = Arc::clone(&spill.count);
+    let spilling = PipelineContext { spill: Some(Arc::new(spill)), ..small };
+    let in_memory = run(&many(), &group, &context());
+    assert_eq!(run(&many(), &group, &spilling), in_memory);
+    assert!(*runs.lock().expect("one thread") > 0, "nothing was spilled");
+    assert_eq!(in_memory.map(|groups| groups.len()), Ok(500));
+}
+
+#[test]
+fn a_lookup_of_a_regular_expression_equals_it() {
+    let regex = Value::Regex { pattern: "a".to_owned(), options: String::new() };
+    let input = [doc! { "sku": [regex] }];
+    let stages =
+        array![{ "$lookup": { "from": "items", "localField": "sku", "foreignField": "sku", "as": "found" } }];
+    let found = run(&input, &stages, &context()).expect("a result");
+    assert_eq!(found.first().and_then(|document| document.get("found")), Some(&Value::Array(Vec::new())));
+}

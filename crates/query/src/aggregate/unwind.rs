@@ -30,10 +30,15 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
                     ("path", other) => {
                         return Err(QueryError::new(
                             28808,
-                            format!("expected a string as the path for $unwind stage, got {}", other.kind().alias()),
+                            format!(
+                                "expected a string as the path for $unwind stage, got {}",
+                                other.kind().alias()
+                            ),
                         ));
                     }
-                    ("includeArrayIndex", RawValue::String(text)) if !text.is_empty() => index_path = Some(text),
+                    ("includeArrayIndex", RawValue::String(text)) if !text.is_empty() => {
+                        index_path = Some(text)
+                    }
                     ("includeArrayIndex", other) => {
                         return Err(QueryError::new(
                             28810,
@@ -54,7 +59,10 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
                         ));
                     }
                     (unknown, _) => {
-                        return Err(QueryError::new(28811, format!("unrecognized option to $unwind stage: {unknown}")));
+                        return Err(QueryError::new(
+                            28811,
+                            format!("unrecognized option to $unwind stage: {unknown}"),
+                        ));
                     }
                 }
             }
@@ -71,15 +79,24 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
     }
     let path = path.ok_or_else(|| QueryError::new(28812, "no path specified to $unwind stage"))?;
     let Some(path) = path.strip_prefix('$') else {
-        return Err(QueryError::new(28818, format!("path option to $unwind stage should be prefixed with a '$': {path}")));
+        return Err(QueryError::new(
+            28818,
+            format!("path option to $unwind stage should be prefixed with a '$': {path}"),
+        ));
     };
     if let Some(index_path) = index_path.filter(|path| path.starts_with('$')) {
         return Err(QueryError::new(
             28822,
-            format!("includeArrayIndex option to $unwind stage should not be prefixed with a '$': {index_path}"),
+            format!(
+                "includeArrayIndex option to $unwind stage should not be prefixed with a '$': {index_path}"
+            ),
         ));
     }
-    let spec = UnwindSpec { path: Path::parse(path)?, index_path: index_path.map(Path::parse).transpose()?, preserve };
+    let spec = UnwindSpec {
+        path: Path::parse(path)?,
+        index_path: index_path.map(Path::parse).transpose()?,
+        preserve,
+    };
     Ok(vec![StagePlan::Unwind(Arc::new(spec))])
 }
 

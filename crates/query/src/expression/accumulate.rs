@@ -9,12 +9,42 @@ use super::operators::{Arity, Operator};
 use super::{Evaluated, NULL, Outcome};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$sum", Arity::Any, Implementation::Many(sum), "the sum of the numbers among the operands, or in the one array"),
-    Operator::new("$avg", Arity::Any, Implementation::Many(mean), "the mean of the numbers among the operands, or in the one array"),
-    Operator::new("$min", Arity::Any, Implementation::Many(|all| extreme(all, Ordering::Less)), "the lowest value that is not null"),
-    Operator::new("$max", Arity::Any, Implementation::Many(|all| extreme(all, Ordering::Greater)), "the highest value that is not null"),
-    Operator::new("$stdDevPop", Arity::Any, Implementation::Many(|all| deviation(all, Deviation::of_population)), "the standard deviation of a whole population"),
-    Operator::new("$stdDevSamp", Arity::Any, Implementation::Many(|all| deviation(all, Deviation::of_sample)), "the standard deviation estimated from a sample"),
+    Operator::new(
+        "$sum",
+        Arity::Any,
+        Implementation::Many(sum),
+        "the sum of the numbers among the operands, or in the one array",
+    ),
+    Operator::new(
+        "$avg",
+        Arity::Any,
+        Implementation::Many(mean),
+        "the mean of the numbers among the operands, or in the one array",
+    ),
+    Operator::new(
+        "$min",
+        Arity::Any,
+        Implementation::Many(|all| extreme(all, Ordering::Less)),
+        "the lowest value that is not null",
+    ),
+    Operator::new(
+        "$max",
+        Arity::Any,
+        Implementation::Many(|all| extreme(all, Ordering::Greater)),
+        "the highest value that is not null",
+    ),
+    Operator::new(
+        "$stdDevPop",
+        Arity::Any,
+        Implementation::Many(|all| deviation(all, Deviation::of_population)),
+        "the standard deviation of a whole population",
+    ),
+    Operator::new(
+        "$stdDevSamp",
+        Arity::Any,
+        Implementation::Many(|all| deviation(all, Deviation::of_sample)),
+        "the standard deviation estimated from a sample",
+    ),
 ];
 
 /// The items of the one array operand, or the operands themselves.

@@ -12,22 +12,87 @@ use super::string::brief;
 use super::{Evaluated, NULL, Outcome, as_integer, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$add", Arity::Any, Implementation::Many(add), "the sum of numbers, or a date and numbers of milliseconds"),
-    Operator::new("$subtract", Arity::Exactly(2), Implementation::Two(subtract), "the difference of numbers or dates, or a date less milliseconds"),
+    Operator::new(
+        "$add",
+        Arity::Any,
+        Implementation::Many(add),
+        "the sum of numbers, or a date and numbers of milliseconds",
+    ),
+    Operator::new(
+        "$subtract",
+        Arity::Exactly(2),
+        Implementation::Two(subtract),
+        "the difference of numbers or dates, or a date less milliseconds",
+    ),
     Operator::new("$multiply", Arity::Any, Implementation::Many(multiply), "the product of the numbers"),
-    Operator::new("$divide", Arity::Exactly(2), Implementation::Two(divide), "the quotient of two numbers, never an integer type"),
-    Operator::new("$mod", Arity::Exactly(2), Implementation::Two(modulo), "the remainder of a division, with the dividend's sign"),
+    Operator::new(
+        "$divide",
+        Arity::Exactly(2),
+        Implementation::Two(divide),
+        "the quotient of two numbers, never an integer type",
+    ),
+    Operator::new(
+        "$mod",
+        Arity::Exactly(2),
+        Implementation::Two(modulo),
+        "the remainder of a division, with the dividend's sign",
+    ),
     Operator::new("$abs", Arity::Exactly(1), Implementation::One(abs), "the number without its sign"),
-    Operator::new("$ceil", Arity::Exactly(1), Implementation::One(ceil), "the lowest integer that is not below the number"),
-    Operator::new("$floor", Arity::Exactly(1), Implementation::One(floor), "the highest integer that is not above the number"),
-    Operator::new("$round", Arity::Between(1, 2), Implementation::Many(|all| to_place(all, "$round", RoundingMode::HalfEven)), "the number rounded to a decimal place, ties to even"),
-    Operator::new("$trunc", Arity::Between(1, 2), Implementation::Many(|all| to_place(all, "$trunc", RoundingMode::Truncate)), "the number cut off at a decimal place"),
-    Operator::new("$sqrt", Arity::Exactly(1), Implementation::One(sqrt), "the square root of a number that is not negative"),
-    Operator::new("$pow", Arity::Exactly(2), Implementation::Two(pow), "the first number to the power of the second"),
+    Operator::new(
+        "$ceil",
+        Arity::Exactly(1),
+        Implementation::One(ceil),
+        "the lowest integer that is not below the number",
+    ),
+    Operator::new(
+        "$floor",
+        Arity::Exactly(1),
+        Implementation::One(floor),
+        "the highest integer that is not above the number",
+    ),
+    Operator::new(
+        "$round",
+        Arity::Between(1, 2),
+        Implementation::Many(|all| to_place(all, "$round", RoundingMode::HalfEven)),
+        "the number rounded to a decimal place, ties to even",
+    ),
+    Operator::new(
+        "$trunc",
+        Arity::Between(1, 2),
+        Implementation::Many(|all| to_place(all, "$trunc", RoundingMode::Truncate)),
+        "the number cut off at a decimal place",
+    ),
+    Operator::new(
+        "$sqrt",
+        Arity::Exactly(1),
+        Implementation::One(sqrt),
+        "the square root of a number that is not negative",
+    ),
+    Operator::new(
+        "$pow",
+        Arity::Exactly(2),
+        Implementation::Two(pow),
+        "the first number to the power of the second",
+    ),
     Operator::new("$exp", Arity::Exactly(1), Implementation::One(exp), "e to the power of the number"),
-    Operator::new("$ln", Arity::Exactly(1), Implementation::One(ln), "the natural logarithm of a positive number"),
-    Operator::new("$log10", Arity::Exactly(1), Implementation::One(log10), "the decimal logarithm of a positive number"),
-    Operator::new("$log", Arity::Exactly(2), Implementation::Two(log), "the logarithm of a positive number to a base"),
+    Operator::new(
+        "$ln",
+        Arity::Exactly(1),
+        Implementation::One(ln),
+        "the natural logarithm of a positive number",
+    ),
+    Operator::new(
+        "$log10",
+        Arity::Exactly(1),
+        Implementation::One(log10),
+        "the decimal logarithm of a positive number",
+    ),
+    Operator::new(
+        "$log",
+        Arity::Exactly(2),
+        Implementation::Two(log),
+        "the logarithm of a positive number to a base",
+    ),
 ];
 
 fn number(value: impl Into<Number>) -> Outcome {
@@ -93,7 +158,9 @@ fn date_plus(milliseconds: i64, offset: Number, sign: i64) -> Outcome {
 
 fn subtract(left: Evaluated, right: Evaluated) -> Outcome {
     null_if_nullish!(left, right);
-    let mismatch = || QueryError::type_mismatch(format!("can't $subtract {} from {}", type_name(&right), type_name(&left)));
+    let mismatch = || {
+        QueryError::type_mismatch(format!("can't $subtract {} from {}", type_name(&right), type_name(&left)))
+    };
     match (&left, &right) {
         (Some(Value::DateTime(later)), Some(Value::DateTime(earlier))) => later
             .checked_sub(*earlier)
@@ -201,7 +268,10 @@ fn to_place(operands: Vec<Evaluated>, name: &str, mode: RoundingMode) -> Outcome
     };
     null_if_nullish!(operand);
     let Some(value) = operand.as_ref().and_then(Value::as_number) else {
-        return Err(QueryError::new(51081, format!("{name} only supports numeric types, not {}", type_name(&operand))));
+        return Err(QueryError::new(
+            51081,
+            format!("{name} only supports numeric types, not {}", type_name(&operand)),
+        ));
     };
     match value {
         Number::Decimal(value) => decimal(value.round_to_place(place, mode)),
@@ -213,11 +283,16 @@ fn to_place(operands: Vec<Evaluated>, name: &str, mode: RoundingMode) -> Outcome
         integer => {
             let rounded = integer.to_decimal().round_to_place(place, mode).to_i64_exact();
             match (integer, rounded) {
-                (Number::Int32(_), Some(wide)) => number(i32::try_from(wide).map_or(Number::Int64(wide), Number::Int32)),
+                (Number::Int32(_), Some(wide)) => {
+                    number(i32::try_from(wide).map_or(Number::Int64(wide), Number::Int32))
+                }
                 (_, Some(wide)) => number(Number::Int64(wide)),
                 (_, None) => Err(QueryError::new(
                     51080,
-                    format!("invalid conversion from Decimal128 result in {name} resulting from arguments: [{}, {place}]", brief(&operand)),
+                    format!(
+                        "invalid conversion from Decimal128 result in {name} resulting from arguments: [{}, {place}]",
+                        brief(&operand)
+                    ),
                 )),
             }
         }
@@ -226,7 +301,10 @@ fn to_place(operands: Vec<Evaluated>, name: &str, mode: RoundingMode) -> Outcome
 
 fn rounding_place(operand: &Evaluated, name: &str) -> Result<i32, QueryError> {
     let Some(place) = as_integer(operand) else {
-        return Err(QueryError::new(51082, format!("precision argument to  {name} must be a integral value")));
+        return Err(QueryError::new(
+            51082,
+            format!("precision argument to  {name} must be a integral value"),
+        ));
     };
     match i32::try_from(place) {
         Ok(place) if (-20..=100).contains(&place) => Ok(place),
@@ -294,7 +372,10 @@ fn log10(operand: Evaluated) -> Outcome {
 fn log(operand: Evaluated, base: Evaluated) -> Outcome {
     null_if_nullish!(operand, base);
     let Some(value) = operand.as_ref().and_then(Value::as_number) else {
-        return Err(QueryError::new(28756, format!("$log's argument must be numeric, not {}", type_name(&operand))));
+        return Err(QueryError::new(
+            28756,
+            format!("$log's argument must be numeric, not {}", type_name(&operand)),
+        ));
     };
     let Some(base_number) = base.as_ref().and_then(Value::as_number) else {
         return Err(QueryError::new(28757, format!("$log's base must be numeric, not {}", type_name(&base))));
@@ -325,7 +406,10 @@ fn pow(base: Evaluated, exponent: Evaluated) -> Outcome {
         return Err(QueryError::new(28762, format!("$pow's base must be numeric, not {}", type_name(&base))));
     };
     let Some(power) = exponent.as_ref().and_then(Value::as_number) else {
-        return Err(QueryError::new(28763, format!("$pow's exponent must be numeric, not {}", type_name(&exponent))));
+        return Err(QueryError::new(
+            28763,
+            format!("$pow's exponent must be numeric, not {}", type_name(&exponent)),
+        ));
     };
     if base_number.is_zero() && power.is_negative() && !power.is_zero() {
         return Err(QueryError::new(28764, "$pow cannot take a base of 0 and a negative exponent"));

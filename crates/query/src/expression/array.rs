@@ -11,7 +11,11 @@ use super::string::{brief, position};
 use super::{Evaluated, NULL, Outcome, as_integer, null_if_nullish, nullish, type_name};
 
 static ZIP: Signature = Signature {
-    parameters: &[Parameter::required("inputs"), Parameter::optional("useLongestLength"), Parameter::optional("defaults")],
+    parameters: &[
+        Parameter::required("inputs"),
+        Parameter::optional("useLongestLength"),
+        Parameter::optional("defaults"),
+    ],
     not_an_object: 34460,
     unknown: 34464,
     absent: 34465,
@@ -27,23 +31,108 @@ static TAKE_N: Signature = Signature {
 
 pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new("$size", Arity::Exactly(1), Implementation::One(size), "the number of items of an array"),
-    Operator::new("$arrayElemAt", Arity::Exactly(2), Implementation::Two(element_at), "the item at a position, counted from the end when negative"),
-    Operator::new("$first", Arity::Exactly(1), Implementation::One(|array| at(array, Some(Value::Int32(0)), "$first", "$first's argument")), "the first item of an array"),
-    Operator::new("$last", Arity::Exactly(1), Implementation::One(|array| at(array, Some(Value::Int32(-1)), "$last", "$last's argument")), "the last item of an array"),
-    Operator::new("$slice", Arity::Between(2, 3), Implementation::Many(slice), "a part of an array: [array, count] or [array, position, count]"),
-    Operator::new("$concatArrays", Arity::Any, Implementation::Many(concat), "the arrays, one after the other"),
-    Operator::new("$in", Arity::Exactly(2), Implementation::Two(contains), "whether a value is among the items of an array"),
-    Operator::new("$indexOfArray", Arity::Between(2, 4), Implementation::Many(index_of), "the position of a value in an array, or -1"),
-    Operator::new("$isArray", Arity::Exactly(1), Implementation::One(|value| Ok(Some(Value::Boolean(matches!(value, Some(Value::Array(_))))))), "whether the operand is an array"),
-    Operator::new("$range", Arity::Between(2, 3), Implementation::Many(range), "the integers from a start up to but not including an end, by a step"),
-    Operator::new("$reverseArray", Arity::Exactly(1), Implementation::One(reverse), "the items of an array in reverse"),
-    Operator::new("$zip", Arity::Named(&ZIP), Implementation::Named(zip), "the arrays of 'inputs', transposed"),
-    Operator::new("$arrayToObject", Arity::Exactly(1), Implementation::One(to_object), "the object with the given pairs of name and value"),
-    Operator::new("$objectToArray", Arity::Exactly(1), Implementation::One(from_object), "the fields of an object as an array of {k, v}"),
-    Operator::new("$firstN", Arity::Named(&TAKE_N), Implementation::Named(|arguments| take_n(arguments, Take::First)), "the first 'n' items of 'input'"),
-    Operator::new("$lastN", Arity::Named(&TAKE_N), Implementation::Named(|arguments| take_n(arguments, Take::Last)), "the last 'n' items of 'input'"),
-    Operator::new("$minN", Arity::Named(&TAKE_N), Implementation::Named(|arguments| take_n(arguments, Take::Lowest)), "the lowest 'n' items of 'input', lowest first"),
-    Operator::new("$maxN", Arity::Named(&TAKE_N), Implementation::Named(|arguments| take_n(arguments, Take::Highest)), "the highest 'n' items of 'input', highest first"),
+    Operator::new(
+        "$arrayElemAt",
+        Arity::Exactly(2),
+        Implementation::Two(element_at),
+        "the item at a position, counted from the end when negative",
+    ),
+    Operator::new(
+        "$first",
+        Arity::Exactly(1),
+        Implementation::One(|array| at(array, Some(Value::Int32(0)), "$first", "$first's argument")),
+        "the first item of an array",
+    ),
+    Operator::new(
+        "$last",
+        Arity::Exactly(1),
+        Implementation::One(|array| at(array, Some(Value::Int32(-1)), "$last", "$last's argument")),
+        "the last item of an array",
+    ),
+    Operator::new(
+        "$slice",
+        Arity::Between(2, 3),
+        Implementation::Many(slice),
+        "a part of an array: [array, count] or [array, position, count]",
+    ),
+    Operator::new(
+        "$concatArrays",
+        Arity::Any,
+        Implementation::Many(concat),
+        "the arrays, one after the other",
+    ),
+    Operator::new(
+        "$in",
+        Arity::Exactly(2),
+        Implementation::Two(contains),
+        "whether a value is among the items of an array",
+    ),
+    Operator::new(
+        "$indexOfArray",
+        Arity::Between(2, 4),
+        Implementation::Many(index_of),
+        "the position of a value in an array, or -1",
+    ),
+    Operator::new(
+        "$isArray",
+        Arity::Exactly(1),
+        Implementation::One(|value| Ok(Some(Value::Boolean(matches!(value, Some(Value::Array(_))))))),
+        "whether the operand is an array",
+    ),
+    Operator::new(
+        "$range",
+        Arity::Between(2, 3),
+        Implementation::Many(range),
+        "the integers from a start up to but not including an end, by a step",
+    ),
+    Operator::new(
+        "$reverseArray",
+        Arity::Exactly(1),
+        Implementation::One(reverse),
+        "the items of an array in reverse",
+    ),
+    Operator::new(
+        "$zip",
+        Arity::Named(&ZIP),
+        Implementation::Named(zip),
+        "the arrays of 'inputs', transposed",
+    ),
+    Operator::new(
+        "$arrayToObject",
+        Arity::Exactly(1),
+        Implementation::One(to_object),
+        "the object with the given pairs of name and value",
+    ),
+    Operator::new(
+        "$objectToArray",
+        Arity::Exactly(1),
+        Implementation::One(from_object),
+        "the fields of an object as an array of {k, v}",
+    ),
+    Operator::new(
+        "$firstN",
+        Arity::Named(&TAKE_N),
+        Implementation::Named(|arguments| take_n(arguments, Take::First)),
+        "the first 'n' items of 'input'",
+    ),
+    Operator::new(
+        "$lastN",
+        Arity::Named(&TAKE_N),
+        Implementation::Named(|arguments| take_n(arguments, Take::Last)),
+        "the last 'n' items of 'input'",
+    ),
+    Operator::new(
+        "$minN",
+        Arity::Named(&TAKE_N),
+        Implementation::Named(|arguments| take_n(arguments, Take::Lowest)),
+        "the lowest 'n' items of 'input', lowest first",
+    ),
+    Operator::new(
+        "$maxN",
+        Arity::Named(&TAKE_N),
+        Implementation::Named(|arguments| take_n(arguments, Take::Highest)),
+        "the highest 'n' items of 'input', highest first",
+    ),
 ];
 
 fn int(number: usize) -> Outcome {
@@ -67,7 +156,10 @@ fn element_at(array: Evaluated, index: Evaluated) -> Outcome {
 fn at(array: Evaluated, index: Evaluated, name: &str, subject: &str) -> Outcome {
     null_if_nullish!(array, index);
     let Some(Value::Array(mut items)) = array else {
-        return Err(QueryError::new(28689, format!("{subject} must be an array, but is {}", type_name(&array))));
+        return Err(QueryError::new(
+            28689,
+            format!("{subject} must be an array, but is {}", type_name(&array)),
+        ));
     };
     if !index.as_ref().is_some_and(Value::is_number) {
         return Err(QueryError::new(
@@ -98,7 +190,10 @@ fn slice_number(operand: &Evaluated, which: &str, codes: [i32; 2]) -> Result<i32
     as_i32(operand).ok_or_else(|| {
         QueryError::new(
             codes[1],
-            format!("{which} argument to $slice can't be represented as a 32-bit integer: {}", brief(operand)),
+            format!(
+                "{which} argument to $slice can't be represented as a 32-bit integer: {}",
+                brief(operand)
+            ),
         )
     })
 }
@@ -123,10 +218,16 @@ fn slice(operands: Vec<Evaluated>) -> Outcome {
         Some(third) => {
             let count = slice_number(&third, "Third", [28727, 28728])?;
             if count <= 0 {
-                return Err(QueryError::new(28729, format!("Third argument to $slice must be positive: {count}")));
+                return Err(QueryError::new(
+                    28729,
+                    format!("Third argument to $slice must be positive: {count}"),
+                ));
             }
             let distance = second.unsigned_abs() as usize;
-            (if second >= 0 { distance } else { length.saturating_sub(distance) }, count.unsigned_abs() as usize)
+            (
+                if second >= 0 { distance } else { length.saturating_sub(distance) },
+                count.unsigned_abs() as usize,
+            )
         }
     };
     Ok(Some(Value::Array(items.into_iter().skip(start).take(count).collect())))
@@ -139,7 +240,10 @@ fn concat(operands: Vec<Evaluated>) -> Outcome {
             Some(Value::Array(items)) => joined.extend(items),
             value if nullish(&value) => return Ok(NULL),
             other => {
-                return Err(QueryError::new(28664, format!("$concatArrays only supports arrays, not {}", type_name(&other))));
+                return Err(QueryError::new(
+                    28664,
+                    format!("$concatArrays only supports arrays, not {}", type_name(&other)),
+                ));
             }
         }
     }
@@ -170,7 +274,8 @@ fn index_of(operands: Vec<Evaluated>) -> Outcome {
         ));
     };
     let start = operands.get(2).map_or(Ok(0), |operand| position(operand, "$indexOfArray", "starting"))?;
-    let end = operands.get(3).map_or(Ok(usize::MAX), |operand| position(operand, "$indexOfArray", "ending"))?;
+    let end =
+        operands.get(3).map_or(Ok(usize::MAX), |operand| position(operand, "$indexOfArray", "ending"))?;
     let wanted = operands.get(1).cloned().flatten();
     let found = items.iter().enumerate().take(end).skip(start).find(|(_, item)| equal(item, &wanted));
     found.map_or(Ok(Some(Value::Int32(-1))), |(at, _)| int(at))
@@ -234,12 +339,20 @@ fn zip(mut arguments: Arguments) -> Outcome {
     let longest = matches!(arguments.take("useLongestLength"), Some(Value::Boolean(true)));
     let defaults = match arguments.take_given("defaults") {
         Some(Some(Value::Array(defaults))) => Some(defaults),
-        Some(other) if !nullish(&other) => return Err(QueryError::new(34462, "defaults must be an array of expressions, found ".to_owned() + type_name(&other))),
+        Some(other) if !nullish(&other) => {
+            return Err(QueryError::new(
+                34462,
+                "defaults must be an array of expressions, found ".to_owned() + type_name(&other),
+            ));
+        }
         _ => None,
     };
     let inputs = arguments.take("inputs");
     let Some(Value::Array(inputs)) = inputs else {
-        return Err(QueryError::new(34461, format!("inputs must be an array of expressions, found {}", type_name(&inputs))));
+        return Err(QueryError::new(
+            34461,
+            format!("inputs must be an array of expressions, found {}", type_name(&inputs)),
+        ));
     };
     if inputs.is_empty() {
         return Err(QueryError::new(34465, "$zip requires at least one input array"));
@@ -258,16 +371,24 @@ fn zip(mut arguments: Arguments) -> Outcome {
             Value::Array(items) => columns.push(items),
             Value::Null | Value::Undefined => return Ok(NULL),
             other => {
-                return Err(QueryError::new(34468, format!("$zip found a non-array expression in input: {}", brief(&Some(other)))));
+                return Err(QueryError::new(
+                    34468,
+                    format!("$zip found a non-array expression in input: {}", brief(&Some(other))),
+                ));
             }
         }
     }
     let lengths = columns.iter().map(Vec::len);
     let rows = if longest { lengths.max() } else { lengths.min() }.unwrap_or(0);
-    let fallback = |column: usize| defaults.as_ref().and_then(|all| all.get(column)).cloned().unwrap_or_default();
+    let fallback =
+        |column: usize| defaults.as_ref().and_then(|all| all.get(column)).cloned().unwrap_or_default();
     let zipped = (0..rows).map(|row| {
         let cells = columns.iter().enumerate();
-        Value::Array(cells.map(|(column, items)| items.get(row).cloned().unwrap_or_else(|| fallback(column))).collect())
+        Value::Array(
+            cells
+                .map(|(column, items)| items.get(row).cloned().unwrap_or_else(|| fallback(column)))
+                .collect(),
+        )
     });
     Ok(Some(Value::Array(zipped.collect())))
 }
@@ -275,7 +396,10 @@ fn zip(mut arguments: Arguments) -> Outcome {
 fn to_object(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     let Some(Value::Array(items)) = operand else {
-        return Err(QueryError::new(40386, format!("$arrayToObject requires an array input, found: {}", type_name(&operand))));
+        return Err(QueryError::new(
+            40386,
+            format!("$arrayToObject requires an array input, found: {}", type_name(&operand)),
+        ));
     };
     let mut object = Document::new();
     let mut pairs_are_arrays = None;
@@ -286,7 +410,9 @@ fn to_object(operand: Evaluated) -> Outcome {
                 if is_array { ("Object", "array", 40391) } else { ("Array", "object", 40396) };
             return Err(QueryError::new(
                 code,
-                format!("$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. {detected} was detected, now found: {found}"),
+                format!(
+                    "$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. {detected} was detected, now found: {found}"
+                ),
             ));
         }
         let (name, value) = match item {
@@ -319,7 +445,10 @@ fn array_pair(pair: Vec<Value>) -> Result<(String, Value), QueryError> {
         Value::String(name) => Ok((name, value)),
         other => Err(QueryError::new(
             40395,
-            format!("$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key type: {}", other.kind().alias()),
+            format!(
+                "$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key type: {}",
+                other.kind().alias()
+            ),
         )),
     }
 }
@@ -328,14 +457,20 @@ fn object_pair(mut pair: Document) -> Result<(String, Value), QueryError> {
     if pair.len() != 2 {
         return Err(QueryError::new(
             40392,
-            format!("$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:{}", pair.len()),
+            format!(
+                "$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:{}",
+                pair.len()
+            ),
         ));
     }
     match (pair.remove("k"), pair.remove("v")) {
         (Some(Value::String(name)), Some(value)) => Ok((name, value)),
         (Some(other), Some(_)) => Err(QueryError::new(
             40394,
-            format!("$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. Found type: {}", other.kind().alias()),
+            format!(
+                "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. Found type: {}",
+                other.kind().alias()
+            ),
         )),
         _ => Err(QueryError::new(
             40393,

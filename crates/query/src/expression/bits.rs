@@ -9,10 +9,30 @@ use super::operators::{Arity, Operator};
 use super::{Evaluated, NULL, Outcome, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$bitAnd", Arity::Any, Implementation::Many(|all| fold(all, "$bitAnd", -1, |left, right| left & right)), "the bits set in every integer"),
-    Operator::new("$bitOr", Arity::Any, Implementation::Many(|all| fold(all, "$bitOr", 0, |left, right| left | right)), "the bits set in any integer"),
-    Operator::new("$bitXor", Arity::Any, Implementation::Many(|all| fold(all, "$bitXor", 0, |left, right| left ^ right)), "the bits set in an odd number of the integers"),
-    Operator::new("$bitNot", Arity::Exactly(1), Implementation::One(not), "the integer with every bit turned over"),
+    Operator::new(
+        "$bitAnd",
+        Arity::Any,
+        Implementation::Many(|all| fold(all, "$bitAnd", -1, |left, right| left & right)),
+        "the bits set in every integer",
+    ),
+    Operator::new(
+        "$bitOr",
+        Arity::Any,
+        Implementation::Many(|all| fold(all, "$bitOr", 0, |left, right| left | right)),
+        "the bits set in any integer",
+    ),
+    Operator::new(
+        "$bitXor",
+        Arity::Any,
+        Implementation::Many(|all| fold(all, "$bitXor", 0, |left, right| left ^ right)),
+        "the bits set in an odd number of the integers",
+    ),
+    Operator::new(
+        "$bitNot",
+        Arity::Exactly(1),
+        Implementation::One(not),
+        "the integer with every bit turned over",
+    ),
 ];
 
 fn fold(operands: Vec<Evaluated>, name: &str, start: i32, combine: fn(i64, i64) -> i64) -> Outcome {
@@ -44,5 +64,8 @@ fn not(operand: Evaluated) -> Outcome {
 }
 
 fn unsupported(name: &str, value: &Evaluated) -> QueryError {
-    QueryError::type_mismatch(format!("{name} only supports int and long operands, not {}.", type_name(value)))
+    QueryError::type_mismatch(format!(
+        "{name} only supports int and long operands, not {}.",
+        type_name(value)
+    ))
 }

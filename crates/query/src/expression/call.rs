@@ -55,14 +55,23 @@ impl Operator {
             }
             Implementation::Named(_) | Implementation::Grammar(_) => {}
         }
-        Err(QueryError::new(code::INTERNAL_ERROR, format!("{} was called with operands it does not take", self.name)))
+        Err(QueryError::new(
+            code::INTERNAL_ERROR,
+            format!("{} was called with operands it does not take", self.name),
+        ))
     }
 
     /// Runs an operator with named parameters.
-    pub(crate) fn call_named(&self, signature: &'static Signature, values: Vec<Option<Evaluated>>) -> Outcome {
+    pub(crate) fn call_named(
+        &self,
+        signature: &'static Signature,
+        values: Vec<Option<Evaluated>>,
+    ) -> Outcome {
         match self.implementation {
             Implementation::Named(run) => run(Arguments { operator: self.name, signature, values }),
-            _ => Err(QueryError::new(code::INTERNAL_ERROR, format!("{} takes no named parameters", self.name))),
+            _ => {
+                Err(QueryError::new(code::INTERNAL_ERROR, format!("{} takes no named parameters", self.name)))
+            }
         }
     }
 }

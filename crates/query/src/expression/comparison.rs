@@ -27,7 +27,12 @@ pub(crate) static OPERATORS: &[Operator] = &[
     comparison!("$gte", Ordering::is_ge, "whether the first value does not sort before the second"),
     comparison!("$lt", Ordering::is_lt, "whether the first value sorts before the second"),
     comparison!("$lte", Ordering::is_le, "whether the first value does not sort after the second"),
-    Operator::new("$cmp", Arity::Exactly(2), Implementation::Two(cmp), "-1, 0 or 1 as the first value sorts before, with or after the second"),
+    Operator::new(
+        "$cmp",
+        Arity::Exactly(2),
+        Implementation::Two(cmp),
+        "-1, 0 or 1 as the first value sorts before, with or after the second",
+    ),
     Operator::new(
         "$not",
         Arity::Exactly(1),

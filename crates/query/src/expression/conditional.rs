@@ -13,13 +13,17 @@ pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new(
         "$and",
         Arity::Grammar,
-        Implementation::Grammar(|operand, scope| Ok(Expression { node: Node::All(parse_list(operand, scope)?) })),
+        Implementation::Grammar(|operand, scope| {
+            Ok(Expression { node: Node::All(parse_list(operand, scope)?) })
+        }),
         "whether every operand counts as true; stops at the first that does not",
     ),
     Operator::new(
         "$or",
         Arity::Grammar,
-        Implementation::Grammar(|operand, scope| Ok(Expression { node: Node::Any(parse_list(operand, scope)?) })),
+        Implementation::Grammar(|operand, scope| {
+            Ok(Expression { node: Node::Any(parse_list(operand, scope)?) })
+        }),
         "whether any operand counts as true; stops at the first that does",
     ),
     Operator::new(
@@ -64,7 +68,9 @@ fn parse_cond(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expressio
             (condition, then, otherwise)
         }
     };
-    Ok(Expression { node: Node::Switch { branches: vec![(condition, then)], default: Some(Box::new(otherwise)) } })
+    Ok(Expression {
+        node: Node::Switch { branches: vec![(condition, then)], default: Some(Box::new(otherwise)) },
+    })
 }
 
 fn parse_cond_object(
@@ -124,7 +130,9 @@ fn parse_switch(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Express
                 ));
             }
             ("default", value) => default = Some(Box::new(Expression::parse(value, scope)?)),
-            (unknown, _) => return Err(QueryError::new(40067, format!("$switch found an unknown argument: {unknown}"))),
+            (unknown, _) => {
+                return Err(QueryError::new(40067, format!("$switch found an unknown argument: {unknown}")));
+            }
         }
     }
     if branches.is_empty() {
@@ -133,7 +141,10 @@ fn parse_switch(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Express
     Ok(Expression { node: Node::Switch { branches, default } })
 }
 
-fn parse_branch(branch: RawValue<'_>, scope: &ParseScope<'_>) -> Result<(Expression, Expression), QueryError> {
+fn parse_branch(
+    branch: RawValue<'_>,
+    scope: &ParseScope<'_>,
+) -> Result<(Expression, Expression), QueryError> {
     let RawValue::Document(document) = branch else {
         return Err(QueryError::new(
             40062,
@@ -146,11 +157,16 @@ fn parse_branch(branch: RawValue<'_>, scope: &ParseScope<'_>) -> Result<(Express
             "case" => case = Some(Expression::parse(element.value(), scope)?),
             "then" => then = Some(Expression::parse(element.value(), scope)?),
             unknown => {
-                return Err(QueryError::new(40063, format!("$switch found an unknown argument to a branch: {unknown}")));
+                return Err(QueryError::new(
+                    40063,
+                    format!("$switch found an unknown argument to a branch: {unknown}"),
+                ));
             }
         }
     }
-    let case = case.ok_or_else(|| QueryError::new(40064, "$switch requires each branch have a 'case' expression"))?;
-    let then = then.ok_or_else(|| QueryError::new(40065, "$switch requires each branch have a 'then' expression."))?;
+    let case =
+        case.ok_or_else(|| QueryError::new(40064, "$switch requires each branch have a 'case' expression"))?;
+    let then =
+        then.ok_or_else(|| QueryError::new(40065, "$switch requires each branch have a 'then' expression."))?;
     Ok((case, then))
 }

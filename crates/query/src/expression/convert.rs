@@ -33,21 +33,35 @@ macro_rules! conversion {
         Operator::new(
             $name,
             Arity::Exactly(1),
-            Implementation::One(|operand| if nullish(&operand) { Ok(NULL) } else { convert(&operand, $target) }),
+            Implementation::One(
+                |operand| if nullish(&operand) { Ok(NULL) } else { convert(&operand, $target) },
+            ),
             $documentation,
         )
     };
 }
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$type", Arity::Exactly(1), Implementation::One(|operand| Ok(Some(Value::from(type_name(&operand))))), "the name of the operand's BSON type, or \"missing\""),
+    Operator::new(
+        "$type",
+        Arity::Exactly(1),
+        Implementation::One(|operand| Ok(Some(Value::from(type_name(&operand))))),
+        "the name of the operand's BSON type, or \"missing\"",
+    ),
     Operator::new(
         "$isNumber",
         Arity::Exactly(1),
-        Implementation::One(|operand| Ok(Some(Value::Boolean(operand.is_some_and(|value| value.is_number()))))),
+        Implementation::One(|operand| {
+            Ok(Some(Value::Boolean(operand.is_some_and(|value| value.is_number()))))
+        }),
         "whether the operand is of a numeric type",
     ),
-    Operator::new("$convert", Arity::Named(&CONVERT), Implementation::Named(convert_named), "'input' converted to the type 'to'"),
+    Operator::new(
+        "$convert",
+        Arity::Named(&CONVERT),
+        Implementation::Named(convert_named),
+        "'input' converted to the type 'to'",
+    ),
     conversion!("$toInt", ElementType::Int32, "the operand converted to a 32-bit integer"),
     conversion!("$toLong", ElementType::Int64, "the operand converted to a 64-bit integer"),
     conversion!("$toDouble", ElementType::Double, "the operand converted to a double"),
@@ -64,7 +78,9 @@ pub(crate) fn coerce_to_string(operand: &Evaluated) -> Result<String, QueryError
         Some(Value::String(text) | Value::Symbol(text) | Value::JavaScript(text)) => Ok(text.clone()),
         value if nullish(value) => Ok(String::new()),
         Some(Value::DateTime(milliseconds)) => iso_string(*milliseconds),
-        Some(Value::Timestamp(timestamp)) => Ok(format!("Timestamp({}, {})", timestamp.time, timestamp.increment)),
+        Some(Value::Timestamp(timestamp)) => {
+            Ok(format!("Timestamp({}, {})", timestamp.time, timestamp.increment))
+        }
         Some(value) => match value.as_number() {
             Some(number) => Ok(number_text(number)),
             None => Err(QueryError::new(
@@ -85,7 +101,9 @@ fn number_text(number: Number) -> String {
         Number::Int64(number) => number.to_string(),
         Number::Decimal(number) => number.to_string(),
         Number::Double(number) if number.is_nan() => "NaN".to_owned(),
-        Number::Double(number) if number.is_infinite() => if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
+        Number::Double(number) if number.is_infinite() => {
+            if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
+        }
         Number::Double(number) if number == 0.0 || PLAIN_RANGE.contains(&number.abs()) => number.to_string(),
         Number::Double(number) => {
             let text = format!("{number:e}");
@@ -114,9 +132,8 @@ fn convert_named(mut arguments: Arguments) -> Outcome {
 
 fn target_type(to: &Evaluated) -> Result<ElementType, QueryError> {
     match to {
-        Some(Value::String(alias)) => {
-            ElementType::from_alias(alias).ok_or_else(|| QueryError::bad_value(format!("Unknown type name: {alias}")))
-        }
+        Some(Value::String(alias)) => ElementType::from_alias(alias)
+            .ok_or_else(|| QueryError::bad_value(format!("Unknown type name: {alias}"))),
         Some(Value::Document(described)) => target_type(&described.get("type").cloned()),
         _ => {
             let Some(number) = as_integer(to) else {
@@ -125,14 +142,13 @@ fn target_type(to: &Evaluated) -> Result<ElementType, QueryError> {
                     type_name(to)
                 )));
             };
-            ElementType::ALL
-                .into_iter()
-                .find(|kind| i64::from(kind.query_code()) == number)
-                .ok_or_else(|| {
+            ElementType::ALL.into_iter().find(|kind| i64::from(kind.query_code()) == number).ok_or_else(
+                || {
                     QueryError::failed_to_parse(format!(
                         "In $convert, numeric value for 'to' does not correspond to a BSON type: {number}"
                     ))
-                })
+                },
+            )
         }
     }
 }
@@ -193,8 +209,12 @@ fn unparsable(text: &str, why: &str) -> QueryError {
 }
 
 fn to_integer(input: &Evaluated, low: i64, high: i64) -> Result<Option<i64>, QueryError> {
-    let overflow =
-        || failure(format!("Conversion would overflow target type in $convert with no onError value: {}", brief(input)));
+    let overflow = || {
+        failure(format!(
+            "Conversion would overflow target type in $convert with no onError value: {}",
+            brief(input)
+        ))
+    };
     let wide = match input {
         Some(Value::Boolean(flag)) => i64::from(*flag),
         Some(Value::String(text)) => {
@@ -211,10 +231,14 @@ fn to_integer(input: &Evaluated, low: i64, high: i64) -> Result<Option<i64>, Que
         Some(value) => match value.as_number() {
             None => return Ok(None),
             Some(number) if number.is_nan() => {
-                return Err(failure("Attempt to convert NaN value to integer type in $convert with no onError value"));
+                return Err(failure(
+                    "Attempt to convert NaN value to integer type in $convert with no onError value",
+                ));
             }
             Some(number) if !number.is_finite() => {
-                return Err(failure("Attempt to convert infinity value to integer type in $convert with no onError value"));
+                return Err(failure(
+                    "Attempt to convert infinity value to integer type in $convert with no onError value",
+                ));
             }
             Some(number) => number.to_i64_truncated().ok_or_else(overflow)?,
         },
@@ -258,8 +282,12 @@ fn to_decimal(input: &Evaluated) -> Result<Option<Decimal128>, QueryError> {
 }
 
 fn to_date(input: &Evaluated) -> Result<Option<i64>, QueryError> {
-    let overflow =
-        || failure(format!("Conversion would overflow target type in $convert with no onError value: {}", brief(input)));
+    let overflow = || {
+        failure(format!(
+            "Conversion would overflow target type in $convert with no onError value: {}",
+            brief(input)
+        ))
+    };
     Ok(match input {
         Some(Value::String(text)) => Some(parse_iso(text, &Zone::utc(), false)?),
         Some(Value::Int64(milliseconds)) => Some(*milliseconds),

@@ -38,7 +38,11 @@ pub(crate) static OPERATORS: &[Operator] = &[
     part!("$minute", |local| int(local.minute()), "the minute of a date, 0 to 59"),
     part!("$second", |local| int(local.second()), "the second of a date, 0 to 59"),
     part!("$millisecond", |local| int(local.millisecond()), "the millisecond of a date, 0 to 999"),
-    part!("$dayOfWeek", |local| int(local.weekday().to_sunday_one_offset()), "the day of the week, 1 (Sunday) to 7"),
+    part!(
+        "$dayOfWeek",
+        |local| int(local.weekday().to_sunday_one_offset()),
+        "the day of the week, 1 (Sunday) to 7"
+    ),
     part!("$dayOfYear", |local| int(local.day_of_year()), "the day of the year, 1 to 366"),
     part!("$week", |local| int(week_of_year(local)), "the week of the year, 0 to 53; weeks begin on Sundays"),
     part!("$isoWeek", |local| int(local.date().iso_week_date().week()), "the ISO 8601 week, 1 to 53"),
@@ -47,7 +51,11 @@ pub(crate) static OPERATORS: &[Operator] = &[
         |local| Value::Int64(i64::from(local.date().iso_week_date().year())),
         "the year that the ISO 8601 week belongs to"
     ),
-    part!("$isoDayOfWeek", |local| int(local.weekday().to_monday_one_offset()), "the ISO 8601 day of the week, 1 (Monday) to 7"),
+    part!(
+        "$isoDayOfWeek",
+        |local| int(local.weekday().to_monday_one_offset()),
+        "the ISO 8601 day of the week, 1 (Monday) to 7"
+    ),
 ];
 
 fn int(number: impl Into<i32>) -> Value {
@@ -75,7 +83,9 @@ pub(crate) fn as_milliseconds(operand: &Evaluated) -> Result<i64, QueryError> {
         Some(Value::DateTime(milliseconds)) => Ok(*milliseconds),
         Some(Value::Timestamp(timestamp)) => Ok(i64::from(timestamp.time) * 1000),
         Some(Value::ObjectId(id)) => Ok(i64::from(id.seconds()) * 1000),
-        other => Err(QueryError::new(16006, format!("can't convert from BSON type {} to Date", type_name(other)))),
+        other => {
+            Err(QueryError::new(16006, format!("can't convert from BSON type {} to Date", type_name(other))))
+        }
     }
 }
 

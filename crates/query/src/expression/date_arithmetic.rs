@@ -52,10 +52,30 @@ static TRUNCATE: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$dateAdd", Arity::Named(&MOVE), Implementation::Named(|arguments| shift(arguments, 1)), "the date a number of units later"),
-    Operator::new("$dateSubtract", Arity::Named(&MOVE), Implementation::Named(|arguments| shift(arguments, -1)), "the date a number of units earlier"),
-    Operator::new("$dateDiff", Arity::Named(&DIFFERENCE), Implementation::Named(difference), "the number of unit boundaries between two dates"),
-    Operator::new("$dateTrunc", Arity::Named(&TRUNCATE), Implementation::Named(truncate), "the beginning of the bin of units that a date lies in"),
+    Operator::new(
+        "$dateAdd",
+        Arity::Named(&MOVE),
+        Implementation::Named(|arguments| shift(arguments, 1)),
+        "the date a number of units later",
+    ),
+    Operator::new(
+        "$dateSubtract",
+        Arity::Named(&MOVE),
+        Implementation::Named(|arguments| shift(arguments, -1)),
+        "the date a number of units earlier",
+    ),
+    Operator::new(
+        "$dateDiff",
+        Arity::Named(&DIFFERENCE),
+        Implementation::Named(difference),
+        "the number of unit boundaries between two dates",
+    ),
+    Operator::new(
+        "$dateTrunc",
+        Arity::Named(&TRUNCATE),
+        Implementation::Named(truncate),
+        "the beginning of the bin of units that a date lies in",
+    ),
 ];
 
 /// A unit of time. The first four are counted on the calendar, a day and a week too; the rest are fixed spans.
@@ -102,8 +122,9 @@ impl TimeUnit {
 }
 
 fn date_operand(operand: &Evaluated, name: &str, parameter: &str, code: i32) -> Result<i64, QueryError> {
-    as_milliseconds(operand)
-        .map_err(|_| QueryError::new(code, format!("{name} requires {parameter} to be convertible to a date")))
+    as_milliseconds(operand).map_err(|_| {
+        QueryError::new(code, format!("{name} requires {parameter} to be convertible to a date"))
+    })
 }
 
 fn shift(mut arguments: Arguments, sign: i64) -> Outcome {
@@ -125,12 +146,17 @@ fn shift(mut arguments: Arguments, sign: i64) -> Outcome {
     let moved = match unit {
         TimeUnit::Milliseconds(length) => amount.checked_mul(length).and_then(|span| start.checked_add(span)),
         TimeUnit::Days(days) => {
-            let span = amount.checked_mul(days).and_then(|days| Span::new().try_days(days).ok()).ok_or_else(overflow)?;
+            let span = amount
+                .checked_mul(days)
+                .and_then(|days| Span::new().try_days(days).ok())
+                .ok_or_else(overflow)?;
             Some(zone.instant(zone.local(start)?.checked_add(span).map_err(|_| overflow())?)?)
         }
         TimeUnit::Months(months) => {
-            let span =
-                amount.checked_mul(months).and_then(|months| Span::new().try_months(months).ok()).ok_or_else(overflow)?;
+            let span = amount
+                .checked_mul(months)
+                .and_then(|months| Span::new().try_months(months).ok())
+                .ok_or_else(overflow)?;
             Some(zone.instant(zone.local(start)?.checked_add(span).map_err(|_| overflow())?)?)
         }
     };
@@ -143,7 +169,9 @@ fn week_start(operand: Option<Evaluated>, name: &str) -> Result<Option<Weekday>,
         None => return Ok(Some(Weekday::Sunday)),
         Some(value) if nullish(&value) => return Ok(None),
         Some(Some(Value::String(text))) => text,
-        Some(_) => return Err(QueryError::new(5439015, format!("{name} requires 'startOfWeek' to be a string"))),
+        Some(_) => {
+            return Err(QueryError::new(5439015, format!("{name} requires 'startOfWeek' to be a string")));
+        }
     };
     let day = match text.to_ascii_lowercase().as_str() {
         "sunday" | "sun" => Weekday::Sunday,
@@ -233,8 +261,16 @@ fn truncate(mut arguments: Arguments) -> Outcome {
 /// Bins are counted from the beginning of this year, local time.
 const REFERENCE_YEAR: i16 = 2000;
 
-fn truncate_to(date: i64, unit: TimeUnit, bins: i64, zone: &Zone, first_day: Weekday) -> Result<i64, QueryError> {
-    let reference = Date::new(REFERENCE_YEAR, 1, 1).map_err(|_| out_of_range())?.to_datetime(jiff::civil::Time::midnight());
+fn truncate_to(
+    date: i64,
+    unit: TimeUnit,
+    bins: i64,
+    zone: &Zone,
+    first_day: Weekday,
+) -> Result<i64, QueryError> {
+    let reference = Date::new(REFERENCE_YEAR, 1, 1)
+        .map_err(|_| out_of_range())?
+        .to_datetime(jiff::civil::Time::midnight());
     let size = |length: i64| length.checked_mul(bins).ok_or_else(out_of_range);
     match unit {
         TimeUnit::Milliseconds(length) => {

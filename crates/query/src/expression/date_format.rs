@@ -41,12 +41,33 @@ static FROM_STRING: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$dateToString", Arity::Named(&TO_STRING), Implementation::Named(to_string), "a date as text, by a format of %-specifiers"),
-    Operator::new("$dateFromString", Arity::Named(&FROM_STRING), Implementation::Named(from_string), "a date read from text, ISO 8601 or by a format"),
+    Operator::new(
+        "$dateToString",
+        Arity::Named(&TO_STRING),
+        Implementation::Named(to_string),
+        "a date as text, by a format of %-specifiers",
+    ),
+    Operator::new(
+        "$dateFromString",
+        Arity::Named(&FROM_STRING),
+        Implementation::Named(from_string),
+        "a date read from text, ISO 8601 or by a format",
+    ),
 ];
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 /// Letters of an abbreviated month's name.
 const ABBREVIATED: usize = 3;
@@ -68,14 +89,21 @@ fn to_string(mut arguments: Arguments) -> Outcome {
         Some(other) => {
             return Err(QueryError::new(
                 18533,
-                format!("$dateToString requires that 'format' be a string, found: {} with value {}", type_name(other), brief(other)),
+                format!(
+                    "$dateToString requires that 'format' be a string, found: {} with value {}",
+                    type_name(other),
+                    brief(other)
+                ),
             ));
         }
     };
     let milliseconds = as_milliseconds(&date)?;
     let local = zone.local(milliseconds)?;
     if !(0..=9999).contains(&local.year()) {
-        return Err(QueryError::new(18537, format!("$dateToString is only defined on year 0-9999, tried to use year {}", local.year())));
+        return Err(QueryError::new(
+            18537,
+            format!("$dateToString is only defined on year 0-9999, tried to use year {}", local.year()),
+        ));
     }
     write_date(format, local, zone.offset_seconds(milliseconds)?).map(|text| Some(Value::String(text)))
 }
@@ -88,15 +116,19 @@ fn write_date(format: &str, local: DateTime, offset: i32) -> Result<String, Quer
             text.push(letter);
             continue;
         }
-        let specifier = letters
-            .next()
-            .ok_or_else(|| QueryError::new(18535, "Unmatched '%' at end of format string"))?;
+        let specifier =
+            letters.next().ok_or_else(|| QueryError::new(18535, "Unmatched '%' at end of format string"))?;
         write_specifier(&mut text, specifier, local, offset)?;
     }
     Ok(text)
 }
 
-fn write_specifier(text: &mut String, specifier: char, local: DateTime, offset: i32) -> Result<(), QueryError> {
+fn write_specifier(
+    text: &mut String,
+    specifier: char,
+    local: DateTime,
+    offset: i32,
+) -> Result<(), QueryError> {
     let week = local.date().iso_week_date();
     let month = MONTHS.get((local.month() - 1).unsigned_abs() as usize).copied().unwrap_or_default();
     let written = match specifier {
@@ -122,7 +154,10 @@ fn write_specifier(text: &mut String, specifier: char, local: DateTime, offset: 
         }
         'Z' => write!(text, "{}", offset / 60),
         unknown => {
-            return Err(QueryError::new(18536, format!("Invalid format character '%{unknown}' in format string")));
+            return Err(QueryError::new(
+                18536,
+                format!("Invalid format character '%{unknown}' in format string"),
+            ));
         }
     };
     // Writing into a string cannot fail.
@@ -142,11 +177,17 @@ fn from_string(mut arguments: Arguments) -> Outcome {
     let parsed = match (&input, &format) {
         (_, Some(format)) if nullish(format) => return Ok(NULL),
         (Some(Value::String(text)), None) => parse_iso(text, &zone, explicit_zone),
-        (Some(Value::String(text)), Some(Some(Value::String(format)))) => parse_with_format(text, format, &zone),
+        (Some(Value::String(text)), Some(Some(Value::String(format)))) => {
+            parse_with_format(text, format, &zone)
+        }
         (Some(Value::String(_)), Some(other)) => {
             return Err(QueryError::new(
                 40684,
-                format!("$dateFromString requires that 'format' be a string, found: {} with value {}", type_name(other), brief(other)),
+                format!(
+                    "$dateFromString requires that 'format' be a string, found: {} with value {}",
+                    type_name(other),
+                    brief(other)
+                ),
             ));
         }
         _ => Err(unparsable(format!(
@@ -173,7 +214,13 @@ pub(crate) fn parse_iso(text: &str, zone: &Zone, zone_given: bool) -> Result<i64
     let refused = |why: &str| unparsable(format!("Error parsing date string '{text}'; {why}"));
     let local: DateTime = match clock.trim_end().parse::<DateTime>() {
         Ok(local) => local,
-        Err(_) => clock.trim_end().parse::<Date>().map_err(|_| refused("passing a time zone identifier or text as part of the string, or no complete date"))?.into(),
+        Err(_) => clock
+            .trim_end()
+            .parse::<Date>()
+            .map_err(|_| {
+                refused("passing a time zone identifier or text as part of the string, or no complete date")
+            })?
+            .into(),
     };
     match suffix {
         None => zone.instant(local),
@@ -230,9 +277,9 @@ fn parse_with_format(text: &str, format: &str, zone: &Zone) -> Result<i64, Query
                 None => return Err(QueryError::new(18535, "Unmatched '%' at end of format string")),
                 Some('%') => '%',
                 Some(specifier) => {
-                    rest = read
-                        .specifier(specifier, rest)?
-                        .ok_or_else(|| refused(&format!("the text does not match '%{specifier}' of the format")))?;
+                    rest = read.specifier(specifier, rest)?.ok_or_else(|| {
+                        refused(&format!("the text does not match '%{specifier}' of the format"))
+                    })?;
                     continue;
                 }
             },
@@ -273,7 +320,9 @@ impl Read {
             'L' => plain(text, 3, &mut self.millisecond),
             'b' | 'B' => self.month_name(text, specifier == 'b'),
             'z' => {
-                let end = text.find(|letter: char| !matches!(letter, '+' | '-' | ':' | '0'..='9')).unwrap_or(text.len());
+                let end = text
+                    .find(|letter: char| !matches!(letter, '+' | '-' | ':' | '0'..='9'))
+                    .unwrap_or(text.len());
                 self.zone_text(text, end)
             }
             'Z' => {
@@ -287,7 +336,10 @@ impl Read {
                 })
             }
             unknown => {
-                return Err(QueryError::new(18536, format!("Invalid format character '%{unknown}' in format string")));
+                return Err(QueryError::new(
+                    18536,
+                    format!("Invalid format character '%{unknown}' in format string"),
+                ));
             }
         })
     }

@@ -14,7 +14,11 @@ use super::string::brief;
 use super::{NULL, Outcome, as_integer, nullish, type_name};
 
 static TO_PARTS: Signature = Signature {
-    parameters: &[Parameter::required("date"), Parameter::optional("timezone"), Parameter::optional("iso8601")],
+    parameters: &[
+        Parameter::required("date"),
+        Parameter::optional("timezone"),
+        Parameter::optional("iso8601"),
+    ],
     not_an_object: 40524,
     unknown: 40520,
     absent: 40522,
@@ -41,13 +45,25 @@ static FROM_PARTS: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$dateToParts", Arity::Named(&TO_PARTS), Implementation::Named(to_parts), "an object of the parts of a date"),
-    Operator::new("$dateFromParts", Arity::Named(&FROM_PARTS), Implementation::Named(from_parts), "the date with the given parts; parts out of their range carry over"),
+    Operator::new(
+        "$dateToParts",
+        Arity::Named(&TO_PARTS),
+        Implementation::Named(to_parts),
+        "an object of the parts of a date",
+    ),
+    Operator::new(
+        "$dateFromParts",
+        Arity::Named(&FROM_PARTS),
+        Implementation::Named(from_parts),
+        "the date with the given parts; parts out of their range carry over",
+    ),
 ];
 
 fn to_parts(mut arguments: Arguments) -> Outcome {
     let date = arguments.take("date");
-    let Some(zone) = Zone::of_operand(arguments.take_given("timezone"), "$dateToParts")? else { return Ok(NULL) };
+    let Some(zone) = Zone::of_operand(arguments.take_given("timezone"), "$dateToParts")? else {
+        return Ok(NULL);
+    };
     let iso = match arguments.take_given("iso8601") {
         None => false,
         Some(Some(Value::Boolean(iso))) => iso,
@@ -91,7 +107,11 @@ fn part(arguments: &mut Arguments, name: &str, default: i64) -> Result<Option<i6
     as_integer(&operand).map(Some).ok_or_else(|| {
         QueryError::new(
             40515,
-            format!("'{name}' must evaluate to an integer, found {} with value {}", type_name(&operand), brief(&operand)),
+            format!(
+                "'{name}' must evaluate to an integer, found {} with value {}",
+                type_name(&operand),
+                brief(&operand)
+            ),
         )
     })
 }
@@ -114,28 +134,41 @@ fn from_parts(mut arguments: Arguments) -> Outcome {
     let week_year = arguments.take_given("isoWeekYear");
     let (name, year, names) = match (year, week_year) {
         (Some(_), Some(_)) => {
-            return Err(QueryError::new(40489, "$dateFromParts does not allow mixing natural dates with ISO dates"));
+            return Err(QueryError::new(
+                40489,
+                "$dateFromParts does not allow mixing natural dates with ISO dates",
+            ));
         }
         (Some(year), None) => ("year", year, ["month", "day"]),
         (None, Some(year)) => ("isoWeekYear", year, ["isoWeek", "isoDayOfWeek"]),
         (None, None) => {
-            return Err(QueryError::new(40516, "$dateFromParts requires either 'year' or 'isoWeekYear' to be present"));
+            return Err(QueryError::new(
+                40516,
+                "$dateFromParts requires either 'year' or 'isoWeekYear' to be present",
+            ));
         }
     };
-    let Some(zone) = Zone::of_operand(arguments.take_given("timezone"), "$dateFromParts")? else { return Ok(NULL) };
+    let Some(zone) = Zone::of_operand(arguments.take_given("timezone"), "$dateFromParts")? else {
+        return Ok(NULL);
+    };
     if nullish(&year) {
         return Ok(NULL);
     }
     let Some(year_number) = as_integer(&year) else {
         return Err(QueryError::new(
             40515,
-            format!("'{name}' must evaluate to an integer, found {} with value {}", type_name(&year), brief(&year)),
+            format!(
+                "'{name}' must evaluate to an integer, found {} with value {}",
+                type_name(&year),
+                brief(&year)
+            ),
         ));
     };
     let year = check_range(name, year_number, 1, 9999, 40523)?;
     let mut numbers = [0; 6];
     let [second_name, third_name] = names;
-    let wanted = [(second_name, 1), (third_name, 1), ("hour", 0), ("minute", 0), ("second", 0), ("millisecond", 0)];
+    let wanted =
+        [(second_name, 1), (third_name, 1), ("hour", 0), ("minute", 0), ("second", 0), ("millisecond", 0)];
     for (place, (name, default)) in numbers.iter_mut().zip(wanted) {
         let Some(number) = part(&mut arguments, name, default)? else { return Ok(NULL) };
         // Seconds and milliseconds may be anything that a date can hold.
@@ -161,7 +194,9 @@ fn natural(year: i64, [month, day, clock @ ..]: [i64; 6]) -> Option<DateTime> {
 }
 
 fn iso(year: i64, [week, day, clock @ ..]: [i64; 6]) -> Option<DateTime> {
-    let first = jiff::civil::ISOWeekDate::new(i16::try_from(year).ok()?, 1, jiff::civil::Weekday::Monday).ok()?.date();
+    let first = jiff::civil::ISOWeekDate::new(i16::try_from(year).ok()?, 1, jiff::civil::Weekday::Monday)
+        .ok()?
+        .date();
     let date = first.checked_add(Span::new().try_days((week - 1) * 7 + day - 1).ok()?).ok()?;
     at_clock(date, clock)
 }

@@ -34,7 +34,11 @@ impl Zone {
             Some(Some(Value::String(text))) => Self::parse(&text).map(Some),
             Some(other) => Err(QueryError::new(
                 40517,
-                format!("{name} requires a string for the timezone argument, but was given a {} ({})", type_name(&other), brief(&other)),
+                format!(
+                    "{name} requires a string for the timezone argument, but was given a {} ({})",
+                    type_name(&other),
+                    brief(&other)
+                ),
             )),
         }
     }
@@ -97,6 +101,7 @@ pub(crate) fn offset_seconds(text: &str) -> Option<i32> {
         (2, None) => (digits, "00"),
         _ => return None,
     };
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<i32>().ok())?;
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<i32>().ok())?;
     Some(sign * (number(hours)? * 3600 + number(minutes)? * 60))
 }

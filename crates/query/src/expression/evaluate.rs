@@ -12,7 +12,11 @@ impl Expression {
     ///
     /// # Errors
     /// The operator's own, with MongoDB's codes.
-    pub fn evaluate(&self, root: RawDocument<'_>, variables: &mut Variables) -> Result<Evaluated, QueryError> {
+    pub fn evaluate(
+        &self,
+        root: RawDocument<'_>,
+        variables: &mut Variables,
+    ) -> Result<Evaluated, QueryError> {
         match &self.node {
             Node::Constant(value) => Ok(value.clone()),
             Node::Root => Ok(Some(Value::from(root))),
@@ -24,13 +28,18 @@ impl Expression {
             Node::Object(fields) => evaluate_object(fields, root, variables),
             Node::Array(items) => evaluate_array(items, root, variables),
             Node::Call { operator, operands } => {
-                let values =
-                    operands.iter().map(|operand| operand.evaluate(root, variables)).collect::<Result<Vec<_>, _>>()?;
+                let values = operands
+                    .iter()
+                    .map(|operand| operand.evaluate(root, variables))
+                    .collect::<Result<Vec<_>, _>>()?;
                 operator.call(values)
             }
             Node::Named { operator, parameters } => {
                 let Arity::Named(signature) = operator.arity else {
-                    return Err(QueryError::new(code::INTERNAL_ERROR, "an operator without parameters was given some"));
+                    return Err(QueryError::new(
+                        code::INTERNAL_ERROR,
+                        "an operator without parameters was given some",
+                    ));
                 };
                 let values = parameters
                     .iter()
@@ -54,11 +63,15 @@ impl Expression {
                 }
                 Ok(Some(Value::Boolean(false)))
             }
-            Node::Switch { branches, default } => evaluate_switch(branches, default.as_deref(), root, variables),
+            Node::Switch { branches, default } => {
+                evaluate_switch(branches, default.as_deref(), root, variables)
+            }
             Node::IfNull(operands) => evaluate_if_null(operands, root, variables),
             Node::Let { slot, bindings, body } => {
-                let values =
-                    bindings.iter().map(|binding| binding.evaluate(root, variables)).collect::<Result<Vec<_>, _>>()?;
+                let values = bindings
+                    .iter()
+                    .map(|binding| binding.evaluate(root, variables))
+                    .collect::<Result<Vec<_>, _>>()?;
                 for (offset, value) in values.into_iter().enumerate() {
                     variables.set(slot + offset, value);
                 }
@@ -68,7 +81,9 @@ impl Expression {
             Node::Filter { input, slot, condition, limit } => {
                 evaluate_filter(input, *slot, condition, limit.as_deref(), root, variables)
             }
-            Node::Reduce { input, initial, slot, body } => evaluate_reduce(input, initial, *slot, body, root, variables),
+            Node::Reduce { input, initial, slot, body } => {
+                evaluate_reduce(input, initial, *slot, body, root, variables)
+            }
             Node::SortArray { input, order } => order.sort_array(input.evaluate(root, variables)?),
             Node::Random => Ok(Some(Value::Double(variables.random.next_unit()))),
             Node::SampleRate(rate) => Ok(Some(Value::Boolean(variables.random.next_unit() < *rate))),
@@ -121,7 +136,11 @@ impl Borrowed<'_> {
     }
 }
 
-fn evaluate_object(fields: &[(String, Expression)], root: RawDocument<'_>, variables: &mut Variables) -> Outcome {
+fn evaluate_object(
+    fields: &[(String, Expression)],
+    root: RawDocument<'_>,
+    variables: &mut Variables,
+) -> Outcome {
     let mut object = Document::new();
     for (name, field) in fields {
         if let Some(value) = field.evaluate(root, variables)? {
@@ -182,7 +201,10 @@ fn evaluate_map(
         Some(Value::Array(items)) => items,
         value if nullish(&value) => return Ok(super::NULL),
         other => {
-            return Err(QueryError::new(16883, format!("input to $map must be an array not {}", type_name(&other))));
+            return Err(QueryError::new(
+                16883,
+                format!("input to $map must be an array not {}", type_name(&other)),
+            ));
         }
     };
     let mut mapped = Vec::with_capacity(items.len());
@@ -205,7 +227,10 @@ fn evaluate_filter(
         Some(Value::Array(items)) => items,
         value if nullish(&value) => return Ok(super::NULL),
         other => {
-            return Err(QueryError::new(28651, format!("input to $filter must be an array not {}", type_name(&other))));
+            return Err(QueryError::new(
+                28651,
+                format!("input to $filter must be an array not {}", type_name(&other)),
+            ));
         }
     };
     let limit = match limit {
@@ -253,7 +278,10 @@ fn evaluate_reduce(
         Some(Value::Array(items)) => items,
         value if nullish(&value) => return Ok(super::NULL),
         other => {
-            return Err(QueryError::new(40080, format!("$reduce requires that 'input' be an array, found: {}", type_name(&other))));
+            return Err(QueryError::new(
+                40080,
+                format!("$reduce requires that 'input' be an array, found: {}", type_name(&other)),
+            ));
         }
     };
     let mut accumulated = initial.evaluate(root, variables)?;

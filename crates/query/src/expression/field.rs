@@ -140,7 +140,7 @@ fn owned_at(value: &Value, components: &[String]) -> Evaluated {
 
 #[cfg(test)]
 mod tests {
-    use document::{doc, Value};
+    use document::{Value, doc};
 
     use super::Path;
 
@@ -162,7 +162,9 @@ mod tests {
 
     #[test]
     fn malformed_paths_are_refused_with_mongodbs_codes() {
-        for (text, code) in [("", 40352), ("a.", 40353), ("a..b", 15998), (".a", 15998), ("a.$b", 16410), ("a\0", 16411)] {
+        for (text, code) in
+            [("", 40352), ("a.", 40353), ("a..b", 15998), (".a", 15998), ("a.$b", 16410), ("a\0", 16411)]
+        {
             assert_eq!(Path::parse(text).map_err(|error| error.code), Err(code), "{text:?}");
         }
     }

@@ -10,9 +10,24 @@ use super::scope::{ParseScope, check_variable_name};
 use super::{Expression, Node};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$let", Arity::Grammar, Implementation::Grammar(parse_let), "the expression 'in', with the variables of 'vars' bound"),
-    Operator::new("$map", Arity::Grammar, Implementation::Grammar(parse_map), "the array of 'in' for each item of 'input'"),
-    Operator::new("$filter", Arity::Grammar, Implementation::Grammar(parse_filter), "the items of 'input' for which 'cond' counts as true, at most 'limit' of them"),
+    Operator::new(
+        "$let",
+        Arity::Grammar,
+        Implementation::Grammar(parse_let),
+        "the expression 'in', with the variables of 'vars' bound",
+    ),
+    Operator::new(
+        "$map",
+        Arity::Grammar,
+        Implementation::Grammar(parse_map),
+        "the array of 'in' for each item of 'input'",
+    ),
+    Operator::new(
+        "$filter",
+        Arity::Grammar,
+        Implementation::Grammar(parse_filter),
+        "the items of 'input' for which 'cond' counts as true, at most 'limit' of them",
+    ),
     Operator::new(
         "$reduce",
         Arity::Grammar,
@@ -36,7 +51,10 @@ impl<'a> Fields<'a> {
         unknown_code: i32,
     ) -> Result<Self, QueryError> {
         let RawValue::Document(document) = operand else {
-            return Err(QueryError::new(not_an_object, format!("{operator} only supports an object as its argument")));
+            return Err(QueryError::new(
+                not_an_object,
+                format!("{operator} only supports an object as its argument"),
+            ));
         };
         let mut found = Vec::new();
         for element in document.iter() {
@@ -109,7 +127,9 @@ fn parse_map(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression
     let name = fields.variable("this")?;
     let input = Expression::parse(input, scope)?;
     let body = Expression::parse(body, &scope.bind(vec![name]))?;
-    Ok(Expression { node: Node::Map { input: Box::new(input), slot: scope.next_slot(), body: Box::new(body) } })
+    Ok(Expression {
+        node: Node::Map { input: Box::new(input), slot: scope.next_slot(), body: Box::new(body) },
+    })
 }
 
 fn parse_filter(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {

@@ -42,7 +42,6 @@ mod trigonometry;
 #[cfg(test)]
 mod tests;
 
-
 use document::Value;
 
 pub use evaluate::Borrowed;
@@ -80,24 +79,57 @@ pub(crate) enum Node {
     /// `"$a.b"`.
     Field(Path),
     /// `"$$name"` or `"$$name.a.b"`, the name bound to a slot.
-    Variable { slot: usize, path: Option<Path> },
+    Variable {
+        slot: usize,
+        path: Option<Path>,
+    },
     /// An object whose values are expressions.
     Object(Vec<(String, Expression)>),
     /// An array whose items are expressions.
     Array(Vec<Expression>),
     /// An operator that wants all of its operands evaluated.
-    Call { operator: &'static Operator, operands: Vec<Expression> },
+    Call {
+        operator: &'static Operator,
+        operands: Vec<Expression>,
+    },
     /// An operator with named parameters, in the order of its table entry.
-    Named { operator: &'static Operator, parameters: Vec<Option<Expression>> },
+    Named {
+        operator: &'static Operator,
+        parameters: Vec<Option<Expression>>,
+    },
     All(Vec<Expression>),
     Any(Vec<Expression>),
-    Switch { branches: Vec<(Expression, Expression)>, default: Option<Box<Expression>> },
+    Switch {
+        branches: Vec<(Expression, Expression)>,
+        default: Option<Box<Expression>>,
+    },
     IfNull(Vec<Expression>),
-    Let { slot: usize, bindings: Vec<Expression>, body: Box<Expression> },
-    Map { input: Box<Expression>, slot: usize, body: Box<Expression> },
-    Filter { input: Box<Expression>, slot: usize, condition: Box<Expression>, limit: Option<Box<Expression>> },
-    Reduce { input: Box<Expression>, initial: Box<Expression>, slot: usize, body: Box<Expression> },
-    SortArray { input: Box<Expression>, order: ValueOrder },
+    Let {
+        slot: usize,
+        bindings: Vec<Expression>,
+        body: Box<Expression>,
+    },
+    Map {
+        input: Box<Expression>,
+        slot: usize,
+        body: Box<Expression>,
+    },
+    Filter {
+        input: Box<Expression>,
+        slot: usize,
+        condition: Box<Expression>,
+        limit: Option<Box<Expression>>,
+    },
+    Reduce {
+        input: Box<Expression>,
+        initial: Box<Expression>,
+        slot: usize,
+        body: Box<Expression>,
+    },
+    SortArray {
+        input: Box<Expression>,
+        order: ValueOrder,
+    },
     /// A number in `[0, 1)`.
     Random,
     /// True with this probability.
@@ -203,7 +235,10 @@ impl Expression {
 /// Whether a value counts as true: everything but false, zero, null, undefined and missing.
 pub fn is_true(value: &Evaluated) -> bool {
     match value {
-        None | Some(Value::Null | Value::Undefined | Value::Boolean(false) | Value::Int32(0) | Value::Int64(0)) => false,
+        None
+        | Some(Value::Null | Value::Undefined | Value::Boolean(false) | Value::Int32(0) | Value::Int64(0)) => {
+            false
+        }
         Some(Value::Double(number)) => *number != 0.0,
         Some(Value::Decimal128(number)) => !number.is_zero(),
         Some(_) => true,

@@ -11,12 +11,42 @@ use super::string::brief;
 use super::{Evaluated, Expression, Node, Outcome, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$mergeObjects", Arity::Any, Implementation::Many(merge), "one object with the fields of all; later ones win"),
-    Operator::new("$getField", Arity::Grammar, Implementation::Grammar(parse_get_field), "the field 'field' of 'input', whatever characters its name has"),
-    Operator::new("$setField", Arity::Grammar, Implementation::Grammar(parse_set_field), "the object 'input' with the field 'field' set to 'value'"),
-    Operator::new("$unsetField", Arity::Grammar, Implementation::Grammar(parse_unset_field), "the object 'input' without the field 'field'"),
-    Operator::new("$binarySize", Arity::Exactly(1), Implementation::One(binary_size), "the number of bytes of a string or of binary data"),
-    Operator::new("$bsonSize", Arity::Exactly(1), Implementation::One(bson_size), "the number of bytes an object takes as BSON"),
+    Operator::new(
+        "$mergeObjects",
+        Arity::Any,
+        Implementation::Many(merge),
+        "one object with the fields of all; later ones win",
+    ),
+    Operator::new(
+        "$getField",
+        Arity::Grammar,
+        Implementation::Grammar(parse_get_field),
+        "the field 'field' of 'input', whatever characters its name has",
+    ),
+    Operator::new(
+        "$setField",
+        Arity::Grammar,
+        Implementation::Grammar(parse_set_field),
+        "the object 'input' with the field 'field' set to 'value'",
+    ),
+    Operator::new(
+        "$unsetField",
+        Arity::Grammar,
+        Implementation::Grammar(parse_unset_field),
+        "the object 'input' without the field 'field'",
+    ),
+    Operator::new(
+        "$binarySize",
+        Arity::Exactly(1),
+        Implementation::One(binary_size),
+        "the number of bytes of a string or of binary data",
+    ),
+    Operator::new(
+        "$bsonSize",
+        Arity::Exactly(1),
+        Implementation::One(bson_size),
+        "the number of bytes an object takes as BSON",
+    ),
 ];
 
 /// What `$getField` and `$setField` become once their fields are known; neither name is reachable from a client.
@@ -58,7 +88,11 @@ pub(crate) fn merge_into(merged: &mut Document, object: Evaluated) -> Result<(),
         value if nullish(&value) => Ok(()),
         other => Err(QueryError::new(
             40400,
-            format!("$mergeObjects requires object inputs, but input {} is of type {}", brief(&other), type_name(&other)),
+            format!(
+                "$mergeObjects requires object inputs, but input {} is of type {}",
+                brief(&other),
+                type_name(&other)
+            ),
         )),
     }
 }
@@ -198,8 +232,9 @@ fn bson_size(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     match &operand {
         Some(Value::Document(object)) => size(object.to_buf().len()),
-        other => {
-            Err(QueryError::new(31393, format!("$bsonSize requires a document input, found: {}", type_name(other))))
-        }
+        other => Err(QueryError::new(
+            31393,
+            format!("$bsonSize requires a document input, found: {}", type_name(other)),
+        )),
     }
 }

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::call::Implementation;
 use super::{
-    accumulate, arithmetic, array, bits, comparison, conditional, convert, date, date_arithmetic, date_format, date_parts, iterate,
-    object, parse, regex, set, sort, string, trigonometry,
+    accumulate, arithmetic, array, bits, comparison, conditional, convert, date, date_arithmetic,
+    date_format, date_parts, iterate, object, parse, regex, set, sort, string, trigonometry,
 };
 
 /// One operator: everything that is known of it.

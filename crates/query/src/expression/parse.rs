@@ -30,7 +30,12 @@ pub(crate) static OPERATORS: &[Operator] = &[
         Implementation::Grammar(Expression::parse),
         "the operand, evaluated; allowed wherever an expression is",
     ),
-    Operator::new("$rand", Arity::Grammar, Implementation::Grammar(parse_rand), "a random number from 0 up to but not including 1"),
+    Operator::new(
+        "$rand",
+        Arity::Grammar,
+        Implementation::Grammar(parse_rand),
+        "a random number from 0 up to but not including 1",
+    ),
     Operator::new(
         "$sampleRate",
         Arity::Grammar,
@@ -169,7 +174,9 @@ fn system_variable(name: &str, path: Option<Path>, scope: &ParseScope<'_>) -> Re
         }
         "REMOVE" => None,
         "NOW" => Some(Value::DateTime(environment.now_ms)),
-        "CLUSTER_TIME" if environment.cluster_time.as_u64() != 0 => Some(Value::Timestamp(environment.cluster_time)),
+        "CLUSTER_TIME" if environment.cluster_time.as_u64() != 0 => {
+            Some(Value::Timestamp(environment.cluster_time))
+        }
         "CLUSTER_TIME" => {
             return Err(QueryError::new(51144, "Builtin variable '$$CLUSTER_TIME' is not available"));
         }
@@ -204,12 +211,17 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
         if name.contains('.') {
             return Err(QueryError::new(
                 16412,
-                format!("FieldPath field names may not contain '.', given '{name}'. Consider using $getField or $setField."),
+                format!(
+                    "FieldPath field names may not contain '.', given '{name}'. Consider using $getField or $setField."
+                ),
             ));
         }
         check_component(name)?;
         if fields.iter().any(|(seen, _): &(String, Expression)| seen == name) {
-            return Err(QueryError::new(16406, format!("duplicate field name specified in object literal: {document:?}")));
+            return Err(QueryError::new(
+                16406,
+                format!("duplicate field name specified in object literal: {document:?}"),
+            ));
         }
         fields.push((name.to_owned(), Expression::parse(element.value(), scope)?));
     }
@@ -246,7 +258,9 @@ fn check_arity(operator: &Operator, given: usize) -> Result<(), QueryError> {
         )),
         Arity::Between(least, most) if !(least..=most).contains(&given) => Err(QueryError::new(
             28667,
-            format!("Expression {name} takes at least {least} arguments, and at most {most}, but {given} were passed in."),
+            format!(
+                "Expression {name} takes at least {least} arguments, and at most {most}, but {given} were passed in."
+            ),
         )),
         _ => Ok(()),
     }

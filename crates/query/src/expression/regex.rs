@@ -21,9 +21,24 @@ static SIGNATURE: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$regexMatch", Arity::Named(&SIGNATURE), Implementation::Named(matches), "whether the regular expression matches anywhere in 'input'"),
-    Operator::new("$regexFind", Arity::Named(&SIGNATURE), Implementation::Named(find), "the first match as {match, idx, captures}, or null"),
-    Operator::new("$regexFindAll", Arity::Named(&SIGNATURE), Implementation::Named(find_all), "every match as {match, idx, captures}"),
+    Operator::new(
+        "$regexMatch",
+        Arity::Named(&SIGNATURE),
+        Implementation::Named(matches),
+        "whether the regular expression matches anywhere in 'input'",
+    ),
+    Operator::new(
+        "$regexFind",
+        Arity::Named(&SIGNATURE),
+        Implementation::Named(find),
+        "the first match as {match, idx, captures}, or null",
+    ),
+    Operator::new(
+        "$regexFindAll",
+        Arity::Named(&SIGNATURE),
+        Implementation::Named(find_all),
+        "every match as {match, idx, captures}",
+    ),
 ];
 
 /// Compiled patterns kept per thread: an expression usually meets the same few for every document.
@@ -74,7 +89,9 @@ fn operands(mut arguments: Arguments) -> Result<Option<Search>, QueryError> {
         Some(Value::String(pattern)) => (pattern, String::new()),
         Some(Value::Regex { pattern, options }) => (pattern, options),
         value if nullish(&value) => return Ok(None),
-        _ => return Err(QueryError::new(51105, format!("{name} needs 'regex' to be of type string or regex"))),
+        _ => {
+            return Err(QueryError::new(51105, format!("{name} needs 'regex' to be of type string or regex")));
+        }
     };
     if options.is_some() && !own_options.is_empty() {
         return Err(QueryError::new(
@@ -87,7 +104,10 @@ fn operands(mut arguments: Arguments) -> Result<Option<Search>, QueryError> {
 }
 
 fn failed(name: &str, error: &fancy_regex::Error) -> QueryError {
-    QueryError::new(51156, format!("Error occurred while executing the regular expression in {name}: {error}"))
+    QueryError::new(
+        51156,
+        format!("Error occurred while executing the regular expression in {name}: {error}"),
+    )
 }
 
 fn matches(arguments: Arguments) -> Outcome {
@@ -116,7 +136,8 @@ fn describe(input: &str, captures: &Captures<'_, str>) -> Value {
     let whole = captures.get(0);
     let start = whole.map_or(0, |found| found.start());
     let characters = input.get(..start).map_or(0, |before| before.chars().count());
-    let groups = captures.iter().skip(1).map(|group| group.map_or(Value::Null, |found| Value::from(found.as_str())));
+    let groups =
+        captures.iter().skip(1).map(|group| group.map_or(Value::Null, |found| Value::from(found.as_str())));
     let mut description = Document::new();
     description.push("match", whole.map_or("", |found| found.as_str()));
     description.push("idx", Value::Int32(i32::try_from(characters).unwrap_or(i32::MAX)));

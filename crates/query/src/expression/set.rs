@@ -9,13 +9,48 @@ use super::operators::{Arity, Operator};
 use super::{Evaluated, NULL, Outcome, is_true, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$setUnion", Arity::Any, Implementation::Many(union), "the values that are in any of the arrays"),
-    Operator::new("$setIntersection", Arity::Any, Implementation::Many(intersection), "the values that are in every array"),
-    Operator::new("$setDifference", Arity::Exactly(2), Implementation::Two(difference), "the values of the first array that are not in the second"),
-    Operator::new("$setEquals", Arity::Any, Implementation::Many(equals), "whether the arrays hold the same values"),
-    Operator::new("$setIsSubset", Arity::Exactly(2), Implementation::Two(is_subset), "whether every value of the first array is in the second"),
-    Operator::new("$anyElementTrue", Arity::Exactly(1), Implementation::One(any_true), "whether any item of the array counts as true"),
-    Operator::new("$allElementsTrue", Arity::Exactly(1), Implementation::One(all_true), "whether every item of the array counts as true"),
+    Operator::new(
+        "$setUnion",
+        Arity::Any,
+        Implementation::Many(union),
+        "the values that are in any of the arrays",
+    ),
+    Operator::new(
+        "$setIntersection",
+        Arity::Any,
+        Implementation::Many(intersection),
+        "the values that are in every array",
+    ),
+    Operator::new(
+        "$setDifference",
+        Arity::Exactly(2),
+        Implementation::Two(difference),
+        "the values of the first array that are not in the second",
+    ),
+    Operator::new(
+        "$setEquals",
+        Arity::Any,
+        Implementation::Many(equals),
+        "whether the arrays hold the same values",
+    ),
+    Operator::new(
+        "$setIsSubset",
+        Arity::Exactly(2),
+        Implementation::Two(is_subset),
+        "whether every value of the first array is in the second",
+    ),
+    Operator::new(
+        "$anyElementTrue",
+        Arity::Exactly(1),
+        Implementation::One(any_true),
+        "whether any item of the array counts as true",
+    ),
+    Operator::new(
+        "$allElementsTrue",
+        Arity::Exactly(1),
+        Implementation::One(all_true),
+        "whether every item of the array counts as true",
+    ),
 ];
 
 /// Sorts and removes duplicates.
@@ -75,7 +110,10 @@ fn pair(
     let wrong = |code, which: &str, found: &Evaluated| {
         QueryError::new(
             code,
-            format!("both operands of {name} must be arrays. {which} argument is of type: {}", type_name(found)),
+            format!(
+                "both operands of {name} must be arrays. {which} argument is of type: {}",
+                type_name(found)
+            ),
         )
     };
     match (left, right) {
@@ -108,7 +146,10 @@ fn difference(left: Evaluated, right: Evaluated) -> Outcome {
 
 fn equals(operands: Vec<Evaluated>) -> Outcome {
     if operands.len() < 2 {
-        return Err(QueryError::new(17045, format!("$setEquals needs at least two arguments had: {}", operands.len())));
+        return Err(QueryError::new(
+            17045,
+            format!("$setEquals needs at least two arguments had: {}", operands.len()),
+        ));
     }
     let mut sets = Vec::with_capacity(operands.len());
     for (position, operand) in operands.into_iter().enumerate() {
@@ -143,9 +184,10 @@ fn is_subset(left: Evaluated, right: Evaluated) -> Outcome {
 fn items(operand: Evaluated, name: &str, code: i32) -> Result<Vec<Value>, QueryError> {
     match operand {
         Some(Value::Array(items)) => Ok(items),
-        other => {
-            Err(QueryError::new(code, format!("{name}'s argument must be an array, but is {}", type_name(&other))))
-        }
+        other => Err(QueryError::new(
+            code,
+            format!("{name}'s argument must be an array, but is {}", type_name(&other)),
+        )),
     }
 }
 

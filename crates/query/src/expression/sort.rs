@@ -55,7 +55,8 @@ impl ValueOrder {
             Self::Fields(fields) => fields
                 .iter()
                 .map(|(path, descending)| {
-                    let (left, right) = (sort_value(path, left, *descending), sort_value(path, right, *descending));
+                    let (left, right) =
+                        (sort_value(path, left, *descending), sort_value(path, right, *descending));
                     turned(compare_sort_values(&left, &right), *descending)
                 })
                 .find(|order| order.is_ne())
@@ -73,7 +74,10 @@ impl ValueOrder {
             }
             other => Err(QueryError::new(
                 2942504,
-                format!("The input argument to $sortArray must be an array, but was of type: {}", type_name(&other)),
+                format!(
+                    "The input argument to $sortArray must be an array, but was of type: {}",
+                    type_name(&other)
+                ),
             )),
         }
     }
@@ -108,13 +112,18 @@ fn descending(direction: RawValue<'_>) -> Result<bool, QueryError> {
     if !direction.is_number() {
         return Err(QueryError::new(
             15974,
-            format!("Illegal key in $sort specification: expected 1 or -1, found {}", direction.kind().alias()),
+            format!(
+                "Illegal key in $sort specification: expected 1 or -1, found {}",
+                direction.kind().alias()
+            ),
         ));
     }
     match direction.as_i64_exact() {
         Some(1) => Ok(false),
         Some(-1) => Ok(true),
-        _ => Err(QueryError::new(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")),
+        _ => {
+            Err(QueryError::new(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)"))
+        }
     }
 }
 
@@ -130,10 +139,17 @@ fn parse(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, Qu
         match element.name() {
             "input" => input = Some(Expression::parse(element.value(), scope)?),
             "sortBy" => order = Some(ValueOrder::parse(element.value())?),
-            unknown => return Err(QueryError::new(2942501, format!("$sortArray found an unknown argument: {unknown}"))),
+            unknown => {
+                return Err(QueryError::new(
+                    2942501,
+                    format!("$sortArray found an unknown argument: {unknown}"),
+                ));
+            }
         }
     }
-    let input = input.ok_or_else(|| QueryError::new(2942502, "$sortArray requires 'input' to be specified"))?;
-    let order = order.ok_or_else(|| QueryError::new(2942503, "$sortArray requires 'sortBy' to be specified"))?;
+    let input =
+        input.ok_or_else(|| QueryError::new(2942502, "$sortArray requires 'input' to be specified"))?;
+    let order =
+        order.ok_or_else(|| QueryError::new(2942503, "$sortArray requires 'sortBy' to be specified"))?;
     Ok(Expression { node: Node::SortArray { input: Box::new(input), order } })
 }

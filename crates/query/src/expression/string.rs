@@ -20,7 +20,11 @@ static TRIM: Signature = Signature {
     shorthand: false,
 };
 static REPLACE: Signature = Signature {
-    parameters: &[Parameter::required("input"), Parameter::required("find"), Parameter::required("replacement")],
+    parameters: &[
+        Parameter::required("input"),
+        Parameter::required("find"),
+        Parameter::required("replacement"),
+    ],
     not_an_object: 51751,
     unknown: 51750,
     absent: 51749,
@@ -29,27 +33,102 @@ static REPLACE: Signature = Signature {
 
 pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new("$concat", Arity::Any, Implementation::Many(concat), "the strings, joined"),
-    Operator::new("$toLower", Arity::Exactly(1), Implementation::One(|text| change_case(text, str::to_ascii_lowercase)), "the string with ASCII letters in lower case"),
-    Operator::new("$toUpper", Arity::Exactly(1), Implementation::One(|text| change_case(text, str::to_ascii_uppercase)), "the string with ASCII letters in upper case"),
-    Operator::new("$substr", Arity::Exactly(3), Implementation::Three(substr_bytes), "a part of the string, in bytes; the older name of $substrBytes"),
-    Operator::new("$substrBytes", Arity::Exactly(3), Implementation::Three(substr_bytes), "a part of the string: first byte and number of bytes"),
-    Operator::new("$substrCP", Arity::Exactly(3), Implementation::Three(substr_cp), "a part of the string: first code point and number of code points"),
-    Operator::new("$strLenBytes", Arity::Exactly(1), Implementation::One(|text| length(text, "$strLenBytes", 34473, str::len)), "the length of the string in bytes"),
+    Operator::new(
+        "$toLower",
+        Arity::Exactly(1),
+        Implementation::One(|text| change_case(text, str::to_ascii_lowercase)),
+        "the string with ASCII letters in lower case",
+    ),
+    Operator::new(
+        "$toUpper",
+        Arity::Exactly(1),
+        Implementation::One(|text| change_case(text, str::to_ascii_uppercase)),
+        "the string with ASCII letters in upper case",
+    ),
+    Operator::new(
+        "$substr",
+        Arity::Exactly(3),
+        Implementation::Three(substr_bytes),
+        "a part of the string, in bytes; the older name of $substrBytes",
+    ),
+    Operator::new(
+        "$substrBytes",
+        Arity::Exactly(3),
+        Implementation::Three(substr_bytes),
+        "a part of the string: first byte and number of bytes",
+    ),
+    Operator::new(
+        "$substrCP",
+        Arity::Exactly(3),
+        Implementation::Three(substr_cp),
+        "a part of the string: first code point and number of code points",
+    ),
+    Operator::new(
+        "$strLenBytes",
+        Arity::Exactly(1),
+        Implementation::One(|text| length(text, "$strLenBytes", 34473, str::len)),
+        "the length of the string in bytes",
+    ),
     Operator::new(
         "$strLenCP",
         Arity::Exactly(1),
         Implementation::One(|text| length(text, "$strLenCP", 34471, |text| text.chars().count())),
         "the length of the string in code points",
     ),
-    Operator::new("$split", Arity::Exactly(2), Implementation::Two(split), "the parts of the string between occurrences of a separator"),
-    Operator::new("$trim", Arity::Named(&TRIM), Implementation::Named(|arguments| trim(arguments, true, true)), "the string without white space, or without the given characters, at both ends"),
-    Operator::new("$ltrim", Arity::Named(&TRIM), Implementation::Named(|arguments| trim(arguments, true, false)), "as $trim, at the beginning only"),
-    Operator::new("$rtrim", Arity::Named(&TRIM), Implementation::Named(|arguments| trim(arguments, false, true)), "as $trim, at the end only"),
-    Operator::new("$indexOfBytes", Arity::Between(2, 4), Implementation::Many(index_of_bytes), "the byte position of a string in another, or -1"),
-    Operator::new("$indexOfCP", Arity::Between(2, 4), Implementation::Many(index_of_cp), "the code point position of a string in another, or -1"),
-    Operator::new("$strcasecmp", Arity::Exactly(2), Implementation::Two(strcasecmp), "the order of two strings as -1, 0 or 1, ASCII letters compared without case"),
-    Operator::new("$replaceOne", Arity::Named(&REPLACE), Implementation::Named(|arguments| replace(arguments, 1)), "the string with the first occurrence of 'find' replaced"),
-    Operator::new("$replaceAll", Arity::Named(&REPLACE), Implementation::Named(|arguments| replace(arguments, usize::MAX)), "the string with every occurrence of 'find' replaced"),
+    Operator::new(
+        "$split",
+        Arity::Exactly(2),
+        Implementation::Two(split),
+        "the parts of the string between occurrences of a separator",
+    ),
+    Operator::new(
+        "$trim",
+        Arity::Named(&TRIM),
+        Implementation::Named(|arguments| trim(arguments, true, true)),
+        "the string without white space, or without the given characters, at both ends",
+    ),
+    Operator::new(
+        "$ltrim",
+        Arity::Named(&TRIM),
+        Implementation::Named(|arguments| trim(arguments, true, false)),
+        "as $trim, at the beginning only",
+    ),
+    Operator::new(
+        "$rtrim",
+        Arity::Named(&TRIM),
+        Implementation::Named(|arguments| trim(arguments, false, true)),
+        "as $trim, at the end only",
+    ),
+    Operator::new(
+        "$indexOfBytes",
+        Arity::Between(2, 4),
+        Implementation::Many(index_of_bytes),
+        "the byte position of a string in another, or -1",
+    ),
+    Operator::new(
+        "$indexOfCP",
+        Arity::Between(2, 4),
+        Implementation::Many(index_of_cp),
+        "the code point position of a string in another, or -1",
+    ),
+    Operator::new(
+        "$strcasecmp",
+        Arity::Exactly(2),
+        Implementation::Two(strcasecmp),
+        "the order of two strings as -1, 0 or 1, ASCII letters compared without case",
+    ),
+    Operator::new(
+        "$replaceOne",
+        Arity::Named(&REPLACE),
+        Implementation::Named(|arguments| replace(arguments, 1)),
+        "the string with the first occurrence of 'find' replaced",
+    ),
+    Operator::new(
+        "$replaceAll",
+        Arity::Named(&REPLACE),
+        Implementation::Named(|arguments| replace(arguments, usize::MAX)),
+        "the string with every occurrence of 'find' replaced",
+    ),
 ];
 
 fn text(value: impl Into<String>) -> Outcome {
@@ -63,7 +142,10 @@ fn concat(operands: Vec<Evaluated>) -> Outcome {
             Some(Value::String(part)) => joined.push_str(part),
             value if nullish(value) => return Ok(NULL),
             other => {
-                return Err(QueryError::new(16702, format!("$concat only supports strings, not {}", type_name(other))));
+                return Err(QueryError::new(
+                    16702,
+                    format!("$concat only supports strings, not {}", type_name(other)),
+                ));
             }
         }
     }
@@ -106,18 +188,23 @@ fn substr_bytes(input: Evaluated, start: Evaluated, count: Evaluated) -> Outcome
         ));
     };
     // A negative length means the rest of the string.
-    let end = usize::try_from(count).map_or(input.len(), |count| start.saturating_add(count).min(input.len()));
+    let end =
+        usize::try_from(count).map_or(input.len(), |count| start.saturating_add(count).min(input.len()));
     if start >= input.len() {
         return text("");
     }
     if !input.is_char_boundary(start) {
-        return Err(QueryError::new(28656, "$substrBytes: Invalid range, starting index is a UTF-8 continuation byte."));
+        return Err(QueryError::new(
+            28656,
+            "$substrBytes: Invalid range, starting index is a UTF-8 continuation byte.",
+        ));
     }
     match input.get(start..end) {
         Some(part) => text(part),
-        None => {
-            Err(QueryError::new(28657, "$substrBytes: Invalid range, ending index is in the middle of a UTF-8 character."))
-        }
+        None => Err(QueryError::new(
+            28657,
+            "$substrBytes: Invalid range, ending index is in the middle of a UTF-8 character.",
+        )),
     }
 }
 
@@ -134,10 +221,18 @@ fn substr_cp(input: Evaluated, start: Evaluated, count: Evaluated) -> Outcome {
     text(input.chars().skip(start).take(count).collect::<String>())
 }
 
-fn integral(operand: &Evaluated, what: &str, not_a_number: i32, not_integral: i32) -> Result<i32, QueryError> {
+fn integral(
+    operand: &Evaluated,
+    what: &str,
+    not_a_number: i32,
+    not_integral: i32,
+) -> Result<i32, QueryError> {
     match operand {
         Some(value) if value.is_number() => as_i32(operand).ok_or_else(|| {
-            QueryError::new(not_integral, format!("$substrCP: {what} cannot be represented as a 32-bit integral value"))
+            QueryError::new(
+                not_integral,
+                format!("$substrCP: {what} cannot be represented as a 32-bit integral value"),
+            )
         }),
         other => Err(QueryError::new(
             not_a_number,
@@ -161,13 +256,19 @@ fn split(input: Evaluated, separator: Evaluated) -> Outcome {
     let Some(Value::String(input)) = &input else {
         return Err(QueryError::new(
             40085,
-            format!("$split requires an expression that evaluates to a string as a first argument, found: {}", type_name(&input)),
+            format!(
+                "$split requires an expression that evaluates to a string as a first argument, found: {}",
+                type_name(&input)
+            ),
         ));
     };
     let Some(Value::String(separator)) = &separator else {
         return Err(QueryError::new(
             40086,
-            format!("$split requires an expression that evaluates to a string as a second argument, found: {}", type_name(&separator)),
+            format!(
+                "$split requires an expression that evaluates to a string as a second argument, found: {}",
+                type_name(&separator)
+            ),
         ));
     };
     if separator.is_empty() {
@@ -178,8 +279,8 @@ fn split(input: Evaluated, separator: Evaluated) -> Outcome {
 
 /// What `$trim` removes when no characters are given (MongoDB manual, "$trim: Whitespace Characters").
 const WHITE_SPACE: &[char] = &[
-    '\0', ' ', '\t', '\n', '\u{b}', '\u{c}', '\r', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}', '\u{2002}', '\u{2003}',
-    '\u{2004}', '\u{2005}', '\u{2006}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{200a}',
+    '\0', ' ', '\t', '\n', '\u{b}', '\u{c}', '\r', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}', '\u{2002}',
+    '\u{2003}', '\u{2004}', '\u{2005}', '\u{2006}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{200a}',
 ];
 
 fn trim(mut arguments: Arguments, left: bool, right: bool) -> Outcome {
@@ -190,7 +291,11 @@ fn trim(mut arguments: Arguments, left: bool, right: bool) -> Outcome {
     let Some(Value::String(input)) = &input else {
         return Err(QueryError::new(
             50699,
-            format!("{name} requires its input to be a string, got {} (of type {}) instead.", brief(&input), type_name(&input)),
+            format!(
+                "{name} requires its input to be a string, got {} (of type {}) instead.",
+                brief(&input),
+                type_name(&input)
+            ),
         ));
     };
     let removed: Vec<char> = match &chars {
@@ -200,7 +305,11 @@ fn trim(mut arguments: Arguments, left: bool, right: bool) -> Outcome {
         Some(other) => {
             return Err(QueryError::new(
                 50700,
-                format!("{name} requires 'chars' to be a string, got {} (of type {}) instead.", brief(other), type_name(other)),
+                format!(
+                    "{name} requires 'chars' to be a string, got {} (of type {}) instead.",
+                    brief(other),
+                    type_name(other)
+                ),
             ));
         }
     };
@@ -230,7 +339,11 @@ struct IndexOf {
     end: usize,
 }
 
-fn index_of_operands(operands: &[Evaluated], name: &str, codes: [i32; 2]) -> Result<Option<IndexOf>, QueryError> {
+fn index_of_operands(
+    operands: &[Evaluated],
+    name: &str,
+    codes: [i32; 2],
+) -> Result<Option<IndexOf>, QueryError> {
     let (input, token) = (operands.first().cloned().flatten(), operands.get(1).cloned().flatten());
     let input = match input {
         Some(Value::String(input)) => input,
@@ -258,7 +371,11 @@ pub(crate) fn position(operand: &Evaluated, name: &str, which: &str) -> Result<u
     let Some(number) = as_i32(operand) else {
         return Err(QueryError::new(
             40096,
-            format!("{name} requires an integral {which} index, found a value of type: {}, with value: \"{}\"", type_name(operand), brief(operand)),
+            format!(
+                "{name} requires an integral {which} index, found a value of type: {}, with value: \"{}\"",
+                type_name(operand),
+                brief(operand)
+            ),
         ));
     };
     usize::try_from(number).map_err(|_| {
@@ -271,7 +388,9 @@ fn found(position: Option<usize>) -> Outcome {
 }
 
 fn index_of_bytes(operands: Vec<Evaluated>) -> Outcome {
-    let Some(operands) = index_of_operands(&operands, "$indexOfBytes", [40091, 40092])? else { return Ok(NULL) };
+    let Some(operands) = index_of_operands(&operands, "$indexOfBytes", [40091, 40092])? else {
+        return Ok(NULL);
+    };
     let end = operands.end.min(operands.input.len());
     let Some(window) = operands.input.as_bytes().get(operands.start..end) else { return found(None) };
     let token = operands.token.as_bytes();

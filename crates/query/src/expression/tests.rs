@@ -52,7 +52,8 @@ fn check_error(operand: impl Into<Value>, code: i32, wording: &str) {
 
 #[test]
 fn every_operator_is_named_by_a_test() {
-    let tested = [include_str!("tests/values.rs"), include_str!("tests/dates.rs"), include_str!("tests/errors.rs")];
+    let tested =
+        [include_str!("tests/values.rs"), include_str!("tests/dates.rs"), include_str!("tests/errors.rs")];
     for operator in operators() {
         let quoted = format!("\"{}\"", operator.name);
         assert!(tested.iter().any(|source| source.contains(&quoted)), "{} has no test", operator.name);

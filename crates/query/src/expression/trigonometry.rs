@@ -42,7 +42,12 @@ pub(crate) static OPERATORS: &[Operator] = &[
     function!("$atanh", -1.0, 1.0, f64::atanh, "the inverse of the hyperbolic tangent"),
     function!("$degreesToRadians", NONE, ALL, f64::to_radians, "the angle in degrees, in radians"),
     function!("$radiansToDegrees", NONE, ALL, f64::to_degrees, "the angle in radians, in degrees"),
-    Operator::new("$atan2", Arity::Exactly(2), Implementation::Two(atan2), "the angle of the point with this y and this x"),
+    Operator::new(
+        "$atan2",
+        Arity::Exactly(2),
+        Implementation::Two(atan2),
+        "the angle of the point with this y and this x",
+    ),
 ];
 
 fn apply(operand: Evaluated, name: &str, low: f64, high: f64, run: fn(f64) -> f64) -> Outcome {
@@ -51,8 +56,12 @@ fn apply(operand: Evaluated, name: &str, low: f64, high: f64, run: fn(f64) -> f6
     let angle = number.to_f64();
     if !angle.is_nan() && !(low..=high).contains(&angle) {
         let (open, close) = if low == LOWEST { ("(-inf", "inf)") } else { ("[", "]") };
-        let range = if low == LOWEST { format!("{open},{close}") } else { format!("{open}{low},{high}{close}") };
-        return Err(QueryError::new(50989, format!("cannot apply {name} to {}, value must be in {range}", brief(&operand))));
+        let range =
+            if low == LOWEST { format!("{open},{close}") } else { format!("{open}{low},{high}{close}") };
+        return Err(QueryError::new(
+            50989,
+            format!("cannot apply {name} to {}, value must be in {range}", brief(&operand)),
+        ));
     }
     Ok(Some(like(number, run(angle))))
 }
@@ -71,7 +80,11 @@ fn atan2(y: Evaluated, x: Evaluated) -> Outcome {
             let model = if matches!(x, Number::Decimal(_)) { x } else { y };
             Ok(Some(like(model, y.to_f64().atan2(x.to_f64()))))
         }
-        (None, _) => Err(QueryError::new(51044, format!("$atan2 only supports numeric types, not {}", type_name(&y)))),
-        (_, None) => Err(QueryError::new(51045, format!("$atan2 only supports numeric types, not {}", type_name(&x)))),
+        (None, _) => {
+            Err(QueryError::new(51044, format!("$atan2 only supports numeric types, not {}", type_name(&y))))
+        }
+        (_, None) => {
+            Err(QueryError::new(51045, format!("$atan2 only supports numeric types, not {}", type_name(&x))))
+        }
     }
 }

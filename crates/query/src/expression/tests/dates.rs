@@ -31,7 +31,11 @@ fn parts() {
     check(doc! { "$isoDayOfWeek": "$date" }, 4);
     check(doc! { "$year": "$absent" }, Value::Null);
     check_error(doc! { "$year": "$word" }, 16006, "can't convert from BSON type string to Date");
-    check_error(doc! { "$year": { "date": "$date", "timezone": "Nowhere" } }, 40485, "unrecognized time zone identifier: \"Nowhere\"");
+    check_error(
+        doc! { "$year": { "date": "$date", "timezone": "Nowhere" } },
+        40485,
+        "unrecognized time zone identifier: \"Nowhere\"",
+    );
 }
 
 #[test]
@@ -42,17 +46,31 @@ fn text() {
         "29.02.2024 13:34 +0100 060 4 08 09 2024 Feb February %",
     );
     check(doc! { "$dateToString": { "date": "$nothing", "onNull": "none" } }, "none");
-    check_error(doc! { "$dateToString": { "date": "$date", "format": "%x" } }, 18536, "Invalid format character '%x' in format string");
+    check_error(
+        doc! { "$dateToString": { "date": "$date", "format": "%x" } },
+        18536,
+        "Invalid format character '%x' in format string",
+    );
     check(doc! { "$dateFromString": { "dateString": "2024-02-29T12:34:56.789Z" } }, date(1_709_210_096_789));
-    check(doc! { "$dateFromString": { "dateString": "2024-02-29T13:34:56.789+0100" } }, date(1_709_210_096_789));
-    check(doc! { "$dateFromString": { "dateString": "2024-02-29", "timezone": "Europe/Berlin" } }, date(1_709_161_200_000));
+    check(
+        doc! { "$dateFromString": { "dateString": "2024-02-29T13:34:56.789+0100" } },
+        date(1_709_210_096_789),
+    );
+    check(
+        doc! { "$dateFromString": { "dateString": "2024-02-29", "timezone": "Europe/Berlin" } },
+        date(1_709_161_200_000),
+    );
     check(
         doc! { "$dateFromString": { "dateString": "29/02/2024 12:34", "format": "%d/%m/%Y %H:%M" } },
         date(1_709_210_040_000),
     );
     check(doc! { "$dateFromString": { "dateString": "soon", "onError": "bad" } }, "bad");
     check(doc! { "$dateFromString": { "dateString": Value::Null, "onNull": "none" } }, "none");
-    check_error(doc! { "$dateFromString": { "dateString": "soon" } }, 241, "Error parsing date string 'soon'");
+    check_error(
+        doc! { "$dateFromString": { "dateString": "soon" } },
+        241,
+        "Error parsing date string 'soon'",
+    );
 }
 
 #[test]
@@ -65,34 +83,71 @@ fn objects_of_parts() {
         doc! { "$dateToParts": { "date": "$date", "iso8601": true } },
         doc! { "isoWeekYear": 2024, "isoWeek": 9, "isoDayOfWeek": 4, "hour": 12, "minute": 34, "second": 56, "millisecond": 789 },
     );
-    check(doc! { "$dateFromParts": { "year": 2024, "month": 2, "day": 29, "hour": 12 } }, at("2024-02-29T12:00:00Z"));
+    check(
+        doc! { "$dateFromParts": { "year": 2024, "month": 2, "day": 29, "hour": 12 } },
+        at("2024-02-29T12:00:00Z"),
+    );
     check(doc! { "$dateFromParts": { "year": 2024, "month": 14, "day": 0 } }, at("2025-01-31T00:00:00Z"));
-    check(doc! { "$dateFromParts": { "isoWeekYear": 2024, "isoWeek": 9, "isoDayOfWeek": 4 } }, at("2024-02-29T00:00:00Z"));
+    check(
+        doc! { "$dateFromParts": { "isoWeekYear": 2024, "isoWeek": 9, "isoDayOfWeek": 4 } },
+        at("2024-02-29T00:00:00Z"),
+    );
     check_error(doc! { "$dateFromParts": { "month": 1 } }, 40516, "requires either 'year' or 'isoWeekYear'");
 }
 
 #[test]
 fn arithmetic() {
     let start = at("2024-01-31T10:00:00Z");
-    check(doc! { "$dateAdd": { "startDate": start.clone(), "unit": "month", "amount": 1 } }, at("2024-02-29T10:00:00Z"));
-    check(doc! { "$dateAdd": { "startDate": start.clone(), "unit": "hour", "amount": 25 } }, at("2024-02-01T11:00:00Z"));
-    check(doc! { "$dateSubtract": { "startDate": start.clone(), "unit": "quarter", "amount": 1 } }, at("2023-10-31T10:00:00Z"));
+    check(
+        doc! { "$dateAdd": { "startDate": start.clone(), "unit": "month", "amount": 1 } },
+        at("2024-02-29T10:00:00Z"),
+    );
+    check(
+        doc! { "$dateAdd": { "startDate": start.clone(), "unit": "hour", "amount": 25 } },
+        at("2024-02-01T11:00:00Z"),
+    );
+    check(
+        doc! { "$dateSubtract": { "startDate": start.clone(), "unit": "quarter", "amount": 1 } },
+        at("2023-10-31T10:00:00Z"),
+    );
     // Across the change to summer time a local day has 23 hours.
     check(
         doc! { "$dateAdd": { "startDate": at("2024-03-30T12:00:00Z"), "unit": "day", "amount": 1, "timezone": "Europe/Berlin" } },
         at("2024-03-31T11:00:00Z"),
     );
-    check(doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-01T00:00:00Z"), "unit": "month" } }, 1_i64);
-    check(doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-04T00:00:00Z"), "unit": "week" } }, 1_i64);
+    check(
+        doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-01T00:00:00Z"), "unit": "month" } },
+        1_i64,
+    );
+    check(
+        doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-04T00:00:00Z"), "unit": "week" } },
+        1_i64,
+    );
     check(
         doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-04T00:00:00Z"), "unit": "week", "startOfWeek": "monday" } },
         0_i64,
     );
-    check(doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-01-31T11:59:00Z"), "unit": "hour" } }, 1_i64);
+    check(
+        doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-01-31T11:59:00Z"), "unit": "hour" } },
+        1_i64,
+    );
     check(doc! { "$dateTrunc": { "date": "$date", "unit": "month" } }, at("2024-02-01T00:00:00Z"));
     check(doc! { "$dateTrunc": { "date": "$date", "unit": "week" } }, at("2024-02-25T00:00:00Z"));
-    check(doc! { "$dateTrunc": { "date": "$date", "unit": "week", "startOfWeek": "mon" } }, at("2024-02-26T00:00:00Z"));
-    check(doc! { "$dateTrunc": { "date": "$date", "unit": "minute", "binSize": 15 } }, at("2024-02-29T12:30:00Z"));
-    check(doc! { "$dateTrunc": { "date": "$date", "unit": "day", "timezone": "Europe/Berlin" } }, at("2024-02-28T23:00:00Z"));
-    check_error(doc! { "$dateAdd": { "startDate": start, "unit": "eon", "amount": 1 } }, 9, "unknown time unit value: eon");
+    check(
+        doc! { "$dateTrunc": { "date": "$date", "unit": "week", "startOfWeek": "mon" } },
+        at("2024-02-26T00:00:00Z"),
+    );
+    check(
+        doc! { "$dateTrunc": { "date": "$date", "unit": "minute", "binSize": 15 } },
+        at("2024-02-29T12:30:00Z"),
+    );
+    check(
+        doc! { "$dateTrunc": { "date": "$date", "unit": "day", "timezone": "Europe/Berlin" } },
+        at("2024-02-28T23:00:00Z"),
+    );
+    check_error(
+        doc! { "$dateAdd": { "startDate": start, "unit": "eon", "amount": 1 } },
+        9,
+        "unknown time unit value: eon",
+    );
 }

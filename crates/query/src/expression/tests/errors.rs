@@ -13,7 +13,11 @@ fn grammar() {
     check_error("$", 16872, "'$' by itself is not a valid FieldPath");
     check_error("$a..b", 15998, "FieldPath field names may not be empty strings.");
     check_error(doc! { "a.b": 1 }, 16412, "FieldPath field names may not contain '.'");
-    check_error(doc! { "$let": { "vars": { "Upper": 1 }, "in": 1 } }, 16867, "starts with an invalid character");
+    check_error(
+        doc! { "$let": { "vars": { "Upper": 1 }, "in": 1 } },
+        16867,
+        "starts with an invalid character",
+    );
     check_error(doc! { "$rand": { "x": 1 } }, 3040501, "$rand does not currently accept arguments");
 }
 
@@ -66,7 +70,11 @@ fn arithmetic() {
     check_error(doc! { "$abs": i64::MIN }, 28680, "can't take $abs of long long min");
     check_error(doc! { "$sqrt": -1 }, 28714, "$sqrt's argument must be greater than or equal to 0");
     check_error(doc! { "$ln": 0 }, 28766, "$ln's argument must be a positive number, but is 0");
-    check_error(doc! { "$log": [1, 1] }, 28759, "$log's base must be a positive number not equal to 1, but is 1");
+    check_error(
+        doc! { "$log": [1, 1] },
+        28759,
+        "$log's base must be a positive number not equal to 1, but is 1",
+    );
     check_error(doc! { "$pow": [0, -1] }, 28764, "$pow cannot take a base of 0 and a negative exponent");
     check_error(doc! { "$round": [1, 101] }, 51083, "value must be in [-20, 100]");
     check_error(doc! { "$acos": 2 }, 50989, "cannot apply $acos to 2, value must be in [-1,1]");
@@ -75,7 +83,11 @@ fn arithmetic() {
 
 #[test]
 fn choice_and_iteration() {
-    check_error(doc! { "$cond": [1, 2] }, 16020, "Expression $cond takes exactly 3 arguments. 2 were passed in.");
+    check_error(
+        doc! { "$cond": [1, 2] },
+        16020,
+        "Expression $cond takes exactly 3 arguments. 2 were passed in.",
+    );
     check_error(doc! { "$cond": { "if": 1, "then": 2 } }, 17082, "Missing 'else' parameter to $cond");
     check_error(doc! { "$ifNull": [1] }, 1257300, "$ifNull needs at least two arguments, had: 1");
     check_error(
@@ -83,10 +95,22 @@ fn choice_and_iteration() {
         40066,
         "could not find a matching branch",
     );
-    check_error(doc! { "$map": { "input": "$int", "in": 1 } }, 16883, "input to $map must be an array not int");
-    check_error(doc! { "$filter": { "input": "$int", "cond": 1 } }, 28651, "input to $filter must be an array not int");
+    check_error(
+        doc! { "$map": { "input": "$int", "in": 1 } },
+        16883,
+        "input to $map must be an array not int",
+    );
+    check_error(
+        doc! { "$filter": { "input": "$int", "cond": 1 } },
+        28651,
+        "input to $filter must be an array not int",
+    );
     check_error(doc! { "$filter": { "input": "$list" } }, 28650, "Missing 'cond' parameter to $filter");
-    check_error(doc! { "$reduce": { "input": 1, "initialValue": 1, "in": 1 } }, 40080, "$reduce requires that 'input' be an array, found: int");
+    check_error(
+        doc! { "$reduce": { "input": 1, "initialValue": 1, "in": 1 } },
+        40080,
+        "$reduce requires that 'input' be an array, found: int",
+    );
 }
 
 #[test]
@@ -95,26 +119,58 @@ fn strings_arrays_and_objects() {
     check_error(doc! { "$strLenCP": 1 }, 34471, "$strLenCP requires a string argument, found: int");
     check_error(doc! { "$substrBytes": ["ä", 1, 1] }, 28656, "starting index is a UTF-8 continuation byte");
     check_error(doc! { "$split": ["a", ""] }, 40087, "$split requires a non-empty separator");
-    check_error(doc! { "$regexMatch": { "input": "a", "regex": "(" } }, 51111, "Invalid Regex in $regexMatch");
-    check_error(doc! { "$size": "$int" }, 17124, "The argument to $size must be an array, but was of type: int");
+    check_error(
+        doc! { "$regexMatch": { "input": "a", "regex": "(" } },
+        51111,
+        "Invalid Regex in $regexMatch",
+    );
+    check_error(
+        doc! { "$size": "$int" },
+        17124,
+        "The argument to $size must be an array, but was of type: int",
+    );
     check_error(doc! { "$size": "$absent" }, 17124, "was of type: missing");
-    check_error(doc! { "$arrayElemAt": [1, 1] }, 28689, "$arrayElemAt's first argument must be an array, but is int");
+    check_error(
+        doc! { "$arrayElemAt": [1, 1] },
+        28689,
+        "$arrayElemAt's first argument must be an array, but is int",
+    );
     check_error(doc! { "$slice": ["$list", 1, 0] }, 28729, "Third argument to $slice must be positive: 0");
     check_error(doc! { "$in": [1, 2] }, 40081, "$in requires an array as a second argument, found: int");
     check_error(doc! { "$range": [0, 1, 0] }, 34449, "$range requires a non-zero step value");
     check_error(doc! { "$arrayToObject": 1 }, 40386, "$arrayToObject requires an array input, found: int");
     check_error(doc! { "$firstN": { "n": 0, "input": [] } }, 5787908, "'n' must be greater than 0, found 0");
-    check_error(doc! { "$setUnion": [1] }, 17043, "All operands of $setUnion must be arrays. One argument is of type: int");
-    check_error(doc! { "$mergeObjects": [1] }, 40400, "$mergeObjects requires object inputs, but input 1 is of type int");
+    check_error(
+        doc! { "$setUnion": [1] },
+        17043,
+        "All operands of $setUnion must be arrays. One argument is of type: int",
+    );
+    check_error(
+        doc! { "$mergeObjects": [1] },
+        40400,
+        "$mergeObjects requires object inputs, but input 1 is of type int",
+    );
     check_error(doc! { "$bsonSize": 1 }, 31393, "$bsonSize requires a document input, found: int");
 }
 
 #[test]
 fn conversions() {
     check_error(doc! { "$toInt": "x" }, 241, "Failed to parse number 'x' in $convert with no onError value");
-    check_error(doc! { "$toInt": 1e10 }, 241, "Conversion would overflow target type in $convert with no onError value");
-    check_error(doc! { "$toInt": "$list" }, 241, "Unsupported conversion from array to int in $convert with no onError value");
-    check_error(doc! { "$toObjectId": "x" }, 241, "Failed to parse objectId 'x' in $convert with no onError value");
+    check_error(
+        doc! { "$toInt": 1e10 },
+        241,
+        "Conversion would overflow target type in $convert with no onError value",
+    );
+    check_error(
+        doc! { "$toInt": "$list" },
+        241,
+        "Unsupported conversion from array to int in $convert with no onError value",
+    );
+    check_error(
+        doc! { "$toObjectId": "x" },
+        241,
+        "Failed to parse objectId 'x' in $convert with no onError value",
+    );
     check_error(doc! { "$convert": { "input": 1, "to": "thing" } }, 2, "Unknown type name: thing");
 }
 

@@ -72,7 +72,18 @@ fn arithmetic_promotes() {
 
 #[test]
 fn trigonometry() {
-    for name in ["$sin", "$tan", "$asin", "$atan", "$sinh", "$tanh", "$asinh", "$atanh", "$degreesToRadians", "$radiansToDegrees"] {
+    for name in [
+        "$sin",
+        "$tan",
+        "$asin",
+        "$atan",
+        "$sinh",
+        "$tanh",
+        "$asinh",
+        "$atanh",
+        "$degreesToRadians",
+        "$radiansToDegrees",
+    ] {
         let mut call = document::Document::new();
         call.push(name, 0);
         check(call, 0.0);
@@ -103,7 +114,10 @@ fn comparison_and_choice() {
     check(doc! { "$cond": { "if": "$nothing", "then": 1, "else": 2 } }, 2);
     check(doc! { "$ifNull": ["$absent", "$nothing", 3] }, 3);
     check(doc! { "$ifNull": [0, 3] }, 0);
-    check(doc! { "$switch": { "branches": [{ "case": false, "then": 1 }, { "case": "$flag", "then": 2 }], "default": 3 } }, 2);
+    check(
+        doc! { "$switch": { "branches": [{ "case": false, "then": 1 }, { "case": "$flag", "then": 2 }], "default": 3 } },
+        2,
+    );
     check(doc! { "$switch": { "branches": [{ "case": "$nothing", "then": 1 }], "default": 3 } }, 3);
 }
 
@@ -186,7 +200,10 @@ fn arrays() {
 fn iteration_binds_variables() {
     check(doc! { "$let": { "vars": { "a": "$int", "b": 2 }, "in": { "$add": ["$$a", "$$b"] } } }, 9);
     check(doc! { "$let": { "vars": { "CURRENT": "$nested" }, "in": "$deep.x" } }, 1);
-    check(doc! { "$map": { "input": "$list", "in": { "$multiply": ["$$this", 2] } } }, document::array![6, 2, 4]);
+    check(
+        doc! { "$map": { "input": "$list", "in": { "$multiply": ["$$this", 2] } } },
+        document::array![6, 2, 4],
+    );
     check(doc! { "$map": { "input": "$objects", "as": "item", "in": "$$item.v" } }, document::array![1, 2]);
     check(
         doc! { "$map": { "input": [1, 2], "as": "a", "in": { "$map": { "input": [10, 20], "as": "b", "in": { "$add": ["$$a", "$$b"] } } } } },
@@ -194,7 +211,10 @@ fn iteration_binds_variables() {
     );
     check(doc! { "$filter": { "input": "$list", "cond": { "$gt": ["$$this", 1] } } }, document::array![3, 2]);
     check(doc! { "$filter": { "input": "$list", "as": "n", "cond": true, "limit": 1 } }, document::array![3]);
-    check(doc! { "$reduce": { "input": "$list", "initialValue": 0, "in": { "$add": ["$$value", "$$this"] } } }, 6);
+    check(
+        doc! { "$reduce": { "input": "$list", "initialValue": 0, "in": { "$add": ["$$value", "$$this"] } } },
+        6,
+    );
     check(doc! { "$reduce": { "input": "$nothing", "initialValue": 0, "in": 1 } }, null());
 }
 
@@ -211,7 +231,10 @@ fn sets_and_objects() {
     check(doc! { "$getField": "int" }, 7);
     check(doc! { "$getField": { "field": "v", "input": { "v": 3 } } }, 3);
     check_missing(doc! { "$getField": "absent" });
-    check(doc! { "$setField": { "field": "a.b", "input": { "x": 1 }, "value": 2 } }, doc! { "x": 1, "a.b": 2 });
+    check(
+        doc! { "$setField": { "field": "a.b", "input": { "x": 1 }, "value": 2 } },
+        doc! { "x": 1, "a.b": 2 },
+    );
     check(doc! { "$setField": { "field": "x", "input": { "x": 1 }, "value": "$$REMOVE" } }, doc! {});
     check(doc! { "$unsetField": { "field": "x", "input": { "x": 1, "y": 2 } } }, doc! { "y": 2 });
     check(doc! { "$binarySize": "ä" }, 2);
