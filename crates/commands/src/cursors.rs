@@ -1,9 +1,9 @@
 //! Open cursors: who owns them, who uses them now, and when they end.
 
-use crate::context::BatchContext;
+use crate::context::{BatchContext, CommandContext};
 use crate::error::{CommandError, CommandResult, code};
 use crate::sessions::SessionId;
-use document::{ArrayBuilder, DocumentBuf, MAX_DOCUMENT_SIZE, RawDocument};
+use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, ElementType, MAX_DOCUMENT_SIZE, RawDocument};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::future::Future;
@@ -116,6 +116,35 @@ impl CursorSource for FixedDocuments {
         let end = self.fill_now(batch);
         Box::pin(std::future::ready(Ok(end)))
     }
+}
+
+/// Appends `cursor: {id, ns, firstBatch}` over documents that are all known, and keeps a cursor for what does not fit.
+///
+/// # Errors
+/// Those of [`CursorSource::fill`]: none here.
+pub fn open_fixed(
+    context: &CommandContext<'_>,
+    reply: &mut DocumentBuilder<'_>,
+    namespace: &str,
+    documents: Vec<DocumentBuf>,
+    batch_size: Option<usize>,
+) -> CommandResult {
+    let mut source = FixedDocuments::new(documents);
+    let mut bytes = Vec::new();
+    let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), batch_size.unwrap_or(usize::MAX));
+    let end = source.fill_now(&mut batch);
+    drop(batch);
+    let id = match end {
+        BatchEnd::Exhausted => 0,
+        BatchEnd::More => {
+            let session = context.generic.session;
+            context.server.cursors.open(Cursor::new(namespace, session, context.body, Box::new(source)))
+        }
+    };
+    let mut cursor = reply.start_document("cursor");
+    cursor.append("id", id).append("ns", namespace);
+    cursor.append_raw(ElementType::Array, b"firstBatch", &bytes);
+    Ok(())
 }
 
 /// An open cursor and what is known of it.

@@ -43,6 +43,10 @@ pub mod code {
     pub const COMMAND_NOT_SUPPORTED: i32 = 115;
     /// Work conflicts with other work in progress.
     pub const CONFLICTING_OPERATION_IN_PROGRESS: i32 = 117;
+    /// The command does not work on views.
+    pub const COMMAND_NOT_SUPPORTED_ON_VIEW: i32 = 166;
+    /// The option does not work on views.
+    pub const OPTION_NOT_SUPPORTED_ON_VIEW: i32 = 167;
     /// The client may not send its metadata a second time.
     pub const CLIENT_METADATA_CANNOT_BE_MUTATED: i32 = 186;
     /// The command needs a session.
@@ -178,29 +182,6 @@ impl From<crate::parameters::SettingError> for CommandError {
             SettingError::OutOfRange { .. }
             | SettingError::NotAllowed { .. }
             | SettingError::Refused { .. } => code::BAD_VALUE,
-        };
-        CommandError::new(code, error.to_string())
-    }
-}
-
-impl From<storage::StorageError> for CommandError {
-    fn from(error: storage::StorageError) -> Self {
-        let code = match error {
-            storage::StorageError::NoSpace(_) => wire::ErrorCode::OutOfDiskSpace as i32,
-            storage::StorageError::Corrupt(_) => wire::ErrorCode::DataCorruptionDetected as i32,
-            storage::StorageError::Closed => code::INTERRUPTED_AT_SHUTDOWN,
-            _ => code::INTERNAL_ERROR,
-        };
-        CommandError::new(code, error.to_string())
-    }
-}
-
-impl From<storage::CommitError> for CommandError {
-    fn from(error: storage::CommitError) -> Self {
-        let code = match error {
-            storage::CommitError::NoSpace(_) => wire::ErrorCode::OutOfDiskSpace as i32,
-            storage::CommitError::Closed => code::INTERRUPTED_AT_SHUTDOWN,
-            _ => code::INTERNAL_ERROR,
         };
         CommandError::new(code, error.to_string())
     }

@@ -4,7 +4,7 @@
 //! nobody took is an unknown field.
 
 use crate::error::{CommandError, CommandResult, code};
-use document::{Element, ElementType, RawArray, RawDocument, RawValue};
+use document::{DocumentBuf, DocumentBuilder, Element, ElementType, RawArray, RawDocument, RawValue};
 use smallvec::SmallVec;
 
 /// Documents given either as an array field or as a document sequence of the message.
@@ -181,6 +181,29 @@ impl<'a> Fields<'a> {
     pub fn ignore_rest(&mut self) {
         self.left.clear();
         self.sequences.clear();
+    }
+
+    /// Takes every field that is left, as a document: for commands whose options belong to the catalog.
+    pub fn take_rest(&mut self) -> DocumentBuf {
+        let mut bytes = Vec::new();
+        let mut rest = DocumentBuilder::new(&mut bytes);
+        for element in self.left.drain(..) {
+            rest.append_element(element);
+        }
+        rest.finish();
+        DocumentBuf::trusted(bytes)
+    }
+
+    /// Takes `cursor: {batchSize: …}` of a command that lists something; `None` for all that fits.
+    ///
+    /// # Errors
+    /// Other types, negative sizes, other fields in `cursor`.
+    pub fn cursor_batch_size(&mut self) -> CommandResult<Option<usize>> {
+        let Some(cursor) = self.document("cursor")? else { return Ok(None) };
+        let mut cursor = Fields::nested("cursor", cursor)?;
+        let size = cursor.integer_at_least("batchSize", 0)?;
+        cursor.finish()?;
+        Ok(size.map(|size| usize::try_from(size).unwrap_or(usize::MAX)))
     }
 
     /// The fields that nobody took yet.

@@ -38,12 +38,14 @@ pub mod fields;
 mod generic;
 pub mod host;
 mod interrupt;
+mod layer_errors;
 pub mod parameters;
 mod request;
 mod server;
 pub mod sessions;
 #[cfg(test)]
 mod testing;
+mod time_text;
 mod timers;
 
 pub use command::{COMMANDS, CommandEntry};
@@ -57,4 +59,5 @@ pub use generic::{GenericArguments, ReadConcern, WriteConcern};
 pub use interrupt::Interrupt;
 pub use request::{Outcome, Request};
 pub use server::{CommandStatistics, Server};
+pub use time_text::utc_text;
 pub use timers::{Sleep, Timers};

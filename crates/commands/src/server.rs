@@ -11,6 +11,7 @@ use crate::interrupt::Interrupt;
 use crate::parameters::{Parameter, Parameters};
 use crate::sessions::{SessionId, Sessions};
 use crate::timers::{Sleep, Timers};
+use catalog::Catalog;
 use document::ObjectId;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -36,7 +37,9 @@ pub struct CommandStatistics {
 pub struct Server {
     /// Tunables.
     pub parameters: Arc<Parameters>,
-    /// The data.
+    /// Databases, collections and indexes.
+    pub catalog: Arc<Catalog>,
+    /// The store below the catalog.
     pub store: Store,
     /// Open cursors.
     pub cursors: Cursors,
@@ -65,14 +68,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server over this store, with these parameters and surroundings.
+    /// A server over this catalog, with these parameters and surroundings.
     ///
     /// # Errors
     /// When the system gives no thread for the timers.
-    pub fn new(parameters: Arc<Parameters>, store: Store, host: Host) -> std::io::Result<Arc<Self>> {
+    pub fn new(parameters: Arc<Parameters>, catalog: Arc<Catalog>, host: Host) -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Server {
             parameters,
-            store,
+            store: catalog.store().clone(),
+            catalog,
             cursors: Cursors::default(),
             sessions: Sessions::default(),
             failpoints: FailPoints::default(),

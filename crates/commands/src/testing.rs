@@ -1,6 +1,7 @@
 //! A server for unit tests: in memory, without surroundings.
 
 use crate::host::Host;
+use catalog::Catalog;
 use crate::parameters::Parameters;
 use crate::server::Server;
 use std::sync::Arc;
@@ -9,5 +10,6 @@ use storage::{StorageOptions, Store};
 /// A fresh server.
 pub(crate) fn server() -> Arc<Server> {
     let store = Store::in_memory(&StorageOptions::small()).expect("memory is to be had");
-    Server::new(Arc::new(Parameters::default()), store, Host::detached()).expect("threads are to be had")
+    let catalog = Catalog::open(store).expect("an empty store has a catalog");
+    Server::new(Arc::new(Parameters::default()), catalog, Host::detached()).expect("threads are to be had")
 }

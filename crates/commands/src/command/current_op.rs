@@ -7,6 +7,7 @@ use crate::connection::{Connection, OperationView};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::server::Server;
+use crate::time_text::utc_text;
 use document::{DocumentBuf, DocumentBuilder, RawValue};
 use query::{Environment, matcher::Matcher};
 
@@ -86,7 +87,7 @@ fn write(
     let Some(operation) = operation else { return };
     let took = operation.started.elapsed();
     let began_ms = server.now_ms() - i64::try_from(took.as_millis()).unwrap_or(0);
-    document.append("currentOpTime", began_time(began_ms).as_str());
+    document.append("currentOpTime", utc_text(began_ms).as_str());
     document.append("opid", integer_number(operation.id));
     if let Some(session) = operation.session {
         session.append_to(&mut document.start_document("lsid"));
@@ -122,39 +123,9 @@ fn integer_number(number: i64) -> RawValue<'static> {
     i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
 }
 
-/// `2026-01-31T10:00:00.000+00:00`.
-fn began_time(milliseconds: i64) -> String {
-    const MS_PER_DAY: i64 = 86_400_000;
-    let (days, rest) = (milliseconds.div_euclid(MS_PER_DAY), milliseconds.rem_euclid(MS_PER_DAY));
-    let (year, month, day) = civil_from_days(days);
-    let (hour, minute, second, ms) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}+00:00")
-}
-
-/// The Gregorian date of a day counted from 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
-    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_written_in_full() {
-        let check = |ms, expect| assert_eq!(began_time(ms), expect);
-        check(0, "1970-01-01T00:00:00.000+00:00");
-        check(951_782_400_123, "2000-02-29T00:00:00.123+00:00");
-        check(1_763_700_000_000, "2025-11-21T04:40:00.000+00:00");
-    }
 
     #[test]
     fn operation_numbers_are_narrow_while_they_can_be() {

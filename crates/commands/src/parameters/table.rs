@@ -111,7 +111,7 @@ parameters! {
     Compressors "net.compression.compressors" text("snappy,zstd,zlib"), "", start("networkMessageCompressors" "net.compression.compressors"),
         "Compressors offered to clients, in order of preference, separated by commas; `disabled` for none.";
     MaxConnections "net.maxIncomingConnections" integer(65_536, 1, 1_000_000), "connections", start("maxConns" "net.maxIncomingConnections"),
-        "Connections beyond this number are refused. Each costs a thread in the synchronous model, so it is bounded by the system's limits too.";
+        "Connections beyond this number are refused. Four fifths of the descriptors the process may open are the limit in any case.";
     Port "net.port" integer(27_017, 0, 65_535), "", start("port" "net.port"),
         "TCP port; 0 takes a free one and tells it in the log line \"Listening on\".";
     ServiceExecutor "net.serviceExecutor" Kind::Choice { default: "synchronous", allowed: &["synchronous"] }, "", start("serviceExecutor" "net.serviceExecutor"),
@@ -127,7 +127,7 @@ parameters! {
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
     CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB", start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
-        "Memory for cached blocks of data; 0 takes a third of the machine's memory less 1 GiB, and 256 MiB at least.";
+        "Memory for cached blocks of data; 0 takes half of the machine's memory beyond 1 GiB, and 256 MiB at least.";
     MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB", start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
         "Size at which a memtable is written to disk; 0 takes the storage layer's default.";
     BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s", start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),

@@ -1,0 +1,57 @@
+//! The Heddle server: configuration, wiring and the command line.
+//!
+//! ```text
+//!   arguments ─▶ options ─┬─▶ logging (tracing ─▶ ring and writer thread)
+//!   (flags, YAML)         ├─▶ storage ─▶ catalog ─▶ commands::Server ◀── service ◀── transport::Server
+//!                         └─▶ serve: signals, monitors, the orderly end
+//! ```
+//!
+//! # Invariants
+//! - Every failure to start is one line on standard error that says what to do, and an exit status other than 0.
+//! - Every option is defined in `commands::parameters`; nothing here knows a default.
+//! - Logging never blocks a request: lines that the writer cannot take are counted and dropped.
+//!
+//! # Not here
+//! What commands do (`commands`), how connections are driven (`transport`), how data is kept (`storage`, `catalog`).
+
+mod arguments;
+mod figures;
+mod logging;
+mod options;
+mod pid_file;
+mod serve;
+mod service;
+mod yaml;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Exit status after wrong options.
+const EXIT_OPTIONS: u8 = 2;
+/// Exit status when a measurement failed.
+const EXIT_BENCH: u8 = 1;
+
+fn main() -> ExitCode {
+    let matches = arguments::command().get_matches();
+    match matches.subcommand() {
+        Some(("serve", given)) => match options::read(given) {
+            Ok(options) => serve::run(options),
+            Err(error) => fail(&error, EXIT_OPTIONS),
+        },
+        Some(("bench", given)) => match arguments::run_bench(given) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, EXIT_BENCH),
+        },
+        Some(("parameters", _)) => {
+            let _ = std::io::stdout().write_all(commands::parameters::markdown().as_bytes());
+            ExitCode::SUCCESS
+        }
+        _ => ExitCode::from(EXIT_OPTIONS),
+    }
+}
+
+/// Tells on standard error why it ends.
+pub(crate) fn fail(error: &dyn std::error::Error, status: u8) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "heddle: {error}");
+    ExitCode::from(status)
+}

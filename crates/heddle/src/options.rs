@@ -1,0 +1,210 @@
+//! All options of `heddle serve`: the YAML file first, flags over it.
+
+use crate::yaml::{self, YamlError};
+use clap::ArgMatches;
+use commands::parameters::{DEFINITIONS, Parameter, Parameters, Setting, SettingError};
+use document::{Document, Value};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the server is started with.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// The tunables.
+    pub(crate) parameters: Arc<Parameters>,
+    /// Verbosity by log component, as far as given.
+    pub(crate) verbosities: Vec<(String, i32)>,
+    /// What was given, nested as in the YAML file, for `getCmdLineOpts`.
+    pub(crate) given: Document,
+}
+
+/// Options that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OptionsError {
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+    #[error("{0}")]
+    Setting(#[from] SettingError),
+    #[error(
+        "unknown key '{key}' in the configuration file {path}: see `heddle parameters` for what there is"
+    )]
+    UnknownKey { key: String, path: String },
+    #[error("unknown server parameter '{name}': see `heddle parameters` for what there is")]
+    UnknownParameter { name: String },
+    #[error("--setParameter needs name=value, found '{given}'")]
+    NoValue { given: String },
+    #[error("invalid verbosity '{level}' of log component '{component}': expected -1 to 5")]
+    Verbosity { component: String, level: String },
+}
+
+/// Reads the file and the flags.
+///
+/// # Errors
+/// Unknown keys, values that cannot be.
+pub(crate) fn read(matches: &ArgMatches) -> Result<Options, OptionsError> {
+    let mut options = Options { parameters: Arc::default(), verbosities: Vec::new(), given: Document::new() };
+    if let Some(path) = matches.get_one::<String>("config") {
+        options.given.push("config", path.as_str());
+        for (key, text) in yaml::read(Path::new(path))? {
+            options.set_key(path, &key, &text)?;
+        }
+    }
+    for assignment in matches.get_many::<String>("setParameter").into_iter().flatten() {
+        let Some((name, text)) = assignment.split_once('=') else {
+            return Err(OptionsError::NoValue { given: assignment.clone() });
+        };
+        options.set_server_parameter(name.trim(), text.trim())?;
+    }
+    options.read_flags(matches)?;
+    Ok(options)
+}
+
+impl Options {
+    fn read_flags(&mut self, matches: &ArgMatches) -> Result<(), OptionsError> {
+        for definition in DEFINITIONS {
+            let Some(parameter) = definition.flag.and_then(Parameter::by_flag) else { continue };
+            if matches.value_source(definition.name) != Some(clap::parser::ValueSource::CommandLine) {
+                continue;
+            }
+            let setting = match definition.kind {
+                commands::parameters::Kind::Boolean { .. } => Setting::Boolean(true),
+                _ => {
+                    definition.parse(matches.get_one::<String>(definition.name).map_or("", String::as_str))?
+                }
+            };
+            self.set(parameter, setting)?;
+        }
+        if matches.get_flag("nounixsocket") {
+            self.set(Parameter::UnixSocketEnabled, Setting::Boolean(false))?;
+        }
+        match matches.get_count("verbose") {
+            0 => Ok(()),
+            level => self.set(Parameter::LogLevel, Setting::Integer(level.min(5).into())),
+        }
+    }
+
+    fn set(&mut self, parameter: Parameter, setting: Setting) -> Result<(), OptionsError> {
+        let definition = parameter.definition();
+        let path = definition.yaml.map_or_else(|| format!("setParameter.{}", definition.name), str::to_owned);
+        let parts: Vec<&str> = path.split('.').collect();
+        note(&mut self.given, &parts, Value::from(&setting));
+        self.parameters.set(parameter, setting)?;
+        Ok(())
+    }
+
+    fn set_server_parameter(&mut self, name: &str, text: &str) -> Result<(), OptionsError> {
+        let Some(parameter) = Parameter::by_name(name) else {
+            return Err(OptionsError::UnknownParameter { name: name.to_owned() });
+        };
+        self.set(parameter, parameter.definition().parse(text)?)
+    }
+
+    /// One key of the YAML file.
+    fn set_key(&mut self, path: &str, key: &str, text: &str) -> Result<(), OptionsError> {
+        if let Some(parameter) = Parameter::by_yaml(key) {
+            return self.set(parameter, parameter.definition().parse(text)?);
+        }
+        if let Some(name) = key.strip_prefix("setParameter.") {
+            return self.set_server_parameter(name, text);
+        }
+        let component =
+            key.strip_prefix("systemLog.component.").and_then(|rest| rest.strip_suffix(".verbosity"));
+        let Some(component) = component.filter(|name| crate::logging::is_component(name)) else {
+            return Err(OptionsError::UnknownKey { key: key.to_owned(), path: path.to_owned() });
+        };
+        let level = text.parse().ok().filter(|level| (-1..=5).contains(level));
+        let Some(level) = level else {
+            return Err(OptionsError::Verbosity { component: component.to_owned(), level: text.to_owned() });
+        };
+        let parts: Vec<&str> = key.split('.').collect();
+        note(&mut self.given, &parts, Value::Int32(level));
+        self.verbosities.push((component.to_owned(), level));
+        Ok(())
+    }
+}
+
+/// Puts a value at a path of nested documents.
+fn note(document: &mut Document, path: &[&str], value: Value) {
+    match path {
+        [] => {}
+        [name] => {
+            document.insert(*name, value);
+        }
+        [name, rest @ ..] => {
+            if !document.contains(name) {
+                document.push(*name, Document::new());
+            }
+            if let Some(Value::Document(inner)) = document.get_mut(name) {
+                note(inner, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use document::doc;
+    use std::io::Write;
+
+    /// Parses the flags, with a YAML file of this text when there is one.
+    fn parse(yaml: &str, flags: &[&str]) -> Result<Options, String> {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(yaml.as_bytes()).expect("write");
+        let path = file.path().to_str().expect("text").to_owned();
+        let mut line = vec!["heddle", "serve"];
+        if !yaml.is_empty() {
+            line.extend(["-f", &path]);
+        }
+        line.extend(flags);
+        let matches =
+            crate::arguments::command().try_get_matches_from(line).map_err(|error| error.to_string())?;
+        let (_, serve) = matches.subcommand().expect("serve");
+        read(serve).map_err(|error| error.to_string().replace(&path, "FILE"))
+    }
+
+    fn fails(yaml: &str, flags: &[&str], expect: &str) {
+        assert_eq!(parse(yaml, flags).map(drop), Err(expect.to_owned()));
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let yaml = "net:\n  port: 1000\n  bindIp: 0.0.0.0\nsystemLog:\n  component:\n    network:\n      verbosity: 2\n\
+                    setParameter:\n  cursorTimeoutMillis: 5\n";
+        let options =
+            parse(yaml, &["--port", "2000", "-vv", "--setParameter", "enableTestCommands=1"]).expect("valid");
+        assert_eq!(options.parameters.integer(Parameter::Port), 2000);
+        assert_eq!(options.parameters.text(Parameter::BindIp), "0.0.0.0");
+        assert_eq!(options.parameters.integer(Parameter::CursorTimeout), 5);
+        assert_eq!(options.parameters.integer(Parameter::LogLevel), 2);
+        assert!(options.parameters.is_on(Parameter::EnableTestCommands));
+        assert_eq!(options.verbosities, [("network".to_owned(), 2)]);
+        assert_eq!(options.given.get("net"), Some(&doc! { "port": 2000, "bindIp": "0.0.0.0" }.into()));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        fails(
+            "net:\n  prot: 1\n",
+            &[],
+            "unknown key 'net.prot' in the configuration file FILE: see `heddle parameters` for what there is",
+        );
+        fails(
+            "",
+            &["--setParameter", "nonsense=1"],
+            "unknown server parameter 'nonsense': see `heddle parameters` for what there is",
+        );
+        fails("", &["--setParameter", "nonsense"], "--setParameter needs name=value, found 'nonsense'");
+        fails(
+            "",
+            &["--port", "70000"],
+            "invalid value for parameter net.port: 70000 is not less than or equal to 65535",
+        );
+        fails(
+            "",
+            &["--port", "x"],
+            "invalid value for parameter net.port: expected a whole number, found 'x'",
+        );
+        fails("net: [1]\n", &[], "configuration file FILE: 'net' must have a single value");
+    }
+}

@@ -1,0 +1,304 @@
+//! `heddle serve`: everything is put together, runs, and ends in order.
+
+use crate::fail;
+use crate::figures::Figures;
+use crate::logging::{Log, LogHandle, LogTarget};
+use crate::options::Options;
+use crate::pid_file::PidFile;
+use crate::service::CommandService;
+use catalog::Catalog;
+use commands::Server;
+use commands::host::{Host, ProcessControl};
+use commands::parameters::{Parameter, Parameters, Setting};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use storage::{StorageOptions, Store};
+use transport::{ServerOptions, StartError};
+
+/// Exit status when the data cannot be opened, as mongod has it.
+const EXIT_DATA: u8 = 100;
+/// Exit status when the port cannot be had, as mongod has it.
+const EXIT_NETWORK: u8 = 48;
+/// Exit status of other failures at the start.
+const EXIT_START: u8 = 1;
+/// Exit status when the data could not be closed in order.
+const EXIT_CLOSE: u8 = 14;
+
+const MIB: u64 = 1 << 20;
+
+/// Why the server ends.
+#[derive(Debug)]
+enum End {
+    Signal(i32),
+    Command(Duration),
+}
+
+/// The `shutdown` command's way to [`run`].
+#[derive(Debug)]
+struct EndByCommand(Sender<End>);
+
+impl ProcessControl for EndByCommand {
+    fn shut_down(&self, timeout_secs: u64) {
+        let _ = self.0.send(End::Command(Duration::from_secs(timeout_secs)));
+    }
+}
+
+/// A failure to start and the exit status that tells it.
+struct StartFailure {
+    error: Box<dyn Error>,
+    status: u8,
+}
+
+impl StartFailure {
+    fn with(status: u8) -> impl Fn(Box<dyn Error>) -> Self {
+        move |error| StartFailure { error, status }
+    }
+}
+
+/// Starts the server and returns when it has ended.
+pub(crate) fn run(options: Options) -> ExitCode {
+    let log = match start_log(&options) {
+        Ok(log) => log,
+        Err(error) => return fail(&error, EXIT_START),
+    };
+    let (sender, ends) = channel();
+    let status = match start(&options, &log, &sender) {
+        Ok(running) => running.until_the_end(&ends),
+        Err(failure) => {
+            tracing::error!(target: "control", id = 20_575, error = %failure.error, "Error at startup");
+            fail(&*failure.error, failure.status)
+        }
+    };
+    log.flush();
+    status
+}
+
+fn start_log(options: &Options) -> std::io::Result<Arc<Log>> {
+    let parameters = &options.parameters;
+    let path = parameters.text(Parameter::LogPath);
+    let target = if path.is_empty() {
+        LogTarget::StandardOutput
+    } else {
+        LogTarget::File { path: PathBuf::from(path), append: parameters.is_on(Parameter::LogAppend) }
+    };
+    let log = Log::start(target)?;
+    log.set_level("", i32::try_from(parameters.integer(Parameter::LogLevel)).unwrap_or(0));
+    for (component, level) in &options.verbosities {
+        log.set_level(component, *level);
+    }
+    let watched = Arc::clone(&log);
+    parameters.watch(Parameter::LogLevel, move |setting| {
+        if let Setting::Integer(level) = setting {
+            watched.set_level("", i32::try_from(*level).unwrap_or(0));
+        }
+        Ok(())
+    });
+    Ok(log)
+}
+
+/// A server that listens.
+struct Running {
+    server: Arc<Server>,
+    transport: Arc<transport::Server>,
+    store: Store,
+    parameters: Arc<Parameters>,
+    _pid_file: Option<PidFile>,
+}
+
+fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Running, StartFailure> {
+    let parameters = &options.parameters;
+    let descriptors = transport::raise_descriptor_limit();
+    tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"),
+        dbpath = %parameters.text(Parameter::DbPath), "Heddle starting");
+    watch_signals(ends.clone(), Arc::clone(log))
+        .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
+    let store = open_store(parameters).map_err(StartFailure::with(EXIT_DATA))?;
+    let catalog =
+        Catalog::open(store.clone()).map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
+    let figures = Figures::default();
+    let host = Host {
+        transport: Box::new(figures.clone()),
+        log: Box::new(LogHandle(Arc::clone(log))),
+        process: Box::new(EndByCommand(ends.clone())),
+        arguments: std::env::args().collect(),
+        parsed_options: options.given.clone(),
+    };
+    let server = Server::new(Arc::clone(parameters), catalog, host)
+        .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
+    warn_about_access(parameters);
+    let service = Arc::new(CommandService::new(Arc::clone(&server)));
+    let transport = transport::Server::start(transport_options(parameters, descriptors), service)
+        .map_err(|error: StartError| StartFailure::with(EXIT_NETWORK)(Box::new(error)))?;
+    let transport = Arc::new(transport);
+    figures.set(Arc::clone(&transport));
+    let pid_file = PidFile::write(&parameters.text(Parameter::PidFilePath))
+        .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
+    tell_addresses(&transport);
+    log.started();
+    Ok(Running { server, transport, store, parameters: Arc::clone(parameters), _pid_file: pid_file })
+}
+
+/// SIGTERM and SIGINT end the server, the second one at once; SIGUSR1 begins a new log file.
+fn watch_signals(ends: Sender<End>, log: Arc<Log>) -> std::io::Result<()> {
+    /// Status of a process that a signal ended, as shells count it.
+    const EXIT_BY_SIGNAL: i32 = 128;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut asked = false;
+        for signal in signals.forever() {
+            if signal == SIGUSR1 {
+                if let Err(error) = log.rotate_file() {
+                    tracing::warn!(target: "control", id = 23_168, %error, "Log rotation failed");
+                }
+                continue;
+            }
+            if asked {
+                std::process::exit(EXIT_BY_SIGNAL + signal);
+            }
+            asked = true;
+            let _ = ends.send(End::Signal(signal));
+        }
+    })?;
+    Ok(())
+}
+
+fn open_store(parameters: &Arc<Parameters>) -> Result<Store, Box<dyn Error>> {
+    let mut options = StorageOptions {
+        cache_bytes: match parameters.unsigned(Parameter::CacheSizeMb) {
+            0 => default_cache_bytes(),
+            mib => mib * MIB,
+        },
+        journal_interval: Duration::from_millis(parameters.unsigned(Parameter::JournalCommitInterval)),
+        ..StorageOptions::default()
+    };
+    if let mib @ 1.. = parameters.unsigned(Parameter::MemtableSizeMb) {
+        options.memtable_bytes = mib * MIB;
+    }
+    if let mib @ 1.. = parameters.unsigned(Parameter::BackgroundMbPerSecond) {
+        options.io_budget_bytes_per_second = mib * MIB;
+    }
+    let path = PathBuf::from(parameters.text(Parameter::DbPath));
+    let store = Store::open(path, &options)?;
+    let watched = store.clone();
+    parameters.watch(Parameter::JournalCommitInterval, move |setting| {
+        if let Setting::Integer(milliseconds) = setting {
+            watched.set_journal_interval(Duration::from_millis(milliseconds.unsigned_abs()));
+        }
+        Ok(())
+    });
+    Ok(store)
+}
+
+/// Half of the memory beyond 1 GiB, and 256 MiB at least.
+fn default_cache_bytes() -> u64 {
+    const GIB: u64 = 1 << 30;
+    const LEAST: u64 = 256 * MIB;
+    const BYTES_PER_KIB: u64 = 1024;
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib: u64 = total.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    ((kib * BYTES_PER_KIB).saturating_sub(GIB) / 2).max(LEAST)
+}
+
+fn transport_options(parameters: &Parameters, descriptors: u64) -> ServerOptions {
+    let names = |text: String| -> Vec<String> {
+        text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    };
+    let bind_addresses = if parameters.is_on(Parameter::BindIpAll) {
+        vec!["*".to_owned()]
+    } else {
+        names(parameters.text(Parameter::BindIp))
+    };
+    let compressors = names(parameters.text(Parameter::Compressors));
+    let limit = usize::try_from(parameters.unsigned(Parameter::MaxConnections)).unwrap_or(usize::MAX);
+    ServerOptions {
+        bind_addresses,
+        port: u16::try_from(parameters.integer(Parameter::Port)).unwrap_or(0),
+        unix_socket_prefix: parameters
+            .is_on(Parameter::UnixSocketEnabled)
+            .then(|| PathBuf::from(parameters.text(Parameter::UnixSocketPrefix))),
+        unix_socket_permissions: u32::try_from(parameters.integer(Parameter::UnixSocketPermissions))
+            .unwrap_or(0o700),
+        max_connections: limit.min(transport::default_max_connections(descriptors)),
+        compressors: compressors.iter().filter_map(|name| wire::Compressor::from_name(name)).collect(),
+        ..ServerOptions::default()
+    }
+}
+
+fn warn_about_access(parameters: &Parameters) {
+    let bind = parameters.text(Parameter::BindIp);
+    let open = parameters.is_on(Parameter::BindIpAll) || bind.split(',').any(|part| !is_local(part.trim()));
+    tracing::warn!(target: "control", id = 22_120,
+        "There is no access control: whoever reaches this server may read and change everything");
+    if open {
+        tracing::warn!(target: "control", id = 22_140, bind_ip = bind,
+            "This server listens on addresses that other machines may reach");
+    }
+}
+
+fn is_local(address: &str) -> bool {
+    address == "localhost" || address == "::1" || address.starts_with("127.") || address.starts_with('/')
+}
+
+fn tell_addresses(transport: &transport::Server) {
+    for address in transport.tcp_addresses() {
+        tracing::info!(target: "network", id = 23_015, address = %address, port = address.port(), "Listening on");
+    }
+    for path in transport.unix_paths() {
+        tracing::info!(target: "network", id = 23_015, address = %path.display(), "Listening on");
+    }
+    tracing::info!(target: "network", id = 23_016, "Waiting for connections");
+}
+
+impl Running {
+    /// Does the regular work until somebody asks for the end, then ends in order.
+    fn until_the_end(self, ends: &Receiver<End>) -> ExitCode {
+        let end = loop {
+            let pause = Duration::from_secs(self.parameters.unsigned(Parameter::CursorMonitorFrequency));
+            match ends.recv_timeout(pause) {
+                Ok(end) => break end,
+                Err(RecvTimeoutError::Timeout) => self.server.expire(Instant::now()),
+                Err(RecvTimeoutError::Disconnected) => break End::Command(Duration::ZERO),
+            }
+        };
+        let grace = match end {
+            End::Command(grace) => {
+                tracing::info!(target: "control", id = 23_377, reason = "shutdown command", "Shutting down");
+                grace
+            }
+            End::Signal(signal) => {
+                tracing::info!(target: "control", id = 23_377, reason = "signal", signal, "Shutting down");
+                Duration::from_millis(self.parameters.unsigned(Parameter::ShutdownTimeout))
+            }
+        };
+        self.finish(grace)
+    }
+
+    fn finish(self, grace: Duration) -> ExitCode {
+        /// Time for interrupted operations to answer.
+        const AFTER_INTERRUPT: Duration = Duration::from_secs(2);
+        self.server.begin_shutdown();
+        let interrupted = Arc::clone(&self.server);
+        let timer = std::thread::Builder::new().name("shutdown-timer".into()).spawn(move || {
+            std::thread::sleep(grace);
+            interrupted.interrupt_all();
+        });
+        if timer.is_err() {
+            self.server.interrupt_all();
+        }
+        let report = self.transport.shutdown(grace + AFTER_INTERRUPT);
+        self.server.timers.stop();
+        let closed = self.store.close();
+        tracing::info!(target: "control", id = 20_565, forced = report.forced, abandoned = report.abandoned, "Now exiting");
+        match closed {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, EXIT_CLOSE),
+        }
+    }
+}
