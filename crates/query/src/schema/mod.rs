@@ -102,8 +102,7 @@ impl Schema {
     ///
     /// # Errors
     /// `FailedToParse` (9) for unknown or unsupported keywords, `TypeMismatch` (14) for operands of a wrong type.
-    pub fn parse(schema: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
-        let _ = environment;
+    pub fn parse(schema: RawDocument<'_>, _: &Environment) -> Result<Self, QueryError> {
         parse::schema(schema)
     }
 

@@ -38,6 +38,11 @@ pub(super) fn apply(
             splice.bytes.extend_from_slice(source.get(copy_from..offset).unwrap_or_default());
             splice.touched(name, node, element)?;
             copy_from = end;
+            if seen.count_ones() as usize == tree.children.len() {
+                // Nothing further is touched: the rest goes along unread, but for the terminator.
+                offset = source.len().saturating_sub(1);
+                break;
+            }
         }
         offset = end;
     }
