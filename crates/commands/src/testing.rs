@@ -1,9 +1,9 @@
 //! A server for unit tests: in memory, without surroundings.
 
 use crate::host::Host;
-use catalog::Catalog;
 use crate::parameters::Parameters;
 use crate::server::Server;
+use catalog::Catalog;
 use std::sync::Arc;
 use storage::{StorageOptions, Store};
 

@@ -11,10 +11,18 @@ use std::pin::Pin;
 use std::sync::LazyLock;
 
 mod build_info;
+mod coll_mod;
+mod coll_stats;
 mod configure_fail_point;
 mod conn_pool_stats;
 mod connection_status;
+mod create;
+mod create_indexes;
 mod current_op;
+mod db_stats;
+mod drop;
+mod drop_database;
+mod drop_indexes;
 mod end_sessions;
 mod features;
 mod fsync;
@@ -27,12 +35,16 @@ mod host_info;
 mod kill_all_sessions;
 mod kill_op;
 mod kill_sessions;
+mod list_collections;
 mod list_commands;
+mod list_databases;
+mod list_indexes;
 mod lock_info;
 mod log_rotate;
 mod ping;
 mod profile;
 mod refresh_sessions;
+mod rename_collection;
 mod repl_set;
 mod roles_info;
 mod server_status;
@@ -41,6 +53,7 @@ mod shutdown;
 mod start_session;
 mod top;
 mod users_info;
+mod validate;
 mod validate_db_metadata;
 mod whatsmyuri;
 
@@ -110,10 +123,18 @@ impl CommandEntry {
 /// Every command, sorted by name.
 pub static COMMANDS: &[&CommandEntry] = &[
     &build_info::COMMAND,
+    &coll_mod::COMMAND,
+    &coll_stats::COMMAND,
     &configure_fail_point::COMMAND,
     &conn_pool_stats::COMMAND,
     &connection_status::COMMAND,
+    &create::COMMAND,
+    &create_indexes::COMMAND,
     &current_op::COMMAND,
+    &db_stats::COMMAND,
+    &drop::COMMAND,
+    &drop_database::COMMAND,
+    &drop_indexes::COMMAND,
     &end_sessions::COMMAND,
     &features::COMMAND,
     &fsync::COMMAND,
@@ -128,12 +149,16 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &kill_all_sessions::BY_PATTERN,
     &kill_op::COMMAND,
     &kill_sessions::COMMAND,
+    &list_collections::COMMAND,
     &list_commands::COMMAND,
+    &list_databases::COMMAND,
+    &list_indexes::COMMAND,
     &lock_info::COMMAND,
     &log_rotate::COMMAND,
     &ping::COMMAND,
     &profile::COMMAND,
     &refresh_sessions::COMMAND,
+    &rename_collection::COMMAND,
     &repl_set::GET_CONFIG,
     &repl_set::GET_STATUS,
     &roles_info::COMMAND,
@@ -143,6 +168,7 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &start_session::COMMAND,
     &top::COMMAND,
     &users_info::COMMAND,
+    &validate::COMMAND,
     &validate_db_metadata::COMMAND,
     &whatsmyuri::COMMAND,
 ];

@@ -1,0 +1,27 @@
+//! `collMod`: changes options of a collection, of one of its indexes, or of a view.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use catalog::Namespace;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    api_version_1: true,
+    takes_write_concern: true,
+    ..CommandEntry::new(
+        "collMod",
+        "Changes options of a collection, an index or a view.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    let changes = context.fields.take_rest();
+    context.fields.finish()?;
+    let namespace = Namespace::new(database, name);
+    let changed = context.server.catalog.coll_mod(&namespace, changes.as_raw()).await?;
+    reply.append_fields(&changed);
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! `collStats`: sizes and counts of a collection.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use catalog::{Collection, CollectionStatistics, Entry};
+use document::{Document, DocumentBuilder, doc};
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    aliases: &["collstats"],
+    ..CommandEntry::new("collStats", "Tells sizes and counts of a collection.", Run::Now(run))
+};
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    let scale = scale(context)?;
+    context.fields.ignore(&["waitForLock", "numericOnly"]);
+    context.fields.finish()?;
+    let namespace = format!("{database}.{name}");
+    let described = match context.server.catalog.entry(database, name) {
+        Some(Entry::Collection(collection)) => describe(&namespace, &collection, scale),
+        Some(Entry::View(_)) => {
+            let message = format!("Namespace {namespace} is a view, not a collection");
+            return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED_ON_VIEW, message));
+        }
+        None => absent(&namespace, scale),
+    };
+    reply.append_fields(&described);
+    Ok(())
+}
+
+/// The `scale` of sizes: bytes are divided by it.
+pub(crate) fn scale(context: &mut CommandContext<'_>) -> CommandResult<i64> {
+    Ok(context.fields.integer_at_least("scale", 1)?.unwrap_or(1))
+}
+
+/// The fields of the reply, in MongoDB's order.
+pub(crate) fn describe(namespace: &str, collection: &Collection, scale: i64) -> Document {
+    let figures = collection.statistics();
+    let definition = collection.definition();
+    let scaled = |bytes: u64| bytes as i64 / scale;
+    let mut described = doc! {
+        "ns": namespace, "size": (scaled(figures.data_bytes)), "count": (figures.documents as i64),
+    };
+    if figures.documents > 0 {
+        described.push("avgObjSize", figures.document_bytes_mean as i64);
+    }
+    described.extend(
+        doc! { "numOrphanDocs": 0, "storageSize": (scaled(figures.storage_bytes)), "freeStorageSize": 0 },
+    );
+    described.push("capped", definition.is_capped());
+    if let Some(limits) = definition.options.capped {
+        described.push("max", limits.documents_max.map_or(0, |max| max as i64));
+        described.push("maxSize", scaled(limits.size_bytes_max));
+    }
+    described.push("nindexes", figures.indexes.len() as i32);
+    described.push(
+        "indexBuilds",
+        building(&figures).into_iter().map(Into::into).collect::<Vec<document::Value>>(),
+    );
+    described.push("totalIndexSize", scaled(figures.index_bytes()));
+    described.push("totalSize", scaled(figures.index_bytes() + figures.storage_bytes));
+    let sizes: Document =
+        figures.indexes.iter().map(|index| (index.name.as_str(), scaled(index.bytes))).collect();
+    described.extend(doc! { "indexSizes": sizes, "scaleFactor": (scale as i32) });
+    described
+}
+
+fn building(figures: &CollectionStatistics) -> Vec<&str> {
+    figures.indexes.iter().filter(|index| index.building).map(|index| index.name.as_str()).collect()
+}
+
+/// As MongoDB answers for a collection that does not exist.
+fn absent(namespace: &str, scale: i64) -> Document {
+    doc! {
+        "ns": namespace, "size": 0, "count": 0, "numOrphanDocs": 0, "storageSize": 0, "totalSize": 0, "nindexes": 0,
+        "totalIndexSize": 0, "indexDetails": {}, "indexSizes": {}, "scaleFactor": (scale as i32),
+    }
+}

@@ -1,0 +1,51 @@
+//! `create`: makes a collection or a view.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use catalog::{CollectionOptions, Namespace};
+use document::{ArrayBuilder, RawArray, RawDocument};
+use query::Environment;
+use query::aggregate::Pipeline;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    api_version_1: true,
+    takes_write_concern: true,
+    ..CommandEntry::new(
+        "create",
+        "Makes a collection or a view.",
+        Run::Later(|context, _| Box::pin(run(context))),
+    )
+};
+
+async fn run(context: &mut CommandContext<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    context.fields.ignore(&["encryptedFields", "idIndex"]);
+    let options = context.fields.take_rest();
+    context.fields.finish()?;
+    let options = CollectionOptions::parse(options.as_raw())?;
+    if let Some(view) = &options.view {
+        check_view(view, context)?;
+    }
+    context.server.catalog.create(&Namespace::new(database, name), options).await?;
+    Ok(())
+}
+
+/// A view's pipeline must parse, and must not write.
+fn check_view(view: &catalog::ViewOptions, context: &CommandContext<'_>) -> CommandResult {
+    let environment = Environment::at(context.server.now_ms());
+    let mut bytes = Vec::new();
+    let mut stages = ArrayBuilder::new(&mut bytes);
+    for stage in &view.pipeline {
+        stages.push(stage);
+    }
+    stages.finish();
+    let stages = RawArray::from_document(RawDocument::trusted(&bytes));
+    match Pipeline::parse(stages, &environment)?.output() {
+        Some(_) => Err(CommandError::new(
+            code::OPTION_NOT_SUPPORTED_ON_VIEW,
+            "The aggregation stages $out and $merge are not supported in a view definition",
+        )),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,60 @@
+//! `dbStats`: sizes and counts of a database.
+
+use super::coll_stats::scale;
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use catalog::Entry;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    aliases: &["dbstats"],
+    ..CommandEntry::new("dbStats", "Tells sizes and counts of a database.", Run::Now(run))
+};
+
+#[derive(Default)]
+struct Totals {
+    collections: i64,
+    views: i64,
+    objects: u64,
+    data_bytes: u64,
+    storage_bytes: u64,
+    indexes: i64,
+    index_bytes: u64,
+}
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let scale = scale(context)?;
+    context.fields.ignore(&["freeStorage"]);
+    context.fields.finish()?;
+    catalog::check_database(context.database)?;
+    let totals = totals(context);
+    let scaled = |bytes: u64| bytes as f64 / scale as f64;
+    let mean = totals.data_bytes as f64 / totals.objects.max(1) as f64;
+    reply.append("db", context.database);
+    reply.append("collections", totals.collections).append("views", totals.views);
+    reply.append("objects", totals.objects as i64).append("avgObjSize", mean);
+    reply.append("dataSize", scaled(totals.data_bytes)).append("storageSize", scaled(totals.storage_bytes));
+    reply.append("indexes", totals.indexes).append("indexSize", scaled(totals.index_bytes));
+    reply.append("totalSize", scaled(totals.storage_bytes + totals.index_bytes));
+    reply.append("scaleFactor", scale);
+    Ok(())
+}
+
+fn totals(context: &CommandContext<'_>) -> Totals {
+    let mut totals = Totals::default();
+    for (_, entry) in context.server.catalog.state().entries(context.database) {
+        let Entry::Collection(collection) = entry else {
+            totals.views += 1;
+            continue;
+        };
+        let figures = collection.statistics();
+        totals.collections += 1;
+        totals.objects += figures.documents;
+        totals.data_bytes += figures.data_bytes;
+        totals.storage_bytes += figures.storage_bytes;
+        totals.indexes += figures.indexes.len() as i64;
+        totals.index_bytes += figures.index_bytes();
+    }
+    totals
+}

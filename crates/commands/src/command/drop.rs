@@ -1,0 +1,37 @@
+//! `drop`: removes a collection or a view.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use catalog::{CatalogError, Namespace};
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    api_version_1: true,
+    takes_write_concern: true,
+    ..CommandEntry::new(
+        "drop",
+        "Removes a collection or a view.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    context.fields.ignore(&["collectionUUID"]);
+    context.fields.finish()?;
+    let namespace = Namespace::new(database, name);
+    namespace.check_readable()?;
+    let report = match context.server.catalog.drop_collection(&namespace).await {
+        // As in 7.0: what does not exist is dropped already.
+        Err(CatalogError::NamespaceNotFound(_)) => return Ok(()),
+        other => other?,
+    };
+    let full = namespace.to_string();
+    context.server.cursors.kill_where(|namespace, _| namespace == full);
+    if let Some(indexes) = report.indexes {
+        reply.append("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX));
+    }
+    reply.append("ns", &full);
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! `renameCollection`: gives a collection another name, also in another database.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult};
+use catalog::Namespace;
+use document::RawValue;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    takes_write_concern: true,
+    ..CommandEntry::new(
+        "renameCollection",
+        "Gives a collection another name.",
+        Run::Later(|context, _| Box::pin(run(context))),
+    )
+};
+
+async fn run(context: &mut CommandContext<'_>) -> CommandResult {
+    let RawValue::String(from) = context.fields.target() else {
+        return Err(context.fields.wrong_type(
+            "renameCollection",
+            context.fields.target().kind(),
+            &["string"],
+        ));
+    };
+    let to = context.fields.string("to")?.ok_or_else(|| context.fields.missing("to"))?;
+    // `dropTarget` may also be the UUID of the collection to be dropped.
+    let drop_target = match context.fields.any("dropTarget") {
+        None | Some(RawValue::Boolean(false)) => false,
+        Some(RawValue::Boolean(true) | RawValue::Binary { .. }) => true,
+        Some(other) => {
+            return Err(context.fields.wrong_type("dropTarget", other.kind(), &["bool", "binData"]));
+        }
+    };
+    context.fields.ignore(&["stayTemp", "collectionUUID"]);
+    context.fields.finish()?;
+    let (from, to) = (parse(from)?, parse(to)?);
+    context.server.catalog.rename(&from, &to, drop_target).await?;
+    let ended = [from.to_string(), to.to_string()];
+    context.server.cursors.kill_where(|namespace, _| ended.iter().any(|name| name == namespace));
+    Ok(())
+}
+
+fn parse(full: &str) -> CommandResult<Namespace> {
+    Namespace::parse(full).map_err(CommandError::from)
+}
