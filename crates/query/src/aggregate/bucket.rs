@@ -222,7 +222,10 @@ pub(super) fn parse_auto(
                 ));
             }
             unknown => {
-                return Err(QueryError::new(40245, format!("Unrecognized option to $bucketAuto: {unknown}.")));
+                return Err(QueryError::new(
+                    40245,
+                    format!("Unrecognized option to $bucketAuto: {unknown}."),
+                ));
             }
         }
     }

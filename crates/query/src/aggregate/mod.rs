@@ -217,6 +217,11 @@ impl Pipeline {
         self.output.as_ref()
     }
 
+    /// Whether the pipeline ends in `$out` or `$merge`.
+    pub fn writes(&self) -> bool {
+        self.output.is_some()
+    }
+
     /// Whether nothing is left to do between source and output.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()

@@ -1,6 +1,6 @@
 //! From an array of stage documents to a [`Pipeline`].
 
-use document::{DocumentBuf, DocumentBuilder, RawArray, RawValue};
+use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
@@ -17,52 +17,77 @@ impl Pipeline {
     /// # Errors
     /// 40324 for an unknown stage, 40602 and 40601 for a stage that has to be first or last and is not, and each stage's own.
     pub fn parse(stages: RawArray<'_>, environment: &Environment) -> Result<Self, QueryError> {
+        let stages = stages
+            .iter()
+            .map(|stage| {
+                stage.as_document().ok_or_else(|| {
+                    QueryError::type_mismatch("Each element of the 'pipeline' array must be an object")
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Self::parse_stages(&stages, environment)
+    }
+
+    /// Parses stages that are documents of their own, as a stored view holds them.
+    ///
+    /// # Errors
+    /// As [`Pipeline::parse`].
+    pub fn parse_documents(stages: &[DocumentBuf], environment: &Environment) -> Result<Self, QueryError> {
+        let stages: Vec<RawDocument<'_>> = stages.iter().map(DocumentBuf::as_raw).collect();
+        Self::parse_stages(&stages, environment)
+    }
+
+    fn parse_stages(stages: &[RawDocument<'_>], environment: &Environment) -> Result<Self, QueryError> {
         let mut pipeline = Self { source: Source::Collection, stages: Vec::new(), output: None };
-        let count = stages.len();
-        if count > MAX_STAGES {
+        if stages.len() > MAX_STAGES {
             return Err(QueryError::new(
                 7749501,
                 format!("Pipeline length must be no longer than {MAX_STAGES} stages."),
             ));
         }
         for (position, stage) in stages.iter().enumerate() {
-            let RawValue::Document(stage) = stage else {
-                return Err(QueryError::type_mismatch(
-                    "Each element of the 'pipeline' array must be an object",
-                ));
-            };
-            let mut fields = stage.iter();
-            let (Some(field), None) = (fields.next(), fields.next()) else {
-                return Err(QueryError::new(
-                    40323,
-                    "A pipeline stage specification object must contain exactly one field.",
-                ));
-            };
-            let entry = stage_entry(field.name())?;
-            if entry.position == StagePosition::First && position > 0 {
-                return Err(QueryError::new(
-                    40602,
-                    format!("{} is only valid as the first stage in a pipeline.", entry.name),
-                ));
-            }
-            if entry.position == StagePosition::Last && position + 1 < count {
-                return Err(QueryError::new(
-                    40601,
-                    format!("{} can only be the final stage in the pipeline", entry.name),
-                ));
-            }
-            let operand = field.value();
-            match entry.parse {
-                Parse::Plans(parse) => pipeline.stages.extend(parse(operand, environment)?),
-                Parse::Source(parse) => pipeline.source = parse(operand, environment)?,
-                Parse::Report => {
-                    pipeline.source = Source::Report { name: entry.name, operand: wrapped(operand) };
-                }
-                Parse::Output(parse) => pipeline.output = Some(parse(operand, environment)?),
-            }
+            let is_last = position + 1 == stages.len();
+            pipeline.push_stage(*stage, position == 0, is_last, environment)?;
         }
         pipeline.optimise(environment)?;
         Ok(pipeline)
+    }
+
+    fn push_stage(
+        &mut self,
+        stage: RawDocument<'_>,
+        is_first: bool,
+        is_last: bool,
+        environment: &Environment,
+    ) -> Result<(), QueryError> {
+        let mut fields = stage.iter();
+        let (Some(field), None) = (fields.next(), fields.next()) else {
+            return Err(QueryError::new(
+                40323,
+                "A pipeline stage specification object must contain exactly one field.",
+            ));
+        };
+        let entry = stage_entry(field.name())?;
+        if entry.position == StagePosition::First && !is_first {
+            return Err(QueryError::new(
+                40602,
+                format!("{} is only valid as the first stage in a pipeline.", entry.name),
+            ));
+        }
+        if entry.position == StagePosition::Last && !is_last {
+            return Err(QueryError::new(
+                40601,
+                format!("{} can only be the final stage in the pipeline", entry.name),
+            ));
+        }
+        let operand = field.value();
+        match entry.parse {
+            Parse::Plans(parse) => self.stages.extend(parse(operand, environment)?),
+            Parse::Source(parse) => self.source = parse(operand, environment)?,
+            Parse::Report => self.source = Source::Report { name: entry.name, operand: wrapped(operand) },
+            Parse::Output(parse) => self.output = Some(parse(operand, environment)?),
+        }
+        Ok(())
     }
 }
 

@@ -90,7 +90,10 @@ fn operands(mut arguments: Arguments) -> Result<Option<Search>, QueryError> {
         Some(Value::Regex { pattern, options }) => (pattern, options),
         value if nullish(&value) => return Ok(None),
         _ => {
-            return Err(QueryError::new(51105, format!("{name} needs 'regex' to be of type string or regex")));
+            return Err(QueryError::new(
+                51105,
+                format!("{name} needs 'regex' to be of type string or regex"),
+            ));
         }
     };
     if options.is_some() && !own_options.is_empty() {

@@ -33,7 +33,7 @@ fn paths_and_variables() {
 fn arithmetic_promotes() {
     check(doc! { "$add": [1, 2] }, 3);
     check(doc! { "$add": [i32::MAX, 1] }, i64::from(i32::MAX) + 1);
-    check(doc! { "$add": [i64::MAX, 1] }, 9.223372036854775807e18);
+    check(doc! { "$add": [i64::MAX, 1] }, 9_223_372_036_854_775_808.0);
     check(doc! { "$add": [1, 2.5] }, 3.5);
     check(doc! { "$add": [decimal("0.1"), decimal("0.2")] }, decimal("0.3"));
     check(doc! { "$add": [0.1, 0.2, -0.3] }, 2.7755575615628914e-17);
