@@ -19,7 +19,7 @@ use crate::gate::{Gate, GateLimits};
 use crate::keyspace::{CounterId, KeyRange, Keyspace};
 use crate::options::StorageOptions;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter};
-use crate::pipeline::journal::{JournalWriter, SyncGroup};
+use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use crate::pipeline::{Acknowledge, CommitFuture, Receipt};
 use crate::statistics::{CommitCounts, StorageStatistics};
 use crate::unit::WriteUnit;
@@ -253,9 +253,13 @@ impl StoreInner {
             }
         }
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.
-        let synced = match self.sync_failure() {
-            Some(failure) => Err(StorageError::Engine(failure)),
-            None => self.sync().map_err(|failure| StorageError::Engine(failure.to_string().into())),
+        let synced = match (self.sync_failure(), self.sync()) {
+            (Some(failure), _) => Err(StorageError::Engine(failure)),
+            (None, SyncOutcome::Synced) => Ok(()),
+            (None, SyncOutcome::NotNow) => {
+                Err(StorageError::NoSpace(Arc::from("the journal could not be synced")))
+            }
+            (None, SyncOutcome::Failed(failure)) => Err(StorageError::Engine(failure.to_string().into())),
         };
         let flushed = self.engine.flush();
         self.engine.close();
@@ -326,22 +330,23 @@ impl JournalWriter for StoreInner {
         StoreInner::applied(self)
     }
 
-    fn sync(&self) -> Result<(), CommitError> {
+    fn sync(&self) -> SyncOutcome<CommitError> {
         let covered = self.applied();
         let started = Instant::now();
-        if let Err(failure) = self.engine.sync_journal() {
-            let detail: Arc<str> = match failure {
-                EngineFailure::Stalled => Arc::from("the engine is stalled"),
-                EngineFailure::NoSpace(detail) | EngineFailure::Failed(detail) => detail,
-            };
-            tracing::error!(%detail, "the journal could not be synced: no write is acknowledged until restart");
-            return Err(CommitError::JournalFailed(Arc::clone(self.journal_failure.get_or_init(|| detail))));
+        match self.engine.sync_journal() {
+            Ok(()) => {}
+            Err(EngineFailure::Stalled | EngineFailure::NoSpace(_)) => return SyncOutcome::NotNow,
+            Err(EngineFailure::Failed(detail)) => {
+                tracing::error!(%detail, "the journal could not be synced: no write is acknowledged until restart");
+                let detail = self.journal_failure.get_or_init(|| detail);
+                return SyncOutcome::Failed(CommitError::JournalFailed(Arc::clone(detail)));
+            }
         }
         self.counts.journal_synced(started.elapsed().as_micros() as u64);
         if let Some(directory) = &self.directory {
             directory.write_journal_mark(covered);
         }
-        Ok(())
+        SyncOutcome::Synced
     }
 
     fn sync_panicked(&self) -> CommitError {

@@ -33,7 +33,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
 use group::{GroupCommit, GroupOutcome, GroupWriter, Ticket};
-use journal::{JournalWriter, SyncGroup};
+use journal::{JournalWriter, SyncGroup, SyncOutcome};
 use shuttle::future::block_on;
 use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use shuttle::sync::{Arc, Mutex};
@@ -102,16 +102,16 @@ impl JournalWriter for Device {
         self.applied.load(Ordering::SeqCst)
     }
 
-    fn sync(&self) -> Result<(), &'static str> {
+    fn sync(&self) -> SyncOutcome<&'static str> {
         assert!(!self.syncing.swap(true, Ordering::SeqCst), "two syncs at once");
         let covered = self.applied.load(Ordering::SeqCst);
         thread::yield_now();
         self.syncing.store(false, Ordering::SeqCst);
         if self.sync_fails.load(Ordering::SeqCst) {
-            return Err("disk gone");
+            return SyncOutcome::Failed("disk gone");
         }
         self.synced.store(covered, Ordering::SeqCst);
-        Ok(())
+        SyncOutcome::Synced
     }
 
     fn sync_panicked(&self) -> &'static str {

@@ -37,7 +37,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Brings the log to stable storage: every batch whose `write` returned before this call.
     ///
     /// # Errors
-    /// After a failure it is unknown what reached stable storage.
+    /// After [`EngineFailure::Failed`] it is unknown what reached stable storage. After the other two
+    /// nothing is lost, and a later call that succeeds covers what this one should have covered.
     fn sync_journal(&self) -> Result<(), EngineFailure>;
 
     /// The sequence number of the last applied operation.

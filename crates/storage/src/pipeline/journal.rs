@@ -19,9 +19,20 @@ pub(crate) trait JournalWriter {
     /// The sequence number up to which everything is in the log.
     fn applied(&self) -> u64;
     /// Brings the log to stable storage.
-    fn sync(&self) -> Result<(), Self::Failure>;
+    fn sync(&self) -> SyncOutcome<Self::Failure>;
     /// What waiters learn when `sync` panicked.
     fn sync_panicked(&self) -> Self::Failure;
+}
+
+/// How a sync ended.
+pub(crate) enum SyncOutcome<F> {
+    /// Everything applied before it is on stable storage.
+    Synced,
+    /// The log cannot be synced before the engine has recovered (from a full disk); nothing is lost. Waiters
+    /// go on waiting, and [`SyncGroup::sync_now`] tries again.
+    NotNow,
+    /// Nobody knows what is on stable storage, now and for good.
+    Failed(F),
 }
 
 struct SyncState<F> {
@@ -118,13 +129,15 @@ impl<F: Clone> SyncGroup<F> {
         drop(state);
         // Read before the sync: what is applied while it runs may miss it.
         let covered = writer.applied();
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| writer.sync())).unwrap_or_else(|_| Err(writer.sync_panicked()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| writer.sync()))
+            .unwrap_or_else(|_| SyncOutcome::Failed(writer.sync_panicked()));
         let mut state = self.state.lock();
         state.syncing = false;
         match outcome {
-            Ok(()) => self.synced.store(covered, Ordering::Release),
-            Err(failure) => state.failed = Some(failure),
+            SyncOutcome::Synced => self.synced.store(covered, Ordering::Release),
+            SyncOutcome::Failed(failure) => state.failed = Some(failure),
+            // Waking somebody now would only make him try the same in vain.
+            SyncOutcome::NotNow => return state,
         }
         let everyone = state.failed.is_some();
         let done = |sequence: u64| everyone || sequence <= covered;

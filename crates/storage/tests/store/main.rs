@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
 mod crash;
+mod disk_full;
 mod faults;
 mod latches;
 mod pipeline;

@@ -172,6 +172,19 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
 }
 
 #[test]
+fn a_sync_on_a_full_disk_is_made_up_for_later() {
+    let (engine, store) = faulty_store();
+    *engine.sync_fault.lock() = Fault::NoSpace;
+    let journaled = store.clone();
+    let waiting = std::thread::spawn(move || commit(&journaled, "a", Acknowledge::Journaled));
+    eventually("some attempts", || engine.syncs_begun.load(Ordering::SeqCst) > 2);
+    assert!(!waiting.is_finished(), "neither acknowledged nor refused");
+    *engine.sync_fault.lock() = Fault::None;
+    let receipt = waiting.join().unwrap().unwrap();
+    assert!(engine.synced.load(Ordering::SeqCst) >= receipt.sequence);
+}
+
+#[test]
 fn a_stalled_engine_delays_commits_without_failing_them() {
     let (engine, store) = faulty_store();
     engine.stalls.store(3, Ordering::SeqCst);

@@ -7,6 +7,7 @@ mod statistics;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rocksdb::{Cache, ColumnFamily, DB, Options, Range, WriteBatch, WriteOptions, checkpoint::Checkpoint};
 
@@ -34,6 +35,9 @@ struct Database {
     cache_bytes: u64,
     /// Log in the kernel when the write returns; no delay inside RocksDB, whatever its state.
     write_options: WriteOptions,
+    /// Set by a write that found the disk full, cleared by the next one that succeeds. In between the log
+    /// accepts nothing and must not be synced; recovery writes the memtables to tables and starts a new log.
+    out_of_space: AtomicBool,
 }
 
 impl Database {
@@ -42,6 +46,18 @@ impl Database {
         family.ok_or_else(|| {
             StorageError::Corrupt(format!("column family {} is missing", keyspace.name()).into())
         })
+    }
+
+    fn write(&self, batch: WriteBatch) -> Result<(), EngineFailure> {
+        let written = self.rocks.write_opt(batch, &self.write_options).map_err(write_failure);
+        match &written {
+            Ok(()) if self.out_of_space.load(Ordering::Relaxed) => {
+                self.out_of_space.store(false, Ordering::Release)
+            }
+            Err(EngineFailure::NoSpace(_)) => self.out_of_space.store(true, Ordering::Release),
+            _ => {}
+        }
+        written
     }
 
     fn append(&self, batch: &mut WriteBatch, log: &OperationLog) -> Result<(), StorageError> {
@@ -89,6 +105,7 @@ impl RocksEngine {
             cache,
             cache_bytes: options.cache_bytes,
             write_options,
+            out_of_space: AtomicBool::new(false),
         });
         Ok(RocksEngine { latest: Arc::new(RocksReader::latest(Arc::clone(&database))), database })
     }
@@ -112,11 +129,18 @@ impl Engine for RocksEngine {
             .chain([counters])
             .try_for_each(|log| self.database.append(&mut batch, log));
         filled.map_err(|error| EngineFailure::Failed(error.to_string().into()))?;
-        self.database.rocks.write_opt(batch, &self.database.write_options).map_err(write_failure)?;
+        self.database.write(batch)?;
         Ok(self.sequence())
     }
 
     fn sync_journal(&self) -> Result<(), EngineFailure> {
+        if self.database.out_of_space.load(Ordering::Acquire) {
+            // A sync of the broken log would turn the full disk into an error RocksDB does not recover
+            // from. An entry without content tells whether it has recovered.
+            let mut probe = WriteBatch::default();
+            probe.put_log_data([]);
+            self.database.write(probe)?;
+        }
         self.database.rocks.flush_wal(true).map_err(write_failure)
     }
 

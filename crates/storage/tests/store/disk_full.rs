@@ -1,0 +1,128 @@
+//! A full disk refuses commits whole, and commits succeed again once there is space.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use storage::{
+    Acknowledge, CommitError, Direction, KeyRange, Keyspace, OpenError, StorageOptions, Store, WriteUnit,
+};
+
+use crate::COUNT;
+
+/// A small file system of its own, where this user may make one.
+struct SmallDisk {
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mount(bytes: u64) -> Option<SmallDisk> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_owned();
+        let options = format!("size={bytes}");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&path).output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: this user may not mount a small file system");
+            return None;
+        }
+        Some(SmallDisk { path, _directory: directory })
+    }
+
+    fn fill(&self) -> PathBuf {
+        let filler = self.path.join(".filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+        filler
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.path).status();
+        if !unmounted.is_ok_and(|status| status.success()) {
+            eprintln!("{} could not be unmounted", self.path.display());
+        }
+    }
+}
+
+fn commit(store: &Store, number: u32) -> Result<(), CommitError> {
+    let mut unit = WriteUnit::new();
+    unit.put(Keyspace::Documents, &number.to_be_bytes(), &[7; 4000]);
+    unit.put(Keyspace::Indexes, &number.to_be_bytes(), b"");
+    unit.add_counter(COUNT, 1);
+    store.commit(unit, Acknowledge::Applied).wait().map(drop)
+}
+
+fn keys(store: &Store, keyspace: Keyspace) -> Vec<u32> {
+    let mut cursor = store.read_view().cursor(keyspace, KeyRange::all(), Direction::Forward).unwrap();
+    let mut keys = Vec::new();
+    while let Some((key, _)) = cursor.next().unwrap() {
+        keys.push(u32::from_be_bytes(key.try_into().unwrap()));
+    }
+    keys
+}
+
+fn assert_consistent(store: &Store, acknowledged: &[u32]) {
+    let documents = keys(store, Keyspace::Documents);
+    assert_eq!(documents, keys(store, Keyspace::Indexes), "documents and index entries");
+    assert_eq!(documents, acknowledged, "exactly what was acknowledged");
+    assert_eq!(store.counter(COUNT), acknowledged.len() as i64);
+}
+
+fn options() -> StorageOptions {
+    StorageOptions { memtable_bytes: 256 << 10, ..StorageOptions::small() }
+}
+
+fn open(path: &Path) -> Result<Store, OpenError> {
+    Store::open(path, &options())
+}
+
+#[test]
+fn commits_fail_whole_on_a_full_disk_and_go_on_when_there_is_space() {
+    let Some(disk) = SmallDisk::mount(32 << 20) else { return };
+    let store = open(&disk.path).unwrap();
+    let mut acknowledged = Vec::new();
+    let mut number = 0;
+    let mut try_next = |acknowledged: &mut Vec<u32>| {
+        number += 1;
+        commit(&store, number).map(|()| acknowledged.push(number))
+    };
+    for _ in 0..100 {
+        try_next(&mut acknowledged).unwrap();
+    }
+    let filler = disk.fill();
+    let mut refusal = None;
+    for _ in 0..5000 {
+        if let Err(error) = try_next(&mut acknowledged) {
+            refusal = Some(error);
+            break;
+        }
+    }
+    let refusal = refusal.expect("the disk is full");
+    assert!(matches!(refusal, CommitError::NoSpace(_)), "{refusal}");
+    assert_consistent(&store, &acknowledged);
+    std::fs::remove_file(filler).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = try_next(&mut acknowledged) {
+        assert!(matches!(error, CommitError::NoSpace(_)), "{error}");
+        assert!(Instant::now() < deadline, "commits did not recover within a minute of free space: {error}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for _ in 0..100 {
+        try_next(&mut acknowledged).unwrap();
+    }
+    assert_consistent(&store, &acknowledged);
+    store.close().unwrap();
+    drop(store);
+    assert_consistent(&open(&disk.path).unwrap(), &acknowledged);
+}
+
+#[test]
+fn opening_on_a_full_disk_says_so() {
+    let Some(disk) = SmallDisk::mount(1 << 20) else { return };
+    disk.fill();
+    let error = open(&disk.path).unwrap_err();
+    assert!(matches!(error, OpenError::NoSpace { .. }), "{error}");
+}
