@@ -600,3 +600,28 @@ fn tables_are_sorted() {
     let tops: Vec<_> = super::top_operators().iter().map(|operator| operator.name).collect();
     assert!(tops.is_sorted(), "{tops:?}");
 }
+
+#[test]
+fn expressions_and_schemas() {
+    check_all(
+        doc! { "$expr": { "$gt": ["$a", "$b"] } },
+        &[doc! { "a": 2, "b": 1 }],
+        &[doc! { "a": 1, "b": 2 }],
+    );
+    check_all(
+        doc! { "b": 1, "$expr": { "$eq": ["$a", 5] } },
+        &[doc! { "a": 5, "b": 1 }],
+        &[doc! { "a": 5, "b": 2 }, doc! { "a": 6, "b": 1 }],
+    );
+    check_all(
+        doc! { "$jsonSchema": { "required": ["a"], "properties": { "a": { "bsonType": "int" } } } },
+        &[doc! { "a": 5 }],
+        &[doc! {}, doc! { "a": "x" }],
+    );
+    let environment =
+        Environment { variables: vec![("limit".to_owned(), Value::Int32(3))], ..Environment::default() };
+    let filter = doc! { "$expr": { "$lt": ["$a", "$$limit"] } }.to_buf();
+    let matcher = Matcher::parse(filter.as_raw(), &environment).unwrap();
+    assert_eq!(matcher.matches(doc! { "a": 2 }.to_buf().as_raw()), Ok(true));
+    assert_eq!(matcher.matches(doc! { "a": 3 }.to_buf().as_raw()), Ok(false));
+}
