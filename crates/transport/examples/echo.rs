@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p transport --example echo -- bare 27100        a bare echo server
 //! cargo run --release -p transport --example echo -- transport 27101   the same answers through the transport
+//! cargo run --release -p transport --example echo -- client 27101 4     the rate that 4 clients see
 //! cargo run --release -p transport --example echo -- compare 4 1000    both in turns: clients, reply bytes
 //! ```
 //! A client sends any OP_MSG and gets a message of the reply size (default 1,000 bytes). `compare` prints the median rate of
@@ -49,9 +50,14 @@ fn main() -> io::Result<()> {
                 thread::park();
             }
         }
+        Some("client") => {
+            let rate = measure(number(1, 27101) as u16, number(2, 1))?;
+            println!("{rate:.0}/s");
+            Ok(())
+        }
         Some("compare") => compare(number(1, 1), reply_bytes),
         _ => Err(io::Error::other(
-            "usage: echo bare PORT [BYTES] | transport PORT [BYTES] | compare CLIENTS [BYTES]",
+            "usage: echo bare PORT [BYTES] | transport PORT [BYTES] | client PORT CLIENTS | compare CLIENTS [BYTES]",
         )),
     }
 }
