@@ -139,15 +139,18 @@ impl KeyGenerator {
             return self.emit(walks, document_key, found);
         };
         if array.is_empty() {
-            let mut inner: Vec<_> =
-                walks.iter().enumerate().map(|(position, walk)| self.into_empty(position, *walk)).collect();
+            let mut inner: Vec<_> = walks
+                .iter()
+                .enumerate()
+                .map(|(position, walk)| self.step_into_empty(position, *walk))
+                .collect();
             return self.expand(&mut inner, document_key, found);
         }
         for element in array.iter() {
             let mut inner: Vec<_> = walks
                 .iter()
                 .enumerate()
-                .map(|(position, walk)| self.into_element(position, *walk, element))
+                .map(|(position, walk)| self.step_into(position, *walk, element))
                 .collect();
             self.expand(&mut inner, document_key, found)?;
         }
@@ -212,7 +215,7 @@ impl KeyGenerator {
         self.spec.fields.get(position).is_some_and(|field| field.path.len() == depth)
     }
 
-    fn into_element<'d>(&self, position: usize, walk: Walk<'d>, element: RawValue<'d>) -> Walk<'d> {
+    fn step_into<'d>(&self, position: usize, walk: Walk<'d>, element: RawValue<'d>) -> Walk<'d> {
         match walk {
             Walk::AtArray { depth, .. } if self.is_end(position, depth) => Walk::Done(Some(element)),
             Walk::AtArray { depth, .. } => match element {
@@ -223,7 +226,7 @@ impl KeyGenerator {
         }
     }
 
-    fn into_empty<'d>(&self, position: usize, walk: Walk<'d>) -> Walk<'d> {
+    fn step_into_empty<'d>(&self, position: usize, walk: Walk<'d>) -> Walk<'d> {
         match walk {
             // An empty array has a key of its own, so that `{ a: [] }` can be told from a missing field.
             Walk::AtArray { depth, .. } if self.is_end(position, depth) => {
@@ -307,6 +310,8 @@ mod tests {
     use document::key::decode;
     use document::{Document, Value, doc};
 
+    const NULL: Value = Value::Null;
+
     /// The keys of `input` in an index with this specification, each as an array of values, and the multikey paths.
     #[track_caller]
     fn check(
@@ -346,10 +351,10 @@ mod tests {
     #[test]
     fn plain_fields() {
         check(doc! { "a": 1 }, doc! {}, doc! { "a": 5 }, keys(doc! { "keys": [[5]] }));
-        check(doc! { "a": 1 }, doc! {}, doc! { "b": 5 }, keys(doc! { "keys": [[null]] }));
-        check(doc! { "a": 1, "b": -1 }, doc! {}, doc! { "b": 5 }, keys(doc! { "keys": [[null, 5]] }));
+        check(doc! { "a": 1 }, doc! {}, doc! { "b": 5 }, keys(doc! { "keys": [[NULL]] }));
+        check(doc! { "a": 1, "b": -1 }, doc! {}, doc! { "b": 5 }, keys(doc! { "keys": [[NULL, 5]] }));
         check(doc! { "a.b": 1 }, doc! {}, doc! { "a": { "b": "x" } }, keys(doc! { "keys": [["x"]] }));
-        check(doc! { "a.b": 1 }, doc! {}, doc! { "a": 3 }, keys(doc! { "keys": [[null]] }));
+        check(doc! { "a.b": 1 }, doc! {}, doc! { "a": 3 }, keys(doc! { "keys": [[NULL]] }));
     }
 
     #[test]
@@ -362,12 +367,12 @@ mod tests {
             doc! { "a.b": 1, "a.c": 1, "d": 1 },
             doc! {},
             input,
-            keys(doc! { "keys": [[null, null, null], [1, 2, null], [3, null, null]] }),
+            keys(doc! { "keys": [[NULL, NULL, NULL], [1, 2, NULL], [3, NULL, NULL]] }),
         );
         assert_eq!(paths, [1, 1, 0]);
         let undefined = Ok(vec![Value::Array(vec![Value::Undefined])]);
         check(doc! { "a": 1 }, doc! {}, doc! { "a": [] }, undefined);
-        check(doc! { "a.b": 1 }, doc! {}, doc! { "a": [] }, keys(doc! { "keys": [[null]] }));
+        check(doc! { "a.b": 1 }, doc! {}, doc! { "a": [] }, keys(doc! { "keys": [[NULL]] }));
         let paths = check(
             doc! { "a.b": 1 },
             doc! {},
@@ -384,7 +389,7 @@ mod tests {
     fn sparse_partial_hashed() {
         let none = || keys(doc! { "keys": [] });
         check(doc! { "a": 1 }, doc! { "sparse": true }, doc! { "b": 1 }, none());
-        check(doc! { "a": 1 }, doc! { "sparse": true }, doc! { "a": null }, keys(doc! { "keys": [[null]] }));
+        check(doc! { "a": 1 }, doc! { "sparse": true }, doc! { "a": NULL }, keys(doc! { "keys": [[NULL]] }));
         let filter = || doc! { "partialFilterExpression": { "b": { "$gt": 5 } } };
         check(doc! { "a": 1 }, filter(), doc! { "a": 1, "b": 5 }, none());
         check(doc! { "a": 1 }, filter(), doc! { "a": 1, "b": 6 }, keys(doc! { "keys": [[1]] }));

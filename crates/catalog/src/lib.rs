@@ -49,6 +49,8 @@ mod read;
 mod shell_text;
 mod state;
 mod statistics;
+#[cfg(test)]
+mod tests;
 mod validate;
 mod waiters;
 mod write;

@@ -1,0 +1,95 @@
+//! Times the catalog's hot paths on RocksDB: bulk load, find by `_id`, update, index build, scan.
+//!
+//! `cargo run --release -p catalog --example catalog_speed [documents]`
+
+use catalog::{Catalog, Change, Collection, IndexSpec, Namespace, WriteError, WriteOptions};
+use document::{DocumentBuf, RawDocument, RawValue, doc};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+use storage::{CursorOptions, Direction, ReadTier, StorageOptions, Store};
+
+/// One thread: nothing here ever waits for another, so that polling again at once is enough.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+    }
+}
+
+fn timed<R>(name: &str, operations: usize, run: impl FnOnce() -> R) -> R {
+    let start = Instant::now();
+    let result = run();
+    let elapsed = start.elapsed();
+    println!(
+        "{name:<28} {:>9.3} s {:>9.3} µs each",
+        elapsed.as_secs_f64(),
+        elapsed.as_secs_f64() * 1e6 / operations as f64
+    );
+    result
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let count: usize = std::env::args().nth(1).map_or(Ok(100_000), |count| count.parse())?;
+    let directory = tempfile::tempdir()?;
+    let store = Store::open(directory.path().join("data"), &StorageOptions::default())?;
+    let catalog = Catalog::open(store.clone())?;
+    let things = block_on(catalog.collection_or_create("bench", "things"))?;
+    let pad = "x".repeat(950);
+    let documents: Vec<DocumentBuf> = (0..count)
+        .map(|id| doc! { "_id": id as i32, "n": (id % 1000) as i32, "pad": pad.as_str() }.to_buf())
+        .collect();
+    let raw: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
+    let options = WriteOptions::default();
+    let report = timed("bulk insert", count, || block_on(things.insert_many(&raw, true, &options)));
+    assert_eq!(report.inserted, count);
+    let view = store.read_view();
+    timed("find by _id", count, || {
+        (0..count)
+            .filter(|id| {
+                let id = (id * 7919 % count) as i32;
+                things.get(&view, RawValue::Int32(id), ReadTier::Any).is_ok_and(|found| found.is_some())
+            })
+            .count()
+    });
+    timed("the storage get alone", count, || {
+        let mut key = things.id().to_be_bytes().to_vec();
+        (0..count)
+            .filter(|id| {
+                key.truncate(4);
+                document::key::encode_value(&mut key, RawValue::Int32((id * 7919 % count) as i32));
+                view.get(storage::Keyspace::Documents, &key).is_ok_and(|found| found.is_some())
+            })
+            .count()
+    });
+    timed("update of one field by _id", count, || {
+        (0..count).try_for_each(|id| {
+            let key = Collection::document_key_of_id(RawValue::Int32((id * 7919 % count) as i32));
+            block_on(things.update(&key, &options, |found: Option<RawDocument<'_>>| {
+                let mut bytes = found.map(|found| found.as_bytes().to_vec()).unwrap_or_default();
+                // `_id` takes 9 bytes behind the length, `n` its type and name 3: the number is at 16.
+                if let Some(byte) = bytes.get_mut(16) {
+                    *byte ^= 1;
+                }
+                Ok::<_, WriteError>(Change::Replace(DocumentBuf::trusted(bytes)))
+            }))
+            .map(drop)
+        })
+    })?;
+    timed("scan", count, || -> Result<(), catalog::ReadError> {
+        let mut cursor =
+            things.documents(&view, Default::default(), Direction::Forward, CursorOptions::default())?;
+        while cursor.next()?.is_some() {}
+        Ok(())
+    })?;
+    let spec = IndexSpec::parse(doc! { "key": { "n": 1 }, "name": "n" }.to_buf().as_raw())?;
+    timed("index build", count, || {
+        block_on(catalog.create_indexes(&Namespace::new("bench", "things"), std::slice::from_ref(&spec)))
+    })?;
+    let report = timed("validate", count, || block_on(things.validate()))?;
+    assert!(report.is_valid(), "{report:?}");
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Index builds on existing documents, with writers beside them, failing, and after a crash.
+
+use super::*;
+use crate::index_build;
+use crate::keys;
+use document::doc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use storage::{Keyspace, WriteUnit};
+
+fn fill(collection: &Collection, count: i32) {
+    let documents = buffers((0..count).map(|id| doc! { "_id": id, "a": id % 100, "u": id }));
+    let documents: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
+    let report = block_on(collection.insert_many(&documents, true, &APPLIED));
+    assert_eq!(report.inserted as i32, count);
+}
+
+#[test]
+fn a_build_finds_what_is_there() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        fill(&things, 1000);
+        insert(&things, doc! { "_id": "array", "a": [1, 2, 3], "u": -1 }).expect("an insert");
+        index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
+        index(&catalog, "c", doc! { "key": { "u": -1 }, "name": "u", "unique": true }).expect("an index");
+        assert_eq!((entries(&things, "a"), entries(&things, "u")), (1003, 1001));
+        assert!(things.definition().index("a").expect("the index").is_multikey());
+        assert!(things.builds().is_empty());
+        assert_valid(&things);
+    });
+}
+
+#[test]
+fn a_violation_leaves_nothing_behind() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        fill(&things, 300);
+        assert_code(index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a", "unique": true }), 11000);
+        assert_eq!(things.definition().indexes.len(), 1);
+        let range = keys::indexes_range(things.id());
+        let mut cursor =
+            things.read_view().cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+        assert_eq!(cursor.next().expect("a read"), None, "entries of the failed build");
+        insert(&things, doc! { "_id": "p", "x": [1], "y": [2] }).expect("an insert");
+        assert_code(index(&catalog, "c", doc! { "key": { "x": 1, "y": 1 }, "name": "xy" }), 171);
+        assert_eq!(things.definition().indexes.len(), 1);
+        assert_valid(&things);
+    });
+}
+
+#[test]
+fn writers_go_on_during_a_build() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        fill(&things, 3000);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..3 {
+                let (things, stop) = (&things, &stop);
+                scope.spawn(move || {
+                    let mut step = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        let id = (step * 7 + writer) % 3000;
+                        update(things, id, |found| {
+                            found.map(|_| doc! { "_id": id, "a": [step, -step], "u": id })
+                        })
+                        .expect("an update");
+                        let new = 10_000 + writer * 100_000 + step;
+                        insert(things, doc! { "_id": new, "a": step, "u": new }).expect("an insert");
+                        if step % 3 == 0 {
+                            update(things, new, |_| None).expect("a delete");
+                        }
+                        step += 1;
+                    }
+                });
+            }
+            index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
+            index(&catalog, "c", doc! { "key": { "u": 1 }, "name": "u", "unique": true }).expect("an index");
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(entries(&things, "u") as u64, things.document_count());
+        assert_valid(&things);
+    });
+}
+
+#[test]
+fn a_crash_in_a_build_leaves_no_index() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    let store = Store::open(&path, &StorageOptions::small()).expect("a store");
+    let catalog = Catalog::open(store).expect("a catalog");
+    let things = collection(&catalog, "c");
+    fill(&things, 50);
+    // As far as a build gets before the process dies: registered, and some entries written.
+    let mut definition = things.definition().copy().expect("a copy");
+    let spec =
+        IndexSpec::parse(doc! { "key": { "a": 1 }, "name": "a" }.to_buf().as_raw()).expect("a specification");
+    let id = definition.add_index(spec, crate::IndexState::Building).expect("an index");
+    let mut unit = WriteUnit::new();
+    unit.put(Keyspace::Meta, &keys::record_key(things.id()), definition.to_record().as_bytes());
+    things.store.commit(unit, Acknowledge::Applied).wait().expect("a commit");
+    things.publish(definition);
+    let build = index_build::start(&things, vec![(id, "a".into())]);
+    block_on(index_build::fill(&things, &build)).expect("the entries");
+    assert_eq!((entries(&things, "a"), build.done()), (50, 50));
+    drop((things, catalog));
+    let catalog =
+        Catalog::open(Store::open(&path, &StorageOptions::small()).expect("a store")).expect("a catalog");
+    let things = collection(&catalog, "c");
+    assert!(things.definition().index("a").is_none());
+    let range = keys::indexes_range(things.id());
+    let mut cursor =
+        things.read_view().cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+    assert_eq!(cursor.next().expect("a read"), None);
+    assert_valid(&things);
+    index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
+    assert!(things.definition().index("a").expect("the index").id > id, "ids are not used again");
+}
+
+#[test]
+fn validate_finds_damage() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
+        fill(&things, 10);
+        let damage =
+            |unit: WriteUnit| things.store.commit(unit, Acknowledge::Applied).wait().expect("a commit");
+        let key = keys::document_key(things.id(), &Collection::document_key_of_id(RawValue::Int32(3)));
+        let mut unit = WriteUnit::new();
+        unit.delete(Keyspace::Documents, &key);
+        damage(unit);
+        let report = block_on(things.validate()).expect("a report");
+        assert_eq!(
+            (report.is_valid(), report.records, report.errors.len()),
+            (false, 9, 1),
+            "the counter: {report:?}"
+        );
+        assert!(!report.indexes[1].errors.is_empty(), "an entry without document: {report:?}");
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Documents, &key, doc! { "_id": 3, "a": 77, "u": 3 }.to_buf().as_bytes());
+        damage(unit);
+        let report = block_on(things.validate()).expect("a report");
+        assert!(
+            !report.errors.is_empty() && !report.indexes[1].errors.is_empty(),
+            "another value: {report:?}"
+        );
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Documents, &key, b"\x09\x00\x00\x00nonsense");
+        damage(unit);
+        assert_eq!(block_on(things.validate()).expect("a report").invalid_documents, 1);
+    });
+}
