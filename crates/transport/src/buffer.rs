@@ -1,5 +1,7 @@
 //! The bytes received and not yet processed.
 
+use parking_lot::Mutex;
+
 /// What an idle connection keeps, in bytes: most requests fit, so that one system call receives one request.
 const RETAINED: usize = 16 * 1024;
 /// How far a buffer grows on the word of a header alone, in bytes. Beyond it, it doubles with what really came.
@@ -89,9 +91,38 @@ impl ReceiveBuffer {
     }
 }
 
-/// Keeps a reply buffer for the next reply unless it is large.
-pub(crate) fn retain_small(buffer: Vec<u8>) -> Vec<u8> {
-    if buffer.capacity() <= 4 * RETAINED { buffer } else { Vec::new() }
+/// Whether a connection may keep a reply buffer of this capacity while it is idle.
+pub(crate) const fn is_small(capacity: usize) -> bool {
+    capacity <= 4 * RETAINED
+}
+
+/// Large reply buffers that busy connections hand around: they keep none themselves, and growing one anew for each large reply
+/// would cost more than a small query.
+#[derive(Debug, Default)]
+pub(crate) struct LargeBuffers {
+    /// A leaf in the order of locks, held for a push or a pop.
+    idle: Mutex<Vec<Vec<u8>>>,
+}
+
+impl LargeBuffers {
+    const MOST_BUFFERS: usize = 16;
+    const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+    /// A large buffer, or an empty one when none is idle.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        self.idle.lock().pop().unwrap_or_default()
+    }
+
+    /// Keeps the buffer for others unless it is huge or there are enough.
+    pub(crate) fn give(&self, buffer: Vec<u8>) {
+        if buffer.capacity() > Self::MOST_BYTES {
+            return;
+        }
+        let mut idle = self.idle.lock();
+        if idle.len() < Self::MOST_BUFFERS {
+            idle.push(buffer);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The connection loop: the only place that drives a connection.
 
-use crate::buffer::retain_small;
+use crate::buffer::is_small;
 use crate::service::ReplyKind;
 use crate::{
     ByteStream, Closed, ConnectionError, NextRequest, Phase, ReceiveBuffer, Replies, Request, Service,
@@ -77,7 +77,8 @@ struct Connection<'s, S, H> {
 #[derive(Default)]
 struct Output {
     spare: Vec<u8>,
-    compressed: Vec<u8>,
+    /// The last reply was large, and so will the next one be: it gets a shared large buffer.
+    expects_large: bool,
 }
 
 impl<S: ByteStream, H: Service> Connection<'_, S, H> {
@@ -170,7 +171,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
             let expects_reply = message.expects_reply();
             let exhaust = expects_reply && message.exhaust_allowed();
             let format = message.reply_format();
-            let request = Request::new(message, std::mem::take(&mut self.output.spare), compressor);
+            let request = Request::new(message, self.output.buffer(session), compressor);
             let replies = match guarded(async { self.service.call(session, request).await }).await {
                 Ok(replies) => replies,
                 Err(panic) => {
@@ -189,7 +190,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                 reply.set_flags(OpMsgFlags::MORE_TO_COME);
             }
             if !expects_reply {
-                self.output.spare = retain_small(reply.into_bytes());
+                self.output.keep(session, reply.into_bytes());
                 return Ok(close.then_some(Closed::ByService));
             }
             let reply_id = session.next_message_id();
@@ -250,6 +251,24 @@ fn inflate(
 }
 
 impl Output {
+    /// A buffer for the next reply.
+    fn buffer(&mut self, session: &Session) -> Vec<u8> {
+        if self.expects_large {
+            return session.shared.large_buffers.take();
+        }
+        std::mem::take(&mut self.spare)
+    }
+
+    /// Takes a reply's buffer back: a small one for this connection, a large one for all.
+    fn keep(&mut self, session: &Session, buffer: Vec<u8>) {
+        self.expects_large = !is_small(buffer.len());
+        if is_small(buffer.capacity()) {
+            self.spare = buffer;
+        } else {
+            session.shared.large_buffers.give(buffer);
+        }
+    }
+
     /// Sends a sealed reply and takes its buffer back.
     async fn send<S: ByteStream>(
         &mut self,
@@ -262,16 +281,15 @@ impl Output {
         let reply = match compressor {
             None => reply,
             Some(compressor) => {
-                let compressed = compress_message(&reply, compressor, std::mem::take(&mut self.compressed))?;
+                let compressed = compress_message(&reply, compressor, Vec::new())?;
                 session.shared.count_compressed(compressor, reply.bytes().len(), compressed.bytes().len());
-                self.compressed = retain_small(reply.into_bytes());
                 compressed
             }
         };
         session.enter(Phase::Sending);
         session.counters.physical_out.add(reply.bytes().len());
         let (result, buffer) = stream.send(reply.into_bytes()).await;
-        self.spare = retain_small(buffer);
+        self.keep(session, buffer);
         result.map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ConnectionError::SendTimedOut,
             _ => ConnectionError::Send(error),

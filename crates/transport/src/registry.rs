@@ -1,5 +1,6 @@
 //! All sessions that live, and what those that ended have counted.
 
+use crate::buffer::LargeBuffers;
 use crate::statistics::{
     CompressionStatistics, CompressorCounters, ConnectionStatistics, ExecutorStatistics, NetworkStatistics,
     TransportStatistics,
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     created: AtomicU64,
     rejected: AtomicU64,
     pub(crate) panicked: AtomicU64,
+    pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
     /// Guards the live sessions and the sums of the ended ones. No other lock is taken inside.
@@ -62,6 +64,7 @@ impl Shared {
             created: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
+            large_buffers: LargeBuffers::default(),
             compression: Default::default(),
             sessions: Mutex::default(),
             drained: Condvar::new(),

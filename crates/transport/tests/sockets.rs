@@ -1,4 +1,5 @@
 //! The server over real sockets, under every thread model.
+#![expect(clippy::indexing_slicing, reason = "a test that reads out of bounds shall fail")]
 
 use document::{Document, doc};
 use std::io::{self, Read, Write};
@@ -316,7 +317,7 @@ fn serves_on_unix_sockets(executor: ServiceExecutor) {
     let (server, _service) = start(on_unix(executor, directory.path()));
     let port = server.tcp_addresses()[0].port();
     let path = directory.path().join(format!("mongodb-{port}.sock"));
-    assert_eq!(server.unix_paths(), [path.clone()]);
+    assert_eq!(server.unix_paths(), std::slice::from_ref(&path));
     let mode = std::fs::metadata(&path).expect("the socket's file").permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "permissions of the socket");
     let mut stream = UnixStream::connect(&path).expect("the server accepts");

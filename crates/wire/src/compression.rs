@@ -13,6 +13,8 @@ use std::io::{Read, Write};
 const COMPRESSED_PREFIX: usize = 9;
 /// The most that a buffer is reserved for before any byte of it was inflated.
 const FIRST_RESERVE: usize = 1024 * 1024;
+/// Three bytes of Snappy give at most 64: a larger claim is refused before memory is touched.
+const SNAPPY_MAX_RATIO: usize = 22;
 /// Fast and good enough: messages are short-lived.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -105,6 +107,9 @@ impl Compressor {
                 let length = snap::raw::decompress_len(bytes).map_err(|error| error.to_string())?;
                 if length != declared {
                     return Err(format!("found {length} bytes"));
+                }
+                if declared > bytes.len().saturating_mul(SNAPPY_MAX_RATIO) {
+                    return Err("it cannot hold that much".to_owned());
                 }
                 let start = out.len();
                 out.resize(start + declared, 0);
