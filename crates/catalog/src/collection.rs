@@ -30,6 +30,7 @@ pub struct Collection {
     pub(crate) key_latches: Arc<KeyLatches>,
     id: CollectionId,
     uuid: Uuid,
+    capped: bool,
     definition: ArcSwap<CollectionDefinition>,
     /// Held shared by writers, exclusively by changes of the definition.
     latch: SharedLatch,
@@ -74,6 +75,7 @@ impl Collection {
             key_latches,
             id: definition.id,
             uuid: definition.uuid,
+            capped: definition.is_capped(),
             latch: SharedLatch::new(),
             capped_latch: SharedLatch::new(),
             definition_latch: SharedLatch::new(),
@@ -83,7 +85,7 @@ impl Collection {
             builds: Mutex::default(),
             definition: ArcSwap::from_pointee(definition),
         };
-        if collection.definition().is_capped() {
+        if collection.capped {
             let last = collection.last_record()?;
             collection.next_record.store(last + 1, Ordering::Relaxed);
         }
@@ -101,6 +103,11 @@ impl Collection {
     /// The collection's id on disk.
     pub const fn id(&self) -> CollectionId {
         self.id
+    }
+
+    /// Whether documents are kept in the order of insertion and within limits. Never changes.
+    pub const fn is_capped(&self) -> bool {
+        self.capped
     }
 
     /// The collection's UUID.
@@ -162,7 +169,7 @@ impl Collection {
         if self.is_dropped() {
             return Err(WriteError::QueryPlanKilled(self.dropped_message()));
         }
-        let capped = match self.definition.load().is_capped() {
+        let capped = match self.capped {
             true => Some(self.capped_latch.exclusive().await),
             false => None,
         };

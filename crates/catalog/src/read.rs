@@ -59,7 +59,7 @@ impl Collection {
         id: RawValue<'_>,
         tier: ReadTier,
     ) -> Result<Option<PinnedBytes>, ReadError> {
-        if self.definition().is_capped() {
+        if self.is_capped() {
             return match self.find_id_entry(view, id)? {
                 Some(document_key) => self.fetch(view, &document_key, tier),
                 None => Ok(None),
@@ -76,11 +76,7 @@ impl Collection {
     /// # Errors
     /// Storage errors.
     pub fn find_document_key(&self, view: &ReadView, id: RawValue<'_>) -> Result<Option<Vec<u8>>, ReadError> {
-        if self.definition().is_capped() {
-            self.find_id_entry(view, id)
-        } else {
-            Ok(Some(Self::document_key_of_id(id)))
-        }
+        if self.is_capped() { self.find_id_entry(view, id) } else { Ok(Some(Self::document_key_of_id(id))) }
     }
 
     fn find_id_entry(&self, view: &ReadView, id: RawValue<'_>) -> Result<Option<Vec<u8>>, ReadError> {

@@ -68,7 +68,7 @@ impl Collection {
             if next > 0 {
                 give_way().await;
             }
-            let end = unit_end(documents, next, self.definition().is_capped());
+            let end = unit_end(documents, next, self.is_capped());
             let failures = report.errors.len();
             if let Err(error) = self.insert_unit(documents, next..end, ordered, options, &mut report).await {
                 report.errors.push((next, error));
