@@ -23,8 +23,8 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     for (name, value) in all(server) {
         let definition = Parameter::by_name(&name).map(Parameter::definition);
         let at_runtime = definition.is_none_or(|definition| definition.changes_at_runtime);
-        let is_wanted = (ask.all || names.contains(&name.as_str())) && !(ask.only_runtime && !at_runtime);
-        if !is_wanted || (ask.only_startup && at_runtime) {
+        let is_named = ask.all || names.contains(&name.as_str());
+        if !is_named || (ask.only_runtime && !at_runtime) || (ask.only_startup && at_runtime) {
             continue;
         }
         found += 1;

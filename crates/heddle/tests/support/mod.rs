@@ -11,14 +11,14 @@ const START: Duration = Duration::from_secs(60);
 const REPLY: Duration = Duration::from_secs(60);
 
 /// The server under test; killed when dropped.
-pub struct ServerProcess {
+pub(crate) struct ServerProcess {
     child: Child,
     pub address: SocketAddr,
 }
 
 impl ServerProcess {
     /// Starts `heddle serve` on this directory and waits until it answers `ping`.
-    pub fn start(directory: &Path, further: &[&str]) -> Self {
+    pub(crate) fn start(directory: &Path, further: &[&str]) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("the free port's address");
         drop(listener);
@@ -54,14 +54,14 @@ impl ServerProcess {
     }
 
     /// A new connection.
-    pub fn client(&self) -> CommandClient {
+    pub(crate) fn client(&self) -> CommandClient {
         let client = CommandClient::connect(self.address).expect("the server accepts a connection");
         client.set_timeout(Some(REPLY)).expect("a time-out can be set");
         client
     }
 
     /// `kill -9`.
-    pub fn kill(mut self) -> ExitStatus {
+    pub(crate) fn kill(mut self) -> ExitStatus {
         self.child.kill().expect("the process can be killed");
         self.child.wait().expect("the process can be waited for")
     }
@@ -76,19 +76,19 @@ impl Drop for ServerProcess {
 }
 
 /// Runs a command that must succeed.
-pub fn run(client: &mut CommandClient, command: Document) -> Document {
+pub(crate) fn run(client: &mut CommandClient, command: Document) -> Document {
     let reply = client.command(&command).unwrap_or_else(|error| panic!("{command:?} got no reply: {error}"));
     assert!(is_ok(&reply), "{command:?} failed: {reply:?}");
     reply
 }
 
 /// Whether a reply says `ok: 1` and no write failed.
-pub fn is_ok(reply: &Document) -> bool {
+pub(crate) fn is_ok(reply: &Document) -> bool {
     number(reply, "ok") == Some(1) && !reply.contains("writeErrors")
 }
 
 /// An integral number in a document.
-pub fn number(document: &Document, name: &str) -> Option<i64> {
+pub(crate) fn number(document: &Document, name: &str) -> Option<i64> {
     document.get(name)?.with_raw(|value| match value {
         RawValue::Int32(number) => Some(number.into()),
         RawValue::Int64(number) => Some(number),
@@ -98,7 +98,7 @@ pub fn number(document: &Document, name: &str) -> Option<i64> {
 }
 
 /// Every document that a cursor command yields, `getMore` included.
-pub fn all(client: &mut CommandClient, database: &str, command: Document) -> Vec<Document> {
+pub(crate) fn all(client: &mut CommandClient, database: &str, command: Document) -> Vec<Document> {
     let mut reply = run(client, command);
     let mut found = Vec::new();
     loop {
