@@ -3,11 +3,13 @@
 use crate::index_keys::{KeyGenerator, MultikeyPaths, is_multikey};
 use crate::index_spec::same_pattern;
 use crate::keys::{CollectionId, ID_INDEX, IndexId, index_prefix};
-use crate::{CatalogError, CollectionOptions, IndexSpec, Namespace};
+use crate::{CatalogError, CollectionOptions, FieldKind, IndexSpec, Namespace};
+use document::key::Direction;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
 use query::Environment;
 use query::matcher::Matcher;
-use std::sync::Arc;
+use query::plan::{FieldOrder, IndexDescription, IndexField};
+use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
 /// BSON's binary subtype of a UUID.
@@ -66,6 +68,27 @@ impl IndexDefinition {
     /// The partial filter, parsed.
     pub fn partial_filter(&self) -> Option<&Matcher> {
         self.generator.partial()
+    }
+
+    /// The index as the planner sees it.
+    fn describe(&self) -> IndexDescription {
+        let fields = self.spec.fields.iter().zip(&self.multikey).map(|(field, arrays)| {
+            let order = match field.kind {
+                FieldKind::Ordered(Direction::Ascending) => FieldOrder::Ascending,
+                FieldKind::Ordered(Direction::Descending) => FieldOrder::Descending,
+                FieldKind::Hashed => FieldOrder::Hashed,
+            };
+            IndexField::new(field.path.as_str(), order).with_arrays_at(*arrays)
+        });
+        IndexDescription {
+            unique: self.spec.unique,
+            sparse: self.spec.sparse,
+            hidden: self.spec.hidden,
+            partial: self.partial_filter().cloned(),
+            clustered: self.clustered,
+            collated: self.spec.collation.is_some(),
+            ..IndexDescription::new(&self.spec.name, fields.collect())
+        }
     }
 
     /// Whether new writes must keep the keys unique.
@@ -141,6 +164,8 @@ pub struct CollectionDefinition {
     pub indexes: Vec<Arc<IndexDefinition>>,
     pub(crate) next_index_id: IndexId,
     pub(crate) validator: Option<Matcher>,
+    /// What the planner is told; made when it is first asked for.
+    descriptions: OnceLock<Vec<Arc<IndexDescription>>>,
 }
 
 impl CollectionDefinition {
@@ -157,6 +182,7 @@ impl CollectionDefinition {
             indexes: Vec::new(),
             next_index_id: ID_INDEX,
             validator: None,
+            descriptions: OnceLock::new(),
         };
         if definition.options.view.is_none() {
             let spec = IndexSpec { collation: definition.options.collation.clone(), ..IndexSpec::id_index() };
@@ -176,6 +202,7 @@ impl CollectionDefinition {
             indexes: self.indexes.clone(),
             next_index_id: self.next_index_id,
             validator: None,
+            descriptions: OnceLock::new(),
         };
         copy.compile_validator()?;
         Ok(copy)
@@ -195,6 +222,7 @@ impl CollectionDefinition {
         let id = self.next_index_id;
         let index = IndexDefinition::new(self.id, id, spec, state, Vec::new(), self.is_capped())?;
         self.indexes.push(Arc::new(index));
+        self.descriptions = OnceLock::new();
         self.next_index_id += 1;
         Ok(id)
     }
@@ -209,8 +237,17 @@ impl CollectionDefinition {
         if let Some(index) = self.indexes.iter_mut().find(|index| index.id == id) {
             let (spec, state, multikey) = change(index);
             *index = Arc::new(index.with(collection, spec, state, multikey, capped)?);
+            self.descriptions = OnceLock::new();
         }
         Ok(())
+    }
+
+    /// The readable indexes as the planner sees them.
+    pub fn index_descriptions(&self) -> &[Arc<IndexDescription>] {
+        self.descriptions.get_or_init(|| {
+            let ready = self.indexes.iter().filter(|index| index.is_ready());
+            ready.map(|index| Arc::new(index.describe())).collect()
+        })
     }
 
     /// Whether this is a capped collection.
@@ -283,6 +320,7 @@ impl CollectionDefinition {
             indexes,
             next_index_id: number("nextIndexId")?,
             validator: None,
+            descriptions: OnceLock::new(),
         };
         definition.compile_validator().map_err(|error| error.to_string())?;
         Ok(definition)

@@ -27,7 +27,7 @@ use storage::{Acknowledge, CursorOptions, Direction, KeyRange, Keyspace, LatchTa
 const SLICE_DOCUMENTS: usize = 128;
 /// Bytes of documents of one slice.
 const SLICE_BYTES: usize = 1 << 20;
-/// Suspected duplicates kept in memory; a build with more of them fails at once.
+/// Suspected duplicates kept in memory; a build that meets more reads its unique indexes once more at the end.
 const SUSPECTS_MAX: usize = 10_000;
 
 /// One index build, for `currentOp` and for stopping it.
@@ -41,6 +41,8 @@ pub struct BuildProgress {
     cancelled: AtomicBool,
     /// Entries of unique indexes whose fields another document had when they were written. A leaf in the lock order.
     suspects: Mutex<Vec<(IndexId, Entry)>>,
+    /// Not every suspect could be kept.
+    overflowed: AtomicBool,
     finished: Arc<Waiters>,
 }
 
@@ -55,6 +57,7 @@ impl BuildProgress {
             total,
             cancelled: AtomicBool::new(false),
             suspects: Mutex::default(),
+            overflowed: AtomicBool::new(false),
             finished: Waiters::new(),
         })
     }
@@ -96,6 +99,8 @@ impl BuildProgress {
         let mut suspects = self.suspects.lock();
         if suspects.len() < SUSPECTS_MAX {
             suspects.push((index, entry.clone()));
+        } else {
+            self.overflowed.store(true, Ordering::Release);
         }
     }
 
@@ -124,6 +129,9 @@ pub(crate) async fn fill(collection: &Collection, build: &BuildProgress) -> Resu
         build.check_going_on()?;
         position = fill_slice(collection, build, &from).await?;
         if build.suspects.lock().len() >= SUSPECTS_MAX {
+            // Most likely there are real duplicates, and the build fails early. Those cleared now may become duplicates
+            // again, and the list is not kept: only a whole reading at the end is sure then.
+            build.overflowed.store(true, Ordering::Release);
             check_suspects(collection, build)?;
         }
         give_way().await;
@@ -249,9 +257,38 @@ fn count_entries(view: &storage::ReadView, entry: &Entry) -> Result<usize, Catal
     Ok(count)
 }
 
+/// Fails when two neighbouring entries of a unique index have the same fields.
+pub(crate) fn check_all_entries(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
+    let (view, definition) = (collection.store.read_view(), collection.definition());
+    for index in build.index_ids.iter().filter_map(|&id| definition.index_by_id(id)) {
+        if !index.spec.unique {
+            continue;
+        }
+        let range = keys::index_range(collection.id(), index.id);
+        let mut cursor = view.cursor(Keyspace::Indexes, range, Direction::Forward)?;
+        let mut previous: Vec<u8> = Vec::new();
+        let mut is_first = true;
+        while let Some((key, value)) = cursor.next()? {
+            let Some(entry) = keys::split_entry(key, value) else { continue };
+            if !is_first && entry.fields == previous {
+                let fields_end = keys::INDEX_PREFIX + entry.fields.len();
+                let entry = Entry { key: key.to_vec(), value: value.to_vec(), fields_end };
+                return Err(CatalogError::Write(duplicate(&definition, index, &entry)));
+            }
+            is_first = false;
+            previous.clear();
+            previous.extend_from_slice(entry.fields);
+        }
+    }
+    Ok(())
+}
+
 /// The last step with writers kept out: no duplicates, then the indexes become ready.
 pub(crate) async fn finish(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
     check_suspects(collection, build)?;
+    if build.overflowed.load(Ordering::Acquire) {
+        check_all_entries(collection, build)?;
+    }
     let mut definition = collection.definition().copy()?;
     for &id in &build.index_ids {
         definition

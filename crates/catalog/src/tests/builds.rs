@@ -149,3 +149,27 @@ fn validate_finds_damage() {
         assert_eq!(block_on(things.validate()).expect("a report").invalid_documents, 1);
     });
 }
+
+#[test]
+fn a_whole_reading_finds_what_no_suspect_told() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        fill(&things, 300);
+        for (name, expect) in [("u", None), ("a", Some(11000))] {
+            index(&catalog, "c", doc! { "key": { name: 1 }, "name": name }).expect("an index");
+            let mut definition = things.definition().copy().expect("a copy");
+            let id = definition.index(name).expect("the index").id;
+            definition
+                .change_index(id, |index| {
+                    let spec = crate::IndexSpec { unique: true, ..index.spec.clone() };
+                    (spec, index.state, index.multikey.clone())
+                })
+                .expect("a change");
+            things.publish(definition);
+            let build = index_build::start(&things, vec![(id, name.to_owned())]);
+            let found = index_build::check_all_entries(&things, &build);
+            assert_eq!(found.err().map(|error| error.code()), expect, "index {name}");
+            things.remove_build(&build);
+        }
+    });
+}
