@@ -5,8 +5,8 @@ use crate::interrupt::Interrupt;
 use crate::sessions::SessionId;
 use document::{DocumentBuf, RawDocument};
 use parking_lot::Mutex;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// How many bytes of a command `currentOp` keeps.
@@ -29,7 +29,7 @@ pub struct Connection {
     /// The switch of the running operation.
     pub interrupt: Interrupt,
     /// The way back to the transport.
-    pub link: Box<dyn ClientLink>,
+    pub link: Arc<dyn ClientLink>,
 }
 
 /// The operation of one connection. Its buffers are used again by the next one.
@@ -79,7 +79,7 @@ pub struct OperationView {
 
 impl Connection {
     /// A connection that just arrived.
-    pub fn new(id: i64, remote: impl Into<String>, link: Box<dyn ClientLink>) -> Self {
+    pub fn new(id: i64, remote: impl Into<String>, link: Arc<dyn ClientLink>) -> Self {
         Connection {
             id,
             remote: remote.into(),
@@ -87,7 +87,7 @@ impl Connection {
             compressors: OnceLock::new(),
             said_hello: AtomicBool::new(false),
             operation: Mutex::new(OperationSlot::default()),
-            interrupt: Interrupt::default(),
+            interrupt: Interrupt::new(Arc::clone(&link)),
             link,
         }
     }
@@ -210,6 +210,13 @@ impl OperationGuard<'_> {
         namespace.clear();
         namespace.extend([database, ".", collection]);
         running.has_namespace = true;
+    }
+
+    /// What [`OperationGuard::set_namespace`] told.
+    pub(crate) fn with_namespace<R>(&self, read: impl FnOnce(&str) -> R) -> Option<R> {
+        let slot = self.connection.operation.lock();
+        let has_namespace = slot.running.as_ref().is_some_and(|running| running.has_namespace);
+        has_namespace.then(|| read(&slot.namespace))
     }
 
     /// Tells how far the operation is: a text such as `Index Build: scanning collection`, done and total.

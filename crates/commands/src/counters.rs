@@ -5,6 +5,7 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The classes of `serverStatus.opcounters`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,56 +93,51 @@ impl OperationCounters {
     }
 }
 
-/// How the time of one collection is spent: a row of `top`.
+/// How the time of one collection is spent: a row of `top`. One pair of counters for each class; sums are made when they are read.
 #[derive(Debug, Default)]
 pub struct CollectionUsage {
-    rows: [(AtomicU64, AtomicU64); 8],
+    classes: [TimeAndCount; 6],
 }
 
-/// The columns of `top`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UsageKind {
-    /// Everything.
-    Total,
-    /// Reads.
-    ReadLock,
-    /// Writes.
-    WriteLock,
-    /// `find`.
-    Queries,
-    /// `getMore`.
-    GetMore,
-    /// `insert`.
-    Insert,
-    /// `update` and `findAndModify`.
-    Update,
-    /// `delete`.
-    Remove,
+#[derive(Debug, Default)]
+struct TimeAndCount {
+    time_us: AtomicU64,
+    count: AtomicU64,
 }
-
-const USAGE_NAMES: [&str; 8] =
-    ["total", "readLock", "writeLock", "queries", "getmore", "insert", "update", "remove"];
 
 impl CollectionUsage {
-    /// Adds one use of `time_us` microseconds.
-    pub fn add(&self, kind: UsageKind, time_us: u64) {
-        if let Some((time, count)) = self.rows.get(kind as usize) {
-            time.fetch_add(time_us, Ordering::Relaxed);
-            count.fetch_add(1, Ordering::Relaxed);
+    /// Adds one use.
+    pub fn add(&self, class: OperationClass, took: Duration) {
+        if let Some(cell) = self.classes.get(class as usize) {
+            cell.time_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+            cell.count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The row of `top`.
+    fn sum(&self, classes: &[OperationClass]) -> Document {
+        let cells = classes.iter().filter_map(|class| self.classes.get(*class as usize));
+        let (time, count) = cells.fold((0, 0), |(time, count), cell| {
+            (time + cell.time_us.load(Ordering::Relaxed), count + cell.count.load(Ordering::Relaxed))
+        });
+        doc! { "time": (time as i64), "count": (count as i64) }
+    }
+
+    /// The row of `top`, times in microseconds.
     pub fn to_document(&self) -> Document {
-        let entry = |(time, count): &(AtomicU64, AtomicU64)| {
-            doc! { "time": (time.load(Ordering::Relaxed) as i64), "count": (count.load(Ordering::Relaxed) as i64) }
-        };
-        let mut row: Document =
-            USAGE_NAMES.iter().zip(&self.rows).map(|(name, cell)| (*name, entry(cell))).collect();
-        row.push("commands", doc! { "time": 0_i64, "count": 0_i64 });
-        row
+        use OperationClass as Class;
+        doc! {
+            "total": (self.sum(&[Class::Insert, Class::Query, Class::Update, Class::Delete, Class::GetMore, Class::Command])),
+            "readLock": (self.sum(&[Class::Query, Class::GetMore, Class::Command])),
+            "writeLock": (self.sum(&[Class::Insert, Class::Update, Class::Delete])),
+            "queries": (self.sum(&[Class::Query])), "getmore": (self.sum(&[Class::GetMore])),
+            "insert": (self.sum(&[Class::Insert])), "update": (self.sum(&[Class::Update])),
+            "remove": (self.sum(&[Class::Delete])), "commands": (self.sum(&[Class::Command])),
+        }
     }
 }
+
+/// Rows of `top` at most: names come from clients, who may invent any number of them.
+const COLLECTIONS_MAX: usize = 10_000;
 
 /// The usage of every collection since the start.
 #[derive(Debug, Default)]
@@ -151,12 +147,15 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The counters of `database.collection`.
-    pub fn of(&self, namespace: &str) -> Arc<CollectionUsage> {
+    /// Adds one use of `database.collection`.
+    pub fn add(&self, namespace: &str, class: OperationClass, took: Duration) {
         if let Some(known) = self.collections.read().get(namespace) {
-            return known.clone();
+            return known.add(class, took);
         }
-        self.collections.write().entry_ref(namespace).or_default().clone()
+        let mut collections = self.collections.write();
+        if collections.len() < COLLECTIONS_MAX {
+            collections.entry_ref(namespace).or_default().add(class, took);
+        }
     }
 
     /// Forgets a dropped collection.
@@ -191,13 +190,12 @@ mod tests {
     #[test]
     fn usage_is_per_collection() {
         let usage = Usage::default();
-        usage.of("db.a").add(UsageKind::Insert, 7);
-        usage.of("db.a").add(UsageKind::Insert, 5);
+        usage.add("db.a", OperationClass::Insert, Duration::from_micros(7));
+        usage.add("db.a", OperationClass::Query, Duration::from_micros(5));
         let rows = usage.all();
         assert_eq!(rows.len(), 1);
-        assert_eq!(
-            rows[0].1.to_document().get("insert"),
-            Some(&doc! { "time": 12_i64, "count": 2_i64 }.into())
-        );
+        let row = rows[0].1.to_document();
+        assert_eq!(row.get("total"), Some(&doc! { "time": 12_i64, "count": 2_i64 }.into()));
+        assert_eq!(row.get("writeLock"), Some(&doc! { "time": 7_i64, "count": 1_i64 }.into()));
     }
 }

@@ -100,11 +100,7 @@ fn prepare<'a>(
         session: generic.session,
         started,
     });
-    // For getMore the limit is how long to wait for new documents.
-    if let Some(limit) = generic.max_time
-        && entry.name != "getMore"
-        && let Some(deadline) = started.checked_add(limit)
-    {
+    if let Some(deadline) = time_limit(server, entry, &generic).and_then(|limit| started.checked_add(limit)) {
         connection.interrupt.set_deadline(deadline);
     }
     let context = CommandContext {
@@ -168,6 +164,22 @@ fn check_api(
         return Err(CommandError::new(498_870, "The apiVersion parameter is required"));
     }
     Ok(())
+}
+
+/// The time limit of a command: its own, or the default one of reads. In `getMore` it says how long to wait for new documents.
+fn time_limit(
+    server: &Server,
+    entry: &command::CommandEntry,
+    generic: &GenericArguments<'_>,
+) -> Option<Duration> {
+    match entry.name {
+        "getMore" => None,
+        "find" | "aggregate" | "count" | "distinct" if generic.max_time.is_none() => {
+            let default = server.parameters.unsigned(Parameter::MaxTimeMs);
+            (default > 0).then(|| Duration::from_millis(default))
+        }
+        _ => generic.max_time,
+    }
 }
 
 async fn run(
@@ -262,9 +274,10 @@ fn panicked() -> CommandError {
     CommandError::internal("an assertion of the server failed; the log tells where")
 }
 
-/// Logs failed and slow commands.
+/// Counts the time and logs failed and slow commands.
 fn report(server: &Server, context: &CommandContext<'_>, error: Option<&CommandError>) {
     let took = context.started.elapsed();
+    context.operation.with_namespace(|namespace| server.usage.add(namespace, context.entry.class, took));
     if let Some(error) = error
         && error.code == code::INTERNAL_ERROR
         && !error.closes_connection
@@ -296,7 +309,7 @@ mod tests {
     /// Runs a command on a fresh server and compares the named fields of the reply.
     fn check(command: Document, expect: Document) {
         let server = crate::testing::server();
-        let connection = Arc::new(Connection::new(1, "test", Box::new(Detached)));
+        let connection = Arc::new(Connection::new(1, "test", Arc::new(Detached)));
         let command = command.to_buf();
         let mut reply = Vec::new();
         let request = Request::new(command.as_raw());

@@ -1,7 +1,9 @@
 //! Ending an operation from outside: `killOp`, time limits, a client that left, shutdown.
 
 use crate::error::{CommandError, CommandResult, code};
+use crate::host::{ClientLink, Detached};
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -17,23 +19,36 @@ pub struct Interrupt {
     reason: AtomicI32,
     /// Microseconds after `epoch` at which the time limit passes; `u64::MAX` when there is none.
     deadline_us: AtomicU64,
+    /// Microseconds after `epoch` at which to look next whether the client is still there.
+    next_look_us: AtomicU64,
     epoch: Instant,
+    link: Arc<dyn ClientLink>,
     /// Who waits and wants to hear of a kill. Innermost in the lock order: nothing is locked while it is held.
     waiters: Mutex<Vec<Waker>>,
 }
 
 impl Default for Interrupt {
     fn default() -> Self {
-        Interrupt {
-            reason: AtomicI32::new(RUNNING),
-            deadline_us: AtomicU64::new(u64::MAX),
-            epoch: Instant::now(),
-            waiters: Mutex::new(Vec::new()),
-        }
+        Interrupt::new(Arc::new(Detached))
     }
 }
 
+/// How often a long operation looks whether its client is still there, in microseconds: a system call each time.
+const LOOK_EVERY_US: u64 = 200_000;
+
 impl Interrupt {
+    /// The switch of a connection whose client is at the other end of `link`.
+    pub(crate) fn new(link: Arc<dyn ClientLink>) -> Self {
+        Interrupt {
+            reason: AtomicI32::new(RUNNING),
+            deadline_us: AtomicU64::new(u64::MAX),
+            next_look_us: AtomicU64::new(LOOK_EVERY_US),
+            epoch: Instant::now(),
+            link,
+            waiters: Mutex::new(Vec::new()),
+        }
+    }
+
     /// A new operation begins on this connection: no kill, no time limit.
     pub(crate) fn reset(&self) {
         self.reason.store(RUNNING, Ordering::Relaxed);
@@ -85,9 +100,15 @@ impl Interrupt {
             RUNNING => {}
             reason => return Err(interrupted(reason)),
         }
-        let deadline = self.deadline_us.load(Ordering::Relaxed);
-        if deadline != u64::MAX && self.epoch.elapsed().as_micros() as u64 >= deadline {
+        let now_us = self.epoch.elapsed().as_micros() as u64;
+        if now_us >= self.deadline_us.load(Ordering::Relaxed) {
             return Err(interrupted(code::MAX_TIME_EXPIRED));
+        }
+        if now_us >= self.next_look_us.load(Ordering::Relaxed) {
+            self.next_look_us.store(now_us + LOOK_EVERY_US, Ordering::Relaxed);
+            if self.link.is_gone() {
+                return Err(interrupted(wire::ErrorCode::ClientDisconnect as i32));
+            }
         }
         Ok(())
     }
@@ -97,6 +118,7 @@ fn interrupted(reason: i32) -> CommandError {
     let message = match reason {
         code::MAX_TIME_EXPIRED => "operation exceeded time limit",
         code::INTERRUPTED_AT_SHUTDOWN => "interrupted at shutdown",
+        gone if gone == wire::ErrorCode::ClientDisconnect as i32 => "the client has closed its connection",
         code::CURSOR_KILLED => "cursor was killed while it was in use",
         _ => "operation was interrupted",
     };
@@ -126,5 +148,21 @@ mod tests {
             interrupt.kill(code::INTERRUPTED);
         };
         check(twice, Some(11600));
+    }
+
+    #[test]
+    fn ends_when_the_client_has_left() {
+        #[derive(Debug)]
+        struct Gone;
+        impl ClientLink for Gone {
+            fn close(&self) {}
+            fn is_gone(&self) -> bool {
+                true
+            }
+        }
+        let interrupt = Interrupt::new(Arc::new(Gone));
+        assert!(interrupt.check().is_ok(), "a short operation does not look");
+        interrupt.next_look_us.store(0, Ordering::Relaxed);
+        assert_eq!(interrupt.check().expect_err("the client is gone").code, 279);
     }
 }

@@ -99,7 +99,14 @@ fn start_log(options: &Options) -> std::io::Result<Arc<Log>> {
         }
         Ok(())
     });
+    std::panic::set_hook(Box::new(log_panic));
     Ok(log)
+}
+
+/// A panic ends one request; the log tells where it was.
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    tracing::error!(target: "control", id = 23_081, place, message_text = panic.payload_as_str().unwrap_or("-"), "Assertion failed");
 }
 
 /// A server that listens.

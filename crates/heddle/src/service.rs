@@ -140,7 +140,7 @@ impl Service for CommandService {
     fn opened(&self, session: &Arc<Session>) {
         let id = i64::try_from(session.id()).unwrap_or(i64::MAX);
         let link = SessionLink(Arc::downgrade(session));
-        let connection = Arc::new(Connection::new(id, session.peer().to_string(), Box::new(link)));
+        let connection = Arc::new(Connection::new(id, session.peer().to_string(), Arc::new(link)));
         self.server.opened(Arc::clone(&connection));
         if self.log_connections() {
             tracing::info!(target: "network", id = 22_943, ctx = "listener", remote = %connection.remote,

@@ -30,7 +30,8 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     let filter = DocumentBuf::trusted(filter);
     let matcher = Matcher::parse(filter.as_raw(), &Environment::default())?;
     let mut array = reply.start_array("inprog");
-    for operation in operations(context.server, all) {
+    let idle = if all { idle_cursors(context.server) } else { Vec::new() };
+    for operation in operations(context.server, all).into_iter().chain(idle) {
         if matcher.matches(operation.as_raw())? {
             array.push(&operation);
         }
@@ -54,6 +55,30 @@ pub(crate) fn operations(server: &Server, all: bool) -> Vec<DocumentBuf> {
         documents.push(DocumentBuf::trusted(bytes));
     }
     documents
+}
+
+/// Cursors that nobody uses now, as `$currentOp` with `idleCursors` tells them.
+pub(crate) fn idle_cursors(server: &Server) -> Vec<DocumentBuf> {
+    let host = super::host_info::host_name();
+    let views = server.cursors.idle().into_iter().map(|view| {
+        let mut bytes = Vec::new();
+        let mut document = DocumentBuilder::new(&mut bytes);
+        document
+            .append("type", "idleCursor")
+            .append("host", host.as_str())
+            .append("ns", view.namespace.as_str());
+        if let Some(session) = view.session {
+            session.append_to(&mut document.start_document("lsid"));
+        }
+        let mut cursor = document.start_document("cursor");
+        cursor.append("cursorId", view.id).append("nDocsReturned", view.returned as i64);
+        cursor.append("noCursorTimeout", view.no_timeout).append("tailable", view.tailable);
+        cursor.append("originatingCommand", &view.originating_command);
+        cursor.finish();
+        document.finish();
+        DocumentBuf::trusted(bytes)
+    });
+    views.collect()
 }
 
 /// The kind of an operation as `op` names it.
