@@ -56,6 +56,29 @@ impl<'b> Batch<'b> {
         fits
     }
 
+    /// Appends the document that `write` makes, in place. False when it does not fit: it is taken back, the batch is full then.
+    ///
+    /// # Errors
+    /// What `write` says; the batch is as before then.
+    #[inline]
+    pub fn push_with(
+        &mut self,
+        write: impl FnOnce(&mut DocumentBuilder<'_>) -> CommandResult,
+    ) -> CommandResult<bool> {
+        if self.is_full() {
+            return Ok(false);
+        }
+        let (count, length) = (self.array.count(), self.array.len());
+        let mut document = self.array.start_document();
+        let written = write(&mut document);
+        document.finish();
+        let fits = count == 0 || self.array.len() + REPLY_OVERHEAD <= MAX_DOCUMENT_SIZE;
+        if written.is_err() || !fits {
+            self.array.roll_back(count, length);
+        }
+        written.map(|()| fits)
+    }
+
     /// Whether a document of this length fits. One document always does.
     #[inline]
     pub fn accepts(&self, length: usize) -> bool {

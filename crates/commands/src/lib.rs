@@ -33,6 +33,7 @@ pub mod counters;
 pub mod cursors;
 mod dispatch;
 pub mod error;
+mod exec;
 mod failpoints;
 pub mod fields;
 mod generic;
@@ -47,6 +48,7 @@ pub mod sessions;
 mod testing;
 mod time_text;
 mod timers;
+mod write;
 
 pub use command::{COMMANDS, CommandEntry};
 pub use connection::{Connection, OperationGuard, OperationView};

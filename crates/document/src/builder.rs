@@ -175,6 +175,14 @@ impl<'b> ArrayBuilder<'b> {
         ArrayBuilder::new(self.buffer)
     }
 
+    /// Takes back every element behind the first `count` ones, which took `length` bytes ([`ArrayBuilder::len`] of that moment).
+    pub fn roll_back(&mut self, count: usize, length: usize) {
+        if count <= self.count() && length >= 4 {
+            self.next_index = count as u32;
+            self.buffer.truncate(self.start + length);
+        }
+    }
+
     /// The number of elements so far.
     pub const fn count(&self) -> usize {
         self.next_index as usize

@@ -1,0 +1,56 @@
+//! Arguments that several reading and writing commands share: `let`, `collation`, `hint`.
+
+use crate::error::{CommandError, CommandResult, code};
+use crate::server::Server;
+use document::{RawDocument, RawValue};
+use query::Environment;
+use query::expression::{Expression, ParseScope, Variables, check_variable_name};
+use query::plan::Hint;
+
+/// The clock and the evaluated `let` variables of a command.
+///
+/// # Errors
+/// Names that variables cannot have; expressions that are malformed or fail.
+pub(crate) fn environment(server: &Server, variables: Option<RawDocument<'_>>) -> CommandResult<Environment> {
+    let mut environment = Environment::at(server.now_ms());
+    for element in variables.unwrap_or_default() {
+        check_variable_name(element.name())?;
+        let expression = Expression::parse(element.value(), &ParseScope::new(&environment))?;
+        let value = expression.evaluate(RawDocument::EMPTY, &mut Variables::new())?;
+        if let Some(value) = value {
+            environment.variables.push((element.name().to_owned(), value));
+        }
+    }
+    Ok(environment)
+}
+
+/// Refuses every collation but the simple one: strings compare by their bytes here.
+///
+/// # Errors
+/// `CommandNotSupported`; `FailedToParse` without a locale.
+pub(crate) fn check_collation(collation: Option<RawDocument<'_>>) -> CommandResult {
+    let Some(collation) = collation.filter(|collation| !collation.is_empty()) else { return Ok(()) };
+    match collation.get("locale") {
+        Some(RawValue::String("simple")) => Ok(()),
+        Some(RawValue::String(locale)) => Err(CommandError::new(
+            code::COMMAND_NOT_SUPPORTED,
+            format!("collation with locale '{locale}' is not supported: only {{locale: \"simple\"}} is"),
+        )),
+        Some(other) => Err(crate::fields::wrong_type("collation", "locale", other.kind(), &["string"])),
+        None => Err(CommandError::new(
+            code::IDL_MISSING_FIELD,
+            "BSON field 'collation.locale' is missing but a required field",
+        )),
+    }
+}
+
+/// Reads a `hint` field.
+///
+/// # Errors
+/// `FailedToParse` for what is no hint.
+pub(crate) fn parse_hint(hint: Option<RawValue<'_>>) -> CommandResult<Option<Hint>> {
+    match hint {
+        None => Ok(None),
+        Some(value) => Ok(Hint::parse(value)?),
+    }
+}

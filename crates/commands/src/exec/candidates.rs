@@ -1,0 +1,89 @@
+//! Candidates of write commands: keys of documents that matched when they were looked at.
+
+use super::executor::Executor;
+use super::filter::Filter;
+use super::scan::Verdict;
+use super::slice::{Pause, Slice};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use catalog::Collection;
+use std::sync::Arc;
+
+/// What [`Candidates::next`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The key of the next candidate.
+    Document(Vec<u8>),
+    /// The slice of time is used up: check the interrupt, give way, go on.
+    Yield,
+    /// There are no more.
+    End,
+}
+
+/// A walk over the documents that a write may concern.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    executor: Executor,
+    slice: Slice,
+    /// The slice was over with the last candidate: the next call begins with a pause.
+    yields_next: bool,
+}
+
+impl Candidates {
+    /// Opens the walk in the order of the filter's sort.
+    ///
+    /// # Errors
+    /// A malformed filter; what the planner says about the hint.
+    pub(crate) fn open(
+        context: &CommandContext<'_>,
+        collection: &Arc<Collection>,
+        filter: &Filter<'_>,
+    ) -> CommandResult<Self> {
+        let executor = Executor::open(collection, filter.query(context.server)?)?;
+        Ok(Candidates { executor, slice: Slice::begin(), yields_next: false })
+    }
+
+    /// The next candidate.
+    ///
+    /// # Errors
+    /// What reading and the filter say.
+    pub(crate) fn next(&mut self) -> CommandResult<Found> {
+        if std::mem::take(&mut self.yields_next) {
+            self.slice = Slice::begin();
+            return Ok(Found::Yield);
+        }
+        let collection = Arc::clone(self.executor.collection());
+        let mut found = None;
+        let pause = self.executor.run(&mut self.slice, |located| {
+            // A sorted walk has lost the documents' keys: they are found again by `_id`.
+            found = if located.document_key.is_empty() {
+                match located.document.get("_id") {
+                    Some(id) => collection.find_document_key(&collection.read_view(), id)?,
+                    None => None,
+                }
+            } else {
+                Some(located.document_key.to_vec())
+            };
+            Ok(if found.is_some() { Verdict::TakeAndStop } else { Verdict::Ignore })
+        })?;
+        if let Some(document_key) = found {
+            self.yields_next = self.slice.step();
+            return Ok(Found::Document(document_key));
+        }
+        if pause == Pause::End {
+            return Ok(Found::End);
+        }
+        self.slice = Slice::begin();
+        Ok(Found::Yield)
+    }
+
+    /// Whether the walk follows an index, where a changed document can be met again.
+    pub(crate) fn walks_an_index(&self) -> bool {
+        self.executor.walks_an_index()
+    }
+
+    /// The query behind, for its figures.
+    pub(crate) const fn executor(&self) -> &Executor {
+        &self.executor
+    }
+}

@@ -1,0 +1,352 @@
+//! Running one query: scans, filter, sort, skip, limit.
+
+use super::query::Query;
+use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
+use super::seen::Seen;
+use super::slice::{Pause, Slice, give_way};
+use crate::error::CommandResult;
+use crate::interrupt::Interrupt;
+use catalog::Collection;
+use document::DocumentBuf;
+use query::matcher::Matcher;
+use query::plan::{Access, NeededFields, Plan};
+use query::sort::{SortLimits, Sorted, Sorter};
+use std::sync::Arc;
+use storage::ReadView;
+
+/// One running query.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    plan: Plan,
+    stream: Stream,
+    order: Order,
+    window: Window,
+    sort_figures: SortFigures,
+}
+
+/// Documents that pass the filter, in the order of the walk.
+#[derive(Debug)]
+struct Stream {
+    collection: Arc<Collection>,
+    view: ReadView,
+    matcher: Matcher,
+    residual: Option<Matcher>,
+    /// Whether the filter has anything to check on documents that an index led to.
+    rechecks: bool,
+    scans: Vec<Scan>,
+    current: usize,
+    /// Documents met so far, where they can be met twice.
+    seen: Option<Seen>,
+}
+
+/// Where documents stand on their way through the sort.
+#[derive(Debug)]
+enum Order {
+    /// They come as they are wanted.
+    AsFound,
+    Collecting(Box<Sorter>),
+    /// With the document that the sink refused.
+    Sorted(Box<Sorted>, Option<DocumentBuf>),
+}
+
+/// Skip and limit.
+#[derive(Debug)]
+struct Window {
+    skip_left: u64,
+    limit_left: Option<u64>,
+    returned: u64,
+}
+
+/// What a sort took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SortFigures {
+    /// Bytes in memory at the end of the input.
+    pub(crate) bytes: usize,
+    /// Runs on disk.
+    pub(crate) spilled_runs: usize,
+    /// Documents that were sorted.
+    pub(crate) documents: u64,
+}
+
+impl Executor {
+    /// Plans the query; nothing is read yet.
+    ///
+    /// # Errors
+    /// What the planner says about hint, min and max.
+    pub(crate) fn open(collection: &Arc<Collection>, query: Query) -> CommandResult<Self> {
+        let plan = query.plan(&collection.definition())?;
+        Self::with_plan(collection, query, plan)
+    }
+
+    /// Runs a plan made of this query.
+    ///
+    /// # Errors
+    /// `QueryPlanKilled` when an index of the plan is gone.
+    pub(crate) fn with_plan(collection: &Arc<Collection>, query: Query, plan: Plan) -> CommandResult<Self> {
+        let definition = collection.definition();
+        let bare = query.needs == NeededFields::Nothing && query.sort.is_empty();
+        let mut scans = Vec::new();
+        let mut seen = None;
+        match &plan.access {
+            Access::Union(branches) => {
+                seen = Some(Seen::default());
+                for branch in branches {
+                    scans.extend(Scan::new(branch, &definition, bare, query.tailable)?);
+                }
+            }
+            access => scans.extend(Scan::new(access, &definition, bare, query.tailable)?),
+        }
+        let mut order = Order::AsFound;
+        if !plan.sort_provided && !query.sort.is_empty() {
+            let wanted = query.limit.map(|limit| limit.saturating_add(query.skip));
+            let limits = SortLimits {
+                documents: wanted.map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX)),
+                memory_bytes: query.sort_memory_bytes,
+            };
+            let runs = query.spill.map(|spill| spill.run_store());
+            order = Order::Collecting(Box::new(Sorter::new(query.sort, limits, runs)));
+        }
+        let stream = Stream {
+            collection: Arc::clone(collection),
+            view: collection.read_view(),
+            rechecks: !query.matcher.is_everything(),
+            matcher: query.matcher,
+            residual: plan.residual.clone(),
+            scans,
+            current: 0,
+            seen,
+        };
+        let window = Window { skip_left: query.skip, limit_left: query.limit, returned: 0 };
+        Ok(Executor { plan, stream, order, window, sort_figures: SortFigures::default() })
+    }
+
+    /// Walks on. Every document that is wanted goes to `sink`, whose verdict decides; see the manual of [`crate::exec`].
+    ///
+    /// # Errors
+    /// What reading, the filter and the sink say; `QueryPlanKilled` when collection or index are gone. The walk is over then.
+    pub(crate) fn run(
+        &mut self,
+        slice: &mut Slice,
+        mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        if self.window.is_closed() {
+            return Ok(Pause::End);
+        }
+        if matches!(self.order, Order::Collecting(_)) && self.collect(slice)? == Pause::Sliced {
+            return Ok(Pause::Sliced);
+        }
+        let window = &mut self.window;
+        let pause = match &mut self.order {
+            Order::Sorted(sorted, refused) => {
+                run_sorted(sorted, refused, slice, |located| window.show(located, &mut sink))?
+            }
+            _ => self.stream.run(slice, &mut |located| window.show(located, &mut sink))?,
+        };
+        Ok(if self.window.is_closed() { Pause::End } else { pause })
+    }
+
+    fn collect(&mut self, slice: &mut Slice) -> CommandResult<Pause> {
+        let Order::Collecting(sorter) = &mut self.order else { return Ok(Pause::End) };
+        let count = &mut self.sort_figures.documents;
+        let pause = self.stream.run(slice, &mut |located| {
+            *count += 1;
+            sorter.push(located.document)?;
+            Ok(Verdict::Take)
+        })?;
+        if pause == Pause::End
+            && let Order::Collecting(sorter) = std::mem::replace(&mut self.order, Order::AsFound)
+        {
+            self.stream.save();
+            self.sort_figures.bytes = sorter.used_bytes();
+            self.sort_figures.spilled_runs = sorter.spilled_runs();
+            self.order = Order::Sorted(Box::new(sorter.finish()?), None);
+        }
+        Ok(pause)
+    }
+
+    /// Lets go of every cursor of the store, to be called when a batch is complete.
+    pub(crate) fn save(&mut self) {
+        self.stream.save();
+    }
+
+    /// Whether the limit is reached, so that nothing more will come.
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.window.is_closed()
+    }
+
+    /// How the query is run.
+    pub(crate) const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The collection.
+    pub(crate) const fn collection(&self) -> &Arc<Collection> {
+        &self.stream.collection
+    }
+
+    /// Whether the walk follows an index, where a changed document can move.
+    pub(crate) fn walks_an_index(&self) -> bool {
+        self.stream.scans.iter().any(Scan::walks_an_index)
+    }
+
+    /// Whether a tailable walk has seen any document yet.
+    pub(crate) fn has_position(&self) -> bool {
+        self.stream.scans.iter().any(|scan| scan.last_seen().is_some())
+    }
+
+    /// Fails when a tailable walk's position was trimmed away.
+    ///
+    /// # Errors
+    /// `CappedPositionLost`, storage errors.
+    pub(crate) fn check_capped_position(&self) -> CommandResult {
+        let last = self.stream.scans.first().and_then(Scan::last_seen);
+        if let Some(last) = last {
+            self.stream.collection.check_capped_position(&self.stream.view, last)?;
+        }
+        Ok(())
+    }
+
+    /// What was done so far: each scan, in the order of the plan.
+    pub(crate) fn scan_figures(&self) -> Vec<ScanFigures> {
+        self.stream.scans.iter().map(|scan| scan.figures).collect()
+    }
+
+    /// What was done so far, all scans together.
+    pub(crate) fn figures(&self) -> ScanFigures {
+        self.stream.scans.iter().fold(ScanFigures::default(), |sum, scan| ScanFigures {
+            keys: sum.keys + scan.figures.keys,
+            documents: sum.documents + scan.figures.documents,
+            seeks: sum.seeks + scan.figures.seeks,
+            returned: sum.returned + scan.figures.returned,
+        })
+    }
+
+    /// What the sort took.
+    pub(crate) const fn sort_figures(&self) -> SortFigures {
+        self.sort_figures
+    }
+
+    /// Documents that the sink took.
+    pub(crate) const fn returned(&self) -> u64 {
+        self.window.returned
+    }
+}
+
+impl Window {
+    const fn is_closed(&self) -> bool {
+        matches!(self.limit_left, Some(0))
+    }
+
+    #[inline]
+    fn show(
+        &mut self,
+        located: Located<'_>,
+        sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Verdict> {
+        if self.skip_left > 0 {
+            self.skip_left -= 1;
+            return Ok(Verdict::Take);
+        }
+        let verdict = sink(located)?;
+        if matches!(verdict, Verdict::Take | Verdict::TakeAndStop) {
+            self.returned += 1;
+            if let Some(left) = &mut self.limit_left {
+                *left -= 1;
+                if *left == 0 {
+                    return Ok(Verdict::TakeAndStop);
+                }
+            }
+        }
+        Ok(verdict)
+    }
+}
+
+impl Stream {
+    fn run(
+        &mut self,
+        slice: &mut Slice,
+        sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        let reading = Reading { collection: &self.collection, view: &self.view };
+        while let Some(scan) = self.scans.get_mut(self.current) {
+            let by_index = scan.walks_an_index();
+            let filter = match by_index {
+                true if self.rechecks => Some(&self.matcher),
+                true => None,
+                false => self.residual.as_ref(),
+            };
+            let residual = self.residual.as_ref();
+            let mut returned = 0;
+            let pause = scan.run(&reading, slice, &mut self.seen, &mut |located| {
+                let filter = if located.is_covered { residual } else { filter };
+                if let Some(filter) = filter
+                    && !filter.matches(located.document)?
+                {
+                    return Ok(Verdict::Ignore);
+                }
+                let verdict = sink(located)?;
+                returned += u64::from(verdict != Verdict::Refuse);
+                Ok(verdict)
+            });
+            scan.figures.returned += returned;
+            match pause? {
+                Pause::End if self.current + 1 < self.scans.len() => self.current += 1,
+                pause => return Ok(pause),
+            }
+        }
+        Ok(Pause::End)
+    }
+
+    fn save(&mut self) {
+        self.scans.iter_mut().for_each(Scan::save);
+    }
+}
+
+fn run_sorted(
+    sorted: &mut Sorted,
+    refused: &mut Option<DocumentBuf>,
+    slice: &mut Slice,
+    mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+) -> CommandResult<Pause> {
+    loop {
+        let document = match refused.take() {
+            Some(document) => document,
+            None => match sorted.next()? {
+                Some(document) => document,
+                None => return Ok(Pause::End),
+            },
+        };
+        let located =
+            Located { document_key: &[], document: document.as_raw(), entry: None, is_covered: false };
+        match sink(located)? {
+            Verdict::Take | Verdict::Ignore => {}
+            Verdict::TakeAndStop => return Ok(Pause::Stopped),
+            Verdict::Refuse => {
+                *refused = Some(document);
+                return Ok(Pause::Stopped);
+            }
+        }
+        if slice.step() {
+            return Ok(Pause::Sliced);
+        }
+    }
+}
+
+/// Runs until the end or until the sink stops it, and gives way between slices.
+///
+/// # Errors
+/// Those of [`Executor::run`]; the interrupt's.
+pub(crate) async fn run_all(
+    executor: &mut Executor,
+    interrupt: &Interrupt,
+    mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+) -> CommandResult<Pause> {
+    loop {
+        let pause = executor.run(&mut Slice::begin(), &mut sink)?;
+        interrupt.check()?;
+        if pause != Pause::Sliced {
+            return Ok(pause);
+        }
+        give_way().await;
+    }
+}

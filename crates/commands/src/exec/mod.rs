@@ -1,0 +1,61 @@
+//! The executor: runs a plan over the cursors of the catalog, in slices of time, and can be put aside between batches.
+//!
+//! ```text
+//!  Query {matcher, sort, needs, hint, skip, limit} ─▶ query::plan ─▶ Scan, Scan, … (union)      each remembers its position
+//!                                                                     │ documents, entries
+//!                                            already seen? filter? ◀──┘
+//!                                                     │
+//!                               Sorter (only when no index gives the order)
+//!                                                     │
+//!                                 skip, limit ─▶ sink(Located) ─▶ Verdict: Take, Ignore, TakeAndStop, Refuse
+//! ```
+//!
+//! # How to use it
+//! Commands that copy documents somewhere give [`Executor::run`] a sink; what the sink refuses comes again with the next run.
+//! [`run_all`] does so until the end, giving way to other tasks between slices:
+//! ```ignore
+//! let mut executor = Executor::open(&collection, Query { matcher, ..Query::default() })?;
+//! exec::run_all(&mut executor, context.interrupt(), |located| { count += 1; Ok(Verdict::Take) }).await?;
+//! ```
+//! Write commands walk over candidates and change each one by its key; `Collection::update` shows them the latest version under
+//! the document's latch, where they look once more whether it matches:
+//! ```ignore
+//! let mut candidates = Candidates::open(context, &collection, &filter)?;
+//! loop {
+//!     match candidates.next()? {
+//!         Found::Document(document_key) => { collection.update(&document_key, &options, decide).await?; }
+//!         Found::Yield => { context.interrupt().check()?; exec::give_way().await; }
+//!         Found::End => break,
+//!     }
+//! }
+//! ```
+//! Pipelines pull an [`ExecutorStage`].
+//!
+//! # Invariants
+//! - A document that an index led to is checked against the whole filter: it may have changed since the entry was written.
+//! - [`Executor::save`] lets go of every cursor of the store; the next run seeks the remembered position on the latest state.
+//!   An ordered walk meets no document twice, whatever is inserted or deleted meanwhile.
+//! - A dropped collection or index ends the walk with `QueryPlanKilled`.
+
+mod arguments;
+mod candidates;
+mod executor;
+mod filter;
+mod output;
+mod query;
+mod scan;
+mod seen;
+mod slice;
+mod spill;
+mod stage;
+
+pub(crate) use arguments::{check_collation, environment, parse_hint};
+pub(crate) use candidates::{Candidates, Found};
+pub(crate) use executor::{Executor, run_all};
+pub(crate) use filter::Filter;
+pub(crate) use output::Output;
+pub(crate) use query::Query;
+pub(crate) use scan::{Located, Verdict};
+pub(crate) use slice::{Pause, Slice, give_way};
+pub(crate) use spill::Spill;
+pub(crate) use stage::ExecutorStage;

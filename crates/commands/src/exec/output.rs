@@ -1,0 +1,121 @@
+//! From a document to its place in the reply: projection, `returnKey`, `showRecordId`.
+
+use super::scan::Located;
+use crate::cursors::Batch;
+use crate::error::CommandResult;
+use document::key::{Decoder, Direction};
+use document::{DocumentBuilder, RawValue};
+use query::expression::Variables;
+use query::matcher::Matcher;
+use query::plan::IndexDescription;
+use query::projection::Projection;
+
+/// How documents are shown. Nothing is copied but the shown fields, straight into the reply.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    /// `None`: documents as they are.
+    pub(crate) projection: Option<Projection>,
+    /// The filter, when the projection asks which array element matched.
+    pub(crate) positional: Option<Matcher>,
+    /// Show the keys of the index entries instead of documents.
+    pub(crate) return_key: Option<ReturnKey>,
+    /// Append `$recordId`.
+    pub(crate) show_record_id: bool,
+    variables: Variables,
+}
+
+/// What `returnKey` shows: the fields of the index that the plan walks, none when it walks none.
+#[derive(Debug, Default)]
+pub(crate) struct ReturnKey {
+    fields: Vec<(String, Direction)>,
+}
+
+impl ReturnKey {
+    /// The keys of this index.
+    pub(crate) fn of(index: &IndexDescription) -> Self {
+        let fields = index.fields.iter();
+        ReturnKey {
+            fields: fields.map(|field| (field.path.dotted().to_owned(), field.order.key_direction())).collect(),
+        }
+    }
+
+    fn write(&self, entry: Option<(&[u8], &[u8])>, out: &mut DocumentBuilder<'_>) {
+        let Some((fields, type_bits)) = entry else { return };
+        let mut decoder = Decoder::new(fields, type_bits);
+        for (name, direction) in &self.fields {
+            if let Ok(value) = decoder.next(*direction) {
+                out.append_value(name, &value);
+            }
+        }
+    }
+}
+
+impl Output {
+    /// Shows documents through this projection.
+    pub(crate) fn new(projection: Option<Projection>, matcher: &Matcher) -> Self {
+        let projection = projection.filter(|projection| !projection.is_identity());
+        let positional = projection.as_ref().is_some_and(Projection::is_positional).then(|| matcher.clone());
+        Output { projection, positional, ..Output::default() }
+    }
+
+    /// Appends a document to the batch. False when it does not fit.
+    ///
+    /// # Errors
+    /// What the projection's expressions say.
+    #[inline]
+    pub(crate) fn push(&mut self, batch: &mut Batch<'_>, located: &Located<'_>) -> CommandResult<bool> {
+        if self.projection.is_none() && self.return_key.is_none() && !self.show_record_id {
+            return Ok(batch.push(located.document));
+        }
+        batch.push_with(|out| self.write(located, out))
+    }
+
+    /// Writes the fields that are shown.
+    ///
+    /// # Errors
+    /// What the projection's expressions say.
+    pub(crate) fn write(&mut self, located: &Located<'_>, out: &mut DocumentBuilder<'_>) -> CommandResult {
+        match (&self.return_key, &self.projection) {
+            (Some(key), _) => key.write(located.entry, out),
+            (None, None) => {
+                out.append_all(located.document);
+            }
+            (None, Some(projection)) => {
+                let details = match &self.positional {
+                    Some(matcher) => matcher.matches_positional(located.document)?,
+                    None => None,
+                };
+                projection.project_into(located.document, details.as_ref(), &mut self.variables, out)?;
+            }
+        }
+        if self.show_record_id {
+            append_record_id(located, out);
+        }
+        Ok(())
+    }
+}
+
+/// Documents of capped collections have numbers; the others are stored by `_id`, which stands for a record id.
+fn append_record_id(located: &Located<'_>, out: &mut DocumentBuilder<'_>) {
+    /// Bytes of a record number; keys of values are never that short and begin with a higher byte.
+    const RECORD_NUMBER_BYTES: usize = 8;
+    let mut encoded = Vec::new();
+    let key = match located.document_key {
+        [] => {
+            if let Some(id) = located.document.get("_id") {
+                document::key::encode_value(&mut encoded, id);
+            }
+            &*encoded
+        }
+        key => key,
+    };
+    match key.first_chunk::<RECORD_NUMBER_BYTES>() {
+        Some(number @ [0, ..]) if key.len() == RECORD_NUMBER_BYTES => {
+            out.append("$recordId", i64::from_be_bytes(*number));
+        }
+        _ => {
+            out.append("$recordId", RawValue::Binary { subtype: 0, bytes: key });
+        }
+    }
+}
+

@@ -1,0 +1,111 @@
+//! What the executor is asked to do.
+
+use super::spill::Spill;
+use crate::error::CommandResult;
+use catalog::CollectionDefinition;
+use document::DocumentBuf;
+use document::key::Direction;
+use query::matcher::Matcher;
+use query::plan::{self, Hint, NeededFields, Plan, PlanRequest, ScanDirection, SortField};
+use query::sort::SortPattern;
+use std::sync::Arc;
+
+/// One query over one collection.
+#[derive(Debug, Clone)]
+pub(crate) struct Query {
+    /// The filter.
+    pub(crate) matcher: Matcher,
+    /// The order; empty for any.
+    pub(crate) sort: Arc<SortPattern>,
+    /// What is read of each document behind the filter. Paths of the sort are added by the executor.
+    pub(crate) needs: NeededFields,
+    /// The client's choice of index.
+    pub(crate) hint: Option<Hint>,
+    /// The lowest index key, inclusive.
+    pub(crate) min: Option<DocumentBuf>,
+    /// The highest index key, exclusive.
+    pub(crate) max: Option<DocumentBuf>,
+    /// Documents left out in front.
+    pub(crate) skip: u64,
+    /// Documents wanted at most.
+    pub(crate) limit: Option<u64>,
+    /// The walk does not end where the collection ends (capped collections).
+    pub(crate) tailable: bool,
+    /// Bytes that a sort may hold in memory.
+    pub(crate) sort_memory_bytes: usize,
+    /// Where a sort may put what exceeds them.
+    pub(crate) spill: Option<Spill>,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Query {
+            matcher: Matcher::everything(),
+            sort: Arc::default(),
+            needs: NeededFields::All,
+            hint: None,
+            min: None,
+            max: None,
+            skip: 0,
+            limit: None,
+            tailable: false,
+            sort_memory_bytes: query::sort::SortLimits::default().memory_bytes,
+            spill: None,
+        }
+    }
+}
+
+impl Query {
+    /// Chooses how to run it.
+    ///
+    /// # Errors
+    /// What the planner says about hint, min and max.
+    pub(crate) fn plan(&self, definition: &CollectionDefinition) -> CommandResult<Plan> {
+        self.with_request(definition, |request| plan::plan(request).map_err(Into::into))
+    }
+
+    /// A plan that meets each value of `path` once, where an index gives one.
+    pub(crate) fn plan_distinct(&self, definition: &CollectionDefinition, path: &str) -> Option<Plan> {
+        self.with_request(definition, |request| plan::plan_distinct(request, path))
+    }
+
+    fn with_request<T>(
+        &self,
+        definition: &CollectionDefinition,
+        choose: impl FnOnce(&PlanRequest<'_>) -> T,
+    ) -> T {
+        let parts = self.sort.parts().iter();
+        let sort: Vec<SortField> = parts
+            .map(|part| SortField {
+                path: part.path.as_str().to_owned(),
+                descending: part.direction == Direction::Descending,
+            })
+            .collect();
+        let needs = self.needs_with_sort(&sort);
+        let natural = Hint::Natural(ScanDirection::Forward);
+        let hint = if self.tailable { self.hint.as_ref().or(Some(&natural)) } else { self.hint.as_ref() };
+        choose(&PlanRequest {
+            sort: &sort,
+            needs: &needs,
+            hint,
+            min: self.min.as_ref().map(DocumentBuf::as_raw),
+            max: self.max.as_ref().map(DocumentBuf::as_raw),
+            ..PlanRequest::new(&self.matcher, definition.index_descriptions())
+        })
+    }
+
+    fn needs_with_sort(&self, sort: &[SortField]) -> NeededFields {
+        let mut paths = match &self.needs {
+            NeededFields::All => return NeededFields::All,
+            NeededFields::Nothing if sort.is_empty() => return NeededFields::Nothing,
+            NeededFields::Nothing => Vec::new(),
+            NeededFields::Only(paths) => paths.clone(),
+        };
+        for field in sort {
+            if !paths.contains(&field.path) {
+                paths.push(field.path.clone());
+            }
+        }
+        NeededFields::Only(paths)
+    }
+}

@@ -1,0 +1,540 @@
+//! One way to documents (a part of the collection or of an index) and how far it was walked.
+
+use super::seen::Seen;
+use super::slice::{Pause, Slice};
+use crate::error::{CommandError, CommandResult};
+use catalog::{Collection, CollectionDefinition, DocumentCursor, EncodedRange, IndexCursor, IndexDefinition};
+use document::key::{Decoder, Direction as KeyDirection, decode, encode_owned, successor};
+use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Value};
+use query::plan::{Access, IndexScan, KeyCheck, KeyScan, ScanDirection};
+use std::sync::Arc;
+use storage::{CursorOptions, Direction, PinnedBytes, ReadTier, ReadView};
+
+/// Error code of a walk whose index went away.
+const QUERY_PLAN_KILLED: i32 = 175;
+
+/// A document that a walk stands on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Located<'d> {
+    /// The document's key in its collection; empty behind a sort.
+    pub(crate) document_key: &'d [u8],
+    /// The document; put together from the index entry when the plan is covered, empty when nothing of it is needed.
+    pub(crate) document: RawDocument<'d>,
+    /// Encoded fields and type bits of the index entry that led here.
+    pub(crate) entry: Option<(&'d [u8], &'d [u8])>,
+    /// The document is what the entry tells; it was not read.
+    pub(super) is_covered: bool,
+}
+
+/// What to do after a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It was taken; go on.
+    Take,
+    /// It does not count; go on with the very next one.
+    Ignore,
+    /// It was taken; pause.
+    TakeAndStop,
+    /// It was not taken: pause in front of it.
+    Refuse,
+}
+
+/// What a scan has done so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ScanFigures {
+    /// Index entries looked at.
+    pub(crate) keys: u64,
+    /// Documents read.
+    pub(crate) documents: u64,
+    /// Leaps over parts of an index.
+    pub(crate) seeks: u64,
+    /// Documents that came out behind the filter.
+    pub(crate) returned: u64,
+}
+
+#[derive(Debug)]
+enum Way {
+    Lookup { document_key: Vec<u8> },
+    Documents { keys: KeyScan, direction: ScanDirection },
+    Entries(Box<Entries>),
+}
+
+#[derive(Debug)]
+struct Entries {
+    index: Arc<IndexDefinition>,
+    keys: KeyScan,
+    scan: IndexScan,
+    directions: Vec<KeyDirection>,
+    /// Documents are put together from the entries.
+    covered: bool,
+    /// Not even that is needed.
+    bare: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Start,
+    /// Behind the remembered key.
+    Behind,
+    /// At the remembered key.
+    At,
+    End,
+}
+
+#[derive(Debug)]
+enum OpenCursor {
+    Documents(DocumentCursor),
+    Entries(IndexCursor),
+}
+
+/// Where a scan stands.
+#[derive(Debug)]
+struct Position {
+    mark: Mark,
+    key: Vec<u8>,
+    /// The cursor stands elsewhere and must seek the key.
+    must_seek: bool,
+    /// The key is at hand at every step: where the walk ends it can go on later.
+    tracked: bool,
+}
+
+/// One way to documents.
+#[derive(Debug)]
+pub(super) struct Scan {
+    way: Way,
+    position: Position,
+    cursor: Option<OpenCursor>,
+    /// Documents may be met twice.
+    pub(super) deduplicate: bool,
+    pub(super) figures: ScanFigures,
+}
+
+/// What a scan reads from.
+pub(super) struct Reading<'r> {
+    pub(super) collection: &'r Arc<Collection>,
+    pub(super) view: &'r ReadView,
+}
+
+impl Position {
+    #[inline]
+    fn set(&mut self, mark: Mark, parts: [&[u8]; 2]) {
+        self.mark = mark;
+        self.key.clear();
+        for part in parts {
+            self.key.extend_from_slice(part);
+        }
+    }
+
+    /// Whether this is the key that was taken before the walk paused. Asked once after a seek.
+    #[inline]
+    fn is_behind(&mut self, fresh: &mut bool, parts: [&[u8]; 2]) -> bool {
+        if !std::mem::take(fresh) || self.mark != Mark::Behind {
+            return false;
+        }
+        let [first, second] = parts;
+        self.key.strip_prefix(first).is_some_and(|rest| rest == second)
+    }
+}
+
+impl Scan {
+    /// The scan of one access that is no union.
+    pub(super) fn new(
+        access: &Access,
+        definition: &CollectionDefinition,
+        bare: bool,
+        tailable: bool,
+    ) -> CommandResult<Option<Self>> {
+        let mut deduplicate = false;
+        let way = match access {
+            Access::Empty | Access::Union(_) => return Ok(None),
+            Access::IdLookup { id } => {
+                let mut document_key = Vec::with_capacity(32);
+                encode_owned(&mut document_key, id);
+                Way::Lookup { document_key }
+            }
+            Access::CollectionScan { direction, ids } => {
+                let keys = match ids {
+                    Some(ids) => KeyScan::of_ids(ids, *direction),
+                    None => KeyScan { lower: Vec::new(), upper: None, checker: None },
+                };
+                Way::Documents { keys, direction: *direction }
+            }
+            Access::IndexScan(scan) if scan.index.clustered => {
+                Way::Documents { keys: KeyScan::of_index(scan), direction: scan.direction }
+            }
+            Access::IndexScan(scan) => {
+                deduplicate = scan.deduplicate;
+                let index = definition.index(&scan.index.name).ok_or_else(|| dropped(&scan.index.name))?;
+                Way::Entries(Box::new(Entries {
+                    index: Arc::clone(index),
+                    keys: KeyScan::of_index(scan),
+                    directions: scan.index.key_directions(),
+                    covered: scan.covered,
+                    bare,
+                    scan: scan.clone(),
+                }))
+            }
+        };
+        let position = Position { mark: Mark::Start, key: Vec::new(), must_seek: false, tracked: tailable };
+        Ok(Some(Scan { way, position, cursor: None, deduplicate, figures: ScanFigures::default() }))
+    }
+
+    /// Whether the walk follows an index.
+    pub(super) const fn walks_an_index(&self) -> bool {
+        matches!(self.way, Way::Entries(_))
+    }
+
+    /// Lets go of the cursor; the next run seeks the position.
+    pub(super) fn save(&mut self) {
+        self.cursor = None;
+    }
+
+    /// Where a tailable walk stands: the key of the last document it saw.
+    pub(super) fn last_seen(&self) -> Option<&[u8]> {
+        (self.position.mark == Mark::Behind).then_some(&self.position.key)
+    }
+
+    /// Walks on until something makes it pause.
+    pub(super) fn run(
+        &mut self,
+        reading: &Reading<'_>,
+        slice: &mut Slice,
+        seen: &mut Option<Seen>,
+        visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        if self.position.mark == Mark::End {
+            return Ok(Pause::End);
+        }
+        let pause = match &self.way {
+            Way::Lookup { .. } => self.run_lookup(reading, seen, visit),
+            Way::Documents { .. } => self.run_documents(reading, slice, seen, visit),
+            Way::Entries(_) => self.run_entries(reading, slice, seen, visit),
+        }?;
+        if pause == Pause::End {
+            self.cursor = None;
+            if !self.position.tracked {
+                self.position.mark = Mark::End;
+            }
+        }
+        Ok(pause)
+    }
+
+    fn run_lookup(
+        &mut self,
+        reading: &Reading<'_>,
+        seen: &mut Option<Seen>,
+        visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        let Way::Lookup { document_key } = &self.way else { return Ok(Pause::End) };
+        reading.collection.check_alive()?;
+        if self.position.mark == Mark::Behind || seen.as_ref().is_some_and(|seen| seen.contains(document_key)) {
+            return Ok(Pause::End);
+        }
+        let Some(bytes) = reading.collection.fetch(reading.view, document_key, ReadTier::Any)? else {
+            return Ok(Pause::End);
+        };
+        self.figures.keys += 1;
+        self.figures.documents += 1;
+        let document = RawDocument::trusted(&bytes);
+        let verdict = visit(Located { document_key, document, entry: None, is_covered: false })?;
+        if verdict == Verdict::Refuse {
+            return Ok(Pause::Stopped);
+        }
+        self.position.mark = Mark::Behind;
+        remember(seen, document_key);
+        Ok(if verdict == Verdict::TakeAndStop { Pause::Stopped } else { Pause::End })
+    }
+
+    fn run_documents(
+        &mut self,
+        reading: &Reading<'_>,
+        slice: &mut Slice,
+        seen: &mut Option<Seen>,
+        visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        let mut fresh = self.ready(reading)?;
+        let Scan { way: Way::Documents { keys, .. }, position, cursor: Some(OpenCursor::Documents(cursor)), figures, .. } =
+            self
+        else {
+            return Ok(Pause::End);
+        };
+        loop {
+            let Some((key, document)) = cursor.next()? else { return Ok(Pause::End) };
+            if fresh && position.is_behind(&mut fresh, [key, &[]]) {
+                continue;
+            }
+            if let Some(checker) = &mut keys.checker {
+                match checker.check(key) {
+                    KeyCheck::Inside => {}
+                    KeyCheck::Outside => continue,
+                    KeyCheck::Seek(target) => {
+                        figures.seeks += 1;
+                        cursor.seek(target);
+                        continue;
+                    }
+                    KeyCheck::Done => return Ok(Pause::End),
+                }
+            }
+            if seen.as_ref().is_some_and(|seen| seen.contains(key)) {
+                continue;
+            }
+            figures.documents += 1;
+            match visit(Located { document_key: key, document, entry: None, is_covered: false })? {
+                Verdict::Take | Verdict::Ignore => {
+                    remember(seen, key);
+                    if position.tracked {
+                        position.set(Mark::Behind, [key, &[]]);
+                    }
+                    if slice.step() {
+                        position.set(Mark::Behind, [key, &[]]);
+                        return Ok(Pause::Sliced);
+                    }
+                }
+                Verdict::TakeAndStop => {
+                    remember(seen, key);
+                    position.set(Mark::Behind, [key, &[]]);
+                    return Ok(Pause::Stopped);
+                }
+                Verdict::Refuse => {
+                    position.set(Mark::At, [key, &[]]);
+                    position.must_seek = true;
+                    return Ok(Pause::Stopped);
+                }
+            }
+        }
+    }
+
+    fn run_entries(
+        &mut self,
+        reading: &Reading<'_>,
+        slice: &mut Slice,
+        seen: &mut Option<Seen>,
+        visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        let mut fresh = self.ready(reading)?;
+        if self.deduplicate && seen.is_none() {
+            *seen = Some(Seen::default());
+        }
+        let Scan { way: Way::Entries(entries), position, cursor: Some(OpenCursor::Entries(cursor)), figures, .. } = self
+        else {
+            return Ok(Pause::End);
+        };
+        loop {
+            let Some(entry) = cursor.next()? else { return Ok(Pause::End) };
+            let at = [entry.fields, entry.document_key];
+            if fresh && position.is_behind(&mut fresh, at) {
+                continue;
+            }
+            figures.keys += 1;
+            if let Some(checker) = &mut entries.keys.checker {
+                match checker.check(behind_prefix(&entry)) {
+                    KeyCheck::Inside => {}
+                    KeyCheck::Outside => continue,
+                    KeyCheck::Seek(target) => {
+                        figures.seeks += 1;
+                        cursor.seek(target);
+                        continue;
+                    }
+                    KeyCheck::Done => return Ok(Pause::End),
+                }
+            }
+            let known = seen.as_ref().is_some_and(|seen| seen.contains(entry.document_key));
+            let held = if known { None } else { entries.hold(reading, &entry, figures)? };
+            let verdict = match &held {
+                None => Verdict::Ignore,
+                Some(held) => visit(Located {
+                    document_key: entry.document_key,
+                    document: held.document(),
+                    entry: Some((entry.fields, entry.type_bits)),
+                    is_covered: !matches!(held, Held::Read(_)),
+                })?,
+            };
+            if verdict == Verdict::Refuse {
+                position.set(Mark::At, at);
+                position.must_seek = true;
+                return Ok(Pause::Stopped);
+            }
+            if held.is_some() {
+                remember(seen, entry.document_key);
+            }
+            let over = slice.step();
+            if over || verdict == Verdict::TakeAndStop {
+                position.set(Mark::Behind, at);
+            }
+            if verdict != Verdict::Ignore
+                && let Some(count) = entries.scan.distinct_fields
+                && let Some(target) = entries.behind_group(entry.fields, count)
+            {
+                figures.seeks += 1;
+                cursor.seek(&target);
+                if over || verdict == Verdict::TakeAndStop {
+                    position.set(Mark::At, [&target, &[]]);
+                }
+            }
+            if verdict == Verdict::TakeAndStop {
+                return Ok(Pause::Stopped);
+            }
+            if over {
+                return Ok(Pause::Sliced);
+            }
+        }
+    }
+
+    /// Opens the cursor when it is not, and brings it to the position. True when the next key may be one that was taken.
+    fn ready(&mut self, reading: &Reading<'_>) -> CommandResult<bool> {
+        let must_seek = std::mem::take(&mut self.position.must_seek) || self.cursor.is_none();
+        if self.cursor.is_none() {
+            self.open(reading)?;
+        }
+        if !must_seek || self.position.mark == Mark::Start {
+            return Ok(false);
+        }
+        match &mut self.cursor {
+            Some(OpenCursor::Documents(cursor)) => cursor.seek(&self.position.key),
+            Some(OpenCursor::Entries(cursor)) => cursor.seek(&self.position.key),
+            None => {}
+        }
+        Ok(true)
+    }
+
+    fn open(&mut self, reading: &Reading<'_>) -> CommandResult {
+        let options = CursorOptions::default();
+        let Reading { collection, view } = reading;
+        self.cursor = Some(match &mut self.way {
+            Way::Lookup { .. } => return Ok(()),
+            Way::Documents { keys, direction } => {
+                let range = range_of(keys);
+                OpenCursor::Documents(collection.documents(view, range, storage_direction(*direction), options)?)
+            }
+            Way::Entries(entries) => {
+                let direction = storage_direction(entries.scan.direction);
+                let range = range_of(&entries.keys);
+                let cursor = collection.index_entries(view, &entries.index, range, direction, options)?;
+                // The definition of after the opening accounts for all that the cursor sees.
+                let definition = collection.definition();
+                let Some(index) = definition.index_by_id(entries.index.id) else {
+                    return Err(dropped(&entries.index.spec.name));
+                };
+                if index.is_multikey() && !entries.index.is_multikey() {
+                    entries.covered = false;
+                    self.deduplicate = true;
+                }
+                OpenCursor::Entries(cursor)
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The document of an entry.
+enum Held {
+    Read(PinnedBytes),
+    Assembled(DocumentBuf),
+    Nothing,
+}
+
+impl Held {
+    fn document(&self) -> RawDocument<'_> {
+        match self {
+            Held::Read(bytes) => RawDocument::trusted(bytes),
+            Held::Assembled(document) => document.as_raw(),
+            Held::Nothing => RawDocument::EMPTY,
+        }
+    }
+}
+
+impl Entries {
+    fn hold(
+        &self,
+        reading: &Reading<'_>,
+        entry: &catalog::IndexEntry<'_>,
+        figures: &mut ScanFigures,
+    ) -> CommandResult<Option<Held>> {
+        if self.covered {
+            if self.bare {
+                return Ok(Some(Held::Nothing));
+            }
+            let values = decode(entry.fields, entry.type_bits, &self.directions)
+                .map_err(|error| CommandError::internal(format!("an index entry cannot be read: {error}")))?;
+            // A null key stands for a missing field too: only the document tells.
+            if !values.iter().any(|value| matches!(value, Value::Null)) {
+                return Ok(Some(Held::Assembled(self.assemble(values))));
+            }
+        }
+        let bytes = reading.collection.fetch(reading.view, entry.document_key, ReadTier::Any)?;
+        figures.documents += u64::from(bytes.is_some());
+        Ok(bytes.map(Held::Read))
+    }
+
+    /// The part of the document that the entry tells.
+    fn assemble(&self, values: Vec<Value>) -> DocumentBuf {
+        let fields = &self.scan.index.fields;
+        if fields.iter().any(|field| field.path.dotted().contains('.')) {
+            let mut document = Document::new();
+            for (field, value) in fields.iter().zip(values) {
+                insert_at(&mut document, field.path.dotted(), value);
+            }
+            return document.to_buf();
+        }
+        let mut bytes = Vec::with_capacity(64);
+        let mut builder = DocumentBuilder::new(&mut bytes);
+        for (field, value) in fields.iter().zip(&values) {
+            builder.append_value(field.path.dotted(), value);
+        }
+        builder.finish();
+        DocumentBuf::trusted(bytes)
+    }
+
+    /// Where the entries with other values in the first `count` fields begin, in the direction of the walk.
+    fn behind_group(&self, fields: &[u8], count: usize) -> Option<Vec<u8>> {
+        let mut decoder = Decoder::new(fields, &[]);
+        for direction in self.directions.iter().take(count) {
+            decoder.skip(*direction).ok()?;
+        }
+        let group = fields.get(..fields.len() - decoder.rest().len())?;
+        match self.scan.direction {
+            ScanDirection::Forward => successor(group),
+            ScanDirection::Backward => Some(group.to_vec()),
+        }
+    }
+}
+
+/// The bytes of an entry behind collection and index: fields, then document key.
+fn behind_prefix<'e>(entry: &catalog::IndexEntry<'e>) -> &'e [u8] {
+    let length = entry.fields.len() + entry.document_key.len();
+    entry.key.get(entry.key.len().saturating_sub(length)..).unwrap_or_default()
+}
+
+fn insert_at(document: &mut Document, path: &str, value: Value) {
+    let Some((head, rest)) = path.split_once('.') else {
+        document.insert(path, value);
+        return;
+    };
+    if !matches!(document.get(head), Some(Value::Document(_))) {
+        document.insert(head, Value::Document(Document::new()));
+    }
+    if let Some(Value::Document(inner)) = document.get_mut(head) {
+        insert_at(inner, rest, value);
+    }
+}
+
+fn remember(seen: &mut Option<Seen>, document_key: &[u8]) {
+    if let Some(seen) = seen {
+        seen.insert(document_key);
+    }
+}
+
+fn range_of(keys: &KeyScan) -> EncodedRange<'_> {
+    EncodedRange { lower: Some(&keys.lower), upper: keys.upper.as_deref() }
+}
+
+const fn storage_direction(direction: ScanDirection) -> Direction {
+    match direction {
+        ScanDirection::Forward => Direction::Forward,
+        ScanDirection::Backward => Direction::Backward,
+    }
+}
+
+fn dropped(index: &str) -> CommandError {
+    CommandError::new(QUERY_PLAN_KILLED, format!("index '{index}' dropped"))
+}

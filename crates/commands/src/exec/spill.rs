@@ -1,0 +1,153 @@
+//! Sorted runs on disk: what a sort puts aside when it needs more memory than it may have.
+
+use query::QueryError;
+use query::aggregate::SpillStore;
+use query::sort::{RunReader, RunRecord, RunStore};
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Code of an error of the operating system (`FileStreamFailed`).
+const FILE_STREAM_FAILED: i32 = 39;
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Numbers the files of this process.
+static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
+
+/// A directory for sorted runs. Each run is a file that has no name any more once it is open, so that nothing of it is left
+/// when the sort or the process ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Spill {
+    directory: Arc<Path>,
+}
+
+impl Spill {
+    /// Spills into this directory, which is made when it is first needed.
+    pub(crate) fn into_directory(directory: PathBuf) -> Self {
+        Spill { directory: directory.into() }
+    }
+
+    /// A place for the runs of one sort.
+    pub(crate) fn run_store(&self) -> Box<dyn RunStore> {
+        Box::new(FileRuns { directory: Arc::clone(&self.directory), files: Vec::new() })
+    }
+}
+
+impl SpillStore for Spill {
+    fn runs(&self) -> Result<Box<dyn RunStore>, QueryError> {
+        Ok(self.run_store())
+    }
+}
+
+#[derive(Debug)]
+struct FileRuns {
+    directory: Arc<Path>,
+    files: Vec<File>,
+}
+
+impl FileRuns {
+    fn create(&self) -> std::io::Result<File> {
+        std::fs::create_dir_all(&self.directory)?;
+        let number = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
+        let path = self.directory.join(format!("sort-{}-{number}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(file)
+    }
+}
+
+impl RunStore for FileRuns {
+    fn write_run(
+        &mut self,
+        records: &mut dyn Iterator<Item = (&[u8], &[u8])>,
+    ) -> Result<(), QueryError> {
+        let mut write = || -> std::io::Result<File> {
+            let mut writer = BufWriter::with_capacity(BUFFER_BYTES, self.create()?);
+            for (key, document) in &mut *records {
+                writer.write_all(&(key.len() as u32).to_le_bytes())?;
+                writer.write_all(&(document.len() as u32).to_le_bytes())?;
+                writer.write_all(key)?;
+                writer.write_all(document)?;
+            }
+            writer.into_inner().map_err(std::io::IntoInnerError::into_error)
+        };
+        let file = write().map_err(|error| failed(&error))?;
+        self.files.push(file);
+        Ok(())
+    }
+
+    fn open_runs(&mut self) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
+        let mut readers: Vec<Box<dyn RunReader>> = Vec::with_capacity(self.files.len());
+        for mut file in self.files.drain(..) {
+            std::io::Seek::rewind(&mut file).map_err(|error| failed(&error))?;
+            readers.push(Box::new(FileRun { reader: BufReader::with_capacity(BUFFER_BYTES, file) }));
+        }
+        Ok(readers)
+    }
+}
+
+#[derive(Debug)]
+struct FileRun {
+    reader: BufReader<File>,
+}
+
+impl FileRun {
+    /// The lengths of key and document; `None` at the end.
+    fn lengths(&mut self) -> std::io::Result<Option<(usize, usize)>> {
+        let mut length = [0; 4];
+        match self.reader.read_exact(&mut length) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            other => other?,
+        }
+        let key = u32::from_le_bytes(length) as usize;
+        self.reader.read_exact(&mut length)?;
+        Ok(Some((key, u32::from_le_bytes(length) as usize)))
+    }
+
+    fn read(&mut self, record: &mut RunRecord) -> std::io::Result<bool> {
+        let Some((key, document)) = self.lengths()? else { return Ok(false) };
+        record.key.resize(key, 0);
+        record.document.resize(document, 0);
+        self.reader.read_exact(&mut record.key)?;
+        self.reader.read_exact(&mut record.document)?;
+        Ok(true)
+    }
+}
+
+impl RunReader for FileRun {
+    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
+        self.read(record).map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &std::io::Error) -> QueryError {
+    QueryError::new(FILE_STREAM_FAILED, format!("a sort could not use its file on disk: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_back_and_leave_nothing() {
+        let directory = std::env::temp_dir().join(format!("heddle-spill-{}", std::process::id()));
+        let mut runs = Spill::into_directory(directory.clone()).run_store();
+        let records: [(&[u8], &[u8]); 2] = [(b"a", b"one"), (b"b", b"")];
+        runs.write_run(&mut records.into_iter()).expect("room on the disk");
+        runs.write_run(&mut std::iter::empty()).expect("room on the disk");
+        assert_eq!(std::fs::read_dir(&directory).expect("the directory").count(), 0, "no file has a name");
+        let mut readers = runs.open_runs().expect("the runs are there");
+        assert_eq!(readers.len(), 2);
+        let mut record = RunRecord::default();
+        for (key, document) in records {
+            assert!(readers.first_mut().expect("a run").read_next(&mut record).expect("readable"));
+            assert_eq!((&*record.key, &*record.document), (key, document));
+        }
+        for reader in &mut readers {
+            assert!(!reader.read_next(&mut record).expect("readable"), "the run is over");
+        }
+        std::fs::remove_dir(directory).expect("the directory is empty");
+    }
+}
