@@ -1,0 +1,51 @@
+//! The collection that `$out` and `$merge` write.
+
+use crate::error::{CommandError, CommandResult, code};
+use catalog::{Catalog, Collection, Entry, Namespace};
+use query::aggregate::Destination;
+use std::sync::Arc;
+
+/// The databases that belong to the server.
+const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
+
+/// The codes of refusals, which differ by stage.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DestinationCodes {
+    pub(super) stage: &'static str,
+    pub(super) internal_database: i32,
+    pub(super) special_collection: i32,
+}
+
+/// The namespace a stage writes, checked.
+///
+/// # Errors
+/// Databases and collections of the server itself, names that cannot be, views.
+pub(super) fn namespace(
+    catalog: &Catalog,
+    database: &str,
+    destination: &Destination,
+    codes: DestinationCodes,
+) -> CommandResult<(Namespace, Option<Arc<Collection>>)> {
+    let stage = codes.stage;
+    let database = destination.database.as_deref().unwrap_or(database);
+    let namespace = Namespace::new(database, &destination.collection);
+    namespace.check_creatable().map_err(CommandError::from).or_else(|error| match namespace.is_system() {
+        true => Err(CommandError::new(
+            codes.special_collection,
+            format!("Cannot {stage} to special collection: {}", namespace.collection()),
+        )),
+        false => Err(error),
+    })?;
+    if INTERNAL_DATABASES.contains(&database) {
+        let message = format!("Cannot {stage} to internal database: {database}");
+        return Err(CommandError::new(codes.internal_database, message));
+    }
+    match catalog.entry(database, namespace.collection()) {
+        Some(Entry::View(_)) => {
+            let message = format!("Namespace {namespace} is a view, not a collection");
+            Err(CommandError::new(code::COMMAND_NOT_SUPPORTED_ON_VIEW, message))
+        }
+        Some(Entry::Collection(collection)) => Ok((namespace, Some(collection))),
+        None => Ok((namespace, None)),
+    }
+}

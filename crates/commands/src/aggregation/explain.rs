@@ -1,0 +1,138 @@
+//! `explain` of a pipeline: how its front is read, and the stages behind.
+
+use super::reader::needs;
+use super::{AggregateRequest, AggregateTarget, Reader, views};
+use crate::error::CommandResult;
+use crate::exec::environment;
+use crate::server::Server;
+use document::{Document, DocumentBuf, RawValue, Value, doc};
+use query::aggregate::{Leading, Pipeline, Source};
+use query::plan::{ExplainOptions, explain};
+use std::sync::Arc;
+
+/// `{stages: [{$cursor: {queryPlanner}}, …]}`, or a plain `{queryPlanner}` when reading the collection does everything.
+///
+/// # Errors
+/// What parsing and planning raise.
+pub(crate) fn explain_aggregate(
+    server: &Server,
+    database: &str,
+    target: AggregateTarget<'_>,
+    request: &AggregateRequest<'_>,
+) -> CommandResult<Document> {
+    let environment = Arc::new(environment(server, request.variables)?);
+    let (collection, stages) = target.stages(server, database, request)?;
+    let mut pipeline = Pipeline::parse_documents(&stages, &environment)?;
+    target.check(database, &pipeline)?;
+    if *pipeline.source() != Source::Collection {
+        return Ok(doc! { "explainVersion": "1", "stages": (shown(&stages)) });
+    }
+    let leading = pipeline.take_leading();
+    let reader = Reader::new(server, database, request.allow_disk_use);
+    let query = reader.query(&leading, needs(&pipeline), request.hint.clone(), &environment)?;
+    let winning = match server.catalog.collection(database, &collection) {
+        None => doc! { "stage": "EOF" },
+        Some(found) => {
+            let plan = query.plan(&found.definition())?;
+            explain(&plan, &options(&leading, query.sort_memory_bytes))
+        }
+    };
+    let planner = doc! {
+        "namespace": (format!("{database}.{collection}")), "parsedQuery": (query.matcher.to_document()),
+        "indexFilterSet": false, "winningPlan": winning, "rejectedPlans": [],
+    };
+    if pipeline.is_empty() && !pipeline.writes() {
+        return Ok(doc! { "explainVersion": "1", "queryPlanner": planner });
+    }
+    let mut behind: Vec<Value> = vec![doc! { "$cursor": { "queryPlanner": planner } }.into()];
+    behind.extend(shown(stages.get(pushed_down(&stages)..).unwrap_or_default()));
+    Ok(doc! { "explainVersion": "1", "stages": behind })
+}
+
+fn shown(stages: &[DocumentBuf]) -> Vec<Value> {
+    stages.iter().map(|stage| Value::Document(stage.as_raw().to_document())).collect()
+}
+
+fn options(leading: &Leading, sort_memory_bytes: usize) -> ExplainOptions {
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    ExplainOptions {
+        sort: leading.sort.as_ref().map(|sort| sort.to_spec().as_raw().to_document()),
+        sort_memory_bytes: i64::try_from(sort_memory_bytes).unwrap_or(i64::MAX),
+        skip: Some(number(leading.skip)),
+        limit: leading.limit.map(number),
+        ..ExplainOptions::default()
+    }
+}
+
+/// How many stages in front are done while the collection is read: filters (also behind a sort), a sort, a skip, a limit.
+fn pushed_down(stages: &[DocumentBuf]) -> usize {
+    let rank = |stage: &DocumentBuf| match stage.as_raw().first().map(|first| first.name()) {
+        Some("$match") => Some(0),
+        Some("$sort") => Some(1),
+        Some("$skip") => Some(2),
+        Some("$limit") => Some(3),
+        _ => None,
+    };
+    let mut reached = 0;
+    let in_front = stages.iter().take_while(|stage| match rank(stage) {
+        Some(0) => reached <= 1,
+        Some(1) if reached == 1 => false,
+        Some(rank) if rank >= reached => {
+            reached = rank;
+            true
+        }
+        _ => false,
+    });
+    in_front.count()
+}
+
+impl AggregateTarget<'_> {
+    /// The collection that is read in the end, and all stages, those of views first.
+    ///
+    /// # Errors
+    /// `TypeMismatch` for stages that are no documents, `ViewDepthLimitExceeded`.
+    pub(crate) fn stages(
+        &self,
+        server: &Server,
+        database: &str,
+        request: &AggregateRequest<'_>,
+    ) -> CommandResult<(String, Vec<DocumentBuf>)> {
+        let (collection, mut stages) = match self {
+            AggregateTarget::Database => (String::new(), Vec::new()),
+            AggregateTarget::Collection(name) => {
+                let resolved = views::resolve(&server.catalog, database, name)?;
+                (resolved.collection, resolved.stages)
+            }
+        };
+        for stage in request.pipeline.iter() {
+            let RawValue::Document(stage) = stage else {
+                return Err(crate::error::CommandError::type_mismatch(
+                    "Each element of the 'pipeline' array must be an object",
+                ));
+            };
+            stages.push(stage.to_buf());
+        }
+        Ok((collection, stages))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(names: &[&str], expect: usize) {
+        let stage = |name: &&str| std::iter::once((*name, Value::Int32(1))).collect::<Document>().to_buf();
+        let stages: Vec<DocumentBuf> = names.iter().map(stage).collect();
+        assert_eq!(pushed_down(&stages), expect, "{names:?}");
+    }
+
+    #[test]
+    fn what_is_read_with_the_collection() {
+        check(&[], 0);
+        check(&["$group", "$match"], 0);
+        check(&["$match", "$sort", "$match", "$skip", "$limit", "$project"], 5);
+        check(&["$skip", "$match"], 1);
+        check(&["$sort", "$sort"], 1);
+        check(&["$limit", "$skip"], 1);
+    }
+}

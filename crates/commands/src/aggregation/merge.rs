@@ -1,0 +1,359 @@
+//! `$merge`: each document is written into a collection by itself.
+
+use super::destination::{DestinationCodes, namespace};
+use super::RunningPipeline;
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use catalog::{
+    Catalog, Change, Collection, CollectionDefinition, EncodedRange, IndexDefinition, Namespace, WriteError, WriteOptions,
+};
+use document::key::{KeyBuilder, successor};
+use document::{Document, DocumentBuf, DocumentBuilder, FieldPath, ObjectId, RawDocument, RawValue, Value, doc};
+use query::Environment;
+use query::aggregate::{Output, WhenMatched, WhenNotMatched};
+use query::expression::{Expression, Variables};
+use query::matcher::Matcher;
+use query::update::Update;
+use std::sync::Arc;
+use storage::{Acknowledge, CursorOptions, Direction};
+
+const CODES: DestinationCodes =
+    DestinationCodes { stage: "$merge", internal_database: 31320, special_collection: 31319 };
+/// `on` fields that no unique index holds.
+const NO_UNIQUE_INDEX: i32 = 51183;
+/// An `on` field that is missing, null or undefined.
+const ON_FIELD_MISSING: i32 = 51132;
+/// An `on` field that is an array.
+const ON_FIELD_ARRAY: i32 = 51185;
+/// A pair of modes that MongoDB does not offer.
+const UNSUPPORTED_MODES: i32 = 51181;
+/// `whenNotMatched: "fail"` met a document that is not there.
+const NO_MATCHING_DOCUMENT: i32 = 13113;
+/// How often a document is looked up again because another writer was faster.
+const RETRIES: usize = 100;
+
+/// Runs the pipeline to its end and writes its documents. What is written before an error stays written.
+///
+/// # Errors
+/// Destinations that cannot be, `on` fields without a unique index, what the pipeline raises and the catalog refuses.
+pub(crate) async fn merge(
+    context: &CommandContext<'_>,
+    pipeline: &mut RunningPipeline,
+    output: &Output,
+    environment: &Environment,
+    options: WriteOptions,
+) -> CommandResult {
+    let Output::Merge { into, on, when_matched, when_not_matched, bindings } = output else {
+        return Err(CommandError::internal("$merge got another stage"));
+    };
+    check_modes(when_matched, *when_not_matched)?;
+    let (target, _) = namespace(&context.server.catalog, context.database, into, CODES)?;
+    let mut merger = Merger {
+        catalog: &context.server.catalog,
+        target,
+        on: on.iter().map(|path| Ok((path.clone(), parse_path(path)?))).collect::<CommandResult<_>>()?,
+        when_matched,
+        when_not_matched: *when_not_matched,
+        bindings,
+        environment,
+        variables: Variables::new(),
+        options: WriteOptions { acknowledge: Acknowledge::Applied, ..options },
+    };
+    merger.check_at_start()?;
+    while let Some(document) = pipeline.next(context.interrupt()).await? {
+        merger.write(document).await?;
+    }
+    if options.acknowledge == Acknowledge::Journaled {
+        // One wait for all: whatever was applied before is in the journal with this.
+        context.server.store.commit(storage::WriteUnit::new(), Acknowledge::Journaled).await?;
+    }
+    Ok(())
+}
+
+fn parse_path(path: &str) -> CommandResult<FieldPath> {
+    FieldPath::parse(path).map_err(|error| CommandError::bad_value(error.to_string()))
+}
+
+fn check_modes(when_matched: &WhenMatched, when_not_matched: WhenNotMatched) -> CommandResult {
+    let alone = match when_matched {
+        WhenMatched::KeepExisting => "keepExisting",
+        WhenMatched::Fail => "fail",
+        _ => return Ok(()),
+    };
+    let other = match when_not_matched {
+        WhenNotMatched::Insert => return Ok(()),
+        WhenNotMatched::Discard => "discard",
+        WhenNotMatched::Fail => "fail",
+    };
+    Err(CommandError::new(
+        UNSUPPORTED_MODES,
+        format!(
+            "Combination of $merge modes is not supported: {{whenMatched: '{alone}', whenNotMatched: '{other}'}}"
+        ),
+    ))
+}
+
+struct Merger<'m> {
+    catalog: &'m Catalog,
+    target: Namespace,
+    /// Dotted and parsed.
+    on: Vec<(String, FieldPath)>,
+    when_matched: &'m WhenMatched,
+    when_not_matched: WhenNotMatched,
+    bindings: &'m [(String, Expression)],
+    environment: &'m Environment,
+    variables: Variables,
+    options: WriteOptions,
+}
+
+/// What the document that is there already becomes.
+enum Replacement {
+    Whole,
+    Fields,
+    Nothing,
+    Updated(Update),
+}
+
+impl Merger<'_> {
+    fn is_by_id(&self) -> bool {
+        matches!(&*self.on, [(path, _)] if path == "_id")
+    }
+
+    /// What can be refused before the first document comes.
+    fn check_at_start(&mut self) -> CommandResult {
+        let collection = self.catalog.collection(self.target.database(), self.target.collection());
+        match &collection {
+            _ if self.is_by_id() => {}
+            Some(collection) if self.unique_index(&collection.definition()).is_some() => {}
+            _ => return Err(no_unique_index()),
+        }
+        if let WhenMatched::Pipeline(stages) = self.when_matched {
+            let names = self.bindings.iter().map(|(name, _)| name.as_str()).chain(["new"]);
+            let values = names.map(|name| (name.to_owned(), Value::Null)).collect();
+            parse_pipeline(stages, self.environment, values)?;
+        }
+        Ok(())
+    }
+
+    /// The unique index over exactly the `on` fields.
+    fn unique_index(&self, definition: &CollectionDefinition) -> Option<Arc<IndexDefinition>> {
+        let serves = |index: &&Arc<IndexDefinition>| {
+            let fields = &index.spec.fields;
+            index.is_ready()
+                && (index.spec.unique || index.spec.is_id_index())
+                && index.spec.partial_filter.is_none()
+                && index.spec.collation.is_none()
+                && fields.len() == self.on.len()
+                && fields.iter().all(|field| self.on.iter().any(|(_, path)| *path == field.path))
+        };
+        definition.indexes.iter().find(serves).cloned()
+    }
+
+    async fn write(&mut self, document: DocumentBuf) -> CommandResult {
+        let document = match document.as_raw().contains("_id") || !self.is_by_id() {
+            true => document,
+            false => with_id(RawValue::ObjectId(ObjectId::new()), document.as_raw()),
+        };
+        self.check_on_fields(document.as_raw())?;
+        let replacement = self.replacement(document.as_raw())?;
+        for _ in 0..RETRIES {
+            let collection = self.collection().await?;
+            if let Some(collection) = &collection
+                && !matches!(self.when_matched, WhenMatched::Fail)
+                && self.change(collection, &document, &replacement).await?
+            {
+                return Ok(());
+            }
+            match (self.when_not_matched, &collection) {
+                (WhenNotMatched::Insert, Some(collection)) => {
+                    if self.insert(collection, document.as_raw()).await? {
+                        return Ok(());
+                    }
+                }
+                (WhenNotMatched::Fail, _) => {
+                    return Err(CommandError::new(
+                        NO_MATCHING_DOCUMENT,
+                        "$merge could not find a matching document in the target collection for at least one document in the source collection",
+                    ));
+                }
+                _ => return Ok(()),
+            }
+        }
+        let message = "$merge met other writes of the same document again and again";
+        Err(CommandError::new(wire::ErrorCode::WriteConflict as i32, message))
+    }
+
+    /// The target; made for the first document when there is none and documents are to be inserted.
+    async fn collection(&self) -> CommandResult<Option<Arc<Collection>>> {
+        let (database, name) = (self.target.database(), self.target.collection());
+        match self.when_not_matched {
+            WhenNotMatched::Insert => Ok(Some(self.catalog.collection_or_create(database, name).await?)),
+            _ => Ok(self.catalog.collection(database, name)),
+        }
+    }
+
+    fn check_on_fields(&self, document: RawDocument<'_>) -> CommandResult {
+        for (name, path) in &self.on {
+            match path.get(document) {
+                None | Some(RawValue::Null | RawValue::Undefined) => {
+                    let message =
+                        format!("$merge write error: 'on' field '{name}' cannot be missing, null or undefined");
+                    return Err(CommandError::new(ON_FIELD_MISSING, message));
+                }
+                Some(RawValue::Array(_)) => {
+                    let message = format!("$merge write error: 'on' field '{name}' cannot be an array");
+                    return Err(CommandError::new(ON_FIELD_ARRAY, message));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn replacement(&mut self, document: RawDocument<'_>) -> CommandResult<Replacement> {
+        let stages = match self.when_matched {
+            WhenMatched::Replace => return Ok(Replacement::Whole),
+            WhenMatched::Merge => return Ok(Replacement::Fields),
+            WhenMatched::KeepExisting | WhenMatched::Fail => return Ok(Replacement::Nothing),
+            WhenMatched::Pipeline(stages) => stages,
+        };
+        let mut values = Vec::with_capacity(self.bindings.len() + 1);
+        for (name, expression) in self.bindings {
+            let value = expression.evaluate(document, &mut self.variables)?;
+            values.push((name.clone(), value.unwrap_or(Value::Undefined)));
+        }
+        if !self.bindings.iter().any(|(name, _)| name == "new") {
+            values.push(("new".to_owned(), Value::Document(document.to_document())));
+        }
+        Ok(Replacement::Updated(parse_pipeline(stages, self.environment, values)?))
+    }
+
+    /// Changes the document that is there. False when there is none.
+    async fn change(
+        &self,
+        collection: &Arc<Collection>,
+        document: &DocumentBuf,
+        replacement: &Replacement,
+    ) -> CommandResult<bool> {
+        let Some(document_key) = self.document_key(collection, document.as_raw())? else { return Ok(false) };
+        let same = self.same_on_fields(document.as_raw())?;
+        let mut found_it = false;
+        let decide = |found: Option<RawDocument<'_>>| -> CommandResult<Change> {
+            let Some(old) = found else { return Ok(Change::Keep) };
+            if !same.as_ref().map_or(Ok(true), |same| same.matches(old))? {
+                return Ok(Change::Keep);
+            }
+            found_it = true;
+            Ok(match replacement {
+                Replacement::Nothing => Change::Keep,
+                Replacement::Whole => Change::Replace(replaced(old, document)),
+                Replacement::Fields => Change::Replace(with_fields(old, document.as_raw())),
+                Replacement::Updated(update) => {
+                    update.apply(old, None, false)?.document.map_or(Change::Keep, Change::Replace)
+                }
+            })
+        };
+        collection.update(&document_key, &self.options, decide).await?;
+        Ok(found_it)
+    }
+
+    /// The filter for the `on` fields; not needed for the `_id`, which never changes.
+    fn same_on_fields(&self, document: RawDocument<'_>) -> CommandResult<Option<Matcher>> {
+        if self.is_by_id() {
+            return Ok(None);
+        }
+        let equal = |(name, path): &(String, FieldPath)| {
+            let value = path.get(document).map_or(Value::Null, RawValue::to_value);
+            (name.clone(), Value::Document(doc! { "$eq": value }))
+        };
+        let filter: Document = self.on.iter().map(equal).collect();
+        Ok(Some(Matcher::parse(filter.to_buf().as_raw(), &Environment::default())?))
+    }
+
+    /// Where the document with these `on` fields is, if there is one.
+    fn document_key(&self, collection: &Arc<Collection>, document: RawDocument<'_>) -> CommandResult<Option<Vec<u8>>> {
+        let view = collection.read_view();
+        if self.is_by_id() {
+            let id = document.get("_id").unwrap_or(RawValue::Null);
+            return Ok(collection.find_document_key(&view, id)?);
+        }
+        let index = self.unique_index(&collection.definition()).ok_or_else(no_unique_index)?;
+        let mut key = KeyBuilder::new();
+        for field in &index.spec.fields {
+            key.append(field.path.get(document).unwrap_or(RawValue::Null), field.kind.direction());
+        }
+        let upper = successor(key.key());
+        let range = EncodedRange { lower: Some(key.key()), upper: upper.as_deref() };
+        let mut cursor =
+            collection.index_entries(&view, &index, range, Direction::Forward, CursorOptions::default())?;
+        Ok(cursor.next()?.map(|entry| entry.document_key.to_vec()))
+    }
+
+    /// Inserts the document. False when one with the same `on` fields was inserted meanwhile.
+    async fn insert(&self, collection: &Arc<Collection>, document: RawDocument<'_>) -> CommandResult<bool> {
+        match collection.insert(document, &self.options).await {
+            Ok(_) => Ok(true),
+            Err(WriteError::DuplicateKey(duplicate)) => {
+                let is_on = |name: &str| self.on.iter().any(|(path, _)| path == name);
+                let by_on_fields = duplicate.key_pattern.len() == self.on.len()
+                    && duplicate.key_pattern.iter().all(|(name, _)| is_on(name));
+                match by_on_fields && !matches!(self.when_matched, WhenMatched::Fail) {
+                    true => Ok(false),
+                    false => Err(WriteError::DuplicateKey(duplicate).into()),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn no_unique_index() -> CommandError {
+    CommandError::new(NO_UNIQUE_INDEX, "Cannot find index to verify that join fields will be unique")
+}
+
+/// Compiles the update pipeline with these variables beside the command's own.
+fn parse_pipeline(
+    stages: &DocumentBuf,
+    environment: &Environment,
+    values: Vec<(String, Value)>,
+) -> CommandResult<Update> {
+    let mut environment = environment.clone();
+    environment.variables.retain(|(outer, _)| !values.iter().any(|(name, _)| name == outer));
+    environment.variables.extend(values);
+    let stages = stages.as_raw().get("").ok_or_else(|| {
+        CommandError::new(code::INTERNAL_ERROR, "an update pipeline of $merge has no stages")
+    })?;
+    Ok(Update::parse(stages, None, &environment)?)
+}
+
+/// The document with this `_id` in front.
+fn with_id(id: RawValue<'_>, document: RawDocument<'_>) -> DocumentBuf {
+    let mut bytes = Vec::with_capacity(document.as_bytes().len() + 32);
+    let mut builder = DocumentBuilder::new(&mut bytes);
+    builder.append("_id", id);
+    builder.append_all(document);
+    builder.finish();
+    DocumentBuf::trusted(bytes)
+}
+
+/// The new document in place of the old one, whose `_id` it takes over when it has none.
+fn replaced(old: RawDocument<'_>, new: &DocumentBuf) -> DocumentBuf {
+    match old.get("_id").filter(|_| !new.as_raw().contains("_id")) {
+        Some(id) => with_id(id, new.as_raw()),
+        None => new.clone(),
+    }
+}
+
+/// The old document with the new one's top-level fields set in it.
+fn with_fields(old: RawDocument<'_>, new: RawDocument<'_>) -> DocumentBuf {
+    let mut bytes = Vec::with_capacity(old.as_bytes().len() + new.as_bytes().len());
+    let mut builder = DocumentBuilder::new(&mut bytes);
+    for element in old {
+        builder.append_element(new.element(element.name_bytes()).unwrap_or(element));
+    }
+    for element in new.iter().filter(|element| old.element(element.name_bytes()).is_none()) {
+        builder.append_element(element);
+    }
+    builder.finish();
+    DocumentBuf::trusted(bytes)
+}

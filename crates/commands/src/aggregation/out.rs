@@ -1,0 +1,147 @@
+//! `$out`: the documents replace a collection as a whole.
+//!
+//! They go into a temporary collection with the options and indexes of the target, which then takes the target's name: readers
+//! see the old documents or the new ones.
+
+use super::destination::{DestinationCodes, namespace};
+use super::RunningPipeline;
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult};
+use catalog::{Catalog, Collection, CollectionOptions, Entry, IndexSpec, Namespace, WriteOptions};
+use document::{DocumentBuf, RawDocument};
+use query::aggregate::Destination;
+use std::sync::Arc;
+use storage::Acknowledge;
+
+/// How names of temporary collections begin.
+const TEMPORARY_PREFIX: &str = "tmp.agg_out.";
+/// Documents inserted at once, at most.
+const BATCH_DOCUMENTS: usize = 1000;
+/// Bytes of documents inserted at once, about.
+const BATCH_BYTES: usize = 4 << 20;
+
+const CODES: DestinationCodes =
+    DestinationCodes { stage: "$out", internal_database: 31321, special_collection: 17385 };
+/// `$out` into a capped collection.
+const CAPPED_TARGET: i32 = 17152;
+
+/// What the target is when `$out` begins; it must still be so at the end.
+#[derive(Debug, PartialEq)]
+struct Shape {
+    options: document::Document,
+    indexes: Vec<document::Document>,
+}
+
+impl Shape {
+    fn of(collection: Option<&Arc<Collection>>) -> Self {
+        let definition = collection.map(|collection| collection.definition());
+        let options = definition.as_ref().map(|definition| definition.options.to_document());
+        let indexes = definition.iter().flat_map(|definition| &definition.indexes);
+        Shape {
+            options: options.unwrap_or_default(),
+            indexes: indexes.map(|index| index.spec.to_document()).collect(),
+        }
+    }
+}
+
+/// Runs the pipeline to its end and puts its documents in place of the destination's.
+///
+/// # Errors
+/// Destinations that cannot be, what the pipeline raises, what the target's validator and unique indexes refuse; the target is
+/// untouched then.
+pub(crate) async fn out(
+    context: &CommandContext<'_>,
+    pipeline: &mut RunningPipeline,
+    destination: &Destination,
+    options: WriteOptions,
+) -> CommandResult {
+    let catalog = &context.server.catalog;
+    let (target, existing) = namespace(catalog, context.database, destination, CODES)?;
+    if existing.as_ref().is_some_and(|collection| collection.is_capped()) {
+        let message = format!("namespace '{target}' is capped so it can't be used for $out");
+        return Err(CommandError::new(CAPPED_TARGET, message));
+    }
+    let shape = Shape::of(existing.as_ref());
+    let name = format!("{TEMPORARY_PREFIX}{}", uuid::Uuid::new_v4());
+    let temporary = Namespace::new(target.database(), &name);
+    let result = match fill(context, pipeline, &temporary, existing.as_ref(), options).await {
+        Ok(()) => replace(catalog, &temporary, &target, &shape).await,
+        Err(error) => Err(error),
+    };
+    if result.is_err() && catalog.collection(target.database(), &name).is_some() {
+        catalog.drop_collection(&temporary).await?;
+    }
+    result?;
+    if options.acknowledge == Acknowledge::Journaled {
+        context.server.store.commit(storage::WriteUnit::new(), Acknowledge::Journaled).await?;
+    }
+    Ok(())
+}
+
+async fn fill(
+    context: &CommandContext<'_>,
+    pipeline: &mut RunningPipeline,
+    temporary: &Namespace,
+    target: Option<&Arc<Collection>>,
+    options: WriteOptions,
+) -> CommandResult {
+    let catalog = &context.server.catalog;
+    let like = target.map(|target| target.definition());
+    let collection_options = like.as_ref().map_or_else(CollectionOptions::default, |like| like.options.clone());
+    let Entry::Collection(collection) = catalog.create(temporary, collection_options).await? else {
+        return Err(CommandError::internal("a temporary collection is a view"));
+    };
+    let indexes = like.iter().flat_map(|like| &like.indexes).filter(|index| !index.spec.is_id_index());
+    let specs: Vec<IndexSpec> = indexes.map(|index| index.spec.clone()).collect();
+    if !specs.is_empty() {
+        catalog.create_indexes(temporary, &specs).await?;
+    }
+    // The rename at the end is journaled, and with it all that comes before.
+    let options = WriteOptions { acknowledge: Acknowledge::Applied, ..options };
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while let Some(document) = pipeline.next(context.interrupt()).await? {
+        bytes += document.len();
+        batch.push(document);
+        if batch.len() >= BATCH_DOCUMENTS || bytes >= BATCH_BYTES {
+            insert(&collection, &batch, &options).await?;
+            batch.clear();
+            bytes = 0;
+        }
+    }
+    insert(&collection, &batch, &options).await
+}
+
+async fn insert(collection: &Collection, batch: &[DocumentBuf], options: &WriteOptions) -> CommandResult {
+    let documents: Vec<RawDocument<'_>> = batch.iter().map(DocumentBuf::as_raw).collect();
+    match collection.insert_many(&documents, true, options).await.errors.pop() {
+        Some((_, error)) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+async fn replace(catalog: &Catalog, temporary: &Namespace, target: &Namespace, shape: &Shape) -> CommandResult {
+    let now = catalog.collection(target.database(), target.collection());
+    if Shape::of(now.as_ref()) != *shape {
+        let message = format!("options or indexes of target collection {target} changed while processing $out");
+        return Err(CommandError::new(wire::ErrorCode::CommandFailed as i32, message));
+    }
+    Ok(catalog.rename(temporary, target, true).await?)
+}
+
+/// Drops what `$out` stages left that did not come to their end because the server stopped. To be called before clients are
+/// served.
+///
+/// # Errors
+/// Storage errors.
+pub async fn remove_unfinished_outputs(catalog: &Catalog) -> CommandResult {
+    let state = catalog.state();
+    for database in state.databases() {
+        for (namespace, _) in state.entries(&database) {
+            if namespace.collection().starts_with(TEMPORARY_PREFIX) {
+                tracing::warn!(%namespace, "dropping the temporary collection of an unfinished $out");
+                catalog.drop_collection(&namespace).await?;
+            }
+        }
+    }
+    Ok(())
+}

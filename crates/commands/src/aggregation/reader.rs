@@ -1,0 +1,192 @@
+//! Opening the sources of a pipeline: collections, views, documents of the pipeline itself, reports.
+
+use super::reads::{OpenReads, query_error};
+use super::views;
+use crate::error::{CommandError, CommandResult, code};
+use crate::exec::{Query, Spill};
+use crate::parameters::Parameter;
+use crate::server::Server;
+use catalog::Catalog;
+use document::{Document, DocumentBuf, Value, doc};
+use query::aggregate::{
+    Documents, ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, SpillStore, Stage,
+};
+use query::matcher::Matcher;
+use query::plan::{Hint, NeededFields};
+use query::{Environment, QueryError};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Reads collections and views of one database for one pipeline.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader {
+    catalog: Arc<Catalog>,
+    database: Arc<str>,
+    reads: OpenReads,
+    spill: Option<Spill>,
+    sort_memory_bytes: usize,
+    stage_memory_bytes: usize,
+}
+
+/// Where the documents of a pipeline come from, when they do not come from a collection.
+#[derive(Debug)]
+pub(crate) enum Origin<'o> {
+    /// A collection, which need not exist.
+    Collection(&'o str),
+    /// Documents that are there already.
+    Documents(Arc<Vec<DocumentBuf>>),
+}
+
+impl Reader {
+    /// A reader for one command.
+    pub(crate) fn new(server: &Server, database: &str, allow_disk_use: bool) -> Self {
+        let bytes = |parameter| usize::try_from(server.parameters.unsigned(parameter)).unwrap_or(usize::MAX);
+        Reader {
+            catalog: Arc::clone(&server.catalog),
+            database: database.into(),
+            reads: OpenReads::default(),
+            spill: allow_disk_use.then(|| Spill::into_directory(temporary_directory(server))),
+            sort_memory_bytes: bytes(Parameter::SortMemory),
+            stage_memory_bytes: bytes(Parameter::GroupMemory),
+        }
+    }
+
+    /// Every read opened so far.
+    pub(crate) fn reads(&self) -> &OpenReads {
+        &self.reads
+    }
+
+    /// Opens a pipeline over its origin; what the executor can do of it, it does.
+    ///
+    /// # Errors
+    /// What planning says, stages that need what is not there.
+    pub(crate) fn open(
+        &self,
+        mut pipeline: Pipeline,
+        origin: Origin<'_>,
+        hint: Option<Hint>,
+        environment: &Arc<Environment>,
+    ) -> CommandResult<Box<dyn Stage>> {
+        let context = self.context(environment);
+        let source: Box<dyn Stage> = match origin {
+            Origin::Documents(documents) => Box::new(Documents::new(documents)),
+            Origin::Collection(name) => {
+                let leading = pipeline.take_leading();
+                self.open_collection(name, &leading, needs(&pipeline), hint, environment)?
+            }
+        };
+        Ok(pipeline.open(source, &context)?)
+    }
+
+    fn context(&self, environment: &Arc<Environment>) -> PipelineContext {
+        PipelineContext {
+            environment: Arc::clone(environment),
+            foreign: Some(Arc::new(self.clone())),
+            spill: self.spill.clone().map(|spill| -> Arc<dyn SpillStore> { Arc::new(spill) }),
+            memory_bytes: self.stage_memory_bytes,
+        }
+    }
+
+    fn open_collection(
+        &self,
+        name: &str,
+        leading: &Leading,
+        needs: NeededFields,
+        hint: Option<Hint>,
+        environment: &Environment,
+    ) -> CommandResult<Box<dyn Stage>> {
+        let query = self.query(leading, needs, hint, environment)?;
+        match self.catalog.collection(&self.database, name) {
+            Some(collection) => Ok(Box::new(self.reads.open(&collection, query)?)),
+            None => Ok(Box::new(Documents::new(Arc::default()))),
+        }
+    }
+
+    /// The executor's part of a pipeline.
+    pub(super) fn query(
+        &self,
+        leading: &Leading,
+        needs: NeededFields,
+        hint: Option<Hint>,
+        environment: &Environment,
+    ) -> CommandResult<Query> {
+        Ok(Query {
+            matcher: Matcher::parse(leading.filter.as_raw(), environment)?,
+            sort: leading.sort.clone().unwrap_or_default(),
+            needs,
+            hint,
+            skip: leading.skip,
+            limit: leading.limit,
+            sort_memory_bytes: self.sort_memory_bytes,
+            spill: self.spill.clone(),
+            ..Query::default()
+        })
+    }
+
+    fn open_foreign(&self, read: &ForeignRead<'_>) -> CommandResult<Box<dyn Stage>> {
+        if let Some(database) = read.database {
+            return Err(refuse_database("$lookup", database, read.collection));
+        }
+        let resolved = views::resolve(&self.catalog, &self.database, read.collection)?;
+        if !resolved.is_view() {
+            return self.open_collection(&resolved.collection, read.leading, NeededFields::All, None, read.environment);
+        }
+        let mut stages = resolved.stages;
+        stages.extend(stages_of(read.leading));
+        let environment = Arc::new(read.environment.clone());
+        let pipeline = Pipeline::parse_documents(&stages, &environment)?;
+        self.open(pipeline, Origin::Collection(&resolved.collection), None, &environment)
+    }
+}
+
+/// Where sorted runs go: into the data directory, or the system's place where there is none (a store in memory).
+fn temporary_directory(server: &Server) -> PathBuf {
+    let data = PathBuf::from(server.parameters.text(Parameter::DbPath));
+    if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() }
+}
+
+/// What a pipeline reads of the documents, after its front was taken off.
+pub(super) fn needs(pipeline: &Pipeline) -> NeededFields {
+    match pipeline.needed_fields() {
+        None => NeededFields::All,
+        Some(paths) if paths.is_empty() => NeededFields::Nothing,
+        Some(paths) => NeededFields::Only(paths),
+    }
+}
+
+/// A read's filter, order, skip and limit as stages, to be put behind those of a view.
+fn stages_of(leading: &Leading) -> Vec<DocumentBuf> {
+    let mut stages: Vec<Document> = Vec::new();
+    if !leading.filter.is_empty() {
+        stages.push(doc! { "$match": (leading.filter.as_raw().to_document()) });
+    }
+    if let Some(sort) = &leading.sort {
+        stages.push(doc! { "$sort": (sort.to_spec().as_raw().to_document()) });
+    }
+    let count = |number: u64| Value::Int64(i64::try_from(number).unwrap_or(i64::MAX));
+    if leading.skip > 0 {
+        stages.push(doc! { "$skip": (count(leading.skip)) });
+    }
+    match leading.limit {
+        Some(0) => stages.push(doc! { "$match": { "$alwaysFalse": 1 } }),
+        Some(limit) => stages.push(doc! { "$limit": (count(limit)) }),
+        None => {}
+    }
+    stages.iter().map(Document::to_buf).collect()
+}
+
+/// The refusal of `{db, coll}` in stages that read: a pipeline reads its own database.
+pub(crate) fn refuse_database(stage: &str, database: &str, collection: &str) -> CommandError {
+    CommandError::new(
+        code::FAILED_TO_PARSE,
+        format!(
+            "{stage} with syntax {{from: {{db:<>, coll:<>}},..}} is not supported for db: {database} and coll: {collection}"
+        ),
+    )
+}
+
+impl ForeignCollections for Reader {
+    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn Stage>, QueryError> {
+        self.open_foreign(&read).map_err(query_error)
+    }
+}

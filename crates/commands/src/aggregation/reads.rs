@@ -1,0 +1,93 @@
+//! The collection reads of a running pipeline.
+
+use crate::error::{CommandError, CommandResult};
+use crate::exec::{Executor, Pause, Query, Slice, Verdict};
+use catalog::Collection;
+use document::DocumentBuf;
+use parking_lot::Mutex;
+use query::QueryError;
+use query::aggregate::{Stage, Step};
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+/// Documents copied out of the store at once, at most. A read begins with one and doubles.
+const READ_AHEAD_DOCUMENTS: usize = 64;
+/// Bytes copied out of the store at once, about.
+const READ_AHEAD_BYTES: usize = 256 << 10;
+
+/// Every read of one pipeline, so that all can be put aside between batches.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OpenReads {
+    /// Locked for moments; the lock of an executor is taken inside.
+    executors: Arc<Mutex<Vec<Weak<Mutex<Executor>>>>>,
+}
+
+impl OpenReads {
+    /// A read of a collection as the source of stages.
+    ///
+    /// # Errors
+    /// What the planner says.
+    pub(crate) fn open(&self, collection: &Arc<Collection>, query: Query) -> CommandResult<CollectionRead> {
+        let executor = Arc::new(Mutex::new(Executor::open(collection, query)?));
+        let mut executors = self.executors.lock();
+        // A $lookup opens a read for each document; those that ended go from time to time.
+        if executors.len() == executors.capacity() {
+            executors.retain(|executor| executor.strong_count() > 0);
+        }
+        executors.push(Arc::downgrade(&executor));
+        Ok(CollectionRead { executor, ready: VecDeque::new(), ahead: 1, is_over: false })
+    }
+
+    /// Lets go of every iterator and view of the store. The reads go on from where they are at their next pull.
+    pub(crate) fn save(&self) {
+        let mut executors = self.executors.lock();
+        executors.retain(|executor| match executor.upgrade() {
+            Some(executor) => {
+                executor.lock().save();
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+/// A source that reads a collection.
+#[derive(Debug)]
+pub(crate) struct CollectionRead {
+    /// Never contended: shared with [`OpenReads`], whose owner is also the one who pulls.
+    executor: Arc<Mutex<Executor>>,
+    ready: VecDeque<DocumentBuf>,
+    ahead: usize,
+    is_over: bool,
+}
+
+impl Stage for CollectionRead {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        if let Some(document) = self.ready.pop_front() {
+            return Ok(Step::Document(document));
+        }
+        if self.is_over {
+            return Ok(Step::End);
+        }
+        let (ready, ahead, mut bytes) = (&mut self.ready, self.ahead, 0);
+        let pause = self.executor.lock().run(&mut Slice::begin(), |located| {
+            let document = located.document.to_buf();
+            bytes += document.len();
+            ready.push_back(document);
+            let enough = ready.len() >= ahead || bytes >= READ_AHEAD_BYTES;
+            Ok(if enough { Verdict::TakeAndStop } else { Verdict::Take })
+        });
+        self.is_over = pause.map_err(query_error)? == Pause::End;
+        self.ahead = (self.ahead * 2).min(READ_AHEAD_DOCUMENTS);
+        Ok(match self.ready.pop_front() {
+            Some(document) => Step::Document(document),
+            None if self.is_over => Step::End,
+            None => Step::Yield,
+        })
+    }
+}
+
+/// An error on its way through the stages.
+pub(super) fn query_error(error: CommandError) -> QueryError {
+    QueryError::new(error.code, error.message)
+}

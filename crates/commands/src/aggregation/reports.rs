@@ -1,0 +1,135 @@
+//! Sources that report something of the server: `$collStats`, `$indexStats`, `$currentOp`, sessions, plan caches.
+
+use super::AggregateTarget;
+use crate::command::{coll_stats, current_op, host_info};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use crate::fields::Fields;
+use crate::sessions::SessionId;
+use catalog::Collection;
+use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
+use std::sync::Arc;
+
+/// The documents of a report.
+///
+/// # Errors
+/// Operands that the stage does not know; `NamespaceNotFound` where there is nothing to report of.
+pub(crate) fn documents(
+    context: &CommandContext<'_>,
+    target: AggregateTarget<'_>,
+    name: &str,
+    operand: &DocumentBuf,
+) -> CommandResult<Vec<DocumentBuf>> {
+    let operand = match operand.as_raw().get("") {
+        Some(RawValue::Document(operand)) => operand,
+        _ => {
+            let message = format!("{name} must take a nested object but found something else");
+            return Err(CommandError::failed_to_parse(message));
+        }
+    };
+    let collection = match target {
+        AggregateTarget::Collection(name) => name,
+        AggregateTarget::Database => "$cmd.aggregate",
+    };
+    let found = context.server.catalog.collection(context.database, collection);
+    match name {
+        "$collStats" => collection_statistics(context, collection, found.as_ref(), operand).map(|report| vec![report]),
+        "$indexStats" => Ok(found.map(|found| index_statistics(context, &found)).unwrap_or_default()),
+        "$currentOp" => operations(context, operand),
+        "$listLocalSessions" | "$listSessions" => Ok(sessions(context)),
+        // Plans are chosen anew for every query: no plan is cached.
+        "$planCacheStats" => Ok(Vec::new()),
+        other => Err(CommandError::new(code::COMMAND_NOT_SUPPORTED, format!("{other} is not supported here"))),
+    }
+}
+
+fn collection_statistics(
+    context: &CommandContext<'_>,
+    name: &str,
+    collection: Option<&Arc<Collection>>,
+    operand: RawDocument<'_>,
+) -> CommandResult<DocumentBuf> {
+    let namespace = format!("{}.{name}", context.database);
+    let mut report = doc! {
+        "ns": (namespace.as_str()), "host": (host_info::host_name()),
+        "localTime": (Value::DateTime(context.server.now_ms())),
+    };
+    let absent = || {
+        let message = format!("Unable to retrieve statistics in $collStats stage :: caused by :: Collection [{namespace}] not found.");
+        CommandError::new(code::NAMESPACE_NOT_FOUND, message)
+    };
+    let mut fields = Fields::nested("$collStats", operand)?;
+    if fields.document("latencyStats")?.is_some() {
+        let none = || doc! { "latency": 0i64, "ops": 0i64, "queryableEncryptionLatencyMicros": 0i64 };
+        let latencies = doc! { "reads": (none()), "writes": (none()), "commands": (none()), "transactions": (none()) };
+        report.push("latencyStats", latencies);
+    }
+    if let Some(storage) = fields.document("storageStats")? {
+        let mut storage = Fields::nested("$collStats.storageStats", storage)?;
+        let scale = storage.integer_at_least("scale", 1)?.unwrap_or(1);
+        storage.ignore(&["verbose", "waitForLock", "numericOnly"]);
+        storage.finish()?;
+        let mut described = coll_stats::describe(&namespace, collection.ok_or_else(absent)?, scale);
+        described.remove("ns");
+        report.push("storageStats", described);
+    }
+    if fields.document("count")?.is_some() {
+        report.push("count", collection.ok_or_else(absent)?.document_count() as i64);
+    }
+    if fields.document("queryExecStats")?.is_some() {
+        report.push("queryExecStats", doc! { "collectionScans": { "total": 0i64, "nonTailable": 0i64 } });
+    }
+    fields.finish()?;
+    Ok(report.to_buf())
+}
+
+fn index_statistics(context: &CommandContext<'_>, collection: &Collection) -> Vec<DocumentBuf> {
+    let since = context.server.now_ms() - i64::try_from(context.server.started.elapsed().as_millis()).unwrap_or(0);
+    let host = host_info::host_name();
+    let definition = collection.definition();
+    let described = definition.indexes.iter().map(|index| {
+        let mut report = doc! {
+            "name": (index.spec.name.as_str()), "key": (index.spec.key.clone()), "host": (host.as_str()),
+            "accesses": { "ops": 0i64, "since": (Value::DateTime(since)) },
+            "spec": (index.spec.to_document()),
+        };
+        if !index.is_ready() {
+            report.push("building", true);
+        }
+        report.to_buf()
+    });
+    described.collect()
+}
+
+fn operations(context: &CommandContext<'_>, operand: RawDocument<'_>) -> CommandResult<Vec<DocumentBuf>> {
+    let mut fields = Fields::nested("$currentOp", operand)?;
+    let idle_connections = fields.boolean("idleConnections")?.unwrap_or(false);
+    let idle_cursors = fields.boolean("idleCursors")?.unwrap_or(false);
+    fields.ignore(&["allUsers", "idleSessions", "localOps", "truncateOps", "targetAllNodes", "backtrace"]);
+    fields.finish()?;
+    let mut operations = current_op::operations(context.server, idle_connections);
+    if idle_cursors {
+        operations.extend(context.server.cursors.idle().into_iter().map(|cursor| {
+            let described = doc! {
+                "cursorId": (cursor.id), "nDocsReturned": (cursor.returned as i64),
+                "tailable": (cursor.tailable), "noCursorTimeout": (cursor.no_timeout),
+                "originatingCommand": (cursor.originating_command.as_raw().to_document()),
+            };
+            doc! { "type": "idleCursor", "host": (host_info::host_name()), "ns": (cursor.namespace), "cursor": described }
+                .to_buf()
+        }));
+    }
+    Ok(operations)
+}
+
+fn sessions(context: &CommandContext<'_>) -> Vec<DocumentBuf> {
+    context.server.sessions.all().iter().map(session).collect()
+}
+
+fn session(id: &SessionId) -> DocumentBuf {
+    let mut bytes = Vec::new();
+    let mut report = DocumentBuilder::new(&mut bytes);
+    id.append_to(&mut report.start_document("_id"));
+    report.finish();
+    DocumentBuf::trusted(bytes)
+}

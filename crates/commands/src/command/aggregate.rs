@@ -1,0 +1,101 @@
+//! `aggregate`: runs a pipeline.
+
+use super::{CommandEntry, Run};
+use crate::aggregation::{
+    AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, explain_aggregate, give_first_batch, merge, out,
+    refuse_database, report_documents,
+};
+use crate::context::CommandContext;
+use crate::cursors::open_fixed;
+use crate::error::CommandResult;
+use crate::exec::environment;
+use catalog::WriteOptions;
+use document::DocumentBuilder;
+use query::Environment;
+use query::aggregate::{Output, Pipeline, Source};
+use std::sync::Arc;
+use storage::Acknowledge;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    api_version_1: true,
+    takes_write_concern: true,
+    ..CommandEntry::new(
+        "aggregate",
+        "Runs an aggregation pipeline.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let target = AggregateTarget::parse(&context.fields)?;
+    match target {
+        AggregateTarget::Collection(_) => {
+            context.collection_namespace()?;
+        }
+        AggregateTarget::Database => context.operation.set_namespace(context.database, "$cmd.aggregate"),
+    }
+    let request = AggregateRequest::parse(&mut context.fields, false)?;
+    if request.explain {
+        reply.append_fields(&explain_aggregate(context.server, context.database, target, &request)?);
+        return Ok(());
+    }
+    let environment = Arc::new(environment(context.server, request.variables)?);
+    let (collection, stages) = target.stages(context.server, context.database, &request)?;
+    let pipeline = Pipeline::parse_documents(&stages, &environment)?;
+    check(context, target, &pipeline)?;
+    let output = pipeline.output().cloned();
+    let mut running = open(context, target, &request, pipeline, &collection, &environment)?;
+    let namespace = target.namespace(context.database);
+    match &output {
+        Some(output) => {
+            write(context, &request, &mut running, output, &environment).await?;
+            open_fixed(context, reply, &namespace, Vec::new(), None)
+        }
+        None => give_first_batch(context, reply, &namespace, running, request.batch_size, false).await,
+    }
+}
+
+fn check(context: &CommandContext<'_>, target: AggregateTarget<'_>, pipeline: &Pipeline) -> CommandResult {
+    target.check(context.database, pipeline)?;
+    let foreign = pipeline.foreign_collections();
+    match foreign.iter().find_map(|(database, collection)| Some((database.as_ref()?, collection))) {
+        Some((database, collection)) => Err(refuse_database("$lookup", database, collection)),
+        None => Ok(()),
+    }
+}
+
+fn open(
+    context: &CommandContext<'_>,
+    target: AggregateTarget<'_>,
+    request: &AggregateRequest<'_>,
+    pipeline: Pipeline,
+    collection: &str,
+    environment: &Arc<Environment>,
+) -> CommandResult<RunningPipeline> {
+    let reader = Reader::new(context.server, context.database, request.allow_disk_use);
+    let origin = match pipeline.source() {
+        Source::Collection => Origin::Collection(collection),
+        Source::Documents(documents) => Origin::Documents(Arc::clone(documents)),
+        Source::Report { name, operand } => {
+            Origin::Documents(Arc::new(report_documents(context, target, name, operand)?))
+        }
+    };
+    let top = reader.open(pipeline, origin, request.hint.clone(), environment)?;
+    Ok(RunningPipeline::new(top, reader.reads().clone()))
+}
+
+/// Runs the pipeline to its end, into a collection.
+async fn write(
+    context: &CommandContext<'_>,
+    request: &AggregateRequest<'_>,
+    running: &mut RunningPipeline,
+    output: &Output,
+    environment: &Environment,
+) -> CommandResult {
+    let acknowledge = if context.generic.is_journaled() { Acknowledge::Journaled } else { Acknowledge::Applied };
+    let options = WriteOptions { acknowledge, bypass_validation: request.bypass_validation };
+    match output {
+        Output::Out(destination) => out(context, running, destination, options).await,
+        Output::Merge { .. } => merge(context, running, output, environment, options).await,
+    }
+}
