@@ -19,6 +19,8 @@ pub mod code {
     pub const UNAUTHORIZED: i32 = 13;
     /// A value of the wrong BSON type.
     pub const TYPE_MISMATCH: i32 = 14;
+    /// A list that is too short or too long.
+    pub const INVALID_LENGTH: i32 = 16;
     /// The operation is not possible on this kind of server or in this state.
     pub const ILLEGAL_OPERATION: i32 = 20;
     /// No such database or collection.
@@ -39,6 +41,8 @@ pub mod code {
     pub const NO_REPLICATION_ENABLED: i32 = 76;
     /// A write concern that this server cannot satisfy.
     pub const UNKNOWN_REPL_WRITE_CONCERN: i32 = 79;
+    /// Writes met in the same place; trying again helps.
+    pub const WRITE_CONFLICT: i32 = 112;
     /// The command exists but not here.
     pub const COMMAND_NOT_SUPPORTED: i32 = 115;
     /// Work conflicts with other work in progress.
@@ -47,6 +51,8 @@ pub mod code {
     pub const COMMAND_NOT_SUPPORTED_ON_VIEW: i32 = 166;
     /// The option does not work on views.
     pub const OPTION_NOT_SUPPORTED_ON_VIEW: i32 = 167;
+    /// The collection was dropped while the operation ran.
+    pub const QUERY_PLAN_KILLED: i32 = 175;
     /// The client may not send its metadata a second time.
     pub const CLIENT_METADATA_CANNOT_BE_MUTATED: i32 = 186;
     /// The command needs a session.

@@ -26,6 +26,7 @@
 //! No sockets, no threads per connection (`transport`), no signal handling and no log writing (`heddle`): the traits of [`host`] are
 //! the way out.
 
+mod aggregation;
 pub mod command;
 mod connection;
 pub mod context;
@@ -50,6 +51,7 @@ mod time_text;
 mod timers;
 mod write;
 
+pub use aggregation::remove_unfinished_outputs;
 pub use command::{COMMANDS, CommandEntry};
 pub use connection::{Connection, OperationGuard, OperationView};
 pub use context::{BatchContext, CommandContext};

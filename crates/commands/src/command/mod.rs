@@ -10,28 +10,32 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::LazyLock;
 
+mod aggregate;
 mod build_info;
 mod coll_mod;
-mod coll_stats;
+pub(crate) mod coll_stats;
 mod configure_fail_point;
 mod conn_pool_stats;
 mod connection_status;
 mod create;
 mod create_indexes;
-mod current_op;
+pub(crate) mod current_op;
 mod db_stats;
+mod delete;
 mod drop;
 mod drop_database;
 mod drop_indexes;
 mod end_sessions;
 mod features;
+mod find_and_modify;
 mod fsync;
 mod get_cmd_line_opts;
 mod get_diagnostic_data;
 mod get_log;
 mod get_parameter;
 mod hello;
-mod host_info;
+pub(crate) mod host_info;
+mod insert;
 mod kill_all_sessions;
 mod kill_op;
 mod kill_sessions;
@@ -52,6 +56,7 @@ mod set_parameter;
 mod shutdown;
 mod start_session;
 mod top;
+mod update;
 mod users_info;
 mod validate;
 mod validate_db_metadata;
@@ -122,6 +127,7 @@ impl CommandEntry {
 
 /// Every command, sorted by name.
 pub static COMMANDS: &[&CommandEntry] = &[
+    &aggregate::COMMAND,
     &build_info::COMMAND,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
@@ -132,11 +138,13 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &create_indexes::COMMAND,
     &current_op::COMMAND,
     &db_stats::COMMAND,
+    &delete::COMMAND,
     &drop::COMMAND,
     &drop_database::COMMAND,
     &drop_indexes::COMMAND,
     &end_sessions::COMMAND,
     &features::COMMAND,
+    &find_and_modify::COMMAND,
     &fsync::COMMAND,
     &get_cmd_line_opts::COMMAND,
     &get_diagnostic_data::COMMAND,
@@ -144,6 +152,7 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &get_parameter::COMMAND,
     &hello::COMMAND,
     &host_info::COMMAND,
+    &insert::COMMAND,
     &hello::IS_MASTER,
     &kill_all_sessions::COMMAND,
     &kill_all_sessions::BY_PATTERN,
@@ -167,6 +176,7 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &shutdown::COMMAND,
     &start_session::COMMAND,
     &top::COMMAND,
+    &update::COMMAND,
     &users_info::COMMAND,
     &validate::COMMAND,
     &validate_db_metadata::COMMAND,

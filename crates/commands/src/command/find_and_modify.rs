@@ -1,0 +1,168 @@
+//! `findAndModify`: changes or removes one document and returns it as it was or as it is now.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use crate::exec::{Filter, environment};
+use crate::write::{
+    Modification, Modified, Statement, insert_upserted, modify_one, statement_filter, writable, write_options,
+};
+use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
+use query::Environment;
+use query::expression::Variables;
+use query::projection::Projection;
+use query::update::Update;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    aliases: &["findandmodify"],
+    api_version_1: true,
+    takes_write_concern: true,
+    ..CommandEntry::new(
+        "findAndModify",
+        "Changes or removes one document and returns it.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+/// How often an upsert looks again because another one inserted the same document first.
+const UPSERT_RETRIES: usize = 10;
+
+/// The command's own fields.
+struct Request<'a> {
+    filter: Filter<'a>,
+    projection: Option<RawDocument<'a>>,
+    update: Option<RawValue<'a>>,
+    array_filters: Option<RawArray<'a>>,
+    remove: bool,
+    returns_new: bool,
+    upsert: bool,
+    bypass_validation: bool,
+}
+
+/// What happened.
+struct Outcome {
+    count: i32,
+    /// `None` for a removal, which does not tell.
+    updated_existing: Option<bool>,
+    upserted: Option<Value>,
+    value: Option<DocumentBuf>,
+}
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let namespace = context.collection_namespace()?;
+    let environment = environment(context.server, context.fields.document("let")?)?;
+    let request = Request::parse(context, &environment)?;
+    let outcome = request.run(context, namespace, &environment).await?;
+    let mut last = reply.start_document("lastErrorObject");
+    last.append("n", outcome.count);
+    if let Some(existing) = outcome.updated_existing {
+        last.append("updatedExisting", existing);
+    }
+    if let Some(id) = &outcome.upserted {
+        last.append_value("upserted", id);
+    }
+    last.finish();
+    match outcome.value {
+        None => reply.append("value", RawValue::Null),
+        Some(document) => reply.append("value", &document),
+    };
+    Ok(())
+}
+
+impl<'a> Request<'a> {
+    fn parse<'c: 'a>(context: &mut CommandContext<'c>, environment: &'a Environment) -> CommandResult<Self> {
+        let fields = &mut context.fields;
+        let filter = fields.document("query")?.unwrap_or_default();
+        let sort = fields.document("sort")?;
+        // The older name of `projection`.
+        let older = fields.document("fields")?;
+        let request = Request {
+            filter: statement_filter(fields, filter, sort, environment)?,
+            projection: fields.document("projection")?.or(older).filter(|projection| !projection.is_empty()),
+            update: fields.any("update"),
+            array_filters: fields.array("arrayFilters")?,
+            remove: fields.flexible_boolean("remove")?.unwrap_or(false),
+            returns_new: fields.flexible_boolean("new")?.unwrap_or(false),
+            upsert: fields.flexible_boolean("upsert")?.unwrap_or(false),
+            bypass_validation: fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false),
+        };
+        fields.ignore(&["runtimeConstants", "collectionUUID", "encryptionInformation", "sampleId", "stmtId"]);
+        fields.finish()?;
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> CommandResult {
+        let refused = |message: &'static str| Err(CommandError::failed_to_parse(message));
+        match (self.remove, &self.update) {
+            (true, Some(_)) => refused("Cannot specify both an update and remove=true"),
+            (true, None) if self.upsert => refused("Cannot specify both upsert=true and remove=true"),
+            (true, None) if self.returns_new => refused(
+                "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
+            ),
+            (true, None) if self.array_filters.is_some() => {
+                refused("Cannot specify arrayFilters and remove=true")
+            }
+            (false, None) => refused("Either an update or remove=true must be specified"),
+            _ => Ok(()),
+        }
+    }
+
+    async fn run(
+        self,
+        context: &CommandContext<'_>,
+        (database, name): (&str, &str),
+        environment: &Environment,
+    ) -> CommandResult<Outcome> {
+        let projection = self.projection.map(|spec| Projection::parse(spec, environment)).transpose()?;
+        let update =
+            self.update.map(|update| Update::parse(update, self.array_filters, environment)).transpose()?;
+        let options = write_options(context, self.bypass_validation);
+        for _ in 0..UPSERT_RETRIES {
+            let collection = writable(context, database, name, self.upsert).await?;
+            if let Some(collection) = &collection {
+                let modification = update.as_ref().map_or(Modification::Remove, Modification::Update);
+                let wanted = Statement {
+                    collection,
+                    filter: &self.filter,
+                    modification,
+                    options,
+                    keeps_versions: true,
+                };
+                if let Some(modified) = modify_one(context, &wanted).await? {
+                    let counters = &context.server.counters;
+                    let counter =
+                        if self.remove { &counters.documents_deleted } else { &counters.documents_updated };
+                    counter.add(u64::from(modified.changed));
+                    return self.found(modified, projection.as_ref());
+                }
+            }
+            let Some((collection, update)) = collection.as_ref().zip(update.as_ref()).filter(|_| self.upsert)
+            else {
+                let updated_existing = (!self.remove).then_some(false);
+                return Ok(Outcome { count: 0, updated_existing, upserted: None, value: None });
+            };
+            let document = update.upsert(self.filter.document())?;
+            if insert_upserted(collection, &self.filter, &document, &options).await? {
+                let upserted = document.as_raw().get("_id").map(RawValue::to_value);
+                let value = self.returns_new.then(|| project(projection.as_ref(), document)).transpose()?;
+                return Ok(Outcome { count: 1, updated_existing: Some(false), upserted, value });
+            }
+        }
+        let message = "the upsert met other inserts of the same document again and again";
+        Err(CommandError::new(code::WRITE_CONFLICT, message))
+    }
+
+    fn found(&self, modified: Modified, projection: Option<&Projection>) -> CommandResult<Outcome> {
+        let shown = if self.returns_new { modified.after } else { modified.before };
+        let value = shown.map(|document| project(projection, document)).transpose()?;
+        Ok(Outcome { count: 1, updated_existing: (!self.remove).then_some(true), upserted: None, value })
+    }
+}
+
+fn project(projection: Option<&Projection>, document: DocumentBuf) -> CommandResult<DocumentBuf> {
+    match projection {
+        None => Ok(document),
+        Some(projection) => Ok(projection.project(document.as_raw(), None, &mut Variables::new())?),
+    }
+}

@@ -1,0 +1,75 @@
+//! `insert`: documents into a collection, which is made when it does not exist.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::counters::OperationClass;
+use crate::error::{CommandError, CommandResult, code};
+use crate::write::{BatchReply, check_batch_size, documents_of, write_options};
+use catalog::{WriteError, WriteOptions};
+use document::{DocumentBuilder, RawDocument};
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    class: OperationClass::Insert,
+    api_version_1: true,
+    takes_write_concern: true,
+    ..CommandEntry::new(
+        "insert",
+        "Inserts documents.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+/// How often a collection is looked up anew because it was dropped while documents were inserted.
+const DROPPED_RETRIES: usize = 10;
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    let documents =
+        context.fields.documents("documents")?.ok_or_else(|| context.fields.missing("documents"))?;
+    let ordered = context.fields.flexible_boolean("ordered")?.unwrap_or(true);
+    let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
+    context.fields.ignore(&["collectionUUID", "encryptionInformation", "stmtId", "stmtIds"]);
+    context.fields.finish()?;
+    let documents = documents_of("insert.documents", documents)?;
+    check_batch_size(documents.len())?;
+    let options = write_options(context, bypass);
+    let mut outcome = BatchReply::default();
+    insert(context, (database, name), &documents, ordered, &options, &mut outcome).await?;
+    context.server.counters.count(OperationClass::Insert, documents.len() as u64);
+    context.server.counters.documents_inserted.add(outcome.count);
+    outcome.write(reply);
+    Ok(())
+}
+
+async fn insert(
+    context: &CommandContext<'_>,
+    (database, name): (&str, &str),
+    documents: &[RawDocument<'_>],
+    ordered: bool,
+    options: &WriteOptions,
+    outcome: &mut BatchReply,
+) -> CommandResult {
+    let mut begin = 0;
+    for _ in 0..DROPPED_RETRIES {
+        let collection = match context.server.catalog.collection(database, name) {
+            Some(collection) => collection,
+            None => context.server.catalog.collection_or_create(database, name).await?,
+        };
+        let rest = documents.get(begin..).unwrap_or_default();
+        let report = collection.insert_many(rest, ordered, options).await;
+        outcome.count += report.inserted as u64;
+        let mut dropped_at = None;
+        for (position, error) in report.errors {
+            match error {
+                WriteError::QueryPlanKilled(_) => dropped_at = Some(begin + position),
+                error => outcome.refused(begin + position, error)?,
+            }
+        }
+        match dropped_at {
+            Some(position) if !(ordered && outcome.has_errors()) => begin = position,
+            _ => return Ok(()),
+        }
+    }
+    let message = format!("collection {database}.{name} was dropped again and again while inserting");
+    outcome.failed(begin, CommandError::new(code::QUERY_PLAN_KILLED, message))
+}

@@ -1,0 +1,139 @@
+//! `update`: a batch of statements, each changing one or all documents that match.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::counters::OperationClass;
+use crate::error::{CommandError, CommandResult, code};
+use crate::exec::environment;
+use crate::fields::Fields;
+use crate::write::{
+    BatchReply, Modification, Statement, check_batch_size, documents_of, insert_upserted, modify_many,
+    modify_one, statement_filter, writable, write_options,
+};
+use catalog::WriteOptions;
+use document::{DocumentBuilder, RawDocument, RawValue, Value};
+use query::Environment;
+use query::update::Update;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    class: OperationClass::Update,
+    api_version_1: true,
+    takes_write_concern: true,
+    ..CommandEntry::new(
+        "update",
+        "Changes documents.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+/// How often an upsert looks again because another one inserted the same document first.
+const UPSERT_RETRIES: usize = 10;
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let namespace = context.collection_namespace()?;
+    let statements = context.fields.documents("updates")?.ok_or_else(|| context.fields.missing("updates"))?;
+    let ordered = context.fields.flexible_boolean("ordered")?.unwrap_or(true);
+    let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
+    let variables = context.fields.document("let")?;
+    context.fields.ignore(&[
+        "runtimeConstants",
+        "collectionUUID",
+        "encryptionInformation",
+        "stmtId",
+        "stmtIds",
+    ]);
+    context.fields.finish()?;
+    let statements = documents_of("update.updates", statements)?;
+    check_batch_size(statements.len())?;
+    let environment = environment(context.server, variables)?;
+    let options = write_options(context, bypass);
+    let mut outcome = BatchReply::of_updates();
+    for (position, statement) in statements.iter().enumerate() {
+        context.server.counters.count(OperationClass::Update, 1);
+        let applied =
+            apply(context, namespace, position, *statement, &environment, options, &mut outcome).await;
+        if let Err(error) = applied {
+            outcome.failed(position, error)?;
+            if ordered {
+                break;
+            }
+        }
+    }
+    context.server.counters.documents_updated.add(outcome.modified.unwrap_or(0));
+    outcome.write(reply);
+    Ok(())
+}
+
+/// Runs one element of `updates`.
+async fn apply(
+    context: &CommandContext<'_>,
+    (database, name): (&str, &str),
+    position: usize,
+    statement: RawDocument<'_>,
+    shared: &Environment,
+    options: WriteOptions,
+    outcome: &mut BatchReply,
+) -> CommandResult {
+    let mut fields = Fields::nested("update.updates", statement)?;
+    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
+    let update = fields.any("u").ok_or_else(|| fields.missing("u"))?;
+    let own = constants(fields.document("c")?, update, shared)?;
+    let environment = own.as_ref().unwrap_or(shared);
+    let filter = statement_filter(&mut fields, filter, None, environment)?;
+    let array_filters = fields.array("arrayFilters")?;
+    let multi = fields.flexible_boolean("multi")?.unwrap_or(false);
+    let upsert = fields.flexible_boolean("upsert")?.unwrap_or(false);
+    fields.ignore(&["upsertSupplied", "sampleId", "allowShardKeyUpdatesWithoutFullShardKeyInQuery"]);
+    fields.finish()?;
+    let update = Update::parse(update, array_filters, environment)?;
+    if multi && update.is_replacement() {
+        return Err(CommandError::failed_to_parse(
+            "multi update is not supported for replacement-style update",
+        ));
+    }
+    for _ in 0..UPSERT_RETRIES {
+        let Some(collection) = writable(context, database, name, upsert).await? else { return Ok(()) };
+        let modification = Modification::Update(&update);
+        let wanted = Statement {
+            collection: &collection,
+            filter: &filter,
+            modification,
+            options,
+            keeps_versions: false,
+        };
+        let (matched, changed) = match multi {
+            true => modify_many(context, &wanted).await?,
+            false => modify_one(context, &wanted).await?.map_or((0, 0), |one| (1, u64::from(one.changed))),
+        };
+        outcome.count += matched;
+        *outcome.modified.get_or_insert(0) += changed;
+        if matched > 0 || !upsert {
+            return Ok(());
+        }
+        let document = update.upsert(filter.document())?;
+        if insert_upserted(&collection, &filter, &document, &options).await? {
+            outcome.count += 1;
+            outcome.upserted(position, document.as_raw().get("_id").map_or(Value::Null, RawValue::to_value));
+            return Ok(());
+        }
+    }
+    let message = "the upsert met other inserts of the same document again and again";
+    Err(CommandError::new(code::WRITE_CONFLICT, message))
+}
+
+/// The environment of a statement with constants `c`, which are variables of its pipeline.
+fn constants(
+    constants: Option<RawDocument<'_>>,
+    update: RawValue<'_>,
+    shared: &Environment,
+) -> CommandResult<Option<Environment>> {
+    let Some(constants) = constants else { return Ok(None) };
+    if !matches!(update, RawValue::Array(_)) {
+        return Err(CommandError::new(51198, "Constant values may only be specified for pipeline updates"));
+    }
+    let mut environment = shared.clone();
+    environment
+        .variables
+        .extend(constants.iter().map(|field| (field.name().to_owned(), field.value().to_value())));
+    Ok(Some(environment))
+}

@@ -1,0 +1,182 @@
+//! Finding documents and changing each under its latch: the heart of `update`, `delete` and `findAndModify`.
+
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use crate::exec::{Candidates, Filter, Found, give_way};
+use catalog::{Change, Collection, WriteError, WriteOptions};
+use document::{DocumentBuf, RawDocument};
+use query::matcher::MatchDetails;
+use query::update::Update;
+use rustc_hash::FxHashSet;
+use std::sync::Arc;
+
+/// What is done to a document.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Modification<'u> {
+    /// The update is applied.
+    Update(&'u Update),
+    /// The document goes.
+    Remove,
+}
+
+/// One statement: which documents, and what is done to them.
+#[derive(Debug)]
+pub(crate) struct Statement<'s> {
+    /// The collection; `None` when there is none yet.
+    pub(crate) collection: &'s Arc<Collection>,
+    /// Which documents, and in which order they are tried.
+    pub(crate) filter: &'s Filter<'s>,
+    pub(crate) modification: Modification<'s>,
+    pub(crate) options: WriteOptions,
+    /// Keep the versions of documents before and after the change.
+    pub(crate) keeps_versions: bool,
+}
+
+/// One document that a statement matched.
+#[derive(Debug, Default)]
+pub(crate) struct Modified {
+    /// Whether the document is different now.
+    pub(crate) changed: bool,
+    /// The version before; only when asked for.
+    pub(crate) before: Option<DocumentBuf>,
+    /// The version after; only when asked for and not removed.
+    pub(crate) after: Option<DocumentBuf>,
+}
+
+/// Why a latched change did not happen.
+enum Refusal {
+    Command(CommandError),
+    Write(WriteError),
+}
+
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Self {
+        Refusal::Write(error)
+    }
+}
+
+impl From<CommandError> for Refusal {
+    fn from(error: CommandError) -> Self {
+        Refusal::Command(error)
+    }
+}
+
+impl From<Refusal> for CommandError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Command(error) => error,
+            Refusal::Write(error) => error.into(),
+        }
+    }
+}
+
+impl Statement<'_> {
+    /// Changes the document with this key if it still matches. `None` when it does not.
+    async fn modify(&self, document_key: &[u8]) -> CommandResult<Option<Modified>> {
+        let mut modified = None;
+        let decide = |found: Option<RawDocument<'_>>| -> Result<Change, Refusal> {
+            let Some(document) = found else { return Ok(Change::Keep) };
+            let Some(details) = self.matched(document)? else { return Ok(Change::Keep) };
+            let result = modified.insert(Modified::default());
+            if self.keeps_versions {
+                result.before = Some(document.to_buf());
+            }
+            let update = match self.modification {
+                Modification::Remove => {
+                    result.changed = true;
+                    return Ok(Change::Remove);
+                }
+                Modification::Update(update) => update,
+            };
+            let outcome = update.apply(document, Some(&details), false).map_err(CommandError::from)?;
+            result.changed = outcome.document.is_some();
+            if self.keeps_versions {
+                result.after = Some(outcome.document.clone().unwrap_or_else(|| document.to_buf()));
+            }
+            Ok(outcome.document.map_or(Change::Keep, Change::Replace))
+        };
+        self.collection.update(document_key, &self.options, decide).await.map_err(CommandError::from)?;
+        Ok(modified)
+    }
+}
+
+impl Statement<'_> {
+    /// Whether the document is meant, and which array element made it so.
+    fn matched(&self, document: RawDocument<'_>) -> CommandResult<Option<MatchDetails>> {
+        if self.filter.is_id_lookup() {
+            // It was found by its `_id`, which never changes.
+            return Ok(Some(MatchDetails::default()));
+        }
+        let needs_details =
+            matches!(self.modification, Modification::Update(update) if update.needs_match_details());
+        match needs_details {
+            true => Ok(self.filter.matcher()?.matches_positional(document)?),
+            false => Ok(self.filter.matcher()?.matches(document)?.then(MatchDetails::default)),
+        }
+    }
+}
+
+/// Changes the first document that matches; `None` when none does.
+pub(crate) async fn modify_one(
+    context: &CommandContext<'_>,
+    statement: &Statement<'_>,
+) -> CommandResult<Option<Modified>> {
+    if let Some(document_key) = statement.filter.id_document_key(statement.collection) {
+        return statement.modify(&document_key).await;
+    }
+    let mut candidates = Candidates::open(context, statement.collection, statement.filter)?;
+    while let Some(document_key) = next(context, &mut candidates).await? {
+        if let Some(modified) = statement.modify(&document_key).await? {
+            return Ok(Some(modified));
+        }
+    }
+    Ok(None)
+}
+
+/// Changes every document that matches, each once; returns how many matched and how many are different now.
+pub(crate) async fn modify_many(
+    context: &CommandContext<'_>,
+    statement: &Statement<'_>,
+) -> CommandResult<(u64, u64)> {
+    let (mut matched, mut changed) = (0, 0);
+    if statement.filter.id_document_key(statement.collection).is_some() {
+        let modified = modify_one(context, statement).await?;
+        return Ok(modified.map_or((0, 0), |modified| (1, u64::from(modified.changed))));
+    }
+    let mut candidates = Candidates::open(context, statement.collection, statement.filter)?;
+    // A change may move a document along the index that is being walked: it would be met again.
+    let mut seen = FxHashSet::default();
+    let may_meet_again =
+        candidates.walks_an_index() && matches!(statement.modification, Modification::Update(_));
+    while let Some(document_key) = next(context, &mut candidates).await? {
+        if may_meet_again && !seen.insert(document_key.clone()) {
+            continue;
+        }
+        if let Some(modified) = statement.modify(&document_key).await? {
+            matched += 1;
+            changed += u64::from(modified.changed);
+        }
+        context.interrupt().check()?;
+    }
+    Ok((matched, changed))
+}
+
+/// The key of the next candidate; gives others their turn at the end of each slice.
+async fn next(context: &CommandContext<'_>, candidates: &mut Candidates) -> CommandResult<Option<Vec<u8>>> {
+    loop {
+        match candidates.next()? {
+            Found::Document(document_key) => return Ok(Some(document_key)),
+            Found::Yield => {
+                context.interrupt().check()?;
+                give_way().await;
+            }
+            Found::End => return Ok(None),
+        }
+    }
+}
+
+/// `CommandNotSupportedOnView`.
+pub(crate) fn not_on_a_view(database: &str, name: &str) -> CommandError {
+    let message = format!("Namespace {database}.{name} is a view, not a collection");
+    CommandError::new(code::COMMAND_NOT_SUPPORTED_ON_VIEW, message)
+}
