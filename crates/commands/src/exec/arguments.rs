@@ -5,7 +5,9 @@ use crate::server::Server;
 use document::{RawDocument, RawValue};
 use query::Environment;
 use query::expression::{Expression, ParseScope, Variables, check_variable_name};
-use query::plan::Hint;
+use query::plan::{Hint, ScanDirection};
+use query::sort::SortPattern;
+use std::sync::Arc;
 
 /// The clock and the evaluated `let` variables of a command.
 ///
@@ -53,4 +55,27 @@ pub(crate) fn parse_hint(hint: Option<RawValue<'_>>) -> CommandResult<Option<Hin
         None => Ok(None),
         Some(value) => Ok(Hint::parse(value)?),
     }
+}
+
+/// Reads a `sort` field. `{$natural: ±1}` is a hint in the clothes of a sort.
+///
+/// # Errors
+/// What the sort's parser refuses; `BadValue` for `$natural` beside other fields.
+pub(crate) fn parse_sort(sort: RawDocument<'_>) -> CommandResult<(Arc<SortPattern>, Option<Hint>)> {
+    let Some(natural) = sort.get("$natural") else {
+        return Ok((Arc::new(SortPattern::parse(sort)?), None));
+    };
+    if sort.iter().nth(1).is_some() {
+        return Err(CommandError::bad_value("$natural sort cannot be set to a value other than -1 or 1."));
+    }
+    let direction = match natural.as_i64_exact() {
+        Some(1) => ScanDirection::Forward,
+        Some(-1) => ScanDirection::Backward,
+        _ => {
+            return Err(CommandError::bad_value(
+                "$natural sort cannot be set to a value other than -1 or 1.",
+            ));
+        }
+    };
+    Ok((Arc::default(), Some(Hint::Natural(direction))))
 }

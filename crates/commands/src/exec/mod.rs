@@ -29,8 +29,6 @@
 //!     }
 //! }
 //! ```
-//! Pipelines pull an [`ExecutorStage`].
-//!
 //! # Invariants
 //! - A document that an index led to is checked against the whole filter: it may have changed since the entry was written.
 //! - [`Executor::save`] lets go of every cursor of the store; the next run seeks the remembered position on the latest state.
@@ -47,15 +45,13 @@ mod scan;
 mod seen;
 mod slice;
 mod spill;
-mod stage;
 
-pub(crate) use arguments::{check_collation, environment, parse_hint};
+pub(crate) use arguments::{check_collation, environment, parse_hint, parse_sort};
 pub(crate) use candidates::{Candidates, Found};
 pub(crate) use executor::{Executor, run_all};
-pub(crate) use filter::Filter;
-pub(crate) use output::Output;
+pub(crate) use filter::{Filter, exact_id};
+pub(crate) use output::{Output, ReturnKey};
 pub(crate) use query::Query;
 pub(crate) use scan::{Located, Verdict};
 pub(crate) use slice::{Pause, Slice, give_way};
 pub(crate) use spill::Spill;
-pub(crate) use stage::ExecutorStage;

@@ -35,7 +35,9 @@ impl ReturnKey {
     pub(crate) fn of(index: &IndexDescription) -> Self {
         let fields = index.fields.iter();
         ReturnKey {
-            fields: fields.map(|field| (field.path.dotted().to_owned(), field.order.key_direction())).collect(),
+            fields: fields
+                .map(|field| (field.path.dotted().to_owned(), field.order.key_direction()))
+                .collect(),
         }
     }
 
@@ -118,4 +120,3 @@ fn append_record_id(located: &Located<'_>, out: &mut DocumentBuilder<'_>) {
         }
     }
 }
-

@@ -227,7 +227,8 @@ impl Scan {
     ) -> CommandResult<Pause> {
         let Way::Lookup { document_key } = &self.way else { return Ok(Pause::End) };
         reading.collection.check_alive()?;
-        if self.position.mark == Mark::Behind || seen.as_ref().is_some_and(|seen| seen.contains(document_key)) {
+        if self.position.mark == Mark::Behind || seen.as_ref().is_some_and(|seen| seen.contains(document_key))
+        {
             return Ok(Pause::End);
         }
         let Some(bytes) = reading.collection.fetch(reading.view, document_key, ReadTier::Any)? else {
@@ -253,8 +254,13 @@ impl Scan {
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         let mut fresh = self.ready(reading)?;
-        let Scan { way: Way::Documents { keys, .. }, position, cursor: Some(OpenCursor::Documents(cursor)), figures, .. } =
-            self
+        let Scan {
+            way: Way::Documents { keys, .. },
+            position,
+            cursor: Some(OpenCursor::Documents(cursor)),
+            figures,
+            ..
+        } = self
         else {
             return Ok(Pause::End);
         };
@@ -315,7 +321,13 @@ impl Scan {
         if self.deduplicate && seen.is_none() {
             *seen = Some(Seen::default());
         }
-        let Scan { way: Way::Entries(entries), position, cursor: Some(OpenCursor::Entries(cursor)), figures, .. } = self
+        let Scan {
+            way: Way::Entries(entries),
+            position,
+            cursor: Some(OpenCursor::Entries(cursor)),
+            figures,
+            ..
+        } = self
         else {
             return Ok(Pause::End);
         };
@@ -404,7 +416,12 @@ impl Scan {
             Way::Lookup { .. } => return Ok(()),
             Way::Documents { keys, direction } => {
                 let range = range_of(keys);
-                OpenCursor::Documents(collection.documents(view, range, storage_direction(*direction), options)?)
+                OpenCursor::Documents(collection.documents(
+                    view,
+                    range,
+                    storage_direction(*direction),
+                    options,
+                )?)
             }
             Way::Entries(entries) => {
                 let direction = storage_direction(entries.scan.direction);

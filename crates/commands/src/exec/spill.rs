@@ -59,10 +59,7 @@ impl FileRuns {
 }
 
 impl RunStore for FileRuns {
-    fn write_run(
-        &mut self,
-        records: &mut dyn Iterator<Item = (&[u8], &[u8])>,
-    ) -> Result<(), QueryError> {
+    fn write_run(&mut self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<(), QueryError> {
         let mut write = || -> std::io::Result<File> {
             let mut writer = BufWriter::with_capacity(BUFFER_BYTES, self.create()?);
             for (key, document) in &mut *records {
