@@ -17,26 +17,31 @@ pub(crate) mod coll_stats;
 mod configure_fail_point;
 mod conn_pool_stats;
 mod connection_status;
+mod count;
 mod create;
 mod create_indexes;
 pub(crate) mod current_op;
 mod db_stats;
 mod delete;
+mod distinct;
 mod drop;
 mod drop_database;
 mod drop_indexes;
 mod end_sessions;
 mod features;
+mod find;
 mod find_and_modify;
 mod fsync;
 mod get_cmd_line_opts;
 mod get_diagnostic_data;
 mod get_log;
+mod get_more;
 mod get_parameter;
 mod hello;
 pub(crate) mod host_info;
 mod insert;
 mod kill_all_sessions;
+mod kill_cursors;
 mod kill_op;
 mod kill_sessions;
 mod list_collections;
@@ -134,21 +139,25 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &configure_fail_point::COMMAND,
     &conn_pool_stats::COMMAND,
     &connection_status::COMMAND,
+    &count::COMMAND,
     &create::COMMAND,
     &create_indexes::COMMAND,
     &current_op::COMMAND,
     &db_stats::COMMAND,
     &delete::COMMAND,
+    &distinct::COMMAND,
     &drop::COMMAND,
     &drop_database::COMMAND,
     &drop_indexes::COMMAND,
     &end_sessions::COMMAND,
     &features::COMMAND,
+    &find::COMMAND,
     &find_and_modify::COMMAND,
     &fsync::COMMAND,
     &get_cmd_line_opts::COMMAND,
     &get_diagnostic_data::COMMAND,
     &get_log::COMMAND,
+    &get_more::COMMAND,
     &get_parameter::COMMAND,
     &hello::COMMAND,
     &host_info::COMMAND,
@@ -156,6 +165,7 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &hello::IS_MASTER,
     &kill_all_sessions::COMMAND,
     &kill_all_sessions::BY_PATTERN,
+    &kill_cursors::COMMAND,
     &kill_op::COMMAND,
     &kill_sessions::COMMAND,
     &list_collections::COMMAND,

@@ -1,5 +1,7 @@
 //! Sorted runs on disk: what a sort puts aside when it needs more memory than it may have.
 
+use crate::parameters::Parameter;
+use crate::server::Server;
 use query::QueryError;
 use query::aggregate::SpillStore;
 use query::sort::{RunReader, RunRecord, RunStore};
@@ -27,6 +29,12 @@ impl Spill {
     /// Spills into this directory, which is made when it is first needed.
     pub(crate) fn into_directory(directory: PathBuf) -> Self {
         Spill { directory: directory.into() }
+    }
+
+    /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in memory).
+    pub(crate) fn of_server(server: &Server) -> Self {
+        let data = PathBuf::from(server.parameters.text(Parameter::DbPath));
+        Self::into_directory(if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() })
     }
 
     /// A place for the runs of one sort.

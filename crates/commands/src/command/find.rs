@@ -1,0 +1,439 @@
+//! `find`: the documents of a collection that pass a filter.
+//!
+//! A filter `{_id: value}` without anything that needs a plan takes a short way: encode the value, read the document, append it.
+//!
+//! Source: MongoDB manual, "find" (database command), "Tailable Cursors".
+
+use super::{CommandEntry, Run};
+use crate::aggregation::views::{ViewFind, find_on_view, is_view};
+use crate::context::{BatchContext, CommandContext};
+use crate::counters::OperationClass;
+use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
+use crate::error::{CommandError, CommandResult};
+use crate::exec::{
+    Executor, Output, Pause, Query, ReturnKey, Slice, Spill, Verdict, check_collation, environment, exact_id,
+    give_way, parse_hint, parse_sort,
+};
+use crate::fields::Fields;
+use crate::parameters::Parameter;
+use crate::server::Server;
+use catalog::Collection;
+use document::{DocumentBuilder, ElementType, RawDocument, RawValue};
+use query::Environment;
+use query::matcher::Matcher;
+use query::plan::{Access, Hint, NeededFields};
+use query::projection::Projection;
+use smallvec::SmallVec;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+use storage::ReadTier;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    class: OperationClass::Query,
+    api_version_1: true,
+    ..CommandEntry::new(
+        "find",
+        "Returns the documents of a collection that pass a filter.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+/// Documents of the first batch when the client does not say.
+const FIRST_BATCH_DOCUMENTS: usize = 101;
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    if find_by_id(context, reply)? {
+        return Ok(());
+    }
+    // Boxed: the short way pays for a small future only.
+    Box::pin(run_planned(context, reply)).await
+}
+
+/// Answers a find by `_id` that needs no plan. False, with nothing taken or written, for every other one.
+fn find_by_id(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult<bool> {
+    let Some((id, projection)) = short_request(&context.fields) else { return Ok(false) };
+    let (database, name) = context.collection_namespace()?;
+    let server = context.server;
+    let Some(collection) = server.catalog.collection(database, name) else {
+        return Ok(false);
+    };
+    let projection = match projection.filter(|projection| !projection.is_empty()) {
+        None => None,
+        Some(spec) => Some(Projection::parse(spec, &Environment::at(server.now_ms()))?),
+    };
+    if projection.as_ref().is_some_and(Projection::is_positional) {
+        return Ok(false);
+    }
+    let found = collection.get(&collection.read_view(), id, ReadTier::Any)?;
+    let mut cursor = reply.start_document("cursor");
+    let mut batch = cursor.start_array("firstBatch");
+    if let Some(bytes) = &found {
+        let document = RawDocument::trusted(bytes);
+        match projection {
+            None => {
+                batch.push(document);
+            }
+            Some(projection) => {
+                let mut out = batch.start_document();
+                projection.project_into(document, None, &mut query::expression::Variables::new(), &mut out)?;
+            }
+        }
+        server.counters.documents_returned.add(1);
+        server.counters.documents_scanned.add(1);
+    }
+    batch.finish();
+    cursor.append("id", 0_i64);
+    append_namespace(&mut cursor, database, name);
+    Ok(true)
+}
+
+/// The `_id` and the projection of a find that has nothing else of importance.
+#[inline]
+fn short_request<'a>(fields: &Fields<'a>) -> Option<(RawValue<'a>, Option<RawDocument<'a>>)> {
+    let mut id = None;
+    let mut projection = None;
+    for element in fields.rest() {
+        match (element.name_bytes(), element.value()) {
+            (b"filter", RawValue::Document(filter)) => id = exact_id(filter),
+            (b"projection", RawValue::Document(spec)) => projection = Some(spec),
+            (b"limit" | b"batchSize", RawValue::Int32(1..) | RawValue::Int64(1..)) => {}
+            (b"limit" | b"skip", RawValue::Int32(0) | RawValue::Int64(0)) => {}
+            (b"singleBatch", RawValue::Boolean(_)) => {}
+            _ => return None,
+        }
+    }
+    Some((id?, projection))
+}
+
+/// Appends `ns` without making a string of it.
+pub(super) fn append_namespace(cursor: &mut DocumentBuilder<'_>, database: &str, name: &str) {
+    let length = database.len() + 1 + name.len() + 1;
+    let mut value: SmallVec<[u8; 128]> = SmallVec::new();
+    value.extend_from_slice(&(length as u32).to_le_bytes());
+    value.extend_from_slice(database.as_bytes());
+    value.push(b'.');
+    value.extend_from_slice(name.as_bytes());
+    value.push(0);
+    cursor.append_raw(ElementType::String, b"ns", &value);
+}
+
+/// The arguments of a find.
+#[derive(Debug, Default)]
+pub(super) struct FindRequest<'a> {
+    pub(super) filter: RawDocument<'a>,
+    pub(super) sort: RawDocument<'a>,
+    pub(super) projection: RawDocument<'a>,
+    pub(super) hint: Option<Hint>,
+    pub(super) min: Option<RawDocument<'a>>,
+    pub(super) max: Option<RawDocument<'a>>,
+    pub(super) skip: u64,
+    pub(super) limit: Option<u64>,
+    pub(super) batch_size: Option<usize>,
+    pub(super) single_batch: bool,
+    pub(super) return_key: bool,
+    pub(super) show_record_id: bool,
+    pub(super) tailable: bool,
+    pub(super) await_data: bool,
+    pub(super) no_timeout: bool,
+    pub(super) allow_disk_use: bool,
+    pub(super) variables: Option<RawDocument<'a>>,
+}
+
+impl<'a> FindRequest<'a> {
+    /// Takes the fields of a find.
+    ///
+    /// # Errors
+    /// What is malformed or contradicts itself.
+    pub(super) fn take(fields: &mut Fields<'a>) -> CommandResult<Self> {
+        let count = |number: Option<i64>| number.map_or(0, i64::unsigned_abs);
+        let request = FindRequest {
+            filter: fields.document("filter")?.unwrap_or_default(),
+            sort: fields.document("sort")?.unwrap_or_default(),
+            projection: fields.document("projection")?.unwrap_or_default(),
+            hint: parse_hint(fields.any("hint"))?,
+            min: fields.document("min")?.filter(|key| !key.is_empty()),
+            max: fields.document("max")?.filter(|key| !key.is_empty()),
+            skip: count(fields.integer_at_least("skip", 0)?),
+            limit: Some(count(fields.integer_at_least("limit", 0)?)).filter(|limit| *limit > 0),
+            batch_size: fields
+                .integer_at_least("batchSize", 0)?
+                .map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
+            single_batch: fields.boolean("singleBatch")?.unwrap_or(false),
+            return_key: fields.boolean("returnKey")?.unwrap_or(false),
+            show_record_id: fields.boolean("showRecordId")?.unwrap_or(false),
+            tailable: fields.boolean("tailable")?.unwrap_or(false),
+            await_data: fields.boolean("awaitData")?.unwrap_or(false),
+            no_timeout: fields.boolean("noCursorTimeout")?.unwrap_or(false),
+            allow_disk_use: fields.boolean("allowDiskUse")?.unwrap_or(true),
+            variables: fields.document("let")?,
+        };
+        check_collation(fields.document("collation")?)?;
+        fields.boolean("allowPartialResults")?;
+        fields.boolean("oplogReplay")?;
+        fields.boolean("readOnce")?;
+        fields.ignore(&["term", "allowSpeculativeMajorityRead", "includeQueryStatsMetrics"]);
+        fields.finish()?;
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> CommandResult {
+        if self.await_data && !self.tailable {
+            return Err(CommandError::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
+        }
+        if self.tailable && self.single_batch {
+            return Err(CommandError::failed_to_parse(
+                "Cannot use tailable option with the 'singleBatch' option",
+            ));
+        }
+        let natural_forward =
+            self.sort.get("$natural").and_then(RawValue::as_i64_exact).is_some_and(|direction| direction == 1);
+        if self.tailable && !self.sort.is_empty() && !natural_forward {
+            return Err(CommandError::bad_value(
+                "cannot use tailable option with a sort other than {$natural: 1}",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the executor is to do, and how documents are shown.
+    ///
+    /// # Errors
+    /// What filter, sort and projection are refused for.
+    pub(super) fn query(&self, server: &Server, environment: &Environment) -> CommandResult<(Query, Output)> {
+        let matcher = Matcher::parse(self.filter, environment)?;
+        let (sort, natural) = parse_sort(self.sort)?;
+        let projection = match self.projection.is_empty() {
+            true => None,
+            false => Some(Projection::parse(self.projection, environment)?),
+        };
+        if projection.as_ref().is_some_and(Projection::is_positional) && self.filter.is_empty() {
+            return Err(CommandError::new(
+                51_246,
+                "positional operator '.$' couldn't find a matching element in the array",
+            ));
+        }
+        let needs = match projection.as_ref().and_then(Projection::needs) {
+            Some(paths) if !self.show_record_id => NeededFields::Only(paths),
+            _ => NeededFields::All,
+        };
+        let hint = match (&self.hint, natural) {
+            (Some(hint), None) => Some(hint.clone()),
+            (None, natural) => natural,
+            (Some(Hint::Natural(_)), Some(natural)) => Some(natural),
+            (Some(_), Some(_)) => {
+                return Err(CommandError::bad_value("cannot use a hint together with a sort by $natural"));
+            }
+        };
+        let memory = server.parameters.unsigned(Parameter::SortMemory);
+        let mut output = Output::new(projection, &matcher);
+        output.show_record_id = self.show_record_id;
+        let query = Query {
+            matcher,
+            sort,
+            needs,
+            hint,
+            min: self.min.map(RawDocument::to_buf),
+            max: self.max.map(RawDocument::to_buf),
+            skip: self.skip,
+            limit: self.limit,
+            tailable: self.tailable,
+            sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            spill: self.allow_disk_use.then(|| Spill::of_server(server)),
+        };
+        Ok((query, output))
+    }
+}
+
+async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    let request = FindRequest::take(&mut context.fields)?;
+    let environment = environment(context.server, request.variables)?;
+    let Some(collection) = context.server.catalog.collection(database, name) else {
+        if is_view(&context.server.catalog, database, name) {
+            return find_view(context, reply, name, request, environment).await;
+        }
+        // The arguments are checked all the same.
+        request.query(context.server, &environment)?;
+        append_empty(reply, database, name);
+        return Ok(());
+    };
+    let (query, mut output) = request.query(context.server, &environment)?;
+    if request.tailable && !collection.definition().is_capped() {
+        return Err(CommandError::bad_value(format!(
+            "error processing query: ns={database}.{name} tailable cursor requested on non capped collection"
+        )));
+    }
+    let executor = Executor::open(&collection, query)?;
+    if request.return_key {
+        output.return_key = Some(match &executor.plan().access {
+            Access::IndexScan(scan) if executor.plan().sort_provided => ReturnKey::of(&scan.index),
+            _ => ReturnKey::default(),
+        });
+    }
+    let source = FindSource { executor, output, tailable: request.tailable, await_data: request.await_data };
+    give_first_batch(context, reply, (database, name), source, &request).await
+}
+
+async fn give_first_batch(
+    context: &CommandContext<'_>,
+    reply: &mut DocumentBuilder<'_>,
+    (database, name): (&str, &str),
+    mut source: FindSource,
+    request: &FindRequest<'_>,
+) -> CommandResult {
+    let mut cursor = reply.start_document("cursor");
+    let limit = request.batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS);
+    let mut batch = Batch::new(cursor.start_array("firstBatch"), limit);
+    let end = match limit {
+        // Nothing is read: only the cursor is wanted.
+        0 => BatchEnd::More,
+        _ => source.fill_batch(&context.batch_context(None), &mut batch).await?,
+    };
+    let returned = batch.count() as u64;
+    drop(batch);
+    context.server.counters.documents_returned.add(returned);
+    // A tailable cursor that has seen no document has no position to go on from.
+    let stays = end == BatchEnd::More
+        && !request.single_batch
+        && (!request.tailable || limit == 0 || source.executor.has_position());
+    let id = match stays {
+        false => 0,
+        true => {
+            let namespace = format!("{database}.{name}");
+            let mut cursor = Cursor::new(namespace, context.generic.session, context.body, Box::new(source));
+            cursor.no_timeout = request.no_timeout;
+            cursor.tailable = request.tailable;
+            cursor.await_data = request.await_data;
+            cursor.returned = returned;
+            context.server.cursors.open(cursor)
+        }
+    };
+    cursor.append("id", id);
+    append_namespace(&mut cursor, database, name);
+    Ok(())
+}
+
+async fn find_view(
+    context: &CommandContext<'_>,
+    reply: &mut DocumentBuilder<'_>,
+    name: &str,
+    request: FindRequest<'_>,
+    environment: Environment,
+) -> CommandResult {
+    let refused = [
+        (request.tailable, "tailable"),
+        (request.show_record_id, "showRecordId"),
+        (request.return_key, "returnKey"),
+        (request.min.is_some(), "min"),
+        (request.max.is_some(), "max"),
+    ];
+    if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
+        return Err(crate::aggregation::views::refuse_option(option));
+    }
+    let find = ViewFind {
+        filter: request.filter,
+        projection: request.projection,
+        sort: request.sort,
+        skip: request.skip,
+        limit: request.limit.unwrap_or(0),
+        batch_size: request.batch_size,
+        single_batch: request.single_batch,
+        allow_disk_use: request.allow_disk_use,
+        hint: request.hint,
+    };
+    find_on_view(context, reply, name, find, environment).await
+}
+
+fn append_empty(reply: &mut DocumentBuilder<'_>, database: &str, name: &str) {
+    let mut cursor = reply.start_document("cursor");
+    cursor.start_array("firstBatch").finish();
+    cursor.append("id", 0_i64);
+    append_namespace(&mut cursor, database, name);
+}
+
+/// A find between its batches.
+#[derive(Debug)]
+struct FindSource {
+    executor: Executor,
+    output: Output,
+    tailable: bool,
+    await_data: bool,
+}
+
+impl FindSource {
+    async fn fill_batch(&mut self, context: &BatchContext<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+        let before = self.executor.figures();
+        let filled = self.fill_or_wait(context, batch).await;
+        self.executor.save();
+        let after = self.executor.figures();
+        context.server.counters.keys_scanned.add(after.keys - before.keys);
+        context.server.counters.documents_scanned.add(after.documents - before.documents);
+        filled
+    }
+
+    async fn fill_or_wait(&mut self, context: &BatchContext<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+        if !self.tailable {
+            return self.fill_slices(context, batch).await;
+        }
+        let collection: Arc<Collection> = Arc::clone(self.executor.collection());
+        loop {
+            let seen = collection.inserted().generation();
+            collection.check_alive()?;
+            self.executor.check_capped_position()?;
+            let end = self.fill_slices(context, batch).await?;
+            let waits = end == BatchEnd::Exhausted && batch.count() == 0 && self.await_data;
+            let until = context.await_until.filter(|until| waits && *until > Instant::now());
+            let Some(until) = until else { return Ok(BatchEnd::More) };
+            self.executor.save();
+            wait_for_insert(context, &collection, seen, until).await?;
+        }
+    }
+
+    async fn fill_slices(&mut self, context: &BatchContext<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+        let Self { executor, output, .. } = self;
+        loop {
+            let pause = executor.run(&mut Slice::begin(), |located| {
+                if !output.push(batch, &located)? {
+                    return Ok(Verdict::Refuse);
+                }
+                Ok(if batch.is_full() { Verdict::TakeAndStop } else { Verdict::Take })
+            })?;
+            context.interrupt.check()?;
+            match pause {
+                Pause::End => return Ok(BatchEnd::Exhausted),
+                Pause::Stopped => return Ok(BatchEnd::More),
+                Pause::Sliced => give_way().await,
+            }
+        }
+    }
+}
+
+impl CursorSource for FindSource {
+    fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
+        Box::pin(self.fill_batch(context, batch))
+    }
+}
+
+/// Waits for an insert, for the time to pass, or for the operation's end.
+async fn wait_for_insert(
+    context: &BatchContext<'_>,
+    collection: &Arc<Collection>,
+    seen: u64,
+    until: Instant,
+) -> CommandResult {
+    let mut arrival = pin!(collection.inserted().after(seen));
+    let mut sleep = pin!(context.server.sleep_until(until));
+    poll_fn(|task| {
+        context.interrupt.register(task.waker());
+        if context.interrupt.is_killed() || arrival.as_mut().poll(task).is_ready() {
+            return Poll::Ready(());
+        }
+        sleep.as_mut().poll(task)
+    })
+    .await;
+    context.interrupt.check()
+}
