@@ -1,14 +1,17 @@
 //! `$merge`: each document is written into a collection by itself.
 
-use super::destination::{DestinationCodes, namespace};
 use super::RunningPipeline;
+use super::destination::{DestinationCodes, namespace};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{
-    Catalog, Change, Collection, CollectionDefinition, EncodedRange, IndexDefinition, Namespace, WriteError, WriteOptions,
+    Catalog, Change, Collection, CollectionDefinition, EncodedRange, IndexDefinition, Namespace, WriteError,
+    WriteOptions,
 };
 use document::key::{KeyBuilder, successor};
-use document::{Document, DocumentBuf, DocumentBuilder, FieldPath, ObjectId, RawDocument, RawValue, Value, doc};
+use document::{
+    Document, DocumentBuf, DocumentBuilder, FieldPath, ObjectId, RawDocument, RawValue, Value, doc,
+};
 use query::Environment;
 use query::aggregate::{Output, WhenMatched, WhenNotMatched};
 use query::expression::{Expression, Variables};
@@ -196,8 +199,9 @@ impl Merger<'_> {
         for (name, path) in &self.on {
             match path.get(document) {
                 None | Some(RawValue::Null | RawValue::Undefined) => {
-                    let message =
-                        format!("$merge write error: 'on' field '{name}' cannot be missing, null or undefined");
+                    let message = format!(
+                        "$merge write error: 'on' field '{name}' cannot be missing, null or undefined"
+                    );
                     return Err(CommandError::new(ON_FIELD_MISSING, message));
                 }
                 Some(RawValue::Array(_)) => {
@@ -271,7 +275,11 @@ impl Merger<'_> {
     }
 
     /// Where the document with these `on` fields is, if there is one.
-    fn document_key(&self, collection: &Arc<Collection>, document: RawDocument<'_>) -> CommandResult<Option<Vec<u8>>> {
+    fn document_key(
+        &self,
+        collection: &Arc<Collection>,
+        document: RawDocument<'_>,
+    ) -> CommandResult<Option<Vec<u8>>> {
         let view = collection.read_view();
         if self.is_by_id() {
             let id = document.get("_id").unwrap_or(RawValue::Null);

@@ -25,6 +25,8 @@ mod reader;
 mod reads;
 mod reports;
 mod request;
+#[cfg(test)]
+mod tests;
 pub(crate) mod views;
 
 pub(crate) use cursor::{RunningPipeline, give_first_batch};

@@ -3,8 +3,8 @@
 //! They go into a temporary collection with the options and indexes of the target, which then takes the target's name: readers
 //! see the old documents or the new ones.
 
-use super::destination::{DestinationCodes, namespace};
 use super::RunningPipeline;
+use super::destination::{DestinationCodes, namespace};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use catalog::{Catalog, Collection, CollectionOptions, Entry, IndexSpec, Namespace, WriteOptions};
@@ -87,7 +87,8 @@ async fn fill(
 ) -> CommandResult {
     let catalog = &context.server.catalog;
     let like = target.map(|target| target.definition());
-    let collection_options = like.as_ref().map_or_else(CollectionOptions::default, |like| like.options.clone());
+    let collection_options =
+        like.as_ref().map_or_else(CollectionOptions::default, |like| like.options.clone());
     let Entry::Collection(collection) = catalog.create(temporary, collection_options).await? else {
         return Err(CommandError::internal("a temporary collection is a view"));
     };
@@ -119,10 +120,16 @@ async fn insert(collection: &Collection, batch: &[DocumentBuf], options: &WriteO
     }
 }
 
-async fn replace(catalog: &Catalog, temporary: &Namespace, target: &Namespace, shape: &Shape) -> CommandResult {
+async fn replace(
+    catalog: &Catalog,
+    temporary: &Namespace,
+    target: &Namespace,
+    shape: &Shape,
+) -> CommandResult {
     let now = catalog.collection(target.database(), target.collection());
     if Shape::of(now.as_ref()) != *shape {
-        let message = format!("options or indexes of target collection {target} changed while processing $out");
+        let message =
+            format!("options or indexes of target collection {target} changed while processing $out");
         return Err(CommandError::new(wire::ErrorCode::CommandFailed as i32, message));
     }
     Ok(catalog.rename(temporary, target, true).await?)

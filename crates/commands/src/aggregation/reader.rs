@@ -129,7 +129,13 @@ impl Reader {
         }
         let resolved = views::resolve(&self.catalog, &self.database, read.collection)?;
         if !resolved.is_view() {
-            return self.open_collection(&resolved.collection, read.leading, NeededFields::All, None, read.environment);
+            return self.open_collection(
+                &resolved.collection,
+                read.leading,
+                NeededFields::All,
+                None,
+                read.environment,
+            );
         }
         let mut stages = resolved.stages;
         stages.extend(stages_of(read.leading));

@@ -35,7 +35,14 @@ impl OpenReads {
             executors.retain(|executor| executor.strong_count() > 0);
         }
         executors.push(Arc::downgrade(&executor));
-        Ok(CollectionRead { executor, ready: VecDeque::new(), ahead: 1, is_over: false })
+        Ok(CollectionRead {
+            executor,
+            ready: VecDeque::new(),
+            ahead: 1,
+            is_over: false,
+            slice: Slice::begin(),
+            yields_next: false,
+        })
     }
 
     /// Lets go of every iterator and view of the store. The reads go on from where they are at their next pull.
@@ -59,31 +66,47 @@ pub(crate) struct CollectionRead {
     ready: VecDeque<DocumentBuf>,
     ahead: usize,
     is_over: bool,
+    /// Runs on while the stages above work on what they pulled.
+    slice: Slice,
+    yields_next: bool,
 }
 
-impl Stage for CollectionRead {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        if let Some(document) = self.ready.pop_front() {
-            return Ok(Step::Document(document));
-        }
-        if self.is_over {
-            return Ok(Step::End);
-        }
+impl CollectionRead {
+    /// Copies the next documents out of the store.
+    fn read_ahead(&mut self) -> Result<(), QueryError> {
         let (ready, ahead, mut bytes) = (&mut self.ready, self.ahead, 0);
-        let pause = self.executor.lock().run(&mut Slice::begin(), |located| {
+        let pause = self.executor.lock().run(&mut self.slice, |located| {
             let document = located.document.to_buf();
             bytes += document.len();
             ready.push_back(document);
             let enough = ready.len() >= ahead || bytes >= READ_AHEAD_BYTES;
             Ok(if enough { Verdict::TakeAndStop } else { Verdict::Take })
         });
-        self.is_over = pause.map_err(query_error)? == Pause::End;
+        let pause = pause.map_err(query_error)?;
+        self.is_over = pause == Pause::End;
+        self.yields_next = pause == Pause::Sliced;
         self.ahead = (self.ahead * 2).min(READ_AHEAD_DOCUMENTS);
-        Ok(match self.ready.pop_front() {
-            Some(document) => Step::Document(document),
-            None if self.is_over => Step::End,
-            None => Step::Yield,
-        })
+        Ok(())
+    }
+}
+
+impl Stage for CollectionRead {
+    fn next(&mut self) -> Result<Step, QueryError> {
+        if self.ready.is_empty() && !self.is_over && !self.yields_next {
+            self.read_ahead()?;
+        }
+        if std::mem::take(&mut self.yields_next) {
+            self.slice = Slice::begin();
+            return Ok(Step::Yield);
+        }
+        match self.ready.pop_front() {
+            Some(document) => {
+                self.yields_next = self.slice.step();
+                Ok(Step::Document(document))
+            }
+            None if self.is_over => Ok(Step::End),
+            None => Ok(Step::Yield),
+        }
     }
 }
 

@@ -33,13 +33,17 @@ pub(crate) fn documents(
     };
     let found = context.server.catalog.collection(context.database, collection);
     match name {
-        "$collStats" => collection_statistics(context, collection, found.as_ref(), operand).map(|report| vec![report]),
+        "$collStats" => {
+            collection_statistics(context, collection, found.as_ref(), operand).map(|report| vec![report])
+        }
         "$indexStats" => Ok(found.map(|found| index_statistics(context, &found)).unwrap_or_default()),
         "$currentOp" => operations(context, operand),
         "$listLocalSessions" | "$listSessions" => Ok(sessions(context)),
         // Plans are chosen anew for every query: no plan is cached.
         "$planCacheStats" => Ok(Vec::new()),
-        other => Err(CommandError::new(code::COMMAND_NOT_SUPPORTED, format!("{other} is not supported here"))),
+        other => {
+            Err(CommandError::new(code::COMMAND_NOT_SUPPORTED, format!("{other} is not supported here")))
+        }
     }
 }
 
@@ -55,13 +59,16 @@ fn collection_statistics(
         "localTime": (Value::DateTime(context.server.now_ms())),
     };
     let absent = || {
-        let message = format!("Unable to retrieve statistics in $collStats stage :: caused by :: Collection [{namespace}] not found.");
+        let message = format!(
+            "Unable to retrieve statistics in $collStats stage :: caused by :: Collection [{namespace}] not found."
+        );
         CommandError::new(code::NAMESPACE_NOT_FOUND, message)
     };
     let mut fields = Fields::nested("$collStats", operand)?;
     if fields.document("latencyStats")?.is_some() {
         let none = || doc! { "latency": 0i64, "ops": 0i64, "queryableEncryptionLatencyMicros": 0i64 };
-        let latencies = doc! { "reads": (none()), "writes": (none()), "commands": (none()), "transactions": (none()) };
+        let latencies =
+            doc! { "reads": (none()), "writes": (none()), "commands": (none()), "transactions": (none()) };
         report.push("latencyStats", latencies);
     }
     if let Some(storage) = fields.document("storageStats")? {
@@ -84,7 +91,8 @@ fn collection_statistics(
 }
 
 fn index_statistics(context: &CommandContext<'_>, collection: &Collection) -> Vec<DocumentBuf> {
-    let since = context.server.now_ms() - i64::try_from(context.server.started.elapsed().as_millis()).unwrap_or(0);
+    let since =
+        context.server.now_ms() - i64::try_from(context.server.started.elapsed().as_millis()).unwrap_or(0);
     let host = host_info::host_name();
     let definition = collection.definition();
     let described = definition.indexes.iter().map(|index| {

@@ -1,8 +1,8 @@
 //! The fields of `aggregate`.
 
 use crate::error::{CommandError, CommandResult, code};
-use crate::fields::Fields;
 use crate::exec::{check_collation, parse_hint};
+use crate::fields::Fields;
 use document::{RawArray, RawDocument, RawValue};
 use query::aggregate::{Pipeline, Source};
 use query::plan::Hint;
@@ -61,8 +61,12 @@ impl<'a> AggregateTarget<'a> {
                 ("$listLocalSessions", _) => {
                     refused(format!("{name} must be run against the database with {{aggregate: 1}}"))
                 }
-                ("$listSessions", AggregateTarget::Collection("system.sessions")) if database == "config" => Ok(()),
-                ("$listSessions", _) => refused(format!("{name} may only be run against config.system.sessions")),
+                ("$listSessions", AggregateTarget::Collection("system.sessions")) if database == "config" => {
+                    Ok(())
+                }
+                ("$listSessions", _) => {
+                    refused(format!("{name} may only be run against config.system.sessions"))
+                }
                 (_, AggregateTarget::Database) => {
                     refused(format!("{{aggregate: 1}} is not valid for '{name}'; a collection is required."))
                 }
@@ -116,7 +120,13 @@ impl<'a> AggregateRequest<'a> {
             bypass_validation: fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false),
         };
         check_collation(fields.document("collation")?)?;
-        fields.ignore(&["collectionUUID", "runtimeConstants", "isMapReduceCommand", "needsMerge", "fromMongos"]);
+        fields.ignore(&[
+            "collectionUUID",
+            "runtimeConstants",
+            "isMapReduceCommand",
+            "needsMerge",
+            "fromMongos",
+        ]);
         fields.finish()?;
         Ok(request)
     }

@@ -41,7 +41,8 @@ pub(crate) fn resolve(catalog: &Catalog, database: &str, name: &str) -> CommandR
     while let Some(Entry::View(definition)) = state.get(database, &resolved.collection) {
         let Some(view) = &definition.options.view else { break };
         if resolved.depth == VIEW_DEPTH_MAX {
-            let message = format!("View depth too deep or view cycle detected; maximum depth is {VIEW_DEPTH_MAX}");
+            let message =
+                format!("View depth too deep or view cycle detected; maximum depth is {VIEW_DEPTH_MAX}");
             return Err(CommandError::new(wire::ErrorCode::ViewDepthLimitExceeded as i32, message));
         }
         resolved.depth += 1;

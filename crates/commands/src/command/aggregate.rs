@@ -2,8 +2,8 @@
 
 use super::{CommandEntry, Run};
 use crate::aggregation::{
-    AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, explain_aggregate, give_first_batch, merge, out,
-    refuse_database, report_documents,
+    AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, explain_aggregate, give_first_batch,
+    merge, out, refuse_database, report_documents,
 };
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
@@ -92,7 +92,8 @@ async fn write(
     output: &Output,
     environment: &Environment,
 ) -> CommandResult {
-    let acknowledge = if context.generic.is_journaled() { Acknowledge::Journaled } else { Acknowledge::Applied };
+    let acknowledge =
+        if context.generic.is_journaled() { Acknowledge::Journaled } else { Acknowledge::Applied };
     let options = WriteOptions { acknowledge, bypass_validation: request.bypass_validation };
     match output {
         Output::Out(destination) => out(context, running, destination, options).await,
