@@ -9,7 +9,7 @@ import time
 
 import pymongo
 import pytest
-from conftest import BINARY
+from server_process import BINARY
 
 
 def refused(*arguments):

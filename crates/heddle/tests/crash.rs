@@ -55,8 +55,10 @@ impl Client {
 
     fn document(&mut self, id: i64) -> Document {
         let version = self.random.below(1 << 40) as i64;
-        let list: Vec<Value> = (0..self.random.below(4)).map(|_| Value::Int64(self.random.below(20) as i64)).collect();
-        let mut document = doc! { "_id": id, "owner": (self.number), "slot": id, "version": version, "list": list };
+        let list: Vec<Value> =
+            (0..self.random.below(4)).map(|_| Value::Int64(self.random.below(20) as i64)).collect();
+        let mut document =
+            doc! { "_id": id, "owner": (self.number), "slot": id, "version": version, "list": list };
         if version % 3 == 0 {
             document.push("rare", version % 10);
         }
@@ -81,11 +83,20 @@ impl Client {
     }
 
     /// Sends a command; true when it was acknowledged. Notes `after` as possible first, as known afterwards.
-    fn send(&mut self, connection: &mut CommandClient, command: Document, after: Vec<(i64, Option<Document>)>) -> bool {
+    fn send(
+        &mut self,
+        connection: &mut CommandClient,
+        command: Document,
+        after: Vec<(i64, Option<Document>)>,
+    ) -> bool {
         self.possible.extend(after.iter().cloned());
         let Ok(reply) = connection.command(&command) else { return false };
         assert!(is_ok(&reply), "{command:?} failed: {reply:?}");
-        assert_eq!(number(&reply, "n"), Some(after.len() as i64), "{command:?} must touch each document: {reply:?}");
+        assert_eq!(
+            number(&reply, "n"),
+            Some(after.len() as i64),
+            "{command:?} must touch each document: {reply:?}"
+        );
         for (id, state) in after {
             self.possible.remove(&id);
             match state {
@@ -200,11 +211,16 @@ fn load_and_kill(server: ServerProcess, clients: Vec<Client>, alive: Duration) -
 fn check_indexes(server: &ServerProcess, count: usize) {
     let mut client = server.client();
     let report = run(&mut client, doc! { "validate": COLLECTION, "full": true, "$db": DATABASE });
-    assert_eq!(report.get("valid"), Some(&Value::Boolean(true)), "an index disagrees with its documents: {report:?}");
+    assert_eq!(
+        report.get("valid"),
+        Some(&Value::Boolean(true)),
+        "an index disagrees with its documents: {report:?}"
+    );
     assert_eq!(number(&report, "nrecords"), Some(count as i64), "validate counts the documents: {report:?}");
     let counted = run(&mut client, doc! { "count": COLLECTION, "$db": DATABASE });
     assert_eq!(number(&counted, "n"), Some(count as i64), "the collection's counter survives");
-    for (name, hint) in [("version", doc! { "version": 1 }), ("owner_slot", doc! { "owner": 1, "slot": -1 })] {
+    for (name, hint) in [("version", doc! { "version": 1 }), ("owner_slot", doc! { "owner": 1, "slot": -1 })]
+    {
         let found = all(
             &mut client,
             DATABASE,
@@ -218,9 +234,12 @@ fn check_indexes(server: &ServerProcess, count: usize) {
 fn acknowledged_writes_survive_kill_9() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let directory = directory.path().join("data");
-    let seed = std::env::var("HEDDLE_CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64)
-    });
+    let seed =
+        std::env::var("HEDDLE_CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(1, |now| now.as_nanos() as u64)
+        });
     println!("HEDDLE_CRASH_SEED={seed}");
     let mut random = Random(seed);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|number| Client::new(number, seed)).collect();
@@ -230,16 +249,24 @@ fn acknowledged_writes_survive_kill_9() {
         let alive = Duration::from_millis(50 + random.below(500));
         clients = load_and_kill(server, clients, alive);
         server = ServerProcess::start(&directory, &[]);
-        let documents =
-            all(&mut server.client(), DATABASE, doc! { "find": COLLECTION, "batchSize": 100, "$db": DATABASE });
+        let documents = all(
+            &mut server.client(),
+            DATABASE,
+            doc! { "find": COLLECTION, "batchSize": 100, "$db": DATABASE },
+        );
         let count = documents.len();
-        let found: BTreeMap<i64, Document> =
-            documents.into_iter().map(|document| (number(&document, "_id").expect("an _id"), document)).collect();
+        let found: BTreeMap<i64, Document> = documents
+            .into_iter()
+            .map(|document| (number(&document, "_id").expect("an _id"), document))
+            .collect();
         assert_eq!(found.len(), count, "round {round}: a scan shows each document once");
         clients.iter_mut().for_each(|client| client.reconcile(&found, seed));
         check_indexes(&server, count);
     }
     let acknowledged: u64 = clients.iter().map(|client| client.acknowledged).sum();
     println!("{acknowledged} acknowledged writes over {ROUNDS} kills");
-    assert!(acknowledged > ROUNDS * CLIENTS as u64, "the load must have written: {acknowledged} acknowledged writes");
+    assert!(
+        acknowledged > ROUNDS * CLIENTS as u64,
+        "the load must have written: {acknowledged} acknowledged writes"
+    );
 }

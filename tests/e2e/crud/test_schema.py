@@ -198,7 +198,7 @@ def raw_documents(database):
     return database.get_collection("things", CodecOptions(document_class=RawBSONDocument)).find()
 
 
-@pytest.mark.parametrize("name", ["", "$bad", "a..b", "x" * 300])
+@pytest.mark.parametrize("name", ["", "$bad", ".a", "x" * 300])
 def test_bad_collection_names(database, name):
     with pytest.raises(OperationFailure) as caught:
         database.command("create", name)

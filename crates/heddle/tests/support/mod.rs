@@ -102,7 +102,8 @@ pub(crate) fn all(client: &mut CommandClient, database: &str, command: Document)
     let mut reply = run(client, command);
     let mut found = Vec::new();
     loop {
-        let cursor = reply.get("cursor").and_then(Value::as_document).cloned().expect("a cursor in the reply");
+        let cursor =
+            reply.get("cursor").and_then(Value::as_document).cloned().expect("a cursor in the reply");
         let batch = cursor.get("firstBatch").or_else(|| cursor.get("nextBatch")).and_then(Value::as_array);
         found.extend(batch.expect("a batch").iter().filter_map(Value::as_document).cloned());
         let id = number(&cursor, "id").expect("a cursor id");
@@ -110,7 +111,8 @@ pub(crate) fn all(client: &mut CommandClient, database: &str, command: Document)
             return found;
         }
         let namespace = cursor.get("ns").and_then(Value::as_str).expect("a namespace").to_owned();
-        let collection = namespace.split_once('.').map(|(_, collection)| collection.to_owned()).expect("db.collection");
+        let collection =
+            namespace.split_once('.').map(|(_, collection)| collection.to_owned()).expect("db.collection");
         reply = run(client, doc! { "getMore": id, "collection": collection, "$db": database });
     }
 }

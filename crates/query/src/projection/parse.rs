@@ -210,7 +210,7 @@ impl<'e> Parser<'e> {
                 self.mode = Some(ProjectionMode::Inclusion);
                 let expression = Expression::parse(element.value(), &self.scope).map_err(|error| {
                     match (error.code, operand.first()) {
-                        (168, Some(first)) if self.find => {
+                        (168, Some(first)) if error.message.ends_with(&format!("'{}'", first.name())) => {
                             QueryError::new(31325, format!("Unknown expression {}", first.name()))
                         }
                         _ => error,

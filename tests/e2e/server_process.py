@@ -1,0 +1,66 @@
+"""A real `heddle serve` process: started on a free port with a directory of its own, stopped by its process id."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+import pymongo
+
+START_SECONDS = 60
+STOP_SECONDS = 30
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("HEDDLE_BINARY", str(ROOT / "target" / "debug" / "heddle"))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """One `heddle serve` process."""
+
+    def __init__(self, directory, *arguments, port=None):
+        self.port = port or free_port()
+        self.directory = pathlib.Path(directory)
+        self.log = self.directory.parent / f"{self.directory.name}-{self.port}.log"
+        self.command = [
+            BINARY, "serve", "--dbpath", str(self.directory), "--port", str(self.port), "--nounixsocket", *arguments,
+        ]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    @property
+    def uri(self):
+        return f"mongodb://127.0.0.1:{self.port}/?directConnection=true"
+
+    def client(self, **options):
+        return pymongo.MongoClient(self.uri, serverSelectionTimeoutMS=10_000, **options)
+
+    def wait_until_it_answers(self):
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log.read_text()}")
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    break
+            time.sleep(0.02)
+        with self.client() as client:
+            client.admin.command("ping")
+        return self
+
+    def stop(self, how=signal.SIGTERM):
+        """Ends the server and returns its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            return self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the server did not stop within {STOP_SECONDS} s:\n{self.log.read_text()[-4000:]}")
