@@ -28,6 +28,7 @@ mod drop;
 mod drop_database;
 mod drop_indexes;
 mod end_sessions;
+mod explain;
 mod features;
 mod find;
 mod find_and_modify;
@@ -150,6 +151,7 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &drop_database::COMMAND,
     &drop_indexes::COMMAND,
     &end_sessions::COMMAND,
+    &explain::COMMAND,
     &features::COMMAND,
     &find::COMMAND,
     &find_and_modify::COMMAND,

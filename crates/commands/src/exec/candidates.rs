@@ -81,9 +81,4 @@ impl Candidates {
     pub(crate) fn walks_an_index(&self) -> bool {
         self.executor.walks_an_index()
     }
-
-    /// The query behind, for its figures.
-    pub(crate) const fn executor(&self) -> &Executor {
-        &self.executor
-    }
 }

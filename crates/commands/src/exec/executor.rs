@@ -54,6 +54,7 @@ enum Order {
 struct Window {
     skip_left: u64,
     limit_left: Option<u64>,
+    skipped: u64,
     returned: u64,
 }
 
@@ -116,7 +117,7 @@ impl Executor {
             current: 0,
             seen,
         };
-        let window = Window { skip_left: query.skip, limit_left: query.limit, returned: 0 };
+        let window = Window { skip_left: query.skip, limit_left: query.limit, skipped: 0, returned: 0 };
         Ok(Executor { plan, stream, order, window, sort_figures: SortFigures::default() })
     }
 
@@ -167,11 +168,6 @@ impl Executor {
     /// Lets go of every cursor of the store, to be called when a batch is complete.
     pub(crate) fn save(&mut self) {
         self.stream.save();
-    }
-
-    /// Whether the limit is reached, so that nothing more will come.
-    pub(crate) const fn is_finished(&self) -> bool {
-        self.window.is_closed()
     }
 
     /// How the query is run.
@@ -226,6 +222,11 @@ impl Executor {
         self.sort_figures
     }
 
+    /// Documents left out in front so far.
+    pub(crate) const fn skipped(&self) -> u64 {
+        self.window.skipped
+    }
+
     /// Documents that the sink took.
     pub(crate) const fn returned(&self) -> u64 {
         self.window.returned
@@ -245,6 +246,7 @@ impl Window {
     ) -> CommandResult<Verdict> {
         if self.skip_left > 0 {
             self.skip_left -= 1;
+            self.skipped += 1;
             return Ok(Verdict::Take);
         }
         let verdict = sink(located)?;
