@@ -138,6 +138,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     };
     let server = Server::new(Arc::clone(parameters), catalog, host)
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
+    transport::block_on(commands::remove_unfinished_outputs(&server.catalog))
+        .map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
     warn_about_access(parameters);
     let service = Arc::new(CommandService::new(Arc::clone(&server)));
     let transport = transport::Server::start(transport_options(parameters, descriptors), service)

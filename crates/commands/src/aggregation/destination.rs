@@ -29,12 +29,12 @@ pub(super) fn namespace(
     let stage = codes.stage;
     let database = destination.database.as_deref().unwrap_or(database);
     let namespace = Namespace::new(database, &destination.collection);
-    namespace.check_creatable().map_err(CommandError::from).or_else(|error| match namespace.is_system() {
-        true => Err(CommandError::new(
+    namespace.check_creatable().map_err(|error| match namespace.is_system() {
+        true => CommandError::new(
             codes.special_collection,
             format!("Cannot {stage} to special collection: {}", namespace.collection()),
-        )),
-        false => Err(error),
+        ),
+        false => error.into(),
     })?;
     if INTERNAL_DATABASES.contains(&database) {
         let message = format!("Cannot {stage} to internal database: {database}");

@@ -405,20 +405,10 @@ fn a_dropped_collection_ends_a_cursor() {
     assert_eq!(client.more(*id, "test.many", 1000), Err(code::QUERY_PLAN_KILLED));
 }
 
-#[test]
-fn a_kill_reaches_a_blocking_stage() {
-    let client = Client::new();
-    let documents: Vec<Document> =
-        (0..5_000).map(|number| doc! { "_id": number, "text": "some text" }).collect();
-    client.insert("many", &documents);
-    let command = doc! {
-        "aggregate": "many", "cursor": {}, "$db": "test",
-        "pipeline": [
-            { "$addFields": { "long": { "$map": { "input": { "$range": [0, 50] }, "in": { "$concat": ["$text", "$text"] } } } } },
-            { "$group": { "_id": "$long", "n": { "$sum": 1 } } },
-        ],
-    }
-    .to_buf();
+/// Kills the command after its first pause.
+#[track_caller]
+fn check_kill(client: &Client, pipeline: Value) {
+    let command = doc! { "aggregate": "many", "cursor": {}, "$db": "test", "pipeline": pipeline }.to_buf();
     let mut reply = Vec::new();
     {
         let mut task = Context::from_waker(Waker::noop());
@@ -430,6 +420,38 @@ fn a_kill_reaches_a_blocking_stage() {
     }
     let reply = RawDocument::trusted(&reply).to_document();
     assert_eq!(reply.get("code"), Some(&Value::Int32(code::INTERRUPTED)), "{reply:?}");
+}
+
+#[test]
+fn a_kill_reaches_a_blocking_stage() {
+    let client = Client::new();
+    let documents: Vec<Document> =
+        (0..5_000).map(|number| doc! { "_id": number, "text": "some text" }).collect();
+    client.insert("many", &documents);
+    let long = doc! { "$map": { "input": { "$range": [0, 50] }, "in": { "$concat": ["$text", "$text"] } } };
+    check_kill(
+        &client,
+        stages([
+            doc! { "$addFields": { "long": long } },
+            doc! { "$group": { "_id": "$long", "n": { "$sum": 1 } } },
+        ]),
+    );
+}
+
+#[test]
+fn a_kill_reaches_the_work_on_one_document() {
+    let client = Client::new();
+    let numbers: Vec<Value> = (0..300).map(Value::Int32).collect();
+    client.insert("many", &[doc! { "_id": 1, "a": (numbers.clone()), "b": (numbers.clone()), "c": numbers }]);
+    check_kill(
+        &client,
+        stages([
+            doc! { "$unwind": "$a" },
+            doc! { "$unwind": "$b" },
+            doc! { "$unwind": "$c" },
+            doc! { "$count": "n" },
+        ]),
+    );
 }
 
 #[test]

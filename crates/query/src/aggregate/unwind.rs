@@ -112,7 +112,12 @@ pub(super) struct UnwindStage {
     spec: Arc<UnwindSpec>,
     document: DocumentBuf,
     items: std::iter::Enumerate<std::vec::IntoIter<Item>>,
+    until_yield: u32,
 }
+
+/// Items yielded before the control goes back: unwinding several arrays of one document multiplies, and the source, which
+/// minds the time, is not asked meanwhile.
+const ITEMS_PER_YIELD: u32 = 1024;
 
 impl UnwindStage {
     pub(super) fn new(input: Box<dyn Stage>, spec: &Arc<UnwindSpec>) -> Self {
@@ -121,6 +126,7 @@ impl UnwindStage {
             spec: Arc::clone(spec),
             document: DocumentBuf::default(),
             items: Vec::new().into_iter().enumerate(),
+            until_yield: ITEMS_PER_YIELD,
         }
     }
 
@@ -184,7 +190,12 @@ fn at<'d>(document: RawDocument<'d>, components: &[String]) -> Option<RawValue<'
 impl Stage for UnwindStage {
     fn next(&mut self) -> Result<Step, QueryError> {
         loop {
+            if self.until_yield == 0 {
+                self.until_yield = ITEMS_PER_YIELD;
+                return Ok(Step::Yield);
+            }
             if let Some((position, item)) = self.items.next() {
+                self.until_yield -= 1;
                 return Ok(Step::Document(self.with_item(position, &item)));
             }
             let document = match self.input.next()? {
