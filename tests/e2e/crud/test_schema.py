@@ -141,7 +141,8 @@ def test_index_is_used_and_kept(collection):
     assert collection.find({"a": 33}).explain()["executionStats"]["totalKeysExamined"] == 0
     report = collection.database.validate_collection("things", full=True)
     assert report["valid"] is True
-    assert report["keysPerIndex"]["b_1"] == 2 * 900
+    # The document with b: [0, -0] has one key only: the two are equal.
+    assert report["keysPerIndex"]["b_1"] == 2 * 900 - 1
 
 
 def test_covered_query(collection):
