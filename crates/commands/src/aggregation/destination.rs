@@ -1,6 +1,7 @@
 //! The collection that `$out` and `$merge` write.
 
-use crate::error::{CommandError, CommandResult, code};
+use crate::error::{CommandError, CommandResult};
+use crate::write::not_on_a_view;
 use catalog::{Catalog, Collection, Entry, Namespace};
 use query::aggregate::Destination;
 use std::sync::Arc;
@@ -41,10 +42,7 @@ pub(super) fn namespace(
         return Err(CommandError::new(codes.internal_database, message));
     }
     match catalog.entry(database, namespace.collection()) {
-        Some(Entry::View(_)) => {
-            let message = format!("Namespace {namespace} is a view, not a collection");
-            Err(CommandError::new(code::COMMAND_NOT_SUPPORTED_ON_VIEW, message))
-        }
+        Some(Entry::View(_)) => Err(not_on_a_view(database, namespace.collection())),
         Some(Entry::Collection(collection)) => Ok((namespace, Some(collection))),
         None => Ok((namespace, None)),
     }

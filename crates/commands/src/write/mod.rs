@@ -16,7 +16,7 @@ mod modify;
 mod target;
 
 pub(crate) use batch::{BatchReply, check_batch_size, documents_of};
-pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_one};
+pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_one, not_on_a_view};
 pub(crate) use target::{insert_upserted, statement_filter, writable};
 
 use crate::context::CommandContext;
