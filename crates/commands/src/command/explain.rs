@@ -230,7 +230,8 @@ fn of_find_and_modify(context: &CommandContext<'_>, fields: &mut Fields<'_>) -> 
     let sort = fields.document("sort")?;
     let filter = statement_filter(fields, filter, sort, &environment)?;
     let removes = fields.flexible_boolean("remove")?.unwrap_or(false);
-    let known = ["update", "new", "fields", "projection", "upsert", "arrayFilters", "bypassDocumentValidation"];
+    let known =
+        ["update", "new", "fields", "projection", "upsert", "arrayFilters", "bypassDocumentValidation"];
     fields.ignore(&known);
     fields.finish()?;
     of_filter(context, &filter, true, if removes { "DELETE" } else { "UPDATE" })

@@ -78,7 +78,12 @@ fn find_by_id(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>)
             }
             Some(projection) => {
                 let mut out = batch.start_document();
-                projection.project_into(document, None, &mut query::expression::Variables::new(), &mut out)?;
+                projection.project_into(
+                    document,
+                    None,
+                    &mut query::expression::Variables::new(),
+                    &mut out,
+                )?;
             }
         }
         server.counters.documents_returned.add(1);
@@ -182,15 +187,20 @@ impl<'a> FindRequest<'a> {
 
     fn check(&self) -> CommandResult {
         if self.await_data && !self.tailable {
-            return Err(CommandError::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
+            return Err(CommandError::failed_to_parse(
+                "Cannot set 'awaitData' without also setting 'tailable'",
+            ));
         }
         if self.tailable && self.single_batch {
             return Err(CommandError::failed_to_parse(
                 "Cannot use tailable option with the 'singleBatch' option",
             ));
         }
-        let natural_forward =
-            self.sort.get("$natural").and_then(RawValue::as_i64_exact).is_some_and(|direction| direction == 1);
+        let natural_forward = self
+            .sort
+            .get("$natural")
+            .and_then(RawValue::as_i64_exact)
+            .is_some_and(|direction| direction == 1);
         if self.tailable && !self.sort.is_empty() && !natural_forward {
             return Err(CommandError::bad_value(
                 "cannot use tailable option with a sort other than {$natural: 1}",
@@ -365,7 +375,11 @@ struct FindSource {
 }
 
 impl FindSource {
-    async fn fill_batch(&mut self, context: &BatchContext<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+    async fn fill_batch(
+        &mut self,
+        context: &BatchContext<'_>,
+        batch: &mut Batch<'_>,
+    ) -> CommandResult<BatchEnd> {
         let before = self.executor.figures();
         let filled = self.fill_or_wait(context, batch).await;
         self.executor.save();
@@ -375,7 +389,11 @@ impl FindSource {
         filled
     }
 
-    async fn fill_or_wait(&mut self, context: &BatchContext<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+    async fn fill_or_wait(
+        &mut self,
+        context: &BatchContext<'_>,
+        batch: &mut Batch<'_>,
+    ) -> CommandResult<BatchEnd> {
         if !self.tailable {
             return self.fill_slices(context, batch).await;
         }
@@ -393,7 +411,11 @@ impl FindSource {
         }
     }
 
-    async fn fill_slices(&mut self, context: &BatchContext<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+    async fn fill_slices(
+        &mut self,
+        context: &BatchContext<'_>,
+        batch: &mut Batch<'_>,
+    ) -> CommandResult<BatchEnd> {
         let Self { executor, output, .. } = self;
         loop {
             let pause = executor.run(&mut Slice::begin(), |located| {

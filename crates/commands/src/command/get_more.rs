@@ -33,10 +33,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let fields = &mut context.fields;
     let name = fields.string("collection")?.ok_or_else(|| fields.missing("collection"))?;
     if name.is_empty() {
-        return Err(CommandError::new(
-            code::INVALID_NAMESPACE,
-            "Collection names cannot be empty",
-        ));
+        return Err(CommandError::new(code::INVALID_NAMESPACE, "Collection names cannot be empty"));
     }
     let batch_size = fields.integer_at_least("batchSize", 0)?.filter(|size| *size > 0);
     fields.ignore(&["term", "lastKnownCommittedOpTime", "includeQueryStatsMetrics"]);

@@ -46,6 +46,8 @@ mod scan;
 mod seen;
 mod slice;
 mod spill;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use arguments::{check_collation, environment, parse_hint, parse_sort};
 pub(crate) use candidates::{Candidates, Found};

@@ -1,0 +1,448 @@
+//! The executor against brute force: whatever the plan, the answer is that of looking at every document.
+
+use super::{Executor, Pause, Query, Slice, Spill, Verdict};
+use crate::testing;
+use catalog::{Change, Collection, IndexSpec, Namespace, WriteError, WriteOptions};
+use document::key::encode_value;
+use document::{Document, RawValue, Value, doc};
+use query::Environment;
+use query::matcher::Matcher;
+use query::plan::{Access, NeededFields};
+use query::sort::SortPattern;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// Polls until it is done; nothing here waits for another thread but index builds, which need no waker.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
+
+/// A small generator of numbers: the same seed, the same run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn number(&mut self) -> i32 {
+        self.below(8) as i32
+    }
+
+    fn value(&mut self) -> Value {
+        match self.below(12) {
+            0 => Value::Null,
+            1 => Value::String("x".into()),
+            2 => Value::Double(f64::from(self.number()) + 0.5),
+            3 => Value::Boolean(true),
+            _ => self.number().into(),
+        }
+    }
+
+    fn document(&mut self, id: i32) -> Document {
+        let mut document = doc! { "_id": id };
+        for name in ["a", "b", "c"] {
+            if self.below(8) > 0 {
+                document.push(name, self.value());
+            }
+        }
+        match self.below(4) {
+            0 => document.push("t", self.number()),
+            1 => {}
+            _ => {
+                let values: Vec<Value> = (0..self.below(4)).map(|_| self.number().into()).collect();
+                document.push("t", values);
+            }
+        }
+        document.push("n", doc! { "x": (self.number()), "y": (self.number()) });
+        document
+    }
+
+    fn condition(&mut self) -> Document {
+        let field = ["a", "b", "c", "t", "n.x", "_id"][self.below(6) as usize];
+        let mut document = Document::new();
+        let number = if field == "_id" { (self.below(120)) as i32 } else { self.number() };
+        let condition: Value = match self.below(9) {
+            0 => doc! { "$gt": number }.into(),
+            1 => doc! { "$lte": number }.into(),
+            2 => doc! { "$gte": number, "$lt": (number + 3) }.into(),
+            3 => doc! { "$in": [number, (number + 2), (Value::Null)] }.into(),
+            4 => doc! { "$ne": number }.into(),
+            5 => Value::Null,
+            6 => doc! { "$exists": (self.below(2) == 0) }.into(),
+            _ => number.into(),
+        };
+        document.push(field, condition);
+        document
+    }
+
+    fn filter(&mut self) -> Document {
+        match self.below(6) {
+            0 => Document::new(),
+            1 => {
+                let branches: Vec<Value> = (0..2 + self.below(2)).map(|_| self.condition().into()).collect();
+                doc! { "$or": branches }
+            }
+            2 => self.condition(),
+            _ => {
+                let branches: Vec<Value> = (0..1 + self.below(3)).map(|_| self.condition().into()).collect();
+                doc! { "$and": branches }
+            }
+        }
+    }
+
+    fn sort(&mut self) -> Document {
+        let sorts = [
+            doc! {},
+            doc! {},
+            doc! { "a": 1, "_id": 1 },
+            doc! { "a": 1, "b": 1, "_id": 1 },
+            doc! { "b": -1, "c": 1, "_id": 1 },
+            doc! { "b": 1, "c": -1 },
+            doc! { "t": 1, "_id": -1 },
+            doc! { "_id": -1 },
+            doc! { "n.x": -1, "_id": 1 },
+        ];
+        sorts[self.below(sorts.len() as u64) as usize].clone()
+    }
+}
+
+const INDEXES: [&str; 6] = ["a", "b,-c", "a,b", "t", "n.x", "c,_id"];
+
+fn collection(indexes: &[&str]) -> (Arc<crate::server::Server>, Arc<Collection>) {
+    let server = testing::server();
+    let namespace = Namespace::new("db", "c");
+    let collection = block_on(server.catalog.collection_or_create("db", "c")).expect("a collection");
+    for index in indexes {
+        let key: Document = index
+            .split(',')
+            .map(|field| match field.strip_prefix('-') {
+                Some(field) => (field, Value::Int32(-1)),
+                None => (field, Value::Int32(1)),
+            })
+            .collect();
+        let spec = doc! { "key": key, "name": *index }.to_buf();
+        let spec = IndexSpec::parse(spec.as_raw()).expect("a specification");
+        block_on(server.catalog.create_indexes(&namespace, &[spec])).expect("an index");
+    }
+    (server, collection)
+}
+
+fn insert(collection: &Arc<Collection>, document: &Document) {
+    block_on(collection.insert(document.to_buf().as_raw(), &WriteOptions::default())).expect("an insert");
+}
+
+fn replace(collection: &Arc<Collection>, document: &Document) {
+    let key = Collection::document_key_of_id(RawValue::Int32(id_of(document)));
+    let change = Change::Replace(document.to_buf());
+    block_on(collection.update(&key, &WriteOptions::default(), |_| Ok::<_, WriteError>(change)))
+        .expect("an update");
+}
+
+fn remove(collection: &Arc<Collection>, id: i32) {
+    let key = Collection::document_key_of_id(RawValue::Int32(id));
+    block_on(collection.update(&key, &WriteOptions::default(), |_| Ok::<_, WriteError>(Change::Remove)))
+        .expect("a removal");
+}
+
+fn id_of(document: &Document) -> i32 {
+    match document.get("_id") {
+        Some(Value::Int32(id)) => *id,
+        other => panic!("an _id, not {other:?}"),
+    }
+}
+
+fn query(filter: &Document, sort: &Document, skip: u64, limit: Option<u64>) -> Query {
+    let filter = filter.to_buf();
+    Query {
+        matcher: Matcher::parse(filter.as_raw(), &Environment::default()).expect("a filter"),
+        sort: Arc::new(SortPattern::parse(sort.to_buf().as_raw()).expect("a sort")),
+        skip,
+        limit,
+        ..Query::default()
+    }
+}
+
+/// Runs in batches of `batch` documents, refusing now and then; `between` runs after each batch.
+fn run_batches(
+    collection: &Arc<Collection>,
+    query: Query,
+    batch: usize,
+    dice: &mut Dice,
+    mut between: impl FnMut(&mut Dice),
+) -> Vec<Document> {
+    let mut executor = Executor::open(collection, query).expect("a plan");
+    let mut found = Vec::new();
+    loop {
+        let full = found.len() + batch;
+        let pause = executor
+            .run(&mut Slice::begin(), |located| {
+                if dice.below(10) == 0 {
+                    return Ok(Verdict::Refuse);
+                }
+                found.push(located.document.to_document());
+                Ok(if found.len() >= full { Verdict::TakeAndStop } else { Verdict::Take })
+            })
+            .expect("a run");
+        if pause == Pause::End {
+            return found;
+        }
+        if dice.below(2) == 0 {
+            executor.save();
+        }
+        between(dice);
+    }
+}
+
+fn brute_force(documents: &BTreeMap<i32, Document>, query: &Query) -> Vec<Document> {
+    let mut found: Vec<(Vec<u8>, Document)> = documents
+        .values()
+        .filter_map(|document| {
+            let raw = document.to_buf();
+            let matches = query.matcher.matches(raw.as_raw()).expect("a verdict");
+            matches.then(|| (query.sort.key(raw.as_raw()).expect("a key"), document.clone()))
+        })
+        .collect();
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    found.into_iter().map(|(_, document)| document).collect()
+}
+
+fn sort_keys(query: &Query, documents: &[Document]) -> Vec<Vec<u8>> {
+    documents.iter().map(|document| query.sort.key(document.to_buf().as_raw()).expect("a key")).collect()
+}
+
+#[test]
+fn every_plan_gives_what_brute_force_gives() {
+    let mut dice = Dice(20_261_121);
+    let (_server, collection) = collection(&INDEXES);
+    let mut documents = BTreeMap::new();
+    for id in 0..120 {
+        let document = dice.document(id);
+        insert(&collection, &document);
+        documents.insert(id, document);
+    }
+    let mut kinds = BTreeSet::new();
+    for round in 0..3_000 {
+        let (filter, sort) = (dice.filter(), dice.sort());
+        let skip = if dice.below(3) == 0 { dice.below(20) } else { 0 };
+        let limit = (dice.below(3) == 0).then(|| 1 + dice.below(20));
+        let query = query(&filter, &sort, skip, limit);
+        let plan = query.plan(&collection.definition()).expect("a plan");
+        kinds.insert((kind(&plan.access), plan.sort_provided));
+        let all = brute_force(&documents, &query);
+        let end = limit.map_or(all.len(), |limit| (skip + limit) as usize).min(all.len());
+        let expect = all.get(skip as usize..end).unwrap_or_default();
+        let batch = 1 + dice.below(30) as usize;
+        let found = run_batches(&collection, query.clone(), batch, &mut dice, |_| {});
+        let place =
+            format!("round {round}: {filter:?} sort {sort:?} skip {skip} limit {limit:?} by {plan:?}");
+        assert_eq!(sort_keys(&query, &found), sort_keys(&query, expect), "{place}");
+        let found_ids: BTreeSet<i32> = found.iter().map(id_of).collect();
+        assert_eq!(found_ids.len(), found.len(), "a document twice, {place}");
+        let all_ids: BTreeSet<i32> = all.iter().map(id_of).collect();
+        assert!(found_ids.is_subset(&all_ids), "a document that does not match, {place}");
+        if skip == 0 && limit.is_none() {
+            assert_eq!(found_ids, all_ids, "{place}");
+        }
+    }
+    for kind in ["look-up", "collection", "index", "union"] {
+        assert!(kinds.iter().any(|(known, _)| *known == kind), "no plan was a {kind}: {kinds:?}");
+    }
+    assert!(kinds.contains(&("index", false)) && kinds.contains(&("index", true)));
+}
+
+fn kind(access: &Access) -> &'static str {
+    match access {
+        Access::Empty => "nothing",
+        Access::CollectionScan { .. } => "collection",
+        Access::IdLookup { .. } => "look-up",
+        Access::IndexScan(_) => "index",
+        Access::Union(_) => "union",
+    }
+}
+
+#[test]
+fn what_stands_still_is_met_once_while_the_rest_changes() {
+    let mut dice = Dice(7);
+    let (_server, collection) = collection(&INDEXES);
+    for id in 0..100 {
+        insert(&collection, &dice.document(id));
+    }
+    for round in 0..300 {
+        // Even numbers stand still, odd ones come, change and go.
+        let (filter, sort) = (dice.filter(), dice.sort());
+        let query = query(&filter, &sort, 0, None);
+        let before = everything(&collection);
+        let expect: BTreeSet<i32> =
+            brute_force(&before, &query).iter().map(id_of).filter(|id| id % 2 == 0).collect();
+        let by_collection = matches!(
+            query.plan(&collection.definition()).expect("a plan").access,
+            Access::CollectionScan { .. } | Access::IdLookup { .. } | Access::Union(_)
+        );
+        let batch = 1 + dice.below(9) as usize;
+        let found = run_batches(&collection, query.clone(), batch, &mut dice, |dice| {
+            let id = (dice.below(60) * 2 + 1) as i32;
+            let known = everything(&collection).contains_key(&id);
+            match (known, dice.below(2)) {
+                (false, _) => insert(&collection, &dice.document(id)),
+                (true, 0) => remove(&collection, id),
+                (true, _) => replace(&collection, &dice.document(id)),
+            }
+        });
+        let place = format!("round {round}: {filter:?} sort {sort:?}");
+        let still: Vec<i32> = found.iter().map(id_of).filter(|id| id % 2 == 0).collect();
+        let still_once: BTreeSet<i32> = still.iter().copied().collect();
+        assert_eq!(still.len(), still_once.len(), "a document twice, {place}");
+        assert_eq!(still_once, expect, "{place}");
+        if by_collection {
+            let ids: BTreeSet<i32> = found.iter().map(id_of).collect();
+            assert_eq!(ids.len(), found.len(), "a walk in the order of _id met a document twice, {place}");
+        }
+        for document in &found {
+            let raw = document.to_buf();
+            assert!(query.matcher.matches(raw.as_raw()).expect("a verdict"), "{document:?} of {place}");
+        }
+    }
+}
+
+fn everything(collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
+    let found = run_batches(collection, Query::default(), 1_000, &mut Dice(1), |_| {});
+    found.into_iter().map(|document| (id_of(&document), document)).collect()
+}
+
+/// Runs a query whose keys answer it, and compares documents and figures: documents, keys, documents read.
+fn check_covered(
+    index: &str,
+    documents: &[Document],
+    filter: Document,
+    needs: &[&str],
+    expect: &[Document],
+    read: u64,
+) {
+    let (_server, collection) = collection(&[index]);
+    documents.iter().for_each(|document| insert(&collection, document));
+    let needs = NeededFields::Only(needs.iter().map(|path| (*path).to_owned()).collect());
+    let query = Query { needs, ..query(&filter, &Document::new(), 0, None) };
+    let mut executor = Executor::open(&collection, query).expect("a plan");
+    let mut found = Vec::new();
+    let pause = executor.run(&mut Slice::begin(), |located| {
+        found.push(located.document.to_document());
+        Ok(Verdict::Take)
+    });
+    assert_eq!(pause.expect("a run"), Pause::End);
+    assert_eq!(found, expect);
+    assert_eq!(executor.figures().documents, read, "documents read");
+}
+
+#[test]
+fn covered_plans_put_documents_together() {
+    let one = doc! { "_id": 1, "a": 5, "n": { "x": 1, "y": 2 } };
+    let null = doc! { "_id": 2, "a": (Value::Null) };
+    let missing = doc! { "_id": 3 };
+    check_covered("a", &[one.clone()], doc! { "a": { "$gt": 1 } }, &["a"], &[doc! { "a": 5 }], 0);
+    check_covered(
+        "a,n.x",
+        &[one.clone()],
+        doc! { "a": 5 },
+        &["a", "n.x"],
+        &[doc! { "a": 5, "n": { "x": 1 } }],
+        0,
+    );
+    // Null and missing have the same key: the documents tell.
+    check_covered(
+        "a",
+        &[null.clone(), missing.clone()],
+        doc! { "a": (Value::Null) },
+        &["a"],
+        &[null, missing],
+        2,
+    );
+}
+
+#[test]
+fn a_dropped_index_or_collection_ends_the_walk() {
+    let check = |drop: fn(&crate::server::Server, &Namespace)| {
+        let (server, collection) = collection(&["a"]);
+        (0..10).for_each(|id| insert(&collection, &doc! { "_id": id, "a": id }));
+        let query = query(&doc! { "a": { "$gte": 0 } }, &Document::new(), 0, None);
+        let mut executor = Executor::open(&collection, query).expect("a plan");
+        let pause = executor.run(&mut Slice::begin(), |_| Ok(Verdict::TakeAndStop)).expect("a document");
+        assert_eq!(pause, Pause::Stopped);
+        executor.save();
+        drop(&server, &Namespace::new("db", "c"));
+        let error = executor.run(&mut Slice::begin(), |_| Ok(Verdict::Take)).expect_err("nothing to walk on");
+        assert_eq!(error.code, 175);
+    };
+    check(|server, namespace| {
+        block_on(server.catalog.drop_collection(namespace)).expect("a drop");
+    });
+    check(|server, namespace| {
+        let selection = catalog::IndexSelection::Names(vec!["a".to_owned()]);
+        block_on(server.catalog.drop_indexes(namespace, &selection)).expect("a drop");
+    });
+}
+
+#[test]
+fn sorts_spill_and_respect_their_limit() {
+    let (_server, collection) = collection(&[]);
+    let pad = "x".repeat(1_000);
+    (0..500)
+        .for_each(|id| insert(&collection, &doc! { "_id": id, "a": (id * 7 % 500), "pad": (pad.as_str()) }));
+    let sorted = |spill: Option<Spill>| {
+        let query = Query { sort_memory_bytes: 50_000, spill, ..query(&doc! {}, &doc! { "a": 1 }, 3, None) };
+        let mut executor = Executor::open(&collection, query).expect("a plan");
+        let mut values = Vec::new();
+        loop {
+            let pause = executor.run(&mut Slice::begin(), |located| {
+                values.push(located.document.get("a").and_then(RawValue::as_i64_exact));
+                Ok(Verdict::Take)
+            })?;
+            if pause == Pause::End {
+                return Ok::<_, crate::error::CommandError>((values, executor.sort_figures().spilled_runs));
+            }
+        }
+    };
+    assert_eq!(sorted(None).expect_err("too much for the memory").code, 292);
+    let (values, runs) = sorted(Some(Spill::into_directory(std::env::temp_dir()))).expect("a sorted answer");
+    assert_eq!(values, (3..500).map(Some).collect::<Vec<_>>());
+    assert!(runs > 1, "{runs} runs");
+}
+
+#[test]
+fn positions_of_equal_keys_are_kept_apart() {
+    let (_server, collection) = collection(&["a"]);
+    (0..50).for_each(|id| insert(&collection, &doc! { "_id": id, "a": 1 }));
+    for sort in [doc! { "a": 1 }, doc! { "a": -1 }] {
+        let query = query(&doc! { "a": 1 }, &sort, 0, None);
+        let found = run_batches(&collection, query, 1, &mut Dice(3), |_| {});
+        let ids: BTreeSet<i32> = found.iter().map(id_of).collect();
+        assert_eq!((found.len(), ids.len()), (50, 50), "sort {sort:?}");
+    }
+}
+
+#[test]
+fn document_keys_lead_to_documents() {
+    let (_server, collection) = collection(&["a"]);
+    insert(&collection, &doc! { "_id": "x", "a": 1 });
+    let query = query(&doc! { "a": 1 }, &Document::new(), 0, None);
+    let mut executor = Executor::open(&collection, query).expect("a plan");
+    let mut key = Vec::new();
+    executor
+        .run(&mut Slice::begin(), |located| {
+            key = located.document_key.to_vec();
+            Ok(Verdict::Take)
+        })
+        .expect("a run");
+    let mut expect = Vec::new();
+    encode_value(&mut expect, RawValue::String("x"));
+    assert_eq!(key, expect);
+}
