@@ -40,6 +40,7 @@ pub mod path;
 mod properties;
 mod raw;
 mod scalar;
+mod timestamp;
 mod validate;
 mod value;
 

@@ -48,6 +48,21 @@ def test_id_is_added_in_front_by_the_server(client, database):
     assert isinstance(stored["_id"], ObjectId)
 
 
+def test_empty_timestamps_become_the_current_time(collection):
+    """At the top level of inserted documents and replacements, and never in `_id`."""
+    empty = Timestamp(0, 0)
+    collection.insert_many([{"_id": empty, "at": empty, "inner": {"at": empty}}, {"_id": 1, "at": empty}])
+    first, second = collection.find_one({"_id": empty}), collection.find_one({"_id": 1})
+    assert first["inner"] == {"at": empty} and empty < first["at"] < second["at"]
+    collection.replace_one({"_id": 1}, {"at": empty})
+    replaced = collection.find_one({"_id": 1})["at"]
+    assert replaced > second["at"]
+    collection.update_one({"_id": 1}, {"$currentDate": {"at": {"$type": "timestamp"}}})
+    assert collection.find_one({"_id": 1})["at"] > replaced
+    collection.update_one({"_id": 1}, {"$set": {"at": empty}})
+    assert collection.find_one({"_id": 1})["at"] == empty, "operators store what they are given"
+
+
 def test_duplicate_key_names_index_and_value(collection):
     collection.insert_one({"_id": 1})
     with pytest.raises(DuplicateKeyError) as caught:

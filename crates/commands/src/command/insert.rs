@@ -6,7 +6,7 @@ use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::{BatchReply, check_batch_size, documents_of, write_options};
 use catalog::{WriteError, WriteOptions};
-use document::{DocumentBuilder, RawDocument};
+use document::{DocumentBuf, DocumentBuilder, RawDocument};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     class: OperationClass::Insert,
@@ -30,8 +30,19 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
     context.fields.ignore(&["collectionUUID", "encryptionInformation", "stmtId", "stmtIds"]);
     context.fields.finish()?;
-    let documents = documents_of("insert.documents", documents)?;
-    check_batch_size(documents.len())?;
+    let received = documents_of("insert.documents", documents)?;
+    check_batch_size(received.len())?;
+    let stamped: Vec<(usize, DocumentBuf)> = received
+        .iter()
+        .enumerate()
+        .filter_map(|(position, document)| Some((position, document.with_current_timestamps()?)))
+        .collect();
+    let mut documents = received;
+    for (position, stamped) in &stamped {
+        if let Some(document) = documents.get_mut(*position) {
+            *document = stamped.as_raw();
+        }
+    }
     let options = write_options(context, bypass);
     let mut outcome = BatchReply::default();
     insert(context, (database, name), &documents, ordered, &options, &mut outcome).await?;

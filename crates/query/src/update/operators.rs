@@ -252,7 +252,7 @@ fn pop(field: Element<'_>) -> Result<Modifier, QueryError> {
 
 fn current_date(field: Element<'_>, environment: &Environment) -> Result<Modifier, QueryError> {
     let date = RawValue::DateTime(environment.now_ms);
-    let timestamp = RawValue::Timestamp(Timestamp { time: (environment.now_ms / 1000) as u32, increment: 1 });
+    let timestamp = RawValue::Timestamp(Timestamp::now());
     let value = match field.value() {
         RawValue::Boolean(_) => date,
         RawValue::Document(clauses) => {

@@ -4,7 +4,7 @@ use document::{DocumentBuf, DocumentBuilder, RawDocument, json};
 
 use crate::error::{QueryError, code};
 
-/// Checks a replacement document: none of its top-level fields may begin with a dollar sign.
+/// Checks a replacement document: none of its top-level fields may begin with a dollar sign. Empty timestamps become the current time.
 pub(super) fn parse(replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
     if let Some(element) = replacement.iter().find(|element| element.name().starts_with('$')) {
         let name = element.name();
@@ -16,7 +16,7 @@ pub(super) fn parse(replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryEr
             ),
         ));
     }
-    Ok(replacement.to_buf())
+    Ok(replacement.with_current_timestamps().unwrap_or_else(|| replacement.to_buf()))
 }
 
 /// The replacement with the `_id` of `document` in front.

@@ -133,12 +133,6 @@ fn dates() {
         base.clone(),
         doc! { "_id": 1, "a": (Value::DateTime(NOW_MS)) },
     );
-    let stamp = document::Timestamp { time: 1_700_000_000, increment: 1 };
-    check(
-        doc! { "$currentDate": { "a": { "$type": "timestamp" } } },
-        base.clone(),
-        doc! { "_id": 1, "a": stamp },
-    );
     check_error(doc! { "$currentDate": { "a": 1 } }, base.clone(), 2);
     check_error(doc! { "$currentDate": { "a": { "$type": "x" } } }, base, 2);
 }
