@@ -111,8 +111,9 @@ const INTERNAL_ERROR: i32 = 1;
 pub enum WriteError {
     #[error("{0}")]
     DuplicateKey(Box<DuplicateKey>),
+    /// With what `errInfo` tells.
     #[error("Document failed validation")]
-    DocumentValidationFailure(Box<ValidationFailure>),
+    DocumentValidationFailure(Document),
     #[error("{0}")]
     BadValue(String),
     #[error("{0}")]
@@ -190,15 +191,6 @@ impl std::fmt::Display for DuplicateKey {
             crate::shell_text::document(&self.key_value)
         )
     }
-}
-
-/// What `errInfo` of a failed validation tells.
-#[derive(Debug, Clone)]
-pub struct ValidationFailure {
-    /// The `_id` of the refused document.
-    pub failing_document_id: document::Value,
-    /// Which part of the validator said no.
-    pub details: Document,
 }
 
 /// A failed read.

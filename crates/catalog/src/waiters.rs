@@ -78,7 +78,7 @@ impl Drop for Arrival {
 }
 
 /// Gives way once: the task is polled again after others had their turn.
-pub(crate) async fn give_way() {
+pub async fn give_way() {
     let mut given = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut given, true) {

@@ -1,8 +1,8 @@
 //! Errors of the layers below as a client sees them.
 
 use crate::error::{CommandError, code};
-use catalog::{CatalogError, DuplicateKey, ReadError, ValidationFailure, WriteError};
-use document::{Document, Value, doc};
+use catalog::{CatalogError, DuplicateKey, ReadError, WriteError};
+use document::{Document, doc};
 use storage::{CommitError, StorageError};
 
 impl From<CatalogError> for CommandError {
@@ -69,13 +69,7 @@ pub(crate) fn write_error_details(error: &WriteError) -> Document {
             let DuplicateKey { key_pattern, key_value, .. } = &**duplicate;
             doc! { "keyPattern": (key_pattern.clone()), "keyValue": (key_value.clone()) }
         }
-        WriteError::DocumentValidationFailure(failure) => {
-            let ValidationFailure { failing_document_id, details } = &**failure;
-            let info = doc! {
-                "failingDocumentId": (failing_document_id.clone()), "details": (Value::Document(details.clone())),
-            };
-            doc! { "errInfo": info }
-        }
+        WriteError::DocumentValidationFailure(info) => doc! { "errInfo": (info.clone()) },
         _ => Document::new(),
     }
 }

@@ -321,6 +321,7 @@ pub(crate) fn write_value(buffer: &mut Vec<u8>, value: &Value) {
 
 impl Value {
     /// The borrowed form of a value that is not a tree; `None` for documents, arrays and code with scope.
+    #[inline]
     pub fn as_raw_scalar(&self) -> Option<RawValue<'_>> {
         Some(match self {
             Value::Double(number) => RawValue::Double(*number),

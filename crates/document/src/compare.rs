@@ -155,37 +155,11 @@ impl Value {
                 Value::JavaScriptWithScope { code: left, scope: left_scope },
                 Value::JavaScriptWithScope { code: right, scope: right_scope },
             ) => left.cmp(right).then_with(|| left_scope.compare(right_scope)),
-            _ => match (self.scalar(), other.scalar()) {
+            _ => match (self.as_raw_scalar(), other.as_raw_scalar()) {
                 (Some(left), Some(right)) => compare_scalars(left, right),
                 _ => Ordering::Equal,
             },
         }
-    }
-
-    /// The value, borrowed, unless it holds documents or values, which as bytes would have to be written first.
-    #[inline]
-    pub fn scalar(&self) -> Option<RawValue<'_>> {
-        Some(match self {
-            Value::Document(_) | Value::Array(_) | Value::JavaScriptWithScope { .. } => return None,
-            Value::Double(number) => RawValue::Double(*number),
-            Value::String(text) => RawValue::String(text),
-            Value::Binary { subtype, bytes } => RawValue::Binary { subtype: *subtype, bytes },
-            Value::Undefined => RawValue::Undefined,
-            Value::ObjectId(id) => RawValue::ObjectId(*id),
-            Value::Boolean(flag) => RawValue::Boolean(*flag),
-            Value::DateTime(milliseconds) => RawValue::DateTime(*milliseconds),
-            Value::Null => RawValue::Null,
-            Value::Regex { pattern, options } => RawValue::Regex { pattern, options },
-            Value::DbPointer { namespace, id } => RawValue::DbPointer { namespace, id: *id },
-            Value::JavaScript(code) => RawValue::JavaScript(code),
-            Value::Symbol(text) => RawValue::Symbol(text),
-            Value::Int32(number) => RawValue::Int32(*number),
-            Value::Timestamp(timestamp) => RawValue::Timestamp(*timestamp),
-            Value::Int64(number) => RawValue::Int64(*number),
-            Value::Decimal128(number) => RawValue::Decimal128(*number),
-            Value::MinKey => RawValue::MinKey,
-            Value::MaxKey => RawValue::MaxKey,
-        })
     }
 }
 

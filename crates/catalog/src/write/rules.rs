@@ -1,12 +1,13 @@
 //! What a document must be to be stored: size, depth, `_id`, validator.
 
+use crate::WriteError;
 use crate::definition::CollectionDefinition;
 use crate::options::{ValidationAction, ValidationLevel};
-use crate::{ValidationFailure, WriteError};
 use document::{
-    Document, DocumentBuilder, ElementType, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH, ObjectId, RawDocument,
+    DocumentBuf, DocumentBuilder, ElementType, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH, ObjectId, RawDocument,
     RawValue, Value,
 };
+use query::Environment;
 use std::borrow::Cow;
 
 /// Brings `_id` to the front, adding one when there is none.
@@ -94,13 +95,9 @@ pub(crate) fn check_validator(
             Ok(())
         }
         ValidationAction::Error => {
-            let rule = definition.options.validator.as_ref().map(Value::from).unwrap_or_default();
-            let details =
-                Document::from_iter([("operatorName", Value::from("validator")), ("specifiedAs", rule)]);
-            Err(WriteError::DocumentValidationFailure(Box::new(ValidationFailure {
-                failing_document_id: id,
-                details,
-            })))
+            let rule = definition.options.validator.as_ref().map(DocumentBuf::as_raw).unwrap_or_default();
+            let info = query::schema::validation_details(rule, new, &Environment::default())?;
+            Err(WriteError::DocumentValidationFailure(info))
         }
     }
 }
@@ -108,7 +105,7 @@ pub(crate) fn check_validator(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use document::doc;
+    use document::{Document, doc};
 
     #[track_caller]
     fn check(input: Document, expect: Result<&[&str], i32>) {

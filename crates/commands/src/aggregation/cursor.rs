@@ -4,8 +4,8 @@ use super::OpenReads;
 use crate::context::{BatchContext, CommandContext};
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
 use crate::error::CommandResult;
-use crate::exec::give_way;
 use crate::interrupt::Interrupt;
+use catalog::give_way;
 use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, ElementType};
 use query::aggregate::{Stage, Step};
 

@@ -14,7 +14,6 @@ use query::aggregate::{
 use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields};
 use query::{Environment, QueryError};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Reads collections and views of one database for one pipeline.
@@ -45,7 +44,7 @@ impl Reader {
             catalog: Arc::clone(&server.catalog),
             database: database.into(),
             reads: OpenReads::default(),
-            spill: allow_disk_use.then(|| Spill::into_directory(temporary_directory(server))),
+            spill: allow_disk_use.then(|| Spill::of_server(server)),
             sort_memory_bytes: bytes(Parameter::SortMemory),
             stage_memory_bytes: bytes(Parameter::GroupMemory),
         }
@@ -143,12 +142,6 @@ impl Reader {
         let pipeline = Pipeline::parse_documents(&stages, &environment)?;
         self.open(pipeline, Origin::Collection(&resolved.collection), None, &environment)
     }
-}
-
-/// Where sorted runs go: into the data directory, or the system's place where there is none (a store in memory).
-fn temporary_directory(server: &Server) -> PathBuf {
-    let data = PathBuf::from(server.parameters.text(Parameter::DbPath));
-    if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() }
 }
 
 /// What a pipeline reads of the documents, after its front was taken off.

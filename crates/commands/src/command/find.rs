@@ -12,12 +12,12 @@ use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
     Executor, Output, Pause, Query, ReturnKey, Slice, Spill, Verdict, check_collation, environment, exact_id,
-    give_way, parse_hint, parse_sort,
+    parse_hint, parse_sort,
 };
 use crate::fields::Fields;
 use crate::parameters::Parameter;
 use crate::server::Server;
-use catalog::Collection;
+use catalog::{Collection, give_way};
 use document::{DocumentBuilder, ElementType, RawDocument, RawValue};
 use query::Environment;
 use query::matcher::Matcher;

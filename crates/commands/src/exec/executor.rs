@@ -3,10 +3,10 @@
 use super::query::Query;
 use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
 use super::seen::Seen;
-use super::slice::{Pause, Slice, give_way};
+use super::slice::{Pause, Slice};
 use crate::error::CommandResult;
 use crate::interrupt::Interrupt;
-use catalog::Collection;
+use catalog::{Collection, give_way};
 use document::DocumentBuf;
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields, Plan};

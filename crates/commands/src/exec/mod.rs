@@ -24,7 +24,7 @@
 //! loop {
 //!     match candidates.next()? {
 //!         Found::Document(document_key) => { collection.update(&document_key, &options, decide).await?; }
-//!         Found::Yield => { context.interrupt().check()?; exec::give_way().await; }
+//!         Found::Yield => { context.interrupt().check()?; catalog::give_way().await; }
 //!         Found::End => break,
 //!     }
 //! }
@@ -57,5 +57,5 @@ pub(crate) use filter::{Filter, exact_id};
 pub(crate) use output::{Output, ReturnKey};
 pub(crate) use query::Query;
 pub(crate) use scan::Verdict;
-pub(crate) use slice::{Pause, Slice, give_way};
+pub(crate) use slice::{Pause, Slice};
 pub(crate) use spill::Spill;

@@ -1,6 +1,5 @@
 //! Slices of time: how long a walk may go on before others have their turn.
 
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// How long one slice lasts.
@@ -47,19 +46,6 @@ impl Slice {
         let began = *self.began.get_or_insert(now);
         now.saturating_duration_since(began) >= SLICE
     }
-}
-
-/// Gives way once: the task is polled again after others had their turn.
-pub(crate) async fn give_way() {
-    let mut given = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut given, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 #[cfg(test)]

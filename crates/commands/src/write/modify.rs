@@ -2,8 +2,8 @@
 
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::{Candidates, Filter, Found, give_way};
-use catalog::{Change, Collection, WriteError, WriteOptions};
+use crate::exec::{Candidates, Filter, Found};
+use catalog::{Change, Collection, WriteError, WriteOptions, give_way};
 use document::{DocumentBuf, RawDocument};
 use query::matcher::MatchDetails;
 use query::update::Update;

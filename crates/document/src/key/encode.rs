@@ -133,7 +133,7 @@ impl Encoder<'_> {
                 self.owned_document(scope);
             }
             other => {
-                if let Some(scalar) = other.scalar() {
+                if let Some(scalar) = other.as_raw_scalar() {
                     self.value(scalar);
                 }
             }

@@ -59,7 +59,7 @@ fn check_equal(values: &[Value]) {
             assert_eq!(left.compare(right), Ordering::Equal, "{left:?} and {right:?}");
             check(left, right);
             assert_eq!(GroupKey::of(left), GroupKey::of(right));
-            assert_eq!(hash64(left.scalar().unwrap()), hash64(right.scalar().unwrap()));
+            assert_eq!(hash64(left.as_raw_scalar().unwrap()), hash64(right.as_raw_scalar().unwrap()));
         }
     }
 }

@@ -66,10 +66,10 @@ fn integers_of_numbers() {
 fn truth() {
     for value in [Value::Boolean(false), Value::Null, Value::Undefined, 0.into(), (-0.0).into(), 0i64.into()]
     {
-        assert!(!value.truthy() && !value.scalar().unwrap().truthy(), "{value:?}");
+        assert!(!value.truthy() && !value.as_raw_scalar().unwrap().truthy(), "{value:?}");
     }
     for value in [Value::Boolean(true), 1.into(), f64::NAN.into(), "".into(), Value::MinKey] {
-        assert!(value.truthy() && value.scalar().unwrap().truthy(), "{value:?}");
+        assert!(value.truthy() && value.as_raw_scalar().unwrap().truthy(), "{value:?}");
     }
 }
 
