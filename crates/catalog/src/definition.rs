@@ -9,6 +9,7 @@ use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
 use query::Environment;
 use query::matcher::Matcher;
 use query::plan::{FieldOrder, IndexDescription, IndexField};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
@@ -38,6 +39,8 @@ pub struct IndexDefinition {
     /// Whether this is the `_id_` of a collection clustered by `_id`, which has no entries of its own.
     pub clustered: bool,
     pub(crate) generator: KeyGenerator,
+    /// Reads that walked the index, over all versions of this definition since the start.
+    uses: Arc<AtomicU64>,
 }
 
 impl IndexDefinition {
@@ -52,7 +55,18 @@ impl IndexDefinition {
         let generator = KeyGenerator::new(&spec, index_prefix(collection, id))?;
         let mut multikey = multikey;
         multikey.resize(spec.fields.len(), 0);
-        Ok(IndexDefinition { id, state, multikey, clustered: id == ID_INDEX && !capped, generator, spec })
+        let clustered = id == ID_INDEX && !capped;
+        Ok(IndexDefinition { id, state, multikey, clustered, generator, spec, uses: Arc::default() })
+    }
+
+    /// Counts a read that walks the index.
+    pub fn count_use(&self) {
+        self.uses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many reads walked the index since the start.
+    pub fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Relaxed)
     }
 
     /// Whether some document has several entries.
@@ -145,7 +159,8 @@ impl IndexDefinition {
         multikey: MultikeyPaths,
         capped: bool,
     ) -> Result<Self, CatalogError> {
-        IndexDefinition::new(collection, self.id, spec, state, multikey, capped)
+        let changed = IndexDefinition::new(collection, self.id, spec, state, multikey, capped)?;
+        Ok(IndexDefinition { uses: Arc::clone(&self.uses), ..changed })
     }
 }
 

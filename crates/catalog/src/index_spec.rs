@@ -10,6 +10,36 @@ const FIELDS_MAX: usize = 32;
 /// The largest `expireAfterSeconds`.
 const EXPIRE_AFTER_SECONDS_MAX: f64 = i32::MAX as f64;
 
+/// Every option that a specification may have; any other is refused, or left out where `createIndexes` is asked to.
+const OPTIONS: &[&str] = &[
+    "2dsphereIndexVersion",
+    "background",
+    "bits",
+    "bucketSize",
+    "clustered",
+    "collation",
+    "comment",
+    "default_language",
+    "dropDups",
+    "expireAfterSeconds",
+    "hidden",
+    "key",
+    "language_override",
+    "max",
+    "min",
+    "name",
+    "ns",
+    "partialFilterExpression",
+    "prepareUnique",
+    "sparse",
+    "storageEngine",
+    "textIndexVersion",
+    "unique",
+    "v",
+    "weights",
+    "wildcardProjection",
+];
+
 /// How an index treats one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
@@ -133,16 +163,7 @@ impl IndexSpec {
                 "storageEngine" | "comment" => {
                     parsed.other.insert(element.name(), value.to_value());
                 }
-                option @ ("weights"
-                | "default_language"
-                | "language_override"
-                | "textIndexVersion"
-                | "2dsphereIndexVersion"
-                | "bits"
-                | "min"
-                | "max"
-                | "wildcardProjection"
-                | "bucketSize") => {
+                option if Self::knows_option(option) => {
                     return Err(CatalogError::CannotCreateIndex(format!(
                         "the index option '{option}' belongs to an index type that is not supported"
                     )));
@@ -164,6 +185,11 @@ impl IndexSpec {
             parsed.become_id_index(spec)?;
         }
         Ok(parsed)
+    }
+
+    /// Whether this is an option of some kind of index, supported or not.
+    pub fn knows_option(name: &str) -> bool {
+        OPTIONS.contains(&name)
     }
 
     /// Whether the key pattern is that of `_id_`.
@@ -463,6 +489,16 @@ mod tests {
         );
         check(doc! { "key": { "_id": 1 }, "name": "_id_", "unique": true }, Err(197));
         check(doc! { "key": { "a": 1 }, "name": "*" }, Err(2));
+    }
+
+    #[test]
+    fn known_options_are_not_called_unknown() {
+        for option in OPTIONS {
+            let mut spec = doc! { "key": { "a": 1 }, "name": "a" };
+            spec.insert(*option, Value::MinKey);
+            let code = IndexSpec::parse(spec.to_buf().as_raw()).map(drop).map_err(|error| error.code());
+            assert_ne!(code, Err(197), "{option}");
+        }
     }
 
     #[test]

@@ -114,12 +114,33 @@ impl CollectionUsage {
         }
     }
 
-    fn sum(&self, classes: &[OperationClass]) -> Document {
+    /// Time in microseconds and number of these classes.
+    fn sums(&self, classes: &[OperationClass]) -> (i64, i64) {
         let cells = classes.iter().filter_map(|class| self.classes.get(*class as usize));
-        let (time, count) = cells.fold((0, 0), |(time, count), cell| {
-            (time + cell.time_us.load(Ordering::Relaxed), count + cell.count.load(Ordering::Relaxed))
-        });
-        doc! { "time": (time as i64), "count": (count as i64) }
+        cells.fold((0, 0), |(time, count), cell| {
+            let (more_time, more) =
+                (cell.time_us.load(Ordering::Relaxed), cell.count.load(Ordering::Relaxed));
+            (time + more_time as i64, count + more as i64)
+        })
+    }
+
+    fn sum(&self, classes: &[OperationClass]) -> Document {
+        let (time, count) = self.sums(classes);
+        doc! { "time": time, "count": count }
+    }
+
+    /// The `latencyStats` of `$collStats`, times in microseconds.
+    pub fn latencies(&self) -> Document {
+        use OperationClass as Class;
+        let of = |classes: &[Class]| {
+            let (latency, ops) = self.sums(classes);
+            doc! { "latency": latency, "ops": ops, "queryableEncryptionLatencyMicros": 0_i64 }
+        };
+        doc! {
+            "reads": (of(&[Class::Query, Class::GetMore])),
+            "writes": (of(&[Class::Insert, Class::Update, Class::Delete])),
+            "commands": (of(&[Class::Command])), "transactions": (of(&[])),
+        }
     }
 
     /// The row of `top`, times in microseconds.
@@ -156,6 +177,11 @@ impl Usage {
         if collections.len() < COLLECTIONS_MAX {
             collections.entry_ref(namespace).or_default().add(class, took);
         }
+    }
+
+    /// The usage of one collection; an empty one when it was never used.
+    pub fn of(&self, namespace: &str) -> Arc<CollectionUsage> {
+        self.collections.read().get(namespace).cloned().unwrap_or_default()
     }
 
     /// Forgets a dropped collection.
@@ -197,5 +223,7 @@ mod tests {
         let row = rows[0].1.to_document();
         assert_eq!(row.get("total"), Some(&doc! { "time": 12_i64, "count": 2_i64 }.into()));
         assert_eq!(row.get("writeLock"), Some(&doc! { "time": 7_i64, "count": 1_i64 }.into()));
+        let reads = doc! { "latency": 5_i64, "ops": 1_i64, "queryableEncryptionLatencyMicros": 0_i64 };
+        assert_eq!(usage.of("db.a").latencies().get("reads"), Some(&reads.into()));
     }
 }

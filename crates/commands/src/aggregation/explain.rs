@@ -5,7 +5,7 @@ use super::{AggregateRequest, AggregateTarget, Reader, views};
 use crate::error::CommandResult;
 use crate::exec::environment;
 use crate::server::Server;
-use document::{Document, DocumentBuf, RawValue, Value, doc};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
 use query::aggregate::{Leading, Pipeline, Source};
 use query::plan::{ExplainOptions, explain};
 use std::sync::Arc;
@@ -99,6 +99,10 @@ impl AggregateTarget<'_> {
     ) -> CommandResult<(String, Vec<DocumentBuf>)> {
         let (collection, mut stages) = match self {
             AggregateTarget::Database => (String::new(), Vec::new()),
+            // It reports of the view itself.
+            AggregateTarget::Collection(name) if begins_with(request, "$collStats") => {
+                ((*name).to_owned(), Vec::new())
+            }
             AggregateTarget::Collection(name) => {
                 let resolved = views::resolve(&server.catalog, database, name)?;
                 (resolved.collection, resolved.stages)
@@ -114,6 +118,12 @@ impl AggregateTarget<'_> {
         }
         Ok((collection, stages))
     }
+}
+
+/// Whether this is the name of the first stage.
+fn begins_with(request: &AggregateRequest<'_>, stage: &str) -> bool {
+    let first = request.pipeline.iter().next().and_then(RawValue::as_document);
+    first.and_then(RawDocument::first).is_some_and(|element| element.name() == stage)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Sources that report something of the server: `$collStats`, `$indexStats`, `$currentOp`, sessions, plan caches.
 
-use super::AggregateTarget;
+use super::{AggregateTarget, views};
 use crate::command::{coll_stats, current_op, host_info};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
 use crate::sessions::SessionId;
+use crate::write::not_on_a_view;
 use catalog::Collection;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use std::sync::Arc;
@@ -59,17 +60,21 @@ fn collection_statistics(
         "localTime": (Value::DateTime(context.server.now_ms())),
     };
     let absent = || {
+        if views::is_view(&context.server.catalog, context.database, name) {
+            return not_on_a_view(context.database, name);
+        }
         let message = format!(
             "Unable to retrieve statistics in $collStats stage :: caused by :: Collection [{namespace}] not found."
         );
         CommandError::new(code::NAMESPACE_NOT_FOUND, message)
     };
     let mut fields = Fields::nested("$collStats", operand)?;
-    if fields.document("latencyStats")?.is_some() {
-        let none = || doc! { "latency": 0i64, "ops": 0i64, "queryableEncryptionLatencyMicros": 0i64 };
-        let latencies =
-            doc! { "reads": (none()), "writes": (none()), "commands": (none()), "transactions": (none()) };
-        report.push("latencyStats", latencies);
+    if let Some(options) = fields.document("latencyStats")? {
+        let mut options = Fields::nested("$collStats.latencyStats", options)?;
+        // Times are not kept by magnitude.
+        options.ignore(&["histograms"]);
+        options.finish()?;
+        report.push("latencyStats", context.server.usage.of(&namespace).latencies());
     }
     if let Some(storage) = fields.document("storageStats")? {
         let mut storage = Fields::nested("$collStats.storageStats", storage)?;
@@ -98,7 +103,7 @@ fn index_statistics(context: &CommandContext<'_>, collection: &Collection) -> Ve
     let described = definition.indexes.iter().map(|index| {
         let mut report = doc! {
             "name": (index.spec.name.as_str()), "key": (index.spec.key.clone()), "host": (host.as_str()),
-            "accesses": { "ops": 0i64, "since": (Value::DateTime(since)) },
+            "accesses": { "ops": (index.uses() as i64), "since": (Value::DateTime(since)) },
             "spec": (index.spec.to_document()),
         };
         if !index.is_ready() {
@@ -117,15 +122,7 @@ fn operations(context: &CommandContext<'_>, operand: RawDocument<'_>) -> Command
     fields.finish()?;
     let mut operations = current_op::operations(context.server, idle_connections);
     if idle_cursors {
-        operations.extend(context.server.cursors.idle().into_iter().map(|cursor| {
-            let described = doc! {
-                "cursorId": (cursor.id), "nDocsReturned": (cursor.returned as i64),
-                "tailable": (cursor.tailable), "noCursorTimeout": (cursor.no_timeout),
-                "originatingCommand": (cursor.originating_command.as_raw().to_document()),
-            };
-            doc! { "type": "idleCursor", "host": (host_info::host_name()), "ns": (cursor.namespace), "cursor": described }
-                .to_buf()
-        }));
+        operations.extend(current_op::idle_cursors(context.server));
     }
     Ok(operations)
 }

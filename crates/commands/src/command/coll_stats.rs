@@ -2,7 +2,8 @@
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
-use crate::error::{CommandError, CommandResult, code};
+use crate::error::CommandResult;
+use crate::write::not_on_a_view;
 use catalog::{Collection, CollectionStatistics, Entry};
 use document::{Document, DocumentBuilder, doc};
 
@@ -19,10 +20,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     let namespace = format!("{database}.{name}");
     let described = match context.server.catalog.entry(database, name) {
         Some(Entry::Collection(collection)) => describe(&namespace, &collection, scale),
-        Some(Entry::View(_)) => {
-            let message = format!("Namespace {namespace} is a view, not a collection");
-            return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED_ON_VIEW, message));
-        }
+        Some(Entry::View(_)) => return Err(not_on_a_view(database, name)),
         None => absent(&namespace, scale),
     };
     reply.append_fields(&described);

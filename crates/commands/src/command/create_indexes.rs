@@ -4,7 +4,7 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use catalog::{IndexSpec, Namespace};
-use document::{DocumentBuilder, RawValue};
+use document::{DocumentBuilder, RawDocument, RawValue};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
@@ -19,10 +19,12 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let (database, name) = context.collection_namespace()?;
     let indexes = context.fields.array("indexes")?.ok_or_else(|| context.fields.missing("indexes"))?;
+    let lenient = context.fields.flexible_boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);
     // How many members of a replica set must agree: there is one.
-    context.fields.ignore(&["commitQuorum", "ignoreUnknownIndexOptions", "collectionUUID"]);
+    context.fields.ignore(&["commitQuorum", "collectionUUID"]);
     context.fields.finish()?;
-    let specs = indexes.iter().map(|spec| parse(spec, context)).collect::<CommandResult<Vec<_>>>()?;
+    let specs =
+        indexes.iter().map(|spec| parse(spec, lenient, context)).collect::<CommandResult<Vec<_>>>()?;
     if specs.is_empty() {
         return Err(CommandError::bad_value("Must specify at least one index to create"));
     }
@@ -40,9 +42,19 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     Ok(())
 }
 
-fn parse(spec: RawValue<'_>, context: &CommandContext<'_>) -> CommandResult<IndexSpec> {
+/// One element of `indexes`; a `lenient` reading leaves out options that no index has.
+fn parse(spec: RawValue<'_>, lenient: bool, context: &CommandContext<'_>) -> CommandResult<IndexSpec> {
     let Some(spec) = spec.as_document() else {
         return Err(context.fields.wrong_type("indexes.0", spec.kind(), &["object"]));
     };
-    Ok(IndexSpec::parse(spec)?)
+    if !lenient {
+        return Ok(IndexSpec::parse(spec)?);
+    }
+    let mut known = Vec::new();
+    let mut builder = DocumentBuilder::new(&mut known);
+    for element in spec.iter().filter(|element| IndexSpec::knows_option(element.name())) {
+        builder.append_element(element);
+    }
+    builder.finish();
+    Ok(IndexSpec::parse(RawDocument::trusted(&known))?)
 }

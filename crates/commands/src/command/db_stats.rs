@@ -4,6 +4,7 @@ use super::coll_stats::scale;
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
+use crate::parameters::Parameter;
 use catalog::Entry;
 use document::DocumentBuilder;
 
@@ -38,7 +39,17 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     reply.append("indexes", totals.indexes).append("indexSize", scaled(totals.index_bytes));
     reply.append("totalSize", scaled(totals.storage_bytes + totals.index_bytes));
     reply.append("scaleFactor", scale);
+    if let Some((used, total)) = volume(&context.server.parameters.text(Parameter::DbPath)) {
+        reply.append("fsUsedSize", scaled(used)).append("fsTotalSize", scaled(total));
+    }
     Ok(())
+}
+
+/// The bytes used and in all of the file system that holds this directory; `None` when there is no such directory.
+fn volume(directory: &str) -> Option<(u64, u64)> {
+    let volume = rustix::fs::statvfs(directory).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);
+    Some((bytes(volume.f_blocks.saturating_sub(volume.f_bavail)), bytes(volume.f_blocks)))
 }
 
 fn totals(context: &CommandContext<'_>) -> Totals {

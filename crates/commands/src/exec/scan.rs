@@ -160,11 +160,15 @@ impl Scan {
                 Way::Documents { keys, direction: *direction }
             }
             Access::IndexScan(scan) if scan.index.clustered => {
+                if let Some(index) = definition.index(&scan.index.name) {
+                    index.count_use();
+                }
                 Way::Documents { keys: KeyScan::of_index(scan), direction: scan.direction }
             }
             Access::IndexScan(scan) => {
                 deduplicate = scan.deduplicate;
                 let index = definition.index(&scan.index.name).ok_or_else(|| dropped(&scan.index.name))?;
+                index.count_use();
                 Way::Entries(Box::new(Entries {
                     index: Arc::clone(index),
                     keys: KeyScan::of_index(scan),

@@ -81,6 +81,16 @@ static STAGES: &[StageEntry] = &[
     stage("$addFields", simple::parse_add_fields, "adds or replaces fields with computed values"),
     stage("$bucket", bucket::parse, "groups documents by ranges between given boundaries"),
     stage("$bucketAuto", bucket::parse_auto, "groups documents into a number of ranges of about equal size"),
+    StageEntry {
+        name: "$changeStream",
+        position: StagePosition::First,
+        in_facet: false,
+        documentation: "yields the changes of a collection; needs a replica set",
+        parse: Parse::Plans(|_, _| {
+            let message = "The $changeStream stage is only supported on replica sets";
+            Err(QueryError::new(40573, message))
+        }),
+    },
     report("$collStats", "reports statistics of the collection"),
     stage("$count", simple::parse_count, "yields one document with the number of documents"),
     report("$currentOp", "reports the operations in progress"),

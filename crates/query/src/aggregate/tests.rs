@@ -409,6 +409,11 @@ fn outputs() {
 
 #[test]
 fn grammar() {
+    check_error(
+        array![{ "$changeStream": {} }],
+        40573,
+        "The $changeStream stage is only supported on replica sets",
+    );
     check_error(array![{ "$foo": 1 }], 40324, "Unrecognized pipeline stage name: '$foo'");
     check_error(array![1], 14, "Each element of the 'pipeline' array must be an object");
     check_error(array![{ "$limit": 1, "$skip": 1 }], 40323, "must contain exactly one field");

@@ -196,10 +196,9 @@ impl<'e> Parser<'e> {
                 self.insert(path, Rule::Slice(section))
             }
             Some(first) if first.name() == "$elemMatch" => self.first_match(path, prefix, first),
-            Some(first) if first.name() == "$meta" => Err(QueryError::new(
-                115,
-                format!("$meta projection {:?} is not supported here", first.value()),
-            )),
+            Some(first) if first.name() == "$meta" => {
+                Err(QueryError::new(115, "$meta is not supported in a projection"))
+            }
             _ => {
                 if self.mode == Some(ProjectionMode::Exclusion) {
                     return Err(QueryError::new(
