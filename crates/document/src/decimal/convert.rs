@@ -20,6 +20,8 @@ pub enum RoundingMode {
 /// Significant digits a double is converted with, as MongoDB does: every decimal numeral of 15 digits survives
 /// the way through a double.
 const DOUBLE_DIGITS: usize = 15;
+/// Integers below this have at most 34 digits.
+const INTEGERS_END: f64 = 1e34;
 
 impl From<i32> for Decimal128 {
     fn from(number: i32) -> Self {
@@ -45,9 +47,21 @@ impl Decimal128 {
         Decimal128::from_f64_digits(number, DOUBLE_DIGITS)
     }
 
-    /// The double rounded to 34 significant digits, as many as the format holds.
+    /// The double's exact value with as few digits as that takes; rounded where 34 digits, all that the format holds, do not suffice.
     pub fn from_f64_widest(number: f64) -> Self {
-        Decimal128::from_f64_digits(number, MAX_DIGITS as usize)
+        let rounded = Decimal128::from_f64_digits(number, MAX_DIGITS as usize);
+        if number == 0.0 || !number.is_finite() {
+            return rounded;
+        }
+        let scientific = format!("{number:.*e}", MAX_DIGITS as usize - 1);
+        let shortest = match scientific.split_once('e') {
+            _ if number.fract() == 0.0 && number.abs() < INTEGERS_END => format!("{number:.0}"),
+            Some((digits, exponent)) => {
+                format!("{}e{exponent}", digits.trim_end_matches('0').trim_end_matches('.'))
+            }
+            None => scientific,
+        };
+        Decimal128::parse(&shortest).unwrap_or(rounded)
     }
 
     fn from_f64_digits(number: f64, digits: usize) -> Self {

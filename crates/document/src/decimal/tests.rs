@@ -113,6 +113,9 @@ fn doubles() {
     assert_eq!(Decimal128::from_f64(-0.0).to_string(), "-0");
     assert_eq!(Decimal128::from_f64(1e300).to_string(), "1.00000000000000E+300");
     assert_eq!(Decimal128::from_f64_widest(0.1).to_string(), "0.1000000000000000055511151231257827");
+    for (number, expect) in [(13.5, "13.5"), (-0.25, "-0.25"), (1000.0, "1000"), (0.0, "0")] {
+        assert_eq!(Decimal128::from_f64_widest(number).to_string(), expect);
+    }
     assert_eq!(Decimal128::from_f64(f64::NEG_INFINITY), Decimal128::NEG_INFINITY);
     assert_eq!(number("0.1").to_f64(), 0.1);
     assert_eq!(number("1E+400").to_f64(), f64::INFINITY);

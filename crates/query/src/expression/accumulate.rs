@@ -164,7 +164,8 @@ impl Sum {
             total = total.plus(integers);
         }
         if self.doubles != 0.0 || self.compensation != 0.0 {
-            total = total.plus(Decimal128::from_f64(self.doubles + self.compensation));
+            let exact = Decimal128::from_f64_widest;
+            total = total.plus(exact(self.doubles)).plus(exact(self.compensation));
         }
         total
     }
