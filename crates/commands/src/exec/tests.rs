@@ -345,18 +345,11 @@ fn check_covered(
 
 #[test]
 fn covered_plans_put_documents_together() {
-    let one = doc! { "_id": 1, "a": 5, "n": { "x": 1, "y": 2 } };
+    let one = &[doc! { "_id": 1, "a": 5, "n": { "x": 1, "y": 2 } }];
     let null = doc! { "_id": 2, "a": (Value::Null) };
     let missing = doc! { "_id": 3 };
-    check_covered("a", &[one.clone()], doc! { "a": { "$gt": 1 } }, &["a"], &[doc! { "a": 5 }], 0);
-    check_covered(
-        "a,n.x",
-        &[one.clone()],
-        doc! { "a": 5 },
-        &["a", "n.x"],
-        &[doc! { "a": 5, "n": { "x": 1 } }],
-        0,
-    );
+    check_covered("a", one, doc! { "a": { "$gt": 1 } }, &["a"], &[doc! { "a": 5 }], 0);
+    check_covered("a,n.x", one, doc! { "a": 5 }, &["a", "n.x"], &[doc! { "a": 5, "n": { "x": 1 } }], 0);
     // Null and missing have the same key: the documents tell.
     check_covered(
         "a",
