@@ -2,6 +2,15 @@
 const assert = require("node:assert/strict");
 // The shell's own arrays have another prototype than the assertion library's: compare what they hold.
 const assertSame = (found, expected) => assert.equal(EJSON.stringify(found), EJSON.stringify(expected));
+// The shell waits for its own calls only in functions that it has read itself, so `assert.throws` cannot be used.
+const refusal = (operation) => {
+  try {
+    operation();
+  } catch (error) {
+    return error.message;
+  }
+  return "nothing was refused";
+};
 
 const shop = db.getSiblingDB("mongosh_shop");
 shop.dropDatabase();
@@ -21,7 +30,7 @@ assertSame(shop.orders.find({}, { item: 1, _id: 0 }).sort({ item: -1 }).toArray(
 
 assert.equal(shop.orders.createIndex({ item: 1 }, { unique: true }), "item_1");
 assert.equal(shop.orders.getIndexes().length, 2);
-assert.throws(() => shop.orders.insertOne({ item: "wool" }), /E11000 duplicate key error/);
+assert.match(refusal(() => shop.orders.insertOne({ item: "wool" })), /E11000 duplicate key error/);
 assert.equal(shop.orders.find({ item: "wool" }).explain().queryPlanner.winningPlan.inputStage.stage, "IXSCAN");
 
 assert.equal(shop.orders.updateOne({ _id: 1 }, { $push: { tags: "new" }, $inc: { price: 1 } }).modifiedCount, 1);
@@ -38,7 +47,7 @@ assert.match(db.version(), /^7\.0\./);
 assert.equal(db.serverStatus().ok, 1);
 assert.equal(db.hello().isWritablePrimary, true);
 assert.ok(db.currentOp().inprog.length >= 1);
-assert.throws(() => db.adminCommand({ frobnicate: 1 }), /no such command: 'frobnicate'/);
+assert.match(refusal(() => db.adminCommand({ frobnicate: 1 })), /no such command: 'frobnicate'/);
 
 const cursor = shop.many;
 cursor.insertMany(Array.from({ length: 500 }, (_, number) => ({ _id: number })));
