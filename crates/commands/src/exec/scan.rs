@@ -276,16 +276,28 @@ impl Scan {
             if let Some(checker) = &mut keys.checker {
                 match checker.check(key) {
                     KeyCheck::Inside => {}
+                    KeyCheck::Outside if slice.step() => {
+                        position.set(Mark::Behind, [key, &[]]);
+                        return Ok(Pause::Sliced);
+                    }
                     KeyCheck::Outside => continue,
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
                         cursor.seek(target);
+                        if slice.step() {
+                            position.set(Mark::At, [target, &[]]);
+                            return Ok(Pause::Sliced);
+                        }
                         continue;
                     }
                     KeyCheck::Done => return Ok(Pause::End),
                 }
             }
             if seen.as_ref().is_some_and(|seen| seen.contains(key)) {
+                if slice.step() {
+                    position.set(Mark::Behind, [key, &[]]);
+                    return Ok(Pause::Sliced);
+                }
                 continue;
             }
             figures.documents += 1;
@@ -345,10 +357,18 @@ impl Scan {
             if let Some(checker) = &mut entries.keys.checker {
                 match checker.check(behind_prefix(&entry)) {
                     KeyCheck::Inside => {}
+                    KeyCheck::Outside if slice.step() => {
+                        position.set(Mark::Behind, at);
+                        return Ok(Pause::Sliced);
+                    }
                     KeyCheck::Outside => continue,
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
                         cursor.seek(target);
+                        if slice.step() {
+                            position.set(Mark::At, [target, &[]]);
+                            return Ok(Pause::Sliced);
+                        }
                         continue;
                     }
                     KeyCheck::Done => return Ok(Pause::End),

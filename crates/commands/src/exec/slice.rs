@@ -32,6 +32,12 @@ impl Slice {
         Slice { began: None, steps_left: STEPS_PER_LOOK }
     }
 
+    /// A slice that is over after so many steps.
+    #[cfg(test)]
+    pub(crate) fn of_steps(steps: u32) -> Self {
+        Slice { began: Instant::now().checked_sub(SLICE), steps_left: steps }
+    }
+
     /// Counts a step. True when the slice is over.
     #[inline]
     pub(crate) fn step(&mut self) -> bool {

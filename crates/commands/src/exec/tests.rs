@@ -172,7 +172,7 @@ fn query(filter: &Document, sort: &Document, skip: u64, limit: Option<u64>) -> Q
     }
 }
 
-/// Runs in batches of `batch` documents, refusing now and then; `between` runs after each batch.
+/// Runs in batches of `batch` documents, refusing now and then, in slices that end anywhere; `between` runs after each pause.
 fn run_batches(
     collection: &Arc<Collection>,
     query: Query,
@@ -184,8 +184,9 @@ fn run_batches(
     let mut found = Vec::new();
     loop {
         let full = found.len() + batch;
+        let mut slice = Slice::of_steps(1 + dice.below(40) as u32);
         let pause = executor
-            .run(&mut Slice::begin(), |located| {
+            .run(&mut slice, |located| {
                 if dice.below(10) == 0 {
                     return Ok(Verdict::Refuse);
                 }
