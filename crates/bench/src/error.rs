@@ -18,7 +18,7 @@ pub enum BenchError {
     #[error("the {name} did not accept connections on {address} within {seconds} s")]
     NotUp {
         /// Which server.
-        name: &'static str,
+        name: String,
         /// Where it was expected.
         address: String,
         /// How long was waited.
@@ -28,7 +28,7 @@ pub enum BenchError {
     #[error("the {name} ended early: {status}")]
     Died {
         /// Which server.
-        name: &'static str,
+        name: String,
         /// Its exit status.
         status: String,
     },
@@ -46,6 +46,25 @@ pub enum BenchError {
         /// The server's reply.
         reply: String,
     },
+    /// A file of results could not be written.
+    #[error("cannot write {path}: {problem}")]
+    Output {
+        /// Which file.
+        path: String,
+        /// What was in the way.
+        problem: String,
+    },
+    /// A program that the measurement needs did not do its part.
+    #[error("{program}: {problem}")]
+    Program {
+        /// Which program.
+        program: &'static str,
+        /// What was wrong and what to do.
+        problem: String,
+    },
+    /// Ctrl-C.
+    #[error("interrupted; what was measured until then is above")]
+    Interrupted,
     /// The command line asks for something impossible.
     #[error("{0}")]
     Usage(String),

@@ -1,36 +1,45 @@
 //! Load on any server that speaks the MongoDB wire protocol, over raw messages: no driver is in the way.
 //!
 //! ```text
-//!   scenario ──template──▶ client: one thread, one epoll, N connections, closed loop ──▶ server under test
-//!      │                      │  (patches ids into prepared bytes, checks each reply)      (a child process)
-//!      ▼                      ▼
-//!   echo of the same sizes   HDR histogram, rate, errors ──▶ table of medians and ratios to the echo
+//!   raw: every scenario beside an echo           article s0 | s1 | s3: every thread model in turns
+//!        └──────────────┬───────────────────────────────┘
+//!   scenario ──▶ groups ▼
+//!   generator: one thread, one epoll, N connections ──▶ server under test, a child process (server_process)
+//!        │  (patches ids into prepared bytes, checks each reply)
+//!        ▼
+//!   HDR histogram, rate, errors by name ──▶ medians over rounds, ratios ──▶ table, JSON, chart
 //! ```
 //!
 //! # Vocabulary
-//! A *scenario* is one kind of request; a *round* runs every scenario once, each beside its own echo; a *template* is an encoded
-//! message with places to patch. The *echo* is a bare thread-per-connection server that answers each request with a
-//! reply of the size the server under test gives: the ceiling of that thread model on this machine.
+//! A *scenario* is one kind of request; a *group* is a number of connections that send the same at the same pace; a *round*
+//! measures every cell of a table once; a *template* is an encoded message with places to patch. An *echo* is a bare server
+//! that answers each request with a reply of the size the server under test gives: the ceiling on this machine.
 //!
 //! # Invariants
 //! - Every reply is looked at: one that is not `ok: 1` counts as an error, with its code.
 //! - A figure is a median over rounds; a ratio is the median of the ratios within each round.
+//! - Child processes end with the measurement, also when it is interrupted.
 //!
 //! # Not here
-//! Open-loop schedules, workload files and charts.
+//! Workload files, authentication, and reports on several servers.
 
-mod client;
+mod affinity;
+mod command;
 mod command_client;
+mod dataset;
 mod echo;
 mod error;
+mod generator;
+mod interrupt;
+mod limits;
+mod process;
+mod raw;
 mod report;
-mod run;
+mod rig;
 mod scenario;
-mod target;
+mod server_process;
 mod template;
 
+pub use command::{BenchCommand, run};
 pub use command_client::CommandClient;
-pub use echo::{EchoArguments, serve_echo};
 pub use error::BenchError;
-pub use run::{RawArguments, run_raw};
-pub use scenario::Scenario;

@@ -1,6 +1,6 @@
 //! Medians, ratios and the table.
 
-use crate::client::Outcome;
+use crate::generator::Outcome;
 use crate::scenario::Scenario;
 
 /// One scenario in one round.
@@ -35,7 +35,7 @@ impl Series {
     }
 
     fn percentile_ms(&self, quantile: f64) -> f64 {
-        self.median_of(|sample| sample.server.latency_us.value_at_quantile(quantile) as f64 / 1_000.0)
+        self.median_of(|sample| sample.server.quantile_ms(quantile))
     }
 
     fn row(&self) -> String {

@@ -1,6 +1,7 @@
 //! The kinds of requests that are measured.
 
-use crate::template::{ID_MARK, NUMBER_MARK, Template};
+use crate::generator::Request;
+use crate::template::{BODY_OFFSET, ID_MARK, NUMBER_MARK, Template, encode};
 use clap::ValueEnum;
 use document::{Document, Value, doc};
 
@@ -58,8 +59,39 @@ impl Scenario {
         }
     }
 
-    pub(crate) fn template(self) -> Template {
-        Template::new(&self.command())
+    /// What the generator sends, given ids `0..stored` of documents of `size` bytes.
+    pub(crate) fn request(self, stored: i32, size: usize) -> Request {
+        let least_reply_bytes = match self {
+            Scenario::Find | Scenario::Range => self.documents_bytes(stored, size),
+            Scenario::Update | Scenario::UpdateJournaled | Scenario::Scan => 0,
+        };
+        let ids = self.ids(stored);
+        Request { template: Template::new(&self.command()), ids, least_reply_bytes }
+    }
+
+    /// The length of a whole good reply, as far as it can be told beforehand: what an echo of the same size sends.
+    pub(crate) fn reply_bytes(self, stored: i32, size: usize) -> usize {
+        let rest = match self {
+            Scenario::Find | Scenario::Range | Scenario::Scan => doc! {
+                "cursor": { "firstBatch": [], "id": 0_i64, "ns": format!("{DATABASE}.{COLLECTION}") }, "ok": 1.0,
+            },
+            Scenario::Update | Scenario::UpdateJournaled => doc! { "n": 1, "nModified": 1, "ok": 1.0 },
+        };
+        encode(&rest).len() + self.documents_bytes(stored, size).saturating_sub(BODY_OFFSET)
+    }
+
+    /// Bytes of a message that holds the documents of a reply and nothing else around them but its head.
+    fn documents_bytes(self, stored: i32, size: usize) -> usize {
+        /// Type, a digit or more of the index, zero.
+        const ELEMENT: usize = 3;
+        match self {
+            Scenario::Find => BODY_OFFSET + ELEMENT + document(0, size).to_buf().len(),
+            Scenario::Range => {
+                let one = ELEMENT + doc! { "_id": 0, "number": 0 }.to_buf().len();
+                BODY_OFFSET + one * RANGE_DOCUMENTS.min(stored).unsigned_abs() as usize
+            }
+            Scenario::Update | Scenario::UpdateJournaled | Scenario::Scan => BODY_OFFSET,
+        }
     }
 
     fn command(self) -> Document {

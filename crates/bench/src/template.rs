@@ -28,6 +28,7 @@ impl Template {
     }
 
     /// The message with these numbers in the marked places.
+    #[inline]
     pub(crate) fn patched(&mut self, id: i32, number: i32) -> &[u8] {
         for (places, value) in [(&self.id_offsets, id), (&self.number_offsets, number)] {
             for &place in places {
@@ -58,11 +59,13 @@ pub(crate) fn encode(command: &Document) -> Vec<u8> {
 }
 
 /// The length that a message's first bytes announce, once four of them are there.
+#[inline]
 pub(crate) fn announced_length(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|chunk| u32::from_le_bytes(*chunk) as usize)
 }
 
 /// The body of a reply.
+#[inline]
 pub(crate) fn reply_body(message: &[u8]) -> Result<RawDocument<'_>, BenchError> {
     let unexpected = |found: String| BenchError::Protocol { expected: "an OP_MSG with a body", found };
     match (message.get(12..HEADER_BYTES), message.get(BODY_OFFSET..)) {

@@ -1,7 +1,7 @@
 //! The command line. The flags of `serve` are made from the table of parameters.
 
-use bench::{BenchError, EchoArguments, RawArguments, run_raw, serve_echo};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use bench::{BenchCommand, BenchError};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use commands::parameters::{DEFINITIONS, Definition, Kind};
 
 /// The whole command line.
@@ -12,18 +12,9 @@ pub(crate) fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve())
-        .subcommand(
-            Command::new("bench")
-                .about("Measures a server")
-                .subcommand_required(true)
-                .subcommand(RawArguments::augment_args(
-                    Command::new("raw")
-                        .about("Raw-message load, each scenario beside an echo of the same sizes"),
-                ))
-                .subcommand(EchoArguments::augment_args(
-                    Command::new("echo").about("A bare echo server, the yardstick of bench raw"),
-                )),
-        )
+        .subcommand(BenchCommand::augment_subcommands(
+            Command::new("bench").about("Measures a server").subcommand_required(true),
+        ))
         .subcommand(Command::new("parameters").about("Prints docs/configuration.md"))
 }
 
@@ -83,16 +74,8 @@ fn help(definition: &Definition) -> String {
 /// # Errors
 /// What the measurement ended with.
 pub(crate) fn run_bench(matches: &ArgMatches) -> Result<(), BenchError> {
-    match matches.subcommand() {
-        Some(("raw", given)) => run_raw(&parsed::<RawArguments>(given)),
-        Some(("echo", given)) => serve_echo(&parsed::<EchoArguments>(given)),
-        _ => Ok(()),
-    }
-}
-
-/// The arguments were declared by the same type, so that a failure is a wrong value, which clap explains itself.
-fn parsed<A: FromArgMatches>(matches: &ArgMatches) -> A {
-    A::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+    // The arguments were declared by the same type, so that a failure is a wrong value, which clap explains itself.
+    bench::run(&BenchCommand::from_arg_matches(matches).unwrap_or_else(|error| error.exit()))
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! `heddle bench raw`: every scenario beside an echo of the same sizes, interleaved and repeated.
 
-use crate::client::{self, Load};
+use crate::affinity::Pin;
+use crate::dataset;
 use crate::error::BenchError;
+use crate::generator::{GroupSpec, Outcome, Pacing, Window};
 use crate::report::{Sample, Series, table};
+use crate::rig::Rig;
 use crate::scenario::Scenario;
-use crate::target::{self, ChildServer};
+use crate::server_process::{ChildServer, Launch};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -42,6 +45,9 @@ pub struct RawArguments {
     /// Seed of the choice of documents
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Cores of the generator and the server, such as 0:1
+    #[arg(long, value_name = "GENERATOR:SERVER")]
+    pin: Option<Pin>,
     /// Further arguments for the server that is started, after `--`
     #[arg(last = true)]
     server: Vec<String>,
@@ -53,6 +59,7 @@ pub struct RawArguments {
 /// When a server cannot be started or reached, or data cannot be loaded. Failed requests are counted, not returned.
 pub fn run_raw(arguments: &RawArguments) -> Result<(), BenchError> {
     arguments.validate()?;
+    let rig = Rig::set_up(&arguments.pin.clone().unwrap_or_default())?;
     let directory = tempfile::tempdir().map_err(BenchError::io("make a temporary directory"))?;
     let directory = directory.path().join("data");
     let mut server = None;
@@ -60,12 +67,12 @@ pub fn run_raw(arguments: &RawArguments) -> Result<(), BenchError> {
         Some(address) => address,
         None => {
             let directory = directory.to_string_lossy();
-            let mut words = vec!["serve", "--dbpath", &*directory, "--nounixsocket"];
-            words.extend(arguments.server.iter().map(String::as_str));
-            server.insert(ChildServer::start("server", &words)?).address
+            let mut words = ["serve", "--dbpath", &*directory, "--nounixsocket"].map(str::to_owned).to_vec();
+            words.extend_from_slice(&arguments.server);
+            server.insert(ChildServer::start(&rig, Launch::new("server", words))?).address
         }
     };
-    let took = target::load(address, arguments.documents, arguments.document_bytes)?;
+    let took = dataset::load(address, arguments.documents, arguments.document_bytes, &rig.interrupt)?;
     println!(
         "seed {}, {} documents of {} bytes loaded in {:.2} s ({:.0}/s), {} rounds of {} s\n",
         arguments.seed,
@@ -78,16 +85,9 @@ pub fn run_raw(arguments: &RawArguments) -> Result<(), BenchError> {
     );
     let mut all: Vec<Series> =
         arguments.scenarios().iter().map(|&scenario| arguments.series(scenario)).collect();
-    for round in 0..arguments.rounds {
-        for series in &mut all {
-            series.samples.push(arguments.sample(address, series.scenario, series.connections, round)?);
-            if let Some(server) = &mut server {
-                server.check_alive()?;
-            }
-        }
-    }
+    let measured = arguments.measure(&rig, address, server.as_mut(), &mut all);
     print!("{}", table(&all));
-    Ok(())
+    measured
 }
 
 impl RawArguments {
@@ -118,29 +118,51 @@ impl RawArguments {
         Series { scenario, connections, stored: self.documents, samples: Vec::new() }
     }
 
+    /// Every scenario in every round.
+    fn measure(
+        &self,
+        rig: &Rig,
+        address: SocketAddr,
+        mut server: Option<&mut ChildServer>,
+        all: &mut [Series],
+    ) -> Result<(), BenchError> {
+        for round in 0..self.rounds {
+            for series in &mut *all {
+                let sample = self.sample(rig, address, series.scenario, series.connections, round)?;
+                series.samples.push(sample);
+                if let Some(server) = &mut server {
+                    server.check_alive()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Measures the server, then an echo that answers with replies of the size the server gave.
     fn sample(
         &self,
+        rig: &Rig,
         address: SocketAddr,
         scenario: Scenario,
         connections: usize,
         round: u64,
     ) -> Result<Sample, BenchError> {
-        let load = Load {
-            scenario,
-            connections,
-            stored: self.documents,
-            warm_up: Duration::from_secs_f64(self.warm_up),
-            duration: Duration::from_secs_f64(self.seconds),
-            seed: self.seed.wrapping_add(round),
+        let requests = vec![scenario.request(self.documents, self.document_bytes)];
+        let groups = [GroupSpec { connections, requests, pacing: Pacing::Closed }];
+        let window =
+            Window::lasting(Duration::from_secs_f64(self.warm_up), Duration::from_secs_f64(self.seconds));
+        let run = |address| -> Result<Outcome, BenchError> {
+            let [outcome] = rig.run(address, &groups, self.seed.wrapping_add(round), &window)?.split()?;
+            Ok(outcome)
         };
-        let server = client::run(address, &load)?;
+        let server = run(address)?;
         if self.no_echo || !scenario.compares_with_echo() || server.replies == 0 {
             return Ok(Sample { server, echo: None });
         }
         let reply_bytes = server.reply_bytes.to_string();
-        let echo = ChildServer::start("echo", &["bench", "echo", "--reply-bytes", &reply_bytes])?;
-        let echo = client::run(echo.address, &load)?;
+        let words = ["bench", "echo", "--reply-bytes", &reply_bytes].map(str::to_owned).to_vec();
+        let echo = ChildServer::start(rig, Launch::new("echo", words))?;
+        let echo = run(echo.address)?;
         Ok(Sample { server, echo: Some(echo) })
     }
 }

@@ -1,0 +1,59 @@
+//! Memory and processor time of a server, from `/proc`.
+
+use crate::error::BenchError;
+use std::time::Duration;
+
+/// Resident memory of a process in bytes. File pages count only as far as they are mapped; the server's code is part of it.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64, BenchError> {
+    let text = read(&format!("/proc/{pid}/smaps_rollup"))?;
+    parse_rollup(&text).ok_or(BenchError::Protocol { expected: "a line 'Rss:'", found: text })
+}
+
+/// Processor time that a process has used, all threads, ended ones included, user and system.
+pub(crate) fn processor_time(pid: u32) -> Result<Duration, BenchError> {
+    let text = read(&format!("/proc/{pid}/stat"))?;
+    let ticks = parse_stat(&text)
+        .ok_or(BenchError::Protocol { expected: "a line of /proc/PID/stat", found: text })?;
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+fn read(path: &str) -> Result<String, BenchError> {
+    std::fs::read_to_string(path).map_err(BenchError::io("read a figure of the server's process"))
+}
+
+fn parse_rollup(text: &str) -> Option<u64> {
+    const BYTES_PER_KIB: u64 = 1024;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * BYTES_PER_KIB)
+}
+
+/// `utime` and `stime`, the 14th and 15th field. The second one, a name in brackets, may hold anything.
+fn parse_stat(text: &str) -> Option<u64> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_in_the_kernels_text() {
+        let rollup = "55d0-7ffd ---p 00000000 00:00 0  [rollup]\nRss:              123456 kB\nPss:  1 kB\n";
+        assert_eq!(parse_rollup(rollup), Some(123_456 * 1024));
+        let stat = "77 (a) b) (c) S 1 77 77 0 -1 4194560 900 0 0 0 150 25 0 0 20 0 9 0 100 200 300";
+        assert_eq!(parse_stat(stat), Some(175));
+        assert_eq!(parse_stat("nonsense"), None);
+    }
+
+    #[test]
+    fn this_process_has_figures() {
+        let pid = std::process::id();
+        assert!(resident_bytes(pid).expect("memory") > 100_000);
+        assert!(processor_time(pid).is_ok());
+    }
+}

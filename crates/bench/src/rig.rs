@@ -1,0 +1,44 @@
+//! What every measurement has around it: the way to end it and the cores it runs on.
+
+use crate::affinity::Pin;
+use crate::error::BenchError;
+use crate::generator::{Generator, GroupSpec, RunOutcome, Window};
+use crate::interrupt::Interrupt;
+use std::net::SocketAddr;
+
+/// The surroundings of a measurement.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rig {
+    pub(crate) interrupt: Interrupt,
+    pub(crate) pin: Pin,
+}
+
+impl Rig {
+    /// Watches for Ctrl-C and moves this thread to the generator's cores.
+    pub(crate) fn set_up(pin: &Pin) -> Result<Self, BenchError> {
+        let rig = Rig { interrupt: Interrupt::watch()?, pin: pin.clone() };
+        pin.enter_generator()?;
+        Ok(rig)
+    }
+
+    /// Connects these groups.
+    pub(crate) fn generator(
+        &self,
+        address: SocketAddr,
+        groups: &[GroupSpec],
+        seed: u64,
+    ) -> Result<Generator, BenchError> {
+        Generator::connect(address, groups, seed, &self.interrupt)
+    }
+
+    /// One run of these groups on connections of their own.
+    pub(crate) fn run(
+        &self,
+        address: SocketAddr,
+        groups: &[GroupSpec],
+        seed: u64,
+        window: &Window,
+    ) -> Result<RunOutcome, BenchError> {
+        self.generator(address, groups, seed)?.run(window)
+    }
+}
