@@ -1,0 +1,192 @@
+//! The elastic pool: threads that may block, for what an event loop must not do itself.
+//!
+//! Its tasks either compute (slices of scans) or wait for the disk. More threads than cores help only the latter, so beyond the
+//! number of cores a thread is started only when a task has waited and the kernel says that the others are blocked
+//! ([`runnable`]). [`queue`] has the rules; here are the threads. They lower their own priority, so that event loops, whose
+//! work is short and keeps clients waiting, win the processors.
+
+mod queue;
+mod runnable;
+#[cfg(test)]
+mod tests;
+
+pub use queue::PoolOptions;
+
+use crate::statistics::Figure;
+use crate::task::Task;
+use queue::{PoolQueue, Stopped, Worker};
+use runnable::Census;
+use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How much a pool thread yields to event loops (setpriority(2)): a tenth of the processor time when both want all of it.
+const NICENESS: i32 = 10;
+/// Scans and aggregations recurse no deeper than requests do elsewhere.
+const STACK_BYTES: usize = 2 * 1024 * 1024;
+
+/// See the module. Dropping it stops it.
+pub(crate) struct Pool {
+    core: Arc<Core>,
+}
+
+struct Core {
+    /// What its threads are called, with a number.
+    name: &'static str,
+    queue: PoolQueue<Task>,
+    census: Census,
+    cores: usize,
+    /// Threads that were started and are not in the census yet.
+    starting: AtomicUsize,
+    panicked: AtomicU64,
+}
+
+thread_local! {
+    /// Address of the pool that this thread works for; only compared.
+    static WORKS_FOR: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+}
+
+impl Pool {
+    /// Starts the controller, which starts the threads.
+    ///
+    /// # Errors
+    /// The kernel has no thread left.
+    pub(crate) fn start(name: &'static str, options: PoolOptions) -> io::Result<Arc<Self>> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let core = Arc::new(Core {
+            name,
+            queue: PoolQueue::new(options, cores),
+            census: Census::default(),
+            cores,
+            starting: AtomicUsize::new(0),
+            panicked: AtomicU64::new(0),
+        });
+        let controlled = Arc::clone(&core);
+        thread::Builder::new().name(format!("{name}control")).spawn(move || control(&controlled))?;
+        Ok(Arc::new(Self { core }))
+    }
+
+    /// Has the task run on a pool thread. After [`Pool::stop`] it is dropped instead, which ends what it stands for.
+    pub(crate) fn push(&self, task: Task) {
+        refuse(self.core.queue.push(task, Instant::now()));
+    }
+
+    /// Has a task run again that was woken while it ran, and that has just returned. On a thread of the pool, which looks for its
+    /// next task right after this, it goes to the end of the queue without anybody being called.
+    pub(crate) fn push_again(&self, task: Task) {
+        if WORKS_FOR.get() == Arc::as_ptr(&self.core) {
+            refuse(self.core.queue.push_before_next(task, Instant::now()));
+        } else {
+            self.push(task);
+        }
+    }
+
+    /// Changes the limits; threads beyond a smaller maximum end after the task that they run.
+    pub(crate) fn set_options(&self, options: PoolOptions) {
+        self.core.queue.set_options(options);
+    }
+
+    /// Takes no further tasks; what is queued is still run, then the threads end.
+    pub(crate) fn stop(&self) {
+        self.core.queue.stop();
+    }
+
+    /// Waits until all threads have ended after [`Pool::stop`]; answers with the number that still run at the deadline.
+    pub(crate) fn wait_stopped(&self, deadline: Instant) -> usize {
+        self.core.queue.wait_stopped(deadline, &Instant::now)
+    }
+
+    /// What the pool counts.
+    pub(crate) fn statistics(&self) -> Vec<(&'static str, Figure)> {
+        let (counts, options) = self.core.queue.counts();
+        let started = [
+            ("belowMinimum", counts.started_for_minimum),
+            ("taskWaiting", counts.started_for_waiting),
+            ("threadsBlocked", counts.started_for_blocked),
+        ];
+        vec![
+            ("threadsRunning", Figure::Count(counts.threads as u64)),
+            ("threadsIdle", Figure::Count(counts.idle as u64)),
+            ("threadsStarted", Figure::Count(started.iter().map(|(_, count)| count).sum())),
+            (
+                "threadsStartedBecause",
+                Figure::Group(started.map(|(reason, count)| (reason, Figure::Count(count))).to_vec()),
+            ),
+            ("threadsNotStarted", Figure::Count(counts.not_started)),
+            ("threadsEnded", Figure::Count(counts.ended)),
+            ("queued", Figure::Count(counts.queued as u64)),
+            ("executed", Figure::Count(counts.executed)),
+            ("panicked", Figure::Count(self.core.panicked.load(Ordering::Relaxed))),
+            ("totalTimeExecutingMicros", Figure::Count(micros(counts.executing))),
+            ("totalTimeQueuedMicros", Figure::Count(micros(counts.waited))),
+            ("maxTimeQueuedMicros", Figure::Count(micros(counts.longest_wait))),
+            ("minThreads", Figure::Count(options.min_threads as u64)),
+            ("maxThreads", Figure::Count(options.max_threads as u64)),
+            ("idleMillis", Figure::Count(options.idle.as_millis() as u64)),
+        ]
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self::for_cores(thread::available_parallelism().map_or(1, usize::from))
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    time.as_micros() as u64
+}
+
+fn refuse(result: Result<(), Stopped<Task>>) {
+    if let Err(Stopped(task)) = result {
+        drop(task);
+    }
+}
+
+/// Starts a thread whenever the rules ask for one.
+fn control(core: &Arc<Core>) {
+    let runnable = || {
+        let starting = core.starting.load(Ordering::Relaxed);
+        let counted = core.census.runnable(core.cores.saturating_sub(starting))?;
+        Some(starting + counted)
+    };
+    let mut number = 0_u64;
+    while core.queue.watch(&Instant::now, &runnable) {
+        number += 1;
+        let worked_for = Arc::clone(core);
+        core.starting.fetch_add(1, Ordering::Relaxed);
+        let builder = thread::Builder::new().name(format!("{}{number}", core.name)).stack_size(STACK_BYTES);
+        if let Err(error) = builder.spawn(move || work(&worked_for)) {
+            tracing::warn!(target: "network", %error, "cannot start a pool thread; tasks wait for the others");
+            core.starting.fetch_sub(1, Ordering::Relaxed);
+            core.queue.not_started(Instant::now());
+        }
+    }
+}
+
+/// The life of one thread.
+fn work(core: &Arc<Core>) {
+    let _counted = core.census.count();
+    core.starting.fetch_sub(1, Ordering::Relaxed);
+    // Where that is not allowed, the pool competes as an equal.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+    WORKS_FOR.set(Arc::as_ptr(core));
+    let mut worker = Worker::new();
+    while let Some(task) = core.queue.next(&mut worker, &Instant::now) {
+        // The connection loop catches the panics of services; one that comes this far has ended its task.
+        if catch_unwind(AssertUnwindSafe(|| task.run())).is_err() {
+            core.panicked.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(target: "network", "a task panicked on the pool");
+        }
+    }
+}
