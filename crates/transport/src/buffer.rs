@@ -1,20 +1,34 @@
 //! The bytes received and not yet processed.
 
 use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::thread::LocalKey;
 
-/// What an idle connection keeps, in bytes: most requests fit, so that one system call receives one request.
+/// Memory that a read is given at first, in bytes: most requests fit, so that one system call receives one request.
 const RETAINED: usize = 16 * 1024;
 /// How far a buffer grows on the word of a header alone, in bytes. Beyond it, it doubles with what really came.
 const TRUSTED_GROWTH: usize = 1024 * 1024;
 
+/// Small buffers that a thread keeps for the connections that it serves, each way.
+const SPARE_BUFFERS: usize = 32;
+
+thread_local! {
+    /// Initialised memory of [`RETAINED`] bytes each.
+    static SPARE_INPUT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    /// Empty buffers of small capacity.
+    static SPARE_OUTPUT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A growing buffer with initialised memory: `start..end` holds received bytes, behind `end` the stream writes.
 ///
-/// It is handed to the stream by value, so that a kernel ring may own it while a read is under way.
+/// It is handed to the stream by value, so that a kernel ring may own it while a read is under way. It says how much it wants
+/// to hold and takes memory only in [`ReceiveBuffer::prepare`]: small buffers come from the thread that is about to read.
 #[derive(Debug)]
 pub struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    wanted: usize,
 }
 
 impl Default for ReceiveBuffer {
@@ -27,7 +41,7 @@ impl ReceiveBuffer {
     /// An empty buffer that holds no memory yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), start: 0, end: 0 }
+        Self { bytes: Vec::new(), start: 0, end: 0, wanted: 0 }
     }
 
     /// The bytes received and not consumed.
@@ -37,7 +51,7 @@ impl ReceiveBuffer {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Where the stream writes next; never empty after [`ReceiveBuffer::make_room`].
+    /// Where the stream writes next; never empty after [`ReceiveBuffer::prepare`].
     #[inline]
     pub fn unfilled_mut(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.end..).unwrap_or_default()
@@ -47,6 +61,25 @@ impl ReceiveBuffer {
     #[inline]
     pub fn advance(&mut self, count: usize) {
         self.end = (self.end + count).min(self.bytes.len());
+    }
+
+    /// Appends received bytes.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.want(self.filled().len() + bytes.len());
+        self.prepare();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let room = self.unfilled_mut();
+            let count = room.len().min(rest.len());
+            let (now, later) = rest.split_at(count);
+            if let Some(target) = room.get_mut(..count) {
+                target.copy_from_slice(now);
+            }
+            self.advance(count);
+            rest = later;
+            self.want(self.filled().len() + rest.len());
+            self.prepare();
+        }
     }
 
     /// Drops `count` bytes from the front.
@@ -59,11 +92,17 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Makes room for a message of `wanted` bytes at the front, or for a part of it when only a header vouches for the rest.
-    /// Gives memory back when nothing is held.
-    pub fn make_room(&mut self, wanted: usize) {
+    /// Says that a message of `length` bytes is to lie at the front.
+    #[inline]
+    pub fn want(&mut self, length: usize) {
+        self.wanted = length;
+    }
+
+    /// Makes room for what is wanted, or for a part of it when only a header vouches for the rest. Gives memory back when
+    /// nothing is held.
+    pub fn prepare(&mut self) {
         let held = self.end - self.start;
-        let useful = wanted.min(TRUSTED_GROWTH.max(held.saturating_mul(2))).max(held + 1).max(RETAINED);
+        let useful = self.wanted.min(TRUSTED_GROWTH.max(held.saturating_mul(2))).max(held + 1).max(RETAINED);
         if held == 0 && self.bytes.len() > RETAINED && useful <= RETAINED {
             self.bytes = Vec::new();
         }
@@ -74,7 +113,7 @@ impl ReceiveBuffer {
             self.bytes.copy_within(self.start..self.end, 0);
         } else {
             // Fresh zeroed pages cost nothing until they are written, unlike growing and clearing.
-            let mut larger = vec![0; useful];
+            let mut larger = if useful == RETAINED { spare_input() } else { vec![0; useful] };
             if let Some(target) = larger.get_mut(..held) {
                 target.copy_from_slice(self.filled());
             }
@@ -84,11 +123,45 @@ impl ReceiveBuffer {
         self.end = held;
     }
 
+    /// Gives the memory back when nothing is held: a connection that waits for its client needs none.
+    #[inline]
+    pub fn release(&mut self) {
+        if self.end == 0 && !self.bytes.is_empty() {
+            keep_spare(&SPARE_INPUT, std::mem::take(&mut self.bytes), RETAINED);
+        }
+    }
+
     /// Bytes of memory held.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
+}
+
+fn spare_input() -> Vec<u8> {
+    SPARE_INPUT.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; RETAINED])
+}
+
+/// An empty buffer for a small reply.
+pub(crate) fn spare_output() -> Vec<u8> {
+    SPARE_OUTPUT.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// Takes a small reply's buffer back.
+pub(crate) fn keep_output(mut buffer: Vec<u8>) {
+    buffer.clear();
+    keep_spare(&SPARE_OUTPUT, buffer, 4 * RETAINED);
+}
+
+fn keep_spare(spares: &'static LocalKey<RefCell<Vec<Vec<u8>>>>, buffer: Vec<u8>, most: usize) {
+    if buffer.capacity() == 0 || buffer.capacity() > most {
+        return;
+    }
+    spares.with_borrow_mut(|spares| {
+        if spares.len() < SPARE_BUFFERS {
+            spares.push(buffer);
+        }
+    });
 }
 
 /// Whether a connection may keep a reply buffer of this capacity while it is idle.
@@ -129,36 +202,28 @@ impl LargeBuffers {
 mod tests {
     use super::*;
 
-    fn fill(buffer: &mut ReceiveBuffer, bytes: &[u8]) {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            buffer.make_room(buffer.filled().len() + rest.len());
-            let room = buffer.unfilled_mut();
-            let count = room.len().min(rest.len());
-            room[..count].copy_from_slice(&rest[..count]);
-            buffer.advance(count);
-            rest = &rest[count..];
-        }
-    }
-
     #[test]
     fn keeps_order_and_releases_memory() {
         let data: Vec<u8> = (0..5_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
         let mut buffer = ReceiveBuffer::new();
-        fill(&mut buffer, &data);
+        buffer.append(&data);
         assert_eq!(buffer.filled(), data, "bytes changed while the buffer grew");
         buffer.consume(4_999_990);
         assert_eq!(buffer.filled(), &data[4_999_990..], "consuming moved the rest");
         buffer.consume(10);
-        buffer.make_room(16);
-        assert_eq!(buffer.capacity(), RETAINED, "an idle connection keeps a large buffer");
+        buffer.want(16);
+        buffer.prepare();
+        assert_eq!(buffer.capacity(), RETAINED, "a connection keeps a large buffer for a small request");
+        buffer.release();
+        assert_eq!(buffer.capacity(), 0, "a connection that waits keeps memory");
     }
 
     #[test]
     fn a_header_alone_reserves_little() {
         let mut buffer = ReceiveBuffer::new();
-        fill(&mut buffer, &[0; 16]);
-        buffer.make_room(48_000_000);
+        buffer.append(&[0; 16]);
+        buffer.want(48_000_000);
+        buffer.prepare();
         assert!(buffer.capacity() <= TRUSTED_GROWTH, "a header made the buffer {} bytes", buffer.capacity());
     }
 }

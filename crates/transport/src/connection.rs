@@ -1,7 +1,8 @@
 //! The connection loop: the only place that drives a connection.
 
-use crate::buffer::is_small;
+use crate::buffer::{is_small, keep_output, spare_output};
 use crate::service::ReplyKind;
+use crate::timing::RequestTimes;
 use crate::{
     ByteStream, Closed, ConnectionError, NextRequest, Phase, ReceiveBuffer, Replies, Request, Service,
     Session,
@@ -13,6 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Instant;
 use wire::{
     Compressor, ErrorCode, HEADER_LENGTH, Message, MessageHeader, MessageRef, OpCode, OpMsgFlags,
     ReplyBuilder, ReplyFormat, WireError, compress_message, decompress_message,
@@ -22,47 +24,36 @@ const HTTP_REQUEST: &[u8] = b"GET ";
 const HTTP_ANSWER: &str = "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 73\r\n\r\n\
     This port speaks the MongoDB wire protocol. Use a MongoDB driver for it.\n";
 
-/// Receives, processes and answers requests until the connection ends. Calls [`Service::opened`] first and
-/// [`Service::closed`] last, also when this future is dropped.
+/// How one [`serve`] ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// The connection is over.
+    Closed(Closed),
+    /// The connection leaves the diagnostic lane, with these bytes received and not processed: at least one whole message.
+    Moves(ReceiveBuffer),
+}
+
+/// Receives, processes and answers requests until the connection ends or leaves the diagnostic lane. `input` holds bytes that
+/// were received before.
 ///
 /// # Errors
-/// See [`ConnectionError`]; the service has been told by then, and the socket is closed by dropping the stream.
+/// See [`ConnectionError`]; the socket is closed by dropping the stream.
 pub async fn serve<S: ByteStream, H: Service>(
     session: Arc<Session>,
     stream: S,
     service: Arc<H>,
-) -> Result<Closed, ConnectionError> {
-    let opened = Opened::new(&session, &service);
+    input: ReceiveBuffer,
+) -> Result<Ending, ConnectionError> {
     let mut connection = Connection {
         session: &session,
         service: &service,
         stream,
-        input: ReceiveBuffer::new(),
+        input,
         output: Output::default(),
+        begun: None,
+        ready: None,
     };
-    let result = connection.run().await;
-    drop(opened);
-    result
-}
-
-/// Pairs `opened` with `closed`.
-struct Opened<'s, H: Service> {
-    session: &'s Arc<Session>,
-    service: &'s Arc<H>,
-}
-
-impl<'s, H: Service> Opened<'s, H> {
-    fn new(session: &'s Arc<Session>, service: &'s Arc<H>) -> Self {
-        service.opened(session);
-        Self { session, service }
-    }
-}
-
-impl<H: Service> Drop for Opened<'_, H> {
-    fn drop(&mut self) {
-        self.session.enter(Phase::Ended);
-        self.service.closed(self.session);
-    }
+    connection.run().await
 }
 
 struct Connection<'s, S, H> {
@@ -71,33 +62,47 @@ struct Connection<'s, S, H> {
     stream: S,
     input: ReceiveBuffer,
     output: Output,
+    /// When the first byte of the message that is being received came.
+    begun: Option<Instant>,
+    /// When that message could have been processed.
+    ready: Option<Instant>,
 }
 
 /// Buffers that replies are written into, one after the other.
 #[derive(Default)]
 struct Output {
-    spare: Vec<u8>,
     /// The last reply was large, and so will the next one be: it gets a shared large buffer.
     expects_large: bool,
 }
 
 impl<S: ByteStream, H: Service> Connection<'_, S, H> {
-    async fn run(&mut self) -> Result<Closed, ConnectionError> {
+    async fn run(&mut self) -> Result<Ending, ConnectionError> {
         loop {
             let length = match self.receive().await? {
                 Received::Message { length } => length,
-                Received::End(closed) => return Ok(closed),
+                Received::End(closed) => return Ok(Ending::Closed(closed)),
             };
-            let closed = self.process(length).await?;
+            if self.session.visits_lane() && !self.session.is_ending() && self.leaves_lane(length) {
+                return Ok(Ending::Moves(std::mem::take(&mut self.input)));
+            }
+            // On the heap, so that a connection that waits for its client does not hold the memory of a request.
+            let closed = Box::pin(self.process(length)).await?;
             self.input.consume(length);
             if let Some(closed) = closed {
-                return Ok(closed);
+                return Ok(Ending::Closed(closed));
             }
             if self.session.is_ending() {
-                return Ok(Closed::ByServer);
+                return Ok(Ending::Closed(Closed::ByServer));
             }
-            self.stream.give_way().await;
+            let pipelined = !self.input.filled().is_empty();
+            self.stream.give_way(pipelined).await;
         }
+    }
+
+    fn leaves_lane(&self, length: usize) -> bool {
+        let limit = self.session.shared.options.max_message_size;
+        let message = self.input.filled().get(..length).unwrap_or_default();
+        !MessageRef::parse(message, limit).is_ok_and(|message| self.service.is_diagnostic(message))
     }
 
     /// Waits until one whole message is in the input buffer.
@@ -114,9 +119,16 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                 Ok(None) => HEADER_LENGTH,
                 Err(error) => return Err(self.refuse(error).await),
             };
-            self.input.make_room(wanted);
+            let begins = held.is_empty();
+            self.input.want(wanted);
+            if begins {
+                self.input.release();
+                self.begun = None;
+            }
             let (result, input) = self.stream.receive(std::mem::take(&mut self.input)).await;
             self.input = input;
+            self.ready = self.stream.ready_at();
+            self.begun = self.begun.or(self.ready);
             match result {
                 Ok(0) => return self.end_of_file(),
                 Ok(count) => self.session.counters.physical_in.add(count),
@@ -158,6 +170,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
         if first.header().opcode == OpCode::Reply {
             return Err(WireError::OpCode { opcode: OpCode::Reply as i32 }.into());
         }
+        let mut clock = RequestClock::start(session, self.begun.take(), self.ready.take());
         let mut response_to = first.header().request_id;
         let mut following: Option<Message> = None;
         loop {
@@ -171,18 +184,22 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
             let expects_reply = message.expects_reply();
             let exhaust = expects_reply && message.exhaust_allowed();
             let format = message.reply_format();
-            let request = Request::new(message, self.output.buffer(session), compressor);
+            let request = clock.request(session, message, self.output.buffer(session), compressor);
             let replies = match guarded(async { self.service.call(session, request).await }).await {
                 Ok(replies) => replies,
                 Err(panic) => {
                     let reply = expects_reply.then_some((format, response_to));
-                    return Err(self.after_panic(&*panic, reply).await);
+                    return Err(self.after_panic(panic, reply).await);
                 }
             };
+            clock.executed();
             let Replies { kind, compress, close } = replies;
             let compressor = compressor.filter(|_| compress);
             let (mut reply, next) = match kind {
-                ReplyKind::None => return Ok(close.then_some(Closed::ByService)),
+                ReplyKind::None => {
+                    clock.finished(session, &**self.service);
+                    return Ok(close.then_some(Closed::ByService));
+                }
                 ReplyKind::One(reply) => (reply, None),
                 ReplyKind::Exhaust(reply, next) => (reply, Some(next).filter(|_| exhaust && !close)),
             };
@@ -191,11 +208,13 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
             }
             if !expects_reply {
                 self.output.keep(session, reply.into_bytes());
+                clock.finished(session, &**self.service);
                 return Ok(close.then_some(Closed::ByService));
             }
             let reply_id = session.next_message_id();
             reply.seal(reply_id, response_to);
             self.output.send(session, &mut self.stream, reply, compressor).await?;
+            clock.finished(session, &**self.service);
             match next {
                 None => return Ok(close.then_some(Closed::ByService)),
                 Some(_) if session.is_ending() => return Ok(Some(Closed::ByServer)),
@@ -203,17 +222,17 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                 Some(NextRequest::New(request)) => following = Some(request),
             }
             response_to = reply_id;
-            self.stream.give_way().await;
+            self.stream.give_way(true).await;
+            clock.again();
         }
     }
 
     /// Counts and logs a panic, and tells the client if it waits.
     async fn after_panic(
         &mut self,
-        panic: &(dyn Any + Send),
+        text: String,
         reply: Option<(ReplyFormat, i32)>,
     ) -> ConnectionError {
-        let text = panic_text(panic);
         self.session.shared.panicked.fetch_add(1, Ordering::Relaxed);
         tracing::error!(target: "network", connection = self.session.id(), panic = %text, "a request panicked; its connection is closed");
         if let Some((format, response_to)) = reply {
@@ -253,17 +272,14 @@ fn inflate(
 impl Output {
     /// A buffer for the next reply.
     fn buffer(&mut self, session: &Session) -> Vec<u8> {
-        if self.expects_large {
-            return session.shared.large_buffers.take();
-        }
-        std::mem::take(&mut self.spare)
+        if self.expects_large { session.shared.large_buffers.take() } else { spare_output() }
     }
 
     /// Takes a reply's buffer back: a small one for this connection, a large one for all.
     fn keep(&mut self, session: &Session, buffer: Vec<u8>) {
         self.expects_large = !is_small(buffer.len());
         if is_small(buffer.capacity()) {
-            self.spare = buffer;
+            keep_output(buffer);
         } else {
             session.shared.large_buffers.give(buffer);
         }
@@ -292,20 +308,72 @@ impl Output {
         self.keep(session, buffer);
         result.map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ConnectionError::SendTimedOut,
+            _ if session.has_given_up_sending() => ConnectionError::SendTimedOut,
             _ => ConnectionError::Send(error),
         })
     }
 }
 
-/// Runs a future and catches what it panics with.
-async fn guarded<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
+/// Takes the times of one request.
+struct RequestClock {
+    times: RequestTimes,
+    /// When the part that is under way began.
+    since: Instant,
+}
+
+impl RequestClock {
+    fn start(session: &Session, begun: Option<Instant>, ready: Option<Instant>) -> Self {
+        let now = Instant::now();
+        let ready = ready.unwrap_or(now);
+        let times = RequestTimes {
+            accept_wait: session.take_accept_wait(),
+            receive: ready.saturating_duration_since(begun.unwrap_or(ready)),
+            queue: now.saturating_duration_since(ready),
+            ..RequestTimes::default()
+        };
+        Self { times, since: now }
+    }
+
+    fn request<'m>(
+        &self,
+        session: &Session,
+        message: MessageRef<'m>,
+        reply: Vec<u8>,
+        compressor: Option<Compressor>,
+    ) -> Request<'m> {
+        let overload = session.shared.verdict(session, self.times.queue, self.since);
+        Request::new(message, reply, compressor, self.times, self.since, overload)
+    }
+
+    fn executed(&mut self) {
+        let now = Instant::now();
+        self.times.execute = now.saturating_duration_since(self.since);
+        self.since = now;
+    }
+
+    fn finished<H: Service>(&mut self, session: &Arc<Session>, service: &H) {
+        let now = Instant::now();
+        self.times.send = now.saturating_duration_since(self.since);
+        self.since = now;
+        session.shared.record(&self.times);
+        service.finished(session, &self.times);
+    }
+
+    /// The next reply of an exhaust stream begins.
+    fn again(&mut self) {
+        self.times = RequestTimes::default();
+    }
+}
+
+/// Runs a future; when it panics, gives the panic's text.
+async fn guarded<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = pin!(future);
     std::future::poll_fn(|context| {
         // The future is dropped after a panic and never polled again, so that nobody sees its broken state.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
             Ok(Poll::Pending) => Poll::Pending,
-            Err(panic) => Poll::Ready(Err(panic)),
+            Err(panic) => Poll::Ready(Err(panic_text(&*panic))),
         }
     })
     .await

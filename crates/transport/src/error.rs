@@ -85,6 +85,14 @@ pub enum StartError {
         /// What the kernel says.
         error: io::Error,
     },
+    /// A thread model cannot be started.
+    #[error("cannot start the service executor '{name}': {error}")]
+    Executor {
+        /// Its name in configuration.
+        name: &'static str,
+        /// What the system says.
+        error: io::Error,
+    },
     /// A thread cannot be started.
     #[error("cannot start a listener thread: {0}")]
     Thread(#[source] io::Error),

@@ -24,38 +24,53 @@
 //! # Not here
 //! No commands, no authentication, no sessions in the database's sense: the service has those. No TLS yet.
 
+mod adaptive;
 mod buffer;
 mod connection;
 mod descriptors;
 mod endpoint;
 mod error;
+mod event_loop;
+mod executors;
 mod listener;
 mod options;
+mod overload;
+mod pool;
+mod reactor;
+mod readiness;
 mod refusal;
 mod registry;
+mod run_queue;
 mod server;
 mod service;
 mod session;
 mod statistics;
 mod stream;
+mod sync;
 mod synchronous;
+mod task;
+mod timing;
 
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]
 mod tests;
 
+pub use adaptive::{AdaptiveOptions, AdaptiveOptionsError};
 pub use buffer::ReceiveBuffer;
-pub use connection::serve;
+pub use connection::{Ending, serve};
 pub use descriptors::{default_max_connections, raise_descriptor_limit};
 pub use endpoint::Endpoint;
 pub use error::{Closed, ConnectionError, StartError};
+pub use overload::Overload;
+pub use pool::PoolOptions;
+pub use timing::RequestTimes;
 pub use options::{ServerOptions, ServiceExecutor};
 pub use server::{Server, ShutdownReport};
 pub use service::{NextRequest, Replies, Request, Service};
 pub use session::{Phase, Session, SessionControl};
 pub use statistics::{
-    CompressionStatistics, ConnectionStatistics, ExecutorStatistics, NetworkStatistics, TransportStatistics,
+    CompressionStatistics, ConnectionStatistics, ExecutorStatistics, Figure, NetworkStatistics, TransportStatistics,
 };
 pub use stream::{BlockingStream, ByteStream};
 pub use synchronous::block_on;

@@ -1,6 +1,6 @@
 //! Sockets that listen: TCP and Unix.
 
-use crate::{ServerOptions, StartError};
+use crate::{ServerOptions, ServiceExecutor, StartError};
 use rustix::fs::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use std::fs;
@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// Unanswered questions before the kernel gives a silent client up, one second apart.
@@ -18,6 +19,12 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Listener {
     pub(crate) socket: Socket,
     unix_path: Option<PathBuf>,
+    /// Its entry in the options, or its path.
+    pub(crate) name: String,
+    /// The priority port: its connections stay on the diagnostic lane.
+    pub(crate) is_priority_port: bool,
+    /// The thread model of new connections, as its number.
+    executor: AtomicU8,
 }
 
 impl Listener {
@@ -31,12 +38,24 @@ impl Listener {
                 continue;
             }
             for address in resolve(entry, port)? {
-                let listener = Self::open_tcp(address, options)?;
+                let listener = Self::open_tcp(entry, address, options)?;
                 // With port 0 the kernel chooses once, and all addresses share its choice.
                 if port == 0 {
                     port = listener.tcp_address().map_or(0, |address| address.port());
                 }
                 listeners.push(listener);
+            }
+        }
+        if let Some(mut port) = options.priority_port {
+            for entry in options.bind_addresses.iter().filter(|entry| !entry.starts_with('/')) {
+                for address in resolve(entry, port)? {
+                    let mut listener = Self::open_tcp("priority", address, options)?;
+                    listener.is_priority_port = true;
+                    if port == 0 {
+                        port = listener.tcp_address().map_or(0, |address| address.port());
+                    }
+                    listeners.push(listener);
+                }
             }
         }
         if let Some(prefix) = &options.unix_socket_prefix {
@@ -46,7 +65,7 @@ impl Listener {
         Ok(listeners)
     }
 
-    fn open_tcp(address: SocketAddr, options: &ServerOptions) -> Result<Self, StartError> {
+    fn open_tcp(name: &str, address: SocketAddr, options: &ServerOptions) -> Result<Self, StartError> {
         let open = || -> io::Result<Socket> {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
             socket.set_reuse_address(true)?;
@@ -61,7 +80,7 @@ impl Listener {
             io::ErrorKind::AddrInUse => StartError::PortInUse { address },
             _ => StartError::Listen { address, error },
         })?;
-        Ok(Self { socket, unix_path: None })
+        Ok(Self::new(socket, None, name.to_owned(), options))
     }
 
     fn open_unix(path: &Path, options: &ServerOptions) -> Result<Self, StartError> {
@@ -75,7 +94,23 @@ impl Listener {
             Ok(socket)
         };
         let socket = open().map_err(|error| StartError::UnixSocket { path: path.to_owned(), error })?;
-        Ok(Self { socket, unix_path: Some(path.to_owned()) })
+        Ok(Self::new(socket, Some(path.to_owned()), path.display().to_string(), options))
+    }
+
+    fn new(socket: Socket, unix_path: Option<PathBuf>, name: String, options: &ServerOptions) -> Self {
+        let own = options.listener_executors.iter().find(|(entry, _)| *entry == name);
+        let executor = own.map_or(options.executor, |(_, executor)| *executor);
+        Self { socket, unix_path, name, is_priority_port: false, executor: AtomicU8::new(executor as u8) }
+    }
+
+    /// The thread model of new connections.
+    pub(crate) fn executor(&self) -> ServiceExecutor {
+        let number = self.executor.load(Ordering::Relaxed);
+        ServiceExecutor::ALL.into_iter().find(|model| *model as u8 == number).unwrap_or_default()
+    }
+
+    pub(crate) fn set_executor(&self, executor: ServiceExecutor) {
+        self.executor.store(executor as u8, Ordering::Relaxed);
     }
 
     pub(crate) fn tcp_address(&self) -> Option<SocketAddr> {

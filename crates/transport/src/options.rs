@@ -1,5 +1,6 @@
 //! What can be chosen when a server starts.
 
+use crate::{AdaptiveOptions, PoolOptions};
 use crate::descriptors::{default_max_connections, descriptor_limit};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,18 +8,50 @@ use wire::{Compressor, MAX_MESSAGE_SIZE};
 
 /// The thread model of a listener: `net.serviceExecutor`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub enum ServiceExecutor {
     /// One thread per connection, blocking I/O (article S0).
     #[default]
-    Synchronous,
+    Synchronous = 0,
+    /// Elastic workers over locked task queues (article S0).
+    Adaptive = 1,
+    /// One event loop per core and an elastic pool (article S1).
+    Reactor = 2,
+    /// One task per connection on one ring per core (article S3).
+    Coroutine = 3,
+    /// Chosen for each connection by measured load.
+    Auto = 4,
 }
 
 impl ServiceExecutor {
-    /// The name that statistics show, as MongoDB calls it.
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Synchronous, Self::Adaptive, Self::Reactor, Self::Coroutine, Self::Auto];
+
+    /// The name in configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Synchronous => "synchronous",
+            Self::Adaptive => "adaptive",
+            Self::Reactor => "reactor",
+            Self::Coroutine => "coroutine",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// The model with this name in configuration.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|model| model.name() == name)
+    }
+
+    /// The name that statistics show, as MongoDB calls it where it has one.
     #[must_use]
     pub const fn statistics_name(self) -> &'static str {
         match self {
             Self::Synchronous => "passthrough",
+            other => other.name(),
         }
     }
 }
@@ -53,6 +86,31 @@ pub struct ServerOptions {
     pub yield_after_requests: u32,
     /// The thread model.
     pub executor: ServiceExecutor,
+    /// Thread models of single listeners, by their entry in `bind_addresses` (or the Unix socket's path).
+    pub listener_executors: Vec<(String, ServiceExecutor)>,
+    /// Event loops of `reactor`, rings of `coroutine`; 0: as many as cores.
+    pub event_loops: usize,
+    /// Workers, controller and queues of `adaptive`.
+    pub adaptive: AdaptiveOptions,
+    /// The elastic pool for what event loops must not do.
+    pub pool: PoolOptions,
+    /// The diagnostic lane's own pool.
+    pub lane_pool: PoolOptions,
+    /// Whether connections begin on the diagnostic lane and stay there while they only monitor.
+    pub priority_lane: bool,
+    /// A further port whose connections stay on the diagnostic lane whatever they ask; `None`: no such port. 0 lets the kernel
+    /// choose. `net.priorityPort`.
+    pub priority_port: Option<u16>,
+}
+
+impl ServerOptions {
+    /// How many event loops there shall be.
+    pub(crate) fn event_loops(&self) -> usize {
+        match self.event_loops {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        }
+    }
 }
 
 impl Default for ServerOptions {
@@ -71,6 +129,13 @@ impl Default for ServerOptions {
             thread_stack_bytes: 2 * 1024 * 1024,
             yield_after_requests: 16,
             executor: ServiceExecutor::Synchronous,
+            listener_executors: Vec::new(),
+            event_loops: 0,
+            adaptive: AdaptiveOptions::default(),
+            pool: PoolOptions::default(),
+            lane_pool: PoolOptions { min_threads: 0, max_threads: 4, idle: Duration::from_secs(10) },
+            priority_lane: true,
+            priority_port: None,
         }
     }
 }

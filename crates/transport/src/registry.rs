@@ -1,17 +1,21 @@
 //! All sessions that live, and what those that ended have counted.
 
 use crate::buffer::LargeBuffers;
+use crate::overload::Overload;
 use crate::statistics::{
-    CompressionStatistics, CompressorCounters, ConnectionStatistics, ExecutorStatistics, NetworkStatistics,
-    TransportStatistics,
+    CompressionStatistics, CompressorCounters, ConnectionStatistics, NetworkStatistics, TransportStatistics,
 };
-use crate::{Endpoint, Phase, ServerOptions, Session, SessionControl};
+use crate::timing::RequestTimes;
+use crate::{ConnectionError, Endpoint, Phase, ServerOptions, Service, Session, SessionControl};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::Compressor;
+
+/// Connections beyond the limit that the priority port and Unix sockets may have.
+const PRIORITY_RESERVE: usize = 32;
 
 /// What all sessions of a server share.
 pub(crate) struct Shared {
@@ -19,8 +23,15 @@ pub(crate) struct Shared {
     max_connections: AtomicUsize,
     current: AtomicUsize,
     created: AtomicU64,
+    /// Refused: too many connections.
     rejected: AtomicU64,
+    /// Refused: the system gave no thread or no descriptor.
+    unserved: AtomicU64,
+    /// Ended with an error: broken by the client, malformed, timed out.
+    broken: AtomicU64,
+    send_timed_out: AtomicU64,
     pub(crate) panicked: AtomicU64,
+    pub(crate) stalls: Stalls,
     pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
@@ -37,9 +48,26 @@ struct Sessions {
     closing: bool,
 }
 
-/// One admitted session; dropping it makes room for another.
+/// Sends that wait for their clients.
+#[derive(Default)]
+pub(crate) struct Stalls {
+    current: AtomicUsize,
+}
+
+impl Stalls {
+    pub(crate) fn began(&self) {
+        self.current.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ended(&self) {
+        self.current.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One admitted session; dropping it tells the service of its end and makes room for another.
 pub(crate) struct Admission {
     session: Arc<Session>,
+    closed: Option<Box<dyn FnOnce(&Arc<Session>) + Send>>,
 }
 
 impl Admission {
@@ -51,6 +79,9 @@ impl Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         self.session.enter(Phase::Ended);
+        if let Some(closed) = self.closed.take() {
+            closed(&self.session);
+        }
         self.session.shared.forget(&self.session);
     }
 }
@@ -63,6 +94,10 @@ impl Shared {
             current: AtomicUsize::new(0),
             created: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            unserved: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
+            send_timed_out: AtomicU64::new(0),
+            stalls: Stalls::default(),
             panicked: AtomicU64::new(0),
             large_buffers: LargeBuffers::default(),
             compression: Default::default(),
@@ -71,23 +106,50 @@ impl Shared {
         })
     }
 
-    /// Registers a new connection, or refuses it: the limit is reached or the server is closing.
-    pub(crate) fn admit(
+    /// Registers a new connection and tells the service, or refuses it: the limit is reached or the server is closing. A
+    /// priority connection may use a reserve beyond the limit.
+    pub(crate) fn admit<H: Service>(
         self: &Arc<Self>,
         peer: Endpoint,
         local: Endpoint,
+        priority: bool,
         control: Box<dyn SessionControl>,
+        service: &Arc<H>,
     ) -> Option<Admission> {
         let mut sessions = self.sessions.lock();
-        if sessions.closing || sessions.live.len() >= self.max_connections() {
+        let reserve = if priority { PRIORITY_RESERVE } else { 0 };
+        if sessions.closing || sessions.live.len() >= self.max_connections().saturating_add(reserve) {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         let id = self.created.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Arc::new(Session::new(id, peer, local, control, Arc::clone(self)));
+        let session = Arc::new(Session::new(id, peer, local, priority, control, Arc::clone(self)));
         sessions.live.insert(id, Arc::clone(&session));
         self.current.store(sessions.live.len(), Ordering::Relaxed);
-        Some(Admission { session })
+        drop(sessions);
+        service.opened(&session);
+        let service = Arc::clone(service);
+        let closed: Box<dyn FnOnce(&Arc<Session>) + Send> = Box::new(move |session| service.closed(session));
+        Some(Admission { session, closed: Some(closed) })
+    }
+
+    /// Whether this request is to be refused because the server is overloaded.
+    pub(crate) fn verdict(&self, _session: &Session, _queue: Duration, _now: Instant) -> Option<Overload> {
+        None
+    }
+
+    /// A request is over.
+    pub(crate) fn record(&self, _times: &RequestTimes) {}
+
+    pub(crate) fn count_broken(&self, error: &ConnectionError) {
+        self.broken.fetch_add(1, Ordering::Relaxed);
+        if matches!(error, ConnectionError::SendTimedOut) {
+            self.send_timed_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn count_unserved(&self) -> u64 {
+        self.unserved.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn forget(&self, session: &Arc<Session>) {
@@ -156,8 +218,10 @@ impl Shared {
         let sessions = self.sessions.lock();
         let mut network = sessions.ended;
         let mut active = 0;
+        let mut on_lane = 0;
         for session in sessions.live.values() {
             network.add(&session.counters);
+            on_lane += u64::from(session.is_on_lane());
             active += u64::from(session.phase() != Phase::Receiving);
         }
         let current = sessions.live.len() as u64;
@@ -170,12 +234,14 @@ impl Shared {
                 rejected: self.rejected.load(Ordering::Relaxed),
                 active,
                 panicked: self.panicked.load(Ordering::Relaxed),
+                unserved: self.unserved.load(Ordering::Relaxed),
+                broken: self.broken.load(Ordering::Relaxed),
+                send_timed_out: self.send_timed_out.load(Ordering::Relaxed),
+                on_lane,
             },
             network,
-            executor: ExecutorStatistics {
-                executor: self.options.executor.statistics_name(),
-                threads_running: current,
-            },
+            executors: Vec::new(),
+            lane: Vec::new(),
             compression: self.compression_statistics(),
         }
     }

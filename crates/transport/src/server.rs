@@ -1,11 +1,15 @@
 //! A running server: its listeners, its sessions and its end.
 
+use crate::event_loop::LoopHooks;
 use crate::listener::{Listener, prepare};
 use crate::refusal::Refusal;
 use crate::registry::Shared;
 use crate::stream::SocketControl;
+use crate::executors::{Executors, Newcomer};
+use crate::session::Lane;
 use crate::{
-    Endpoint, ServerOptions, Service, ServiceExecutor, Session, StartError, TransportStatistics, synchronous,
+    AdaptiveOptions, AdaptiveOptionsError,
+    Endpoint, ReceiveBuffer, ServerOptions, Service, ServiceExecutor, Session, StartError, TransportStatistics,
 };
 use parking_lot::Mutex;
 use socket2::Socket;
@@ -30,6 +34,7 @@ pub struct Server {
     listeners: Arc<Vec<Listener>>,
     stopping: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    executors: Arc<Executors>,
 }
 
 /// How a shutdown went.
@@ -50,7 +55,13 @@ impl Server {
         let listeners = Arc::new(Listener::open_all(&options)?);
         let shared = Shared::new(options);
         let stopping = Arc::new(AtomicBool::new(false));
-        let server = Self { shared, listeners, stopping, threads: Mutex::default() };
+        let hooks: Arc<dyn LoopHooks> = Arc::<H>::clone(&service);
+        let executors = Executors::start(Arc::clone(&shared), hooks).map_err(StartError::Thread)?;
+        for model in listeners.iter().map(Listener::executor) {
+            executors.prepare(model).map_err(|error| StartError::Executor { name: model.name(), error })?;
+        }
+        let executors = Arc::new(executors);
+        let server = Self { shared, listeners, stopping, threads: Mutex::default(), executors };
         let refusal = Refusal::start().map_err(StartError::Thread)?;
         for index in 0..server.listeners.len() {
             let acceptor = Acceptor {
@@ -58,6 +69,7 @@ impl Server {
                 listeners: Arc::clone(&server.listeners),
                 stopping: Arc::clone(&server.stopping),
                 service: Arc::clone(&service),
+                executors: Arc::clone(&server.executors),
                 refusal: refusal.clone(),
                 failures: AtomicU64::new(0),
             };
@@ -73,7 +85,43 @@ impl Server {
     /// The TCP addresses listened on, with the ports the kernel chose.
     #[must_use]
     pub fn tcp_addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(Listener::tcp_address).collect()
+        let ordinary = self.listeners.iter().filter(|listener| !listener.is_priority_port);
+        ordinary.filter_map(Listener::tcp_address).collect()
+    }
+
+    /// The TCP addresses of the priority port.
+    #[must_use]
+    pub fn priority_addresses(&self) -> Vec<SocketAddr> {
+        let priority = self.listeners.iter().filter(|listener| listener.is_priority_port);
+        priority.filter_map(Listener::tcp_address).collect()
+    }
+
+    /// The thread model of the first listener's new connections.
+    #[must_use]
+    pub fn executor(&self) -> ServiceExecutor {
+        self.listeners.first().map(Listener::executor).unwrap_or_default()
+    }
+
+    /// Changes the thread model of new connections: of one listener, named as in [`ServerOptions::bind_addresses`] (a Unix socket
+    /// by its path), or of all. Open connections stay with the model they have. False: there is no such listener.
+    ///
+    /// # Errors
+    /// [`StartError::Executor`]; nothing has changed then.
+    pub fn set_executor(&self, listener: Option<&str>, model: ServiceExecutor) -> Result<bool, StartError> {
+        let executor_failed = |error| StartError::Executor { name: model.name(), error };
+        self.executors.prepare(model).map_err(executor_failed)?;
+        let mut found = false;
+        for one in self.listeners.iter().filter(|one| listener.is_none_or(|name| one.name == name)) {
+            found = true;
+            let before = one.executor();
+            if before == model {
+                continue;
+            }
+            one.set_executor(model);
+            tracing::info!(target: "network", listener = %one.name, before = before.name(), now = model.name(),
+                "the service executor of new connections has changed");
+        }
+        Ok(found)
     }
 
     /// The Unix sockets listened on.
@@ -85,13 +133,27 @@ impl Server {
     /// Everything counted so far.
     #[must_use]
     pub fn statistics(&self) -> TransportStatistics {
-        self.shared.statistics()
+        let mut statistics = self.shared.statistics();
+        statistics.executors = self.executors.statistics();
+        let default = self.executor().statistics_name();
+        // A stable sort: the others keep their order.
+        statistics.executors.sort_by_key(|one| one.executor != default);
+        statistics.lane = self.executors.lane_figures();
+        statistics
     }
 
     /// The sessions that live at the moment.
     #[must_use]
     pub fn sessions(&self) -> Vec<Arc<Session>> {
         self.shared.sessions()
+    }
+
+    /// Changes the options of the thread model `adaptive` while it serves; its number of queues stays.
+    ///
+    /// # Errors
+    /// What [`AdaptiveOptions::validate`] refuses; nothing is changed then.
+    pub fn set_adaptive_options(&self, options: AdaptiveOptions) -> Result<(), AdaptiveOptionsError> {
+        self.executors.set_adaptive_options(options)
     }
 
     /// Changes the connection limit. Open connections stay.
@@ -147,6 +209,7 @@ struct Acceptor<H> {
     listeners: Arc<Vec<Listener>>,
     stopping: Arc<AtomicBool>,
     service: Arc<H>,
+    executors: Arc<Executors>,
     refusal: Refusal,
     failures: AtomicU64,
 }
@@ -160,7 +223,7 @@ impl<H: Service> Acceptor<H> {
                     let local = socket
                         .local_addr()
                         .map_or(Endpoint::Detached, |address| Endpoint::from_socket(&address));
-                    self.admit(socket, Endpoint::from_socket(&peer), local);
+                    self.admit(listener, socket, Endpoint::from_socket(&peer), local);
                 }
                 Err(_) if self.stopping.load(Ordering::Acquire) => return,
                 Err(error) => self.accept_failed(&error),
@@ -168,19 +231,32 @@ impl<H: Service> Acceptor<H> {
         }
     }
 
-    fn admit(&self, socket: Socket, peer: Endpoint, local: Endpoint) {
+    fn admit(&self, listener: &Listener, socket: Socket, peer: Endpoint, local: Endpoint) {
         let socket = Arc::new(socket);
         let control = Box::new(SocketControl(Arc::clone(&socket)));
-        let Some(admission) = self.shared.admit(peer.clone(), local, control) else {
-            return self.refuse(socket, &peer);
-        };
+        let priority = listener.is_priority_port || listener.unix_path().is_some();
+        let admission = self.shared.admit(peer.clone(), local, priority, control, &self.service);
+        let Some(admission) = admission else { return self.refuse(socket, &peer) };
         prepare(&socket, &self.shared.options);
         tracing::debug!(target: "network", connection = admission.session().id(), %peer, "connection accepted");
-        let spawned = match self.shared.options.executor {
-            ServiceExecutor::Synchronous => synchronous::spawn(admission, socket, Arc::clone(&self.service)),
+        let session = Arc::clone(admission.session());
+        let newcomer = Newcomer { admission, socket, input: ReceiveBuffer::new() };
+        let executors = Arc::clone(&self.executors);
+        let service = Arc::clone(&self.service);
+        let adopted = if listener.is_priority_port || self.shared.options.priority_lane {
+            session.set_lane(if listener.is_priority_port { Lane::Resident } else { Lane::Visitor });
+            let model = listener.executor();
+            self.executors.adopt_on_lane(newcomer, &self.service, move |newcomer| {
+                session.set_lane(Lane::Off);
+                if let Err(error) = executors.adopt(model, newcomer, &service) {
+                    executors.unserved(&error);
+                }
+            })
+        } else {
+            self.executors.adopt(listener.executor(), newcomer, &self.service)
         };
-        if let Err(error) = spawned {
-            self.log_failure(&error, "cannot start a thread for a connection; it is closed");
+        if let Err(error) = adopted {
+            self.executors.unserved(&error);
         }
     }
 

@@ -1,7 +1,10 @@
 //! The seam between the transport and what answers requests.
 
+use crate::overload::Overload;
+use crate::timing::RequestTimes;
 use crate::Session;
 use std::sync::Arc;
+use std::time::Instant;
 use wire::{Compressor, Message, MessageRef, ReplyBuilder};
 
 /// Answers requests. The transport knows nothing of what they mean.
@@ -15,6 +18,22 @@ pub trait Service: Send + Sync + 'static {
 
     /// The connection has ended; comes once after [`Service::opened`], also after errors and panics.
     fn closed(&self, _session: &Arc<Session>) {}
+
+    /// Whether the diagnostic lane may answer this request: one that is quick, never blocks, and that monitors and operators
+    /// send. A peek at the message, which may still be malformed.
+    fn is_diagnostic(&self, _message: MessageRef<'_>) -> bool {
+        false
+    }
+
+    /// Comes once on each thread that must never block, before it polls anything.
+    fn loop_started(&self) {}
+
+    /// Comes on the threads of [`Service::loop_started`] whenever everything that was ready has been polled: work that many
+    /// requests share is done here once for all of them.
+    fn turn_ended(&self) {}
+
+    /// The reply is with the kernel (or none was wanted): where the request's time went.
+    fn finished(&self, _session: &Arc<Session>, _times: &RequestTimes) {}
 }
 
 /// One request as it came, decompressed and with its frame checked; its contents are not.
@@ -23,6 +42,9 @@ pub struct Request<'m> {
     message: MessageRef<'m>,
     reply_buffer: Vec<u8>,
     compressor: Option<Compressor>,
+    times: RequestTimes,
+    received_at: Instant,
+    overload: Option<Overload>,
 }
 
 impl<'m> Request<'m> {
@@ -30,8 +52,29 @@ impl<'m> Request<'m> {
         message: MessageRef<'m>,
         reply_buffer: Vec<u8>,
         compressor: Option<Compressor>,
+        times: RequestTimes,
+        received_at: Instant,
+        overload: Option<Overload>,
     ) -> Self {
-        Self { message, reply_buffer, compressor }
+        Self { message, reply_buffer, compressor, times, received_at, overload }
+    }
+
+    /// Where the request's time went until now.
+    #[must_use]
+    pub const fn times(&self) -> &RequestTimes {
+        &self.times
+    }
+
+    /// When processing began: just now, by a clock that was read already.
+    #[must_use]
+    pub const fn received_at(&self) -> Instant {
+        self.received_at
+    }
+
+    /// Set when the server is overloaded and this request is to be refused if its client understands that.
+    #[must_use]
+    pub const fn overload(&self) -> Option<Overload> {
+        self.overload
     }
 
     /// The message: an OP_MSG or an OP_QUERY.

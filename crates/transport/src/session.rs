@@ -5,9 +5,10 @@ use crate::registry::Shared;
 use crate::statistics::SessionCounters;
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use wire::Compressor;
 
 /// What the connection loop does at the moment.
@@ -22,6 +23,30 @@ pub enum Phase {
     Sending = 2,
     /// The loop has ended.
     Ended = 3,
+}
+
+/// Which threads may poll a connection, and so whether it may block there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Placement {
+    /// An event loop: blocking would hold up others.
+    Home = 0,
+    /// The elastic pool.
+    Pool = 1,
+    /// A thread model whose threads may block.
+    Anywhere = 2,
+}
+
+/// What a session has to do with the diagnostic lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Lane {
+    /// A thread model serves it.
+    Off = 0,
+    /// On the lane while it only monitors.
+    Visitor = 1,
+    /// On the lane whatever it asks.
+    Resident = 2,
 }
 
 /// What can be done to a connection's socket from outside its loop.
@@ -43,7 +68,16 @@ pub struct Session {
     opened_at: Instant,
     control: Box<dyn SessionControl>,
     phase: AtomicU8,
+    placement: AtomicU8,
+    /// On the diagnostic lane at the moment, and whether to stay.
+    lane: AtomicU8,
     ending: AtomicBool,
+    /// From the acceptance to the first look, in microseconds, until the first request has taken it.
+    accept_wait_us: AtomicU64,
+    /// Microseconds after `opened_at`, plus one, since which a send makes no progress; 0: none does.
+    stalled_since_us: AtomicU64,
+    /// The sweeper ended it because its client did not read.
+    gave_up_sending: AtomicBool,
     /// Bit n: the compressor with id n was agreed on.
     compressors: AtomicU8,
     next_message_id: AtomicU32,
@@ -57,6 +91,7 @@ impl Session {
         id: u64,
         peer: Endpoint,
         local: Endpoint,
+        priority: bool,
         control: Box<dyn SessionControl>,
         shared: Arc<Shared>,
     ) -> Self {
@@ -64,10 +99,15 @@ impl Session {
             id,
             peer,
             local,
-            priority: false,
+            priority,
             opened_at: Instant::now(),
             control,
             phase: AtomicU8::new(Phase::Receiving as u8),
+            placement: AtomicU8::new(Placement::Anywhere as u8),
+            lane: AtomicU8::new(Lane::Off as u8),
+            accept_wait_us: AtomicU64::new(0),
+            stalled_since_us: AtomicU64::new(0),
+            gave_up_sending: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             compressors: AtomicU8::new(0),
             next_message_id: AtomicU32::new(0),
@@ -95,10 +135,97 @@ impl Session {
         &self.local
     }
 
-    /// Whether the session is on the diagnostic lane, which is never queued behind user work.
+    /// Whether the client came by the priority port or a Unix socket: it is never refused because of load.
     #[must_use]
     pub const fn is_priority(&self) -> bool {
         self.priority
+    }
+
+    /// Whether the session is on the diagnostic lane at the moment, which is never queued behind user work.
+    #[must_use]
+    pub fn is_on_lane(&self) -> bool {
+        self.lane.load(Ordering::Relaxed) != Lane::Off as u8
+    }
+
+    /// Whether its first request that is no diagnostic one takes the session off the lane.
+    pub(crate) fn visits_lane(&self) -> bool {
+        self.lane.load(Ordering::Relaxed) == Lane::Visitor as u8
+    }
+
+    pub(crate) fn set_lane(&self, lane: Lane) {
+        self.lane.store(lane as u8, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn placement(&self) -> Placement {
+        match self.placement.load(Ordering::Acquire) {
+            0 => Placement::Home,
+            1 => Placement::Pool,
+            _ => Placement::Anywhere,
+        }
+    }
+
+    pub(crate) fn place(&self, placement: Placement) {
+        self.placement.store(placement as u8, Ordering::Release);
+    }
+
+    /// What was offloaded for one request comes home before the next; true when it had been.
+    #[inline]
+    pub(crate) fn come_home(&self) -> bool {
+        let was_offloaded = self.placement() == Placement::Pool;
+        if was_offloaded {
+            self.place(Placement::Home);
+        }
+        was_offloaded
+    }
+
+    /// Whether the request in work may block the thread that polls it: read the disk, compute for long.
+    #[inline]
+    #[must_use]
+    pub fn may_block(&self) -> bool {
+        self.placement() != Placement::Home
+    }
+
+    /// Ready when the request may block. Otherwise it is moved to a thread where it may, and this is polled again there.
+    pub fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.may_block() {
+            return Poll::Ready(());
+        }
+        self.place(Placement::Pool);
+        // Scheduled once the running poll has returned, and by then the placement counts.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// The time from the acceptance to now; for the first request only.
+    pub(crate) fn take_accept_wait(&self) -> Duration {
+        if self.counters.requests.get() > 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_micros(self.accept_wait_us.swap(0, Ordering::Relaxed))
+    }
+
+    /// A thread looks at the connection for the first time.
+    pub(crate) fn looked_at(&self) {
+        self.accept_wait_us.store(self.opened_at.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Since when a send makes no progress.
+    pub(crate) fn stalled_since(&self) -> Option<Instant> {
+        match self.stalled_since_us.load(Ordering::Relaxed) {
+            0 => None,
+            since => self.opened_at.checked_add(Duration::from_micros(since - 1)),
+        }
+    }
+
+    /// Ends the session because its client does not read.
+    pub(crate) fn give_up_sending(&self) {
+        self.gave_up_sending.store(true, Ordering::Release);
+        self.control.shutdown_both();
+    }
+
+    pub(crate) fn has_given_up_sending(&self) -> bool {
+        self.gave_up_sending.load(Ordering::Acquire)
     }
 
     /// When the connection was accepted.
@@ -193,6 +320,33 @@ impl Session {
         let id = self.next_message_id.load(Ordering::Relaxed).wrapping_add(1);
         self.next_message_id.store(id, Ordering::Relaxed);
         id.cast_signed()
+    }
+}
+
+/// A send that the socket did not take at once; over when dropped.
+pub(crate) struct Stall<'s> {
+    session: &'s Session,
+}
+
+impl<'s> Stall<'s> {
+    pub(crate) fn begin(session: &'s Session) -> Self {
+        let stall = Stall { session };
+        stall.progressed();
+        session.shared.stalls.began();
+        stall
+    }
+
+    /// The client has taken a part: its time begins anew.
+    pub(crate) fn progressed(&self) {
+        let now = self.session.opened_at.elapsed().as_micros() as u64 + 1;
+        self.session.stalled_since_us.store(now, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Stall<'_> {
+    fn drop(&mut self) {
+        self.session.stalled_since_us.store(0, Ordering::Relaxed);
+        self.session.shared.stalls.ended();
     }
 }
 

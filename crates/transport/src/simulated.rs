@@ -1,7 +1,7 @@
 //! A client that exists in memory only: what it sends is a script, and what it gets is recorded.
 
 use crate::registry::{Admission, Shared};
-use crate::{ByteStream, Endpoint, Phase, ReceiveBuffer, ServerOptions, Session, SessionControl};
+use crate::{ByteStream, Endpoint, Phase, ReceiveBuffer, ServerOptions, Session, SessionControl, Service};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
@@ -58,12 +58,15 @@ impl SessionControl for SimulatedControl {
 
 impl SimulatedStream {
     /// A session whose client follows the script and then closes its side.
-    pub(crate) fn connect(script: impl IntoIterator<Item = Event>) -> (Admission, Self, Arc<Record>) {
+    pub(crate) fn connect<H: Service>(
+        script: impl IntoIterator<Item = Event>,
+        service: &Arc<H>,
+    ) -> (Admission, Self, Arc<Record>) {
         let record = Arc::new(Record::default());
         let control = Box::new(SimulatedControl(Arc::clone(&record)));
         let options = ServerOptions { max_message_size: 100_000, ..ServerOptions::default() };
         let admission = Shared::new(options)
-            .admit(Endpoint::Detached, Endpoint::Detached, control)
+            .admit(Endpoint::Detached, Endpoint::Detached, false, control, service)
             .expect("the first session is within the limit");
         let session = Arc::clone(admission.session());
         let script = script.into_iter().collect();
@@ -91,6 +94,7 @@ impl ByteStream for SimulatedStream {
             if self.record.read_shut.load(Ordering::SeqCst) {
                 return (Ok(0), buffer);
             }
+            buffer.prepare();
             match self.script.pop_front() {
                 None => return (Ok(0), buffer),
                 Some(Event::NotReady) => Self::suspend_once().await,
@@ -125,7 +129,7 @@ impl ByteStream for SimulatedStream {
         (Ok(()), bytes)
     }
 
-    async fn give_way(&mut self) {
+    async fn give_way(&mut self, _pipelined: bool) {
         *self.record.turns.lock() += 1;
     }
 }

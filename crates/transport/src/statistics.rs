@@ -56,6 +56,14 @@ pub struct ConnectionStatistics {
     pub active: u64,
     /// Connections that ended because the service panicked.
     pub panicked: u64,
+    /// All that were accepted and closed because the system gave no thread or no descriptor to serve them.
+    pub unserved: u64,
+    /// All that ended otherwise than in order: reset, malformed, timed out.
+    pub broken: u64,
+    /// Those among the broken whose client did not read its reply in time.
+    pub send_timed_out: u64,
+    /// Open connections on the diagnostic lane.
+    pub on_lane: u64,
 }
 
 /// `serverStatus().network`.
@@ -83,13 +91,35 @@ impl NetworkStatistics {
     }
 }
 
-/// `serverStatus().network.serviceExecutorTaskStats`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// One value in a tree of statistics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// A number; its unit is the last part of its name.
+    Count(u64),
+    /// A state or a name.
+    Text(&'static str),
+    /// Named values.
+    Group(Vec<(&'static str, Figure)>),
+}
+
+/// `serverStatus().network.serviceExecutors.<executor>`, and `serviceExecutorTaskStats` for the model of the first listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutorStatistics {
     /// The thread model: `passthrough` is one thread per connection.
     pub executor: &'static str,
-    /// Threads that serve connections.
-    pub threads_running: u64,
+    /// What the model counts, under MongoDB's names where it has one.
+    pub figures: Vec<(&'static str, Figure)>,
+}
+
+impl ExecutorStatistics {
+    /// A number at the top of the tree.
+    #[must_use]
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.figures.iter().find_map(|(known, figure)| match figure {
+            Figure::Count(count) if *known == name => Some(*count),
+            _ => None,
+        })
+    }
 }
 
 /// `serverStatus().network.compression.<name>`.
@@ -110,8 +140,11 @@ pub struct TransportStatistics {
     pub connections: ConnectionStatistics,
     /// `network`.
     pub network: NetworkStatistics,
-    /// `network.serviceExecutorTaskStats`.
-    pub executor: ExecutorStatistics,
+    /// `network.serviceExecutors`: one entry for each model that was started; the first listener's comes first
+    /// (`network.serviceExecutorTaskStats`).
+    pub executors: Vec<ExecutorStatistics>,
+    /// The diagnostic lane.
+    pub lane: Vec<(&'static str, Figure)>,
     /// `network.compression`, one entry for each compressor allowed.
     pub compression: Vec<CompressionStatistics>,
 }

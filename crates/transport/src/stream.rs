@@ -7,13 +7,15 @@ use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// One end of a connection. Buffers are handed over and come back with the result, as a kernel ring needs them.
 ///
 /// "Try the system call, wait only if it would block" lives in the implementations. A future of these is never dropped before
 /// it is ready; [`SessionControl`] ends a pending one.
 pub trait ByteStream: Send + 'static {
-    /// Reads at least one byte behind what `buffer` holds; 0 bytes: end of file. The buffer has room.
+    /// Reads at least one byte behind what `buffer` holds; 0 bytes: end of file. Memory is made ready
+    /// ([`ReceiveBuffer::prepare`]) when there is something to read, so that a connection that waits holds none.
     fn receive(
         &mut self,
         buffer: ReceiveBuffer,
@@ -22,8 +24,13 @@ pub trait ByteStream: Send + 'static {
     /// Writes all of `bytes`.
     fn send(&mut self, bytes: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)> + Send;
 
-    /// Called between two requests: the driver may let others run.
-    fn give_way(&mut self) -> impl Future<Output = ()> + Send;
+    /// When the bytes of the last receive were known to be there; `None`: when it returned.
+    fn ready_at(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Called between two requests: the driver may let others run. `pipelined`: the next request has arrived already.
+    fn give_way(&mut self, pipelined: bool) -> impl Future<Output = ()> + Send;
 }
 
 /// A socket whose calls block the thread.
@@ -43,6 +50,7 @@ impl BlockingStream {
 
 impl ByteStream for BlockingStream {
     async fn receive(&mut self, mut buffer: ReceiveBuffer) -> (io::Result<usize>, ReceiveBuffer) {
+        buffer.prepare();
         loop {
             match (&*self.socket).read(buffer.unfilled_mut()) {
                 Ok(count) => {
@@ -60,7 +68,7 @@ impl ByteStream for BlockingStream {
     }
 
     /// Article S0: a thread gives way now and then, which lets the others finish their requests before they are preempted.
-    async fn give_way(&mut self) {
+    async fn give_way(&mut self, _pipelined: bool) {
         let after = self.shared.options.yield_after_requests;
         if after == 0 {
             return;

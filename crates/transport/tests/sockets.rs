@@ -2,6 +2,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test that reads out of bounds shall fail")]
 
 use document::{Document, doc};
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -17,10 +18,14 @@ use wire::{CommandMessage, MAX_MESSAGE_SIZE, Message, MessageRef, OpMsg, parse_r
 /// Runs each function as a test under every thread model.
 macro_rules! for_each_executor {
     ($($name:ident)*) => {
-        mod synchronous {
+        for_each_executor! { @model synchronous Synchronous $($name)* }
+        for_each_executor! { @model reactor Reactor $($name)* }
+    };
+    (@model $module:ident $model:ident $($name:ident)*) => {
+        mod $module {
             $(#[test]
             fn $name() {
-                super::$name(super::ServiceExecutor::Synchronous);
+                super::$name(super::ServiceExecutor::$model);
             })*
         }
     };
@@ -51,11 +56,13 @@ struct Echo {
 }
 
 impl Service for Echo {
-    async fn call(&self, _session: &Arc<Session>, mut request: Request<'_>) -> Replies {
+    async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {
         let calls = self.calls.fetch_add(1, Ordering::SeqCst);
         let Ok(parsed) = OpMsg::parse(request.message()) else { return Replies::none().then_close() };
         let amount = |name| parsed.body.get(name).and_then(|value| value.as_i64_exact()).map(|n| n as u64);
         if let Some(milliseconds) = amount("sleep") {
+            poll_fn(|context| session.poll_offload(context)).await;
+            assert!(session.may_block(), "an offloaded request may block");
             thread::sleep(Duration::from_millis(milliseconds));
         }
         let mut reply = request.reply();
@@ -202,7 +209,7 @@ fn counts_what_it_does(executor: ServiceExecutor) {
     assert_eq!(statistics.network.bytes_in, 6 * request.bytes().len() as u64);
     assert_eq!(statistics.network.physical_bytes_in, statistics.network.bytes_in);
     assert_eq!(statistics.network.bytes_out, statistics.network.physical_bytes_out);
-    assert_eq!(statistics.executor.executor, executor.statistics_name());
+    assert_eq!(statistics.executors[0].executor, executor.statistics_name());
     first.write_all(command(doc! { "sleep": 200 }, 2).bytes()).expect("the server reads");
     eventually("an active session", || server.statistics().connections.active == 1);
 }

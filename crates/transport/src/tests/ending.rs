@@ -2,7 +2,7 @@
 
 use super::service::{Answer, TestService, answers, echo, echoed, request};
 use crate::simulated::{Event, Record, SimulatedStream};
-use crate::{Closed, ConnectionError, Phase, block_on, serve};
+use crate::{Closed, ConnectionError, Ending, Phase, ReceiveBuffer, block_on, serve};
 use document::{Document, doc};
 use std::io;
 use std::sync::Arc;
@@ -16,16 +16,20 @@ struct Outcome {
 }
 
 fn run(script: Vec<Event>, prepare: impl FnOnce(&Record)) -> Outcome {
-    let (admission, stream, record) = SimulatedStream::connect(script);
+    let service = Arc::new(TestService::default());
+    let (admission, stream, record) = SimulatedStream::connect(script, &service);
     prepare(&record);
     let session = Arc::clone(admission.session());
-    let service = Arc::new(TestService::default());
-    let result = block_on(serve(Arc::clone(&session), stream, Arc::clone(&service)));
+    let served = serve(Arc::clone(&session), stream, Arc::clone(&service), ReceiveBuffer::new());
+    let result = block_on(served).map(|ending| match ending {
+        Ending::Closed(closed) => closed,
+        Ending::Moves(_) => panic!("a session that is not on the lane leaves it"),
+    });
+    let shared = Arc::clone(&session.shared);
+    drop(admission);
     assert_eq!(session.phase(), Phase::Ended);
     let told = (service.opened.load(Ordering::SeqCst), service.closed.load(Ordering::SeqCst));
     assert_eq!(told, (1, 1), "times that the service was told of the opening and the end");
-    let shared = Arc::clone(&session.shared);
-    drop(admission);
     let statistics = shared.statistics();
     assert_eq!(statistics.connections.current, 0, "the session stays registered");
     let answers = answers(&record.sent.lock());
@@ -101,9 +105,10 @@ fn malformed_headers_end_the_connection() {
 #[test]
 fn a_browser_is_told_what_this_is() {
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
-    let (admission, stream, record) = SimulatedStream::connect([Event::Bytes(request)]);
+    let service = Arc::new(TestService::default());
+    let (admission, stream, record) = SimulatedStream::connect([Event::Bytes(request)], &service);
     let session = Arc::clone(admission.session());
-    let result = block_on(serve(session, stream, Arc::new(TestService::default())));
+    let result = block_on(serve(session, stream, service, ReceiveBuffer::new()));
     assert!(matches!(result, Err(ConnectionError::Http)), "{result:?}");
     let sent = record.sent.lock();
     let text = std::str::from_utf8(&sent).expect("text");
@@ -153,8 +158,9 @@ fn shutdown_while_processing_answers_what_runs_and_no_more() {
 
 #[test]
 fn shutdown_while_streaming_stops_the_stream() {
-    let (admission, stream, record) =
-        SimulatedStream::connect([bytes(doc! { "repeat": 1 }, OpMsgFlags::EXHAUST_ALLOWED)]);
+    let service = Arc::new(TestService::default());
+    let script = [bytes(doc! { "repeat": 1 }, OpMsgFlags::EXHAUST_ALLOWED)];
+    let (admission, stream, record) = SimulatedStream::connect(script, &service);
     let session = Arc::clone(admission.session());
     let observer = Arc::clone(&record);
     let ender = std::thread::spawn(move || {
@@ -164,8 +170,8 @@ fn shutdown_while_streaming_stops_the_stream() {
         session.end();
     });
     let session = Arc::clone(admission.session());
-    let result = block_on(serve(session, stream, Arc::new(TestService::default())));
+    let result = block_on(serve(session, stream, service, ReceiveBuffer::new()));
     ender.join().expect("the ender");
-    assert!(matches!(result, Ok(Closed::ByServer)), "{result:?}");
+    assert!(matches!(result, Ok(Ending::Closed(Closed::ByServer))), "{result:?}");
     assert!(answers(&record.sent.lock()).iter().all(|answer| answer.more_to_come));
 }

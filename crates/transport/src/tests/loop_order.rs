@@ -2,7 +2,7 @@
 
 use super::service::{Answer, LIMIT, TestService, answers, echo, echoed, request};
 use crate::simulated::{Event, SimulatedStream};
-use crate::{Closed, block_on, serve};
+use crate::{Closed, Ending, ReceiveBuffer, block_on, serve};
 use document::doc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,11 +17,13 @@ fn check(pieces: Vec<Vec<u8>>, expect: &[Answer]) {
 
 fn exchange(pieces: Vec<Vec<u8>>) -> Vec<u8> {
     let script = pieces.into_iter().flat_map(|piece| [Event::NotReady, Event::Bytes(piece)]);
-    let (admission, stream, record) = SimulatedStream::connect(script);
     let service = Arc::new(TestService::default());
+    let (admission, stream, record) = SimulatedStream::connect(script, &service);
     let session = Arc::clone(admission.session());
-    let closed = block_on(serve(session, stream, Arc::clone(&service))).expect("an orderly end");
-    assert_eq!(closed, Closed::ByClient);
+    let served = serve(session, stream, Arc::clone(&service), ReceiveBuffer::new());
+    let ending = block_on(served).expect("an orderly end");
+    assert!(matches!(ending, Ending::Closed(Closed::ByClient)), "{ending:?}");
+    drop(admission);
     assert_eq!(service.closed.load(Ordering::SeqCst), 1, "the service was not told the end exactly once");
     let sent = record.sent.lock();
     sent.clone()

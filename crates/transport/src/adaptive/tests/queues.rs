@@ -1,0 +1,165 @@
+//! The task queues with one worker and sockets that the test makes ready.
+
+use crate::adaptive::tasks::{Queues, Reactor, Rest, Turn};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Queues of named tasks over sockets that wake tasks when they are polled.
+struct World {
+    queues: Queues<&'static str>,
+    sockets: Vec<Mutex<VecDeque<&'static str>>>,
+    /// A task that every poll of queue 0 finds ready.
+    always_ready: Option<&'static str>,
+    polls: Mutex<Vec<usize>>,
+    notified: Mutex<usize>,
+}
+
+impl World {
+    fn new(queues: usize) -> Self {
+        let sockets = (0..queues).map(|_| Mutex::default()).collect();
+        Self {
+            queues: Queues::new(queues),
+            sockets,
+            always_ready: None,
+            polls: Mutex::default(),
+            notified: Mutex::default(),
+        }
+    }
+
+    fn push(&self, queue: usize, task: &'static str) {
+        self.queues.push(self, queue, task);
+    }
+
+    fn socket_is_ready(&self, queue: usize, task: &'static str) {
+        self.sockets[queue].lock().push_back(task);
+    }
+
+    /// Takes tasks, which queue themselves again in `home`, until `wanted` comes; answers with how many others came before.
+    #[track_caller]
+    fn takes_until(&self, turn: &mut Turn, home: usize, wanted: &str) -> usize {
+        for others in 0..10_000 {
+            match self.queues.take(self, turn) {
+                Some(task) if task == wanted => return others,
+                Some(task) => self.push(home, task),
+                None => panic!("the queues are empty, and {wanted} never came"),
+            }
+        }
+        panic!("{wanted} starves");
+    }
+}
+
+impl Reactor for World {
+    fn poll(&self, queue: usize) -> bool {
+        self.polls.lock().push(queue);
+        if queue == 0 {
+            self.always_ready.into_iter().for_each(|task| self.queues.push_quietly(queue, task));
+        }
+        self.sockets[queue].lock().drain(..).for_each(|task| self.queues.push_quietly(queue, task));
+        false
+    }
+
+    fn wait(&self, _timeout: Duration, ready: &mut Vec<usize>) {
+        ready.extend((0..self.sockets.len()).filter(|queue| !self.sockets[*queue].lock().is_empty()));
+    }
+
+    fn notify(&self) {
+        *self.notified.lock() += 1;
+    }
+}
+
+const TASKS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+
+#[test]
+fn network_events_do_not_starve_behind_tasks() {
+    let world = World::new(1);
+    TASKS.into_iter().for_each(|task| world.push(0, task));
+    world.socket_is_ready(0, "event");
+    let before = world.takes_until(&mut Turn::new(0), 0, "event");
+    assert!(before <= 2 * TASKS.len(), "{before} tasks ran before the network event");
+}
+
+#[test]
+fn tasks_do_not_starve_behind_polling() {
+    let world = World { always_ready: Some("event"), ..World::new(1) };
+    let mut turn = Turn::new(0);
+    world.push(0, "first");
+    world.queues.take(&world, &mut turn);
+    TASKS.into_iter().for_each(|task| world.push(0, task));
+    let mut events = 0;
+    for task in TASKS {
+        while let Some(taken) = world.queues.take(&world, &mut turn) {
+            if taken == task {
+                break;
+            }
+            assert_eq!(taken, "event", "the tasks run in their order");
+            events += 1;
+        }
+    }
+    assert!(events <= 1, "{events} events of a socket that is always ready ran before tasks queued earlier");
+}
+
+#[test]
+fn a_marker_goes_behind_what_is_queued() {
+    let world = World::new(1);
+    let mut turn = Turn::new(0);
+    TASKS.into_iter().for_each(|task| world.push(0, task));
+    for task in TASKS {
+        assert_eq!(world.queues.take(&world, &mut turn), Some(task));
+    }
+    assert_eq!(*world.polls.lock(), [0], "one poll in a round, however long the queue");
+    assert_eq!(world.queues.take(&world, &mut turn), None);
+    assert_eq!(*world.polls.lock(), [0], "a marker alone is left alone");
+}
+
+#[test]
+fn quiet_queues_do_not_starve_beside_a_busy_one() {
+    let world = World::new(4);
+    TASKS.into_iter().for_each(|task| world.push(0, task));
+    for queue in 1..4 {
+        let mut turn = Turn::new(0);
+        world.socket_is_ready(queue, "event");
+        let before = world.takes_until(&mut turn, 0, "event");
+        assert!(before <= 16 * 4, "{before} tasks of queue 0 ran before the socket of queue {queue} was looked at");
+        world.push(queue, "task");
+        let before = world.takes_until(&mut turn, 0, "task");
+        assert!(before <= 16 * 4, "{before} tasks of queue 0 ran before the task of queue {queue}");
+    }
+}
+
+#[test]
+fn idle_workers_take_from_other_queues() {
+    let world = World::new(3);
+    world.push(2, "task");
+    assert_eq!(world.queues.take(&world, &mut Turn::new(1)), Some("task"));
+    assert_eq!(world.queues.queued(), 0);
+}
+
+#[test]
+fn a_resting_worker_is_told_which_sockets_are_ready() {
+    let world = World::new(3);
+    let mut turn = Turn::new(0);
+    assert_eq!(world.queues.rest(&world, &mut turn, Duration::ZERO), Rest::TimedOut);
+    world.socket_is_ready(1, "event");
+    assert_eq!(world.queues.rest(&world, &mut turn, Duration::ZERO), Rest::Woken);
+    assert_eq!(world.queues.take(&world, &mut turn), Some("event"));
+    assert_eq!(*world.polls.lock(), [1], "only the queue whose sockets are ready is polled");
+}
+
+#[test]
+fn a_worker_does_not_rest_while_there_are_tasks() {
+    let world = World::new(3);
+    assert!(!world.queues.push(&world, 2, "task"), "nobody rests, so nobody was called");
+    assert_eq!(world.queues.rest(&world, &mut Turn::new(0), Duration::MAX), Rest::Woken);
+}
+
+#[test]
+fn closed_queues_let_nobody_rest_and_give_their_tasks_back() {
+    let world = World::new(2);
+    world.push(0, "a");
+    world.push(1, "b");
+    world.queues.close(&world);
+    assert_eq!(world.queues.rest(&world, &mut Turn::new(0), Duration::MAX), Rest::Closed);
+    assert_eq!(world.queues.drain(), ["a", "b"]);
+    assert_eq!(world.queues.queued(), 0);
+}

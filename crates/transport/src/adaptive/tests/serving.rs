@@ -1,0 +1,1 @@
+//! The running model, fed with tasks that are no connections.

@@ -1,0 +1,158 @@
+//! One thread that polls whatever is ready and never blocks but for events: the loops of `reactor` and the diagnostic lane.
+
+use crate::pool::Pool;
+use crate::readiness::{Poller, ReadinessStream};
+use crate::run_queue::{Ownership, RunQueue};
+use crate::session::Placement;
+use crate::statistics::Figure;
+use crate::task::spawn;
+use crate::{ReceiveBuffer, Service};
+use crate::executors::{Newcomer, drive};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Tasks polled between two looks at the sockets.
+const TASKS_PER_TURN: usize = 256;
+/// Pause after a failed wait, so that a broken kernel interface does not become a busy loop.
+const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the threads that must not block tell the service.
+pub(crate) trait LoopHooks: Send + Sync + 'static {
+    fn loop_started(&self);
+    fn turn_ended(&self);
+}
+
+impl<H: Service> LoopHooks for H {
+    fn loop_started(&self) {
+        Service::loop_started(self);
+    }
+
+    fn turn_ended(&self) {
+        Service::turn_ended(self);
+    }
+}
+
+/// See the module.
+pub(crate) struct EventLoop {
+    poller: Arc<Poller>,
+    queue: Arc<RunQueue>,
+    stopping: AtomicBool,
+    turns: AtomicU64,
+    waits: AtomicU64,
+    edges: AtomicU64,
+}
+
+/// A running loop and its thread.
+pub(crate) struct RunningLoop {
+    pub(crate) event_loop: Arc<EventLoop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningLoop {
+    /// # Errors
+    /// The system has no descriptor or no thread left.
+    pub(crate) fn start(name: String, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        let notified = Arc::clone(&poller);
+        let event_loop = Arc::new(EventLoop {
+            poller,
+            queue: RunQueue::new(move || notified.notify()),
+            stopping: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            edges: AtomicU64::new(0),
+        });
+        let driven = Arc::clone(&event_loop);
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            hooks.loop_started();
+            driven.run(&driven.queue.own(), &*hooks);
+        })?;
+        Ok(Self { event_loop, thread: Some(thread) })
+    }
+}
+
+impl Drop for RunningLoop {
+    fn drop(&mut self) {
+        self.event_loop.stopping.store(true, Ordering::Release);
+        self.event_loop.poller.notify();
+        if let Some(thread) = self.thread.take()
+            // The last reference may be dropped by a task of this very loop.
+            && thread.thread().id() != thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!(target: "network", "an event loop's thread had panicked");
+        }
+    }
+}
+
+impl EventLoop {
+    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks) {
+        while !self.stopping.load(Ordering::Acquire) {
+            ownership.run_batch(TASKS_PER_TURN);
+            hooks.turn_ended();
+            self.turns.fetch_add(1, Ordering::Relaxed);
+            let sleeps = ownership.prepare_sleep();
+            let waited = self.poller.wait(if sleeps { None } else { Some(Duration::ZERO) });
+            ownership.awake();
+            self.waits.fetch_add(u64::from(sleeps), Ordering::Relaxed);
+            match waited {
+                Ok(edges) => drop(self.edges.fetch_add(edges as u64, Ordering::Relaxed)),
+                Err(error) => {
+                    tracing::error!(target: "network", %error, "an event loop cannot wait for events");
+                    thread::sleep(FAILURE_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Serves the connection on this loop. `then` gets what is left of one that ends by moving.
+    ///
+    /// # Errors
+    /// The kernel does not register the socket; the connection is dropped.
+    pub(crate) fn adopt<H: Service>(
+        &self,
+        newcomer: Newcomer,
+        service: &Arc<H>,
+        pool: Option<Arc<Pool>>,
+        then: impl FnOnce(Newcomer) + Send + 'static,
+    ) -> io::Result<()> {
+        let Newcomer { admission, socket, input } = newcomer;
+        let session = Arc::clone(admission.session());
+        session.place(Placement::Home);
+        let registration = self.poller.register(&socket)?;
+        let served = Arc::clone(&session);
+        let service = Arc::clone(service);
+        let future = async move {
+            session.looked_at();
+            let stream = ReadinessStream::new(registration, Arc::clone(&session));
+            let left: Option<ReceiveBuffer> = drive(&session, stream, service, input).await;
+            if let Some(input) = left {
+                then(Newcomer { admission, socket, input });
+            }
+        };
+        spawn(future, served, Arc::clone(&self.queue), pool);
+        Ok(())
+    }
+
+    /// Connections that live here.
+    pub(crate) fn connections(&self) -> usize {
+        self.poller.registered()
+    }
+
+    pub(crate) fn figures(&self) -> Vec<(&'static str, Figure)> {
+        let count = |counter: &AtomicU64| Figure::Count(counter.load(Ordering::Relaxed));
+        let queue = self.queue.statistics();
+        vec![
+            ("connections", Figure::Count(self.connections() as u64)),
+            ("totalExecuted", Figure::Count(queue.executed)),
+            ("tasksFromOtherThreads", Figure::Count(queue.remote_pushes)),
+            ("wakeUps", Figure::Count(queue.unparks)),
+            ("turns", count(&self.turns)),
+            ("sleeps", count(&self.waits)),
+            ("events", count(&self.edges)),
+        ]
+    }
+}

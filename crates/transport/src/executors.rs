@@ -1,0 +1,192 @@
+//! The thread models of one server: started when first chosen, all serving side by side.
+
+use crate::adaptive::{Adaptive, AdaptiveOptions, AdaptiveOptionsError};
+use crate::event_loop::{LoopHooks, RunningLoop};
+use crate::pool::Pool;
+use crate::reactor::Reactor;
+use crate::registry::{Admission, Shared};
+use crate::statistics::{ExecutorStatistics, Figure};
+use crate::synchronous::Synchronous;
+use crate::{ByteStream, Ending, ReceiveBuffer, Service, ServiceExecutor, Session, serve};
+use parking_lot::Mutex;
+use socket2::Socket;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+/// Failures are logged when their count is a multiple of this, and the first time.
+const LOG_EVERY: u64 = 100;
+
+/// A connection that looks for a thread model.
+pub(crate) struct Newcomer {
+    pub(crate) admission: Admission,
+    pub(crate) socket: Arc<Socket>,
+    /// Bytes received already.
+    pub(crate) input: ReceiveBuffer,
+}
+
+/// Serves a connection to its end and logs how it went. Gives back what was received and not processed when it moves on.
+pub(crate) async fn drive<S: ByteStream, H: Service>(
+    session: &Arc<Session>,
+    stream: S,
+    service: Arc<H>,
+    input: ReceiveBuffer,
+) -> Option<ReceiveBuffer> {
+    match serve(Arc::clone(session), stream, service, input).await {
+        Ok(Ending::Moves(input)) => return Some(input),
+        Ok(Ending::Closed(closed)) => {
+            tracing::debug!(target: "network", connection = session.id(), ?closed, "connection ended");
+        }
+        Err(error) => {
+            session.shared.count_broken(&error);
+            tracing::info!(target: "network", connection = session.id(), peer = %session.peer(), %error, "connection ended with an error");
+        }
+    }
+    None
+}
+
+/// See the module.
+pub(crate) struct Executors {
+    shared: Arc<Shared>,
+    hooks: Arc<dyn LoopHooks>,
+    pub(crate) pool: Arc<Pool>,
+    /// The lane's own reserve of threads that may block.
+    lane_pool: Arc<Pool>,
+    lane: RunningLoop,
+    synchronous: Synchronous,
+    /// Held while a model starts, so that it starts once.
+    starting: Mutex<()>,
+    adaptive: OnceLock<Adaptive>,
+    /// Options of `adaptive`, for when it is started.
+    adaptive_options: Mutex<AdaptiveOptions>,
+    reactor: OnceLock<Reactor>,
+}
+
+impl Executors {
+    /// # Errors
+    /// The system has no descriptor or no thread left.
+    pub(crate) fn start(shared: Arc<Shared>, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
+        let options = &shared.options;
+        let pool = Pool::start("pool", options.pool)?;
+        let lane_pool = Pool::start("lanepool", options.lane_pool)?;
+        let lane = RunningLoop::start("lane".to_owned(), Arc::clone(&hooks))?;
+        let synchronous = Synchronous::default();
+        let adaptive_options = Mutex::new(options.adaptive);
+        Ok(Self {
+            shared,
+            hooks,
+            pool,
+            lane_pool,
+            lane,
+            synchronous,
+            starting: Mutex::new(()),
+            adaptive: OnceLock::new(),
+            adaptive_options,
+            reactor: OnceLock::new(),
+        })
+    }
+
+    /// Starts a model unless it runs.
+    ///
+    /// # Errors
+    /// The system has no descriptor or no thread left.
+    pub(crate) fn prepare(&self, model: ServiceExecutor) -> io::Result<()> {
+        match model {
+            ServiceExecutor::Synchronous => Ok(()),
+            ServiceExecutor::Reactor | ServiceExecutor::Auto => self.reactor().map(|_| ()),
+            ServiceExecutor::Adaptive => self.adaptive().map(|_| ()),
+            ServiceExecutor::Coroutine => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn reactor(&self) -> io::Result<&Reactor> {
+        if let Some(reactor) = self.reactor.get() {
+            return Ok(reactor);
+        }
+        let _one_at_a_time = self.starting.lock();
+        if self.reactor.get().is_none() {
+            let threads = self.shared.options.event_loops();
+            let reactor = Reactor::start(threads, &self.hooks, Arc::clone(&self.pool))?;
+            // Nobody else has set it: the lock is held.
+            let _ = self.reactor.set(reactor);
+        }
+        self.reactor.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn adaptive(&self) -> io::Result<&Adaptive> {
+        if let Some(adaptive) = self.adaptive.get() {
+            return Ok(adaptive);
+        }
+        let _one_at_a_time = self.starting.lock();
+        if self.adaptive.get().is_none() {
+            let options = *self.adaptive_options.lock();
+            let adaptive = Adaptive::start(options, self.shared.options.thread_stack_bytes)?;
+            // Nobody else has set it: the lock is held.
+            let _ = self.adaptive.set(adaptive);
+        }
+        self.adaptive.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Changes the options of `adaptive`, running or not; its number of queues counts when it starts.
+    ///
+    /// # Errors
+    /// What [`AdaptiveOptions::validate`] refuses; nothing is changed then.
+    pub(crate) fn set_adaptive_options(&self, options: AdaptiveOptions) -> Result<(), AdaptiveOptionsError> {
+        options.validate()?;
+        let _not_while_starting = self.starting.lock();
+        *self.adaptive_options.lock() = options;
+        self.adaptive.get().map_or(Ok(()), |adaptive| adaptive.set_options(options))
+    }
+
+    /// Serves a connection by a thread model.
+    ///
+    /// # Errors
+    /// The system has no thread left, or does not register the socket; the connection is dropped.
+    pub(crate) fn adopt<H: Service>(
+        &self,
+        model: ServiceExecutor,
+        newcomer: Newcomer,
+        service: &Arc<H>,
+    ) -> io::Result<()> {
+        match model {
+            ServiceExecutor::Synchronous => self.synchronous.adopt(newcomer, service),
+            ServiceExecutor::Reactor | ServiceExecutor::Auto => self.reactor()?.adopt(newcomer, service),
+            ServiceExecutor::Adaptive => self.adaptive()?.adopt(newcomer, service),
+            ServiceExecutor::Coroutine => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Serves a new connection on the diagnostic lane until it asks for more than diagnostics; `then` takes it on.
+    ///
+    /// # Errors
+    /// The kernel does not register the socket; the connection is dropped.
+    pub(crate) fn adopt_on_lane<H: Service>(
+        &self,
+        newcomer: Newcomer,
+        service: &Arc<H>,
+        then: impl FnOnce(Newcomer) + Send + 'static,
+    ) -> io::Result<()> {
+        self.lane.event_loop.adopt(newcomer, service, Some(Arc::clone(&self.lane_pool)), then)
+    }
+
+    /// Counts and logs a connection that was accepted and cannot be served.
+    pub(crate) fn unserved(&self, error: &io::Error) {
+        let unserved = self.shared.count_unserved();
+        if unserved % LOG_EVERY == 1 {
+            tracing::warn!(target: "network", %error, unserved, "the system does not let a connection be served; it is closed");
+        }
+    }
+
+    /// One entry for each model that has been started.
+    pub(crate) fn statistics(&self) -> Vec<ExecutorStatistics> {
+        let mut all = vec![self.synchronous.statistics()];
+        all.extend(self.adaptive.get().map(Adaptive::statistics));
+        all.extend(self.reactor.get().map(Reactor::statistics));
+        all
+    }
+
+    pub(crate) fn lane_figures(&self) -> Vec<(&'static str, Figure)> {
+        let mut figures = self.lane.event_loop.figures();
+        figures.push(("pool", Figure::Group(self.lane_pool.statistics())));
+        figures
+    }
+}

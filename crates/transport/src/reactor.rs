@@ -1,0 +1,58 @@
+//! The `reactor` thread model (article S1): one event loop per core, connections handed out in turn; each stays on its loop.
+//! What would block or runs long goes to the elastic pool.
+
+use crate::event_loop::{LoopHooks, RunningLoop};
+use crate::executors::Newcomer;
+use crate::pool::Pool;
+use crate::statistics::{ExecutorStatistics, Figure};
+use crate::{Service, ServiceExecutor};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// See the module.
+pub(crate) struct Reactor {
+    loops: Vec<RunningLoop>,
+    next: AtomicUsize,
+    pool: Arc<Pool>,
+}
+
+impl Reactor {
+    /// # Errors
+    /// The system has no descriptor or no thread left.
+    pub(crate) fn start(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: Arc<Pool>) -> io::Result<Self> {
+        let start = |index| RunningLoop::start(format!("reactor{index}"), Arc::clone(hooks));
+        let loops = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { loops, next: AtomicUsize::new(0), pool })
+    }
+
+    /// # Errors
+    /// The kernel does not register the socket; the connection is dropped.
+    pub(crate) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>) -> io::Result<()> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.loops.len().max(1);
+        match self.loops.get(turn) {
+            Some(running) => {
+                running.event_loop.adopt(newcomer, service, Some(Arc::clone(&self.pool)), drop)
+            }
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(crate) fn statistics(&self) -> ExecutorStatistics {
+        let loops: Vec<_> = self.loops.iter().map(|running| &running.event_loop).collect();
+        let connections = loops.iter().map(|one| one.connections() as u64).sum();
+        let mut figures = vec![
+            ("threadsRunning", Figure::Count(loops.len() as u64)),
+            ("clientsInTotal", Figure::Count(connections)),
+        ];
+        figures.extend(LOOP_NAMES.into_iter().zip(loops).map(|(name, one)| (name, Figure::Group(one.figures()))));
+        figures.push(("pool", Figure::Group(self.pool.statistics())));
+        ExecutorStatistics { executor: ServiceExecutor::Reactor.statistics_name(), figures }
+    }
+}
+
+/// Names of the first loops in statistics.
+const LOOP_NAMES: [&str; 16] = [
+    "loop0", "loop1", "loop2", "loop3", "loop4", "loop5", "loop6", "loop7", "loop8", "loop9", "loop10",
+    "loop11", "loop12", "loop13", "loop14", "loop15",
+];

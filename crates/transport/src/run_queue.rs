@@ -1,0 +1,167 @@
+//! The run queue of one event loop: filled by its own thread without a lock, by others under one.
+//!
+//! ```text
+//!   own thread ──▶ thread-local queue ─────┐
+//!                                          ├─▶ run_batch
+//!   other threads ──▶ remote queue (lock) ─┘
+//!        └── wakes the owner if it sleeps or is about to
+//! ```
+//! Invariant: when tasks lie in the remote queue and the owner sleeps, somebody is about to wake it. The owner says that it
+//! will sleep *before* it looks at the remote queue for the last time; who pushes looks whether it sleeps *after* the push.
+
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::task::{Task, TaskQueue};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Ends the owner's sleep; may be called when it does not sleep.
+type Unpark = Box<dyn Fn() + Send + Sync>;
+
+/// See the module.
+pub(crate) struct RunQueue {
+    /// Tasks that other threads woke. A leaf in the order of locks, held for a push or a swap.
+    remote: Mutex<VecDeque<Task>>,
+    sleeping: AtomicBool,
+    unpark: Unpark,
+    executed: AtomicU64,
+    remote_pushes: AtomicU64,
+    unparks: AtomicU64,
+}
+
+/// The queue of the thread that owns one.
+struct Local {
+    /// Address of the queue that this thread owns; only compared.
+    owner: *const RunQueue,
+    tasks: VecDeque<Task>,
+}
+
+thread_local! {
+    static LOCAL: RefCell<Local> = const { RefCell::new(Local { owner: std::ptr::null(), tasks: VecDeque::new() }) };
+}
+
+/// What a queue counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunQueueStatistics {
+    pub(crate) executed: u64,
+    pub(crate) remote_pushes: u64,
+    pub(crate) unparks: u64,
+}
+
+/// Makes the thread the owner until it is dropped; what is queued then is dropped as well.
+pub(crate) struct Ownership {
+    queue: Arc<RunQueue>,
+}
+
+impl RunQueue {
+    pub(crate) fn new(unpark: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            remote: Mutex::new(VecDeque::new()),
+            sleeping: AtomicBool::new(false),
+            unpark: Box::new(unpark),
+            executed: AtomicU64::new(0),
+            remote_pushes: AtomicU64::new(0),
+            unparks: AtomicU64::new(0),
+        })
+    }
+
+    /// Makes the calling thread the owner.
+    pub(crate) fn own(self: &Arc<Self>) -> Ownership {
+        LOCAL.with_borrow_mut(|local| local.owner = Arc::as_ptr(self));
+        Ownership { queue: Arc::clone(self) }
+    }
+
+    /// Whether the calling thread is the owner.
+    pub(crate) fn is_here(&self) -> bool {
+        LOCAL.with_borrow(|local| std::ptr::eq(local.owner, self))
+    }
+
+    pub(crate) fn statistics(&self) -> RunQueueStatistics {
+        RunQueueStatistics {
+            executed: self.executed.load(Ordering::Relaxed),
+            remote_pushes: self.remote_pushes.load(Ordering::Relaxed),
+            unparks: self.unparks.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Ends the owner's sleep if it sleeps.
+    pub(crate) fn wake_owner(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            self.unparks.fetch_add(1, Ordering::Relaxed);
+            (self.unpark)();
+        }
+    }
+}
+
+impl TaskQueue for RunQueue {
+    fn push(&self, task: Task) {
+        let foreign = LOCAL.with_borrow_mut(|local| {
+            if std::ptr::eq(local.owner, self) {
+                local.tasks.push_back(task);
+                return None;
+            }
+            Some(task)
+        });
+        let Some(task) = foreign else { return };
+        self.remote.lock().push_back(task);
+        self.remote_pushes.fetch_add(1, Ordering::Relaxed);
+        self.wake_owner();
+    }
+}
+
+impl Ownership {
+    /// Runs what is queued now, at most `most` tasks; what these wake runs in the next batch. Answers with the number run.
+    pub(crate) fn run_batch(&self, most: usize) -> usize {
+        self.take_remote();
+        let queued = LOCAL.with_borrow(|local| local.tasks.len()).min(most);
+        for _ in 0..queued {
+            let Some(task) = LOCAL.with_borrow_mut(|local| local.tasks.pop_front()) else { break };
+            // The connection loop catches the panics of services; one that comes this far has ended its task.
+            if catch_unwind(AssertUnwindSafe(|| task.run())).is_err() {
+                tracing::error!(target: "network", "a connection's task panicked");
+            }
+        }
+        self.queue.executed.fetch_add(queued as u64, Ordering::Relaxed);
+        queued
+    }
+
+    /// Whether tasks of the own thread wait.
+    pub(crate) fn has_tasks(&self) -> bool {
+        LOCAL.with_borrow(|local| !local.tasks.is_empty())
+    }
+
+    /// Announces a sleep. False when there is something to run: then there is none.
+    pub(crate) fn prepare_sleep(&self) -> bool {
+        self.queue.sleeping.store(true, Ordering::SeqCst);
+        if self.has_tasks() || !self.queue.remote.lock().is_empty() {
+            self.awake();
+            return false;
+        }
+        true
+    }
+
+    /// The sleep is over.
+    pub(crate) fn awake(&self) {
+        self.queue.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    fn take_remote(&self) {
+        let mut remote = self.queue.remote.lock();
+        if !remote.is_empty() {
+            LOCAL.with_borrow_mut(|local| local.tasks.append(&mut remote));
+        }
+    }
+}
+
+impl Drop for Ownership {
+    fn drop(&mut self) {
+        self.take_remote();
+        // Dropping a task may wake others, which then go to the remote queue of a loop that nobody drives any more.
+        let tasks = LOCAL.with_borrow_mut(|local| {
+            local.owner = std::ptr::null();
+            std::mem::take(&mut local.tasks)
+        });
+        drop(tasks);
+    }
+}

@@ -1,0 +1,40 @@
+//! Connections as tasks: who polls one next is decided each time it is woken.
+//!
+//! ```text
+//!                       wake ──▶ placement? ── Home, Anywhere ──▶ home queue ──▶ a thread of the model polls
+//!                                    └──────── Pool ───────────▶ elastic pool ──▶ a pool thread polls
+//! ```
+//! A task that must not block where it is calls [`crate::Session::poll_offload`]: its placement becomes `Pool`, it wakes
+//! itself, and the next poll happens on the pool. Before it waits for its next request, it is placed at home again.
+
+use crate::Session;
+use crate::pool::Pool;
+use crate::session::Placement;
+use async_task::{ScheduleInfo, WithInfo};
+use std::sync::Arc;
+
+/// A connection that somebody shall poll.
+pub(crate) type Task = async_task::Runnable;
+
+/// Where a thread model queues its tasks.
+pub(crate) trait TaskQueue: Send + Sync + 'static {
+    /// Takes a task that is to be polled soon; never waits.
+    fn push(&self, task: Task);
+}
+
+/// Makes a connection's future a task of `home` and has it polled for the first time.
+pub(crate) fn spawn<F, Q>(future: F, session: Arc<Session>, home: Arc<Q>, pool: Option<Arc<Pool>>)
+where
+    F: Future<Output = ()> + Send + 'static,
+    Q: TaskQueue,
+{
+    let schedule = move |task: Task, info: ScheduleInfo| match &pool {
+        Some(pool) if session.placement() == Placement::Pool => {
+            if info.woken_while_running { pool.push_again(task) } else { pool.push(task) }
+        }
+        _ => home.push(task),
+    };
+    let (task, handle) = async_task::spawn(future, WithInfo(schedule));
+    handle.detach();
+    task.schedule();
+}
