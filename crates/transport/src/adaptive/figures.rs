@@ -54,7 +54,8 @@ pub(super) fn figures(core: &Core) -> Figures {
     let all = totals.all_kinds();
     let tasks_queued: u64 = waiting.iter().map(|waiting| waiting.tasks).sum();
     let by_task = KINDS.into_iter().zip(totals.kinds).zip(waiting);
-    let by_task = by_task.map(|((kind, totals), waiting)| (name(kind), Figure::Group(of_kind(totals, waiting))));
+    let by_task =
+        by_task.map(|((kind, totals), waiting)| (name(kind), Figure::Group(of_kind(totals, waiting))));
     let creations = counts.creations;
     vec![
         ("threadsInUse", count(in_use)),

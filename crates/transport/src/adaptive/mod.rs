@@ -72,7 +72,8 @@ impl Adaptive {
         // One worker is enough to serve; the controller sees to the others, and to what the system refuses for now.
         let first = worker::start(&core, Cause::BelowReserve)?;
         let run = move || Crew { core, threads: first.into_iter().collect() }.control();
-        *model.controller.lock() = Some(thread::Builder::new().name("adaptive-control".to_owned()).spawn(run)?);
+        *model.controller.lock() =
+            Some(thread::Builder::new().name("adaptive-control".to_owned()).spawn(run)?);
         Ok(model)
     }
 
@@ -160,7 +161,9 @@ impl Crew {
             let snapshot = core.snapshot(controller.is_settling().then_some(&mut pressure));
             let goes_on = match controller.step(&snapshot, &core.options()) {
                 Step::Sleep(duration) => core.attention.sleep(duration),
-                Step::Listen { deaf, most } => core.attention.sleep(deaf) && core.attention.listen(most - deaf),
+                Step::Listen { deaf, most } => {
+                    core.attention.sleep(deaf) && core.attention.listen(most - deaf)
+                }
                 Step::Start { threads, cause, deaf, most } => {
                     let all_started = self.start(threads, cause);
                     // What the system refuses now it will not give in a moment.

@@ -105,7 +105,10 @@ mod tests {
         let worker = [Arc::new(WorkerRecord::new(0, 0, Duration::ZERO))];
         let now = Duration::from_millis(119);
         assert!(pressure.processors_are_the_limit(&worker, 1, now), "19 ms tell nothing");
-        assert!(!pressure.processors_are_the_limit(&worker, 2, now), "a processor is free for another thread");
+        assert!(
+            !pressure.processors_are_the_limit(&worker, 2, now),
+            "a processor is free for another thread"
+        );
     }
 
     #[test]

@@ -110,12 +110,7 @@ impl<W, E: Default> Roster<W, E> {
     }
 
     /// Lets a worker end that has little to do, unless there would be fewer than `reserved` then.
-    pub(crate) fn leave_idle(
-        &self,
-        worker: &Arc<W>,
-        reserved: usize,
-        add: impl FnOnce(&mut E, &W),
-    ) -> bool {
+    pub(crate) fn leave_idle(&self, worker: &Arc<W>, reserved: usize, add: impl FnOnce(&mut E, &W)) -> bool {
         let mut state = self.state.lock();
         if state.workers.len() <= reserved {
             return false;

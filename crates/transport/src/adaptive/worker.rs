@@ -30,7 +30,8 @@ pub(super) fn start(core: &Arc<Core>, cause: Cause) -> io::Result<Option<JoinHan
     }
     let number = core.next_worker();
     let shared = Arc::clone(core);
-    let builder = thread::Builder::new().name(format!("adaptive{number}")).stack_size(core.thread_stack_bytes);
+    let builder =
+        thread::Builder::new().name(format!("adaptive{number}")).stack_size(core.thread_stack_bytes);
     match builder.spawn(move || run(&shared, number)) {
         Ok(thread) => Ok(Some(thread)),
         Err(error) => {
@@ -73,10 +74,14 @@ impl Drop for Departure<'_> {
     fn drop(&mut self) {
         match self.end {
             Some(End::Idle) => {}
-            Some(End::Closed) => self.core.roster.leave(self.record, |sum, worker| sum.add(worker.totals(self.core.now()))),
+            Some(End::Closed) => {
+                self.core.roster.leave(self.record, |sum, worker| sum.add(worker.totals(self.core.now())))
+            }
             None => {
                 tracing::error!(target: "network", worker = self.record.number, "a worker thread ended by a panic; another takes its place");
-                self.core.roster.leave_crashed(self.record, |sum, worker| sum.add(worker.totals(self.core.now())));
+                self.core
+                    .roster
+                    .leave_crashed(self.record, |sum, worker| sum.add(worker.totals(self.core.now())));
                 self.core.attention.draw();
             }
         }
@@ -105,7 +110,13 @@ fn work(core: &Core, record: &Arc<WorkerRecord>) -> End {
 }
 
 /// False when the model ends.
-fn work_for_a_run_time(core: &Core, record: &WorkerRecord, turn: &mut Turn, begun: Duration, random: u64) -> bool {
+fn work_for_a_run_time(
+    core: &Core,
+    record: &WorkerRecord,
+    turn: &mut Turn,
+    begun: Duration,
+    random: u64,
+) -> bool {
     // Read again after each rest: the run time may have been changed in it.
     let mut until = begun + jittered(&core.options(), random);
     loop {

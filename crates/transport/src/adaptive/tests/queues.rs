@@ -120,7 +120,10 @@ fn quiet_queues_do_not_starve_beside_a_busy_one() {
         let mut turn = Turn::new(0);
         world.socket_is_ready(queue, "event");
         let before = world.takes_until(&mut turn, 0, "event");
-        assert!(before <= 16 * 4, "{before} tasks of queue 0 ran before the socket of queue {queue} was looked at");
+        assert!(
+            before <= 16 * 4,
+            "{before} tasks of queue 0 ran before the socket of queue {queue} was looked at"
+        );
         world.push(queue, "task");
         let before = world.takes_until(&mut turn, 0, "task");
         assert!(before <= 16 * 4, "{before} tasks of queue 0 ran before the task of queue {queue}");
