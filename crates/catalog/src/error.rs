@@ -162,6 +162,11 @@ impl WriteError {
         }
     }
 
+    /// Whether nothing was written because a read would have had to wait for the disk.
+    pub const fn would_block(&self) -> bool {
+        matches!(self, WriteError::Storage(StorageError::WouldBlock))
+    }
+
     /// Whether the write concerns this document only, so that an unordered batch goes on with the next one.
     pub const fn is_per_document(&self) -> bool {
         !matches!(self, WriteError::Storage(_) | WriteError::Commit(_) | WriteError::QueryPlanKilled(_))
@@ -211,6 +216,11 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Whether the read would have had to wait for the disk.
+    pub const fn would_block(&self) -> bool {
+        matches!(self, ReadError::Storage(StorageError::WouldBlock))
+    }
+
     /// MongoDB's numeric error code.
     pub const fn code(&self) -> i32 {
         match self {

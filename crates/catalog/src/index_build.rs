@@ -220,7 +220,7 @@ fn note_suspects(
             continue;
         }
         own.sort_unstable();
-        let mut probe = UniqueProbe::new(&view, collection.id(), index)?;
+        let mut probe = UniqueProbe::new(&view, collection.id(), index, ReadTier::Any)?;
         let mut previous: Option<&Entry> = None;
         for entry in own {
             if previous.is_some_and(|previous| previous.fields() == entry.fields())

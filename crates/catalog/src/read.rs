@@ -60,7 +60,7 @@ impl Collection {
         tier: ReadTier,
     ) -> Result<Option<PinnedBytes>, ReadError> {
         if self.is_capped() {
-            return match self.find_id_entry(view, id)? {
+            return match self.find_id_entry(view, id, tier)? {
                 Some(document_key) => self.fetch(view, &document_key, tier),
                 None => Ok(None),
             };
@@ -74,15 +74,30 @@ impl Collection {
     /// The document key of the document with this `_id`, whether clustered (then it need not exist) or not.
     ///
     /// # Errors
-    /// Storage errors.
-    pub fn find_document_key(&self, view: &ReadView, id: RawValue<'_>) -> Result<Option<Vec<u8>>, ReadError> {
-        if self.is_capped() { self.find_id_entry(view, id) } else { Ok(Some(Self::document_key_of_id(id))) }
+    /// Storage errors, [`storage::StorageError::WouldBlock`] among them.
+    pub fn find_document_key(
+        &self,
+        view: &ReadView,
+        id: RawValue<'_>,
+        tier: ReadTier,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        match self.is_capped() {
+            true => self.find_id_entry(view, id, tier),
+            false => Ok(Some(Self::document_key_of_id(id))),
+        }
     }
 
-    fn find_id_entry(&self, view: &ReadView, id: RawValue<'_>) -> Result<Option<Vec<u8>>, ReadError> {
+    fn find_id_entry(
+        &self,
+        view: &ReadView,
+        id: RawValue<'_>,
+        tier: ReadTier,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
         let mut prefix = keys::index_prefix(self.id(), keys::ID_INDEX).to_vec();
         encode_value(&mut prefix, id);
-        let mut cursor = view.cursor(Keyspace::Indexes, KeyRange::prefix(prefix), Direction::Forward)?;
+        let options = CursorOptions { tier, ..CursorOptions::default() };
+        let range = KeyRange::prefix(prefix);
+        let mut cursor = view.cursor_with(Keyspace::Indexes, range, Direction::Forward, options)?;
         let entry = cursor.next()?.and_then(|(key, value)| split_entry(key, value));
         Ok(entry.map(|entry| entry.document_key.to_vec()))
     }
@@ -153,11 +168,17 @@ impl Collection {
     /// tailable cursor is lost.
     ///
     /// # Errors
-    /// `CappedPositionLost`, storage errors.
-    pub fn check_capped_position(&self, view: &ReadView, last_seen: &[u8]) -> Result<(), ReadError> {
+    /// `CappedPositionLost`; storage errors, [`storage::StorageError::WouldBlock`] among them.
+    pub fn check_capped_position(
+        &self,
+        view: &ReadView,
+        last_seen: &[u8],
+        tier: ReadTier,
+    ) -> Result<(), ReadError> {
         let record = |key: &[u8]| key.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let mut cursor =
-            view.cursor(Keyspace::Documents, keys::document_range(self.id()), Direction::Forward)?;
+        let options = CursorOptions { tier, ..CursorOptions::default() };
+        let range = keys::document_range(self.id());
+        let mut cursor = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
         let head = cursor.next()?.map(|(key, _)| record(key.get(DOCUMENT_PREFIX..).unwrap_or_default()));
         match head {
             Some(head) if head > record(last_seen) + 1 => Err(ReadError::CappedPositionLost(format!(

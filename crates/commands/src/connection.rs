@@ -24,6 +24,8 @@ pub struct Connection {
     /// The compressors that both sides know, in the client's order.
     compressors: OnceLock<Vec<String>>,
     said_hello: AtomicBool,
+    /// The client backs off when it is told of an overload.
+    backs_off: AtomicBool,
     /// The running operation. Order of locks: this one before anything of the registries.
     operation: Mutex<OperationSlot>,
     /// The switch of the running operation.
@@ -86,6 +88,7 @@ impl Connection {
             client_metadata: OnceLock::new(),
             compressors: OnceLock::new(),
             said_hello: AtomicBool::new(false),
+            backs_off: AtomicBool::new(false),
             operation: Mutex::new(OperationSlot::default()),
             interrupt: Interrupt::new(Arc::clone(&link)),
             link,
@@ -125,6 +128,21 @@ impl Connection {
     /// Marks the first `hello`. True when this is the first.
     pub fn first_hello(&self) -> bool {
         !self.said_hello.swap(true, Ordering::Relaxed)
+    }
+
+    /// The client said `backpressure: true` in its `hello`.
+    pub fn set_backs_off(&self) {
+        self.backs_off.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client understands refusals because of overload.
+    pub fn backs_off(&self) -> bool {
+        self.backs_off.load(Ordering::Relaxed)
+    }
+
+    /// The canonical name of the command that runs now.
+    pub(crate) fn running_command(&self) -> Option<&'static str> {
+        self.operation.lock().running.as_ref().map(|running| running.command_name)
     }
 
     /// Registers an operation until the returned guard is dropped.

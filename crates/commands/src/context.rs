@@ -7,6 +7,8 @@ use crate::fields::Fields;
 use crate::generic::GenericArguments;
 use crate::interrupt::Interrupt;
 use crate::server::Server;
+use crate::stages::CommitClock;
+use crate::turns::Turns;
 use document::{DocumentBuf, RawDocument};
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,12 +40,24 @@ pub struct CommandContext<'a> {
     pub exhaust_allowed: bool,
     /// What to run next without a request; see [`crate::Outcome::next`].
     pub next: Option<DocumentBuf>,
+    /// How long it waited for commits so far.
+    pub commits: CommitClock,
 }
 
 impl<'a> CommandContext<'a> {
     /// The switch that ends this operation.
     pub fn interrupt(&self) -> &'a Interrupt {
         &self.connection.interrupt
+    }
+
+    /// Where it runs, and when it lets others go first.
+    pub fn turns(&self) -> Turns<'a> {
+        Turns::new(self.connection, &self.server.parameters)
+    }
+
+    /// Goes to a thread that may block, unless the command is on one.
+    pub async fn offload(&self) {
+        self.turns().offload().await;
     }
 
     /// `database.collection` from the command's own field, noted for `currentOp`.
@@ -62,7 +76,7 @@ impl<'a> CommandContext<'a> {
 
     /// What a cursor source sees when this command fills a batch.
     pub fn batch_context(&self, await_until: Option<Instant>) -> BatchContext<'a> {
-        BatchContext { server: self.server, interrupt: &self.connection.interrupt, await_until }
+        BatchContext { server: self.server, turns: self.turns(), await_until }
     }
 }
 
@@ -71,8 +85,8 @@ impl<'a> CommandContext<'a> {
 pub struct BatchContext<'a> {
     /// The server.
     pub server: &'a Arc<Server>,
-    /// The switch of the operation that wants the batch.
-    pub interrupt: &'a Interrupt,
+    /// The turns of the operation that wants the batch.
+    pub turns: Turns<'a>,
     /// How long a tailable cursor may wait for new documents.
     pub await_until: Option<Instant>,
 }

@@ -66,6 +66,8 @@ pub struct OperationCounters {
     pub user_asserts: Counter,
     /// Errors that are the server's fault.
     pub regular_asserts: Counter,
+    /// Commands refused because the server was overloaded.
+    pub refused_under_overload: Counter,
 }
 
 impl OperationCounters {

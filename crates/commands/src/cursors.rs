@@ -16,6 +16,12 @@ pub type BatchFuture<'a> = Pin<Box<dyn Future<Output = CommandResult<BatchEnd>> 
 
 /// What gives a cursor its documents. `find`, `aggregate` and the list commands put their suspended state here.
 pub trait CursorSource: Send {
+    /// Whether batches may begin in an event loop: the source then reads no further than its turns allow. Others fill their
+    /// batches where they may block.
+    fn begins_inline(&self) -> bool {
+        false
+    }
+
     /// Appends documents until the batch is full, the source is exhausted or (tailable) has nothing more for now. A document that
     /// [`Batch::push`] refuses is kept for the next batch.
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a>;
@@ -135,6 +141,10 @@ impl FixedDocuments {
 }
 
 impl CursorSource for FixedDocuments {
+    fn begins_inline(&self) -> bool {
+        true
+    }
+
     fn fill<'a>(&'a mut self, _context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         let end = self.fill_now(batch);
         Box::pin(std::future::ready(Ok(end)))

@@ -1,6 +1,6 @@
 //! From a request to a reply: look the command up, check what is common to all, run it, count it.
 
-use crate::command::{self, Run};
+use crate::command::{self, Execution, Run};
 use crate::connection::{Connection, OperationStart};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
@@ -10,7 +10,8 @@ use crate::generic::GenericArguments;
 use crate::parameters::Parameter;
 use crate::request::{Outcome, Request};
 use crate::server::Server;
-use document::{Document, DocumentBuilder};
+use crate::stages::{CommitClock, SlowOperation, Stage, StageTimes};
+use document::{Document, DocumentBuilder, doc};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -41,10 +42,17 @@ pub async fn dispatch(
     outcome
 }
 
+/// A longer request goes to where it may take long before its command begins: reading it alone takes its time.
+const INLINE_REQUEST_BYTES: usize = 32 << 10;
+
 /// A request that passed the checks, and its place in the table.
 struct Prepared<'a> {
     context: CommandContext<'a>,
     position: usize,
+    /// What the stages in front of the command took.
+    times: StageTimes,
+    /// It does not begin in an event loop.
+    goes_to_pool: bool,
 }
 
 fn prepare<'a>(
@@ -67,6 +75,13 @@ fn prepare<'a>(
             first.name()
         );
         return Err(CommandError::new(code::UNSUPPORTED_OP_QUERY_COMMAND, message));
+    }
+    if let Some(backoff) = request.overload
+        && connection.backs_off()
+        && entry.is_refused_under_overload(request.body)
+    {
+        server.counters.refused_under_overload.add(1);
+        return Err(overloaded(backoff));
     }
     let mut fields = Fields::new(entry.name, first.value());
     let mut generic = GenericArguments::default();
@@ -116,8 +131,28 @@ fn prepare<'a>(
         started,
         exhaust_allowed: request.exhaust_allowed,
         next: None,
+        commits: CommitClock::default(),
     };
-    Ok(Prepared { context, position })
+    let times = match request.began {
+        Some(began) => request.times.with(Stage::Parse, started.saturating_duration_since(began)),
+        None => request.times,
+    };
+    let goes_to_pool = match entry.execution_of(request.body) {
+        Execution::Diagnostic => false,
+        Execution::InlineFirst => request.bytes > INLINE_REQUEST_BYTES,
+        Execution::Pool => true,
+    };
+    Ok(Prepared { context, position, times, goes_to_pool })
+}
+
+/// The refusal that drivers with back-off understand.
+fn overloaded(backoff: Duration) -> CommandError {
+    let milliseconds = i32::try_from(backoff.as_millis()).unwrap_or(i32::MAX);
+    let message = "the server is overloaded: the request was not run, try again later";
+    CommandError::new(code::INGRESS_REQUEST_RATE_LIMIT_EXCEEDED, message)
+        .with_label("SystemOverloadedError")
+        .with_label("RetryableError")
+        .with_extra(doc! { "baseBackoffMS": milliseconds })
 }
 
 fn unknown_command(request: &Request<'_>, name: &str) -> CommandError {
@@ -188,7 +223,10 @@ async fn run(
     reply: &mut Vec<u8>,
     outcome: &mut Outcome,
 ) -> CommandResult {
-    let Prepared { mut context, position } = prepared;
+    let Prepared { mut context, position, times, goes_to_pool } = prepared;
+    if goes_to_pool {
+        context.offload().await;
+    }
     let entry = context.entry;
     server.count(entry.class);
     let statistics = server.statistics_of(position);
@@ -202,7 +240,7 @@ async fn run(
         statistics.failed.add(1);
     }
     outcome.next = context.next.take();
-    report(server, &context, result.as_ref().err());
+    outcome.slow = report(server, &context, times, result.as_ref().err());
     result
 }
 
@@ -274,9 +312,20 @@ fn panicked() -> CommandError {
     CommandError::internal("an assertion of the server failed; the log tells where")
 }
 
-/// Counts the time and logs failed and slow commands.
-fn report(server: &Server, context: &CommandContext<'_>, error: Option<&CommandError>) {
+/// Counts the time, logs failed commands and prepares the log line of slow ones.
+fn report(
+    server: &Server,
+    context: &CommandContext<'_>,
+    times: StageTimes,
+    error: Option<&CommandError>,
+) -> Option<Box<SlowOperation>> {
     let took = context.started.elapsed();
+    let commit_wait = context.commits.total();
+    let execute = took.saturating_sub(commit_wait);
+    server.stages.record([(Stage::Parse, times.of(Stage::Parse)), (Stage::Execute, execute)]);
+    if !commit_wait.is_zero() {
+        server.stages.record([(Stage::CommitWait, commit_wait)]);
+    }
     context.operation.with_namespace(|namespace| server.usage.add(namespace, context.entry.class, took));
     if let Some(error) = error
         && error.code == code::INTERNAL_ERROR
@@ -286,18 +335,19 @@ fn report(server: &Server, context: &CommandContext<'_>, error: Option<&CommandE
         tracing::error!(target: "COMMAND", id = 20_631, command = context.entry.name, errmsg = %error, "Command failed");
     }
     let slow = Duration::from_millis(server.parameters.unsigned(Parameter::SlowMilliseconds));
-    if took >= slow && !matches!(context.entry.name, "hello" | "isMaster") {
-        tracing::info!(
-            target: "COMMAND",
-            id = 51_803,
-            remote = %context.connection.remote,
-            ns = %context.database,
-            command = context.entry.name,
-            error_code = error.map_or(0, |error| error.code),
-            duration_millis = took.as_millis() as u64,
-            "Slow query"
-        );
+    if took < slow || matches!(context.entry.name, "hello" | "isMaster") {
+        return None;
     }
+    let namespace = context.operation.with_namespace(str::to_owned);
+    Some(Box::new(SlowOperation {
+        connection: context.connection.description(),
+        remote: context.connection.remote.clone(),
+        application: context.connection.application_name().map(str::to_owned),
+        namespace: namespace.unwrap_or_else(|| format!("{}.$cmd", context.database)),
+        command: context.entry.name,
+        error_code: error.map_or(0, |error| error.code),
+        times: times.with(Stage::Execute, execute).with(Stage::CommitWait, commit_wait),
+    }))
 }
 
 #[cfg(test)]

@@ -79,6 +79,8 @@ pub mod code {
     pub const IDL_MISSING_FIELD: i32 = 40414;
     /// A field that the command does not have.
     pub const IDL_UNKNOWN_FIELD: i32 = 40415;
+    /// Refused because of overload; trying again later helps.
+    pub const INGRESS_REQUEST_RATE_LIMIT_EXCEEDED: i32 = 462;
     /// A number outside its bounds.
     pub const VALUE_OUT_OF_BOUNDS: i32 = 51024;
 }

@@ -1,6 +1,7 @@
 //! What the server needs of its surroundings: `heddle` implements these, tests use [`Detached`].
 
 use document::Document;
+use std::task::{Context, Poll};
 
 /// The transport's side of one connection.
 pub trait ClientLink: Send + Sync + std::fmt::Debug {
@@ -9,6 +10,15 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     /// Whether the client has closed its side, as far as that is known without reading.
     fn is_gone(&self) -> bool {
         false
+    }
+    /// Whether the thread that runs the connection's operation now may be blocked. False in event loops.
+    fn may_block(&self) -> bool {
+        true
+    }
+    /// Ready where the operation may block. Otherwise it moves there: the task is woken on such a thread and asks again. It
+    /// stays there until its request is answered.
+    fn poll_offload(&self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
     }
 }
 

@@ -21,6 +21,8 @@
 //! - No field of a command is ignored silently: what nobody took is an `IDLUnknownField`.
 //! - Only this crate turns errors of the layers below into MongoDB's codes.
 //! - No lock is held across an await.
+//! - On a thread that must not block ([`host::ClientLink::may_block`]) nothing reads the disk and nothing computes for long:
+//!   every command's row says where it runs ([`Execution`]), and [`Turns`] move what has begun in an event loop.
 //!
 //! # Not here
 //! No sockets, no threads per connection (`transport`), no signal handling and no log writing (`heddle`): the traits of [`host`] are
@@ -45,14 +47,18 @@ pub mod parameters;
 mod request;
 mod server;
 pub mod sessions;
+mod stages;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod time_text;
 mod timers;
+mod turns;
 mod write;
 
 pub use aggregation::remove_unfinished_outputs;
-pub use command::{COMMANDS, CommandEntry};
+pub use command::{COMMANDS, CommandEntry, Execution, is_diagnostic};
 pub use connection::{Connection, OperationGuard, OperationView};
 pub use context::{BatchContext, CommandContext};
 pub use dispatch::dispatch;
@@ -63,5 +69,7 @@ pub use generic::{GenericArguments, ReadConcern, WriteConcern};
 pub use interrupt::Interrupt;
 pub use request::{Outcome, Request};
 pub use server::{CommandStatistics, Server};
+pub use stages::{CommitClock, SlowOperation, Stage, StageHistograms, StageTimes};
 pub use time_text::utc_text;
 pub use timers::{Sleep, Timers};
+pub use turns::Turns;

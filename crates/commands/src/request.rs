@@ -1,6 +1,8 @@
 //! What arrives and what goes back, independent of the message form.
 
+use crate::stages::{SlowOperation, StageTimes};
 use document::{DocumentBuf, RawDocument};
+use std::time::{Duration, Instant};
 
 /// One request: the body of an OP_MSG or the command in an OP_QUERY.
 #[derive(Debug, Clone, Copy)]
@@ -15,12 +17,31 @@ pub struct Request<'m> {
     pub exhaust_allowed: bool,
     /// The database, when an OP_QUERY names it; an OP_MSG has it in `$db`.
     pub legacy_database: Option<&'m str>,
+    /// What the stages in front of this crate took.
+    pub times: StageTimes,
+    /// When the work on the request began; `None` when nobody has looked at the clock.
+    pub began: Option<Instant>,
+    /// The server is overloaded: a user command of a client that said `backpressure: true` is refused, and told to wait at
+    /// least this long before it tries again.
+    pub overload: Option<Duration>,
+    /// The length of the whole message.
+    pub bytes: usize,
 }
 
 impl<'m> Request<'m> {
     /// A request of this body alone.
-    pub const fn new(body: RawDocument<'m>) -> Self {
-        Request { body, sequences: &[], wants_no_reply: false, exhaust_allowed: false, legacy_database: None }
+    pub fn new(body: RawDocument<'m>) -> Self {
+        Request {
+            body,
+            sequences: &[],
+            wants_no_reply: false,
+            exhaust_allowed: false,
+            legacy_database: None,
+            times: StageTimes::default(),
+            began: None,
+            overload: None,
+            bytes: body.as_bytes().len(),
+        }
     }
 }
 
@@ -33,4 +54,6 @@ pub struct Outcome {
     pub sends_nothing: bool,
     /// Run this next without waiting for a request, and mark the reply with `moreToCome` (exhaust).
     pub next: Option<DocumentBuf>,
+    /// To be logged when the reply has been sent.
+    pub slow: Option<Box<SlowOperation>>,
 }

@@ -5,11 +5,13 @@ use crate::connection::Connection;
 use crate::counters::{Counter, OperationClass, OperationCounters, Usage};
 use crate::cursors::Cursors;
 use crate::error::{CommandResult, code};
+use crate::exec::Spill;
 use crate::failpoints::FailPoints;
 use crate::host::Host;
 use crate::interrupt::Interrupt;
 use crate::parameters::{Parameter, Parameters};
 use crate::sessions::{SessionId, Sessions};
+use crate::stages::StageHistograms;
 use crate::timers::{Sleep, Timers};
 use catalog::Catalog;
 use document::ObjectId;
@@ -51,6 +53,8 @@ pub struct Server {
     pub counters: OperationCounters,
     /// Counts and times by collection.
     pub usage: Usage,
+    /// Where the time of requests goes.
+    pub stages: StageHistograms,
     /// Wakes futures at their time.
     pub timers: Timers,
     /// What `heddle` gives.
@@ -61,6 +65,8 @@ pub struct Server {
     pub process_id: ObjectId,
     /// Open connections by number.
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
+    /// Where sorts put what exceeds their memory.
+    pub(crate) spill: Spill,
     statistics: Vec<CommandStatistics>,
     next_operation: AtomicI64,
     next_connection: AtomicI64,
@@ -73,7 +79,10 @@ impl Server {
     /// # Errors
     /// When the system gives no thread for the timers.
     pub fn new(parameters: Arc<Parameters>, catalog: Arc<Catalog>, host: Host) -> std::io::Result<Arc<Self>> {
+        // Facts of the machine that are in files are read before anybody waits for them.
+        command::host_info::read_facts();
         Ok(Arc::new(Server {
+            spill: Spill::beside_data(&parameters),
             parameters,
             store: catalog.store().clone(),
             catalog,
@@ -82,6 +91,7 @@ impl Server {
             failpoints: FailPoints::default(),
             counters: OperationCounters::default(),
             usage: Usage::default(),
+            stages: StageHistograms::default(),
             timers: Timers::start()?,
             host,
             started: Instant::now(),

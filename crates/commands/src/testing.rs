@@ -1,15 +1,265 @@
-//! A server for unit tests: in memory, without surroundings.
+//! What unit tests run on: servers in memory without surroundings, a client that lives in an event loop, and an engine that
+//! has to be asked twice.
 
-use crate::host::Host;
+use crate::connection::Connection;
+use crate::host::{ClientLink, Detached, Host};
 use crate::parameters::Parameters;
+use crate::request::{Outcome, Request};
 use crate::server::Server;
 use catalog::Catalog;
+use document::{Document, RawDocument};
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
-use storage::{StorageOptions, Store};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use storage::{
+    CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Entry,
+    KeyRange, Keyspace, MemoryEngine, OperationLog, PinnedBytes, Pressure, ReadTier, StorageError,
+    StorageOptions, Store, WriteUnit,
+};
 
 /// A fresh server.
 pub(crate) fn server() -> Arc<Server> {
-    let store = Store::in_memory(&StorageOptions::small()).expect("memory is to be had");
-    let catalog = Catalog::open(store).expect("an empty store has a catalog");
+    server_on(Store::in_memory(&StorageOptions::small()).expect("memory is to be had"))
+}
+
+/// A server over this store.
+pub(crate) fn server_on(store: Store) -> Arc<Server> {
+    let catalog = Catalog::open(store).expect("the store has a catalog");
     Server::new(Arc::new(Parameters::default()), catalog, Host::detached()).expect("threads are to be had")
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls on this thread until the future is done.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+/// The link of a client whose connection lives in an event loop: what is offloaded may block until the next request.
+#[derive(Debug, Default)]
+pub(crate) struct LoopLink {
+    offloaded: AtomicBool,
+}
+
+impl ClientLink for LoopLink {
+    fn close(&self) {}
+    fn may_block(&self) -> bool {
+        self.offloaded.load(Ordering::Relaxed)
+    }
+    fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.offloaded.swap(true, Ordering::Relaxed) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// A client of a server; its commands run on the database `test`.
+pub(crate) struct Client {
+    pub(crate) server: Arc<Server>,
+    pub(crate) connection: Arc<Connection>,
+    link: Option<Arc<LoopLink>>,
+}
+
+impl Client {
+    /// A client whose thread may block.
+    pub(crate) fn of(server: &Arc<Server>) -> Self {
+        let connection = Arc::new(Connection::new(1, "test", Arc::new(Detached)));
+        Client { server: Arc::clone(server), connection, link: None }
+    }
+
+    /// A client in an event loop.
+    pub(crate) fn in_loop(server: &Arc<Server>) -> Self {
+        let link = Arc::new(LoopLink::default());
+        let connection = Arc::new(Connection::new(1, "test", Arc::<LoopLink>::clone(&link)));
+        Client { server: Arc::clone(server), connection, link: Some(link) }
+    }
+
+    /// Runs a command; the reply, and whether it was offloaded.
+    pub(crate) fn run(&self, command: Document) -> (Document, bool) {
+        let (reply, _) = self.run_with(command, |_| {});
+        let offloaded = self.link.as_ref().is_some_and(|link| link.offloaded.load(Ordering::Relaxed));
+        (reply, offloaded)
+    }
+
+    /// As [`Client::run`], with changes to the request before it is run.
+    pub(crate) fn run_with(
+        &self,
+        mut command: Document,
+        change: impl FnOnce(&mut Request<'_>),
+    ) -> (Document, Outcome) {
+        if let Some(link) = &self.link {
+            link.offloaded.store(false, Ordering::Relaxed);
+        }
+        if !command.contains("$db") {
+            command.push("$db", "test");
+        }
+        let (command, mut reply) = (command.to_buf(), Vec::new());
+        let mut request = Request::new(command.as_raw());
+        change(&mut request);
+        let outcome = block_on(crate::dispatch(&self.server, &self.connection, request, &mut reply));
+        (RawDocument::parse(&reply).expect("a reply is a valid document").to_document(), outcome)
+    }
+}
+
+/// How often an engine has forgotten: in so many of a thousand reads from memory.
+#[derive(Debug, Default)]
+pub(crate) struct Forgetting {
+    per_mille: AtomicU64,
+    seed: AtomicU64,
+}
+
+impl Forgetting {
+    /// From now on so many of a thousand reads from memory fail.
+    pub(crate) fn set(&self, per_mille: u64) {
+        self.per_mille.store(per_mille, Ordering::Relaxed);
+    }
+
+    fn check(&self, tier: ReadTier) -> Result<(), StorageError> {
+        if tier == ReadTier::Any {
+            return Ok(());
+        }
+        let seed = self.seed.load(Ordering::Relaxed);
+        let seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.seed.store(seed, Ordering::Relaxed);
+        let forgets = (seed >> 33) % 1000 < self.per_mille.load(Ordering::Relaxed);
+        if forgets { Err(StorageError::WouldBlock) } else { Ok(()) }
+    }
+}
+
+/// An engine in memory which pretends now and then that what is asked for is on a disk.
+pub(crate) struct ForgetfulEngine {
+    inner: MemoryEngine,
+    forgetting: Arc<Forgetting>,
+}
+
+struct ForgetfulReader {
+    inner: Arc<dyn EngineReader>,
+    forgetting: Arc<Forgetting>,
+}
+
+struct ForgetfulCursor {
+    inner: Box<dyn EngineCursor>,
+    tier: ReadTier,
+    forgetting: Arc<Forgetting>,
+    /// It failed; what follows a failed read is not defined.
+    failed: bool,
+}
+
+/// A store on such an engine.
+pub(crate) fn forgetful_store() -> (Store, Arc<Forgetting>) {
+    let forgetting = Arc::new(Forgetting::default());
+    let engine = ForgetfulEngine { inner: MemoryEngine::new(), forgetting: Arc::clone(&forgetting) };
+    (Store::with_engine(Arc::new(engine), &StorageOptions::small()).expect("memory is to be had"), forgetting)
+}
+
+impl ForgetfulEngine {
+    fn wrap(&self, inner: Arc<dyn EngineReader>) -> Arc<dyn EngineReader> {
+        Arc::new(ForgetfulReader { inner, forgetting: Arc::clone(&self.forgetting) })
+    }
+}
+
+impl Engine for ForgetfulEngine {
+    fn reader(&self) -> Arc<dyn EngineReader> {
+        self.wrap(self.inner.reader())
+    }
+    fn pinned_reader(&self) -> Arc<dyn EngineReader> {
+        self.wrap(self.inner.pinned_reader())
+    }
+    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+        self.inner.write(units, counters)
+    }
+    fn sync_journal(&self) -> Result<(), EngineFailure> {
+        self.inner.sync_journal()
+    }
+    fn sequence(&self) -> u64 {
+        self.inner.sequence()
+    }
+    fn flush(&self) -> Result<(), StorageError> {
+        self.inner.flush()
+    }
+    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+        self.inner.compact(keyspace, range)
+    }
+    fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
+        self.inner.checkpoint(directory)
+    }
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64 {
+        self.inner.approximate_bytes(keyspace, range)
+    }
+    fn pressure(&self) -> Pressure {
+        self.inner.pressure()
+    }
+    fn statistics(&self) -> EngineStatistics {
+        self.inner.statistics()
+    }
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+impl EngineReader for ForgetfulReader {
+    fn get(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        tier: ReadTier,
+    ) -> Result<Option<PinnedBytes>, StorageError> {
+        self.forgetting.check(tier)?;
+        self.inner.get(keyspace, key, tier)
+    }
+    fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
+        self.inner.multi_get(keyspace, keys)
+    }
+    fn cursor(
+        &self,
+        keyspace: Keyspace,
+        range: KeyRange,
+        direction: Direction,
+        options: CursorOptions,
+    ) -> Result<Box<dyn EngineCursor>, StorageError> {
+        let inner = self.inner.cursor(keyspace, range, direction, options)?;
+        let forgetting = Arc::clone(&self.forgetting);
+        Ok(Box::new(ForgetfulCursor { inner, tier: options.tier, forgetting, failed: false }))
+    }
+    fn sequence(&self) -> u64 {
+        self.inner.sequence()
+    }
+}
+
+impl EngineCursor for ForgetfulCursor {
+    fn seek(&mut self, key: &[u8]) {
+        self.failed = false;
+        self.inner.seek(key);
+    }
+    fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
+        assert!(!self.failed, "a cursor is sought again after it failed");
+        if let Err(error) = self.forgetting.check(self.tier) {
+            self.failed = true;
+            return Err(error);
+        }
+        self.inner.next()
+    }
 }

@@ -60,6 +60,8 @@ impl CommandService {
             wants_no_reply: !request.expects_reply(),
             exhaust_allowed: request.exhaust_allowed(),
             legacy_database: parsed.legacy_database(),
+            bytes: request.message().bytes().len(),
+            ..commands::Request::new(body)
         };
         let outcome = dispatch(&self.server, connection, command, reply.buffer_mut()).await;
         if outcome.closes_connection {

@@ -40,7 +40,10 @@ fn size_limits() {
         assert!(capped.data_bytes() <= 4096);
         assert_write_code(insert(&capped, doc! { "_id": 99, "pad": "x".repeat(5000) }), 2);
         let view = capped.read_view();
-        let key = capped.find_document_key(&view, RawValue::Int32(8)).expect("a read").expect("a document");
+        let key = capped
+            .find_document_key(&view, RawValue::Int32(8), ReadTier::Any)
+            .expect("a read")
+            .expect("a document");
         let grown = doc! { "_id": 8, "pad": "x".repeat(1500) }.to_buf();
         block_on(capped.update(&key, &APPLIED, |_| Ok::<_, WriteError>(Change::Replace(grown))))
             .expect("an update");
@@ -59,16 +62,19 @@ fn waiters_wake_and_positions_are_lost() {
         insert(&capped, doc! { "_id": 1 }).expect("an insert");
         block_on(waiting);
         let view = capped.read_view();
-        let position =
-            capped.find_document_key(&view, RawValue::Int32(1)).expect("a read").expect("a document");
+        let position = capped
+            .find_document_key(&view, RawValue::Int32(1), ReadTier::Any)
+            .expect("a read")
+            .expect("a document");
         insert(&capped, doc! { "_id": 2 }).expect("an insert");
         insert(&capped, doc! { "_id": 3 }).expect("an insert");
         capped
-            .check_capped_position(&capped.read_view(), &position)
+            .check_capped_position(&capped.read_view(), &position, ReadTier::Any)
             .expect("everything behind it is still there");
         insert(&capped, doc! { "_id": 4 }).expect("an insert");
-        let lost =
-            capped.check_capped_position(&capped.read_view(), &position).expect_err("2 was trimmed unread");
+        let lost = capped
+            .check_capped_position(&capped.read_view(), &position, ReadTier::Any)
+            .expect_err("2 was trimmed unread");
         assert_eq!(lost.code(), 136);
     });
 }

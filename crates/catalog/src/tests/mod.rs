@@ -5,6 +5,7 @@ mod capped;
 mod concurrency;
 mod ddl;
 mod model;
+mod tiers;
 mod writes;
 
 use crate::{
@@ -48,7 +49,8 @@ fn on_both_engines(test: impl Fn(Arc<Catalog>)) {
     test(Catalog::open(store).expect("an empty catalog"));
 }
 
-const APPLIED: WriteOptions = WriteOptions { acknowledge: Acknowledge::Applied, bypass_validation: false };
+const APPLIED: WriteOptions =
+    WriteOptions { acknowledge: Acknowledge::Applied, bypass_validation: false, tier: ReadTier::Any };
 
 fn namespace(name: &str) -> Namespace {
     Namespace::new("test", name)

@@ -4,7 +4,7 @@ use crate::collection::Collection;
 use crate::definition::CollectionDefinition;
 use crate::{WriteError, keys};
 use document::RawDocument;
-use storage::{Direction, Keyspace, WriteUnit};
+use storage::{Direction, Keyspace, ReadTier, WriteUnit};
 
 impl Collection {
     /// Removes documents from the head until `documents` and `bytes` more fit. The caller holds the capped latch.
@@ -13,6 +13,7 @@ impl Collection {
         definition: &CollectionDefinition,
         documents: u64,
         bytes: u64,
+        tier: ReadTier,
         unit: &mut WriteUnit,
     ) -> Result<(), WriteError> {
         let Some(limits) = definition.options.capped else { return Ok(()) };
@@ -25,7 +26,9 @@ impl Collection {
             return Ok(());
         }
         let range = keys::document_range(self.id());
-        let mut cursor = self.store.read_view().cursor(Keyspace::Documents, range, Direction::Forward)?;
+        let options = super::cursor_options(tier);
+        let view = self.store.read_view();
+        let mut cursor = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
         while exceeds(count, size) {
             let Some((key, value)) = cursor.next()? else { break };
             self.remove(definition, key, RawDocument::trusted(value), unit)?;

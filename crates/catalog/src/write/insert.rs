@@ -2,7 +2,7 @@
 
 use super::rules::{check_document, check_validator, with_leading_id};
 use super::unique::{UniqueProbe, Uniqueness, duplicate, duplicate_id};
-use super::{WriteOptions, acknowledge};
+use super::{Committed, WriteOptions, acknowledge, commit};
 use crate::WriteError;
 use crate::collection::{Collection, Writing, adds_paths};
 use crate::definition::{CollectionDefinition, IndexDefinition};
@@ -16,7 +16,8 @@ use rustc_hash::FxBuildHasher;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use storage::{Acknowledge, Keyspace, LatchTable, Receipt, WriteUnit};
+use std::time::Duration;
+use storage::{Keyspace, LatchTable, ReadTier, Receipt, WriteUnit};
 
 /// Documents of one write unit at most: bounds how long latches are held and how long one poll takes.
 const UNIT_DOCUMENTS_MAX: usize = 512;
@@ -33,6 +34,16 @@ pub struct InsertReport {
     pub errors: Vec<(usize, WriteError)>,
     /// Proof of the last commit; `None` when nothing was inserted.
     pub receipt: Option<Receipt>,
+    /// How long the commits took, the wait for the journal included.
+    pub commit_wait: Duration,
+}
+
+impl InsertReport {
+    /// Where an insert that read from memory only needs the disk: everything in front of this document is settled, and this
+    /// one and those behind it are to be inserted again with [`ReadTier::Any`].
+    pub fn would_block_at(&self) -> Option<usize> {
+        self.errors.iter().find_map(|(position, error)| error.would_block().then_some(*position))
+    }
 }
 
 /// A document on its way in.
@@ -71,6 +82,10 @@ impl Collection {
             let end = unit_end(documents, next, self.is_capped());
             let failures = report.errors.len();
             if let Err(error) = self.insert_unit(documents, next..end, ordered, options, &mut report).await {
+                if error.would_block() {
+                    // All of the unit is done again, so that nothing of it is reported yet.
+                    report.errors.truncate(failures);
+                }
                 report.errors.push((next, error));
                 break;
             }
@@ -79,10 +94,11 @@ impl Collection {
             }
             next = end;
         }
-        if let Some(receipt) = report.receipt
-            && let Err(error) = acknowledge(&self.store, receipt, options.acknowledge).await
-        {
-            report.errors.push((documents.len().saturating_sub(1), error));
+        if let Some(receipt) = report.receipt {
+            match acknowledge(&self.store, receipt, options.acknowledge).await {
+                Ok(wait) => report.commit_wait += wait,
+                Err(error) => report.errors.push((documents.len().saturating_sub(1), error)),
+            }
         }
         report
     }
@@ -127,7 +143,7 @@ impl Collection {
                 }
             }
         }
-        let inserted = self.insert_candidates(&writing, candidates, ordered, report).await;
+        let inserted = self.insert_candidates(&writing, candidates, ordered, options.tier, report).await;
         report.errors.sort_by_key(|(position, _)| *position);
         if ordered {
             report.errors.truncate(1);
@@ -180,19 +196,22 @@ impl Collection {
         writing: &Writing,
         candidates: Vec<Candidate<'_>>,
         ordered: bool,
+        tier: ReadTier,
         report: &mut InsertReport,
     ) -> Result<(), WriteError> {
         let definition = &*writing.definition;
         let hashes: Vec<u64> = candidates.iter().map(|candidate| LatchTable::hash(&candidate.key)).collect();
         let _documents = self.key_latches.documents.lock_many(&hashes).await;
         let _unique = self.key_latches.unique_keys.lock_many(&unique_hashes(definition, &candidates)).await;
-        let accepted = self.accept(definition, candidates, ordered, report)?;
+        let accepted = self.accept(definition, candidates, ordered, tier, report)?;
         if accepted.is_empty() {
             return Ok(());
         }
         self.record_new_paths(definition, accepted.iter().map(|candidate| candidate.entries.as_slice()))
             .await?;
-        report.receipt = Some(self.commit_inserts(definition, &accepted).await?);
+        let committed = self.commit_inserts(definition, &accepted, tier).await?;
+        report.receipt = Some(committed.receipt);
+        report.commit_wait += committed.wait;
         report.inserted += accepted.len();
         Ok(())
     }
@@ -203,9 +222,10 @@ impl Collection {
         definition: &CollectionDefinition,
         candidates: Vec<Candidate<'d>>,
         ordered: bool,
+        tier: ReadTier,
         report: &mut InsertReport,
     ) -> Result<Vec<Candidate<'d>>, WriteError> {
-        let mut check = FreshKeys::new(self, definition)?;
+        let mut check = FreshKeys::new(self, definition, tier)?;
         let several = candidates.len() > 1;
         let mut accepted = Vec::with_capacity(candidates.len());
         for candidate in candidates {
@@ -249,11 +269,12 @@ impl Collection {
         &self,
         definition: &CollectionDefinition,
         accepted: &[Candidate<'_>],
-    ) -> Result<Receipt, WriteError> {
+        tier: ReadTier,
+    ) -> Result<Committed, WriteError> {
         let bytes: usize = accepted.iter().map(|candidate| candidate.bytes.len()).sum();
         let mut unit = WriteUnit::with_capacity(bytes + accepted.len() * 64);
         if definition.is_capped() {
-            self.trim(definition, accepted.len() as u64, bytes as u64, &mut unit)?;
+            self.trim(definition, accepted.len() as u64, bytes as u64, tier, &mut unit)?;
         }
         for candidate in accepted {
             unit.put(Keyspace::Documents, &candidate.key, &candidate.bytes);
@@ -263,12 +284,12 @@ impl Collection {
         }
         unit.add_counter(keys::documents_counter(self.id()), accepted.len() as i64);
         unit.add_counter(keys::bytes_counter(self.id()), bytes as i64);
-        let receipt = self.store.commit(unit, Acknowledge::Applied).await?;
+        let committed = commit(&self.store, unit).await?;
         if definition.is_capped() {
             self.next_record.fetch_add(accepted.len() as u64, Ordering::Relaxed);
             self.inserted().notify();
         }
-        Ok(receipt)
+        Ok(committed)
     }
 
     /// Inserts one document whose latch the caller holds: the upsert of an update by `_id`.
@@ -277,10 +298,10 @@ impl Collection {
         writing: &Writing,
         document: RawDocument<'_>,
         expected_key: &[u8],
-        bypass_validation: bool,
-    ) -> Result<Receipt, WriteError> {
+        options: &WriteOptions,
+    ) -> Result<Committed, WriteError> {
         let definition = &*writing.definition;
-        let candidate = self.prepare(definition, 0, document, 0, bypass_validation)?;
+        let candidate = self.prepare(definition, 0, document, 0, options.bypass_validation)?;
         if candidate.key != expected_key {
             return Err(WriteError::ImmutableField(
                 "the inserted document's _id is not the one looked for".into(),
@@ -289,13 +310,13 @@ impl Collection {
         let candidates = vec![candidate];
         let _unique = self.key_latches.unique_keys.lock_many(&unique_hashes(definition, &candidates)).await;
         let mut report = InsertReport::default();
-        let accepted = self.accept(definition, candidates, true, &mut report)?;
+        let accepted = self.accept(definition, candidates, true, options.tier, &mut report)?;
         if let Some((_, error)) = report.errors.pop() {
             return Err(error);
         }
         self.record_new_paths(definition, accepted.iter().map(|candidate| candidate.entries.as_slice()))
             .await?;
-        self.commit_inserts(definition, &accepted).await
+        self.commit_inserts(definition, &accepted, options.tier).await
     }
 }
 
@@ -329,25 +350,31 @@ struct FreshKeys<'c> {
     collection: &'c Collection,
     definition: &'c CollectionDefinition,
     view: storage::ReadView,
+    tier: ReadTier,
     probes: Vec<(usize, Arc<IndexDefinition>, UniqueProbe)>,
     claimed: HashSet<Vec<u8>, FxBuildHasher>,
 }
 
 impl<'c> FreshKeys<'c> {
-    fn new(collection: &'c Collection, definition: &'c CollectionDefinition) -> Result<Self, WriteError> {
+    fn new(
+        collection: &'c Collection,
+        definition: &'c CollectionDefinition,
+        tier: ReadTier,
+    ) -> Result<Self, WriteError> {
         let view = collection.store.read_view();
         let mut probes = Vec::new();
         for (position, index) in
             definition.stored_indexes().enumerate().filter(|(_, index)| index.keeps_unique())
         {
-            probes.push((position, Arc::clone(index), UniqueProbe::new(&view, collection.id(), index.id)?));
+            let probe = UniqueProbe::new(&view, collection.id(), index.id, tier)?;
+            probes.push((position, Arc::clone(index), probe));
         }
-        Ok(FreshKeys { collection, definition, view, probes, claimed: HashSet::default() })
+        Ok(FreshKeys { collection, definition, view, tier, probes, claimed: HashSet::default() })
     }
 
     fn check(&mut self, candidate: &Candidate<'_>) -> Result<(), WriteError> {
-        let known =
-            self.claimed.contains(&candidate.key) || self.view.exists(Keyspace::Documents, &candidate.key)?;
+        let known = self.claimed.contains(&candidate.key)
+            || self.view.get_tier(Keyspace::Documents, &candidate.key, self.tier)?.is_some();
         if known {
             let id = candidate.document().get("_id").map(RawValue::to_value).unwrap_or_default();
             return Err(duplicate_id(self.definition, id));

@@ -5,6 +5,9 @@
 //!                                                                                     └ latches go ┘
 //! ```
 //! The latches are given up when the unit is applied; waiting for the journal comes after.
+//!
+//! Every read of a write goes as far as [`WriteOptions::tier`]. Where that is not enough the write ends with
+//! [`storage::StorageError::WouldBlock`] before anything of it was written: the caller does it again where it may block.
 
 mod capped;
 pub(crate) mod insert;
@@ -16,7 +19,8 @@ pub use insert::InsertReport;
 pub use update::{Change, UpdateReport};
 
 use crate::WriteError;
-use storage::{Acknowledge, Receipt, Store};
+use std::time::{Duration, Instant};
+use storage::{Acknowledge, CursorOptions, ReadTier, Receipt, Store, WriteUnit};
 
 /// How a write is done.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,12 +29,36 @@ pub struct WriteOptions {
     pub acknowledge: Acknowledge,
     /// Skips the collection's validator.
     pub bypass_validation: bool,
+    /// How far the reads go that the write needs: the document that is changed, unique keys, a capped collection's head.
+    pub tier: ReadTier,
 }
 
-/// Waits for what the caller asked for, after the unit was applied and the latches were given up.
-async fn acknowledge(store: &Store, receipt: Receipt, level: Acknowledge) -> Result<(), WriteError> {
-    if level == Acknowledge::Journaled {
-        store.journaled(receipt).await?;
+/// A unit that is applied, and how long that took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Committed {
+    receipt: Receipt,
+    wait: Duration,
+}
+
+/// Commits a unit and waits until it is applied.
+async fn commit(store: &Store, unit: WriteUnit) -> Result<Committed, WriteError> {
+    let began = Instant::now();
+    let receipt = store.commit(unit, Acknowledge::Applied).await?;
+    Ok(Committed { receipt, wait: began.elapsed() })
+}
+
+/// Waits for what the caller asked for, after the unit was applied and the latches were given up. Answers with the time it
+/// took.
+async fn acknowledge(store: &Store, receipt: Receipt, level: Acknowledge) -> Result<Duration, WriteError> {
+    if level != Acknowledge::Journaled {
+        return Ok(Duration::ZERO);
     }
-    Ok(())
+    let began = Instant::now();
+    store.journaled(receipt).await?;
+    Ok(began.elapsed())
+}
+
+/// Cursors of a write's reads.
+fn cursor_options(tier: ReadTier) -> CursorOptions {
+    CursorOptions { tier, ..CursorOptions::default() }
 }

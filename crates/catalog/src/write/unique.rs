@@ -6,7 +6,7 @@ use crate::keys::{index_range, split_entry};
 use crate::{DuplicateKey, WriteError};
 use document::key::decode;
 use document::{Document, Value};
-use storage::{Cursor, Direction, KeyRange, Keyspace, ReadView, StorageError};
+use storage::{Cursor, Direction, KeyRange, Keyspace, ReadTier, ReadView, StorageError};
 
 /// What a look-up of a unique key found.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,9 +23,15 @@ pub(crate) struct UniqueProbe {
 }
 
 impl UniqueProbe {
-    pub(crate) fn new(view: &ReadView, collection: u32, index: u32) -> Result<Self, StorageError> {
+    pub(crate) fn new(
+        view: &ReadView,
+        collection: u32,
+        index: u32,
+        tier: ReadTier,
+    ) -> Result<Self, StorageError> {
         let range: KeyRange = index_range(collection, index);
-        Ok(UniqueProbe { cursor: view.cursor(Keyspace::Indexes, range, Direction::Forward)? })
+        let options = super::cursor_options(tier);
+        Ok(UniqueProbe { cursor: view.cursor_with(Keyspace::Indexes, range, Direction::Forward, options)? })
     }
 
     /// Whether a document other than the entry's own has the entry's fields.

@@ -2,7 +2,7 @@
 
 use super::rules::{check_document, check_validator};
 use super::unique::{UniqueProbe, Uniqueness, duplicate};
-use super::{WriteOptions, acknowledge};
+use super::{Committed, WriteOptions, acknowledge, commit, cursor_options};
 use crate::collection::{Collection, Writing};
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::{Entries, Entry};
@@ -10,7 +10,8 @@ use crate::{WriteError, keys};
 use document::key::encode_value;
 use document::{DocumentBuf, RawDocument};
 use std::sync::Arc;
-use storage::{Acknowledge, Keyspace, LatchTable, Receipt, WriteUnit};
+use std::time::Duration;
+use storage::{Keyspace, LatchTable, ReadTier, Receipt, WriteUnit};
 
 /// What is to become of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct UpdateReport {
     pub changed: bool,
     /// Proof of the commit when something was written.
     pub receipt: Option<Receipt>,
+    /// How long the commit took, the wait for the journal included.
+    pub commit_wait: Duration,
 }
 
 /// The difference an update makes in one index.
@@ -59,9 +62,9 @@ impl Collection {
         options: &WriteOptions,
         decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Change, E>,
     ) -> Result<UpdateReport, E> {
-        let report = self.update_latched(document_key, options, decide).await?;
+        let mut report = self.update_latched(document_key, options, decide).await?;
         if let Some(receipt) = report.receipt {
-            acknowledge(&self.store, receipt, options.acknowledge).await?;
+            report.commit_wait += acknowledge(&self.store, receipt, options.acknowledge).await?;
         }
         Ok(report)
     }
@@ -90,25 +93,31 @@ impl Collection {
         let writing = self.begin_write().await?;
         let key = keys::document_key(self.id(), document_key);
         let _latch = self.key_latches.documents.lock(&key).await;
-        let found = self.store.read_view().get(Keyspace::Documents, &key).map_err(WriteError::from)?;
+        let view = self.store.read_view();
+        let found = view.get_tier(Keyspace::Documents, &key, options.tier).map_err(WriteError::from)?;
         let old = found.as_deref().map(RawDocument::trusted);
-        let receipt = match (decide(old)?, old) {
+        let committed = match (decide(old)?, old) {
             (Change::Keep, _) | (Change::Remove, None) => None,
             (Change::Replace(new), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => None,
             (Change::Replace(new), Some(old)) => {
                 Some(self.replace(&writing, &key, old, new.as_raw(), options).await?)
             }
             (Change::Replace(new), None) => {
-                let inserted = self.insert_latched(&writing, new.as_raw(), &key, options.bypass_validation);
+                let inserted = self.insert_latched(&writing, new.as_raw(), &key, options);
                 Some(inserted.await?)
             }
             (Change::Remove, Some(old)) => {
                 let mut unit = WriteUnit::new();
                 self.remove(&writing.definition, &key, old, &mut unit)?;
-                Some(self.store.commit(unit, Acknowledge::Applied).await.map_err(WriteError::from)?)
+                Some(commit(&self.store, unit).await?)
             }
         };
-        Ok(UpdateReport { existed: found.is_some(), changed: receipt.is_some(), receipt })
+        Ok(UpdateReport {
+            existed: found.is_some(),
+            changed: committed.is_some(),
+            receipt: committed.map(|committed| committed.receipt),
+            commit_wait: committed.map_or(Duration::ZERO, |committed| committed.wait),
+        })
     }
 
     async fn replace(
@@ -118,7 +127,7 @@ impl Collection {
         old: RawDocument<'_>,
         new: RawDocument<'_>,
         options: &WriteOptions,
-    ) -> Result<Receipt, WriteError> {
+    ) -> Result<Committed, WriteError> {
         let definition = &*writing.definition;
         check_same_id(old, new)?;
         if !options.bypass_validation {
@@ -127,12 +136,12 @@ impl Collection {
         let document_key = key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default();
         let changes = index_changes(definition, old, new, document_key)?;
         let _unique = self.key_latches.unique_keys.lock_many(&fresh_hashes(&changes)).await;
-        self.check_fresh(definition, &changes)?;
+        self.check_fresh(definition, &changes, options.tier)?;
         self.record_changed_paths(&changes).await?;
         let mut unit = WriteUnit::with_capacity(new.as_bytes().len() + 128);
         if definition.is_capped() {
             let growth = new.as_bytes().len().saturating_sub(old.as_bytes().len()) as u64;
-            self.trim_for_growth(definition, key, growth, &mut unit)?;
+            self.trim_for_growth(definition, key, growth, options.tier, &mut unit)?;
         }
         unit.put(Keyspace::Documents, key, new.as_bytes());
         for change in &changes {
@@ -143,7 +152,7 @@ impl Collection {
             keys::bytes_counter(self.id()),
             new.as_bytes().len() as i64 - old.as_bytes().len() as i64,
         );
-        Ok(self.store.commit(unit, Acknowledge::Applied).await?)
+        commit(&self.store, unit).await
     }
 
     /// A capped collection that grows by an update loses its head as by an insert, but never the updated document.
@@ -152,6 +161,7 @@ impl Collection {
         definition: &CollectionDefinition,
         key: &[u8],
         growth: u64,
+        tier: ReadTier,
         unit: &mut WriteUnit,
     ) -> Result<(), WriteError> {
         let Some(limits) = definition.options.capped else { return Ok(()) };
@@ -160,8 +170,9 @@ impl Collection {
             return Ok(());
         }
         let range = keys::document_range(self.id());
-        let mut cursor =
-            self.store.read_view().cursor(Keyspace::Documents, range, storage::Direction::Forward)?;
+        let view = self.store.read_view();
+        let forward = storage::Direction::Forward;
+        let mut cursor = view.cursor_with(Keyspace::Documents, range, forward, cursor_options(tier))?;
         while size > limits.size_bytes_max {
             match cursor.next()? {
                 Some((head, value)) if head < key => {
@@ -178,11 +189,12 @@ impl Collection {
         &self,
         definition: &CollectionDefinition,
         changes: &[IndexChange<'_>],
+        tier: ReadTier,
     ) -> Result<(), WriteError> {
         let view = self.store.read_view();
         for change in changes.iter().filter(|change| change.index.keeps_unique() && !change.fresh.is_empty())
         {
-            let mut probe = UniqueProbe::new(&view, self.id(), change.index.id)?;
+            let mut probe = UniqueProbe::new(&view, self.id(), change.index.id, tier)?;
             for entry in change.fresh.iter().filter_map(|&position| change.added.get(position)) {
                 match probe.check(change.index, entry)? {
                     Uniqueness::Free => {}

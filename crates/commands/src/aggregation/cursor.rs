@@ -86,7 +86,7 @@ impl PipelineCursor {
 impl CursorSource for PipelineCursor {
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(async move {
-            let end = self.fill_batch(context.interrupt, batch).await;
+            let end = self.fill_batch(context.turns.interrupt(), batch).await;
             self.pipeline.reads.save();
             end
         })

@@ -18,7 +18,7 @@ use query::expression::{Expression, Variables};
 use query::matcher::Matcher;
 use query::update::Update;
 use std::sync::Arc;
-use storage::{Acknowledge, CursorOptions, Direction};
+use storage::{Acknowledge, CursorOptions, Direction, ReadTier};
 
 const CODES: DestinationCodes =
     DestinationCodes { stage: "$merge", internal_database: 31320, special_collection: 31319 };
@@ -283,7 +283,7 @@ impl Merger<'_> {
         let view = collection.read_view();
         if self.is_by_id() {
             let id = document.get("_id").unwrap_or(RawValue::Null);
-            return Ok(collection.find_document_key(&view, id)?);
+            return Ok(collection.find_document_key(&view, id, ReadTier::Any)?);
         }
         let index = self.unique_index(&collection.definition()).ok_or_else(no_unique_index)?;
         let mut key = KeyBuilder::new();

@@ -43,8 +43,8 @@ impl Reader {
         Reader {
             catalog: Arc::clone(&server.catalog),
             database: database.into(),
-            reads: OpenReads::default(),
-            spill: allow_disk_use.then(|| Spill::of_server(server)),
+            reads: OpenReads::new(server.parameters.unsigned(Parameter::ScanSlice)),
+            spill: allow_disk_use.then(|| server.spill.clone()),
             sort_memory_bytes: bytes(Parameter::SortMemory),
             stage_memory_bytes: bytes(Parameter::GroupMemory),
         }

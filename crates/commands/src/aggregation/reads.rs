@@ -9,6 +9,7 @@ use query::QueryError;
 use query::aggregate::{Stage, Step};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Documents copied out of the store at once, at most. A read begins with one and doubles.
 const READ_AHEAD_DOCUMENTS: usize = 64;
@@ -16,13 +17,23 @@ const READ_AHEAD_DOCUMENTS: usize = 64;
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
 /// Every read of one pipeline, so that all can be put aside between batches.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct OpenReads {
+    slice_us: u64,
     /// Locked for moments; the lock of an executor is taken inside.
     executors: Arc<Mutex<Vec<Weak<Mutex<Executor>>>>>,
 }
 
 impl OpenReads {
+    /// No reads yet. Those to come pause after this many microseconds each time.
+    pub(crate) fn new(slice_us: u64) -> Self {
+        OpenReads { slice_us, executors: Arc::default() }
+    }
+
+    fn slice(&self) -> Slice {
+        Slice::lasting(Duration::from_micros(self.slice_us))
+    }
+
     /// A read of a collection as the source of stages.
     ///
     /// # Errors
@@ -40,7 +51,8 @@ impl OpenReads {
             ready: VecDeque::new(),
             ahead: 1,
             is_over: false,
-            slice: Slice::begin(),
+            slice: self.slice(),
+            slices: self.clone(),
             yields_next: false,
         })
     }
@@ -68,6 +80,7 @@ pub(crate) struct CollectionRead {
     is_over: bool,
     /// Runs on while the stages above work on what they pulled.
     slice: Slice,
+    slices: OpenReads,
     yields_next: bool,
 }
 
@@ -96,7 +109,7 @@ impl Stage for CollectionRead {
             self.read_ahead()?;
         }
         if std::mem::take(&mut self.yields_next) {
-            self.slice = Slice::begin();
+            self.slice = self.slices.slice();
             return Ok(Step::Yield);
         }
         match self.ready.pop_front() {

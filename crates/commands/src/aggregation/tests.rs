@@ -8,6 +8,7 @@ use crate::error::code;
 use crate::host::Detached;
 use crate::request::Request;
 use crate::server::Server;
+use crate::turns::Turns;
 use catalog::{CollectionOptions, IndexSpec, Namespace, WriteOptions};
 use document::{ArrayBuilder, Document, DocumentBuf, RawDocument, Value, doc};
 use std::future::Future;
@@ -90,8 +91,8 @@ impl Client {
     /// The next batch of an open cursor, as `getMore` would fill it.
     fn more(&self, id: i64, namespace: &str, documents_max: usize) -> Result<Vec<Value>, i32> {
         let mut pinned = self.server.cursors.pin(id, namespace, None).map_err(|error| error.code)?;
-        let context =
-            BatchContext { server: &self.server, interrupt: &self.connection.interrupt, await_until: None };
+        let turns = Turns::new(&self.connection, &self.server.parameters);
+        let context = BatchContext { server: &self.server, turns, await_until: None };
         let mut bytes = Vec::new();
         let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), documents_max);
         let source = &mut pinned.cursor().expect("pinned").source;

@@ -153,6 +153,7 @@ pub(crate) async fn find_on_view(
     environment: Environment,
 ) -> CommandResult {
     let stages = find.stages()?;
+    context.offload().await;
     let pipeline = open_view(context, name, stages, find.hint, environment, find.allow_disk_use)?;
     let namespace = format!("{}.{name}", context.database);
     give_first_batch(context, reply, &namespace, pipeline, find.batch_size, find.single_batch).await
@@ -170,6 +171,7 @@ pub(crate) async fn count_on_view(
 ) -> CommandResult<u64> {
     let mut stages = find.stages()?;
     stages.push(doc! { "$count": "count" }.to_buf());
+    context.offload().await;
     let mut pipeline = open_view(context, name, stages, find.hint, environment, true)?;
     let counted = pipeline.next(context.interrupt()).await?;
     let count = counted.and_then(|counted| counted.as_raw().get("count").and_then(RawValue::as_i64_exact));
@@ -188,6 +190,7 @@ pub(crate) async fn each_of_view(
     mut each: impl FnMut(RawDocument<'_>) -> CommandResult,
 ) -> CommandResult {
     let find = ViewFind { filter, ..ViewFind::default() };
+    context.offload().await;
     let mut pipeline = open_view(context, name, find.stages()?, None, environment, true)?;
     while let Some(document) = pipeline.next(context.interrupt()).await? {
         each(document.as_raw())?;

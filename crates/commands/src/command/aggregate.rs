@@ -94,7 +94,8 @@ async fn write(
 ) -> CommandResult {
     let acknowledge =
         if context.generic.is_journaled() { Acknowledge::Journaled } else { Acknowledge::Applied };
-    let options = WriteOptions { acknowledge, bypass_validation: request.bypass_validation };
+    let bypass_validation = request.bypass_validation;
+    let options = WriteOptions { acknowledge, bypass_validation, ..WriteOptions::default() };
     match output {
         Output::Out(destination) => out(context, running, destination, options).await,
         Output::Merge { .. } => merge(context, running, output, environment, options).await,

@@ -7,7 +7,7 @@ use document::{DocumentBuilder, MAX_DOCUMENT_SIZE};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     aliases: &["buildinfo"],
-    ..CommandEntry::new("buildInfo", "Tells version and build of the server.", Run::Now(run))
+    ..CommandEntry::diagnostic("buildInfo", "Tells version and build of the server.", Run::Now(run))
 };
 
 /// The MongoDB version whose behaviour clients find here.

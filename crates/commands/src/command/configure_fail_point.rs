@@ -8,7 +8,11 @@ use document::DocumentBuilder;
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
     only_for_tests: true,
-    ..CommandEntry::new("configureFailPoint", "Makes commands fail, for testing clients.", Run::Now(run))
+    ..CommandEntry::diagnostic(
+        "configureFailPoint",
+        "Makes commands fail, for testing clients.",
+        Run::Now(run),
+    )
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -7,7 +7,11 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
-    ..CommandEntry::new("connectionStatus", "Tells the users and roles of the connection.", Run::Now(run))
+    ..CommandEntry::diagnostic(
+        "connectionStatus",
+        "Tells the users and roles of the connection.",
+        Run::Now(run),
+    )
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

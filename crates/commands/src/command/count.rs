@@ -5,7 +5,7 @@
 //!
 //! Source: MongoDB manual, "count" (database command).
 
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, Run};
 use crate::aggregation::views::{ViewFind, count_on_view, is_view};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
@@ -17,6 +17,7 @@ use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    execution: Execution::InlineFirst,
     api_version_1: true,
     ..CommandEntry::new(
         "count",
@@ -94,7 +95,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         }
         Some(collection) => {
             let mut executor = Executor::open(&collection, request.query(&environment)?)?;
-            run_all(&mut executor, context.interrupt(), |_| Ok(Verdict::Take)).await?;
+            run_all(&mut executor, context.turns(), |_| Ok(Verdict::Take)).await?;
             let figures = executor.figures();
             context.server.counters.keys_scanned.add(figures.keys);
             context.server.counters.documents_scanned.add(figures.documents);

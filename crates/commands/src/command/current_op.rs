@@ -13,7 +13,7 @@ use query::{Environment, matcher::Matcher};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("currentOp", "Tells the operations that run now.", Run::Now(run))
+    ..CommandEntry::diagnostic("currentOp", "Tells the operations that run now.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

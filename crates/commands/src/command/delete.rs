@@ -1,20 +1,21 @@
 //! `delete`: a batch of statements, each removing one or all documents that match.
 
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult};
 use crate::exec::environment;
 use crate::fields::Fields;
 use crate::write::{
-    BatchReply, Modification, Statement, check_batch_size, documents_of, modify_many, modify_one,
-    statement_filter, writable, write_options,
+    BatchReply, Modification, Statement, before_statement, check_batch_size, documents_of, modify_many,
+    modify_one, statement_filter, writable, write_options,
 };
 use catalog::WriteOptions;
 use document::{DocumentBuilder, RawDocument};
 use query::Environment;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    execution: Execution::InlineFirst,
     class: OperationClass::Delete,
     api_version_1: true,
     takes_write_concern: true,
@@ -46,6 +47,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let options = write_options(context, false);
     let mut outcome = BatchReply::default();
     for (position, statement) in statements.iter().enumerate() {
+        before_statement(context, position, statements.len()).await?;
         context.server.counters.count(OperationClass::Delete, 1);
         match apply(context, namespace, *statement, &environment, options).await {
             Ok(deleted) => outcome.count += deleted,

@@ -4,7 +4,7 @@
 //!
 //! Source: MongoDB manual, "distinct" (database command).
 
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, Run};
 use crate::aggregation::views::{each_of_view, is_view};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
@@ -20,6 +20,7 @@ use rustc_hash::FxHashSet;
 use std::ops::ControlFlow;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    execution: Execution::InlineFirst,
     api_version_1: true,
     ..CommandEntry::new(
         "distinct",
@@ -97,7 +98,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         Some(collection) => {
             let (query, plan) = request.query(&collection.definition(), &environment)?;
             let mut executor = Executor::with_plan(&collection, query, plan)?;
-            run_all(&mut executor, context.interrupt(), |located| {
+            run_all(&mut executor, context.turns(), |located| {
                 // A document without the field stands at null as well: the next entry may have one with it.
                 Ok(if values.add(located.document)? { Verdict::Take } else { Verdict::Ignore })
             })

@@ -7,7 +7,11 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
-    ..CommandEntry::new("endSessions", "Ends logical sessions and closes their cursors.", Run::Now(run))
+    ..CommandEntry::diagnostic(
+        "endSessions",
+        "Ends logical sessions and closes their cursors.",
+        Run::Now(run),
+    )
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -137,7 +137,7 @@ async fn explain_query(
     let mut executor = None;
     if let (Some(collection), Some(plan)) = (&collection, plan) {
         let executor = executor.insert(Executor::with_plan(collection, query, plan)?);
-        run_all(executor, context.interrupt(), |_| Ok(Verdict::Take)).await?;
+        run_all(executor, context.turns(), |_| Ok(Verdict::Take)).await?;
     }
     let time_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
     let counts_only = options.count || write_stage.is_some();

@@ -6,7 +6,7 @@ use crate::error::CommandResult;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::new("features", "Tells facts about the build.", Run::Now(run));
+    CommandEntry::diagnostic("features", "Tells facts about the build.", Run::Now(run));
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.fields.ignore_rest();

@@ -4,20 +4,20 @@
 //!
 //! Source: MongoDB manual, "find" (database command), "Tailable Cursors".
 
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, Run};
 use crate::aggregation::views::{ViewFind, find_on_view, is_view};
 use crate::context::{BatchContext, CommandContext};
 use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
-    Executor, Output, Pause, Query, ReturnKey, Slice, Spill, Verdict, check_collation, environment, exact_id,
-    parse_hint, parse_sort,
+    Executor, Output, Pause, Query, ReturnKey, Verdict, check_collation, environment, exact_id, parse_hint,
+    parse_sort,
 };
 use crate::fields::Fields;
 use crate::parameters::Parameter;
 use crate::server::Server;
-use catalog::{Collection, give_way};
+use catalog::Collection;
 use document::{DocumentBuilder, ElementType, RawDocument, RawValue};
 use query::Environment;
 use query::matcher::Matcher;
@@ -32,6 +32,7 @@ use std::time::Instant;
 use storage::ReadTier;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    execution: Execution::InlineFirst,
     class: OperationClass::Query,
     api_version_1: true,
     ..CommandEntry::new(
@@ -45,7 +46,7 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 const FIRST_BATCH_DOCUMENTS: usize = 101;
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
-    if find_by_id(context, reply)? {
+    if find_by_id(context, reply).await? {
         return Ok(());
     }
     // Boxed: the short way pays for a small future only.
@@ -53,7 +54,10 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
 }
 
 /// Answers a find by `_id` that needs no plan. False, with nothing taken or written, for every other one.
-fn find_by_id(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult<bool> {
+async fn find_by_id(
+    context: &mut CommandContext<'_>,
+    reply: &mut DocumentBuilder<'_>,
+) -> CommandResult<bool> {
     let Some((id, projection)) = short_request(&context.fields) else { return Ok(false) };
     let (database, name) = context.collection_namespace()?;
     let server = context.server;
@@ -67,7 +71,8 @@ fn find_by_id(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>)
     if projection.as_ref().is_some_and(Projection::is_positional) {
         return Ok(false);
     }
-    let found = collection.get(&collection.read_view(), id, ReadTier::Any)?;
+    let view = collection.read_view();
+    let found = context.turns().read(|tier| collection.get(&view, id, tier)).await?;
     let mut cursor = reply.start_document("cursor");
     let mut batch = cursor.start_array("firstBatch");
     if let Some(bytes) = &found {
@@ -252,7 +257,7 @@ impl<'a> FindRequest<'a> {
             limit: self.limit,
             tailable: self.tailable,
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
-            spill: self.allow_disk_use.then(|| Spill::of_server(server)),
+            spill: self.allow_disk_use.then(|| server.spill.clone()),
         };
         Ok((query, output))
     }
@@ -401,7 +406,13 @@ impl FindSource {
         loop {
             let seen = collection.inserted().generation();
             collection.check_alive()?;
-            self.executor.check_capped_position()?;
+            match self.executor.check_capped_position(context.turns.tier()) {
+                Err(error) if error.would_block() => {
+                    context.turns.offload().await;
+                    self.executor.check_capped_position(ReadTier::Any)?;
+                }
+                checked => checked?,
+            }
             let end = self.fill_slices(context, batch).await?;
             let waits = end == BatchEnd::Exhausted && batch.count() == 0 && self.await_data;
             let until = context.await_until.filter(|until| waits && *until > Instant::now());
@@ -417,24 +428,32 @@ impl FindSource {
         batch: &mut Batch<'_>,
     ) -> CommandResult<BatchEnd> {
         let Self { executor, output, .. } = self;
+        if executor.sorts() {
+            context.turns.offload().await;
+        }
         loop {
-            let pause = executor.run(&mut Slice::begin(), |located| {
+            let pause = executor.run(&mut context.turns.slice(), |located| {
                 if !output.push(batch, &located)? {
                     return Ok(Verdict::Refuse);
                 }
                 Ok(if batch.is_full() { Verdict::TakeAndStop } else { Verdict::Take })
             })?;
-            context.interrupt.check()?;
             match pause {
-                Pause::End => return Ok(BatchEnd::Exhausted),
-                Pause::Stopped => return Ok(BatchEnd::More),
-                Pause::Sliced => give_way().await,
+                Pause::Sliced | Pause::WouldBlock => context.turns.end_slice().await?,
+                Pause::End | Pause::Stopped => {
+                    context.turns.interrupt().check()?;
+                    return Ok(if pause == Pause::End { BatchEnd::Exhausted } else { BatchEnd::More });
+                }
             }
         }
     }
 }
 
 impl CursorSource for FindSource {
+    fn begins_inline(&self) -> bool {
+        true
+    }
+
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(self.fill_batch(context, batch))
     }
@@ -449,13 +468,14 @@ async fn wait_for_insert(
 ) -> CommandResult {
     let mut arrival = pin!(collection.inserted().after(seen));
     let mut sleep = pin!(context.server.sleep_until(until));
+    let interrupt = context.turns.interrupt();
     poll_fn(|task| {
-        context.interrupt.register(task.waker());
-        if context.interrupt.is_killed() || arrival.as_mut().poll(task).is_ready() {
+        interrupt.register(task.waker());
+        if interrupt.is_killed() || arrival.as_mut().poll(task).is_ready() {
             return Poll::Ready(());
         }
         sleep.as_mut().poll(task)
     })
     .await;
-    context.interrupt.check()
+    interrupt.check()
 }

@@ -1,6 +1,6 @@
 //! `findAndModify`: changes or removes one document and returns it as it was or as it is now.
 
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Filter, environment};
@@ -14,6 +14,7 @@ use query::projection::Projection;
 use query::update::Update;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    execution: Execution::InlineFirst,
     aliases: &["findandmodify"],
     api_version_1: true,
     takes_write_concern: true,
@@ -143,7 +144,7 @@ impl<'a> Request<'a> {
                 return Ok(Outcome { count: 0, updated_existing, upserted: None, value: None });
             };
             let document = update.upsert(self.filter.document())?;
-            if insert_upserted(collection, &self.filter, &document, &options).await? {
+            if insert_upserted(context, collection, &self.filter, &document, &options).await? {
                 let upserted = document.as_raw().get("_id").map(RawValue::to_value);
                 let value = self.returns_new.then(|| project(projection.as_ref(), document)).transpose()?;
                 return Ok(Outcome { count: 1, updated_existing: Some(false), upserted, value });

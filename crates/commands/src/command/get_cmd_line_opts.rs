@@ -7,7 +7,11 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("getCmdLineOpts", "Tells the command line and the options it means.", Run::Now(run))
+    ..CommandEntry::diagnostic(
+        "getCmdLineOpts",
+        "Tells the command line and the options it means.",
+        Run::Now(run),
+    )
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -7,7 +7,11 @@ use document::{DocumentBuilder, RawValue};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("getDiagnosticData", "Tells the figures that monitoring collects.", Run::Now(run))
+    ..CommandEntry::diagnostic(
+        "getDiagnosticData",
+        "Tells the figures that monitoring collects.",
+        Run::Now(run),
+    )
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -9,7 +9,7 @@ use document::RawValue;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("getLog", "Tells the newest lines of the log.", Run::Now(run))
+    ..CommandEntry::diagnostic("getLog", "Tells the newest lines of the log.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

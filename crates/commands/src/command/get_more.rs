@@ -3,7 +3,7 @@
 //! Source: MongoDB manual, "getMore" (database command).
 
 use super::find::append_namespace;
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, PinnedCursor, not_found};
@@ -13,6 +13,7 @@ use document::{DocumentBuilder, RawValue};
 use std::time::Duration;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    execution: Execution::InlineFirst,
     class: OperationClass::GetMore,
     api_version_1: true,
     ..CommandEntry::new(
@@ -63,6 +64,9 @@ async fn give_batch(
     let await_until = cursor.await_data.then(|| context.started + max_time.unwrap_or(AWAIT_DEFAULT));
     let mut shown = reply.start_document("cursor");
     let mut batch = Batch::new(shown.start_array("nextBatch"), limit);
+    if !cursor.source.begins_inline() {
+        context.offload().await;
+    }
     let batch_context = context.batch_context(await_until);
     let end = cursor.source.fill(&batch_context, &mut batch).await;
     let returned = batch.count() as u64;

@@ -11,7 +11,7 @@ use document::{Document, DocumentBuilder, RawValue, Value, doc};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("getParameter", "Tells the values of server parameters.", Run::Now(run))
+    ..CommandEntry::diagnostic("getParameter", "Tells the values of server parameters.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

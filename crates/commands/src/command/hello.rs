@@ -13,7 +13,7 @@ use wire::ErrorCode;
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
     accepts_op_query: true,
-    ..CommandEntry::new(
+    ..CommandEntry::diagnostic(
         "hello",
         "Tells what this server is and can; the handshake of drivers.",
         Run::Later(start),
@@ -23,7 +23,7 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 pub(crate) static IS_MASTER: CommandEntry = CommandEntry {
     aliases: &["ismaster"],
     accepts_op_query: true,
-    ..CommandEntry::new("isMaster", "The older name of hello.", Run::Later(start))
+    ..CommandEntry::diagnostic("isMaster", "The older name of hello.", Run::Later(start))
 };
 
 /// The longest application name, in bytes.
@@ -46,6 +46,9 @@ fn start<'a>(context: &'a mut CommandContext<'_>, reply: &'a mut DocumentBuilder
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let first = context.connection.first_hello();
     note_client(context, first)?;
+    if context.fields.flexible_boolean("backpressure")?.unwrap_or(false) {
+        context.connection.set_backs_off();
+    }
     let compression = negotiate(context, first)?;
     let ask = read_topology_version(context)?;
     if let Some(until) = ask.await_until {

@@ -5,13 +5,22 @@ use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::{DocumentBuilder, RawValue};
 use std::fs;
+use std::sync::LazyLock;
 
 pub(crate) static COMMAND: CommandEntry =
-    CommandEntry { ..CommandEntry::new("hostInfo", "Tells facts about the machine.", Run::Now(run)) };
+    CommandEntry { ..CommandEntry::diagnostic("hostInfo", "Tells facts about the machine.", Run::Now(run)) };
 
 /// Kernel files are read whole; they are small.
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The one fact that is in a file on a disk. The others are the kernel's own.
+static OS_RELEASE: LazyLock<String> = LazyLock::new(|| read("/etc/os-release"));
+
+/// Reads what `hostInfo` needs from files, so that it touches no disk later.
+pub(crate) fn read_facts() {
+    LazyLock::force(&OS_RELEASE);
 }
 
 /// The machine's name.
@@ -42,7 +51,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
         .append("numPhysicalCores", cores);
     system.append("cpuArch", std::env::consts::ARCH).append("numaEnabled", false);
     system.finish();
-    let release = read("/etc/os-release");
+    let release: &str = &OS_RELEASE;
     let of = |name: &str| {
         let line = release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         line.unwrap_or("unknown").trim_matches('"').to_owned()

@@ -1,14 +1,17 @@
 //! `insert`: documents into a collection, which is made when it does not exist.
 
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
-use crate::write::{BatchReply, check_batch_size, documents_of, write_options};
+use crate::write::{
+    BatchReply, before_statement, check_batch_size, documents_of, insert_documents, write_options,
+};
 use catalog::{WriteError, WriteOptions};
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    execution: Execution::InlineFirst,
     class: OperationClass::Insert,
     api_version_1: true,
     takes_write_concern: true,
@@ -60,14 +63,18 @@ async fn insert(
     options: &WriteOptions,
     outcome: &mut BatchReply,
 ) -> CommandResult {
+    before_statement(context, 0, documents.len()).await?;
     let mut begin = 0;
     for _ in 0..DROPPED_RETRIES {
         let collection = match context.server.catalog.collection(database, name) {
             Some(collection) => collection,
-            None => context.server.catalog.collection_or_create(database, name).await?,
+            None => {
+                context.offload().await;
+                context.server.catalog.collection_or_create(database, name).await?
+            }
         };
         let rest = documents.get(begin..).unwrap_or_default();
-        let report = collection.insert_many(rest, ordered, options).await;
+        let report = insert_documents(context, &collection, rest, ordered, options).await;
         outcome.count += report.inserted as u64;
         let mut dropped_at = None;
         for (position, error) in report.errors {

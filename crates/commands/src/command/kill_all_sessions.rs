@@ -9,7 +9,7 @@ use document::{DocumentBuilder, RawArray};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
-    ..CommandEntry::new(
+    ..CommandEntry::diagnostic(
         "killAllSessions",
         "Kills the operations and cursors of all sessions of users.",
         Run::Now(run),
@@ -18,7 +18,7 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 
 pub(crate) static BY_PATTERN: CommandEntry = CommandEntry {
     api_version_1: true,
-    ..CommandEntry::new(
+    ..CommandEntry::diagnostic(
         "killAllSessionsByPattern",
         "Kills the operations and cursors of sessions that match a pattern.",
         Run::Now(run_by_pattern),

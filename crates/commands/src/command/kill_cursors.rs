@@ -9,7 +9,7 @@ use document::{DocumentBuilder, RawValue};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
-    ..CommandEntry::new("killCursors", "Closes cursors of a collection.", Run::Now(run))
+    ..CommandEntry::diagnostic("killCursors", "Closes cursors of a collection.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -7,7 +7,7 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("killOp", "Ends an operation by its number.", Run::Now(run))
+    ..CommandEntry::diagnostic("killOp", "Ends an operation by its number.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

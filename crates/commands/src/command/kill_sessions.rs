@@ -7,7 +7,7 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
-    ..CommandEntry::new(
+    ..CommandEntry::diagnostic(
         "killSessions",
         "Kills the operations and cursors of logical sessions.",
         Run::Now(run),

@@ -7,7 +7,7 @@ use crate::parameters::Parameter;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::new("listCommands", "Tells every command with a sentence of help.", Run::Now(run));
+    CommandEntry::diagnostic("listCommands", "Tells every command with a sentence of help.", Run::Now(run));
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.fields.finish()?;

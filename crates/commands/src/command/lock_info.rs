@@ -7,7 +7,7 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("lockInfo", "Tells the locks that are held.", Run::Now(run))
+    ..CommandEntry::diagnostic("lockInfo", "Tells the locks that are held.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

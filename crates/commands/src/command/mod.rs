@@ -3,7 +3,7 @@
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
-use document::DocumentBuilder;
+use document::{DocumentBuilder, RawDocument, RawValue};
 use hashbrown::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -88,6 +88,18 @@ impl fmt::Debug for Run {
     }
 }
 
+/// Where a command runs when an event loop serves its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// In the loop, and in the diagnostic lane, which no user's work keeps busy: it is quick, touches no disk and waits for
+    /// nothing but time.
+    Diagnostic,
+    /// It begins in the loop and moves to a thread that may block when what it needs is not in memory or takes long.
+    InlineFirst,
+    /// It moves to a thread that may block before it begins.
+    Pool,
+}
+
 /// A row of the table.
 #[derive(Debug)]
 pub struct CommandEntry {
@@ -109,6 +121,8 @@ pub struct CommandEntry {
     pub accepts_op_query: bool,
     /// Not listed and refused unless `enableTestCommands` is on.
     pub only_for_tests: bool,
+    /// Where it runs.
+    pub execution: Execution,
     /// How it runs.
     pub run: Run,
 }
@@ -126,9 +140,53 @@ impl CommandEntry {
             takes_write_concern: false,
             accepts_op_query: false,
             only_for_tests: false,
+            execution: Execution::Pool,
             run,
         }
     }
+
+    /// The same for a command of the diagnostic lane.
+    pub const fn diagnostic(name: &'static str, help: &'static str, run: Run) -> Self {
+        CommandEntry { execution: Execution::Diagnostic, ..Self::new(name, help, run) }
+    }
+
+    /// Where this very command runs.
+    pub(crate) fn execution_of(&self, body: RawDocument<'_>) -> Execution {
+        match self.name {
+            "aggregate" if only_reports_operations(body) => Execution::Diagnostic,
+            _ => self.execution,
+        }
+    }
+
+    /// Whether an overloaded server may refuse it: operators are always heard, and what frees resources is welcome.
+    pub(crate) fn is_refused_under_overload(&self, body: RawDocument<'_>) -> bool {
+        self.name != "getMore" && self.execution_of(body) != Execution::Diagnostic
+    }
+}
+
+/// Whether an aggregation is what shells send for `db.currentOp()`: a report from memory and stages that only shape it.
+fn only_reports_operations(body: RawDocument<'_>) -> bool {
+    const SHAPING: [&str; 8] =
+        ["$match", "$project", "$addFields", "$set", "$unset", "$sort", "$limit", "$count"];
+    let target = body.first().map(|first| first.value());
+    let (true, Some(RawValue::Array(pipeline))) =
+        (target.is_some_and(RawValue::is_number), body.get("pipeline"))
+    else {
+        return false;
+    };
+    let mut names = pipeline.iter().map(stage_name);
+    names.next().flatten() == Some("$currentOp")
+        && names.all(|name| name.is_some_and(|name| SHAPING.contains(&name)))
+}
+
+fn stage_name(stage: RawValue<'_>) -> Option<&str> {
+    Some(stage.as_document()?.first()?.name())
+}
+
+/// Whether the diagnostic lane answers this command. The body may still be malformed behind its first field.
+pub fn is_diagnostic(body: RawDocument<'_>) -> bool {
+    let entry = body.first().and_then(|first| find(first.name_bytes()));
+    entry.is_some_and(|(_, entry)| entry.execution_of(body) == Execution::Diagnostic)
 }
 
 /// Every command, sorted by name.

@@ -8,7 +8,7 @@ use crate::parameters::{Parameter, Setting};
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::new("profile", "Tells that profiling is off.", Run::Now(run));
+    CommandEntry::diagnostic("profile", "Tells that profiling is off.", Run::Now(run));
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let level = crate::fields::integer(context.fields.target()).unwrap_or(-1);

@@ -7,7 +7,7 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
-    ..CommandEntry::new("refreshSessions", "Keeps logical sessions alive.", Run::Now(run))
+    ..CommandEntry::diagnostic("refreshSessions", "Keeps logical sessions alive.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

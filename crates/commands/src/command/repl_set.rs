@@ -7,7 +7,7 @@ use document::DocumentBuilder;
 
 pub(crate) static GET_STATUS: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new(
+    ..CommandEntry::diagnostic(
         "replSetGetStatus",
         "Tells the state of the replica set; there is none.",
         Run::Now(run),
@@ -16,7 +16,7 @@ pub(crate) static GET_STATUS: CommandEntry = CommandEntry {
 
 pub(crate) static GET_CONFIG: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new(
+    ..CommandEntry::diagnostic(
         "replSetGetConfig",
         "Tells the configuration of the replica set; there is none.",
         Run::Now(run),

@@ -6,7 +6,7 @@ use crate::error::CommandResult;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::new("rolesInfo", "Tells the roles of a database.", Run::Now(run));
+    CommandEntry::diagnostic("rolesInfo", "Tells the roles of a database.", Run::Now(run));
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.fields.ignore_rest();

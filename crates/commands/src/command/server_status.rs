@@ -10,7 +10,7 @@ use document::{Document, DocumentBuilder, RawValue, doc};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
-    ..CommandEntry::new("serverStatus", "Tells figures about the running server.", Run::Now(run))
+    ..CommandEntry::diagnostic("serverStatus", "Tells figures about the running server.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
@@ -114,7 +114,7 @@ fn extra_info(_server: &Arc<Server>) -> Document {
 fn global_lock(server: &Arc<Server>) -> Document {
     let (mut readers, mut writers) = (0, 0);
     for connection in server.connections() {
-        match connection.operation().map(|operation| operation.command_name) {
+        match connection.running_command() {
             Some("insert" | "update" | "delete" | "findAndModify") => writers += 1,
             Some(_) => readers += 1,
             None => {}

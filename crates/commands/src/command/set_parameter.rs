@@ -9,7 +9,7 @@ use document::{DocumentBuilder, Element, RawValue, Value};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("setParameter", "Changes server parameters.", Run::Now(run))
+    ..CommandEntry::diagnostic("setParameter", "Changes server parameters.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -7,7 +7,7 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("shutdown", "Ends the server in order.", Run::Now(run))
+    ..CommandEntry::diagnostic("shutdown", "Ends the server in order.", Run::Now(run))
 };
 
 /// How long running operations may take when nothing is said, in seconds.

@@ -9,7 +9,7 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
-    ..CommandEntry::new("startSession", "Begins a logical session.", Run::Now(run))
+    ..CommandEntry::diagnostic("startSession", "Begins a logical session.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

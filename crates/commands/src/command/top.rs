@@ -7,7 +7,7 @@ use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
-    ..CommandEntry::new("top", "Tells time and operations by collection.", Run::Now(run))
+    ..CommandEntry::diagnostic("top", "Tells time and operations by collection.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -1,14 +1,14 @@
 //! `update`: a batch of statements, each changing one or all documents that match.
 
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::environment;
 use crate::fields::Fields;
 use crate::write::{
-    BatchReply, Modification, Statement, check_batch_size, documents_of, insert_upserted, modify_many,
-    modify_one, statement_filter, writable, write_options,
+    BatchReply, Modification, Statement, before_statement, check_batch_size, documents_of, insert_upserted,
+    modify_many, modify_one, statement_filter, writable, write_options,
 };
 use catalog::WriteOptions;
 use document::{DocumentBuilder, RawDocument, RawValue, Value};
@@ -16,6 +16,7 @@ use query::Environment;
 use query::update::Update;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    execution: Execution::InlineFirst,
     class: OperationClass::Update,
     api_version_1: true,
     takes_write_concern: true,
@@ -49,6 +50,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let options = write_options(context, bypass);
     let mut outcome = BatchReply::of_updates();
     for (position, statement) in statements.iter().enumerate() {
+        before_statement(context, position, statements.len()).await?;
         context.server.counters.count(OperationClass::Update, 1);
         let applied =
             apply(context, namespace, position, *statement, &environment, options, &mut outcome).await;
@@ -111,7 +113,7 @@ async fn apply(
             return Ok(());
         }
         let document = update.upsert(filter.document())?;
-        if insert_upserted(&collection, &filter, &document, &options).await? {
+        if insert_upserted(context, &collection, &filter, &document, &options).await? {
             outcome.count += 1;
             outcome.upserted(position, document.as_raw().get("_id").map_or(Value::Null, RawValue::to_value));
             return Ok(());

@@ -6,7 +6,7 @@ use crate::error::CommandResult;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::new("usersInfo", "Tells the users of a database.", Run::Now(run));
+    CommandEntry::diagnostic("usersInfo", "Tells the users of a database.", Run::Now(run));
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.fields.ignore_rest();

@@ -6,6 +6,7 @@ use super::scan::Verdict;
 use super::slice::{Pause, Slice};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
+use crate::turns::Turns;
 use catalog::Collection;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 pub(crate) enum Found {
     /// The key of the next candidate.
     Document(Vec<u8>),
-    /// The slice of time is used up: check the interrupt, give way, go on.
+    /// The slice is used up: end it with [`Turns::end_slice`] and go on.
     Yield,
     /// There are no more.
     End,
@@ -22,25 +23,27 @@ pub(crate) enum Found {
 
 /// A walk over the documents that a write may concern.
 #[derive(Debug)]
-pub(crate) struct Candidates {
+pub(crate) struct Candidates<'c> {
     executor: Executor,
-    slice: Slice,
+    turns: Turns<'c>,
+    /// `None` before the first step of the next slice.
+    slice: Option<Slice>,
     /// The slice was over with the last candidate: the next call begins with a pause.
     yields_next: bool,
 }
 
-impl Candidates {
+impl<'c> Candidates<'c> {
     /// Opens the walk in the order of the filter's sort.
     ///
     /// # Errors
     /// A malformed filter; what the planner says about the hint.
     pub(crate) fn open(
-        context: &CommandContext<'_>,
+        context: &CommandContext<'c>,
         collection: &Arc<Collection>,
         filter: &Filter<'_>,
     ) -> CommandResult<Self> {
         let executor = Executor::open(collection, filter.query(context.server)?)?;
-        Ok(Candidates { executor, slice: Slice::begin(), yields_next: false })
+        Ok(Candidates { executor, turns: context.turns(), slice: None, yields_next: false })
     }
 
     /// The next candidate.
@@ -49,16 +52,18 @@ impl Candidates {
     /// What reading and the filter say.
     pub(crate) fn next(&mut self) -> CommandResult<Found> {
         if std::mem::take(&mut self.yields_next) {
-            self.slice = Slice::begin();
+            self.slice = None;
             return Ok(Found::Yield);
         }
+        let slice = self.slice.get_or_insert_with(|| self.turns.slice());
+        let tier = slice.tier();
         let collection = Arc::clone(self.executor.collection());
         let mut found = None;
-        let pause = self.executor.run(&mut self.slice, |located| {
+        let pause = self.executor.run(slice, |located| {
             // A sorted walk has lost the documents' keys: they are found again by `_id`.
             found = if located.document_key.is_empty() {
                 match located.document.get("_id") {
-                    Some(id) => collection.find_document_key(&collection.read_view(), id)?,
+                    Some(id) => collection.find_document_key(&collection.read_view(), id, tier)?,
                     None => None,
                 }
             } else {
@@ -67,14 +72,19 @@ impl Candidates {
             Ok(if found.is_some() { Verdict::TakeAndStop } else { Verdict::Ignore })
         })?;
         if let Some(document_key) = found {
-            self.yields_next = self.slice.step();
+            self.yields_next = slice.step();
             return Ok(Found::Document(document_key));
         }
         if pause == Pause::End {
             return Ok(Found::End);
         }
-        self.slice = Slice::begin();
+        self.slice = None;
         Ok(Found::Yield)
+    }
+
+    /// Whether documents are sorted in memory before the first candidate is known.
+    pub(crate) const fn sorts(&self) -> bool {
+        self.executor.sorts()
     }
 
     /// Whether the walk follows an index, where a changed document can be met again.

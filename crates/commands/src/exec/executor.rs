@@ -5,14 +5,14 @@ use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
 use super::seen::Seen;
 use super::slice::{Pause, Slice};
 use crate::error::CommandResult;
-use crate::interrupt::Interrupt;
-use catalog::{Collection, give_way};
+use crate::turns::Turns;
+use catalog::{Collection, ReadError};
 use document::DocumentBuf;
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields, Plan};
 use query::sort::{SortLimits, Sorted, Sorter};
 use std::sync::Arc;
-use storage::ReadView;
+use storage::{ReadTier, ReadView};
 
 /// One running query.
 #[derive(Debug)]
@@ -133,8 +133,11 @@ impl Executor {
         if self.window.is_closed() {
             return Ok(Pause::End);
         }
-        if matches!(self.order, Order::Collecting(_)) && self.collect(slice)? == Pause::Sliced {
-            return Ok(Pause::Sliced);
+        if matches!(self.order, Order::Collecting(_)) {
+            match self.collect(slice)? {
+                Pause::End => {}
+                pause => return Ok(pause),
+            }
         }
         let window = &mut self.window;
         let pause = match &mut self.order {
@@ -185,6 +188,11 @@ impl Executor {
         self.stream.scans.iter().any(Scan::walks_an_index)
     }
 
+    /// Whether documents are sorted in memory: work that takes long and may use files.
+    pub(crate) const fn sorts(&self) -> bool {
+        !matches!(self.order, Order::AsFound)
+    }
+
     /// Whether a tailable walk has seen any document yet.
     pub(crate) fn has_position(&self) -> bool {
         self.stream.scans.iter().any(|scan| scan.last_seen().is_some())
@@ -194,12 +202,11 @@ impl Executor {
     ///
     /// # Errors
     /// `CappedPositionLost`, storage errors.
-    pub(crate) fn check_capped_position(&self) -> CommandResult {
-        let last = self.stream.scans.first().and_then(Scan::last_seen);
-        if let Some(last) = last {
-            self.stream.collection.check_capped_position(&self.stream.view, last)?;
+    pub(crate) fn check_capped_position(&self, tier: ReadTier) -> Result<(), ReadError> {
+        match self.stream.scans.first().and_then(Scan::last_seen) {
+            Some(last) => self.stream.collection.check_capped_position(&self.stream.view, last, tier),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// What was done so far: each scan, in the order of the plan.
@@ -269,7 +276,7 @@ impl Stream {
         slice: &mut Slice,
         sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
-        let reading = Reading { collection: &self.collection, view: &self.view };
+        let reading = Reading { collection: &self.collection, view: &self.view, tier: slice.tier() };
         while let Some(scan) = self.scans.get_mut(self.current) {
             let by_index = scan.walks_an_index();
             let filter = match by_index {
@@ -334,21 +341,26 @@ fn run_sorted(
     }
 }
 
-/// Runs until the end or until the sink stops it, and gives way between slices.
+/// Runs until the end or until the sink stops it. Between slices others have their turn; what an event loop cannot do in its
+/// slice goes on where it may block.
 ///
 /// # Errors
 /// Those of [`Executor::run`]; the interrupt's.
 pub(crate) async fn run_all(
     executor: &mut Executor,
-    interrupt: &Interrupt,
+    turns: Turns<'_>,
     mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
 ) -> CommandResult<Pause> {
+    if executor.sorts() {
+        turns.offload().await;
+    }
     loop {
-        let pause = executor.run(&mut Slice::begin(), &mut sink)?;
-        interrupt.check()?;
-        if pause != Pause::Sliced {
-            return Ok(pause);
+        match executor.run(&mut turns.slice(), &mut sink)? {
+            Pause::Sliced | Pause::WouldBlock => turns.end_slice().await?,
+            pause => {
+                turns.interrupt().check()?;
+                return Ok(pause);
+            }
         }
-        give_way().await;
     }
 }

@@ -15,7 +15,7 @@
 //! [`run_all`] does so until the end, giving way to other tasks between slices:
 //! ```ignore
 //! let mut executor = Executor::open(&collection, Query { matcher, ..Query::default() })?;
-//! exec::run_all(&mut executor, context.interrupt(), |located| { count += 1; Ok(Verdict::Take) }).await?;
+//! exec::run_all(&mut executor, context.turns(), |located| { count += 1; Ok(Verdict::Take) }).await?;
 //! ```
 //! Write commands walk over candidates and change each one by its key; `Collection::update` shows them the latest version under
 //! the document's latch, where they look once more whether it matches:
@@ -24,7 +24,7 @@
 //! loop {
 //!     match candidates.next()? {
 //!         Found::Document(document_key) => { collection.update(&document_key, &options, decide).await?; }
-//!         Found::Yield => { context.interrupt().check()?; catalog::give_way().await; }
+//!         Found::Yield => context.turns().end_slice().await?,
 //!         Found::End => break,
 //!     }
 //! }
@@ -33,6 +33,7 @@
 //! - A document that an index led to is checked against the whole filter: it may have changed since the entry was written.
 //! - [`Executor::save`] lets go of every cursor of the store; the next run seeks the remembered position on the latest state.
 //!   An ordered walk meets no document twice, whatever is inserted or deleted meanwhile.
+//! - In an event loop a slice reads from memory only; a walk that needs more pauses in front of it.
 //! - A dropped collection or index ends the walk with `QueryPlanKilled`.
 
 mod arguments;

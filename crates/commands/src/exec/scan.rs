@@ -3,7 +3,9 @@
 use super::seen::Seen;
 use super::slice::{Pause, Slice};
 use crate::error::{CommandError, CommandResult};
-use catalog::{Collection, CollectionDefinition, DocumentCursor, EncodedRange, IndexCursor, IndexDefinition};
+use catalog::{
+    Collection, CollectionDefinition, DocumentCursor, EncodedRange, IndexCursor, IndexDefinition, ReadError,
+};
 use document::key::{Decoder, Direction as KeyDirection, decode, encode_owned, successor};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Value};
 use query::plan::{Access, IndexScan, KeyCheck, KeyScan, ScanDirection};
@@ -94,7 +96,7 @@ struct Position {
     key: Vec<u8>,
     /// The cursor stands elsewhere and must seek the key.
     must_seek: bool,
-    /// The key is at hand at every step: where the walk ends it can go on later.
+    /// A tailable walk: where it ends it can go on later.
     tracked: bool,
 }
 
@@ -104,6 +106,8 @@ pub(super) struct Scan {
     way: Way,
     position: Position,
     cursor: Option<OpenCursor>,
+    /// How far the cursor reads.
+    cursor_tier: ReadTier,
     /// Documents may be met twice.
     pub(super) deduplicate: bool,
     pub(super) figures: ScanFigures,
@@ -113,6 +117,18 @@ pub(super) struct Scan {
 pub(super) struct Reading<'r> {
     pub(super) collection: &'r Arc<Collection>,
     pub(super) view: &'r ReadView,
+    /// How far reads may go. Where that is not enough the walk pauses in front of what it cannot read.
+    pub(super) tier: ReadTier,
+}
+
+/// What a read gave, `None` when it would have had to go further than it may.
+#[inline]
+fn within_tier<T>(read: Result<T, ReadError>) -> CommandResult<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.would_block() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Position {
@@ -123,6 +139,16 @@ impl Position {
         for part in parts {
             self.key.extend_from_slice(part);
         }
+    }
+
+    /// Counts a step that ended at this key, and keeps the key where it may be needed. True when the slice is over.
+    #[inline]
+    fn step(&mut self, slice: &mut Slice, remembers: bool, mark: Mark, parts: [&[u8]; 2]) -> bool {
+        let over = slice.step();
+        if over || remembers {
+            self.set(mark, parts);
+        }
+        over
     }
 
     /// Whether this is the key that was taken before the walk paused. Asked once after a seek.
@@ -180,7 +206,14 @@ impl Scan {
             }
         };
         let position = Position { mark: Mark::Start, key: Vec::new(), must_seek: false, tracked: tailable };
-        Ok(Some(Scan { way, position, cursor: None, deduplicate, figures: ScanFigures::default() }))
+        Ok(Some(Scan {
+            way,
+            position,
+            cursor: None,
+            cursor_tier: ReadTier::Any,
+            deduplicate,
+            figures: ScanFigures::default(),
+        }))
     }
 
     /// Whether the walk follows an index.
@@ -209,16 +242,20 @@ impl Scan {
         if self.position.mark == Mark::End {
             return Ok(Pause::End);
         }
+        if self.cursor_tier != reading.tier {
+            self.cursor = None;
+            self.cursor_tier = reading.tier;
+        }
         let pause = match &self.way {
             Way::Lookup { .. } => self.run_lookup(reading, seen, visit),
             Way::Documents { .. } => self.run_documents(reading, slice, seen, visit),
             Way::Entries(_) => self.run_entries(reading, slice, seen, visit),
         }?;
-        if pause == Pause::End {
+        if matches!(pause, Pause::End | Pause::WouldBlock) {
             self.cursor = None;
-            if !self.position.tracked {
-                self.position.mark = Mark::End;
-            }
+        }
+        if pause == Pause::End && !self.position.tracked {
+            self.position.mark = Mark::End;
         }
         Ok(pause)
     }
@@ -235,9 +272,9 @@ impl Scan {
         {
             return Ok(Pause::End);
         }
-        let Some(bytes) = reading.collection.fetch(reading.view, document_key, ReadTier::Any)? else {
-            return Ok(Pause::End);
-        };
+        let fetched = reading.collection.fetch(reading.view, document_key, reading.tier);
+        let Some(found) = within_tier(fetched)? else { return Ok(Pause::WouldBlock) };
+        let Some(bytes) = found else { return Ok(Pause::End) };
         self.figures.keys += 1;
         self.figures.documents += 1;
         let document = RawDocument::trusted(&bytes);
@@ -258,6 +295,7 @@ impl Scan {
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         let mut fresh = self.ready(reading)?;
+        let remembers = self.remembers(reading);
         let Scan {
             way: Way::Documents { keys, .. },
             position,
@@ -269,23 +307,24 @@ impl Scan {
             return Ok(Pause::End);
         };
         loop {
-            let Some((key, document)) = cursor.next()? else { return Ok(Pause::End) };
+            let Some(next) = within_tier(cursor.next())? else { return Ok(Pause::WouldBlock) };
+            let Some((key, document)) = next else { return Ok(Pause::End) };
             if fresh && position.is_behind(&mut fresh, [key, &[]]) {
                 continue;
             }
             if let Some(checker) = &mut keys.checker {
                 match checker.check(key) {
                     KeyCheck::Inside => {}
-                    KeyCheck::Outside if slice.step() => {
-                        position.set(Mark::Behind, [key, &[]]);
-                        return Ok(Pause::Sliced);
+                    KeyCheck::Outside => {
+                        if position.step(slice, remembers, Mark::Behind, [key, &[]]) {
+                            return Ok(Pause::Sliced);
+                        }
+                        continue;
                     }
-                    KeyCheck::Outside => continue,
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
                         cursor.seek(target);
-                        if slice.step() {
-                            position.set(Mark::At, [target, &[]]);
+                        if position.step(slice, remembers, Mark::At, [target, &[]]) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -294,8 +333,7 @@ impl Scan {
                 }
             }
             if seen.as_ref().is_some_and(|seen| seen.contains(key)) {
-                if slice.step() {
-                    position.set(Mark::Behind, [key, &[]]);
+                if position.step(slice, remembers, Mark::Behind, [key, &[]]) {
                     return Ok(Pause::Sliced);
                 }
                 continue;
@@ -304,11 +342,7 @@ impl Scan {
             match visit(Located { document_key: key, document, entry: None, is_covered: false })? {
                 Verdict::Take | Verdict::Ignore => {
                     remember(seen, key);
-                    if position.tracked {
-                        position.set(Mark::Behind, [key, &[]]);
-                    }
-                    if slice.step() {
-                        position.set(Mark::Behind, [key, &[]]);
+                    if position.step(slice, remembers, Mark::Behind, [key, &[]]) {
                         return Ok(Pause::Sliced);
                     }
                 }
@@ -334,6 +368,7 @@ impl Scan {
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         let mut fresh = self.ready(reading)?;
+        let remembers = self.remembers(reading);
         if self.deduplicate && seen.is_none() {
             *seen = Some(Seen::default());
         }
@@ -348,7 +383,8 @@ impl Scan {
             return Ok(Pause::End);
         };
         loop {
-            let Some(entry) = cursor.next()? else { return Ok(Pause::End) };
+            let Some(next) = within_tier(cursor.next())? else { return Ok(Pause::WouldBlock) };
+            let Some(entry) = next else { return Ok(Pause::End) };
             let at = [entry.fields, entry.document_key];
             if fresh && position.is_behind(&mut fresh, at) {
                 continue;
@@ -357,16 +393,16 @@ impl Scan {
             if let Some(checker) = &mut entries.keys.checker {
                 match checker.check(behind_prefix(&entry)) {
                     KeyCheck::Inside => {}
-                    KeyCheck::Outside if slice.step() => {
-                        position.set(Mark::Behind, at);
-                        return Ok(Pause::Sliced);
+                    KeyCheck::Outside => {
+                        if position.step(slice, remembers, Mark::Behind, at) {
+                            return Ok(Pause::Sliced);
+                        }
+                        continue;
                     }
-                    KeyCheck::Outside => continue,
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
                         cursor.seek(target);
-                        if slice.step() {
-                            position.set(Mark::At, [target, &[]]);
+                        if position.step(slice, remembers, Mark::At, [target, &[]]) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -375,12 +411,18 @@ impl Scan {
                 }
             }
             let known = seen.as_ref().is_some_and(|seen| seen.contains(entry.document_key));
-            let held = if known { None } else { entries.hold(reading, &entry, figures)? };
-            let verdict = match &held {
+            let held = if known { Held::Gone } else { entries.hold(reading, &entry, figures)? };
+            if matches!(held, Held::NotInMemory) {
+                // The walk comes back to this entry.
+                figures.keys -= 1;
+                position.set(Mark::At, at);
+                return Ok(Pause::WouldBlock);
+            }
+            let verdict = match held.document() {
                 None => Verdict::Ignore,
-                Some(held) => visit(Located {
+                Some(document) => visit(Located {
                     document_key: entry.document_key,
-                    document: held.document(),
+                    document,
                     entry: Some((entry.fields, entry.type_bits)),
                     is_covered: !matches!(held, Held::Read(_)),
                 })?,
@@ -390,11 +432,12 @@ impl Scan {
                 position.must_seek = true;
                 return Ok(Pause::Stopped);
             }
-            if held.is_some() {
+            if !matches!(held, Held::Gone) {
                 remember(seen, entry.document_key);
             }
             let over = slice.step();
-            if over || verdict == Verdict::TakeAndStop {
+            let pauses = over || verdict == Verdict::TakeAndStop;
+            if pauses || remembers {
                 position.set(Mark::Behind, at);
             }
             if verdict != Verdict::Ignore
@@ -403,7 +446,7 @@ impl Scan {
             {
                 figures.seeks += 1;
                 cursor.seek(&target);
-                if over || verdict == Verdict::TakeAndStop {
+                if pauses || remembers {
                     position.set(Mark::At, [&target, &[]]);
                 }
             }
@@ -414,6 +457,11 @@ impl Scan {
                 return Ok(Pause::Sliced);
             }
         }
+    }
+
+    /// Whether the position is kept at every step: the walk may have to pause between any two.
+    fn remembers(&self, reading: &Reading<'_>) -> bool {
+        self.position.tracked || reading.tier == ReadTier::BlockCache
     }
 
     /// Opens the cursor when it is not, and brings it to the position. True when the next key may be one that was taken.
@@ -434,8 +482,8 @@ impl Scan {
     }
 
     fn open(&mut self, reading: &Reading<'_>) -> CommandResult {
-        let options = CursorOptions::default();
-        let Reading { collection, view } = reading;
+        let options = CursorOptions { tier: reading.tier, ..CursorOptions::default() };
+        let Reading { collection, view, .. } = reading;
         self.cursor = Some(match &mut self.way {
             Way::Lookup { .. } => return Ok(()),
             Way::Documents { keys, direction } => {
@@ -471,15 +519,21 @@ impl Scan {
 enum Held {
     Read(PinnedBytes),
     Assembled(DocumentBuf),
-    Nothing,
+    /// Nothing of it is needed.
+    Bare,
+    /// There is none any more, or it was met before.
+    Gone,
+    /// It would have to be read from further away than the slice may read.
+    NotInMemory,
 }
 
 impl Held {
-    fn document(&self) -> RawDocument<'_> {
+    fn document(&self) -> Option<RawDocument<'_>> {
         match self {
-            Held::Read(bytes) => RawDocument::trusted(bytes),
-            Held::Assembled(document) => document.as_raw(),
-            Held::Nothing => RawDocument::EMPTY,
+            Held::Read(bytes) => Some(RawDocument::trusted(bytes)),
+            Held::Assembled(document) => Some(document.as_raw()),
+            Held::Bare => Some(RawDocument::EMPTY),
+            Held::Gone | Held::NotInMemory => None,
         }
     }
 }
@@ -490,21 +544,23 @@ impl Entries {
         reading: &Reading<'_>,
         entry: &catalog::IndexEntry<'_>,
         figures: &mut ScanFigures,
-    ) -> CommandResult<Option<Held>> {
+    ) -> CommandResult<Held> {
         if self.covered {
             if self.bare {
-                return Ok(Some(Held::Nothing));
+                return Ok(Held::Bare);
             }
             let values = decode(entry.fields, entry.type_bits, &self.directions)
                 .map_err(|error| CommandError::internal(format!("an index entry cannot be read: {error}")))?;
             // A null key stands for a missing field too: only the document tells.
             if !values.iter().any(|value| matches!(value, Value::Null)) {
-                return Ok(Some(Held::Assembled(self.assemble(values))));
+                return Ok(Held::Assembled(self.assemble(values)));
             }
         }
-        let bytes = reading.collection.fetch(reading.view, entry.document_key, ReadTier::Any)?;
-        figures.documents += u64::from(bytes.is_some());
-        Ok(bytes.map(Held::Read))
+        let fetched = reading.collection.fetch(reading.view, entry.document_key, reading.tier);
+        let Some(found) = within_tier(fetched)? else { return Ok(Held::NotInMemory) };
+        let Some(bytes) = found else { return Ok(Held::Gone) };
+        figures.documents += 1;
+        Ok(Held::Read(bytes))
     }
 
     /// The part of the document that the entry tells.

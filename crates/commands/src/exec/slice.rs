@@ -1,8 +1,10 @@
-//! Slices of time: how long a walk may go on before others have their turn.
+//! Slices: how long a walk may go on before others have their turn, and how far it may read meanwhile.
 
 use std::time::{Duration, Instant};
+use storage::ReadTier;
 
-/// How long one slice lasts.
+/// How long one slice of a test lasts.
+#[cfg(test)]
 const SLICE: Duration = Duration::from_millis(5);
 /// How many steps are made between two looks at the clock.
 const STEPS_PER_LOOK: u32 = 16;
@@ -10,6 +12,8 @@ const STEPS_PER_LOOK: u32 = 16;
 /// One slice of time.
 #[derive(Debug)]
 pub(crate) struct Slice {
+    length: Duration,
+    tier: ReadTier,
     /// When it began; `None` before the first look at the clock.
     began: Option<Instant>,
     steps_left: u32,
@@ -22,20 +26,38 @@ pub(crate) enum Pause {
     Stopped,
     /// The slice is used up.
     Sliced,
+    /// What comes next is not in memory, and the slice may not read further.
+    WouldBlock,
     /// There is nothing more (for a tailable walk: for now).
     End,
 }
 
 impl Slice {
-    /// A slice that begins now. The clock is not read before the first steps are made.
+    /// A slice of the usual length.
+    #[cfg(test)]
     pub(crate) const fn begin() -> Self {
-        Slice { began: None, steps_left: STEPS_PER_LOOK }
+        Self::lasting(SLICE)
+    }
+
+    /// A slice of this length. The clock is not read before the first steps are made.
+    pub(crate) const fn lasting(length: Duration) -> Self {
+        Slice { length, tier: ReadTier::Any, began: None, steps_left: STEPS_PER_LOOK }
+    }
+
+    /// A slice in which nothing is read that is not in memory. It begins now.
+    pub(crate) fn in_memory(length: Duration) -> Self {
+        Slice { tier: ReadTier::BlockCache, began: Some(Instant::now()), ..Self::lasting(length) }
     }
 
     /// A slice that is over after so many steps.
     #[cfg(test)]
-    pub(crate) fn of_steps(steps: u32) -> Self {
-        Slice { began: Instant::now().checked_sub(SLICE), steps_left: steps }
+    pub(crate) fn of_steps(steps: u32, tier: ReadTier) -> Self {
+        Slice { tier, began: Instant::now().checked_sub(SLICE), steps_left: steps, ..Self::begin() }
+    }
+
+    /// How far reads may go.
+    pub(crate) const fn tier(&self) -> ReadTier {
+        self.tier
     }
 
     /// Counts a step. True when the slice is over.
@@ -50,7 +72,7 @@ impl Slice {
         self.steps_left = STEPS_PER_LOOK;
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
-        now.saturating_duration_since(began) >= SLICE
+        now.saturating_duration_since(began) >= self.length
     }
 }
 
@@ -60,9 +82,10 @@ mod tests {
 
     #[test]
     fn a_slice_ends_by_the_clock() {
-        let mut slice = Slice::begin();
-        assert!((0..100).all(|_| !slice.step()), "a hundred steps are no five milliseconds");
-        std::thread::sleep(SLICE);
-        assert!((0..STEPS_PER_LOOK).any(|_| slice.step()), "the time has passed");
+        let mut slice = Slice::lasting(Duration::from_secs(3600));
+        assert!((0..100).all(|_| !slice.step()), "a hundred steps are no hour");
+        let mut slice = Slice { began: Instant::now().checked_sub(SLICE), ..Slice::begin() };
+        let first = (1..=STEPS_PER_LOOK).find(|_| slice.step());
+        assert_eq!(first, Some(STEPS_PER_LOOK), "the clock is looked at now and then");
     }
 }

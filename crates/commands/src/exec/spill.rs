@@ -1,7 +1,6 @@
 //! Sorted runs on disk: what a sort puts aside when it needs more memory than it may have.
 
-use crate::parameters::Parameter;
-use crate::server::Server;
+use crate::parameters::{Parameter, Parameters};
 use query::QueryError;
 use query::aggregate::SpillStore;
 use query::sort::{RunReader, RunRecord, RunStore};
@@ -31,9 +30,10 @@ impl Spill {
         Spill { directory: directory.into() }
     }
 
-    /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in memory).
-    pub(crate) fn of_server(server: &Server) -> Self {
-        let data = PathBuf::from(server.parameters.text(Parameter::DbPath));
+    /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in memory). Looks at the
+    /// disk: a server does so once, at its start.
+    pub(crate) fn beside_data(parameters: &Parameters) -> Self {
+        let data = PathBuf::from(parameters.text(Parameter::DbPath));
         Self::into_directory(if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() })
     }
 

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use storage::ReadTier;
 
 /// Polls until it is done; nothing here waits for another thread but index builds, which need no waker.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -119,7 +120,10 @@ impl Dice {
 const INDEXES: [&str; 6] = ["a", "b,-c", "a,b", "t", "n.x", "c,_id"];
 
 fn collection(indexes: &[&str]) -> (Arc<crate::server::Server>, Arc<Collection>) {
-    let server = testing::server();
+    // Reads from memory fail now and then, so that walks pause in front of anything.
+    let (store, forgetting) = testing::forgetful_store();
+    forgetting.set(30);
+    let server = testing::server_on(store);
     let namespace = Namespace::new("db", "c");
     let collection = block_on(server.catalog.collection_or_create("db", "c")).expect("a collection");
     for index in indexes {
@@ -184,7 +188,8 @@ fn run_batches(
     let mut found = Vec::new();
     loop {
         let full = found.len() + batch;
-        let mut slice = Slice::of_steps(1 + dice.below(40) as u32);
+        let tier = if dice.below(3) == 0 { ReadTier::Any } else { ReadTier::BlockCache };
+        let mut slice = Slice::of_steps(1 + dice.below(40) as u32, tier);
         let pause = executor
             .run(&mut slice, |located| {
                 if dice.below(10) == 0 {

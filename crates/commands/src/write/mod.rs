@@ -6,6 +6,9 @@
 //!  delete ─ statements ┘    (errors collected)  └─▶ BatchReply {n, nModified, upserted, writeErrors}
 //! ```
 //!
+//! In an event loop every statement reads from memory; what is not there makes it begin again where it may block, before
+//! anything of it was written. Large batches go there at once.
+//!
 //! A statement finds candidates through the executor and changes each one under its latch, after looking at its latest version
 //! again: what no longer matches is left alone.
 //!
@@ -17,9 +20,10 @@ mod target;
 
 pub(crate) use batch::{BatchReply, check_batch_size, documents_of};
 pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_one, not_on_a_view};
-pub(crate) use target::{insert_upserted, statement_filter, writable};
+pub(crate) use target::{insert_documents, insert_upserted, statement_filter, writable};
 
 use crate::context::CommandContext;
+use crate::error::CommandResult;
 use catalog::WriteOptions;
 use storage::Acknowledge;
 
@@ -27,5 +31,29 @@ use storage::Acknowledge;
 pub(crate) fn write_options(context: &CommandContext<'_>, bypass_validation: bool) -> WriteOptions {
     let acknowledge =
         if context.generic.is_journaled() { Acknowledge::Journaled } else { Acknowledge::Applied };
-    WriteOptions { acknowledge, bypass_validation }
+    WriteOptions { acknowledge, bypass_validation, ..WriteOptions::default() }
+}
+
+/// Statements that one event loop works off in a row, at most.
+const INLINE_STATEMENTS_MAX: usize = 16;
+/// Statements between two looks at the interrupt switch.
+const STATEMENTS_PER_CHECK: usize = 64;
+
+/// To be called in front of each statement of a batch: large batches move to where they may take long, and every now and then
+/// a kill or a time limit ends them.
+///
+/// # Errors
+/// The reason for the end.
+pub(crate) async fn before_statement(
+    context: &CommandContext<'_>,
+    position: usize,
+    statements: usize,
+) -> CommandResult {
+    if position == 0 && statements > INLINE_STATEMENTS_MAX {
+        context.offload().await;
+    }
+    match position > 0 && position.is_multiple_of(STATEMENTS_PER_CHECK) {
+        true => context.interrupt().check(),
+        false => Ok(()),
+    }
 }

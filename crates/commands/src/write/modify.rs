@@ -3,12 +3,13 @@
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Candidates, Filter, Found};
-use catalog::{Change, Collection, WriteError, WriteOptions, give_way};
+use catalog::{Change, Collection, WriteError, WriteOptions};
 use document::{DocumentBuf, RawDocument};
 use query::matcher::MatchDetails;
 use query::update::Update;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
+use storage::ReadTier;
 
 /// What is done to a document.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +62,13 @@ impl From<CommandError> for Refusal {
     }
 }
 
+impl Refusal {
+    /// Whether nothing was done because a read would have had to wait for the disk.
+    const fn would_block(&self) -> bool {
+        matches!(self, Refusal::Write(error) if error.would_block())
+    }
+}
+
 impl From<Refusal> for CommandError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
@@ -72,7 +80,28 @@ impl From<Refusal> for CommandError {
 
 impl Statement<'_> {
     /// Changes the document with this key if it still matches. `None` when it does not.
-    async fn modify(&self, document_key: &[u8]) -> CommandResult<Option<Modified>> {
+    async fn modify(
+        &self,
+        context: &CommandContext<'_>,
+        document_key: &[u8],
+    ) -> CommandResult<Option<Modified>> {
+        let turns = context.turns();
+        match self.modify_within(context, document_key, turns.tier()).await {
+            Err(refusal) if refusal.would_block() => {
+                turns.offload().await;
+                Ok(self.modify_within(context, document_key, ReadTier::Any).await?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    async fn modify_within(
+        &self,
+        context: &CommandContext<'_>,
+        document_key: &[u8],
+        tier: ReadTier,
+    ) -> Result<Option<Modified>, Refusal> {
+        let options = WriteOptions { tier, ..self.options };
         let mut modified = None;
         let decide = |found: Option<RawDocument<'_>>| -> Result<Change, Refusal> {
             let Some(document) = found else { return Ok(Change::Keep) };
@@ -95,7 +124,8 @@ impl Statement<'_> {
             }
             Ok(outcome.document.map_or(Change::Keep, Change::Replace))
         };
-        self.collection.update(document_key, &self.options, decide).await.map_err(CommandError::from)?;
+        let report = self.collection.update(document_key, &options, decide).await?;
+        context.commits.add(report.commit_wait);
         Ok(modified)
     }
 }
@@ -122,11 +152,11 @@ pub(crate) async fn modify_one(
     statement: &Statement<'_>,
 ) -> CommandResult<Option<Modified>> {
     if let Some(document_key) = statement.filter.id_document_key(statement.collection) {
-        return statement.modify(&document_key).await;
+        return statement.modify(context, &document_key).await;
     }
-    let mut candidates = Candidates::open(context, statement.collection, statement.filter)?;
+    let mut candidates = open(context, statement).await?;
     while let Some(document_key) = next(context, &mut candidates).await? {
-        if let Some(modified) = statement.modify(&document_key).await? {
+        if let Some(modified) = statement.modify(context, &document_key).await? {
             return Ok(Some(modified));
         }
     }
@@ -143,7 +173,7 @@ pub(crate) async fn modify_many(
         let modified = modify_one(context, statement).await?;
         return Ok(modified.map_or((0, 0), |modified| (1, u64::from(modified.changed))));
     }
-    let mut candidates = Candidates::open(context, statement.collection, statement.filter)?;
+    let mut candidates = open(context, statement).await?;
     // A change may move a document along the index that is being walked: it would be met again.
     let mut seen = FxHashSet::default();
     let may_meet_again =
@@ -152,7 +182,7 @@ pub(crate) async fn modify_many(
         if may_meet_again && !seen.insert(document_key.clone()) {
             continue;
         }
-        if let Some(modified) = statement.modify(&document_key).await? {
+        if let Some(modified) = statement.modify(context, &document_key).await? {
             matched += 1;
             changed += u64::from(modified.changed);
         }
@@ -161,15 +191,23 @@ pub(crate) async fn modify_many(
     Ok((matched, changed))
 }
 
+async fn open<'c>(context: &CommandContext<'c>, statement: &Statement<'_>) -> CommandResult<Candidates<'c>> {
+    let candidates = Candidates::open(context, statement.collection, statement.filter)?;
+    if candidates.sorts() {
+        context.offload().await;
+    }
+    Ok(candidates)
+}
+
 /// The key of the next candidate; gives others their turn at the end of each slice.
-async fn next(context: &CommandContext<'_>, candidates: &mut Candidates) -> CommandResult<Option<Vec<u8>>> {
+async fn next(
+    context: &CommandContext<'_>,
+    candidates: &mut Candidates<'_>,
+) -> CommandResult<Option<Vec<u8>>> {
     loop {
         match candidates.next()? {
             Found::Document(document_key) => return Ok(Some(document_key)),
-            Found::Yield => {
-                context.interrupt().check()?;
-                give_way().await;
-            }
+            Found::Yield => context.turns().end_slice().await?,
             Found::End => return Ok(None),
         }
     }

@@ -1,0 +1,275 @@
+//! Where a request's time goes: its stages, their histograms, and the log line of a slow one.
+//!
+//! ```text
+//!  accept ─▶ receive ─▶ queue ─▶ parse ─▶ execute ─▶ commit ─▶ send
+//!  └────── the transport ─────┘  └──── this crate ─────────┘   └ the transport
+//! ```
+
+use document::{Document, Value, doc};
+use std::array;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The stages in the order in which a request passes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Stage {
+    /// From the acceptance of the connection to the first look at it; a connection's first request has it.
+    AcceptWait,
+    /// From the first byte of the request to its last.
+    Receive,
+    /// From when it could have been worked on to when it was.
+    Queue,
+    /// Reading the message and its arguments.
+    Parse,
+    /// The command itself, without its waits for commits.
+    Execute,
+    /// From handing over a write to its being applied, or journaled when that was asked for.
+    CommitWait,
+    /// Until the kernel had the whole reply.
+    Send,
+}
+
+const STAGES: [(Stage, &str); 7] = [
+    (Stage::AcceptWait, "acceptWait"),
+    (Stage::Receive, "receive"),
+    (Stage::Queue, "queue"),
+    (Stage::Parse, "parse"),
+    (Stage::Execute, "execute"),
+    (Stage::CommitWait, "commitWait"),
+    (Stage::Send, "send"),
+];
+
+/// What one request took in each stage; zero in those it did not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    times: [Duration; STAGES.len()],
+}
+
+impl StageTimes {
+    /// The same with one more stage.
+    #[must_use]
+    pub fn with(mut self, stage: Stage, took: Duration) -> Self {
+        if let Some(slot) = self.times.get_mut(stage as usize) {
+            *slot = took;
+        }
+        self
+    }
+
+    /// What a stage took.
+    pub fn of(&self, stage: Stage) -> Duration {
+        self.times.get(stage as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Adds up how long one operation waits for commits.
+#[derive(Debug, Default)]
+pub struct CommitClock {
+    /// One task adds, so that loads and stores are enough.
+    nanoseconds: AtomicU64,
+}
+
+impl CommitClock {
+    /// Adds one wait.
+    pub fn add(&self, wait: Duration) {
+        let more = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        let sum = self.nanoseconds.load(Ordering::Relaxed).saturating_add(more);
+        self.nanoseconds.store(sum, Ordering::Relaxed);
+    }
+
+    /// All waits so far.
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
+    }
+}
+
+/// Bucket `n` counts what took at least 2^(n−1) microseconds and less than 2^n; the last one everything longer.
+const BUCKETS: usize = 27;
+/// Threads that record at the same time mostly do so in different shards.
+const SHARDS: usize = 16;
+
+#[derive(Debug)]
+struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    nanoseconds: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram { buckets: array::from_fn(|_| AtomicU64::new(0)), nanoseconds: AtomicU64::new(0) }
+    }
+}
+
+/// The histograms that a few threads share.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard {
+    stages: [Histogram; STAGES.len()],
+}
+
+/// Histograms of all requests' stages.
+#[derive(Debug)]
+pub struct StageHistograms {
+    shards: Box<[Shard]>,
+}
+
+impl Default for StageHistograms {
+    fn default() -> Self {
+        StageHistograms { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+    }
+}
+
+/// The shard of this thread.
+fn own_shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    }
+    OWN.with(|own| *own)
+}
+
+impl StageHistograms {
+    /// Counts what a request took in some stages.
+    #[inline]
+    pub fn record<const N: usize>(&self, times: [(Stage, Duration); N]) {
+        let Some(shard) = self.shards.get(own_shard()) else { return };
+        for (stage, took) in times {
+            if let Some(histogram) = shard.stages.get(stage as usize) {
+                histogram.record(took);
+            }
+        }
+    }
+
+    /// `{queue: {count, totalMicros, histogram: [{micros, count}, …]}, …}`; `micros` is where a bucket begins.
+    pub fn to_document(&self) -> Document {
+        STAGES.iter().map(|(stage, name)| (*name, Value::Document(self.stage(*stage)))).collect()
+    }
+
+    fn stage(&self, stage: Stage) -> Document {
+        let shards = self.shards.iter().filter_map(|shard| shard.stages.get(stage as usize));
+        let (mut counts, mut nanoseconds) = ([0_u64; BUCKETS], 0_u64);
+        for histogram in shards {
+            for (count, bucket) in counts.iter_mut().zip(&histogram.buckets) {
+                *count += bucket.load(Ordering::Relaxed);
+            }
+            nanoseconds += histogram.nanoseconds.load(Ordering::Relaxed);
+        }
+        let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let buckets: Vec<Value> = filled
+            .map(|(position, count)| {
+                let begins = position.checked_sub(1).map_or(0, |exponent| 1_i64 << exponent);
+                doc! { "micros": begins, "count": (*count as i64) }.into()
+            })
+            .collect();
+        let total_us = nanoseconds / 1_000;
+        doc! { "count": (counts.iter().sum::<u64>() as i64), "totalMicros": (total_us as i64), "histogram": buckets }
+    }
+}
+
+impl Histogram {
+    #[inline]
+    fn record(&self, took: Duration) {
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = (nanoseconds / 1_000).checked_ilog2().map_or(0, |exponent| exponent as usize + 1);
+        if let Some(bucket) = self.buckets.get(bucket.min(BUCKETS - 1)) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+}
+
+/// A command that took longer than `slowOpThresholdMs`, to be logged once its reply is sent.
+#[derive(Debug, Clone)]
+pub struct SlowOperation {
+    pub(crate) connection: String,
+    pub(crate) remote: String,
+    pub(crate) application: Option<String>,
+    pub(crate) namespace: String,
+    pub(crate) command: &'static str,
+    pub(crate) error_code: i32,
+    pub(crate) times: StageTimes,
+}
+
+impl SlowOperation {
+    /// Writes the log line, with the time that sending took. Durations are in microseconds.
+    pub fn log(&self, send: Duration) {
+        let micros = |stage| self.times.of(stage).as_micros() as u64;
+        let took = self.times.of(Stage::Execute) + self.times.of(Stage::CommitWait);
+        tracing::info!(
+            target: "COMMAND",
+            id = 51_803,
+            ctx = %self.connection,
+            r#type = "command",
+            ns = %self.namespace,
+            app_name = self.application.as_deref().unwrap_or_default(),
+            command = self.command,
+            remote = %self.remote,
+            error_code = self.error_code,
+            accept_wait_micros = micros(Stage::AcceptWait),
+            receive_micros = micros(Stage::Receive),
+            queue_micros = micros(Stage::Queue),
+            parse_micros = micros(Stage::Parse),
+            execute_micros = micros(Stage::Execute),
+            commit_wait_micros = micros(Stage::CommitWait),
+            send_micros = send.as_micros() as u64,
+            duration_millis = took.as_millis() as u64,
+            "Slow query"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(took: &[Duration], expect: Document) {
+        let histograms = StageHistograms::default();
+        for took in took {
+            histograms.record([(Stage::Queue, *took)]);
+        }
+        assert_eq!(histograms.to_document().get("queue"), Some(&expect.into()));
+    }
+
+    #[test]
+    fn stages_are_in_their_places() {
+        for (position, (stage, _)) in STAGES.iter().enumerate() {
+            assert_eq!(*stage as usize, position);
+        }
+        let times = StageTimes::default().with(Stage::Send, Duration::from_secs(1));
+        assert_eq!((times.of(Stage::Send), times.of(Stage::Queue)), (Duration::from_secs(1), Duration::ZERO));
+    }
+
+    #[test]
+    fn buckets_double() {
+        let micros = Duration::from_micros;
+        check(&[], doc! { "count": 0_i64, "totalMicros": 0_i64, "histogram": (Vec::<Value>::new()) });
+        let some = [Duration::from_nanos(700), micros(1), micros(2), micros(3), micros(4), micros(1023)];
+        check(
+            &some,
+            doc! { "count": 6_i64, "totalMicros": 1033_i64, "histogram": [
+                { "micros": 0_i64, "count": 1_i64 }, { "micros": 1_i64, "count": 1_i64 },
+                { "micros": 2_i64, "count": 2_i64 }, { "micros": 4_i64, "count": 1_i64 },
+                { "micros": 512_i64, "count": 1_i64 },
+            ] },
+        );
+        check(
+            &[Duration::from_secs(3600)],
+            doc! { "count": 1_i64, "totalMicros": 3_600_000_000_i64, "histogram": [
+                { "micros": (1_i64 << 25), "count": 1_i64 },
+            ] },
+        );
+    }
+
+    #[test]
+    fn threads_add_to_one_sum() {
+        let histograms = StageHistograms::default();
+        std::thread::scope(|scope| {
+            for _ in 0..SHARDS + 1 {
+                scope.spawn(|| histograms.record([(Stage::Parse, Duration::from_micros(5))]));
+            }
+        });
+        let parse = histograms.to_document().get("parse").cloned();
+        let Some(Value::Document(parse)) = parse else { panic!("a document") };
+        assert_eq!(parse.get("count"), Some(&Value::Int64(SHARDS as i64 + 1)));
+    }
+}

@@ -1,0 +1,368 @@
+//! Where commands run: in an event loop as long as they can, where they may block from then on, with the same answers.
+
+use crate::command::{COMMANDS, Execution, is_diagnostic};
+use crate::parameters::{Parameter, Setting};
+use crate::stages::{Stage, StageTimes};
+use crate::testing::{Client, forgetful_store, server, server_on};
+use document::{Document, Value, doc};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use storage::{StorageOptions, Store};
+use tempfile::TempDir;
+
+type Server = Arc<crate::server::Server>;
+
+const DOCUMENTS: i32 = 200;
+
+fn fill(server: &Server) {
+    let client = Client::of(server);
+    let index = |keys: Document, name: &str, unique: bool| {
+        doc! { "createIndexes": "c", "indexes": [{ "key": keys, "name": name, "unique": unique }] }
+    };
+    let documents: Vec<Value> = (0..DOCUMENTS)
+        .map(|id| doc! { "_id": id, "k": (id % 20), "u": (id * 10), "pad": ("x".repeat(500)) }.into())
+        .collect();
+    ok(client.run(doc! { "create": "c" }).0);
+    ok(client.run(index(doc! { "k": 1 }, "k", false)).0);
+    ok(client.run(index(doc! { "u": 1 }, "u", true)).0);
+    ok(client.run(doc! { "insert": "c", "documents": documents }).0);
+    ok(client.run(doc! { "create": "log", "capped": true, "size": 100_000 }).0);
+    ok(client.run(doc! { "insert": "log", "documents": [{ "_id": 1 }, { "_id": 2 }] }).0);
+    ok(client.run(doc! { "create": "view", "viewOn": "c", "pipeline": [{ "$match": { "k": 3 } }] }).0);
+}
+
+fn ok(reply: Document) -> Document {
+    assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)), "{reply:?}");
+    assert!(!reply.contains("writeErrors"), "{reply:?}");
+    reply
+}
+
+/// A server whose data is in files and none of it in the cache. The cost of a second opening is that of the test.
+fn cold() -> (Server, TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    let store = Store::open(&path, &StorageOptions::small()).expect("a store");
+    fill(&server_on(store.clone()));
+    store.close().expect("closed");
+    drop(store);
+    (server_on(Store::open(&path, &StorageOptions::small()).expect("the store")), directory)
+}
+
+/// What differs from run to run is left out.
+fn comparable(mut reply: Document) -> Document {
+    if let Some(Value::Document(cursor)) = reply.get_mut("cursor") {
+        let open = cursor.get("id") != Some(&Value::Int64(0));
+        cursor.insert("id", open);
+    }
+    reply
+}
+
+/// Runs a command in an event loop, cold and warm, and compares its replies with those of a thread that may block.
+fn check_cold(command: Document, offloads_when_cold: bool, offloads_when_warm: bool) {
+    let (expected_by, _kept) = cold();
+    let expect = comparable(Client::of(&expected_by).run(command.clone()).0);
+    let (server, _directory) = cold();
+    let client = Client::in_loop(&server);
+    let (reply, offloaded) = client.run(command.clone());
+    assert_eq!(comparable(reply), expect, "{command:?}");
+    assert_eq!(offloaded, offloads_when_cold, "cold: {command:?}");
+    let (_, offloaded) = client.run(command.clone());
+    assert_eq!(offloaded, offloads_when_warm, "warm: {command:?}");
+}
+
+#[test]
+fn reads_of_what_is_on_disk() {
+    check_cold(doc! { "find": "c", "filter": { "_id": 7 } }, true, false);
+    check_cold(doc! { "find": "c", "filter": { "k": 7 }, "projection": { "u": 1 } }, true, false);
+    check_cold(doc! { "find": "log", "filter": { "_id": 1 } }, true, false);
+    // Opening the catalog has read the last document of a capped collection.
+    check_cold(doc! { "find": "log", "tailable": true }, false, false);
+    check_cold(doc! { "count": "c", "query": { "k": 7 } }, true, false);
+    check_cold(doc! { "count": "c" }, false, false);
+    check_cold(doc! { "distinct": "c", "key": "k", "query": { "_id": { "$lt": 5 } } }, true, false);
+    check_cold(doc! { "find": "nothing", "filter": { "_id": 7 } }, false, false);
+}
+
+#[test]
+fn writes_to_what_is_on_disk() {
+    let update =
+        |filter: Document| doc! { "update": "c", "updates": [{ "q": filter, "u": { "$inc": { "v": 1 } } }] };
+    check_cold(update(doc! { "_id": 7 }), true, false);
+    check_cold(update(doc! { "k": 7 }), true, false);
+    check_cold(
+        doc! { "update": "c", "updates": [{ "q": { "_id": 7 }, "u": { "$set": { "u": 20 } } }] },
+        true,
+        false,
+    );
+    check_cold(
+        doc! { "update": "c", "updates": [{ "q": { "_id": 901 }, "u": { "$set": { "u": 1 } }, "upsert": true }] },
+        true,
+        false,
+    );
+    check_cold(doc! { "delete": "c", "deletes": [{ "q": { "_id": 7 }, "limit": 1 }] }, true, false);
+    check_cold(doc! { "delete": "c", "deletes": [{ "q": { "k": 7, "u": 70 }, "limit": 1 }] }, true, false);
+    check_cold(
+        doc! { "insert": "c", "documents": [{ "_id": 7, "u": 3 }, { "_id": 902, "u": 5 }], "ordered": false },
+        true,
+        false,
+    );
+    check_cold(
+        doc! { "findAndModify": "c", "query": { "_id": 7 }, "update": { "$inc": { "v": 1 } }, "new": true },
+        true,
+        false,
+    );
+}
+
+#[test]
+fn a_get_more_goes_on_where_it_may_block() {
+    let (server, _directory) = cold();
+    let (client, other) = (Client::in_loop(&server), Client::of(&server));
+    let cursor = |reply: &Document| match reply.get("cursor") {
+        Some(Value::Document(cursor)) => cursor.clone(),
+        other => panic!("no cursor: {other:?}"),
+    };
+    let id =
+        cursor(&ok(client.run(doc! { "find": "c", "batchSize": 0 }).0)).get("id").cloned().expect("an id");
+    let more = doc! { "getMore": (id.clone()), "collection": "c", "batchSize": 3 };
+    let (reply, offloaded) = client.run(more.clone());
+    assert!(offloaded, "nothing is in memory");
+    let Some(Value::Array(batch)) = cursor(&ok(reply)).get("nextBatch").cloned() else { panic!("a batch") };
+    assert_eq!(batch.len(), 3);
+    ok(other.run(doc! { "find": "c", "batchSize": 1_000 }).0);
+    let (reply, offloaded) = client.run(more);
+    assert!(!offloaded && cursor(&ok(reply)).get("id") == Some(&id), "all is in memory");
+}
+
+#[test]
+fn what_takes_long_is_offloaded() {
+    let server = server();
+    fill(&server);
+    let client = Client::in_loop(&server);
+    let check = |command: Document, expect: bool| {
+        let (reply, offloaded) = client.run(command.clone());
+        ok(reply);
+        assert_eq!(offloaded, expect, "{command:?}");
+    };
+    check(doc! { "find": "c", "filter": { "_id": 3 } }, false);
+    check(doc! { "find": "c", "filter": { "k": 3 } }, false);
+    check(doc! { "find": "c", "sort": { "pad": 1 }, "limit": 3 }, true);
+    check(doc! { "find": "c", "sort": { "u": 1 }, "limit": 3 }, false);
+    check(doc! { "find": "view" }, true);
+    check(doc! { "count": "view" }, true);
+    check(doc! { "distinct": "view", "key": "k" }, true);
+    check(doc! { "aggregate": "c", "pipeline": [], "cursor": {} }, true);
+    check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }], "cursor": {}, "$db": "admin" }, false);
+    check(doc! { "insert": "c", "documents": [{ "_id": 1_000, "u": (-1) }] }, false);
+    check(doc! { "insert": "new", "documents": [{ "_id": 1 }] }, true);
+    check(doc! { "insert": "new", "documents": [{ "_id": 2, "pad": ("x".repeat(50_000)) }] }, true);
+    let many = |count: i32| -> Vec<Value> { (0..count).map(|id| doc! { "_id": (id + 10) }.into()).collect() };
+    check(doc! { "insert": "new", "documents": (many(16)) }, false);
+    check(doc! { "delete": "new", "deletes": [{ "q": {}, "limit": 0 }] }, false);
+    check(doc! { "insert": "new", "documents": (many(17)) }, true);
+    check(doc! { "listCollections": 1 }, true);
+    check(doc! { "explain": { "find": "c" } }, true);
+}
+
+#[test]
+fn a_scan_goes_on_elsewhere_after_its_first_slice() {
+    let server = server();
+    let blocking = Client::of(&server);
+    for first in (0..20_000).step_by(1_000) {
+        let batch: Vec<Value> =
+            (first..first + 1_000).map(|id| doc! { "_id": id, "a": (id % 7) }.into()).collect();
+        ok(blocking.run(doc! { "insert": "c", "documents": batch }).0);
+    }
+    let client = Client::in_loop(&server);
+    let filter = doc! { "a": 3, "b": (Value::Null), "c": { "$exists": false } };
+    let (reply, offloaded) = client.run(doc! { "count": "c", "query": (filter.clone()) });
+    assert!(offloaded, "twenty thousand documents are more than a loop's slice");
+    assert_eq!(reply.get("n"), Some(&Value::Int32(2_857)));
+    let update =
+        doc! { "update": "c", "updates": [{ "q": filter, "u": { "$set": { "b": 1 } }, "multi": true }] };
+    let (reply, offloaded) = client.run(update);
+    assert!(offloaded);
+    assert_eq!(reply.get("nModified"), Some(&Value::Int32(2_857)), "every document once");
+}
+
+/// A small generator of numbers: the same seed, the same run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: i32) -> i32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % limit.unsigned_abs() as u64) as i32
+    }
+
+    fn filter(&mut self) -> Document {
+        match self.below(5) {
+            0 => doc! { "k": (self.below(20)) },
+            1 => doc! { "u": { "$gte": (self.below(2_000)) } },
+            2 => {
+                doc! { "k": { "$in": [(self.below(20)), (self.below(20))] }, "_id": { "$lt": (self.below(220)) } }
+            }
+            _ => doc! { "_id": (self.below(220)) },
+        }
+    }
+
+    fn command(&mut self) -> Document {
+        let filter = self.filter();
+        match self.below(10) {
+            0 => doc! { "find": "c", "filter": filter, "sort": { "_id": 1 }, "batchSize": 1_000 },
+            1 => {
+                doc! { "find": "c", "filter": filter, "sort": { "k": 1, "_id": (-1) }, "projection": { "pad": 0 } }
+            }
+            2 => doc! { "count": "c", "query": filter },
+            3 => doc! { "distinct": "c", "key": "k", "query": filter },
+            4 => {
+                let multi = self.below(3) == 0;
+                let upsert = self.below(3) == 0
+                    && !multi
+                    && filter.get("_id").is_some_and(|id| matches!(id, Value::Int32(_)));
+                doc! { "update": "c", "updates": [{ "q": filter, "u": { "$inc": { "v": 1 } }, "multi": multi, "upsert": upsert }] }
+            }
+            5 => {
+                doc! { "update": "c", "updates": [{ "q": { "_id": (self.below(200)) }, "u": { "$set": { "u": (self.below(2_000)) } } }] }
+            }
+            6 => doc! { "delete": "c", "deletes": [{ "q": filter, "limit": 1 }] },
+            7 => {
+                doc! { "findAndModify": "c", "query": filter, "sort": { "_id": 1 }, "update": { "$inc": { "w": 1 } } }
+            }
+            _ => {
+                let documents: Vec<Value> = (0..1 + self.below(4))
+                    .map(|_| {
+                        doc! { "_id": (self.below(220)), "k": (self.below(20)), "u": (self.below(2_000)) }
+                            .into()
+                    })
+                    .collect();
+                doc! { "insert": "c", "documents": documents, "ordered": (self.below(2) == 0) }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_forgets_changes_no_answer() {
+    let (store, forgetting) = forgetful_store();
+    let (forgetful, reliable) = (server_on(store), server());
+    fill(&forgetful);
+    fill(&reliable);
+    let (client, judge) = (Client::in_loop(&forgetful), Client::of(&reliable));
+    let mut dice = Dice(20_261_121);
+    let mut offloads = 0;
+    for round in 0..4_000 {
+        forgetting.set([0, 20, 200, 1_000][dice.below(4) as usize]);
+        let command = dice.command();
+        let expect = comparable(judge.run(command.clone()).0);
+        let (reply, offloaded) = client.run(command.clone());
+        assert_eq!(comparable(reply), expect, "round {round}: {command:?}");
+        offloads += i32::from(offloaded);
+    }
+    assert!((500..3_500).contains(&offloads), "{offloads} of 4,000 were offloaded: both ways must be walked");
+    let all = doc! { "find": "c", "sort": { "_id": 1 }, "batchSize": 10_000 };
+    assert_eq!(comparable(client.run(all.clone()).0), comparable(judge.run(all).0), "the data are the same");
+    let valid = client.run(doc! { "validate": "c" }).0;
+    assert_eq!(valid.get("valid"), Some(&Value::Boolean(true)), "{valid:?}");
+}
+
+#[test]
+fn every_command_has_its_place() {
+    let of = |wanted: Execution| -> Vec<&str> {
+        COMMANDS.iter().filter(|entry| entry.execution == wanted).map(|entry| entry.name).collect()
+    };
+    assert_eq!(
+        of(Execution::InlineFirst),
+        ["count", "delete", "distinct", "find", "findAndModify", "getMore", "insert", "update"]
+    );
+    for name in ["hello", "isMaster", "ping", "serverStatus", "currentOp", "killOp", "setParameter", "getLog"]
+    {
+        assert!(of(Execution::Diagnostic).contains(&name), "{name}");
+    }
+    for name in ["logRotate", "validate", "listDatabases", "collStats", "dbStats", "fsync", "createIndexes"] {
+        assert!(of(Execution::Pool).contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn diagnostic_commands_stay_in_the_loop() {
+    let server = server();
+    let client = Client::in_loop(&server);
+    for entry in COMMANDS.iter().filter(|entry| entry.execution == Execution::Diagnostic) {
+        let mut command = Document::new();
+        command.push(entry.name, 1);
+        command.push("$db", "admin");
+        let (_, offloaded) = client.run(command);
+        assert!(!offloaded, "{}", entry.name);
+    }
+}
+
+#[test]
+fn the_lane_knows_its_commands() {
+    let check = |command: Document, expect: bool| {
+        assert_eq!(is_diagnostic(command.to_buf().as_raw()), expect, "{command:?}");
+    };
+    check(doc! { "ping": 1 }, true);
+    check(doc! { "ismaster": 1 }, true);
+    check(doc! { "find": "c" }, false);
+    check(doc! { "nonsense": 1 }, false);
+    check(Document::new(), false);
+    check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }, { "$match": {} }] }, true);
+    check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }, { "$lookup": {} }] }, false);
+    check(doc! { "aggregate": 1, "pipeline": [] }, false);
+    check(doc! { "aggregate": "c", "pipeline": [{ "$currentOp": {} }] }, false);
+}
+
+#[test]
+fn an_overloaded_server_refuses_who_understands_it() {
+    let server = server();
+    let client = Client::of(&server);
+    let run = |command: Document| {
+        client.run_with(command, |request| request.overload = Some(Duration::from_millis(40))).0
+    };
+    ok(run(doc! { "find": "c" }));
+    ok(run(doc! { "hello": 1, "backpressure": true, "$db": "admin" }));
+    let refused = run(doc! { "find": "c" });
+    assert_eq!(refused.get("code"), Some(&Value::Int32(462)));
+    assert_eq!(refused.get("codeName"), Some(&Value::String("IngressRequestRateLimitExceeded".into())));
+    assert_eq!(refused.get("baseBackoffMS"), Some(&Value::Int32(40)));
+    let labels = ["SystemOverloadedError", "RetryableError"].map(|label| Value::String(label.into()));
+    assert_eq!(refused.get("errorLabels"), Some(&Value::Array(labels.to_vec())));
+    let refused = run(doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+    assert_eq!(refused.get("code"), Some(&Value::Int32(462)));
+    ok(run(doc! { "ping": 1 }));
+    ok(run(doc! { "serverStatus": 1 }));
+    ok(run(doc! { "endSessions": [] }));
+    assert_eq!(run(doc! { "getMore": 5_i64, "collection": "c" }).get("code"), Some(&Value::Int32(43)));
+    assert_eq!(server.counters.refused_under_overload.get(), 2);
+    assert_eq!(server.catalog.collection("test", "c").map(drop), None, "what is refused has no effect");
+    let other = Client::of(&server);
+    ok(other.run_with(doc! { "find": "c" }, |request| request.overload = Some(Duration::from_secs(1))).0);
+}
+
+#[test]
+fn the_time_of_a_request_is_split() {
+    let server = server();
+    server.parameters.set(Parameter::SlowMilliseconds, Setting::Integer(0)).expect("allowed");
+    let client = Client::of(&server);
+    let began = Instant::now().checked_sub(Duration::from_millis(30)).expect("a time before now");
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
+    let (_, outcome) = client.run_with(insert, |request| {
+        request.times = StageTimes::default().with(Stage::Queue, Duration::from_millis(7));
+        request.began = Some(began);
+    });
+    let slow = outcome.slow.expect("everything counts as slow");
+    assert_eq!((slow.namespace.as_str(), slow.command, slow.error_code), ("test.c", "insert", 0));
+    assert_eq!(slow.times.of(Stage::Queue), Duration::from_millis(7), "what the transport told is kept");
+    assert!(slow.times.of(Stage::Parse) >= Duration::from_millis(30), "{slow:?}");
+    assert!(
+        !slow.times.of(Stage::CommitWait).is_zero() && !slow.times.of(Stage::Execute).is_zero(),
+        "{slow:?}"
+    );
+    let stages = server.stages.to_document();
+    for (name, count) in [("parse", 1), ("execute", 1), ("commitWait", 1), ("queue", 0)] {
+        let Some(Value::Document(stage)) = stages.get(name) else { panic!("no {name}") };
+        assert_eq!(stage.get("count"), Some(&Value::Int64(count)), "{name} in {stages:?}");
+    }
+    server.parameters.set(Parameter::SlowMilliseconds, Setting::Integer(100_000)).expect("allowed");
+    let (_, outcome) = client.run_with(doc! { "find": "c" }, |_| {});
+    assert!(outcome.slow.is_none());
+}

@@ -1,0 +1,89 @@
+//! Where an operation runs, how far it may read there, and when it lets others go first.
+//!
+//! An event loop answers what is in memory and quick; whatever would wait for the disk or compute for long moves to a thread
+//! that may block, for the rest of the request. Thread models without event loops may block everywhere.
+
+use crate::connection::Connection;
+use crate::error::CommandResult;
+use crate::exec::Slice;
+use crate::interrupt::Interrupt;
+use crate::parameters::{Parameter, Parameters};
+use catalog::{ReadError, give_way};
+use std::future::poll_fn;
+use std::time::Duration;
+use storage::ReadTier;
+
+/// How long a walk may go on in an event loop before it moves: short beside what other clients of the loop notice, long
+/// enough for most reads by an index.
+const LOOP_SLICE: Duration = Duration::from_micros(100);
+
+/// The turns of one operation. Cheap to copy.
+#[derive(Debug, Clone, Copy)]
+pub struct Turns<'c> {
+    connection: &'c Connection,
+    parameters: &'c Parameters,
+}
+
+impl<'c> Turns<'c> {
+    pub(crate) const fn new(connection: &'c Connection, parameters: &'c Parameters) -> Self {
+        Turns { connection, parameters }
+    }
+
+    /// The switch that ends the operation.
+    pub const fn interrupt(&self) -> &'c Interrupt {
+        &self.connection.interrupt
+    }
+
+    /// Whether the operation may block the thread it runs on now.
+    pub fn may_block(&self) -> bool {
+        self.connection.link.may_block()
+    }
+
+    /// How far reads may go now.
+    pub fn tier(&self) -> ReadTier {
+        if self.may_block() { ReadTier::Any } else { ReadTier::BlockCache }
+    }
+
+    /// Goes to a thread that may block, unless the operation is on one.
+    pub async fn offload(&self) {
+        poll_fn(|task| self.connection.link.poll_offload(task)).await;
+    }
+
+    /// A slice for the walk's next steps.
+    pub(crate) fn slice(&self) -> Slice {
+        match self.may_block() {
+            true => Slice::lasting(Duration::from_micros(self.parameters.unsigned(Parameter::ScanSlice))),
+            false => Slice::in_memory(LOOP_SLICE),
+        }
+    }
+
+    /// A slice is over: looks whether the operation is to end, then moves to where it may block or lets others go first.
+    ///
+    /// # Errors
+    /// The reason for the end.
+    pub(crate) async fn end_slice(&self) -> CommandResult {
+        self.interrupt().check()?;
+        match self.may_block() {
+            true => give_way().await,
+            false => self.offload().await,
+        }
+        Ok(())
+    }
+
+    /// Reads from memory where that is enough, and otherwise where it may block.
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub(crate) async fn read<T>(
+        &self,
+        read: impl Fn(ReadTier) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        match read(self.tier()) {
+            Err(error) if error.would_block() => {
+                self.offload().await;
+                read(ReadTier::Any)
+            }
+            result => result,
+        }
+    }
+}
