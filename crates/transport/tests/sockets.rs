@@ -19,6 +19,7 @@ use wire::{CommandMessage, MAX_MESSAGE_SIZE, Message, MessageRef, OpMsg, parse_r
 macro_rules! for_each_executor {
     ($($name:ident)*) => {
         for_each_executor! { @model synchronous Synchronous $($name)* }
+        for_each_executor! { @model adaptive Adaptive $($name)* }
         for_each_executor! { @model reactor Reactor $($name)* }
     };
     (@model $module:ident $model:ident $($name:ident)*) => {
