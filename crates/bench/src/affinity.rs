@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Cores by number; `None`: wherever the kernel likes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pin {
+pub(crate) struct Pin {
     generator: Option<Vec<usize>>,
     server: Option<Vec<usize>>,
 }
@@ -77,21 +77,19 @@ fn move_to(set: &CpuSet) -> Result<(), BenchError> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expect: Result<(Option<&[usize]>, Option<&[usize]>), &str>) {
+    fn check(text: &str, expect: Result<(&[usize], &[usize]), &str>) {
+        let given = |cores: &[usize]| (!cores.is_empty()).then(|| cores.to_vec());
         let expect = expect
-            .map(|(generator, server)| Pin {
-                generator: generator.map(<[usize]>::to_vec),
-                server: server.map(<[usize]>::to_vec),
-            })
+            .map(|(generator, server)| Pin { generator: given(generator), server: given(server) })
             .map_err(str::to_owned);
         assert_eq!(text.parse::<Pin>(), expect, "for '{text}'");
     }
 
     #[test]
     fn cores_are_named_for_either_side() {
-        check("0:1", Ok((Some(&[0]), Some(&[1]))));
-        check("0", Ok((Some(&[0]), None)));
-        check(":1,2", Ok((None, Some(&[1, 2]))));
+        check("0:1", Ok((&[0], &[1])));
+        check("0", Ok((&[0], &[])));
+        check(":1,2", Ok((&[], &[1, 2])));
         check("", Err("expected GENERATOR:SERVER, such as 0:1, 0 or :1,2"));
         check("0:x", Err("'x' is not the number of a core"));
         check("99999:", Err("'99999' is not the number of a core"));

@@ -1,5 +1,7 @@
 //! The subcommands of `heddle bench`.
 
+use crate::article::{self, ArticleCommand};
+use crate::cachegrind::{self, CachegrindArguments};
 use crate::echo::{EchoArguments, serve_echo};
 use crate::error::BenchError;
 use crate::raw::{RawArguments, run_raw};
@@ -10,6 +12,11 @@ use clap::Subcommand;
 pub enum BenchCommand {
     /// Raw-message load on one server, each scenario beside an echo of the same sizes
     Raw(RawArguments),
+    /// The published experiments, every thread model in turns
+    #[command(subcommand)]
+    Article(ArticleCommand),
+    /// Instructions and simulated cache misses per request, by valgrind
+    Cachegrind(CachegrindArguments),
     /// A bare echo server, the yardstick of the other measurements
     Echo(EchoArguments),
 }
@@ -21,6 +28,8 @@ pub enum BenchCommand {
 pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
     match command {
         BenchCommand::Raw(arguments) => run_raw(arguments),
+        BenchCommand::Article(command) => article::run(command),
+        BenchCommand::Cachegrind(arguments) => cachegrind::run(arguments),
         BenchCommand::Echo(arguments) => serve_echo(arguments),
     }
 }

@@ -24,6 +24,8 @@
 //! Workload files, authentication, and reports on several servers.
 
 mod affinity;
+mod article;
+mod cachegrind;
 mod command;
 mod command_client;
 mod dataset;

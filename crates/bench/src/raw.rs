@@ -57,7 +57,7 @@ pub struct RawArguments {
 ///
 /// # Errors
 /// When a server cannot be started or reached, or data cannot be loaded. Failed requests are counted, not returned.
-pub fn run_raw(arguments: &RawArguments) -> Result<(), BenchError> {
+pub(crate) fn run_raw(arguments: &RawArguments) -> Result<(), BenchError> {
     arguments.validate()?;
     let rig = Rig::set_up(&arguments.pin.clone().unwrap_or_default())?;
     let directory = tempfile::tempdir().map_err(BenchError::io("make a temporary directory"))?;

@@ -12,7 +12,7 @@ pub(crate) const RANGE_DOCUMENTS: i32 = 2_000;
 
 /// One kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Scenario {
+pub(crate) enum Scenario {
     /// `find` of one document by `_id`.
     Find,
     /// `update` of one field by `_id`.

@@ -36,7 +36,7 @@ pub struct EchoArguments {
 ///
 /// # Errors
 /// When the port cannot be had.
-pub fn serve_echo(arguments: &EchoArguments) -> Result<(), BenchError> {
+pub(crate) fn serve_echo(arguments: &EchoArguments) -> Result<(), BenchError> {
     crate::limits::raise_descriptor_limit();
     let listener = listen(arguments.port)?;
     let reply = reply_of(arguments.reply_bytes);

@@ -40,6 +40,7 @@ pub(crate) struct Generator {
     connections: Vec<Connection>,
     /// Connections that try again, the earliest first.
     resting: VecDeque<(u64, usize)>,
+    #[expect(clippy::vec_box, reason = "the boxes go in and out of connections as they are")]
     spare_parts: Vec<Box<Parts>>,
     origin: Instant,
     span: Span,

@@ -70,7 +70,6 @@ pub(crate) struct Span {
 pub(crate) struct Group {
     pub(crate) requests: Vec<Request>,
     pub(crate) pacing: Pacing,
-    pub(crate) connections: usize,
     pub(crate) schedule: Option<Schedule>,
     /// Connections of an open loop that wait for something to send, the longest waiting first.
     pub(crate) idle: VecDeque<usize>,
@@ -85,7 +84,6 @@ impl Group {
         Ok(Group {
             requests: spec.requests.clone(),
             pacing: spec.pacing,
-            connections: spec.connections,
             schedule: None,
             idle: VecDeque::new(),
             alive: 0,

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn starts_come_at_even_distances() {
         let mut schedule = Schedule::new(1_000.0, 5 * MILLISECOND, 9 * MILLISECOND);
-        assert_eq!(due(&mut schedule, 4 * MILLISECOND), []);
+        assert_eq!(due(&mut schedule, 4 * MILLISECOND), Vec::<u64>::new());
         assert_eq!(due(&mut schedule, 5 * MILLISECOND), [5 * MILLISECOND]);
         assert_eq!(schedule.next(), Some(6 * MILLISECOND));
         assert_eq!(schedule.left(), 3);

@@ -1,0 +1,138 @@
+//! An experiment's results: on the terminal, and as files.
+
+use crate::article::Settings;
+use crate::article::chart::{self, Panel};
+use crate::article::plan::{Cell, Findings};
+use crate::article::table::{Comparison, markdown};
+use crate::error::BenchError;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// One table of an experiment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Section {
+    /// Short name: on the command line, in the JSON file and in names of files.
+    pub(crate) kind: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) comparison: Option<Comparison>,
+    /// The chart by number of connections, when there are several numbers.
+    pub(crate) panels: &'static [Panel],
+}
+
+/// An experiment that was carried out.
+#[derive(Debug)]
+pub(crate) struct Report<'s> {
+    /// `s0`, `s1`, `s3`.
+    pub(crate) experiment: &'static str,
+    pub(crate) settings: &'s Settings,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) findings: Findings,
+}
+
+impl Report<'_> {
+    /// Prints the tables and writes the files.
+    ///
+    /// # Errors
+    /// When a file cannot be written, the experiment was interrupted, or a cell could not be measured.
+    pub(crate) fn finish(&self) -> Result<(), BenchError> {
+        let text = self.markdown();
+        print!("{text}");
+        if let Some(directory) = &self.settings.out {
+            self.write(directory, &text)?;
+        }
+        if self.findings.interrupted {
+            return Err(BenchError::Interrupted);
+        }
+        match self.findings.failures() {
+            0 => Ok(()),
+            failures => Err(BenchError::Usage(format!(
+                "{failures} measurement(s) could not be made; the lines below the tables say why"
+            ))),
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let mut text = format!("{} on {}: {}\n", self.experiment, machine_line(), self.settings.line());
+        for (number, section) in self.sections.iter().enumerate() {
+            let cells = self.findings.section(number);
+            if !cells.is_empty() {
+                text.push_str(&format!(
+                    "\n### {}\n\n{}",
+                    section.title,
+                    markdown(&cells, section.comparison)
+                ));
+            }
+        }
+        text
+    }
+
+    fn write(&self, directory: &Path, text: &str) -> Result<(), BenchError> {
+        let save = |name: String, text: &str| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).map_err(|error| BenchError::Output {
+                path: path.display().to_string(),
+                problem: error.to_string(),
+            })
+        };
+        save(format!("{}.md", self.experiment), text)?;
+        save(format!("{}.json", self.experiment), &format!("{:#}\n", self.to_json()))?;
+        for (number, section) in self.sections.iter().enumerate() {
+            let cells = self.findings.section(number);
+            if let Some(svg) = chart::by_connections(section.title, section.panels, &cells)? {
+                save(format!("{}-{}.svg", self.experiment, section.kind), &svg)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every figure of every round. Figures are named as in the tables, with their units.
+    fn to_json(&self) -> Value {
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let cells: Vec<Value> = self.findings.cells.iter().map(|cell| self.cell_to_json(cell)).collect();
+        json!({
+            "experiment": self.experiment, "version": env!("CARGO_PKG_VERSION"), "unixTime": seconds,
+            "machine": machine(), "settings": self.settings.to_json(), "interrupted": self.findings.interrupted,
+            "cells": cells,
+        })
+    }
+
+    fn cell_to_json(&self, cell: &Cell) -> Value {
+        let kind = self.sections.get(cell.row.section).map_or("", |section| section.kind);
+        let rounds: Vec<Value> = cell
+            .rounds
+            .iter()
+            .map(|(round, measurement)| {
+                let figures: Map<String, Value> = measurement
+                    .figures
+                    .iter()
+                    .map(|(column, value)| (column.name.to_owned(), json!(value)))
+                    .collect();
+                json!({ "round": round, "figures": figures, "errors": measurement.errors, "failure": measurement.failure })
+            })
+            .collect();
+        json!({ "kind": kind, "connections": cell.row.connections, "model": cell.subject.name(), "rounds": rounds })
+    }
+}
+
+/// What the figures were taken on.
+fn machine() -> Value {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+        .map(|(_, name)| name.trim().to_owned());
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    json!({ "processor": cpu, "cores": cores, "kernel": read("/proc/sys/kernel/osrelease").trim() })
+}
+
+fn machine_line() -> String {
+    let machine = machine();
+    let text = |name: &str| machine.get(name).map(|value| value.as_str().unwrap_or_default().to_owned());
+    let cores = machine.get("cores").and_then(Value::as_u64).unwrap_or_default();
+    format!(
+        "{cores} cores ({}), Linux {}",
+        text("processor").unwrap_or_default(),
+        text("kernel").unwrap_or_default()
+    )
+}

@@ -1,0 +1,203 @@
+//! S0: thread models by number of clients.
+//!
+//! Fast requests find one document by `_id`, slow ones return 2,000. Beside these two, the article's pair, there are the
+//! situations in which servers with many clients fail: updates, journaled updates, fast beside slow, idle connections,
+//! monitors of an overloaded server, and connection storms.
+
+mod idle;
+mod lane;
+mod mixed;
+
+use crate::article::Subject;
+use crate::article::arguments::{CommonArguments, Settings};
+use crate::article::chart::Panel;
+use crate::article::figures::{GENERATOR, Measurement, P99, RATE};
+use crate::article::plan::{Findings, Row};
+use crate::article::report::{Report, Section};
+use crate::article::table::{Base, Comparison};
+use crate::error::BenchError;
+use crate::generator::{GroupSpec, Pacing};
+use crate::scenario::Scenario;
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+
+const DOCUMENT_BYTES: usize = 1_024;
+
+/// `heddle bench article s0`.
+#[derive(Debug, Args)]
+pub struct S0Arguments {
+    /// What to measure
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "fast,slow")]
+    kinds: Vec<Kind>,
+    /// mixed and lane: connections with slow requests
+    #[arg(long, default_value_t = 64)]
+    slow_connections: usize,
+    /// mixed: fast requests a second for the comparison with and without slow ones; 80 % of what was reached beside them by
+    /// default
+    #[arg(long)]
+    fast_rate: Option<f64>,
+    /// idle: seconds over which the idle server's processor time is measured
+    #[arg(long, default_value_t = 10.0)]
+    idle_seconds: f64,
+    #[command(flatten)]
+    common: CommonArguments,
+}
+
+/// One table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Find by `_id`.
+    Fast,
+    /// A range of 2,000 documents, projected.
+    Slow,
+    /// Update of one field by `_id`.
+    Updates,
+    /// The same with `j: true`.
+    Journaled,
+    /// Fast requests beside slow ones.
+    Mixed,
+    /// Idle connections: memory, processor time, and work among them.
+    Idle,
+    /// Monitoring requests while every worker is busy.
+    Lane,
+    /// Connect, one find, close.
+    Storm,
+}
+
+impl Kind {
+    const fn section(self) -> Section {
+        const SWEEP: &[Panel] =
+            &[Panel { column: RATE, logarithmic: false }, Panel { column: P99, logarithmic: true }];
+        const OF_THE_BEST: Comparison =
+            Comparison { heading: "of the best model", base: Base::BestModel, inverse: false };
+        let (kind, title) = match self {
+            Kind::Fast => ("fast", "Fast: find by _id"),
+            Kind::Slow => ("slow", "Slow: range of 2,000 documents"),
+            Kind::Updates => ("updates", "Updates of one field"),
+            Kind::Journaled => ("journaled", "Updates, j: true"),
+            Kind::Mixed => ("mixed", "Fast beside slow"),
+            Kind::Idle => ("idle", "Idle connections"),
+            Kind::Lane => ("lane", "Monitoring under overload"),
+            Kind::Storm => ("storm", "Connect, find, close"),
+        };
+        let comparison = match self {
+            Kind::Fast | Kind::Slow | Kind::Updates | Kind::Journaled | Kind::Storm => Some(OF_THE_BEST),
+            Kind::Mixed | Kind::Idle | Kind::Lane => None,
+        };
+        let panels = if comparison.is_some() { SWEEP } else { &[] };
+        Section { kind, title, comparison, panels }
+    }
+
+    const fn default_connections(self) -> &'static [usize] {
+        match self {
+            Kind::Fast | Kind::Slow => &[70, 500, 1_000, 5_000, 10_000, 19_000],
+            Kind::Updates | Kind::Journaled | Kind::Mixed => &[1_000],
+            Kind::Idle => &[10_000, 19_000],
+            Kind::Lane => &[10_000],
+            Kind::Storm => &[64, 1_000],
+        }
+    }
+}
+
+/// What some kinds need beyond the settings.
+#[derive(Debug)]
+struct Situation<'s> {
+    settings: &'s Settings,
+    slow_connections: usize,
+    fast_rate: Option<f64>,
+    idle: Duration,
+}
+
+/// Runs the experiment.
+pub(crate) fn run(arguments: &S0Arguments) -> Result<(), BenchError> {
+    let usage = |text: &str| Err(BenchError::Usage(text.to_owned()));
+    let Ok(idle) = Duration::try_from_secs_f64(arguments.idle_seconds) else {
+        return usage("--idle-seconds must be at least 0");
+    };
+    if arguments.fast_rate.is_some_and(|rate| !(rate >= 1.0 && rate.is_finite())) {
+        return usage("--fast-rate must be at least 1 request a second");
+    }
+    if arguments.slow_connections < 1 {
+        return usage("--slow-connections must be at least 1");
+    }
+    let settings = arguments.common.settings(&Subject::MODELS, DOCUMENT_BYTES)?;
+    let (slow_connections, fast_rate) = (arguments.slow_connections, arguments.fast_rate);
+    let situation = Situation { settings: &settings, slow_connections, fast_rate, idle };
+    let kinds = &arguments.kinds;
+    let mut rows = Vec::new();
+    for (section, kind) in kinds.iter().enumerate() {
+        for connections in settings.connections_or(kind.default_connections()) {
+            rows.push(Row { section, connections });
+        }
+    }
+    let kind_of = |row: Row| kinds.get(row.section).copied().unwrap_or(Kind::Fast);
+    let findings = Findings::gather(
+        &rows,
+        &settings.subjects,
+        settings.rounds,
+        |row, subject, round| {
+            situation.measure(kind_of(row), subject, row.connections, settings.seed + round)
+        },
+        |row, subject| format!("{} {} {}", kind_of(row).section().kind, row.connections, subject.name()),
+    )?;
+    let sections = kinds.iter().map(|kind| kind.section()).collect();
+    Report { experiment: "s0", settings: &settings, sections, findings }.finish()
+}
+
+impl Situation<'_> {
+    /// One cell in one round; `None` where a bare echo has nothing to say.
+    fn measure(
+        &self,
+        kind: Kind,
+        subject: Subject,
+        connections: usize,
+        seed: u64,
+    ) -> Result<Option<Measurement>, BenchError> {
+        let closed = |scenario| self.closed_loop(scenario, subject, connections, seed).map(Some);
+        match kind {
+            Kind::Fast => closed(Scenario::Find),
+            Kind::Slow => closed(Scenario::Range),
+            Kind::Updates => closed(Scenario::Update),
+            Kind::Journaled => closed(Scenario::UpdateJournaled),
+            Kind::Storm => self.storm(subject, connections, seed).map(Some),
+            Kind::Idle => self.idle(subject, connections, seed).map(Some),
+            Kind::Mixed | Kind::Lane if !subject.is_model() => Ok(None),
+            Kind::Mixed => self.mixed(subject, connections, seed).map(Some),
+            Kind::Lane => self.lane(subject, connections, seed).map(Some),
+        }
+    }
+
+    /// Every connection sends its next request when the reply to the last one is there.
+    fn closed_loop(
+        &self,
+        scenario: Scenario,
+        subject: Subject,
+        connections: usize,
+        seed: u64,
+    ) -> Result<Measurement, BenchError> {
+        let settings = self.settings;
+        let mut served = settings.serve(subject, scenario)?;
+        let window = match scenario {
+            Scenario::Range | Scenario::Scan => settings.slow_window(connections),
+            Scenario::Find | Scenario::Update | Scenario::UpdateJournaled => settings.window(),
+        };
+        let groups = [settings.closed(scenario, connections)];
+        let run = settings.rig.run(served.address(), &groups, seed, &window)?;
+        served.check_alive()?;
+        let busy = run.busy;
+        let [outcome] = run.split()?;
+        Ok(Measurement::of(&outcome).with(GENERATOR, busy * 100.0))
+    }
+
+    /// A connection for each request: how many a second, and how long from the first packet to the reply.
+    fn storm(&self, subject: Subject, connections: usize, seed: u64) -> Result<Measurement, BenchError> {
+        let settings = self.settings;
+        let mut served = settings.serve(subject, Scenario::Find)?;
+        let group = GroupSpec { pacing: Pacing::Reconnect, ..settings.closed(Scenario::Find, connections) };
+        let run = settings.rig.run(served.address(), &[group], seed, &settings.window())?;
+        served.check_alive()?;
+        let busy = run.busy;
+        let [outcome] = run.split()?;
+        Ok(Measurement::of(&outcome).with(GENERATOR, busy * 100.0))
+    }
+}
