@@ -1,78 +1,153 @@
-//! The store's two threads: one brings the journal to stable storage every interval, one governs the gate.
+//! The store's two threads: one brings the journal to stable storage every interval and when somebody
+//! waits for it, one governs the gate.
 //!
 //! They are apart because a slow disk keeps the first one busy exactly when the second one is needed.
+//! Both rest, without a clock, while nothing is written: an idle store wakes nobody.
 
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::gate::{Admission, assess};
+use crate::gate::assess;
+use crate::gate::queue::Admission;
 use crate::store::StoreInner;
 
 /// How often the gate is set while writes come in or the gate is not open.
-const GOVERNOR_TICK_BUSY: Duration = Duration::from_millis(10);
-/// How often it is looked at when nothing is written: debt cannot grow then.
-const GOVERNOR_TICK_IDLE: Duration = Duration::from_millis(50);
+const GOVERNOR_TICK: Duration = Duration::from_millis(10);
 
-/// Tells the threads to stop, and the journal thread that its interval has changed.
+/// What the threads sleep on: the end, a new interval, somebody who waits for a sync, the first write
+/// after a pause.
 pub(crate) struct Signal {
     state: Mutex<SignalState>,
-    changed: Condvar,
+    journal: Condvar,
+    governor: Condvar,
+    /// Whether some thread rests until the next write. Set before that thread looks for writes a last time,
+    /// read after a write was counted: one of the two sees the other.
+    resting: AtomicBool,
 }
 
+#[derive(Default)]
 struct SignalState {
     stop: bool,
     journal_interval: Duration,
+    sync_requested: bool,
+    journal_rests: bool,
+    governor_rests: bool,
+}
+
+/// What a thread does after it has slept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Work,
+    Stop,
 }
 
 impl Signal {
     pub(crate) fn new(journal_interval: Duration) -> Signal {
-        Signal { state: Mutex::new(SignalState { stop: false, journal_interval }), changed: Condvar::new() }
+        Signal {
+            state: Mutex::new(SignalState { journal_interval, ..SignalState::default() }),
+            journal: Condvar::new(),
+            governor: Condvar::new(),
+            resting: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
-        self.changed.notify_all();
+        self.journal.notify_all();
+        self.governor.notify_all();
     }
 
     pub(crate) fn set_journal_interval(&self, interval: Duration) {
         self.state.lock().journal_interval = interval;
-        self.changed.notify_all();
+        self.journal.notify_all();
     }
 
     pub(crate) fn journal_interval(&self) -> Duration {
         self.state.lock().journal_interval
     }
 
-    /// Waits one journal interval from `since` on, also when the interval changes meanwhile. Returns
-    /// whether to go on.
-    fn wait_journal(&self, since: Instant) -> bool {
+    /// Makes the journal thread sync at once.
+    pub(crate) fn request_sync(&self) {
         let mut state = self.state.lock();
-        loop {
-            if state.stop {
-                return false;
-            }
-            let deadline = since + state.journal_interval;
-            if Instant::now() >= deadline {
-                return true;
-            }
-            self.changed.wait_until(&mut state, deadline);
+        state.sync_requested = true;
+        state.journal_rests = false;
+        self.journal.notify_one();
+    }
+
+    /// Something was written, or the engine has sent a group back: the threads have work.
+    #[inline]
+    pub(crate) fn written(&self) {
+        fence(Ordering::SeqCst);
+        if self.resting.load(Ordering::Relaxed) {
+            self.rouse();
         }
     }
 
-    /// Waits for `tick`; returns whether to go on.
-    fn wait_tick(&self, tick: Duration) -> bool {
+    #[cold]
+    fn rouse(&self) {
+        let mut state = self.state.lock();
+        self.resting.store(false, Ordering::Relaxed);
+        state.journal_rests = false;
+        state.governor_rests = false;
+        self.journal.notify_all();
+        self.governor.notify_all();
+    }
+
+    /// Whether both threads sleep until the next write.
+    #[cfg(test)]
+    fn all_rest(&self) -> bool {
+        let state = self.state.lock();
+        state.journal_rests && state.governor_rests
+    }
+
+    /// Rests on `condvar` until something is written, unless `work` says there is something to do already.
+    fn rest(
+        &self,
+        condvar: &Condvar,
+        rests: impl Fn(&mut SignalState) -> &mut bool,
+        work: impl FnOnce() -> bool,
+    ) -> Next {
+        let mut state = self.state.lock();
+        *rests(&mut state) = true;
+        self.resting.store(true, Ordering::Relaxed);
+        drop(state);
+        fence(Ordering::SeqCst);
+        let works = work();
+        let mut state = self.state.lock();
+        while !works && *rests(&mut state) && !state.stop {
+            condvar.wait(&mut state);
+        }
+        *rests(&mut state) = false;
+        next(&state)
+    }
+
+    /// Waits one journal interval from `since` on, also when the interval changes meanwhile, or until a sync
+    /// is requested.
+    fn wait_journal(&self, since: Instant) -> Next {
+        let mut state = self.state.lock();
+        loop {
+            let deadline = since + state.journal_interval;
+            if state.stop || std::mem::take(&mut state.sync_requested) || Instant::now() >= deadline {
+                return next(&state);
+            }
+            self.journal.wait_until(&mut state, deadline);
+        }
+    }
+
+    fn wait_tick(&self, tick: Duration) -> Next {
         let deadline = Instant::now() + tick;
         let mut state = self.state.lock();
-        while !state.stop {
-            if self.changed.wait_until(&mut state, deadline).timed_out() {
-                return !state.stop;
-            }
-        }
-        false
+        while !state.stop && !self.governor.wait_until(&mut state, deadline).timed_out() {}
+        next(&state)
     }
+}
+
+fn next(state: &MutexGuard<'_, SignalState>) -> Next {
+    if state.stop { Next::Stop } else { Next::Work }
 }
 
 /// Starts both threads; they hold the store only while they work, so they never keep it alive.
@@ -94,8 +169,18 @@ pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<(
 }
 
 fn keep_journal(signal: &Signal, store: &Weak<StoreInner>) {
+    let unsynced = || store.upgrade().is_some_and(|store| store.journal.is_behind(store.applied()));
     let mut last = Instant::now();
-    while signal.wait_journal(last) {
+    loop {
+        if !unsynced() {
+            if signal.rest(&signal.journal, |state| &mut state.journal_rests, unsynced) == Next::Stop {
+                return;
+            }
+            last = Instant::now();
+        }
+        if signal.wait_journal(last) == Next::Stop {
+            return;
+        }
         last = Instant::now();
         let Some(store) = store.upgrade() else { return };
         store.journal.sync_now(&*store);
@@ -104,20 +189,26 @@ fn keep_journal(signal: &Signal, store: &Weak<StoreInner>) {
 
 fn govern(signal: &Signal, store: &Weak<StoreInner>) {
     let mut last = Instant::now();
-    let mut seen = 0;
-    let mut tick = GOVERNOR_TICK_IDLE;
-    while signal.wait_tick(tick) {
+    let mut seen = None;
+    loop {
+        let busy = || store.upgrade().is_some_and(|store| Some(store.applied()) != seen || !is_calm(&store));
+        if !busy() && signal.rest(&signal.governor, |state| &mut state.governor_rests, busy) == Next::Stop {
+            return;
+        }
+        if signal.wait_tick(GOVERNOR_TICK) == Next::Stop {
+            return;
+        }
         let Some(store) = store.upgrade() else { return };
-        let applied = store.applied();
-        let quiet = applied == seen && store.gate.is_open() && !store.group.is_paused();
-        seen = applied;
+        seen = Some(store.applied());
         let elapsed = last.elapsed();
         last = Instant::now();
-        tick = if quiet { GOVERNOR_TICK_IDLE } else { GOVERNOR_TICK_BUSY };
-        if !quiet {
-            set_gate(&store, elapsed);
-        }
+        set_gate(&store, elapsed);
     }
+}
+
+/// Whether debt cannot grow and nobody waits for it to shrink, as long as nothing is written.
+fn is_calm(store: &StoreInner) -> bool {
+    store.gate.is_open() && !store.group.is_paused()
 }
 
 fn set_gate(store: &StoreInner, elapsed: Duration) {
@@ -131,5 +222,28 @@ fn set_gate(store: &StoreInner, elapsed: Duration) {
     store.gate.set(admission, elapsed);
     if !pressure.engine_stalled {
         store.group.resume(store);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Acknowledge, Keyspace, StorageOptions, Store, WriteUnit};
+
+    #[test]
+    fn an_idle_store_wakes_nobody_and_a_write_rouses_both_threads() {
+        let store = Store::in_memory(&StorageOptions::small()).expect("a store in memory opens");
+        for round in 0..3_u8 {
+            while !store.inner.signal.all_rest() {
+                std::thread::yield_now();
+            }
+            assert_eq!(store.sequence(), store.synced_sequence(), "round {round}: nothing is left to sync");
+            let mut unit = WriteUnit::new();
+            unit.put(Keyspace::Documents, &[round], b"");
+            let receipt = store.commit(unit, Acknowledge::Applied).wait().expect("the commit passes");
+            assert!(!store.inner.signal.all_rest(), "round {round}: the write has roused the threads");
+            while store.synced_sequence() < receipt.sequence {
+                std::thread::yield_now();
+            }
+        }
     }
 }

@@ -69,6 +69,7 @@ pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, Read
 pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
 pub use latch::table::{LatchGuard, LatchGuards, LatchTable};
 pub use options::StorageOptions;
+pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
 pub use pipeline::{Acknowledge, CommitFuture, Receipt};
 pub use statistics::{CommitStatistics, StorageStatistics};
 pub use store::Store;

@@ -27,7 +27,10 @@ pub struct StorageOptions {
     /// The log is cut (oldest memtables flushed) when it grows beyond this many bytes. Default 1 GiB: the
     /// time recovery takes is bounded by it.
     pub journal_bytes_max: u64,
-    /// Table files kept open. Default 4096; -1 means all.
+    /// Table files kept open; further ones are opened when they are read and push others out. Default 512:
+    /// 32 GiB of files of 64 MiB. A server that holds many connections takes its descriptor limit, subtracts its
+    /// connections, its own files and [`StorageOptions::DESCRIPTORS_BESIDE_TABLES`], and passes what is left, 512
+    /// at least where it can. -1 means all of them, however many there are.
     pub open_files_max: i32,
     /// Threads for flush and compaction. Default 0: chosen by the number of processors.
     pub background_jobs: u32,
@@ -46,7 +49,7 @@ impl Default for StorageOptions {
             io_budget_bytes_per_second: 512 * MIB,
             journal_interval: Duration::from_millis(100),
             journal_bytes_max: GIB,
-            open_files_max: 4096,
+            open_files_max: 512,
             background_jobs: 0,
             engine_statistics: true,
             gate: GateLimits::default(),
@@ -58,6 +61,10 @@ impl StorageOptions {
     /// The shortest and longest journal interval, as MongoDB's `journalCommitInterval` has them.
     pub const JOURNAL_INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
         Duration::from_millis(1)..=Duration::from_millis(500);
+
+    /// Descriptors a store uses besides table files kept open: log files that are not flushed yet, manifest,
+    /// informational log, lock, and what flush and compaction are writing. Generous; usual are about twenty.
+    pub const DESCRIPTORS_BESIDE_TABLES: u32 = 64;
 
     /// Small caches and memtables, for tests that open many stores.
     pub fn small() -> StorageOptions {

@@ -15,12 +15,13 @@ use crate::engine::memory::MemoryEngine;
 use crate::engine::rocks::RocksEngine;
 use crate::engine::{Engine, EngineFailure, EngineReader};
 use crate::error::{CommitError, OpenError, StorageError};
-use crate::gate::{Gate, GateLimits};
+use crate::gate::GateLimits;
+use crate::gate::queue::{Admission, Gate};
 use crate::keyspace::{CounterId, KeyRange, Keyspace};
 use crate::options::StorageOptions;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter};
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
-use crate::pipeline::{Acknowledge, CommitFuture, Receipt};
+use crate::pipeline::{Acknowledge, CommitFuture, Receipt, turn};
 use crate::statistics::{CommitCounts, StorageStatistics};
 use crate::unit::WriteUnit;
 use crate::view::ReadView;
@@ -28,7 +29,7 @@ use crate::view::ReadView;
 /// An open store. Clones are the same store; the last one to go closes it.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<StoreInner>,
+    pub(crate) inner: Arc<StoreInner>,
 }
 
 pub(crate) struct StoreInner {
@@ -137,6 +138,16 @@ impl Store {
         CommitFuture::journal(Arc::clone(&self.inner), receipt)
     }
 
+    /// Tells that this thread's turn ends: everything ready was polled, next it waits for events. Writes what
+    /// was committed on it since, as one group or two, unless another thread is about to. Only threads with
+    /// [deferred commits](crate::defer_commits) need to call it; when nothing is owed it costs next to nothing.
+    #[inline]
+    pub fn turn_ended(&self) {
+        if turn::take_debt(&self.inner) {
+            self.inner.group.turn_ended(&*self.inner);
+        }
+    }
+
     /// The value of a counter after the last applied batch; zero when it does not exist.
     pub fn counter(&self, counter: CounterId) -> i64 {
         self.inner.counters.get(counter)
@@ -242,7 +253,7 @@ impl StoreInner {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        while !self.group.close(CommitError::Closed) {
+        while !self.group.close(CommitError::Closed, self) {
             self.group.resume(self);
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -277,6 +288,7 @@ impl StoreInner {
         let started = Instant::now();
         let sequence = self.counters.write_with(units, |counters| self.engine.write(units, counters))?;
         self.applied.store(sequence, Ordering::Release);
+        self.signal.written();
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;
         self.counts.group_written(units.len() as u64, bytes, started.elapsed().as_micros() as u64);
         Ok(sequence)
@@ -286,7 +298,7 @@ impl StoreInner {
 impl Drop for StoreInner {
     fn drop(&mut self) {
         self.signal.stop();
-        self.gate.set(crate::gate::Admission::Open, Duration::ZERO);
+        self.gate.set(Admission::Open, Duration::ZERO);
     }
 }
 
@@ -302,7 +314,8 @@ impl GroupWriter for StoreInner {
                 Err(EngineFailure::Stalled) => {
                     self.counts.engine_stalls.fetch_add(1, Ordering::Relaxed);
                     // New commits wait at the gate from here on; the governor opens it.
-                    self.gate.set(crate::gate::Admission::Closed, Duration::ZERO);
+                    self.gate.set(Admission::Closed, Duration::ZERO);
+                    self.signal.written();
                     return GroupOutcome::Stalled;
                 }
                 Err(EngineFailure::NoSpace(detail)) => CommitError::NoSpace(detail),
@@ -347,6 +360,10 @@ impl JournalWriter for StoreInner {
             directory.write_journal_mark(covered);
         }
         SyncOutcome::Synced
+    }
+
+    fn request_sync(&self) {
+        self.signal.request_sync();
     }
 
     fn sync_panicked(&self) -> CommitError {

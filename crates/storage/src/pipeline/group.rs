@@ -4,15 +4,20 @@
 //!  Unsent ──poll──▶ Waiting ──leader takes it──▶ Writing ──leader settles──▶ Done ──poll──▶ result
 //!                     │  ▲                          │
 //!                     │  └───────── Stalled ────────┘   (engine is behind: the group goes back, in order)
-//!                     └─ nobody leads: the poller becomes leader
+//!                     └─ nobody leads: the poller becomes leader, now or at the end of its thread's turn
 //! ```
 //! Leading is a privilege of whoever polls while nobody leads: the leader writes one group or a few, and
 //! when units are left it wakes one of their owners and steps down. Until that owner runs, any other
 //! arrival may lead instead, so a slow or dropped owner delays nobody.
 //!
-//! Invariant: when nobody leads and units wait and the queue is not paused, some live owner has been
-//! woken and not polled since, or will be by the one who drops it.
+//! A thread that serves many tasks defers: polling only enqueues there, and the thread owes the queue an
+//! end of its turn ([`GroupCommit::turn_ended`]), where it leads for all its tasks at once. A leader that
+//! steps down while some thread owes wakes nobody: that thread comes by.
+//!
+//! Invariant: when nobody leads and units wait and the queue is not paused, some thread owes the end of
+//! its turn, or some live owner has been woken and not polled since, or will be by the one who drops it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Poll, Waker};
@@ -21,7 +26,8 @@ use slab::Slab;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// Groups one leader writes for others after its own, before it hands over: its own caller waits meanwhile.
+/// Groups one leader writes for others after its own (or after the first, when it leads at the end of a
+/// turn), before it hands over: its own callers wait meanwhile.
 const GROUPS_AFTER_OWN: usize = 1;
 /// Bounds of one group, so that one batch stays a short write.
 const GROUP_UNITS_MAX: usize = 512;
@@ -59,6 +65,16 @@ pub(crate) enum Ticket<U> {
     Spent,
 }
 
+/// When the thread that polls a commit leads, should it have to.
+#[derive(Clone, Copy)]
+pub(crate) enum Lead<'a> {
+    /// At once.
+    Now,
+    /// At the end of its turn. The flag says whether the thread owes this group one; polling sets it, and
+    /// whoever finds it set clears it and calls [`GroupCommit::turn_ended`] before the thread sleeps.
+    AtTurnEnd(&'a Cell<bool>),
+}
+
 enum Stage<U, F> {
     Waiting(U),
     Writing,
@@ -77,11 +93,38 @@ struct State<U, F> {
     /// Slots in stage `Waiting`, oldest first.
     waiting: VecDeque<usize>,
     leading: bool,
+    /// Threads that owe the end of a turn.
+    owing: usize,
     /// Nobody may lead until `resume`.
     paused: bool,
     closed: Option<F>,
     /// Memory of past groups, kept for the next one.
-    spare: (Vec<usize>, Vec<U>),
+    spare: Group<U>,
+}
+
+/// What a leader works on, and its memory between groups.
+struct Group<U> {
+    ids: Vec<usize>,
+    units: Vec<U>,
+    wakers: Vec<Waker>,
+}
+
+impl<U> Default for Group<U> {
+    fn default() -> Group<U> {
+        Group { ids: Vec::new(), units: Vec::new(), wakers: Vec::new() }
+    }
+}
+
+/// Who leads next when a leader steps down.
+enum Successor {
+    /// Nothing waits, or nobody may lead.
+    NotNeeded,
+    /// A thread that owes the end of its turn.
+    Owing,
+    /// The owner of the oldest unit that has one.
+    Owner(Waker),
+    /// Every owner is gone.
+    Nobody,
 }
 
 pub(crate) struct GroupCommit<U, F> {
@@ -95,15 +138,23 @@ impl<U, F: Clone> GroupCommit<U, F> {
                 slots: Slab::new(),
                 waiting: VecDeque::new(),
                 leading: false,
+                owing: 0,
                 paused: false,
                 closed: None,
-                spare: (Vec::new(), Vec::new()),
+                spare: Group::default(),
             }),
         }
     }
 
-    /// Drives one commit: enqueues it at the first call, leads when nobody does, returns its result.
-    pub(crate) fn poll<W>(&self, ticket: &mut Ticket<U>, writer: &W, waker: &Waker) -> Poll<Result<u64, F>>
+    /// Drives one commit: enqueues it at the first call, leads when nobody does (now or at the end of the
+    /// thread's turn), returns its result.
+    pub(crate) fn poll<W>(
+        &self,
+        ticket: &mut Ticket<U>,
+        writer: &W,
+        waker: &Waker,
+        lead: Lead<'_>,
+    ) -> Poll<Result<u64, F>>
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
@@ -124,11 +175,18 @@ impl<U, F: Clone> GroupCommit<U, F> {
         if let Some(result) = state.take_result(slot) {
             return Poll::Ready(result);
         }
-        if !state.leading && !state.paused {
-            state = self.lead(state, Some(slot), writer);
-            if let Some(result) = state.take_result(slot) {
-                return Poll::Ready(result);
+        match lead {
+            Lead::Now if !state.leading && !state.paused => {
+                state = self.lead(state, Some(slot), writer);
+                if let Some(result) = state.take_result(slot) {
+                    return Poll::Ready(result);
+                }
             }
+            Lead::AtTurnEnd(owes) if !owes.get() && state.is_waiting(slot) => {
+                owes.set(true);
+                state.owing += 1;
+            }
+            Lead::Now | Lead::AtTurnEnd(_) => {}
         }
         if let Some(slot) = state.slots.get_mut(slot) {
             match &mut slot.waker {
@@ -138,6 +196,18 @@ impl<U, F: Clone> GroupCommit<U, F> {
         }
         *ticket = Ticket::Sent(slot);
         Poll::Pending
+    }
+
+    /// The turn of a thread that owes its end ends: it writes what waits, unless somebody else does.
+    pub(crate) fn turn_ended<W>(&self, writer: &W)
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let mut state = self.state.lock();
+        state.owing -= 1;
+        if state.may_lead() {
+            drop(self.lead(state, None, writer));
+        }
     }
 
     /// The owner of a ticket goes away. An enqueued unit is still written; if the owner had been woken to
@@ -175,10 +245,17 @@ impl<U, F: Clone> GroupCommit<U, F> {
         self.state.lock().paused
     }
 
-    /// Refuses units that have not been enqueued yet. Returns whether everything enqueued before is settled.
-    pub(crate) fn close(&self, failure: F) -> bool {
+    /// Refuses units that have not been enqueued yet, and writes one more lot of those that have. Returns
+    /// whether all of them are settled.
+    pub(crate) fn close<W>(&self, failure: F, writer: &W) -> bool
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
         let mut state = self.state.lock();
         state.closed.get_or_insert(failure);
+        if state.may_lead() {
+            state = self.lead(state, None, writer);
+        }
         !state.leading && state.waiting.is_empty()
     }
 
@@ -187,16 +264,14 @@ impl<U, F: Clone> GroupCommit<U, F> {
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
-        if state.leading || state.paused || state.waiting.is_empty() {
-            return;
-        }
         match state.successor() {
-            Some(waker) => {
+            Successor::NotNeeded | Successor::Owing => {}
+            Successor::Owner(waker) => {
                 drop(state);
                 waker.wake();
             }
-            // Every owner is gone; their units are written all the same, by the last to leave.
-            None => drop(self.lead(state, None, writer)),
+            // Their units are written all the same, by the last to leave.
+            Successor::Nobody => drop(self.lead(state, None, writer)),
         }
     }
 
@@ -212,41 +287,44 @@ impl<U, F: Clone> GroupCommit<U, F> {
     {
         let mut groups_after_own = 0;
         loop {
-            let (mut ids, mut units) = state.take_group::<W>();
+            let mut group = state.take_group::<W>();
             state.leading = true;
             drop(state);
-            let outcome = catch_unwind(AssertUnwindSafe(|| writer.write(&units)))
+            let outcome = catch_unwind(AssertUnwindSafe(|| writer.write(&group.units)))
                 .unwrap_or_else(|_| GroupOutcome::Failed(writer.panicked()));
             state = self.state.lock();
-            let mut wakers = Vec::new();
             match outcome {
-                GroupOutcome::Applied(sequence) => state.settle(&mut ids, &Ok(sequence), own, &mut wakers),
-                GroupOutcome::Failed(failure) => state.settle(&mut ids, &Err(failure), own, &mut wakers),
-                GroupOutcome::Stalled => state.put_back(&mut ids, &mut units),
+                GroupOutcome::Applied(sequence) => state.settle(&mut group, &Ok(sequence), own),
+                GroupOutcome::Failed(failure) => state.settle(&mut group, &Err(failure), own),
+                GroupOutcome::Stalled => state.put_back(&mut group),
             }
-            units.clear();
-            state.spare = (ids, units);
             state.leading = false;
             let own_waits = own.is_some_and(|own| state.is_waiting(own));
             if !own_waits {
                 groups_after_own += 1;
             }
-            let successor = state.successor();
-            let must_go_on = !state.waiting.is_empty()
-                && !state.paused
-                && (own_waits || successor.is_none() || groups_after_own <= GROUPS_AFTER_OWN);
-            if must_go_on {
-                // Nobody may slip in while the lock is released for the wake-ups.
-                state.leading = true;
-            } else if !state.paused {
-                wakers.extend(successor);
-            }
-            if !wakers.is_empty() {
-                drop(state);
-                wakers.into_iter().for_each(Waker::wake);
-                state = self.state.lock();
-            }
-            if !must_go_on {
+            let go_on = match state.successor() {
+                Successor::NotNeeded => false,
+                Successor::Nobody => true,
+                Successor::Owing | Successor::Owner(_)
+                    if own_waits || groups_after_own <= GROUPS_AFTER_OWN =>
+                {
+                    true
+                }
+                Successor::Owing => false,
+                Successor::Owner(waker) => {
+                    group.wakers.push(waker);
+                    false
+                }
+            };
+            // Nobody may slip in while the lock is released to wake and to free what was written.
+            state.leading = go_on;
+            drop(state);
+            group.wakers.drain(..).for_each(Waker::wake);
+            group.units.clear();
+            state = self.state.lock();
+            state.spare = group;
+            if !go_on {
                 return state;
             }
         }
@@ -268,34 +346,39 @@ impl<U, F: Clone> State<U, F> {
         self.slots.get(slot).is_some_and(|slot| matches!(slot.stage, Stage::Waiting(_)))
     }
 
-    /// The waker of the oldest waiting unit whose owner is there.
-    fn successor(&self) -> Option<Waker> {
-        self.waiting.iter().find_map(|slot| self.slots.get(*slot)?.waker.clone())
+    fn may_lead(&self) -> bool {
+        !self.leading && !self.paused && !self.waiting.is_empty()
     }
 
-    fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> (Vec<usize>, Vec<U>) {
-        let (mut ids, mut units) = std::mem::take(&mut self.spare);
+    fn successor(&self) -> Successor {
+        if !self.may_lead() {
+            return Successor::NotNeeded;
+        }
+        if self.owing > 0 {
+            return Successor::Owing;
+        }
+        let owner = self.waiting.iter().find_map(|slot| self.slots.get(*slot)?.waker.clone());
+        owner.map_or(Successor::Nobody, Successor::Owner)
+    }
+
+    fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> Group<U> {
+        let mut group = std::mem::take(&mut self.spare);
         let mut weight = 0;
-        while ids.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
+        while group.ids.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
             let Some(id) = self.waiting.pop_front() else { break };
             let Some(slot) = self.slots.get_mut(id) else { continue };
             if let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, Stage::Writing) {
                 weight += W::weight(&unit);
-                ids.push(id);
-                units.push(unit);
+                group.ids.push(id);
+                group.units.push(unit);
             }
         }
-        (ids, units)
+        group
     }
 
-    fn settle(
-        &mut self,
-        ids: &mut Vec<usize>,
-        result: &Result<u64, F>,
-        own: Option<usize>,
-        wakers: &mut Vec<Waker>,
-    ) {
-        for id in ids.drain(..) {
+    /// Notes the result for every owner that is there, and collects their wakers.
+    fn settle(&mut self, group: &mut Group<U>, result: &Result<u64, F>, own: Option<usize>) {
+        for id in group.ids.drain(..) {
             let Some(slot) = self.slots.get_mut(id) else { continue };
             if slot.abandoned {
                 self.slots.remove(id);
@@ -304,14 +387,14 @@ impl<U, F: Clone> State<U, F> {
             slot.stage = Stage::Done(result.clone());
             let waker = slot.waker.take();
             if own != Some(id) {
-                wakers.extend(waker);
+                group.wakers.extend(waker);
             }
         }
     }
 
-    fn put_back(&mut self, ids: &mut Vec<usize>, units: &mut Vec<U>) {
+    fn put_back(&mut self, group: &mut Group<U>) {
         self.paused = true;
-        for (id, unit) in ids.drain(..).zip(units.drain(..)).rev() {
+        for (id, unit) in group.ids.drain(..).zip(group.units.drain(..)).rev() {
             if let Some(slot) = self.slots.get_mut(id) {
                 slot.stage = Stage::Waiting(unit);
                 self.waiting.push_front(id);

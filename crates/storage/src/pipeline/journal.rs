@@ -3,6 +3,13 @@
 //! Whoever needs a sync and finds none running performs it; the others wait without a thread. A sync that
 //! runs already does not help those who came after its start: when it ends, one of them is woken to
 //! perform the next.
+//!
+//! On a thread that serves many tasks nobody syncs: waiting there asks the journal thread
+//! ([`JournalWriter::request_sync`]), which syncs at once and again for as long as somebody is left. The
+//! more commits wait, the more of them one sync covers.
+//!
+//! Invariant: when nobody syncs and a waiter is not covered, a sync has been requested, or some live waiter
+//! that may sync has been woken and not polled since, or will be by the one who drops it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Poll, Waker};
@@ -20,6 +27,8 @@ pub(crate) trait JournalWriter {
     fn applied(&self) -> u64;
     /// Brings the log to stable storage.
     fn sync(&self) -> SyncOutcome<Self::Failure>;
+    /// Makes the journal thread call [`SyncGroup::sync_now`] soon. Must not block.
+    fn request_sync(&self);
     /// What waiters learn when `sync` panicked.
     fn sync_panicked(&self) -> Self::Failure;
 }
@@ -35,10 +44,21 @@ pub(crate) enum SyncOutcome<F> {
     Failed(F),
 }
 
+struct Waiter {
+    /// What the sync must cover.
+    sequence: u64,
+    /// Whether waking it may make it sync; otherwise the journal thread does.
+    may_sync: bool,
+    waker: Waker,
+}
+
 struct SyncState<F> {
     syncing: bool,
-    /// Commits waiting for a sync that covers their sequence number.
-    waiters: Slab<(u64, Waker)>,
+    /// Set from a request to the journal thread until somebody syncs.
+    requested: bool,
+    waiters: Slab<Waiter>,
+    /// Memory of past wake-ups.
+    spare: Vec<Waker>,
     /// Set by the first failed sync, for good.
     failed: Option<F>,
 }
@@ -53,7 +73,13 @@ impl<F: Clone> SyncGroup<F> {
     pub(crate) fn new(synced: u64) -> SyncGroup<F> {
         SyncGroup {
             synced: AtomicU64::new(synced),
-            state: Mutex::new(SyncState { syncing: false, waiters: Slab::new(), failed: None }),
+            state: Mutex::new(SyncState {
+                syncing: false,
+                requested: false,
+                waiters: Slab::new(),
+                spare: Vec::new(),
+                failed: None,
+            }),
         }
     }
 
@@ -62,19 +88,29 @@ impl<F: Clone> SyncGroup<F> {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Drives one commit's wait until `sequence` is on stable storage.
+    /// Whether a sync is due for what has been applied, and can still be made.
+    pub(crate) fn is_behind(&self, applied: u64) -> bool {
+        self.synced() < applied && self.state.lock().failed.is_none()
+    }
+
+    /// Drives one commit's wait until `sequence` is on stable storage. `may_sync` says whether this thread
+    /// may be held up by a sync.
     pub(crate) fn poll<W>(
         &self,
         sequence: u64,
         ticket: &mut Option<usize>,
         writer: &W,
         waker: &Waker,
+        may_sync: bool,
     ) -> Poll<Result<(), F>>
     where
         W: JournalWriter<Failure = F>,
     {
+        if ticket.is_none() && self.synced() >= sequence {
+            return Poll::Ready(Ok(()));
+        }
         let mut state = self.state.lock();
-        if self.synced() < sequence && state.failed.is_none() && !state.syncing {
+        if may_sync && self.synced() < sequence && state.failed.is_none() && !state.syncing {
             state = self.lead(state, writer);
         }
         let outcome = if self.synced() >= sequence { Some(Ok(())) } else { state.failed.clone().map(Err) };
@@ -85,22 +121,38 @@ impl<F: Clone> SyncGroup<F> {
             return Poll::Ready(outcome);
         }
         match ticket.and_then(|waiter| state.waiters.get_mut(waiter)) {
-            Some((_, known)) => known.clone_from(waker),
-            None => *ticket = Some(state.waiters.insert((sequence, waker.clone()))),
+            Some(known) => {
+                known.waker.clone_from(waker);
+                known.may_sync = may_sync;
+            }
+            None => {
+                let waiter = Waiter { sequence, may_sync, waker: waker.clone() };
+                *ticket = Some(state.waiters.insert(waiter));
+            }
+        }
+        let request = !may_sync && !state.syncing && !state.requested;
+        state.requested |= request;
+        drop(state);
+        if request {
+            writer.request_sync();
         }
         Poll::Pending
     }
 
     /// A waiting commit goes away; if it had been woken to sync, the duty passes on.
-    pub(crate) fn abandon(&self, ticket: &mut Option<usize>) {
+    pub(crate) fn abandon<W>(&self, ticket: &mut Option<usize>, writer: &W)
+    where
+        W: JournalWriter<Failure = F>,
+    {
         let Some(waiter) = ticket.take() else { return };
         let mut state = self.state.lock();
         state.waiters.try_remove(waiter);
-        if !state.syncing {
-            let successor = state.successor(self.synced());
-            drop(state);
-            successor.into_iter().for_each(Waker::wake);
+        if state.syncing {
+            return;
         }
+        let successor = state.successor(self.synced());
+        drop(state);
+        successor.act(writer);
     }
 
     /// Syncs what has been applied, unless there is nothing to sync, a sync is running or one has failed.
@@ -126,6 +178,7 @@ impl<F: Clone> SyncGroup<F> {
         W: JournalWriter<Failure = F>,
     {
         state.syncing = true;
+        state.requested = false;
         drop(state);
         // Read before the sync: what is applied while it runs may miss it.
         let covered = writer.applied();
@@ -136,32 +189,62 @@ impl<F: Clone> SyncGroup<F> {
         match outcome {
             SyncOutcome::Synced => self.synced.store(covered, Ordering::Release),
             SyncOutcome::Failed(failure) => state.failed = Some(failure),
-            // Waking somebody now would only make him try the same in vain.
+            // Asking or waking somebody now would only make him try the same in vain.
             SyncOutcome::NotNow => return state,
         }
         let everyone = state.failed.is_some();
-        let done = |sequence: u64| everyone || sequence <= covered;
-        let mut wakers: Vec<Waker> = state
-            .waiters
-            .iter()
-            .filter(|(_, (sequence, _))| done(*sequence))
-            .map(|(_, (_, waker))| waker.clone())
-            .collect();
-        if !everyone {
-            wakers.extend(state.successor(covered));
+        let mut wakers = std::mem::take(&mut state.spare);
+        let done = state.waiters.iter().filter(|(_, waiter)| everyone || waiter.sequence <= covered);
+        wakers.extend(done.map(|(_, waiter)| waiter.waker.clone()));
+        let successor = if everyone { Successor::NotNeeded } else { state.successor(covered) };
+        if wakers.is_empty() && matches!(successor, Successor::NotNeeded) {
+            state.spare = wakers;
+            return state;
         }
-        if !wakers.is_empty() {
-            drop(state);
-            wakers.into_iter().for_each(Waker::wake);
-            state = self.state.lock();
-        }
+        drop(state);
+        successor.act(writer);
+        wakers.drain(..).for_each(Waker::wake);
+        let mut state = self.state.lock();
+        state.spare = wakers;
         state
     }
 }
 
+/// Who makes sure of the next sync.
+enum Successor {
+    /// Everybody is covered, or it has been seen to.
+    NotNeeded,
+    /// The journal thread.
+    JournalThread,
+    /// A waiter that may sync.
+    Waiter(Waker),
+}
+
+impl Successor {
+    fn act<W: JournalWriter>(self, writer: &W) {
+        match self {
+            Successor::NotNeeded => {}
+            Successor::JournalThread => writer.request_sync(),
+            Successor::Waiter(waker) => waker.wake(),
+        }
+    }
+}
+
 impl<F> SyncState<F> {
-    /// Somebody whose sequence number the last sync did not cover.
-    fn successor(&self, synced: u64) -> Option<Waker> {
-        self.waiters.iter().find(|(_, (sequence, _))| *sequence > synced).map(|(_, (_, waker))| waker.clone())
+    /// Finds who sees to those whose sequence number the last sync did not cover. If one of them relies on the
+    /// journal thread, that one syncs for all.
+    fn successor(&mut self, synced: u64) -> Successor {
+        if self.requested {
+            return Successor::NotNeeded;
+        }
+        let mut waiter = None;
+        for (_, uncovered) in self.waiters.iter().filter(|(_, waiter)| waiter.sequence > synced) {
+            if !uncovered.may_sync {
+                self.requested = true;
+                return Successor::JournalThread;
+            }
+            waiter.get_or_insert(&uncovered.waker);
+        }
+        waiter.cloned().map_or(Successor::NotNeeded, Successor::Waiter)
     }
 }

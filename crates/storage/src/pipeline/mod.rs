@@ -1,7 +1,8 @@
-//! The commit pipeline: gate, group commit, group sync. See `docs/design/commit-pipeline.md`.
+//! The commit pipeline: gate, group commit, group sync; and the turns of threads that serve many tasks. See `docs/design/commit-pipeline.md`.
 
 pub(crate) mod group;
 pub(crate) mod journal;
+pub(crate) mod turn;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use std::thread::Thread;
 use crate::error::CommitError;
 use crate::store::StoreInner;
 use crate::unit::WriteUnit;
-use group::Ticket;
+use group::{Lead, Ticket};
 
 /// What a commit waits for before it resolves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -31,7 +32,8 @@ pub struct Receipt {
     pub sequence: u64,
 }
 
-/// A commit under way; resolves to a [`Receipt`]. An uncontended one does all its work in the first poll.
+/// A commit under way; resolves to a [`Receipt`]. An uncontended one does all its work in the first poll,
+/// except on a thread with [deferred commits](crate::defer_commits), which writes at the end of its turn.
 ///
 /// Nothing happens before the first poll. After it the unit is written even if the future is dropped
 /// (unless it was still waiting at the gate, where dropping withdraws it whole).
@@ -67,9 +69,10 @@ impl CommitFuture {
     /// As the future.
     pub fn wait(mut self) -> Result<Receipt, CommitError> {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut context = Context::from_waker(&waker);
+        let waker = &waker;
         loop {
-            if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
+            // This thread waits for nothing else: it leads whatever it has declared for its tasks.
+            if let Poll::Ready(result) = self.poll_on(waker, false) {
                 return result;
             }
             std::thread::park();
@@ -85,45 +88,59 @@ impl Wake for Unpark {
     }
 }
 
-impl Future for CommitFuture {
-    type Output = Result<Receipt, CommitError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let waker = context.waker();
-        let this = &mut *self;
+impl CommitFuture {
+    /// One poll; `deferred` when the thread must neither write nor sync in it.
+    fn poll_on(&mut self, waker: &Waker, deferred: bool) -> Poll<Result<Receipt, CommitError>> {
+        let store = &self.store;
         loop {
-            let next = match &mut this.stage {
+            let next = match &mut self.stage {
                 Stage::Gate { unit, ticket } => {
-                    if this.store.gate.poll_admit(unit.byte_len(), ticket, waker).is_pending() {
+                    if store.gate.poll_admit(unit.byte_len(), ticket, waker).is_pending() {
                         return Poll::Pending;
                     }
                     Stage::Group { ticket: Ticket::Unsent(std::mem::take(unit)) }
                 }
-                Stage::Group { ticket } => match this.store.group.poll(ticket, &*this.store, waker) {
+                Stage::Group { ticket } => match poll_group(store, ticket, waker, deferred) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(failure)) => {
-                        this.stage = Stage::Finished;
+                        self.stage = Stage::Finished;
                         return Poll::Ready(Err(failure));
                     }
-                    Poll::Ready(Ok(sequence)) if this.acknowledge == Acknowledge::Applied => {
-                        this.stage = Stage::Finished;
+                    Poll::Ready(Ok(sequence)) if self.acknowledge == Acknowledge::Applied => {
+                        self.stage = Stage::Finished;
                         return Poll::Ready(Ok(Receipt { sequence }));
                     }
                     Poll::Ready(Ok(sequence)) => Stage::Journal { sequence, ticket: None },
                 },
                 Stage::Journal { sequence, ticket } => {
                     let sequence = *sequence;
-                    let Poll::Ready(outcome) = this.store.journal.poll(sequence, ticket, &*this.store, waker)
-                    else {
-                        return Poll::Pending;
-                    };
-                    this.stage = Stage::Finished;
+                    let synced = store.journal.poll(sequence, ticket, &**store, waker, !deferred);
+                    let Poll::Ready(outcome) = synced else { return Poll::Pending };
+                    self.stage = Stage::Finished;
                     return Poll::Ready(outcome.map(|()| Receipt { sequence }));
                 }
                 Stage::Finished => panic!("a commit was polled after it had finished"),
             };
-            this.stage = next;
+            self.stage = next;
         }
+    }
+}
+
+fn poll_group(
+    store: &Arc<StoreInner>,
+    ticket: &mut Ticket<WriteUnit>,
+    waker: &Waker,
+    deferred: bool,
+) -> Poll<Result<u64, CommitError>> {
+    let mut poll = |lead: Lead<'_>| store.group.poll(ticket, &**store, waker, lead);
+    if deferred { turn::poll_deferred(store, poll) } else { poll(Lead::Now) }
+}
+
+impl Future for CommitFuture {
+    type Output = Result<Receipt, CommitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_on(context.waker(), turn::commits_are_deferred())
     }
 }
 
@@ -132,7 +149,7 @@ impl Drop for CommitFuture {
         match &mut self.stage {
             Stage::Gate { ticket, .. } => self.store.gate.abandon(ticket),
             Stage::Group { ticket } => self.store.group.abandon(ticket, &*self.store),
-            Stage::Journal { ticket, .. } => self.store.journal.abandon(ticket),
+            Stage::Journal { ticket, .. } => self.store.journal.abandon(ticket, &*self.store),
             Stage::Finished => {}
         }
     }

@@ -8,6 +8,7 @@ mod faults;
 mod latches;
 mod pipeline;
 mod refusals;
+mod turns;
 
 use storage::{Acknowledge, CommitError, CounterId, Keyspace, Receipt, StorageOptions, Store, WriteUnit};
 

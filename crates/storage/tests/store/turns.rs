@@ -1,0 +1,229 @@
+//! Threads that serve many tasks in turns: commits polled there are written at the end of the turn.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use storage::{Acknowledge, CommitError, CommitFuture, Receipt, StorageOptions, Store};
+
+use crate::faults::{Fault, FaultyEngine};
+use crate::{COUNT, document, exists, for_each_store};
+
+fn faulty_store() -> (Arc<FaultyEngine>, Store) {
+    let engine = Arc::new(FaultyEngine::default());
+    let store = Store::with_engine(Arc::clone(&engine) as Arc<_>, &StorageOptions::small()).unwrap();
+    (engine, store)
+}
+
+/// Runs `body` as a thread that serves many tasks, on this thread.
+fn deferred<T>(body: impl FnOnce() -> T) -> T {
+    storage::defer_commits();
+    let result = body();
+    storage::commit_inline();
+    result
+}
+
+/// Counts wake-ups and ends the sleep of the thread that made it.
+struct Bell {
+    wakes: AtomicUsize,
+    thread: Thread,
+}
+
+impl Bell {
+    fn new() -> Arc<Bell> {
+        Arc::new(Bell { wakes: AtomicUsize::new(0), thread: std::thread::current() })
+    }
+
+    fn wakes(&self) -> usize {
+        self.wakes.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+        self.thread.unpark();
+    }
+}
+
+fn poll(future: &mut CommitFuture, bell: &Arc<Bell>) -> Poll<Result<Receipt, CommitError>> {
+    let waker = Waker::from(Arc::clone(bell));
+    Pin::new(future).poll(&mut Context::from_waker(&waker))
+}
+
+/// Polls until the commit is through, asleep in between.
+fn wait(commit: &mut CommitFuture, bell: &Arc<Bell>) -> Result<Receipt, CommitError> {
+    loop {
+        match poll(commit, bell) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// As a loop with this one task does it: polls, ends the turn, sleeps.
+fn drive(store: &Store, mut commit: CommitFuture) -> Result<Receipt, CommitError> {
+    let bell = Bell::new();
+    loop {
+        if let Poll::Ready(result) = poll(&mut commit, &bell) {
+            return result;
+        }
+        store.turn_ended();
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_turn_is_written_as_one_group_when_it_ends() {
+    for_each_store(|store| {
+        deferred(|| {
+            let bell = Bell::new();
+            let mut commits: Vec<CommitFuture> = (0..100)
+                .map(|number| store.commit(document(&number.to_string()), Acknowledge::Applied))
+                .collect();
+            assert!(commits.iter_mut().all(|commit| poll(commit, &bell).is_pending()));
+            assert!(!exists(&store, "0"), "polling does not write");
+            store.turn_ended();
+            assert_eq!(bell.wakes(), 100, "each owner is woken once");
+            assert_eq!(store.counter(COUNT), 100);
+            assert!(commits.iter_mut().all(|commit| matches!(poll(commit, &bell), Poll::Ready(Ok(_)))));
+            let counts = store.statistics().commit;
+            assert_eq!((counts.groups, counts.group_units_max), (1, 100));
+            store.turn_ended();
+            assert_eq!(store.statistics().commit.groups, 1, "nothing was owed");
+        });
+        assert!(!storage::commits_are_deferred());
+    });
+}
+
+#[test]
+fn a_journaled_commit_never_syncs_where_commits_are_deferred() {
+    let (engine, store) = faulty_store();
+    store.set_journal_interval(std::time::Duration::from_millis(500));
+    engine.hold_syncs(true);
+    deferred(|| {
+        let bell = Bell::new();
+        let mut commits: Vec<CommitFuture> = (0..50)
+            .map(|number| store.commit(document(&number.to_string()), Acknowledge::Journaled))
+            .collect();
+        assert!(commits.iter_mut().all(|commit| poll(commit, &bell).is_pending()));
+        store.turn_ended();
+        // Were one of these polls to sync, it would wait here for ever.
+        assert!(commits.iter_mut().all(|commit| poll(commit, &bell).is_pending()), "applied, not synced");
+        assert!(exists(&store, "0"));
+        engine.hold_syncs(false);
+        for commit in &mut commits {
+            let receipt = wait(commit, &bell).unwrap();
+            assert!(engine.synced.load(Ordering::SeqCst) >= receipt.sequence, "no false acknowledgement");
+        }
+    });
+    let syncs = engine.syncs_begun.load(Ordering::SeqCst);
+    assert!(syncs <= 2, "fifty commits shared {syncs} syncs");
+}
+
+#[test]
+fn a_thread_that_waits_for_its_own_commit_writes_it() {
+    for_each_store(|store| {
+        deferred(|| {
+            for acknowledge in [Acknowledge::Applied, Acknowledge::Journaled] {
+                store.commit(document("a"), acknowledge).wait().unwrap();
+            }
+            store.sync_journal().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_thread_that_ends_pays_what_it_owes() {
+    for_each_store(|store| {
+        let owner = store.clone();
+        let mut commit = std::thread::spawn(move || {
+            storage::defer_commits();
+            let mut commit = owner.commit(document("a"), Acknowledge::Applied);
+            assert!(poll(&mut commit, &Bell::new()).is_pending());
+            commit
+        })
+        .join()
+        .unwrap();
+        assert!(matches!(poll(&mut commit, &Bell::new()), Poll::Ready(Ok(_))), "written by the thread's end");
+    });
+}
+
+#[test]
+fn one_thread_can_owe_two_stores() {
+    let stores = [(); 2].map(|()| Store::in_memory(&StorageOptions::small()).unwrap());
+    deferred(|| {
+        let bell = Bell::new();
+        let mut commits: Vec<_> =
+            stores.iter().map(|store| store.commit(document("a"), Acknowledge::Applied)).collect();
+        assert!(commits.iter_mut().all(|commit| poll(commit, &bell).is_pending()));
+        for (store, commit) in stores.iter().zip(&mut commits) {
+            assert!(!exists(store, "a"), "each store is paid by itself");
+            store.turn_ended();
+            assert!(poll(commit, &bell).is_ready());
+        }
+    });
+}
+
+#[test]
+fn blocking_threads_need_not_wait_for_the_end_of_a_turn() {
+    let store = Store::in_memory(&StorageOptions::small()).unwrap();
+    deferred(|| {
+        let bell = Bell::new();
+        let mut commit = store.commit(document("loop"), Acknowledge::Applied);
+        assert!(poll(&mut commit, &bell).is_pending());
+        let inline = store.clone();
+        let thread = std::thread::spawn(move || {
+            inline.commit(document("thread"), Acknowledge::Applied).wait().unwrap();
+        });
+        thread.join().unwrap();
+        assert_eq!(bell.wakes(), 1, "the other thread wrote the waiting unit with its own");
+        assert!(poll(&mut commit, &bell).is_ready());
+        store.turn_ended();
+    });
+}
+
+#[test]
+fn a_dropped_commit_is_written_at_the_end_of_the_turn() {
+    let store = Store::in_memory(&StorageOptions::small()).unwrap();
+    deferred(|| {
+        let mut commit = store.commit(document("dropped"), Acknowledge::Applied);
+        assert!(poll(&mut commit, &Bell::new()).is_pending());
+        drop(commit);
+        assert!(!exists(&store, "dropped"), "dropping does not write where commits are deferred");
+        store.turn_ended();
+        assert!(exists(&store, "dropped"));
+    });
+}
+
+#[test]
+fn stalls_and_failures_reach_deferred_commits() {
+    let (engine, store) = faulty_store();
+    deferred(|| {
+        engine.stalls.store(2, Ordering::SeqCst);
+        drive(&store, store.commit(document("stalled"), Acknowledge::Applied)).unwrap();
+        assert!(exists(&store, "stalled"));
+        assert_eq!(store.statistics().commit.engine_stalls, 2);
+        *engine.write_fault.lock() = Fault::Fail;
+        let refused = drive(&store, store.commit(document("refused"), Acknowledge::Applied));
+        assert_eq!(refused, Err(CommitError::Engine("made to fail".into())));
+    });
+}
+
+#[test]
+fn closing_writes_what_waits_for_the_end_of_a_turn() {
+    for_each_store(|store| {
+        deferred(|| {
+            let bell = Bell::new();
+            let mut commit = store.commit(document("a"), Acknowledge::Applied);
+            assert!(poll(&mut commit, &bell).is_pending());
+            store.close().unwrap();
+            assert!(matches!(poll(&mut commit, &bell), Poll::Ready(Ok(_))), "enqueued before the end");
+            let mut late = store.commit(document("b"), Acknowledge::Applied);
+            assert_eq!(poll(&mut late, &bell), Poll::Ready(Err(CommitError::Closed)));
+        });
+    });
+}
