@@ -193,7 +193,10 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                 }
             };
             clock.executed();
-            let Replies { kind, compress, close } = replies;
+            let Replies { kind, compress, close, refused } = replies;
+            if refused {
+                session.shared.admitter.count_refused();
+            }
             let compressor = compressor.filter(|_| compress);
             let (mut reply, next) = match kind {
                 ReplyKind::None => {
@@ -228,11 +231,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
     }
 
     /// Counts and logs a panic, and tells the client if it waits.
-    async fn after_panic(
-        &mut self,
-        text: String,
-        reply: Option<(ReplyFormat, i32)>,
-    ) -> ConnectionError {
+    async fn after_panic(&mut self, text: String, reply: Option<(ReplyFormat, i32)>) -> ConnectionError {
         self.session.shared.panicked.fetch_add(1, Ordering::Relaxed);
         tracing::error!(target: "network", connection = self.session.id(), panic = %text, "a request panicked; its connection is closed");
         if let Some((format, response_to)) = reply {

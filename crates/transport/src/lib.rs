@@ -35,6 +35,7 @@ mod executors;
 mod listener;
 mod options;
 mod overload;
+mod placement;
 mod pool;
 mod reactor;
 mod readiness;
@@ -46,6 +47,7 @@ mod service;
 mod session;
 mod statistics;
 mod stream;
+mod sweeper;
 mod sync;
 mod synchronous;
 mod task;
@@ -62,15 +64,16 @@ pub use connection::{Ending, serve};
 pub use descriptors::{default_max_connections, raise_descriptor_limit};
 pub use endpoint::Endpoint;
 pub use error::{Closed, ConnectionError, StartError};
-pub use overload::Overload;
-pub use pool::PoolOptions;
-pub use timing::RequestTimes;
 pub use options::{ServerOptions, ServiceExecutor};
+pub use overload::{Overload, OverloadTarget};
+pub use pool::PoolOptions;
 pub use server::{Server, ShutdownReport};
 pub use service::{NextRequest, Replies, Request, Service};
 pub use session::{Phase, Session, SessionControl};
 pub use statistics::{
-    CompressionStatistics, ConnectionStatistics, ExecutorStatistics, Figure, NetworkStatistics, TransportStatistics,
+    CompressionStatistics, ConnectionStatistics, ExecutorStatistics, Figure, NetworkStatistics,
+    TransportStatistics,
 };
 pub use stream::{BlockingStream, ByteStream};
 pub use synchronous::block_on;
+pub use timing::RequestTimes;

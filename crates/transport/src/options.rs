@@ -1,7 +1,7 @@
 //! What can be chosen when a server starts.
 
-use crate::{AdaptiveOptions, PoolOptions};
 use crate::descriptors::{default_max_connections, descriptor_limit};
+use crate::{AdaptiveOptions, OverloadTarget, PoolOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 use wire::{Compressor, MAX_MESSAGE_SIZE};
@@ -92,6 +92,8 @@ pub struct ServerOptions {
     pub event_loops: usize,
     /// Workers, controller and queues of `adaptive`.
     pub adaptive: AdaptiveOptions,
+    /// The queueing delay beyond which requests are refused.
+    pub overload: OverloadTarget,
     /// The elastic pool for what event loops must not do.
     pub pool: PoolOptions,
     /// The diagnostic lane's own pool.
@@ -132,6 +134,7 @@ impl Default for ServerOptions {
             listener_executors: Vec::new(),
             event_loops: 0,
             adaptive: AdaptiveOptions::default(),
+            overload: OverloadTarget::default(),
             pool: PoolOptions::default(),
             lane_pool: PoolOptions { min_threads: 0, max_threads: 4, idle: Duration::from_secs(10) },
             priority_lane: true,

@@ -31,9 +31,7 @@ impl Reactor {
     pub(crate) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>) -> io::Result<()> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.loops.len().max(1);
         match self.loops.get(turn) {
-            Some(running) => {
-                running.event_loop.adopt(newcomer, service, Some(Arc::clone(&self.pool)), drop)
-            }
+            Some(running) => running.event_loop.adopt(newcomer, service, Some(Arc::clone(&self.pool)), drop),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -45,7 +43,9 @@ impl Reactor {
             ("threadsRunning", Figure::Count(loops.len() as u64)),
             ("clientsInTotal", Figure::Count(connections)),
         ];
-        figures.extend(LOOP_NAMES.into_iter().zip(loops).map(|(name, one)| (name, Figure::Group(one.figures()))));
+        figures.extend(
+            LOOP_NAMES.into_iter().zip(loops).map(|(name, one)| (name, Figure::Group(one.figures()))),
+        );
         figures.push(("pool", Figure::Group(self.pool.statistics())));
         ExecutorStatistics { executor: ServiceExecutor::Reactor.statistics_name(), figures }
     }

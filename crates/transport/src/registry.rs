@@ -1,11 +1,12 @@
 //! All sessions that live, and what those that ended have counted.
 
 use crate::buffer::LargeBuffers;
-use crate::overload::Overload;
+use crate::overload::{Admitter, Overload, Served};
 use crate::statistics::{
     CompressionStatistics, CompressorCounters, ConnectionStatistics, NetworkStatistics, TransportStatistics,
 };
-use crate::timing::RequestTimes;
+use crate::sweeper::Stalls;
+use crate::timing::{RequestTimes, TimeHistograms};
 use crate::{ConnectionError, Endpoint, Phase, ServerOptions, Service, Session, SessionControl};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     send_timed_out: AtomicU64,
     pub(crate) panicked: AtomicU64,
     pub(crate) stalls: Stalls,
+    timing: Arc<TimeHistograms>,
+    pub(crate) admitter: Admitter,
     pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
@@ -46,22 +49,6 @@ struct Sessions {
     live: HashMap<u64, Arc<Session>>,
     ended: NetworkStatistics,
     closing: bool,
-}
-
-/// Sends that wait for their clients.
-#[derive(Default)]
-pub(crate) struct Stalls {
-    current: AtomicUsize,
-}
-
-impl Stalls {
-    pub(crate) fn began(&self) {
-        self.current.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn ended(&self) {
-        self.current.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// One admitted session; dropping it tells the service of its end and makes room for another.
@@ -90,6 +77,7 @@ impl Shared {
     pub(crate) fn new(options: ServerOptions) -> Arc<Self> {
         Arc::new(Self {
             max_connections: AtomicUsize::new(options.max_connections),
+            admitter: Admitter::new(options.overload, Instant::now()),
             options,
             current: AtomicUsize::new(0),
             created: AtomicU64::new(0),
@@ -98,6 +86,7 @@ impl Shared {
             broken: AtomicU64::new(0),
             send_timed_out: AtomicU64::new(0),
             stalls: Stalls::default(),
+            timing: TimeHistograms::new(),
             panicked: AtomicU64::new(0),
             large_buffers: LargeBuffers::default(),
             compression: Default::default(),
@@ -133,13 +122,21 @@ impl Shared {
         Some(Admission { session, closed: Some(closed) })
     }
 
-    /// Whether this request is to be refused because the server is overloaded.
-    pub(crate) fn verdict(&self, _session: &Session, _queue: Duration, _now: Instant) -> Option<Overload> {
-        None
+    /// Whether this request is to be refused because the server is overloaded. Diagnostics never are.
+    pub(crate) fn verdict(&self, session: &Session, queue: Duration, now: Instant) -> Option<Overload> {
+        if session.is_priority() || session.is_on_lane() {
+            return None;
+        }
+        self.admitter.check(queue, now, || {
+            let (requests, time) = self.timing.served();
+            Served { requests, time }
+        })
     }
 
     /// A request is over.
-    pub(crate) fn record(&self, _times: &RequestTimes) {}
+    pub(crate) fn record(&self, times: &RequestTimes) {
+        self.timing.record(times);
+    }
 
     pub(crate) fn count_broken(&self, error: &ConnectionError) {
         self.broken.fetch_add(1, Ordering::Relaxed);
@@ -242,6 +239,9 @@ impl Shared {
             network,
             executors: Vec::new(),
             lane: Vec::new(),
+            admission: self.admitter.statistics(),
+            times: self.timing.statistics(),
+            stalled_sends: self.stalls.current() as u64,
             compression: self.compression_statistics(),
         }
     }

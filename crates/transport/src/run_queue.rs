@@ -9,7 +9,7 @@
 //! Invariant: when tasks lie in the remote queue and the owner sleeps, somebody is about to wake it. The owner says that it
 //! will sleep *before* it looks at the remote queue for the last time; who pushes looks whether it sleeps *after* the push.
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, thread_local};
 use crate::task::{Task, TaskQueue};
 use std::cell::RefCell;
 use std::collections::VecDeque;

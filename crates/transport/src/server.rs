@@ -1,15 +1,15 @@
 //! A running server: its listeners, its sessions and its end.
 
 use crate::event_loop::LoopHooks;
+use crate::executors::{Executors, Newcomer};
 use crate::listener::{Listener, prepare};
 use crate::refusal::Refusal;
 use crate::registry::Shared;
-use crate::stream::SocketControl;
-use crate::executors::{Executors, Newcomer};
 use crate::session::Lane;
+use crate::stream::SocketControl;
 use crate::{
-    AdaptiveOptions, AdaptiveOptionsError,
-    Endpoint, ReceiveBuffer, ServerOptions, Service, ServiceExecutor, Session, StartError, TransportStatistics,
+    AdaptiveOptions, AdaptiveOptionsError, Endpoint, OverloadTarget, PoolOptions, ReceiveBuffer,
+    ServerOptions, Service, ServiceExecutor, Session, StartError, TransportStatistics,
 };
 use parking_lot::Mutex;
 use socket2::Socket;
@@ -35,6 +35,7 @@ pub struct Server {
     stopping: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     executors: Arc<Executors>,
+    sweeper: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// How a shutdown went.
@@ -61,7 +62,15 @@ impl Server {
             executors.prepare(model).map_err(|error| StartError::Executor { name: model.name(), error })?;
         }
         let executors = Arc::new(executors);
-        let server = Self { shared, listeners, stopping, threads: Mutex::default(), executors };
+        let server = Self {
+            shared,
+            listeners,
+            stopping,
+            threads: Mutex::default(),
+            executors,
+            sweeper: Mutex::default(),
+        };
+        server.start_sweeper().map_err(StartError::Thread)?;
         let refusal = Refusal::start().map_err(StartError::Thread)?;
         for index in 0..server.listeners.len() {
             let acceptor = Acceptor {
@@ -80,6 +89,35 @@ impl Server {
             server.threads.lock().push(thread);
         }
         Ok(server)
+    }
+
+    fn start_sweeper(&self) -> io::Result<()> {
+        let timeout = self.shared.options.send_timeout;
+        if timeout.is_zero() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let sweep = move || shared.stalls.sweep_until_stopped(timeout, || shared.sessions());
+        *self.sweeper.lock() = Some(thread::Builder::new().name("sweeper".to_owned()).spawn(sweep)?);
+        Ok(())
+    }
+
+    /// Changes the limits of the elastic pool.
+    pub fn set_pool(&self, options: PoolOptions) {
+        self.executors.pool.set_options(options);
+    }
+
+    /// Changes the options of the `adaptive` model; its number of queues counts when it starts.
+    ///
+    /// # Errors
+    /// What [`AdaptiveOptions::validate`] refuses; nothing is changed then.
+    pub fn set_adaptive(&self, options: AdaptiveOptions) -> Result<(), AdaptiveOptionsError> {
+        self.executors.set_adaptive_options(options)
+    }
+
+    /// Changes the admission under overload; it begins anew.
+    pub fn set_overload(&self, target: OverloadTarget) {
+        self.shared.admitter.set_target(target, Instant::now());
     }
 
     /// The TCP addresses listened on, with the ports the kernel chose.
@@ -200,6 +238,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shutdown(Duration::ZERO);
+        self.shared.stalls.stop();
+        if let Some(sweeper) = self.sweeper.lock().take()
+            && sweeper.join().is_err()
+        {
+            tracing::error!(target: "network", "the sweeper's thread had panicked");
+        }
     }
 }
 

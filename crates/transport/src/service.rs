@@ -1,8 +1,8 @@
 //! The seam between the transport and what answers requests.
 
+use crate::Session;
 use crate::overload::Overload;
 use crate::timing::RequestTimes;
-use crate::Session;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::{Compressor, Message, MessageRef, ReplyBuilder};
@@ -127,6 +127,7 @@ pub struct Replies {
     pub(crate) kind: ReplyKind,
     pub(crate) compress: bool,
     pub(crate) close: bool,
+    pub(crate) refused: bool,
 }
 
 #[derive(Debug)]
@@ -140,27 +141,34 @@ impl Replies {
     /// No reply: the client wants none.
     #[must_use]
     pub const fn none() -> Self {
-        Self { kind: ReplyKind::None, compress: true, close: false }
+        Self { kind: ReplyKind::None, compress: true, close: false, refused: false }
     }
 
     /// One reply. It is dropped when the client wants none.
     #[inline]
     #[must_use]
     pub const fn one(reply: Message) -> Self {
-        Self { kind: ReplyKind::One(reply), compress: true, close: false }
+        Self { kind: ReplyKind::One(reply), compress: true, close: false, refused: false }
     }
 
     /// A reply that others follow without further requests: it is sent with `moreToCome`, then the service is called again.
     /// When the client did not allow this, it is sent as the only one.
     #[must_use]
     pub const fn exhaust(reply: Message, next: NextRequest) -> Self {
-        Self { kind: ReplyKind::Exhaust(reply, next), compress: true, close: false }
+        Self { kind: ReplyKind::Exhaust(reply, next), compress: true, close: false, refused: false }
     }
 
     /// The reply goes out uncompressed even when the request was compressed: handshakes and secrets.
     #[must_use]
     pub const fn uncompressed(mut self) -> Self {
         self.compress = false;
+        self
+    }
+
+    /// The request was refused as [`Request::overload`] wants.
+    #[must_use]
+    pub const fn as_refused(mut self) -> Self {
+        self.refused = true;
         self
     }
 

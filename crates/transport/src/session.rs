@@ -1,6 +1,7 @@
 //! One client connection as the rest of the server sees it.
 
 use crate::Endpoint;
+use crate::placement::{Placement, PlacementCell};
 use crate::registry::Shared;
 use crate::statistics::SessionCounters;
 use std::any::Any;
@@ -23,18 +24,6 @@ pub enum Phase {
     Sending = 2,
     /// The loop has ended.
     Ended = 3,
-}
-
-/// Which threads may poll a connection, and so whether it may block there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Placement {
-    /// An event loop: blocking would hold up others.
-    Home = 0,
-    /// The elastic pool.
-    Pool = 1,
-    /// A thread model whose threads may block.
-    Anywhere = 2,
 }
 
 /// What a session has to do with the diagnostic lane.
@@ -68,7 +57,7 @@ pub struct Session {
     opened_at: Instant,
     control: Box<dyn SessionControl>,
     phase: AtomicU8,
-    placement: AtomicU8,
+    placement: PlacementCell,
     /// On the diagnostic lane at the moment, and whether to stay.
     lane: AtomicU8,
     ending: AtomicBool,
@@ -103,7 +92,7 @@ impl Session {
             opened_at: Instant::now(),
             control,
             phase: AtomicU8::new(Phase::Receiving as u8),
-            placement: AtomicU8::new(Placement::Anywhere as u8),
+            placement: PlacementCell::new(Placement::Anywhere),
             lane: AtomicU8::new(Lane::Off as u8),
             accept_wait_us: AtomicU64::new(0),
             stalled_since_us: AtomicU64::new(0),
@@ -158,25 +147,17 @@ impl Session {
 
     #[inline]
     pub(crate) fn placement(&self) -> Placement {
-        match self.placement.load(Ordering::Acquire) {
-            0 => Placement::Home,
-            1 => Placement::Pool,
-            _ => Placement::Anywhere,
-        }
+        self.placement.get()
     }
 
     pub(crate) fn place(&self, placement: Placement) {
-        self.placement.store(placement as u8, Ordering::Release);
+        self.placement.set(placement);
     }
 
     /// What was offloaded for one request comes home before the next; true when it had been.
     #[inline]
     pub(crate) fn come_home(&self) -> bool {
-        let was_offloaded = self.placement() == Placement::Pool;
-        if was_offloaded {
-            self.place(Placement::Home);
-        }
-        was_offloaded
+        self.placement.come_home()
     }
 
     /// Whether the request in work may block the thread that polls it: read the disk, compute for long.
@@ -188,13 +169,7 @@ impl Session {
 
     /// Ready when the request may block. Otherwise it is moved to a thread where it may, and this is polled again there.
     pub fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.may_block() {
-            return Poll::Ready(());
-        }
-        self.place(Placement::Pool);
-        // Scheduled once the running poll has returned, and by then the placement counts.
-        context.waker().wake_by_ref();
-        Poll::Pending
+        self.placement.poll_offload(context)
     }
 
     /// The time from the acceptance to now; for the first request only.

@@ -1,7 +1,7 @@
 //! A client that exists in memory only: what it sends is a script, and what it gets is recorded.
 
 use crate::registry::{Admission, Shared};
-use crate::{ByteStream, Endpoint, Phase, ReceiveBuffer, ServerOptions, Session, SessionControl, Service};
+use crate::{ByteStream, Endpoint, Phase, ReceiveBuffer, ServerOptions, Service, Session, SessionControl};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;

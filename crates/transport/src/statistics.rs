@@ -145,6 +145,12 @@ pub struct TransportStatistics {
     pub executors: Vec<ExecutorStatistics>,
     /// The diagnostic lane.
     pub lane: Vec<(&'static str, Figure)>,
+    /// Admission under overload.
+    pub admission: Vec<(&'static str, Figure)>,
+    /// Histograms of the parts of a request's time.
+    pub times: Vec<(&'static str, Figure)>,
+    /// Replies that wait for their clients at the moment.
+    pub stalled_sends: u64,
     /// `network.compression`, one entry for each compressor allowed.
     pub compression: Vec<CompressionStatistics>,
 }

@@ -72,7 +72,11 @@ impl Stalls {
     }
 
     /// The sweeper's life. `sessions` lists all connections; `timeout` is not zero.
-    pub(crate) fn sweep_until_stopped<S: Stallable>(&self, timeout: Duration, sessions: impl Fn() -> Vec<Arc<S>>) {
+    pub(crate) fn sweep_until_stopped<S: Stallable>(
+        &self,
+        timeout: Duration,
+        sessions: impl Fn() -> Vec<Arc<S>>,
+    ) {
         let mut stopping = self.stopping.lock();
         while !*stopping {
             self.asleep.store(true, Ordering::SeqCst);
@@ -155,12 +159,11 @@ mod tests {
     /// Looks at clients that stalled so many seconds ago (`None`: not at all); says which are ended, and when the next look is.
     fn check(stalled: &[Option<u64>], ended: &[bool], pause_secs: u64) {
         let now = Instant::now() + Duration::from_secs(1_000);
-        let clients: Vec<_> = stalled
-            .iter()
-            .map(|ago| Client::new(ago.map(|ago| now - Duration::from_secs(ago))))
-            .collect();
+        let clients: Vec<_> =
+            stalled.iter().map(|ago| Client::new(ago.map(|ago| now - Duration::from_secs(ago)))).collect();
         let swept = sweep(clients.iter().map(Deref::deref), TIMEOUT, now);
-        let given_up: Vec<bool> = clients.iter().map(|client| client.given_up.load(Ordering::SeqCst) > 0).collect();
+        let given_up: Vec<bool> =
+            clients.iter().map(|client| client.given_up.load(Ordering::SeqCst) > 0).collect();
         assert_eq!(given_up, ended, "clients that stalled for {stalled:?} seconds");
         assert_eq!(swept.given_up, ended.iter().filter(|ended| **ended).count());
         assert_eq!(swept.pause, Duration::from_secs(pause_secs), "the next look after {stalled:?}");

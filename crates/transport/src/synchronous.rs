@@ -1,7 +1,7 @@
 //! The `synchronous` thread model: one thread per connection, blocking I/O, a parked thread while a service waits.
 
 use crate::executors::{Newcomer, drive};
-use crate::session::Placement;
+use crate::placement::Placement;
 use crate::statistics::{ExecutorStatistics, Figure};
 use crate::{BlockingStream, Service, ServiceExecutor};
 use std::io;

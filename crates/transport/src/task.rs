@@ -9,7 +9,7 @@
 
 use crate::Session;
 use crate::pool::Pool;
-use crate::session::Placement;
+use crate::placement::Placement;
 use async_task::{ScheduleInfo, WithInfo};
 use std::sync::Arc;
 
@@ -30,7 +30,11 @@ where
 {
     let schedule = move |task: Task, info: ScheduleInfo| match &pool {
         Some(pool) if session.placement() == Placement::Pool => {
-            if info.woken_while_running { pool.push_again(task) } else { pool.push(task) }
+            if info.woken_while_running {
+                pool.push_again(task)
+            } else {
+                pool.push(task)
+            }
         }
         _ => home.push(task),
     };

@@ -191,7 +191,8 @@ impl TimeHistograms {
         // Fails only while the thread ends and its storage is gone: such a request is not worth a lock.
         let _ = LEASES.try_with(|leases| {
             let mut leases = leases.borrow_mut();
-            let known = leases.iter().position(|lease| std::ptr::eq(lease.histograms.as_ptr(), &raw const **self));
+            let known =
+                leases.iter().position(|lease| std::ptr::eq(lease.histograms.as_ptr(), &raw const **self));
             let position = known.unwrap_or_else(|| {
                 leases.retain(|lease| lease.histograms.strong_count() > 0);
                 leases.push(self.lease());
@@ -211,6 +212,13 @@ impl TimeHistograms {
             shard
         });
         Lease { histograms: Arc::downgrade(self), shard }
+    }
+
+    /// Requests executed so far, and the time that took.
+    pub(crate) fn served(&self) -> (u64, Duration) {
+        let shards = self.shards.lock().all.clone();
+        let execute = Histogram::sum(&shards, Stage::Execute);
+        (execute.buckets.iter().sum(), Duration::from_micros(execute.total_micros))
     }
 
     /// One group for each stage: `count`, `totalMicros`, upper bounds of percentiles, and the buckets that are not empty.
@@ -273,12 +281,17 @@ impl Histogram {
         let mut figures =
             vec![("count", Figure::Count(count)), ("totalMicros", Figure::Count(self.total_micros))];
         if count > 0 {
-            let percentiles = [("p50Micros", 500), ("p95Micros", 950), ("p99Micros", 990), ("p999Micros", 999)];
-            figures.extend(percentiles.map(|(name, permille)| (name, Figure::Count(self.percentile(permille)))));
+            let percentiles =
+                [("p50Micros", 500), ("p95Micros", 950), ("p99Micros", 990), ("p999Micros", 999)];
+            figures
+                .extend(percentiles.map(|(name, permille)| (name, Figure::Count(self.percentile(permille)))));
         }
         let buckets = BUCKET_NAMES.iter().zip(self.buckets);
         let filled = buckets.filter(|&(_, count)| count > 0);
-        figures.push(("histogram", Figure::Group(filled.map(|(&name, count)| (name, Figure::Count(count))).collect())));
+        figures.push((
+            "histogram",
+            Figure::Group(filled.map(|(&name, count)| (name, Figure::Count(count))).collect()),
+        ));
         Figure::Group(figures)
     }
 }
@@ -318,7 +331,11 @@ mod tests {
             let histograms = TimeHistograms::new();
             histograms.record(&executed(micros));
             let statistics = histograms.statistics();
-            assert_eq!(get(&statistics, &["execute", "histogram", name]), Some(1), "{micros} µs: {statistics:?}");
+            assert_eq!(
+                get(&statistics, &["execute", "histogram", name]),
+                Some(1),
+                "{micros} µs: {statistics:?}"
+            );
             assert_eq!(get(&statistics, &["execute", "totalMicros"]), Some(micros));
         }
     }
@@ -352,7 +369,11 @@ mod tests {
             let histograms = Arc::clone(&histograms);
             thread::spawn(move || histograms.record(&executed(1))).join().expect("recording does not panic");
         }
-        assert_eq!(get(&histograms.statistics(), &["execute", "count"]), Some(10), "counts of ended threads are lost");
+        assert_eq!(
+            get(&histograms.statistics(), &["execute", "count"]),
+            Some(10),
+            "counts of ended threads are lost"
+        );
         assert_eq!(histograms.shards.lock().all.len(), 1, "each thread left a shard behind");
     }
 

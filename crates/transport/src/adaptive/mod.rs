@@ -38,7 +38,7 @@ use self::sockets::Pushing;
 use self::stream::AdaptiveStream;
 use crate::executors::{Newcomer, drive};
 use crate::readiness::ReadinessStream;
-use crate::session::Placement;
+use crate::placement::Placement;
 use crate::statistics::ExecutorStatistics;
 use crate::task::spawn;
 use crate::{Service, ServiceExecutor};

@@ -1,8 +1,8 @@
 //! The controller before a simulated queue: one server, first in, first out, and a clock that only the simulation moves.
 
 use super::*;
-use std::collections::{BinaryHeap, VecDeque};
 use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// 10,000 requests a second.
 const SERVICE: Duration = Duration::from_micros(100);
@@ -114,7 +114,8 @@ impl Simulation {
     /// Clients that each wait for their reply and ask again; refused ones back off as drivers do.
     fn closed_loop(&mut self, clients: usize, thinking: Duration, to: Duration) {
         let mut randomness = Randomness(0x5EED);
-        let mut next: BinaryHeap<_> = (0..clients).map(|_| Reverse((randomness.exponential(thinking), 0_u32))).collect();
+        let mut next: BinaryHeap<_> =
+            (0..clients).map(|_| Reverse((randomness.exponential(thinking), 0_u32))).collect();
         while let Some(Reverse((at, attempt))) = next.pop() {
             if at >= to {
                 return;
@@ -160,7 +161,12 @@ fn loads_under_the_capacity_are_never_refused() {
     for load in [0.5, 0.95] {
         let mut simulation = Simulation::new(OverloadTarget::Automatic);
         simulation.open_loop(Duration::ZERO, 60 * SECOND, load);
-        assert_eq!(simulation.refused(), 0, "at {load} of the capacity: {:?}", simulation.admitter.statistics());
+        assert_eq!(
+            simulation.refused(),
+            0,
+            "at {load} of the capacity: {:?}",
+            simulation.admitter.statistics()
+        );
     }
 }
 
@@ -199,7 +205,10 @@ fn bursts_that_pass_within_an_interval_are_never_refused() {
             simulation.request(begins);
         }
     }
-    assert!(simulation.seconds.iter().any(|second| second.longest > 2 * LEAST_TARGET), "the bursts delay nobody");
+    assert!(
+        simulation.seconds.iter().any(|second| second.longest > 2 * LEAST_TARGET),
+        "the bursts delay nobody"
+    );
     assert_eq!(simulation.refused(), 0, "{:?}", simulation.admitter.statistics());
 }
 
@@ -254,7 +263,10 @@ fn clients_that_understand_do_not_pay_for_those_that_do_not() {
         simulation.polite_percent = polite_percent;
         simulation.open_loop(Duration::ZERO, 20 * SECOND, 20.0);
         let permille = simulation.figure("refusedPermille");
-        assert!(permille <= most_refused, "{permille} of 1,000 are refused, and {polite_percent} % understand it");
+        assert!(
+            permille <= most_refused,
+            "{permille} of 1,000 are refused, and {polite_percent} % understand it"
+        );
         assert!(permille >= most_refused - 60, "{permille} of 1,000 are refused in a hopeless overload");
     }
 }
@@ -315,7 +327,10 @@ fn refusals_hit_the_share_without_a_period() {
         recent.pop_front();
         recent.push_back(hit);
         let last_ten = recent.iter().filter(|hit| **hit).count();
-        assert!(number < 10 || (1..=5).contains(&last_ten), "{last_ten} of ten requests in a row are refused");
+        assert!(
+            number < 10 || (1..=5).contains(&last_ten),
+            "{last_ten} of ten requests in a row are refused"
+        );
     }
     for hits in hits {
         assert!((1_450..=1_550).contains(&hits), "of 5,000 requests 30 % are to be refused, not {hits}");

@@ -93,7 +93,10 @@ struct Sleeper {
 
 impl Worker {
     pub(crate) fn new() -> Self {
-        Self { sleeper: Arc::new(Sleeper { condition: Condvar::new(), called: AtomicBool::new(false) }), began: None }
+        Self {
+            sleeper: Arc::new(Sleeper { condition: Condvar::new(), called: AtomicBool::new(false) }),
+            began: None,
+        }
     }
 }
 
@@ -156,7 +159,12 @@ impl<T> PoolQueue<T> {
             start_after: None,
             counts: PoolCounts::default(),
         };
-        Self { state: Mutex::new(state), controller: Condvar::new(), ended: Condvar::new(), cores: cores.max(1) }
+        Self {
+            state: Mutex::new(state),
+            controller: Condvar::new(),
+            ended: Condvar::new(),
+            cores: cores.max(1),
+        }
     }
 
     /// Queues a task and sees to it that somebody runs it.

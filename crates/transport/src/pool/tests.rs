@@ -242,7 +242,11 @@ fn tasks_that_yield_take_turns() {
     }
     drop(open);
     (0..3).for_each(|_| receive(&done));
-    assert_eq!(*turns.lock().expect("no panic"), [0, 1, 2].repeat(4), "a task runs twice before others run once");
+    assert_eq!(
+        *turns.lock().expect("no panic"),
+        [0, 1, 2].repeat(4),
+        "a task runs twice before others run once"
+    );
     stop(&pool);
 }
 
