@@ -36,6 +36,7 @@ pub async fn dispatch(
         server.counters.user_asserts.add(1);
         outcome.next = None;
         outcome.closes_connection |= error.closes_connection;
+        outcome.refused_under_overload = error.code == code::INGRESS_REQUEST_RATE_LIMIT_EXCEEDED;
         reply.truncate(start);
         error.write(&mut DocumentBuilder::new(reply));
     }

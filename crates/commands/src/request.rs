@@ -54,6 +54,8 @@ pub struct Outcome {
     pub sends_nothing: bool,
     /// Run this next without waiting for a request, and mark the reply with `moreToCome` (exhaust).
     pub next: Option<DocumentBuf>,
+    /// The command was refused as [`Request::overload`] wants.
+    pub refused_under_overload: bool,
     /// To be logged when the reply has been sent.
     pub slow: Option<Box<SlowOperation>>,
 }

@@ -83,8 +83,12 @@ impl CommitClock {
     }
 }
 
-/// Bucket `n` counts what took at least 2^(n−1) microseconds and less than 2^n; the last one everything longer.
-const BUCKETS: usize = 27;
+/// Bucket `n` counts what took less than 2^n microseconds and, but for the first, at least half of that; the last one counts
+/// everything longer.
+const BUCKETS: usize = 28;
+/// What percentiles are told of, in thousandths.
+const PERCENTILES: [(&str, u64); 4] =
+    [("p50Micros", 500), ("p95Micros", 950), ("p99Micros", 990), ("p999Micros", 999)];
 /// Threads that record at the same time mostly do so in different shards.
 const SHARDS: usize = 16;
 
@@ -140,9 +144,12 @@ impl StageHistograms {
         }
     }
 
-    /// `{queue: {count, totalMicros, histogram: [{micros, count}, …]}, …}`; `micros` is where a bucket begins.
+    /// The stages of this crate as the transport tells its own: count, sum, upper bounds of percentiles, and the buckets that
+    /// are not empty: `{execute: {count, totalMicros, p50Micros, …, histogram: {under64Micros: 7, …}}, …}`.
     pub fn to_document(&self) -> Document {
-        STAGES.iter().map(|(stage, name)| (*name, Value::Document(self.stage(*stage)))).collect()
+        const OWN: [Stage; 3] = [Stage::Parse, Stage::Execute, Stage::CommitWait];
+        let own = STAGES.iter().filter(|(stage, _)| OWN.contains(stage));
+        own.map(|(stage, name)| (*name, Value::Document(self.stage(*stage)))).collect()
     }
 
     fn stage(&self, stage: Stage) -> Document {
@@ -154,16 +161,33 @@ impl StageHistograms {
             }
             nanoseconds += histogram.nanoseconds.load(Ordering::Relaxed);
         }
+        let count: u64 = counts.iter().sum();
+        let mut document = doc! { "count": (count as i64), "totalMicros": ((nanoseconds / 1_000) as i64) };
+        if count > 0 {
+            document
+                .extend(PERCENTILES.map(|(name, share)| (name, Value::Int64(percentile(&counts, share)))));
+        }
         let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        let buckets: Vec<Value> = filled
-            .map(|(position, count)| {
-                let begins = position.checked_sub(1).map_or(0, |exponent| 1_i64 << exponent);
-                doc! { "micros": begins, "count": (*count as i64) }.into()
-            })
-            .collect();
-        let total_us = nanoseconds / 1_000;
-        doc! { "count": (counts.iter().sum::<u64>() as i64), "totalMicros": (total_us as i64), "histogram": buckets }
+        let buckets: Document =
+            filled.map(|(bucket, count)| (bucket_name(bucket), Value::Int64(*count as i64))).collect();
+        document.push("histogram", buckets);
+        document
     }
+}
+
+/// Microseconds that this share of all did not exceed: the upper bound of the bucket with the last of them.
+fn percentile(counts: &[u64], thousandths: u64) -> i64 {
+    let rank = (counts.iter().sum::<u64>() * thousandths).div_ceil(1_000);
+    let mut passed = 0;
+    let last = counts.iter().position(|count| {
+        passed += count;
+        passed >= rank
+    });
+    1 << last.unwrap_or(BUCKETS)
+}
+
+fn bucket_name(bucket: usize) -> String {
+    if bucket + 1 == BUCKETS { "longer".to_owned() } else { format!("under{}Micros", 1_u64 << bucket) }
 }
 
 impl Histogram {
@@ -225,9 +249,9 @@ mod tests {
     fn check(took: &[Duration], expect: Document) {
         let histograms = StageHistograms::default();
         for took in took {
-            histograms.record([(Stage::Queue, *took)]);
+            histograms.record([(Stage::Execute, *took)]);
         }
-        assert_eq!(histograms.to_document().get("queue"), Some(&expect.into()));
+        assert_eq!(histograms.to_document().get("execute"), Some(&expect.into()));
     }
 
     #[test]
@@ -242,21 +266,25 @@ mod tests {
     #[test]
     fn buckets_double() {
         let micros = Duration::from_micros;
-        check(&[], doc! { "count": 0_i64, "totalMicros": 0_i64, "histogram": (Vec::<Value>::new()) });
+        check(&[], doc! { "count": 0_i64, "totalMicros": 0_i64, "histogram": {} });
         let some = [Duration::from_nanos(700), micros(1), micros(2), micros(3), micros(4), micros(1023)];
         check(
             &some,
-            doc! { "count": 6_i64, "totalMicros": 1033_i64, "histogram": [
-                { "micros": 0_i64, "count": 1_i64 }, { "micros": 1_i64, "count": 1_i64 },
-                { "micros": 2_i64, "count": 2_i64 }, { "micros": 4_i64, "count": 1_i64 },
-                { "micros": 512_i64, "count": 1_i64 },
-            ] },
+            doc! {
+                "count": 6_i64, "totalMicros": 1033_i64, "p50Micros": 4_i64, "p95Micros": 1024_i64, "p99Micros": 1024_i64,
+                "p999Micros": 1024_i64, "histogram": {
+                    "under1Micros": 1_i64, "under2Micros": 1_i64, "under4Micros": 2_i64, "under8Micros": 1_i64,
+                    "under1024Micros": 1_i64,
+                },
+            },
         );
+        let longest = 1_i64 << 27;
         check(
             &[Duration::from_secs(3600)],
-            doc! { "count": 1_i64, "totalMicros": 3_600_000_000_i64, "histogram": [
-                { "micros": (1_i64 << 25), "count": 1_i64 },
-            ] },
+            doc! {
+                "count": 1_i64, "totalMicros": 3_600_000_000_i64, "p50Micros": longest, "p95Micros": longest,
+                "p99Micros": longest, "p999Micros": longest, "histogram": { "longer": 1_i64 },
+            },
         );
     }
 

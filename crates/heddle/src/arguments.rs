@@ -11,16 +11,30 @@ pub(crate) fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(serve())
+        .subcommand(server_options(Command::new("serve").about("Starts the server")))
+        .subcommand(echo_server())
         .subcommand(BenchCommand::augment_subcommands(
             Command::new("bench").about("Measures a server").subcommand_required(true),
         ))
         .subcommand(Command::new("parameters").about("Prints docs/configuration.md"))
 }
 
-fn serve() -> Command {
-    let fixed = Command::new("serve")
-        .about("Starts the server")
+/// The yardstick of the thread models; for measurements, not for users.
+fn echo_server() -> Command {
+    let about = "Answers every request with one reply, under a thread model and without a database";
+    server_options(Command::new("echo-server").about(about).hide(true)).arg(
+        Arg::new(crate::echo_server::REPLY_BYTES)
+            .long(crate::echo_server::REPLY_BYTES)
+            .value_name("BYTES")
+            .value_parser(clap::value_parser!(usize))
+            .default_value("1100")
+            .help("Size of every reply"),
+    )
+}
+
+/// Everything that `serve` can be told.
+fn server_options(command: Command) -> Command {
+    let fixed = command
         .arg(
             Arg::new("config")
                 .short('f')

@@ -1,8 +1,9 @@
 //! The transport's figures under MongoDB's names, for `serverStatus`.
 
 use commands::host::TransportFigures;
-use document::{Document, doc};
+use document::{Document, Value, doc};
 use std::sync::{Arc, OnceLock};
+use transport::{CompressionStatistics, ExecutorStatistics, Figure};
 
 /// The transport's figures; empty until it listens.
 #[derive(Clone, Default)]
@@ -33,30 +34,88 @@ impl TransportFigures for Figures {
         doc! {
             "current": (figures.current as i32), "available": (figures.available as i32),
             "totalCreated": (figures.total_created as i64), "rejected": (figures.rejected as i64),
-            "active": (figures.active as i32), "threaded": (figures.current as i32), "panicked": (figures.panicked as i64),
+            "active": (figures.active as i32), "threaded": (figures.current as i32),
+            "adminConnections": { "current": (figures.on_lane as i32) },
+            "totalClosed": (figures.total_created.saturating_sub(figures.current) as i64),
+            "closedBecause": {
+                "broken": (figures.broken as i64), "panicked": (figures.panicked as i64),
+                "sendTimedOut": (figures.send_timed_out as i64), "unserved": (figures.unserved as i64),
+            },
         }
     }
 
     fn network(&self) -> Document {
         let statistics = self.statistics();
         let network = statistics.network;
-        let mut compression = Document::new();
-        for figures in &statistics.compression {
-            let pair = |(bytes_in, bytes_out): (u64, u64)| doc! { "bytesIn": (bytes_in as i64), "bytesOut": (bytes_out as i64) };
-            compression.push(
-                figures.compressor.name(),
-                doc! { "compressor": (pair(figures.compressed)), "decompressor": (pair(figures.decompressed)) },
-            );
+        let executors: Document = statistics.executors.iter().map(executor).collect();
+        let mut task_stats = Document::new();
+        if let Some(first) = statistics.executors.first() {
+            task_stats.push("executor", first.executor);
+            task_stats.extend(group(&first.figures));
         }
-        let mut executors = Document::new();
-        let executor = statistics.executor;
-        executors.push(executor.executor, doc! { "threadsRunning": (executor.threads_running as i32) });
         doc! {
             "bytesIn": (network.bytes_in as i64), "bytesOut": (network.bytes_out as i64),
             "physicalBytesIn": (network.physical_bytes_in as i64), "physicalBytesOut": (network.physical_bytes_out as i64),
-            "numRequests": (network.num_requests as i64), "compression": (compression),
-            "serviceExecutors": (executors),
-            "serviceExecutorTaskStats": { "executor": (executor.executor), "threadsRunning": (executor.threads_running as i32) },
+            "numRequests": (network.num_requests as i64),
+            "stalledSends": (statistics.stalled_sends as i64),
+            "compression": (statistics.compression.iter().map(compressor).collect::<Document>()),
+            "serviceExecutorTaskStats": task_stats,
+            "serviceExecutors": executors,
+            "diagnosticLane": (group(&statistics.lane)),
+            "admission": (group(&statistics.admission)),
+            "requestTimes": (group(&statistics.times)),
         }
+    }
+}
+
+fn executor(statistics: &ExecutorStatistics) -> (&'static str, Value) {
+    (statistics.executor, group(&statistics.figures).into())
+}
+
+fn compressor(figures: &CompressionStatistics) -> (&'static str, Value) {
+    let side = |(bytes_in, bytes_out): (u64, u64), ratio: f64| doc! { "bytesIn": (bytes_in as i64), "bytesOut": (bytes_out as i64), "ratio": ratio };
+    let (compressed, decompressed) = (figures.compressed, figures.decompressed);
+    let both = doc! {
+        "compressor": (side(compressed, ratio(compressed.0, compressed.1))),
+        "decompressor": (side(decompressed, ratio(decompressed.1, decompressed.0))),
+    };
+    (figures.compressor.name(), both.into())
+}
+
+/// How many times smaller compression made what passed.
+fn ratio(plain: u64, compressed: u64) -> f64 {
+    if compressed == 0 { 1.0 } else { plain as f64 / compressed as f64 }
+}
+
+/// A tree of figures as a document.
+fn group(figures: &[(&'static str, Figure)]) -> Document {
+    let value = |figure: &Figure| match figure {
+        Figure::Count(count) => Value::Int64(i64::try_from(*count).unwrap_or(i64::MAX)),
+        Figure::Text(text) => Value::String((*text).to_owned()),
+        Figure::Group(inner) => group(inner).into(),
+    };
+    figures.iter().map(|(name, figure)| (*name, value(figure))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_become_documents() {
+        let tree = [
+            ("threads", Figure::Count(3)),
+            (
+                "because",
+                Figure::Group(vec![("stuck", Figure::Count(u64::MAX)), ("state", Figure::Text("on"))]),
+            ),
+        ];
+        let expect = doc! { "threads": 3_i64, "because": { "stuck": (i64::MAX), "state": "on" } };
+        assert_eq!(group(&tree), expect);
+    }
+
+    #[test]
+    fn ratios() {
+        assert_eq!((ratio(0, 0), ratio(300, 100)), (1.0, 3.0));
     }
 }

@@ -15,8 +15,11 @@
 //! What commands do (`commands`), how connections are driven (`transport`), how data is kept (`storage`, `catalog`).
 
 mod arguments;
+mod descriptors;
+mod echo_server;
 mod figures;
 mod logging;
+mod network;
 mod options;
 mod pid_file;
 mod serve;
@@ -27,7 +30,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit status after wrong options.
-const EXIT_OPTIONS: u8 = 2;
+pub(crate) const EXIT_OPTIONS: u8 = 2;
 /// Exit status when a measurement failed.
 const EXIT_BENCH: u8 = 1;
 
@@ -36,6 +39,10 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         Some(("serve", given)) => match options::read(given) {
             Ok(options) => serve::run(options),
+            Err(error) => fail(&error, EXIT_OPTIONS),
+        },
+        Some(("echo-server", given)) => match options::read(given) {
+            Ok(options) => echo_server::run(&options, given),
             Err(error) => fail(&error, EXIT_OPTIONS),
         },
         Some(("bench", given)) => match arguments::run_bench(given) {

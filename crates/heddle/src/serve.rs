@@ -1,11 +1,13 @@
 //! `heddle serve`: everything is put together, runs, and ends in order.
 
-use crate::fail;
+use crate::descriptors::DescriptorBudget;
 use crate::figures::Figures;
 use crate::logging::{Log, LogHandle, LogTarget};
+use crate::network;
 use crate::options::Options;
 use crate::pid_file::PidFile;
 use crate::service::CommandService;
+use crate::{EXIT_OPTIONS, fail};
 use catalog::Catalog;
 use commands::Server;
 use commands::host::{Host, ProcessControl};
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use storage::{StorageOptions, Store};
-use transport::{ServerOptions, StartError};
+use transport::StartError;
 
 /// Exit status when the data cannot be opened, as mongod has it.
 const EXIT_DATA: u8 = 100;
@@ -120,12 +122,14 @@ struct Running {
 
 fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Running, StartFailure> {
     let parameters = &options.parameters;
-    let descriptors = transport::raise_descriptor_limit();
+    let budget = DescriptorBudget::of_process();
+    let network_options = network::server_options(parameters, budget)
+        .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
     tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"),
         dbpath = %parameters.text(Parameter::DbPath), "Heddle starting");
     watch_signals(ends.clone(), Arc::clone(log))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
-    let store = open_store(parameters).map_err(StartFailure::with(EXIT_DATA))?;
+    let store = open_store(parameters, budget).map_err(StartFailure::with(EXIT_DATA))?;
     let catalog =
         Catalog::open(store.clone()).map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
     let figures = Figures::default();
@@ -142,10 +146,12 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
     warn_about_access(parameters);
     let service = Arc::new(CommandService::new(Arc::clone(&server)));
-    let transport = transport::Server::start(transport_options(parameters, descriptors), service)
+    warn_about_limits(parameters, budget);
+    let transport = transport::Server::start(network_options, service)
         .map_err(|error: StartError| StartFailure::with(EXIT_NETWORK)(Box::new(error)))?;
     let transport = Arc::new(transport);
     figures.set(Arc::clone(&transport));
+    network::watch(parameters, &transport, budget);
     let pid_file = PidFile::write(&parameters.text(Parameter::PidFilePath))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
@@ -177,13 +183,14 @@ fn watch_signals(ends: Sender<End>, log: Arc<Log>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn open_store(parameters: &Arc<Parameters>) -> Result<Store, Box<dyn Error>> {
+fn open_store(parameters: &Arc<Parameters>, budget: DescriptorBudget) -> Result<Store, Box<dyn Error>> {
     let mut options = StorageOptions {
         cache_bytes: match parameters.unsigned(Parameter::CacheSizeMb) {
             0 => default_cache_bytes(),
             mib => mib * MIB,
         },
         journal_interval: Duration::from_millis(parameters.unsigned(Parameter::JournalCommitInterval)),
+        open_files_max: budget.table_files,
         ..StorageOptions::default()
     };
     if let mib @ 1.. = parameters.unsigned(Parameter::MemtableSizeMb) {
@@ -215,31 +222,6 @@ fn default_cache_bytes() -> u64 {
     ((kib * BYTES_PER_KIB).saturating_sub(GIB) / 2).max(LEAST)
 }
 
-fn transport_options(parameters: &Parameters, descriptors: u64) -> ServerOptions {
-    let names = |text: String| -> Vec<String> {
-        text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
-    };
-    let bind_addresses = if parameters.is_on(Parameter::BindIpAll) {
-        vec!["*".to_owned()]
-    } else {
-        names(parameters.text(Parameter::BindIp))
-    };
-    let compressors = names(parameters.text(Parameter::Compressors));
-    let limit = usize::try_from(parameters.unsigned(Parameter::MaxConnections)).unwrap_or(usize::MAX);
-    ServerOptions {
-        bind_addresses,
-        port: u16::try_from(parameters.integer(Parameter::Port)).unwrap_or(0),
-        unix_socket_prefix: parameters
-            .is_on(Parameter::UnixSocketEnabled)
-            .then(|| PathBuf::from(parameters.text(Parameter::UnixSocketPrefix))),
-        unix_socket_permissions: u32::try_from(parameters.integer(Parameter::UnixSocketPermissions))
-            .unwrap_or(0o700),
-        max_connections: limit.min(transport::default_max_connections(descriptors)),
-        compressors: compressors.iter().filter_map(|name| wire::Compressor::from_name(name)).collect(),
-        ..ServerOptions::default()
-    }
-}
-
 fn warn_about_access(parameters: &Parameters) {
     let bind = parameters.text(Parameter::BindIp);
     let open = parameters.is_on(Parameter::BindIpAll) || bind.split(',').any(|part| !is_local(part.trim()));
@@ -251,6 +233,15 @@ fn warn_about_access(parameters: &Parameters) {
     }
 }
 
+/// Whoever asks for more connections than there are descriptors hears of it before it hurts.
+fn warn_about_limits(parameters: &Parameters, budget: DescriptorBudget) {
+    let wanted = parameters.unsigned(Parameter::MaxConnections);
+    if wanted > budget.connections as u64 {
+        tracing::warn!(target: "control", id = 22_184, wanted, possible = budget.connections,
+            "The limit on open files allows fewer connections than net.maxIncomingConnections");
+    }
+}
+
 fn is_local(address: &str) -> bool {
     address == "localhost" || address == "::1" || address.starts_with("127.") || address.starts_with('/')
 }
@@ -258,6 +249,9 @@ fn is_local(address: &str) -> bool {
 fn tell_addresses(transport: &transport::Server) {
     for address in transport.tcp_addresses() {
         tracing::info!(target: "network", id = 23_015, address = %address, port = address.port(), "Listening on");
+    }
+    for address in transport.priority_addresses() {
+        tracing::info!(target: "network", id = 23_015, address = %address, port = address.port(), lane = "priority", "Listening on");
     }
     for path in transport.unix_paths() {
         tracing::info!(target: "network", id = 23_015, address = %path.display(), "Listening on");

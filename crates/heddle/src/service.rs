@@ -2,10 +2,14 @@
 
 use commands::host::ClientLink;
 use commands::parameters::Parameter;
-use commands::{Connection, Server, dispatch};
+use commands::{Connection, Server, SlowOperation, Stage, StageTimes, dispatch, is_diagnostic};
 use document::RawDocument;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use transport::{NextRequest, Replies, Request, Service, Session};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use transport::{NextRequest, Replies, Request, RequestTimes, Service, Session};
 use wire::{
     CommandMessage, Compressor, MessageRef, OpCode, OpMsg, OpMsgFlags, OpQuery, ReplyBuilder, WireError,
 };
@@ -30,6 +34,49 @@ impl ClientLink for SessionLink {
     fn is_gone(&self) -> bool {
         self.0.upgrade().is_none_or(|session| session.peer_closed())
     }
+
+    fn may_block(&self) -> bool {
+        self.0.upgrade().is_none_or(|session| session.may_block())
+    }
+
+    fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.upgrade().map_or(Poll::Ready(()), |session| session.poll_offload(context))
+    }
+}
+
+/// What the service keeps of a session.
+#[derive(Debug)]
+struct Attachment {
+    connection: Arc<Connection>,
+    slow: SlowSlot,
+}
+
+/// The last command of a connection, if it was slow, until its reply is sent. A connection runs one command at a time.
+#[derive(Debug, Default)]
+struct SlowSlot {
+    /// Looked at after every command; the lock is taken for slow ones only.
+    is_filled: AtomicBool,
+    operation: Mutex<Option<Box<SlowOperation>>>,
+}
+
+impl SlowSlot {
+    fn put(&self, slow: Option<Box<SlowOperation>>) {
+        if slow.is_some() {
+            *self.operation.lock() = slow;
+            self.is_filled.store(true, Ordering::Release);
+        }
+    }
+
+    fn log(&self, send: Duration) {
+        if !self.is_filled.load(Ordering::Acquire) {
+            return;
+        }
+        self.is_filled.store(false, Ordering::Relaxed);
+        let operation = self.operation.lock().take();
+        if let Some(operation) = operation {
+            operation.log(send);
+        }
+    }
 }
 
 impl CommandService {
@@ -45,7 +92,7 @@ impl CommandService {
     async fn run(
         &self,
         session: &Session,
-        connection: &Arc<Connection>,
+        attachment: &Attachment,
         request: &Request<'_>,
         mut reply: ReplyBuilder,
     ) -> Replies {
@@ -54,16 +101,20 @@ impl CommandService {
             Err(error) => return refuse(reply, &error),
         };
         let body = parsed.body();
+        let connection = &attachment.connection;
         let command = commands::Request {
             body,
             sequences: parsed.sequences(),
             wants_no_reply: !request.expects_reply(),
             exhaust_allowed: request.exhaust_allowed(),
             legacy_database: parsed.legacy_database(),
+            times: stage_times(request.times()),
+            began: Some(request.received_at()),
+            overload: request.overload().map(|overload| overload.base_backoff),
             bytes: request.message().bytes().len(),
-            ..commands::Request::new(body)
         };
         let outcome = dispatch(&self.server, connection, command, reply.buffer_mut()).await;
+        attachment.slow.put(outcome.slow);
         if outcome.closes_connection {
             return Replies::none().then_close();
         }
@@ -84,8 +135,17 @@ impl CommandService {
                 Replies::exhaust(message, NextRequest::New(next))
             }
         };
-        if is_handshake { replies.uncompressed() } else { replies }
+        let replies = if is_handshake { replies.uncompressed() } else { replies };
+        if outcome.refused_under_overload { replies.as_refused() } else { replies }
     }
+}
+
+/// What the transport knows of a request's time when the service gets it.
+fn stage_times(times: &RequestTimes) -> StageTimes {
+    StageTimes::default()
+        .with(Stage::AcceptWait, times.accept_wait)
+        .with(Stage::Receive, times.receive)
+        .with(Stage::Queue, times.queue)
 }
 
 /// A handshake is never compressed.
@@ -149,20 +209,41 @@ impl Service for CommandService {
                 connection_id = id, "Connection accepted");
         }
         // A session is opened once, so that there is nothing to replace.
-        let _ = session.set_extension(connection);
+        let _ = session.set_extension(Attachment { connection, slow: SlowSlot::default() });
+    }
+
+    fn is_diagnostic(&self, message: MessageRef<'_>) -> bool {
+        Parsed::read(message).is_ok_and(|parsed| is_diagnostic(parsed.body()))
+    }
+
+    fn loop_started(&self) {
+        storage::defer_commits();
+    }
+
+    fn turn_ended(&self) {
+        self.server.store.turn_ended();
+    }
+
+    fn finished(&self, session: &Arc<Session>, times: &RequestTimes) {
+        if let Some(attachment) = session.extension::<Attachment>() {
+            attachment.slow.log(times.send);
+        }
     }
 
     async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {
         let reply = request.reply();
-        match session.extension::<Arc<Connection>>() {
-            Some(connection) => self.run(session, connection, &request, reply).await,
+        match session.extension::<Attachment>() {
+            Some(attachment) => self.run(session, attachment, &request, reply).await,
             None => Replies::none().then_close(),
         }
     }
 
     fn closed(&self, session: &Arc<Session>) {
-        let Some(connection) = session.extension::<Arc<Connection>>() else { return };
+        let Some(attachment) = session.extension::<Attachment>() else { return };
+        let connection = &attachment.connection;
         self.server.closed(connection);
+        // The reply of a slow command that could not be sent.
+        attachment.slow.log(Duration::ZERO);
         if self.log_connections() {
             tracing::info!(target: "network", id = 22_944, ctx = %connection.description(), remote = %connection.remote,
                 connection_id = connection.id, "Connection ended");

@@ -6,7 +6,7 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::server::Server;
-use document::{Document, DocumentBuilder, RawValue, doc};
+use document::{Document, DocumentBuilder, RawValue, Value, doc};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -78,7 +78,7 @@ const SECTIONS: &[Section] = &[
     ("heddle", heddle),
     ("locks", |_| Document::new()),
     ("logicalSessionRecordCache", |server| doc! { "activeSessionsCount": (server.sessions.count() as i32) }),
-    ("network", |server| server.host.transport.network()),
+    ("network", network),
     ("opcounters", |server| server.counters.to_document()),
     ("opcountersRepl", |_| crate::counters::OperationCounters::default().to_document()),
     ("rocksdb", rocksdb),
@@ -125,6 +125,22 @@ fn global_lock(server: &Arc<Server>) -> Document {
         "currentQueue": { "total": 0, "readers": 0, "writers": 0 },
         "activeClients": { "total": (readers + writers), "readers": readers, "writers": writers },
     }
+}
+
+/// The transport's figures, with what is known of requests here.
+fn network(server: &Arc<Server>) -> Document {
+    let mut network = server.host.transport.network();
+    let mut times = match network.remove("requestTimes") {
+        Some(Value::Document(times)) => times,
+        _ => Document::new(),
+    };
+    for (stage, figures) in server.stages.to_document() {
+        times.insert(stage, figures);
+    }
+    network.push("requestTimes", times);
+    let refused = server.counters.refused_under_overload.get();
+    network.push("requestsRefusedUnderOverload", refused as i64);
+    network
 }
 
 fn heddle(server: &Arc<Server>) -> Document {

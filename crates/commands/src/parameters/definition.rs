@@ -53,6 +53,15 @@ pub enum Kind {
         /// The words.
         allowed: &'static [&'static str],
     },
+    /// Text of a form of its own.
+    Form {
+        /// Without being told.
+        default: &'static str,
+        /// The form in a few words.
+        form: &'static str,
+        /// Says what is wrong with a text.
+        check: fn(&str) -> Result<(), String>,
+    },
 }
 
 /// The value of a tunable.
@@ -62,7 +71,7 @@ pub enum Setting {
     Boolean(bool),
     /// Of a [`Kind::Integer`].
     Integer(i64),
-    /// Of a [`Kind::Text`] or [`Kind::Choice`].
+    /// Of a [`Kind::Text`], [`Kind::Choice`] or [`Kind::Form`].
     Text(String),
 }
 
@@ -123,7 +132,9 @@ impl Definition {
         match self.kind {
             Kind::Boolean { default } => Setting::Boolean(default),
             Kind::Integer { default, .. } => Setting::Integer(default),
-            Kind::Text { default } | Kind::Choice { default, .. } => Setting::Text(default.to_owned()),
+            Kind::Text { default } | Kind::Choice { default, .. } | Kind::Form { default, .. } => {
+                Setting::Text(default.to_owned())
+            }
         }
     }
 
@@ -132,7 +143,7 @@ impl Definition {
         match self.kind {
             Kind::Boolean { .. } => "true or false",
             Kind::Integer { .. } => "a whole number",
-            Kind::Text { .. } | Kind::Choice { .. } => "text",
+            Kind::Text { .. } | Kind::Choice { .. } | Kind::Form { .. } => "text",
         }
     }
 
@@ -149,7 +160,7 @@ impl Definition {
                 _ => return Err(wrong()),
             },
             Kind::Integer { .. } => Setting::Integer(text.trim().parse().map_err(|_| wrong())?),
-            Kind::Text { .. } | Kind::Choice { .. } => Setting::Text(text.to_owned()),
+            Kind::Text { .. } | Kind::Choice { .. } | Kind::Form { .. } => Setting::Text(text.to_owned()),
         };
         self.validate(setting)
     }
@@ -168,7 +179,7 @@ impl Definition {
             (Kind::Integer { .. }, number) => {
                 Setting::Integer(crate::fields::integer(number).ok_or_else(wrong)?)
             }
-            (Kind::Text { .. } | Kind::Choice { .. }, RawValue::String(text)) => {
+            (Kind::Text { .. } | Kind::Choice { .. } | Kind::Form { .. }, RawValue::String(text)) => {
                 Setting::Text(text.to_owned())
             }
             _ => return Err(wrong()),
@@ -206,6 +217,10 @@ impl Definition {
             (Kind::Choice { allowed, .. }, Setting::Text(found)) if !allowed.contains(&found.as_str()) => {
                 Err(SettingError::NotAllowed { name, found: found.clone(), allowed: allowed.join(", ") })
             }
+            (Kind::Form { check, .. }, Setting::Text(found)) => match check(found) {
+                Ok(()) => Ok(setting),
+                Err(reason) => Err(SettingError::Refused { name, reason }),
+            },
             _ => Ok(setting),
         }
     }

@@ -64,6 +64,7 @@ fn row(page: &mut String, definition: &Definition) {
                 allowed.iter().map(|word| if word.is_empty() { "empty" } else { word }).collect();
             words.join(", ")
         }
+        Kind::Form { form, .. } => form.to_owned(),
     };
     let runtime = if definition.changes_at_runtime { "yes" } else { "no" };
     let Definition { unit, meaning, .. } = definition;

@@ -2,10 +2,12 @@
 
 mod definition;
 mod markdown;
+mod service_executor;
 mod table;
 
 pub use definition::{Definition, Kind, Setting, SettingError};
 pub use markdown::markdown;
+pub use service_executor::{ExecutorChoice, SERVICE_EXECUTORS};
 pub use table::{ALL, DEFINITIONS, Parameter};
 
 use parking_lot::RwLock;
@@ -104,7 +106,9 @@ impl Parameters {
         match parameter.definition().kind {
             Kind::Boolean { .. } => Setting::Boolean(self.is_on(parameter)),
             Kind::Integer { .. } => Setting::Integer(self.integer(parameter)),
-            Kind::Text { .. } | Kind::Choice { .. } => Setting::Text(self.text(parameter)),
+            Kind::Text { .. } | Kind::Choice { .. } | Kind::Form { .. } => {
+                Setting::Text(self.text(parameter))
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Every tunable of the server. Sorted by name within each part.
 
 use super::definition::{Definition, Kind};
+use super::service_executor::ExecutorChoice;
 
 macro_rules! parameters {
     ($($identifier:ident $name:literal $kind:expr, $unit:literal, $access:ident($($at:literal)*), $meaning:literal;)*) => {
@@ -102,6 +103,8 @@ const fn text(default: &'static str) -> Kind {
 }
 
 const MIB: i64 = 1 << 20;
+/// A day: longer times are slips of the keyboard.
+const DAY_MS: i64 = 24 * 3600 * 1000;
 
 parameters! {
     BindIp "net.bindIp" text("127.0.0.1"), "", start("bind_ip" "net.bindIp"),
@@ -110,12 +113,14 @@ parameters! {
         "Listens on every IPv4 address of the machine.";
     Compressors "net.compression.compressors" text("snappy,zstd,zlib"), "", start("networkMessageCompressors" "net.compression.compressors"),
         "Compressors offered to clients, in order of preference, separated by commas; `disabled` for none.";
-    MaxConnections "net.maxIncomingConnections" integer(65_536, 1, 1_000_000), "connections", start("maxConns" "net.maxIncomingConnections"),
-        "Connections beyond this number are refused. Four fifths of the descriptors the process may open are the limit in any case.";
+    MaxConnections "maxIncomingConnections" integer(0, 0, 1_000_000), "connections", both("maxConns" "net.maxIncomingConnections"),
+        "Connections beyond this number are refused. 0, and the limit in any case: as many as the process may open descriptors, less a reserve of a twentieth (256 to 4,352) for files.";
     Port "net.port" integer(27_017, 0, 65_535), "", start("port" "net.port"),
         "TCP port; 0 takes a free one and tells it in the log line \"Listening on\".";
-    ServiceExecutor "net.serviceExecutor" Kind::Choice { default: "synchronous", allowed: &["synchronous"] }, "", start("serviceExecutor" "net.serviceExecutor"),
-        "Thread model of connections: `synchronous` is a thread per connection.";
+    PriorityPort "net.priorityPort" integer(0, 0, 65_535), "", start("priorityPort" "net.priorityPort"),
+        "A second TCP port, on the same addresses, whose connections are served by the diagnostic lane whatever they ask and are never refused because of load; 0 for none.";
+    ServiceExecutor "serviceExecutor" Kind::Form { default: "auto", form: "synchronous, adaptive, reactor, coroutine, auto; or `address=name` pairs, separated by commas", check: ExecutorChoice::check }, "", both("serviceExecutor" "net.serviceExecutor"),
+        "Thread model of new connections. `synchronous` is a thread per connection; `adaptive` an elastic pool of threads; `reactor` an event loop per core and a pool for what takes long; `coroutine` the same over one ring per core; `auto` chooses by measured load. Pairs set it for single listeners, named as in net.bindIp (a Unix socket by its path); one name without an address is for all others.";
     UnixSocketEnabled "net.unixDomainSocket.enabled" on(), "", start("" "net.unixDomainSocket.enabled"),
         "Listens on a Unix socket as well; the flag `--nounixsocket` turns it off.";
     UnixSocketPermissions "net.unixDomainSocket.filePermissions" integer(0o700, 0, 0o777), "file mode", start("filePermissions" "net.unixDomainSocket.filePermissions"),
@@ -146,6 +151,22 @@ parameters! {
         "Commands that take longer are logged.";
     JournalCommitInterval "journalCommitInterval" integer(100, 1, 500), "ms", both("journalCommitInterval" "storage.journal.commitIntervalMs"),
         "An acknowledged write without `j: true` is on the disk after this time at the latest.";
+    AdaptiveIdleThreshold "adaptiveServiceExecutorIdlePctThreshold" integer(60, 0, 100), "%", runtime(),
+        "`adaptive`: a thread that executes less than this share of its time ends, and a pool that does so does not grow.";
+    AdaptiveQueueLatency "adaptiveServiceExecutorMaxQueueLatencyMicros" integer(500, 1, DAY_MS * 1000), "µs", runtime(),
+        "`adaptive`: how long the controller lets tasks wait before it counts them against the free threads; at most the stuck thread time-out.";
+    AdaptiveQueues "adaptiveServiceExecutorQueues" integer(0, 0, 1024), "queues", runtime(),
+        "`adaptive`: task queues; 1 is the single locked queue of the published design, 0 one per core. Counts when the model starts.";
+    AdaptiveRecursionLimit "adaptiveServiceExecutorRecursionLimit" integer(8, 1, i32::MAX as i64), "requests", runtime(),
+        "`adaptive`: requests of one connection that are executed in a row before it goes to the end of its queue.";
+    AdaptiveReservedThreads "adaptiveServiceExecutorReservedThreads" integer(-1, -1, 4096), "threads", runtime(),
+        "`adaptive`: threads that stay, however little there is to do; -1 for half as many as cores.";
+    AdaptiveRunTime "adaptiveServiceExecutorRunTimeMillis" integer(5_000, 1, DAY_MS), "ms", runtime(),
+        "`adaptive`: the longest a thread waits for a task before it asks itself whether it is needed.";
+    AdaptiveRunTimeJitter "adaptiveServiceExecutorRunTimeJitterMillis" integer(500, 0, DAY_MS), "ms", runtime(),
+        "`adaptive`: how far the run times of threads differ, either way; at most the run time.";
+    AdaptiveStuckTimeout "adaptiveServiceExecutorStuckThreadTimeoutMillis" integer(250, 1, DAY_MS), "ms", runtime(),
+        "`adaptive`: when every thread has worked on one task for this long, another one is started.";
     CursorMonitorFrequency "clientCursorMonitorFrequencySecs" integer(4, 1, 86_400), "s", runtime(),
         "How often idle cursors and sessions are looked for.";
     CursorTimeout "cursorTimeoutMillis" integer(600_000, 1, i64::MAX), "ms", runtime(),
@@ -162,12 +183,28 @@ parameters! {
         "Time limit of reads that bring none; 0 for none.";
     NoTableScan "notablescan" off(), "", runtime(),
         "Refuses queries that would have to scan a whole collection.";
+    OverloadProtection "overloadProtection" on(), "", runtime(),
+        "Under overload, user commands of clients that said `backpressure: true` are refused at once with error 462 and a hint when to try again.";
+    OverloadTarget "overloadTargetMillis" integer(0, 0, 60_000), "ms", runtime(),
+        "The queueing delay that is accepted for long; 0 finds it from the time that requests take when they do not wait.";
+    PriorityLane "priorityLane" on(), "", fixed(),
+        "Connections begin on the diagnostic lane, an event loop of its own, and stay there as long as they only monitor.";
     RequireApiVersion "requireApiVersion" off(), "", runtime(),
         "Refuses commands without the parameter apiVersion.";
     ShutdownTimeout "shutdownTimeoutMillisForSignaledShutdown" integer(15_000, 0, 3_600_000), "ms", runtime(),
         "How long running operations may take to finish after SIGTERM.";
     ScanSlice "scanSliceMicros" integer(5_000, 50, 1_000_000), "µs", runtime(),
         "A scan lets others go first after this time: kills, time limits and other work are looked at between slices.";
+    SendTimeout "sendTimeoutMillis" integer(60_000, 0, DAY_MS), "ms", fixed(),
+        "A client that does not take any part of its reply for so long is disconnected; 0 waits for ever.";
+    ServiceEventLoops "serviceEventLoops" integer(0, 0, 1024), "threads", fixed(),
+        "Event loops of `reactor`, rings of `coroutine`; 0 for one per core.";
+    PoolIdle "servicePoolIdleMillis" integer(30_000, 1, DAY_MS), "ms", runtime(),
+        "How long a thread of the pool beyond the minimum stays without work. The pool does what event loops must not: read the disk, compute for long.";
+    PoolMaxThreads "servicePoolMaxThreads" integer(0, 0, 4096), "threads", runtime(),
+        "The most threads of the pool; 0 for four per core, and 16 at least.";
+    PoolMinThreads "servicePoolMinThreads" integer(1, 0, 4096), "threads", runtime(),
+        "Threads of the pool that are kept although they have nothing to do.";
     TtlMonitorEnabled "ttlMonitorEnabled" on(), "", runtime(),
         "Whether documents of TTL indexes may be deleted in the background.";
     TtlMonitorSleep "ttlMonitorSleepSecs" integer(60, 1, i32::MAX as i64), "s", runtime(),

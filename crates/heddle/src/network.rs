@@ -1,0 +1,313 @@
+//! From the tunables to the transport: what it starts with, and what changes while it runs.
+
+use crate::descriptors::DescriptorBudget;
+use commands::parameters::{ExecutorChoice, Parameter, Parameters, Setting};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use transport::{AdaptiveOptions, OverloadTarget, PoolOptions, Server, ServerOptions, ServiceExecutor};
+
+/// Options of the network that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NetworkError {
+    /// The rules between the options of `adaptive`.
+    #[error(transparent)]
+    Adaptive(#[from] transport::AdaptiveOptionsError),
+    /// A thread model for an address that is not listened on.
+    #[error("net.serviceExecutor names '{listener}', which is none of the addresses of net.bindIp: {known}")]
+    UnknownListener { listener: String, known: String },
+}
+
+const ADAPTIVE: [Parameter; 8] = [
+    Parameter::AdaptiveReservedThreads,
+    Parameter::AdaptiveRunTime,
+    Parameter::AdaptiveRunTimeJitter,
+    Parameter::AdaptiveStuckTimeout,
+    Parameter::AdaptiveQueueLatency,
+    Parameter::AdaptiveIdleThreshold,
+    Parameter::AdaptiveRecursionLimit,
+    Parameter::AdaptiveQueues,
+];
+const POOL: [Parameter; 3] = [Parameter::PoolMinThreads, Parameter::PoolMaxThreads, Parameter::PoolIdle];
+const OVERLOAD: [Parameter; 2] = [Parameter::OverloadProtection, Parameter::OverloadTarget];
+
+/// Numbers as they are, or as they would be with one change.
+struct Numbers<'p> {
+    parameters: &'p Parameters,
+    changed: Option<(Parameter, i64)>,
+}
+
+impl Numbers<'_> {
+    fn of(&self, parameter: Parameter) -> i64 {
+        match self.changed {
+            Some((changed, number)) if changed == parameter => number,
+            _ => self.parameters.integer(parameter),
+        }
+    }
+
+    fn unsigned(&self, parameter: Parameter) -> u64 {
+        self.of(parameter).unsigned_abs()
+    }
+
+    fn count(&self, parameter: Parameter) -> usize {
+        usize::try_from(self.unsigned(parameter)).unwrap_or(usize::MAX)
+    }
+
+    fn millis(&self, parameter: Parameter) -> Duration {
+        Duration::from_millis(self.unsigned(parameter))
+    }
+
+    fn adaptive(&self) -> AdaptiveOptions {
+        let narrow = |parameter| u32::try_from(self.unsigned(parameter)).unwrap_or(u32::MAX);
+        AdaptiveOptions {
+            reserved_threads: self.of(Parameter::AdaptiveReservedThreads),
+            run_time: self.millis(Parameter::AdaptiveRunTime),
+            run_time_jitter: self.millis(Parameter::AdaptiveRunTimeJitter),
+            stuck_thread_timeout: self.millis(Parameter::AdaptiveStuckTimeout),
+            max_queue_latency: Duration::from_micros(self.unsigned(Parameter::AdaptiveQueueLatency)),
+            idle_threshold_percent: narrow(Parameter::AdaptiveIdleThreshold),
+            recursion_limit: narrow(Parameter::AdaptiveRecursionLimit),
+            queues: self.count(Parameter::AdaptiveQueues),
+        }
+    }
+
+    fn pool(&self) -> PoolOptions {
+        let usual = PoolOptions::default();
+        PoolOptions {
+            min_threads: self.count(Parameter::PoolMinThreads),
+            max_threads: match self.count(Parameter::PoolMaxThreads) {
+                0 => usual.max_threads,
+                threads => threads,
+            },
+            idle: self.millis(Parameter::PoolIdle),
+        }
+    }
+
+    fn overload(&self) -> OverloadTarget {
+        match (self.of(Parameter::OverloadProtection), self.millis(Parameter::OverloadTarget)) {
+            (0, _) => OverloadTarget::Off,
+            (_, Duration::ZERO) => OverloadTarget::Automatic,
+            (_, target) => OverloadTarget::Fixed(target),
+        }
+    }
+
+    /// The limit that the operator chose, as far as the descriptors allow it.
+    fn max_connections(&self, budget: DescriptorBudget) -> usize {
+        match self.count(Parameter::MaxConnections) {
+            0 => budget.connections,
+            chosen => chosen.min(budget.connections),
+        }
+    }
+}
+
+/// What the transport starts with.
+///
+/// # Errors
+/// Options that contradict each other.
+pub(crate) fn server_options(
+    parameters: &Parameters,
+    budget: DescriptorBudget,
+) -> Result<ServerOptions, NetworkError> {
+    let numbers = Numbers { parameters, changed: None };
+    let bind_addresses = if parameters.is_on(Parameter::BindIpAll) {
+        vec!["*".to_owned()]
+    } else {
+        names(&parameters.text(Parameter::BindIp))
+    };
+    let compressors = names(&parameters.text(Parameter::Compressors));
+    let (executor, listener_executors) =
+        executors(&parameters.text(Parameter::ServiceExecutor), &bind_addresses)?;
+    let adaptive = numbers.adaptive();
+    adaptive.validate()?;
+    let port = |parameter| u16::try_from(parameters.integer(parameter)).unwrap_or(0);
+    Ok(ServerOptions {
+        bind_addresses,
+        port: port(Parameter::Port),
+        priority_port: Some(port(Parameter::PriorityPort)).filter(|port| *port > 0),
+        priority_lane: parameters.is_on(Parameter::PriorityLane),
+        unix_socket_prefix: parameters
+            .is_on(Parameter::UnixSocketEnabled)
+            .then(|| PathBuf::from(parameters.text(Parameter::UnixSocketPrefix))),
+        unix_socket_permissions: u32::try_from(parameters.integer(Parameter::UnixSocketPermissions))
+            .unwrap_or(0o700),
+        max_connections: numbers.max_connections(budget),
+        compressors: compressors.iter().filter_map(|name| wire::Compressor::from_name(name)).collect(),
+        executor,
+        listener_executors,
+        event_loops: numbers.count(Parameter::ServiceEventLoops),
+        adaptive,
+        pool: numbers.pool(),
+        overload: numbers.overload(),
+        send_timeout: numbers.millis(Parameter::SendTimeout),
+        ..ServerOptions::default()
+    })
+}
+
+fn names(text: &str) -> Vec<String> {
+    text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
+/// The model of most listeners, and those of single ones.
+type Executors = (ServiceExecutor, Vec<(String, ServiceExecutor)>);
+
+fn executors(text: &str, bind_addresses: &[String]) -> Result<Executors, NetworkError> {
+    // The text was checked when it was set.
+    let choice = ExecutorChoice::parse(text).unwrap_or_default();
+    let model = |name: &str| ServiceExecutor::from_name(name).unwrap_or_default();
+    let mut listeners = Vec::new();
+    for (listener, name) in choice.listeners {
+        if !listener.starts_with('/') && !bind_addresses.iter().any(|known| known == listener) {
+            let known = bind_addresses.join(", ");
+            return Err(NetworkError::UnknownListener { listener: listener.to_owned(), known });
+        }
+        listeners.push((listener.to_owned(), model(name)));
+    }
+    let usual = Parameter::ServiceExecutor.definition().default_setting().to_string();
+    Ok((model(choice.others.unwrap_or(&usual)), listeners))
+}
+
+/// Puts changes of the tunables into effect from now on.
+pub(crate) fn watch(parameters: &Arc<Parameters>, server: &Arc<Server>, budget: DescriptorBudget) {
+    watch_numbers(parameters, server, &ADAPTIVE, |server, numbers| {
+        server.set_adaptive(numbers.adaptive()).map_err(|error| error.to_string())
+    });
+    watch_numbers(parameters, server, &POOL, |server, numbers| {
+        server.set_pool(numbers.pool());
+        Ok(())
+    });
+    watch_numbers(parameters, server, &OVERLOAD, |server, numbers| {
+        server.set_overload(numbers.overload());
+        Ok(())
+    });
+    watch_numbers(parameters, server, &[Parameter::MaxConnections], move |server, numbers| {
+        server.set_max_connections(numbers.max_connections(budget));
+        Ok(())
+    });
+    let bind_addresses = names(&parameters.text(Parameter::BindIp));
+    let watched = Arc::downgrade(server);
+    parameters.watch(Parameter::ServiceExecutor, move |setting| match (setting, watched.upgrade()) {
+        (Setting::Text(text), Some(server)) => set_executors(&server, text, &bind_addresses),
+        _ => Ok(()),
+    });
+}
+
+/// Calls `apply` before a number of the group changes, with all numbers as they will be.
+fn watch_numbers(
+    parameters: &Arc<Parameters>,
+    server: &Arc<Server>,
+    group: &[Parameter],
+    apply: impl Fn(&Server, &Numbers<'_>) -> Result<(), String> + Clone + Send + Sync + 'static,
+) {
+    for &parameter in group {
+        let (server, apply) = (Arc::downgrade(server), apply.clone());
+        // Weak: the tunables own their watchers.
+        let all: Weak<Parameters> = Arc::downgrade(parameters);
+        parameters.watch(parameter, move |setting| {
+            let number = match setting {
+                Setting::Integer(number) => *number,
+                Setting::Boolean(flag) => (*flag).into(),
+                Setting::Text(_) => return Ok(()),
+            };
+            let (Some(parameters), Some(server)) = (all.upgrade(), server.upgrade()) else { return Ok(()) };
+            apply(&server, &Numbers { parameters: &parameters, changed: Some((parameter, number)) })
+        });
+    }
+}
+
+/// Changes the thread models of new connections. Nothing is changed when an address is unknown.
+fn set_executors(server: &Server, text: &str, bind_addresses: &[String]) -> Result<(), String> {
+    let choice = ExecutorChoice::parse(text)?;
+    let paths: Vec<String> = server.unix_paths().iter().map(|path| path.display().to_string()).collect();
+    let is_known = |listener: &str| bind_addresses.iter().chain(&paths).any(|known| known == listener);
+    if let Some((unknown, _)) = choice.listeners.iter().find(|(listener, _)| !is_known(listener)) {
+        return Err(format!("'{unknown}' is no address that is listened on"));
+    }
+    let others = choice.others.map(|model| (None, model));
+    let named = choice.listeners.iter().map(|(listener, model)| (Some(*listener), *model));
+    for (listener, model) in others.into_iter().chain(named) {
+        let model = ServiceExecutor::from_name(model).unwrap_or_default();
+        server.set_executor(listener, model).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commands::parameters::SERVICE_EXECUTORS;
+
+    const BUDGET: DescriptorBudget = DescriptorBudget { connections: 1_000, table_files: 64 };
+
+    fn parameters(settings: &[(Parameter, Setting)]) -> Parameters {
+        let parameters = Parameters::default();
+        for (parameter, setting) in settings {
+            parameters.set(*parameter, setting.clone()).expect("allowed");
+        }
+        parameters
+    }
+
+    fn check_executors(text: &str, expect: Result<Executors, &str>) {
+        let addresses = ["127.0.0.1".to_owned(), "::1".to_owned()];
+        let found = executors(text, &addresses).map_err(|error| error.to_string());
+        assert_eq!(found, expect.map_err(str::to_owned), "{text}");
+    }
+
+    #[test]
+    fn the_table_and_the_transport_know_the_same_models() {
+        assert_eq!(SERVICE_EXECUTORS.map(Some), ServiceExecutor::ALL.map(|model| Some(model.name())));
+    }
+
+    #[test]
+    fn defaults_are_the_transports_own() {
+        let (options, usual) =
+            (server_options(&Parameters::default(), BUDGET).expect("valid"), ServerOptions::default());
+        assert_eq!(options.adaptive, usual.adaptive);
+        assert_eq!(options.pool, usual.pool);
+        assert_eq!(options.overload, usual.overload);
+        assert_eq!(
+            (options.priority_port, options.priority_lane),
+            (usual.priority_port, usual.priority_lane)
+        );
+        assert_eq!((options.send_timeout, options.event_loops), (usual.send_timeout, usual.event_loops));
+        assert_eq!(options.max_connections, 1_000);
+    }
+
+    #[test]
+    fn models_of_listeners() {
+        use ServiceExecutor::{Adaptive, Reactor};
+        check_executors("reactor", Ok((Reactor, Vec::new())));
+        check_executors(
+            "::1=adaptive, /tmp/x.sock=reactor,reactor",
+            Ok((Reactor, vec![("::1".to_owned(), Adaptive), ("/tmp/x.sock".to_owned(), Reactor)])),
+        );
+        check_executors(
+            "10.0.0.1=adaptive",
+            Err(
+                "net.serviceExecutor names '10.0.0.1', which is none of the addresses of net.bindIp: 127.0.0.1, ::1",
+            ),
+        );
+    }
+
+    #[test]
+    fn options_that_contradict_each_other_are_refused() {
+        let contradicting = parameters(&[(Parameter::AdaptiveRunTime, Setting::Integer(100))]);
+        let error =
+            server_options(&contradicting, BUDGET).expect_err("the jitter is longer than the run time");
+        assert!(error.to_string().contains("Jitter"), "{error}");
+    }
+
+    #[test]
+    fn limits_and_switches() {
+        let chosen = parameters(&[
+            (Parameter::MaxConnections, Setting::Integer(2_000)),
+            (Parameter::OverloadTarget, Setting::Integer(20)),
+            (Parameter::PoolMaxThreads, Setting::Integer(3)),
+        ]);
+        let options = server_options(&chosen, BUDGET).expect("valid");
+        assert_eq!(options.max_connections, 1_000, "descriptors bound what is chosen");
+        assert_eq!(options.overload, OverloadTarget::Fixed(Duration::from_millis(20)));
+        assert_eq!(options.pool.max_threads, 3);
+        let off = Numbers { parameters: &chosen, changed: Some((Parameter::OverloadProtection, 0)) };
+        assert_eq!(off.overload(), OverloadTarget::Off);
+    }
+}
