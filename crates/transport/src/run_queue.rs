@@ -21,8 +21,8 @@ type Unpark = Box<dyn Fn() + Send + Sync>;
 
 /// See the module.
 pub(crate) struct RunQueue {
-    /// Tasks that other threads woke. A leaf in the order of locks, held for a push or a swap.
-    remote: Mutex<VecDeque<Task>>,
+    /// Tasks that other threads woke; `None` after the owner has ended. A leaf in the order of locks, held for a push or a swap.
+    remote: Mutex<Option<VecDeque<Task>>>,
     sleeping: AtomicBool,
     unpark: Unpark,
     executed: AtomicU64,
@@ -57,7 +57,7 @@ pub(crate) struct Ownership {
 impl RunQueue {
     pub(crate) fn new(unpark: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
-            remote: Mutex::new(VecDeque::new()),
+            remote: Mutex::new(Some(VecDeque::new())),
             sleeping: AtomicBool::new(false),
             unpark: Box::new(unpark),
             executed: AtomicU64::new(0),
@@ -104,7 +104,17 @@ impl TaskQueue for RunQueue {
             Some(task)
         });
         let Some(task) = foreign else { return };
-        self.remote.lock().push_back(task);
+        let refused = match &mut *self.remote.lock() {
+            Some(remote) => {
+                remote.push_back(task);
+                None
+            }
+            None => Some(task),
+        };
+        if refused.is_some() {
+            // Nobody drives this loop any more. Dropped here, the task ends what it stands for; the lock is free.
+            return;
+        }
         self.remote_pushes.fetch_add(1, Ordering::Relaxed);
         self.wake_owner();
     }
@@ -134,7 +144,8 @@ impl Ownership {
     /// Announces a sleep. False when there is something to run: then there is none.
     pub(crate) fn prepare_sleep(&self) -> bool {
         self.queue.sleeping.store(true, Ordering::SeqCst);
-        if self.has_tasks() || !self.queue.remote.lock().is_empty() {
+        let remote_waits = self.queue.remote.lock().as_ref().is_some_and(|remote| !remote.is_empty());
+        if self.has_tasks() || remote_waits {
             self.awake();
             return false;
         }
@@ -147,21 +158,22 @@ impl Ownership {
     }
 
     fn take_remote(&self) {
-        let mut remote = self.queue.remote.lock();
-        if !remote.is_empty() {
-            LOCAL.with_borrow_mut(|local| local.tasks.append(&mut remote));
+        if let Some(remote) = &mut *self.queue.remote.lock()
+            && !remote.is_empty()
+        {
+            LOCAL.with_borrow_mut(|local| local.tasks.append(remote));
         }
     }
 }
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        self.take_remote();
-        // Dropping a task may wake others, which then go to the remote queue of a loop that nobody drives any more.
+        let remote = self.queue.remote.lock().take();
         let tasks = LOCAL.with_borrow_mut(|local| {
             local.owner = std::ptr::null();
             std::mem::take(&mut local.tasks)
         });
-        drop(tasks);
+        // Dropping a task may wake others, which are dropped in turn.
+        drop((tasks, remote));
     }
 }
