@@ -130,7 +130,7 @@ impl Connection {
         !self.said_hello.swap(true, Ordering::Relaxed)
     }
 
-    /// The client said `backpressure: true` in its `hello`.
+    /// The client said `backpressure` in its `hello`.
     pub fn set_backs_off(&self) {
         self.backs_off.store(true, Ordering::Relaxed);
     }

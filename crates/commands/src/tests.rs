@@ -337,6 +337,14 @@ fn an_overloaded_server_refuses_who_understands_it() {
     assert_eq!(run(doc! { "getMore": 5_i64, "collection": "c" }).get("code"), Some(&Value::Int32(43)));
     assert_eq!(server.counters.refused_under_overload.get(), 2);
     assert_eq!(server.catalog.collection("test", "c").map(drop), None, "what is refused has no effect");
+    for said in [Value::Boolean(false), Value::String(String::new()), Value::Null] {
+        let other = Client::of(&server);
+        ok(other.run(doc! { "hello": 1, "backpressure": said, "$db": "admin" }).0);
+        assert!(!other.connection.backs_off());
+    }
+    let versioned = Client::of(&server);
+    ok(versioned.run(doc! { "hello": 1, "backpressure": "2", "$db": "admin" }).0);
+    assert!(versioned.connection.backs_off(), "drivers tell the version of the rules they follow");
     let other = Client::of(&server);
     ok(other.run_with(doc! { "find": "c" }, |request| request.overload = Some(Duration::from_secs(1))).0);
 }

@@ -46,7 +46,7 @@ fn start<'a>(context: &'a mut CommandContext<'_>, reply: &'a mut DocumentBuilder
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let first = context.connection.first_hello();
     note_client(context, first)?;
-    if context.fields.flexible_boolean("backpressure")?.unwrap_or(false) {
+    if context.fields.any("backpressure").is_some_and(backs_off) {
         context.connection.set_backs_off();
     }
     let compression = negotiate(context, first)?;
@@ -59,6 +59,15 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         context.next = Some(next_hello(context));
     }
     Ok(())
+}
+
+/// Whether the client backs off when it is told of an overload. Drivers say `true`, or the version of the rules they follow.
+fn backs_off(said: RawValue<'_>) -> bool {
+    match said {
+        RawValue::Boolean(flag) => flag,
+        RawValue::String(version) => !version.is_empty(),
+        other => other.is_number(),
+    }
 }
 
 /// Checks and keeps `client: {application, driver, os, platform}`.

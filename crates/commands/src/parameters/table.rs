@@ -184,7 +184,7 @@ parameters! {
     NoTableScan "notablescan" off(), "", runtime(),
         "Refuses queries that would have to scan a whole collection.";
     OverloadProtection "overloadProtection" on(), "", runtime(),
-        "Under overload, user commands of clients that said `backpressure: true` are refused at once with error 462 and a hint when to try again.";
+        "Under overload, user commands of clients that said `backpressure` in their `hello` are refused at once with error 462 and a hint when to try again.";
     OverloadTarget "overloadTargetMillis" integer(0, 0, 60_000), "ms", runtime(),
         "The queueing delay that is accepted for long; 0 finds it from the time that requests take when they do not wait.";
     PriorityLane "priorityLane" on(), "", fixed(),
