@@ -186,14 +186,6 @@ impl Server {
         self.shared.sessions()
     }
 
-    /// Changes the options of the thread model `adaptive` while it serves; its number of queues stays.
-    ///
-    /// # Errors
-    /// What [`AdaptiveOptions::validate`] refuses; nothing is changed then.
-    pub fn set_adaptive_options(&self, options: AdaptiveOptions) -> Result<(), AdaptiveOptionsError> {
-        self.executors.set_adaptive_options(options)
-    }
-
     /// Changes the connection limit. Open connections stay.
     pub fn set_max_connections(&self, limit: usize) {
         self.shared.set_max_connections(limit);

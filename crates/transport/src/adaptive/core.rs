@@ -202,7 +202,11 @@ impl Attention {
     pub(super) fn sleep(&self, duration: Duration) -> bool {
         let deadline = Instant::now() + duration;
         let mut stopping = self.stopping.lock();
-        while !*stopping && !self.changed.wait_until(&mut stopping, deadline).timed_out() {}
+        while !*stopping {
+            if self.changed.wait_until(&mut stopping, deadline).timed_out() {
+                break;
+            }
+        }
         !*stopping
     }
 
@@ -211,10 +215,11 @@ impl Attention {
         let deadline = Instant::now() + most;
         let mut stopping = self.stopping.lock();
         self.wanted.store(false, Ordering::SeqCst);
-        while !*stopping
-            && !self.wanted.load(Ordering::SeqCst)
-            && !self.changed.wait_until(&mut stopping, deadline).timed_out()
-        {}
+        while !*stopping && !self.wanted.load(Ordering::SeqCst) {
+            if self.changed.wait_until(&mut stopping, deadline).timed_out() {
+                break;
+            }
+        }
         self.wanted.store(true, Ordering::SeqCst);
         !*stopping
     }
