@@ -1,6 +1,7 @@
 //! All sessions that live, and what those that ended have counted.
 
 use crate::buffer::LargeBuffers;
+use crate::gate::Gate;
 use crate::overload::{Admitter, Overload, Served};
 use crate::statistics::{
     CompressionStatistics, CompressorCounters, ConnectionStatistics, NetworkStatistics, TransportStatistics,
@@ -8,8 +9,6 @@ use crate::statistics::{
 use crate::sweeper::Stalls;
 use crate::timing::{RequestTimes, TimeHistograms};
 use crate::{ConnectionError, Endpoint, Phase, ServerOptions, Service, Session, SessionControl};
-use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +21,6 @@ const PRIORITY_RESERVE: usize = 32;
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     max_connections: AtomicUsize,
-    current: AtomicUsize,
     created: AtomicU64,
     /// Refused: too many connections.
     rejected: AtomicU64,
@@ -38,17 +36,7 @@ pub(crate) struct Shared {
     pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
-    /// Guards the live sessions and the sums of the ended ones. No other lock is taken inside.
-    sessions: Mutex<Sessions>,
-    /// Signalled when the last session ends.
-    drained: Condvar,
-}
-
-#[derive(Default)]
-struct Sessions {
-    live: HashMap<u64, Arc<Session>>,
-    ended: NetworkStatistics,
-    closing: bool,
+    sessions: Gate<Session, NetworkStatistics>,
 }
 
 /// One admitted session; dropping it tells the service of its end and makes room for another.
@@ -69,7 +57,8 @@ impl Drop for Admission {
         if let Some(closed) = self.closed.take() {
             closed(&self.session);
         }
-        self.session.shared.forget(&self.session);
+        let counters = &self.session.counters;
+        self.session.shared.sessions.leave(self.session.id(), |ended| ended.add(counters));
     }
 }
 
@@ -79,7 +68,6 @@ impl Shared {
             max_connections: AtomicUsize::new(options.max_connections),
             admitter: Admitter::new(options.overload, Instant::now()),
             options,
-            current: AtomicUsize::new(0),
             created: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             unserved: AtomicU64::new(0),
@@ -90,8 +78,7 @@ impl Shared {
             panicked: AtomicU64::new(0),
             large_buffers: LargeBuffers::default(),
             compression: Default::default(),
-            sessions: Mutex::default(),
-            drained: Condvar::new(),
+            sessions: Gate::new(),
         })
     }
 
@@ -105,17 +92,16 @@ impl Shared {
         control: Box<dyn SessionControl>,
         service: &Arc<H>,
     ) -> Option<Admission> {
-        let mut sessions = self.sessions.lock();
         let reserve = if priority { PRIORITY_RESERVE } else { 0 };
-        if sessions.closing || sessions.live.len() >= self.max_connections().saturating_add(reserve) {
+        let limit = self.max_connections().saturating_add(reserve);
+        let entered = self.sessions.enter(limit, || {
+            let id = self.created.fetch_add(1, Ordering::Relaxed) + 1;
+            (id, Session::new(id, peer, local, priority, control, Arc::clone(self)))
+        });
+        let Some(session) = entered else {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
-        }
-        let id = self.created.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Arc::new(Session::new(id, peer, local, priority, control, Arc::clone(self)));
-        sessions.live.insert(id, Arc::clone(&session));
-        self.current.store(sessions.live.len(), Ordering::Relaxed);
-        drop(sessions);
+        };
         service.opened(&session);
         let service = Arc::clone(service);
         let closed: Box<dyn FnOnce(&Arc<Session>) + Send> = Box::new(move |session| service.closed(session));
@@ -149,16 +135,6 @@ impl Shared {
         self.unserved.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn forget(&self, session: &Arc<Session>) {
-        let mut sessions = self.sessions.lock();
-        sessions.ended.add(&session.counters);
-        sessions.live.remove(&session.id());
-        self.current.store(sessions.live.len(), Ordering::Relaxed);
-        if sessions.live.is_empty() {
-            self.drained.notify_all();
-        }
-    }
-
     pub(crate) fn max_connections(&self) -> usize {
         self.max_connections.load(Ordering::Relaxed)
     }
@@ -174,27 +150,21 @@ impl Shared {
     /// Open connections; a snapshot without a lock.
     #[inline]
     pub(crate) fn current(&self) -> usize {
-        self.current.load(Ordering::Relaxed)
+        self.sessions.count()
     }
 
     pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
-        self.sessions.lock().live.values().cloned().collect()
+        self.sessions.all()
     }
 
     /// Admits nobody from now on.
     pub(crate) fn close(&self) {
-        self.sessions.lock().closing = true;
+        self.sessions.close();
     }
 
     /// Waits until no session lives; answers with the number that still do at the deadline.
     pub(crate) fn wait_drained(&self, deadline: Instant) -> usize {
-        let mut sessions = self.sessions.lock();
-        while !sessions.live.is_empty() {
-            if self.drained.wait_until(&mut sessions, deadline).timed_out() {
-                break;
-            }
-        }
-        sessions.live.len()
+        self.sessions.wait_empty(deadline)
     }
 
     pub(crate) fn count_compressed(&self, compressor: Compressor, before: usize, after: usize) {
@@ -212,17 +182,16 @@ impl Shared {
     }
 
     pub(crate) fn statistics(&self) -> TransportStatistics {
-        let sessions = self.sessions.lock();
-        let mut network = sessions.ended;
-        let mut active = 0;
-        let mut on_lane = 0;
-        for session in sessions.live.values() {
-            network.add(&session.counters);
-            on_lane += u64::from(session.is_on_lane());
-            active += u64::from(session.phase() != Phase::Receiving);
-        }
-        let current = sessions.live.len() as u64;
-        drop(sessions);
+        let (network, current, active, on_lane) = self.sessions.look(|live, ended| {
+            let mut network = *ended;
+            let (mut active, mut on_lane) = (0, 0);
+            for session in live.values() {
+                network.add(&session.counters);
+                on_lane += u64::from(session.is_on_lane());
+                active += u64::from(session.phase() != Phase::Receiving);
+            }
+            (network, live.len() as u64, active, on_lane)
+        });
         TransportStatistics {
             connections: ConnectionStatistics {
                 current,

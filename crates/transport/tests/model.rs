@@ -1,8 +1,10 @@
-//! Model checking of the run queue, the offload cell and the elastic pool: the very files the library is built from, compiled
+//! Model checking of the run queue, the offload cell, the elastic pool and the gate for shutdown: the very files the library is built from, compiled
 //! against shuttle's primitives, run under many schedules. A lost wake-up shows as a deadlock.
 
 #![allow(dead_code, unreachable_pub, reason = "the included files are used in part")]
 
+#[path = "../src/gate.rs"]
+mod gate;
 #[path = "../src/placement.rs"]
 mod placement;
 #[path = "../src/pool/queue.rs"]
@@ -20,6 +22,8 @@ mod offload;
 mod pool;
 #[path = "model/runs.rs"]
 mod runs;
+#[path = "model/shutdown.rs"]
+mod shutdown;
 
 /// What `task.rs` knows of a session.
 pub(crate) struct Session {

@@ -9,9 +9,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex as StdMutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+/// Longer than any model runs.
+const FAR_AWAY: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
@@ -103,6 +106,20 @@ impl Condvar {
         }
         guard.held = guard.mutex.lock().held;
         WaitTimeoutResult(timed_out)
+    }
+
+    /// A deadline that is far away never passes.
+    pub(crate) fn wait_until<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        deadline: Instant,
+    ) -> WaitTimeoutResult {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left < FAR_AWAY {
+            return self.wait_for(guard, left);
+        }
+        self.wait(guard);
+        WaitTimeoutResult(false)
     }
 
     pub(crate) fn notify_one(&self) {
