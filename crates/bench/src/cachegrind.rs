@@ -14,6 +14,16 @@ use clap::Args;
 use std::path::Path;
 use std::time::Duration;
 
+/// The caches are simulated with sizes that are usual today and the same everywhere.
+const VALGRIND: [&str; 7] = [
+    "valgrind",
+    "--quiet",
+    "--tool=cachegrind",
+    "--cache-sim=yes",
+    "--I1=32768,8,64",
+    "--D1=32768,8,64",
+    "--LL=33554432,16,64",
+];
 /// Valgrind runs a program some fifty times slower.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The requests have been answered long before.
@@ -104,13 +114,8 @@ impl CachegrindArguments {
         let file = directory.path().join("counts");
         let mut launch = crate::article::echo_launch(subject, self.reply_bytes, &self.server);
         launch.patience = PATIENCE;
-        launch.wrapper = vec![
-            "valgrind".to_owned(),
-            "--quiet".to_owned(),
-            "--tool=cachegrind".to_owned(),
-            "--cache-sim=yes".to_owned(),
-            format!("--cachegrind-out-file={}", file.display()),
-        ];
+        launch.wrapper = VALGRIND.map(str::to_owned).to_vec();
+        launch.wrapper.push(format!("--cachegrind-out-file={}", file.display()));
         let server = ChildServer::start(rig, launch).map_err(explain)?;
         let mut request = Scenario::Find.request(1, 1);
         request.least_reply_bytes = self.reply_bytes;

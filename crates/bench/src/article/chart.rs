@@ -9,6 +9,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
+use std::ops::Range;
 
 const PANEL: (u32, u32) = (440, 300);
 const LEGEND_HEIGHT: u32 = 26;
@@ -45,50 +46,124 @@ pub(crate) fn by_connections(
     if least == most || panels.is_empty() {
         return Ok(None);
     }
-    let range = least as f64..most as f64;
-    let mut svg = String::new();
-    let size = (PANEL.0 * panels.len() as u32, PANEL.1 + LEGEND_HEIGHT);
-    draw(&mut svg, size, title, panels, cells, &range)
-        .map_err(|problem| BenchError::Program { program: "the chart", problem: problem.to_string() })?;
-    let head = svg.find('>').map_or(0, |end| end + 1);
-    svg.insert_str(head, STYLE);
-    Ok(Some(svg))
+    let range = least as f64 * 0.9..most as f64 * 1.1;
+    draw(panels.len(), cells, |number, area| match panels.get(number) {
+        Some(panel) => draw_panel(area, title, *panel, cells, range.clone()),
+        None => Ok(()),
+    })
+    .map(Some)
+}
+
+/// The chart of an experiment whose sections each have one number of connections: a panel of bars for each section, a bar for
+/// each subject. `None` when it is another kind of experiment.
+pub(crate) fn by_section(
+    column: Column,
+    sections: &[(&str, Vec<&Cell>)],
+) -> Result<Option<String>, BenchError> {
+    let all: Vec<&Cell> = sections.iter().flat_map(|(_, cells)| cells.iter().copied()).collect();
+    let has_one_row = |cells: &[&Cell]| {
+        let mut rows = cells.iter().map(|cell| cell.row);
+        rows.next().is_some_and(|first| rows.all(|row| row == first))
+    };
+    let measured = all.iter().any(|cell| cell.figure(column).is_some());
+    if sections.len() < 2 || !measured || !sections.iter().all(|(_, cells)| has_one_row(cells)) {
+        return Ok(None);
+    }
+    draw(sections.len(), &all, |number, area| match sections.get(number) {
+        Some((title, cells)) => draw_bars(area, &format!("{title}: {}", column.name), column, cells),
+        None => Ok(()),
+    })
+    .map(Some)
 }
 
 type DrawingError = Box<dyn std::error::Error>;
+type Area<'s> = DrawingArea<SVGBackend<'s>, Shift>;
 
+/// A legend, and the panels below it.
 fn draw(
-    svg: &mut String,
-    size: (u32, u32),
-    title: &str,
-    panels: &[Panel],
+    panels: usize,
     cells: &[&Cell],
-    range: &std::ops::Range<f64>,
+    panel: impl Fn(usize, &Area<'_>) -> Result<(), DrawingError>,
+) -> Result<String, BenchError> {
+    let mut svg = String::new();
+    draw_into(&mut svg, panels, cells, panel)
+        .map_err(|problem| BenchError::Program { program: "the chart", problem: problem.to_string() })?;
+    let head = svg.find('>').map_or(0, |end| end + 1);
+    svg.insert_str(head, STYLE);
+    Ok(svg)
+}
+
+fn draw_into(
+    svg: &mut String,
+    panels: usize,
+    cells: &[&Cell],
+    panel: impl Fn(usize, &Area<'_>) -> Result<(), DrawingError>,
 ) -> Result<(), DrawingError> {
+    let size = (PANEL.0 * panels as u32, PANEL.1 + LEGEND_HEIGHT);
     let root = SVGBackend::with_string(svg, size).into_drawing_area();
     let (legend, below) = root.split_vertically(LEGEND_HEIGHT);
     draw_legend(&legend, cells)?;
-    for (panel, area) in panels.iter().zip(below.split_evenly((1, panels.len()))) {
-        let lines = lines(cells, panel.column);
-        let values = || lines.iter().flat_map(|line| &line.points).map(|&(_, value)| value);
-        let most = values().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-        let caption = format!("{title}: {}", panel.column.name);
-        let x = (range.start * 0.9..range.end * 1.1).log_scale();
-        let mut builder = ChartBuilder::on(&area);
-        builder
-            .caption(caption, (FONT, FONT_SIZE + 1).into_font().color(&GREY))
-            .margin(6)
-            .margin_right(14)
-            .x_label_area_size(34)
-            .y_label_area_size(58);
-        if panel.logarithmic {
-            let least = values().filter(|value| *value > 0.0).fold(most, f64::min);
-            draw_lines(builder.build_cartesian_2d(x, (least / 1.5..most * 1.5).log_scale())?, &lines)?;
-        } else {
-            draw_lines(builder.build_cartesian_2d(x, RangedCoordf64::from(0.0..most * 1.08))?, &lines)?;
-        }
+    for (number, area) in below.split_evenly((1, panels)).iter().enumerate() {
+        panel(number, area)?;
     }
     root.present()?;
+    Ok(())
+}
+
+fn draw_panel(
+    area: &Area<'_>,
+    title: &str,
+    panel: Panel,
+    cells: &[&Cell],
+    range: Range<f64>,
+) -> Result<(), DrawingError> {
+    let lines = lines(cells, panel.column);
+    let values = || lines.iter().flat_map(|line| &line.points).map(|&(_, value)| value);
+    let most = values().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let mut builder = builder(area, &format!("{title}: {}", panel.column.name));
+    let x = range.log_scale();
+    if panel.logarithmic {
+        let least = values().filter(|value| *value > 0.0).fold(most, f64::min);
+        draw_lines(builder.build_cartesian_2d(x, (least / 1.5..most * 1.5).log_scale())?, &lines)
+    } else {
+        draw_lines(builder.build_cartesian_2d(x, RangedCoordf64::from(0.0..most * 1.08))?, &lines)
+    }
+}
+
+fn builder<'a, 's>(area: &'a Area<'s>, caption: &str) -> ChartBuilder<'a, 's, SVGBackend<'s>> {
+    let mut builder = ChartBuilder::on(area);
+    builder
+        .caption(caption, (FONT, FONT_SIZE + 1).into_font().color(&GREY))
+        .margin(6)
+        .margin_right(14)
+        .x_label_area_size(34)
+        .y_label_area_size(58);
+    builder
+}
+
+fn draw_bars(area: &Area<'_>, caption: &str, column: Column, cells: &[&Cell]) -> Result<(), DrawingError> {
+    /// Left free beside a bar, of its place.
+    const GAP: f64 = 0.15;
+    let bars: Vec<(Subject, f64)> =
+        cells.iter().filter_map(|cell| Some((cell.subject, cell.figure(column)?))).collect();
+    let most = bars.iter().map(|&(_, value)| value).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let places = bars.len().max(1) as f64;
+    let mut chart = builder(area, caption).build_cartesian_2d(0.0..places, 0.0..most * 1.08)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .disable_x_axis()
+        .y_labels(6)
+        .y_label_formatter(&|value| short(*value))
+        .label_style((FONT, FONT_SIZE).into_font().color(&GREY))
+        .axis_style(GREY.mix(0.6))
+        .bold_line_style(GREY.mix(0.25))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    chart.draw_series(bars.iter().enumerate().map(|(place, &(subject, value))| {
+        let left = place as f64;
+        Rectangle::new([(left + GAP, 0.0), (left + 1.0 - GAP, value)], colour(subject).filled())
+    }))?;
     Ok(())
 }
 
@@ -114,7 +189,7 @@ fn colour(subject: Subject) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-fn draw_legend(area: &DrawingArea<SVGBackend<'_>, Shift>, cells: &[&Cell]) -> Result<(), DrawingError> {
+fn draw_legend(area: &Area<'_>, cells: &[&Cell]) -> Result<(), DrawingError> {
     /// Pixels of a letter of the legend, about.
     const LETTER: i32 = 7;
     let mut subjects: Vec<Subject> = Vec::new();
@@ -211,6 +286,18 @@ mod tests {
     fn one_number_of_connections_has_no_chart() {
         let cell = cell(Subject::Reactor, 64, 1.0);
         assert_eq!(by_connections("fast", PANELS, &[&cell]).expect("draws"), None);
+    }
+
+    #[test]
+    fn sections_with_one_row_each_are_bars() {
+        let cells = [cell(Subject::Reactor, 64, 90_000.0), cell(Subject::Auto, 64, 70_000.0)];
+        let cells: Vec<&Cell> = cells.iter().collect();
+        let sections = [("reads", cells.clone()), ("writes", cells.clone())];
+        let svg = by_section(RATE, &sections).expect("draws").expect("one row each");
+        assert!(svg.contains("reads: requests/s") && svg.contains("writes: requests/s"), "{svg}");
+        let sweep = [cell(Subject::Auto, 64, 1.0), cell(Subject::Auto, 65, 1.0)];
+        let sections = [("reads", cells), ("writes", sweep.iter().collect())];
+        assert_eq!(by_section(RATE, &sections).expect("draws"), None, "a sweep has lines instead");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::article::Settings;
 use crate::article::chart::{self, Panel};
+use crate::article::figures::RATE;
 use crate::article::plan::{Cell, Findings};
 use crate::article::table::{Comparison, markdown};
 use crate::error::BenchError;
@@ -15,7 +16,7 @@ pub(crate) struct Section {
     /// Short name: on the command line, in the JSON file and in names of files.
     pub(crate) kind: &'static str,
     pub(crate) title: &'static str,
-    pub(crate) comparison: Option<Comparison>,
+    pub(crate) comparisons: &'static [Comparison],
     /// The chart by number of connections, when there are several numbers.
     pub(crate) panels: &'static [Panel],
 }
@@ -60,7 +61,7 @@ impl Report<'_> {
                 text.push_str(&format!(
                     "\n### {}\n\n{}",
                     section.title,
-                    markdown(&cells, section.comparison)
+                    markdown(&cells, section.comparisons)
                 ));
             }
         }
@@ -82,6 +83,13 @@ impl Report<'_> {
             if let Some(svg) = chart::by_connections(section.title, section.panels, &cells)? {
                 save(format!("{}-{}.svg", self.experiment, section.kind), &svg)?;
             }
+        }
+        let sections: Vec<(&str, Vec<&Cell>)> = (0..)
+            .zip(&self.sections)
+            .map(|(number, section)| (section.title, self.findings.section(number)))
+            .collect();
+        if let Some(svg) = chart::by_section(RATE, &sections)? {
+            save(format!("{}.svg", self.experiment), &svg)?;
         }
         Ok(())
     }
@@ -122,7 +130,8 @@ fn machine() -> Value {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
         .map(|(_, name)| name.trim().to_owned());
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    // All cores, also when this thread is pinned to some.
+    let cores = read("/proc/cpuinfo").lines().filter(|line| line.starts_with("processor")).count();
     json!({ "processor": cpu, "cores": cores, "kernel": read("/proc/sys/kernel/osrelease").trim() })
 }
 

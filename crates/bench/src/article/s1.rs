@@ -46,11 +46,14 @@ pub struct S1Arguments {
 const SECTION: Section = Section {
     kind: "echo",
     title: "Echo",
-    comparison: Some(Comparison {
-        heading: "of the epoll echo",
-        base: Base::Subject(Subject::EpollEcho),
-        inverse: false,
-    }),
+    comparisons: &[
+        Comparison { heading: "of the epoll echo", base: Base::Subject(Subject::EpollEcho), inverse: false },
+        Comparison {
+            heading: "times adaptive with one queue",
+            base: Base::Subject(Subject::AdaptiveOneQueue),
+            inverse: false,
+        },
+    ],
     panels: &[
         Panel { column: RATE, logarithmic: false },
         Panel { column: P99, logarithmic: true },

@@ -59,11 +59,11 @@ impl Mix {
         Section {
             kind,
             title,
-            comparison: Some(Comparison {
+            comparisons: &[Comparison {
                 heading: "coroutine is times this",
                 base: Base::Subject(Subject::Coroutine),
                 inverse: true,
-            }),
+            }],
             panels: &[Panel { column: RATE, logarithmic: false }, Panel { column: P99, logarithmic: true }],
         }
     }

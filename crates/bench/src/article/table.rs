@@ -55,13 +55,13 @@ impl Comparison {
 }
 
 /// The table of a section, with the errors by name below it.
-pub(crate) fn markdown(section: &[&Cell], comparison: Option<Comparison>) -> String {
+pub(crate) fn markdown(section: &[&Cell], comparisons: &[Comparison]) -> String {
     let columns = columns(section);
     let headings: Vec<&str> = ["connections", "model"]
         .into_iter()
         .chain(columns.iter().map(|column| column.name))
         .chain(["errors"])
-        .chain(comparison.map(|comparison| comparison.heading))
+        .chain(comparisons.iter().map(|comparison| comparison.heading))
         .collect();
     let mut text = format!("| {} |\n|{}\n", headings.join(" | "), "---|".repeat(headings.len()));
     for cell in section {
@@ -69,12 +69,10 @@ pub(crate) fn markdown(section: &[&Cell], comparison: Option<Comparison>) -> Str
         places.extend(columns.iter().map(|&column| {
             cell.figure(column).map_or("–".to_owned(), |value| format!("{value:.*}", column.decimals))
         }));
-        let errors: u64 = cell.rounds.iter().map(|(_, measurement)| measurement.error_count()).sum();
-        places.push(errors.to_string());
-        if let Some(comparison) = comparison {
-            let ratio = comparison.ratio(cell, section);
-            places.push(ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")));
-        }
+        places.push(count_of_errors(cell));
+        places.extend(comparisons.iter().map(|comparison| {
+            comparison.ratio(cell, section).map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))
+        }));
         text.push_str(&format!("| {} |\n", places.join(" | ")));
     }
     text.push_str(&errors(section));
@@ -91,6 +89,15 @@ fn columns(section: &[&Cell]) -> Vec<Column> {
         }
     }
     columns
+}
+
+/// Failed requests of all rounds, and rounds that could not be measured.
+fn count_of_errors(cell: &Cell) -> String {
+    let errors: u64 = cell.rounds.iter().map(|(_, measurement)| measurement.error_count()).sum();
+    match cell.rounds.iter().filter(|(_, measurement)| measurement.failure.is_some()).count() {
+        0 => errors.to_string(),
+        failures => format!("{errors}, not measured: {failures}"),
+    }
 }
 
 fn errors(section: &[&Cell]) -> String {
@@ -131,7 +138,7 @@ mod tests {
             cell(Subject::Reactor, &[500.0, 1_000.0, 900.0]),
             cell(Subject::Coroutine, &[750.0, 500.0, 900.0]),
         ];
-        let table = markdown(&cells.iter().collect::<Vec<_>>(), Some(comparison));
+        let table = markdown(&cells.iter().collect::<Vec<_>>(), &[comparison]);
         assert_eq!(table, expect, "found:\n{table}");
     }
 
@@ -158,8 +165,8 @@ mod tests {
             measurement.errors.insert("Overloaded".into(), 3);
         }
         cell.rounds.push((1, Measurement { failure: Some("it died".into()), ..Measurement::default() }));
-        let table = markdown(&[&cell], None);
-        assert!(table.contains("| 64 | auto | 1 | 0.5 | 3 |\n"), "{table}");
+        let table = markdown(&[&cell], &[]);
+        assert!(table.contains("| 64 | auto | 1 | 0.5 | 3, not measured: 1 |\n"), "{table}");
         assert!(table.contains("error in auto at 64 connections: Overloaded (3 times)"), "{table}");
         assert!(table.contains("error in auto at 64 connections: it died (1 times)"), "{table}");
     }

@@ -32,8 +32,10 @@ impl Situation<'_> {
         let interrupt = &settings.rig.interrupt;
         let mut served = settings.serve(subject, Scenario::Find)?;
         let before = self.work(&served, seed)?;
+        // The working connections belong to the number, so that all are within the server's limit.
+        let resting = connections.saturating_sub(WORKING).max(1);
         // One request each, always the same one: connections are where working ones are, and caches stay as they are.
-        let mut group = GroupSpec { pacing: Pacing::Once, ..settings.closed(Scenario::Find, connections) };
+        let mut group = GroupSpec { pacing: Pacing::Once, ..settings.closed(Scenario::Find, resting) };
         for request in &mut group.requests {
             request.ids = 1;
         }

@@ -68,8 +68,8 @@ impl Kind {
     const fn section(self) -> Section {
         const SWEEP: &[Panel] =
             &[Panel { column: RATE, logarithmic: false }, Panel { column: P99, logarithmic: true }];
-        const OF_THE_BEST: Comparison =
-            Comparison { heading: "of the best model", base: Base::BestModel, inverse: false };
+        const OF_THE_BEST: &[Comparison] =
+            &[Comparison { heading: "of the best model", base: Base::BestModel, inverse: false }];
         let (kind, title) = match self {
             Kind::Fast => ("fast", "Fast: find by _id"),
             Kind::Slow => ("slow", "Slow: range of 2,000 documents"),
@@ -80,12 +80,11 @@ impl Kind {
             Kind::Lane => ("lane", "Monitoring under overload"),
             Kind::Storm => ("storm", "Connect, find, close"),
         };
-        let comparison = match self {
-            Kind::Fast | Kind::Slow | Kind::Updates | Kind::Journaled | Kind::Storm => Some(OF_THE_BEST),
-            Kind::Mixed | Kind::Idle | Kind::Lane => None,
+        let (comparisons, panels): (&[Comparison], &[Panel]) = match self {
+            Kind::Fast | Kind::Slow | Kind::Updates | Kind::Journaled | Kind::Storm => (OF_THE_BEST, SWEEP),
+            Kind::Mixed | Kind::Idle | Kind::Lane => (&[], &[]),
         };
-        let panels = if comparison.is_some() { SWEEP } else { &[] };
-        Section { kind, title, comparison, panels }
+        Section { kind, title, comparisons, panels }
     }
 
     const fn default_connections(self) -> &'static [usize] {
