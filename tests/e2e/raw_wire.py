@@ -9,6 +9,12 @@ OP_REPLY, OP_QUERY, OP_COMPRESSED, OP_MSG = 1, 2004, 2012, 2013
 MORE_TO_COME, EXHAUST_ALLOWED = 1 << 1, 1 << 16
 
 
+def message(command, request=1):
+    """The bytes of an OP_MSG, for senders in a hurry."""
+    payload = struct.pack("<I", 0) + b"\0" + bson.encode(command)
+    return struct.pack("<iiii", 16 + len(payload), request, 0, OP_MSG) + payload
+
+
 class RawConnection:
     """One connection that speaks bytes."""
 

@@ -6,6 +6,7 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::server::Server;
+use crate::stages::STAGE_NAMES;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 use std::sync::Arc;
 
@@ -130,14 +131,15 @@ fn global_lock(server: &Arc<Server>) -> Document {
 /// The transport's figures, with what is known of requests here.
 fn network(server: &Arc<Server>) -> Document {
     let mut network = server.host.transport.network();
-    let mut times = match network.remove("requestTimes") {
+    let mut theirs = match network.remove("requestTimes") {
         Some(Value::Document(times)) => times,
         _ => Document::new(),
     };
-    for (stage, figures) in server.stages.to_document() {
-        times.insert(stage, figures);
-    }
-    network.push("requestTimes", times);
+    let mut own = server.stages.to_document();
+    // In the order in which a request passes them. What the transport calls execution is all of this crate's work.
+    let stages = STAGE_NAMES.iter().chain(&["total"]);
+    let times = stages.filter_map(|name| Some((*name, own.remove(name).or_else(|| theirs.remove(name))?)));
+    network.push("requestTimes", times.collect::<Document>());
     let refused = server.counters.refused_under_overload.get();
     network.push("requestsRefusedUnderOverload", refused as i64);
     network
