@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Connections that work before and among the idle ones.
 const WORKING: usize = 64;
-/// Until a server has closed or settled connections.
+/// Until a server has closed or settled connections; shorter when even the measured idle time is.
 const SETTLE: Duration = Duration::from_secs(1);
 /// All idle connections have had their one reply by then; the run ends as soon as they have.
 const CALLING: Duration = Duration::from_secs(60);
@@ -31,6 +31,7 @@ impl Situation<'_> {
         let settings = self.settings;
         let interrupt = &settings.rig.interrupt;
         let mut served = settings.serve(subject, Scenario::Find)?;
+        let settle = SETTLE.min(self.idle);
         let before = self.work(&served, seed)?;
         // The working connections belong to the number, so that all are within the server's limit.
         let resting = connections.saturating_sub(WORKING).max(1);
@@ -39,11 +40,11 @@ impl Situation<'_> {
         for request in &mut group.requests {
             request.ids = 1;
         }
-        interrupt.pause(SETTLE)?;
+        interrupt.pause(settle)?;
         let base = resident_bytes(served.pid())?;
         let mut idle = settings.rig.generator(served.address(), &[group], seed)?;
         let [called] = idle.run(&Window::lasting(Duration::ZERO, CALLING))?.split()?;
-        interrupt.pause(SETTLE)?;
+        interrupt.pause(settle)?;
         let memory = resident_bytes(served.pid())?.saturating_sub(base) as f64 / 1024.0;
         let (used, begun) = (processor_time(served.pid())?, Instant::now());
         interrupt.pause(self.idle)?;
@@ -51,7 +52,7 @@ impl Situation<'_> {
         let share_of_core = used.as_secs_f64() / begun.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
         let among = self.work(&served, seed)?;
         drop(idle);
-        interrupt.pause(SETTLE)?;
+        interrupt.pause(settle)?;
         let after = self.work(&served, seed)?;
         served.check_alive()?;
         let alone = f64::midpoint(before.rate(), after.rate());

@@ -1,0 +1,155 @@
+//! `heddle bench` as its users run it, with few connections and for moments: every experiment under every thread model, without
+//! a single failed request; and its end when it is interrupted or told nonsense.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const MODELS: &[&str] = &["synchronous", "adaptive", "reactor", "coroutine", "auto"];
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
+    command.arg("bench").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    bench(arguments).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs an experiment on all models and checks that every cell of every kind has figures and no errors.
+fn check_experiment(experiment: &str, further: &[&str], kinds: &[&str], models: &[&str]) {
+    let out = tempfile::tempdir().expect("a temporary directory");
+    let directory = out.path().to_string_lossy();
+    let models_list = models.join(",");
+    let mut arguments = vec!["article", experiment, "--models", &models_list, "--connections", "4"];
+    arguments.extend(["--rounds", "1", "--seconds", "0.2", "--warm-up", "0", "--documents", "300"]);
+    arguments.extend(["--out", &directory]);
+    arguments.extend(further);
+    let output = run(&arguments);
+    let (printed, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{experiment} ends with {}:\n{printed}\n{told}", output.status);
+    let file = out.path().join(format!("{experiment}.json"));
+    let report = std::fs::read_to_string(&file).expect("a JSON file");
+    let report: Value = serde_json::from_str(&report).expect("valid JSON");
+    let cells = report["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), kinds.len() * models.len(), "cells of {experiment}:\n{printed}");
+    for cell in cells {
+        check_cell(cell, kinds);
+    }
+    check_table(out.path(), experiment, models);
+}
+
+fn check_cell(cell: &Value, kinds: &[&str]) {
+    assert!(kinds.contains(&cell["kind"].as_str().unwrap_or_default()), "an unknown kind: {cell}");
+    for round in cell["rounds"].as_array().expect("rounds") {
+        assert_eq!(round["failure"], Value::Null, "not measured: {cell}");
+        assert_eq!(round["errors"], Value::Object(serde_json::Map::new()), "failed requests: {cell}");
+        let figures = round["figures"].as_object().expect("figures");
+        let rates = figures.iter().filter(|(name, _)| name.ends_with("/s"));
+        for (name, rate) in rates {
+            assert!(rate.as_f64().is_some_and(|rate| rate > 0.0), "{name} is nothing: {cell}");
+        }
+    }
+}
+
+fn check_table(directory: &Path, experiment: &str, models: &[&str]) {
+    let table = std::fs::read_to_string(directory.join(format!("{experiment}.md"))).expect("a table");
+    for model in models {
+        assert!(table.contains(&format!("| {model} |")), "{model} has no row:\n{table}");
+    }
+}
+
+#[test]
+fn s0_measures_every_kind_under_every_model() {
+    let kinds = ["fast", "slow", "updates", "journaled", "mixed", "idle", "lane", "storm"];
+    let list = kinds.join(",");
+    check_experiment(
+        "s0",
+        &["--kinds", &list, "--idle-seconds", "0.1", "--slow-connections", "2"],
+        &kinds,
+        MODELS,
+    );
+}
+
+#[test]
+fn s1_measures_echoes_and_finds_under_every_model() {
+    let models: Vec<&str> = ["epoll-echo", "thread-echo", "adaptive-one-queue"]
+        .into_iter()
+        .chain(MODELS.iter().copied())
+        .collect();
+    check_experiment("s1", &[], &["echo"], &models);
+}
+
+#[test]
+fn s3_measures_every_mix_under_every_model() {
+    check_experiment("s3", &[], &["journaled", "unsynced", "reads", "half"], MODELS);
+}
+
+#[test]
+fn nonsense_is_explained() {
+    let check = |arguments: &[&str], expect: &str| {
+        let output = run(arguments);
+        let told = text(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?} is accepted");
+        assert!(told.contains(expect), "{arguments:?} is answered with:\n{told}");
+    };
+    check(&["article", "s0", "--models", "threads"], "[possible values: synchronous, adaptive");
+    check(&["article", "s0", "--connections", "0"], "--connections must be at least 1");
+    check(&["article", "s0", "--pin", "a:b"], "'a' is not the number of a core");
+    check(&["article", "s0", "--fast-rate", "0"], "--fast-rate must be at least 1 request a second");
+    check(&["article", "s3", "--seconds=-1"], "--seconds must be above 0 and --warm-up at least 0");
+    check(&["cachegrind", "--requests", "5,5"], "--requests needs a smaller and a larger number");
+    let many = ["article", "s0", "--models", "epoll-echo", "--connections", "100000000", "--rounds", "1"];
+    check(&many, "raise `ulimit -n`");
+}
+
+/// The processes that this one has started and that still live.
+fn children_of(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// Waits for something that takes a moment, and fails when it takes much longer.
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    const LONGEST: Duration = Duration::from_secs(60);
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < LONGEST, "{what} did not happen within {LONGEST:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ends the measurement also when the test fails.
+struct Measurement(Child);
+
+impl Drop for Measurement {
+    fn drop(&mut self) {
+        // It has usually ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_servers_too() {
+    let arguments = ["article", "s0", "--kinds", "fast", "--models", "synchronous", "--documents", "100"];
+    let mut command = bench(&arguments);
+    command.args(["--connections", "4", "--seconds", "600"]);
+    let mut bench = Measurement(command.spawn().expect("the program starts"));
+    let pid = bench.0.id();
+    let server = wait_for("a server", || children_of(pid).first().copied());
+    let status = Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill runs");
+    assert!(status.success(), "the measurement can be interrupted");
+    let status = wait_for("the end", || bench.0.try_wait().expect("the process can be looked after"));
+    assert_eq!(status.code(), Some(1), "it says that it did not finish");
+    wait_for("the server's end", || (!Path::new(&format!("/proc/{server}")).exists()).then_some(()));
+}
