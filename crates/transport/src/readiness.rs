@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Events that one wait takes at most.
 pub(crate) const EVENTS: usize = 1024;
+/// A wait shorter than this found its events there already.
+const SURELY_SLEPT: Duration = Duration::from_micros(20);
 /// The token of [`Poller::notify`].
 const NOTIFIED: Token = Token(usize::MAX);
 /// Requests of one connection that are processed in a row when they came together.
@@ -76,13 +78,14 @@ impl Poller {
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> io::Result<usize> {
         let mut waiting = self.waiting.lock();
         let Waiting { epoll, events, last } = &mut *waiting;
+        let begun = Instant::now();
         match epoll.poll(events, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
             other => other?,
         }
         // What a busy thread finds came at some time since it looked last: in the middle, on average.
         let now = Instant::now();
-        let busy = timeout == Some(Duration::ZERO);
+        let busy = now.saturating_duration_since(begun) < SURELY_SLEPT;
         let at = if busy { now - now.saturating_duration_since(*last) / 2 } else { now };
         *last = now;
         let mut edges = 0;

@@ -1,0 +1,124 @@
+//! The diagnostic lane answers while everything else is stuck, and admission refuses what would wait too long.
+
+use crate::support::{ask, command, connect, eventually, options, start};
+use document::{Document, doc};
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use transport::{Figure, OverloadTarget, PoolOptions, Server, ServerOptions, ServiceExecutor};
+
+for_each_executor! {
+    answers_monitors_while_all_threads_are_stuck
+    keeps_the_priority_port_on_the_lane
+    leaves_the_lane_with_the_first_other_request
+    refuses_what_would_wait_too_long
+    serves_without_a_lane
+}
+
+fn ping(id: i32) -> wire::Message {
+    command(doc! { "ping": 1 }, id)
+}
+
+fn on_lane(body: &Document) -> bool {
+    body.get("lane") == Some(&true.into())
+}
+
+/// The stuck requests end only after the monitors were answered, so that time does not matter.
+fn answers_monitors_while_all_threads_are_stuck(executor: ServiceExecutor) {
+    let pool = PoolOptions { max_threads: 2, ..PoolOptions::default() };
+    let (server, service) = start(ServerOptions { pool, ..options(executor) });
+    let mut early = connect(&server);
+    ask(&mut early, &ping(1));
+    let stuck: Vec<TcpStream> = (0..64).map(|_| connect(&server)).collect();
+    for mut stream in &stuck {
+        stream.write_all(command(doc! { "hold": 1 }, 1).bytes()).expect("the server reads");
+    }
+    eventually("a held request", || service.held.load(Ordering::SeqCst) > 0);
+    for id in 2..200 {
+        assert!(on_lane(&ask(&mut early, &ping(id))), "a monitor is not on the lane");
+    }
+    let mut late = connect(&server);
+    assert!(on_lane(&ask(&mut late, &ping(1))), "a new monitor is not on the lane");
+    assert!(server.statistics().connections.on_lane >= 2);
+    service.release();
+    drop(stuck);
+    eventually("the end of the others", || server.statistics().connections.current == 2);
+}
+
+fn leaves_the_lane_with_the_first_other_request(executor: ServiceExecutor) {
+    let (server, service) = start(options(executor));
+    let mut stream = connect(&server);
+    assert!(on_lane(&ask(&mut stream, &ping(1))));
+    // Several requests at once, the second of which makes it leave: none is lost, none comes twice.
+    let both =
+        [ping(2).into_bytes(), command(doc! { "echo": 1 }, 3).into_bytes(), ping(4).into_bytes()].concat();
+    stream.write_all(&both).expect("the server reads");
+    for (id, lane) in [(2, true), (3, false), (4, false)] {
+        let (response_to, body) = crate::support::read_reply(&mut stream).expect("a reply");
+        assert_eq!((response_to, on_lane(&body)), (id, lane));
+    }
+    assert_eq!(service.calls.load(Ordering::SeqCst), 4);
+    assert_eq!((service.opened.load(Ordering::SeqCst), service.closed.load(Ordering::SeqCst)), (1, 0));
+}
+
+fn keeps_the_priority_port_on_the_lane(executor: ServiceExecutor) {
+    let options = ServerOptions { priority_port: Some(0), max_connections: 1, ..options(executor) };
+    let (server, _service) = start(options);
+    let mut ordinary = connect(&server);
+    ask(&mut ordinary, &command(doc! { "echo": 1 }, 1));
+    // Over the limit that holds for others.
+    let mut priority = TcpStream::connect(server.priority_addresses()[0]).expect("the server accepts");
+    assert!(on_lane(&ask(&mut priority, &command(doc! { "echo": 1 }, 1))));
+    assert!(on_lane(&ask(&mut priority, &command(doc! { "sleep": 1 }, 2))), "offloading left the lane");
+    assert!(server.sessions().iter().any(|session| session.is_priority()));
+}
+
+fn serves_without_a_lane(executor: ServiceExecutor) {
+    let (server, _service) = start(ServerOptions { priority_lane: false, ..options(executor) });
+    let mut stream = connect(&server);
+    assert!(!on_lane(&ask(&mut stream, &ping(1))));
+}
+
+/// Every request holds its thread for a while, and there are far more clients than threads.
+fn refuses_what_would_wait_too_long(executor: ServiceExecutor) {
+    // A thread of its own for each connection: nothing queues in the server.
+    if executor == ServiceExecutor::Synchronous {
+        return;
+    }
+    let overload = OverloadTarget::Fixed(Duration::from_millis(2));
+    let (server, _service) = start(ServerOptions { overload, ..options(executor) });
+    let server = Arc::new(server);
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..64)
+        .map(|_| {
+            let (server, stop) = (Arc::clone(&server), Arc::clone(&stop));
+            thread::spawn(move || {
+                let mut stream = connect(&server);
+                while !stop.load(Ordering::SeqCst) {
+                    ask(&mut stream, &command(doc! { "compute": 3 }, 1));
+                }
+                stream
+            })
+        })
+        .collect();
+    let refused = |server: &Server| {
+        let admission = server.statistics().admission;
+        admission.iter().any(|(name, figure)| match figure {
+            Figure::Group(kinds) if *name == "refused" => {
+                kinds.iter().any(|(_, count)| *count != Figure::Count(0))
+            }
+            _ => false,
+        })
+    };
+    eventually("a refusal", || refused(&server));
+    stop.store(true, Ordering::SeqCst);
+    let clients = clients.into_iter().map(|client| client.join().expect("a client that was always answered"));
+    let mut clients: Vec<_> = clients.collect();
+    server.set_overload(OverloadTarget::Off);
+    for stream in &mut clients {
+        assert_eq!(ask(stream, &command(doc! { "echo": 1 }, 2)).get("ok"), Some(&1.0.into()));
+    }
+}
