@@ -18,7 +18,10 @@ mod sync {
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
     /// Gives the lock to a condition variable and gets it back, behind a reference.
-    pub(crate) struct MutexGuard<'m, T>(Option<shuttle::sync::MutexGuard<'m, T>>);
+    pub(crate) struct MutexGuard<'m, T> {
+        mutex: &'m shuttle::sync::Mutex<T>,
+        held: Option<shuttle::sync::MutexGuard<'m, T>>,
+    }
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
@@ -26,7 +29,7 @@ mod sync {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard(Some(self.0.lock().expect("no panic under the lock")))
+            MutexGuard { mutex: &self.0, held: Some(self.0.lock().expect("no panic under the lock")) }
         }
     }
 
@@ -34,13 +37,13 @@ mod sync {
         type Target = T;
 
         fn deref(&self) -> &T {
-            self.0.as_deref().expect("locked")
+            self.held.as_deref().expect("locked")
         }
     }
 
     impl<T> DerefMut for MutexGuard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
-            self.0.as_deref_mut().expect("locked")
+            self.held.as_deref_mut().expect("locked")
         }
     }
 
@@ -67,14 +70,19 @@ mod sync {
             self.0.notify_all();
         }
 
-        /// A wait of no time ends at once, and any other never by itself.
+        /// A wait of no time ends at some time by itself, called or not, and any other only when called.
         pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitResult {
-            if timeout.is_zero() {
-                return WaitResult(true);
-            }
-            let inner = guard.0.take().expect("locked");
-            guard.0 = Some(self.0.wait(inner).expect("no panic under the lock"));
-            WaitResult(false)
+            let held = guard.held.take().expect("locked");
+            let times_out = timeout.is_zero();
+            let held = if times_out {
+                drop(held);
+                shuttle::thread::yield_now();
+                guard.mutex.lock()
+            } else {
+                self.0.wait(held)
+            };
+            guard.held = Some(held.expect("no panic under the lock"));
+            WaitResult(times_out)
         }
     }
 }
@@ -125,13 +133,14 @@ struct World {
 }
 
 impl Reactor for World {
-    /// Takes one socket's event; the rest are left for the next time.
+    /// Takes the events of two sockets; the rest are left for the next time.
     fn poll(&self, queue: usize) -> bool {
         let mut network = self.network.lock().unwrap();
-        let task = network.ready[queue].pop();
-        let more = !network.ready[queue].is_empty();
+        let ready = &mut network.ready[queue];
+        let taken = ready.drain(..ready.len().min(2)).collect::<Vec<_>>();
+        let more = !ready.is_empty();
         drop(network);
-        task.into_iter().for_each(|task| self.queues.push_quietly(queue, task));
+        taken.into_iter().for_each(|task| self.queues.push_quietly(queue, task));
         more
     }
 
@@ -282,8 +291,8 @@ fn blocked_workers_hide_nothing(by_network: bool) {
         world.socket_is_ready(0, Task::Block);
         world.push(1, Task::Block);
         if by_network {
-            world.socket_is_ready(0, Task::Count);
-            world.socket_is_ready(1, Task::Release);
+            world.socket_is_ready(0, Task::Release);
+            world.socket_is_ready(1, Task::Count);
         } else {
             world.push(0, Task::Count);
             world.push(1, Task::Release);

@@ -247,7 +247,7 @@ impl<T> Queues<T> {
                 Next::Task(task) => {
                     let more = entries.has_work();
                     drop(entries);
-                    self.leave_to_others(more);
+                    self.leave_to_others(reactor, more);
                     return Some(task);
                 }
                 Next::Poll => {
@@ -263,14 +263,20 @@ impl<T> Queues<T> {
         }
     }
 
-    /// The calling worker is busy from now on: a sleeper shall take what else there is, or watch.
-    fn leave_to_others(&self, more: bool) {
+    /// The calling worker is busy from now on: another shall take what else there is, or watch.
+    fn leave_to_others<R: Reactor>(&self, reactor: &R, more: bool) {
         let summary = self.summary.load(Ordering::SeqCst);
-        if summary < SLEEPER || !(more || summary & NEEDS_WATCHER != 0) {
-            return;
+        if more && summary >= WATCHER {
+            self.call(reactor);
+        } else if summary >= SLEEPER && summary & NEEDS_WATCHER != 0 {
+            self.call_successor();
         }
+    }
+
+    /// Calls a sleeper unless somebody watches or is about to.
+    fn call_successor(&self) {
         let mut idle = self.idle.lock();
-        let calls = (more || (!idle.watching && idle.rising == 0)) && idle.call_sleeper();
+        let calls = !idle.watching && idle.rising == 0 && idle.call_sleeper();
         self.publish(&idle);
         drop(idle);
         if calls {
