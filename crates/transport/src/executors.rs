@@ -1,6 +1,7 @@
 //! The thread models of one server: started when first chosen, all serving side by side.
 
 use crate::adaptive::{Adaptive, AdaptiveOptions, AdaptiveOptionsError};
+use crate::coroutine::Coroutine;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::pool::Pool;
 use crate::reactor::Reactor;
@@ -59,6 +60,7 @@ pub(crate) struct Executors {
     /// Options of `adaptive`, for when it is started.
     adaptive_options: Mutex<AdaptiveOptions>,
     reactor: OnceLock<Reactor>,
+    coroutine: OnceLock<Coroutine>,
 }
 
 impl Executors {
@@ -82,6 +84,7 @@ impl Executors {
             adaptive: OnceLock::new(),
             adaptive_options,
             reactor: OnceLock::new(),
+            coroutine: OnceLock::new(),
         })
     }
 
@@ -94,7 +97,7 @@ impl Executors {
             ServiceExecutor::Synchronous => Ok(()),
             ServiceExecutor::Reactor | ServiceExecutor::Auto => self.reactor().map(|_| ()),
             ServiceExecutor::Adaptive => self.adaptive().map(|_| ()),
-            ServiceExecutor::Coroutine => Err(io::ErrorKind::Unsupported.into()),
+            ServiceExecutor::Coroutine => self.coroutine().map(|_| ()),
         }
     }
 
@@ -126,6 +129,21 @@ impl Executors {
         self.adaptive.get().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn coroutine(&self) -> io::Result<&Coroutine> {
+        if let Some(coroutine) = self.coroutine.get() {
+            return Ok(coroutine);
+        }
+        let _one_at_a_time = self.starting.lock();
+        if self.coroutine.get().is_none() {
+            let options = &self.shared.options;
+            let pool = Arc::clone(&self.pool);
+            let coroutine = Coroutine::start(options.event_loops(), &self.hooks, pool, options.io_uring)?;
+            // Nobody else has set it: the lock is held.
+            let _ = self.coroutine.set(coroutine);
+        }
+        self.coroutine.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     /// Changes the options of `adaptive`, running or not; its number of queues counts when it starts.
     ///
     /// # Errors
@@ -151,7 +169,7 @@ impl Executors {
             ServiceExecutor::Synchronous => self.synchronous.adopt(newcomer, service),
             ServiceExecutor::Reactor | ServiceExecutor::Auto => self.reactor()?.adopt(newcomer, service),
             ServiceExecutor::Adaptive => self.adaptive()?.adopt(newcomer, service),
-            ServiceExecutor::Coroutine => Err(io::ErrorKind::Unsupported.into()),
+            ServiceExecutor::Coroutine => self.coroutine()?.adopt(newcomer, service),
         }
     }
 
@@ -181,6 +199,7 @@ impl Executors {
         let mut all = vec![self.synchronous.statistics()];
         all.extend(self.adaptive.get().map(Adaptive::statistics));
         all.extend(self.reactor.get().map(Reactor::statistics));
+        all.extend(self.coroutine.get().map(Coroutine::statistics));
         all
     }
 

@@ -27,11 +27,13 @@
 mod adaptive;
 mod buffer;
 mod connection;
+mod coroutine;
 mod descriptors;
 mod endpoint;
 mod error;
 mod event_loop;
 mod executors;
+mod gate;
 mod listener;
 mod options;
 mod overload;

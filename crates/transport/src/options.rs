@@ -90,6 +90,8 @@ pub struct ServerOptions {
     pub listener_executors: Vec<(String, ServiceExecutor)>,
     /// Event loops of `reactor`, rings of `coroutine`; 0: as many as cores.
     pub event_loops: usize,
+    /// Whether `coroutine` may use io_uring where the kernel has it; otherwise it runs on epoll.
+    pub io_uring: bool,
     /// Workers, controller and queues of `adaptive`.
     pub adaptive: AdaptiveOptions,
     /// The queueing delay beyond which requests are refused.
@@ -133,6 +135,7 @@ impl Default for ServerOptions {
             executor: ServiceExecutor::Synchronous,
             listener_executors: Vec::new(),
             event_loops: 0,
+            io_uring: true,
             adaptive: AdaptiveOptions::default(),
             overload: OverloadTarget::default(),
             pool: PoolOptions::default(),

@@ -1,0 +1,395 @@
+//! The connections of one ring, as its thread sees them.
+//!
+//! ```text
+//!   multishot receive ──▶ chunk ── the task waits for it ──▶ unread ──▶ copied into the task's buffer, chunk given back
+//!                           └───── it is busy, or buffers run short ──▶ backlog (memory of the connection's own)
+//! ```
+//! A chunk lives until its task has run, which is within the same turn. So no client can keep the ring's buffers, however
+//! much it sends ahead; what it sends ahead is bounded by [`UNREAD_LIMIT`], beyond which its receive is cancelled until the
+//! connection has caught up.
+
+use super::buffers::{BUFFERS, Chunk};
+use super::ring::{Event, OperationId, Owner, Patience, Received, Ring, RingCounts};
+use crate::ReceiveBuffer;
+use slab::Slab;
+use socket2::Socket;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// Bytes received ahead of what the connection asks for, before it receives no more. The kernel may deliver a few buffers more
+/// until it hears of it.
+pub(super) const UNREAD_LIMIT: usize = 64 * 1024;
+/// With fewer free buffers than this, what was received is copied at once.
+const SCARCE: u16 = BUFFERS / 4;
+/// Places for chunks that a connection keeps.
+const KEPT_CHUNKS: usize = 4;
+
+/// What the connection's task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    No,
+    ToReceive,
+    ForSend,
+}
+
+/// The receive operation.
+#[derive(Clone, Copy, Debug)]
+enum Receiving {
+    Armed(OperationId),
+    /// Cancelled; its last event has not come.
+    Ending,
+    /// Over: paused, or the stream is at its end.
+    Off,
+}
+
+enum Sending {
+    Idle,
+    Under(OperationId),
+    Done(io::Result<usize>, Vec<u8>),
+}
+
+/// How the client's side of the stream ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Closed,
+    Failed(i32),
+}
+
+struct Connection {
+    socket: Arc<Socket>,
+    receiving: Receiving,
+    sending: Sending,
+    /// Received, in order, and not yet read; then `backlog`, then `end`.
+    unread: VecDeque<Chunk>,
+    backlog: ReceiveBuffer,
+    end: Option<End>,
+    /// When the oldest unread bytes were known to be there.
+    ready_at: Option<Instant>,
+    waits: Waits,
+    waker: Option<Waker>,
+    /// Its stream is gone; it stays until its last operation has ended.
+    released: bool,
+}
+
+impl Connection {
+    fn unread_bytes(&self) -> usize {
+        self.backlog.filled().len() + self.unread.iter().map(Chunk::len).sum::<usize>()
+    }
+
+    /// Wakes the task if it waits for this. The waker stays: a task mostly waits with the same one again.
+    fn wake(&mut self, reason: Waits) {
+        if self.waits == reason {
+            self.waits = Waits::No;
+            if let Some(waker) = &self.waker {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    fn wait(&mut self, context: &Context<'_>, reason: Waits) {
+        self.waits = reason;
+        match &mut self.waker {
+            // The waker replaced belongs to the same task, which is being polled: it is not the last to hold it.
+            Some(known) => known.clone_from(context.waker()),
+            None => self.waker = Some(context.waker().clone()),
+        }
+    }
+}
+
+/// What a ring's connections went through.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ConnectionCounts {
+    /// Receive operations started beyond the first of each connection.
+    pub(super) rearmed: u64,
+    /// Receive operations that found no free buffer.
+    pub(super) out_of_buffers: u64,
+    /// Receive operations cancelled because their client was too far ahead.
+    pub(super) paused: u64,
+    /// Bytes that no task waited for, or that were copied because buffers ran short.
+    pub(super) bytes_copied_ahead: u64,
+    pub(super) open: u64,
+    pub(super) ring: RingCounts,
+}
+
+/// See the module.
+pub(super) struct Connections {
+    ring: Ring,
+    slots: Slab<Connection>,
+    /// Connections whose receive found no buffer; tried again after the tasks have run.
+    starved: Vec<Owner>,
+    /// When events were last looked for.
+    looked_at: Instant,
+    counts: ConnectionCounts,
+}
+
+impl Connections {
+    /// `wake`: a descriptor that others write to when the ring's thread shall stop waiting.
+    pub(super) fn new(mut ring: Ring, wake: Arc<OwnedFd>) -> Self {
+        ring.watch(wake);
+        Self {
+            ring,
+            slots: Slab::new(),
+            starved: Vec::new(),
+            looked_at: Instant::now(),
+            counts: ConnectionCounts::default(),
+        }
+    }
+
+    /// Takes the socket in and starts to receive.
+    pub(super) fn register(&mut self, socket: Arc<Socket>) -> Owner {
+        let entry = self.slots.vacant_entry();
+        let owner = entry.key() as Owner;
+        let receiving = Receiving::Armed(self.ring.receive(owner, Arc::clone(&socket)));
+        entry.insert(Connection {
+            socket,
+            receiving,
+            sending: Sending::Idle,
+            unread: VecDeque::new(),
+            backlog: ReceiveBuffer::new(),
+            end: None,
+            ready_at: None,
+            waits: Waits::No,
+            waker: None,
+            released: false,
+        });
+        owner
+    }
+
+    /// The connection's stream is gone: what it does is cancelled. The waker, if any, is to be dropped by the caller.
+    pub(super) fn release(&mut self, owner: Owner) -> Option<Waker> {
+        let connection = self.slots.get_mut(owner as usize)?;
+        connection.released = true;
+        if let Receiving::Armed(operation) = connection.receiving {
+            connection.receiving = Receiving::Ending;
+            self.ring.cancel(operation);
+        }
+        if let Sending::Under(operation) = connection.sending {
+            self.ring.cancel(operation);
+        }
+        for chunk in connection.unread.drain(..) {
+            self.ring.give_back(chunk);
+        }
+        let waker = connection.waker.take();
+        self.remove_if_over(owner);
+        waker
+    }
+
+    fn remove_if_over(&mut self, owner: Owner) {
+        let over = self.slots.get(owner as usize).is_some_and(|connection| {
+            connection.released
+                && matches!(connection.receiving, Receiving::Off)
+                && !matches!(connection.sending, Sending::Under(_))
+        });
+        if over {
+            self.slots.remove(owner as usize);
+        }
+    }
+
+    /// Ready with the number of bytes put into `buffer`, and when they were known to be there; 0: end of file.
+    pub(super) fn poll_receive(
+        &mut self,
+        owner: Owner,
+        buffer: &mut ReceiveBuffer,
+        context: &Context<'_>,
+    ) -> Poll<(io::Result<usize>, Option<Instant>)> {
+        let Some(connection) = self.slots.get_mut(owner as usize) else {
+            return Poll::Ready((Err(io::ErrorKind::NotConnected.into()), None));
+        };
+        let mut count = 0;
+        while let Some(chunk) = connection.unread.front_mut() {
+            let copied = copy(self.ring.bytes(chunk), buffer, count == 0);
+            count += copied;
+            chunk.consume(copied);
+            if chunk.len() > 0 {
+                break;
+            }
+            if let Some(chunk) = connection.unread.pop_front() {
+                self.ring.give_back(chunk);
+            }
+        }
+        if connection.unread.is_empty() {
+            if connection.unread.capacity() > KEPT_CHUNKS {
+                connection.unread = VecDeque::new();
+            }
+            let copied = copy(connection.backlog.filled(), buffer, count == 0);
+            count += copied;
+            connection.backlog.consume(copied);
+            connection.backlog.release();
+        }
+        if count > 0 {
+            return Poll::Ready((Ok(count), connection.ready_at));
+        }
+        match connection.end {
+            Some(End::Closed) => return Poll::Ready((Ok(0), connection.ready_at)),
+            Some(End::Failed(code)) => {
+                return Poll::Ready((Err(io::Error::from_raw_os_error(code)), connection.ready_at));
+            }
+            None => connection.wait(context, Waits::ToReceive),
+        }
+        self.arm(owner);
+        Poll::Pending
+    }
+
+    /// Receives again if nothing stands against it.
+    fn arm(&mut self, owner: Owner) {
+        let Some(connection) = self.slots.get_mut(owner as usize) else { return };
+        let idle = matches!(connection.receiving, Receiving::Off) && connection.end.is_none();
+        if idle && !connection.released {
+            let socket = Arc::clone(&connection.socket);
+            connection.receiving = Receiving::Armed(self.ring.receive(owner, socket));
+            self.counts.rearmed += 1;
+        }
+    }
+
+    /// Sends the bytes from `from` on. None of the connection's sends may be under way.
+    pub(super) fn start_send(&mut self, owner: Owner, bytes: Vec<u8>, from: usize, patience: Patience) {
+        let Some(connection) = self.slots.get_mut(owner as usize) else { return };
+        debug_assert!(!matches!(connection.sending, Sending::Under(_)), "two sends on one socket");
+        let socket = Arc::clone(&connection.socket);
+        connection.sending = Sending::Under(self.ring.send(owner, socket, bytes, from, patience));
+    }
+
+    /// Ready when the send is over, with how many bytes were taken.
+    pub(super) fn poll_sent(
+        &mut self,
+        owner: Owner,
+        context: &Context<'_>,
+    ) -> Poll<(io::Result<usize>, Vec<u8>)> {
+        let Some(connection) = self.slots.get_mut(owner as usize) else {
+            return Poll::Ready((Err(io::ErrorKind::NotConnected.into()), Vec::new()));
+        };
+        match std::mem::replace(&mut connection.sending, Sending::Idle) {
+            Sending::Done(result, bytes) => Poll::Ready((result, bytes)),
+            under @ Sending::Under(_) => {
+                connection.sending = under;
+                connection.wait(context, Waits::ForSend);
+                Poll::Pending
+            }
+            Sending::Idle => Poll::Ready((Err(io::ErrorKind::NotConnected.into()), Vec::new())),
+        }
+    }
+
+    /// Whether the kernel has something for us.
+    pub(super) fn has_work(&mut self) -> bool {
+        self.ring.has_work()
+    }
+
+    /// Hands over what was begun, takes what is complete, and wakes who waits for it. `wait`: sleeps until there is something.
+    /// Answers with the number of completions.
+    ///
+    /// # Errors
+    /// The kernel refuses to work.
+    pub(super) fn turn(&mut self, wait: bool) -> io::Result<usize> {
+        for owner in std::mem::take(&mut self.starved) {
+            self.arm(owner);
+        }
+        let count = self.ring.turn(wait)?;
+        // What a busy thread finds came at some time since it looked last: in the middle, on average.
+        let now = Instant::now();
+        let at = if wait { now } else { now - now.saturating_duration_since(self.looked_at) / 2 };
+        self.looked_at = now;
+        while let Some(event) = self.ring.next_event() {
+            match event {
+                Event::Received { owner, result, last } => self.received(owner, result, last, at),
+                Event::Sent { owner, result, bytes } => self.sent(owner, result, bytes),
+                Event::Woken => {}
+            }
+        }
+        Ok(count)
+    }
+
+    fn received(&mut self, owner: Owner, result: Received, last: bool, at: Instant) {
+        let Some(connection) = self.slots.get_mut(owner as usize) else {
+            if let Received::Chunk(chunk) = result {
+                self.ring.give_back(chunk);
+            }
+            return;
+        };
+        if last {
+            connection.receiving = Receiving::Off;
+        }
+        match result {
+            Received::Chunk(chunk) => return self.deliver(owner, chunk, last, at),
+            Received::EndOfFile => connection.end = Some(End::Closed),
+            Received::Failed(code) => connection.end = Some(End::Failed(code)),
+            Received::NoBuffer => {
+                self.counts.out_of_buffers += 1;
+                self.starved.push(owner);
+            }
+            // Paused: it is armed again once everything was read.
+            Received::Cancelled if connection.unread_bytes() == 0 => self.arm(owner),
+            Received::Cancelled => {}
+        }
+        if let Some(connection) = self.slots.get_mut(owner as usize)
+            && connection.end.is_some()
+        {
+            connection.ready_at = Some(at);
+            connection.wake(Waits::ToReceive);
+        }
+        self.remove_if_over(owner);
+    }
+
+    fn deliver(&mut self, owner: Owner, chunk: Chunk, last: bool, at: Instant) {
+        let Some(connection) = self.slots.get_mut(owner as usize) else { return self.ring.give_back(chunk) };
+        if connection.released {
+            self.ring.give_back(chunk);
+            return self.remove_if_over(owner);
+        }
+        let awaited = connection.waits == Waits::ToReceive || !connection.unread.is_empty();
+        if connection.unread_bytes() == 0 {
+            connection.ready_at = Some(at);
+        }
+        let length = chunk.len();
+        if awaited && connection.backlog.filled().is_empty() && self.ring.free_buffers() > SCARCE {
+            connection.unread.push_back(chunk);
+        } else {
+            connection.backlog.append(self.ring.bytes(&chunk));
+            self.ring.give_back(chunk);
+            self.counts.bytes_copied_ahead += length as u64;
+        }
+        connection.wake(Waits::ToReceive);
+        let ahead = connection.unread_bytes() > UNREAD_LIMIT;
+        match connection.receiving {
+            Receiving::Armed(operation) if ahead => {
+                connection.receiving = Receiving::Ending;
+                self.counts.paused += 1;
+                self.ring.cancel(operation);
+            }
+            Receiving::Off if last && !ahead => self.arm(owner),
+            _ => {}
+        }
+    }
+
+    fn sent(&mut self, owner: Owner, result: io::Result<usize>, bytes: Vec<u8>) {
+        if let Some(connection) = self.slots.get_mut(owner as usize) {
+            connection.sending = Sending::Done(result, bytes);
+            connection.wake(Waits::ForSend);
+        }
+        self.remove_if_over(owner);
+    }
+
+    pub(super) fn counts(&self) -> ConnectionCounts {
+        ConnectionCounts { open: self.slots.len() as u64, ring: self.ring.counts(), ..self.counts }
+    }
+}
+
+/// Copies what fits. The buffer gets memory when there is something to copy; only the first part makes it larger.
+fn copy(bytes: &[u8], buffer: &mut ReceiveBuffer, first: bool) -> usize {
+    if bytes.is_empty() {
+        return 0;
+    }
+    if first {
+        buffer.prepare();
+    }
+    let room = buffer.unfilled_mut();
+    let count = room.len().min(bytes.len());
+    if let (Some(target), Some(source)) = (room.get_mut(..count), bytes.get(..count)) {
+        target.copy_from_slice(source);
+    }
+    buffer.advance(count);
+    count
+}

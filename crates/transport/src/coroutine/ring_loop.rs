@@ -1,0 +1,238 @@
+//! The thread of one ring: runs what is ready, has commits written, and waits for completions.
+
+use super::connections::{ConnectionCounts, Connections};
+use super::ring::{KERNEL_BATCH, Owner, Ring};
+use super::stream::{RingStream, with_ring};
+use crate::Service;
+use crate::event_loop::LoopHooks;
+use crate::executors::{Newcomer, drive};
+use crate::placement::Placement;
+use crate::pool::Pool;
+use crate::run_queue::{Ownership, RunQueue};
+use crate::statistics::Figure;
+use crate::task::{TaskQueue, spawn};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Tasks polled until commits are written: as many requests as form one group at most.
+const TASKS_PER_TURN: usize = 256;
+/// How often a turn looks for completions.
+const LOOKS_PER_TURN: usize = 16;
+/// Pause after a failed wait, so that a broken kernel interface does not become a busy loop.
+const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+
+thread_local! {
+    /// The ring of this thread. Nothing that runs while it is borrowed polls or drops a task.
+    pub(super) static RING: RefCell<Option<Connections>> = const { RefCell::new(None) };
+}
+
+/// What a connection's stream knows of its ring.
+pub(super) struct Home {
+    pub(super) queue: Arc<RunQueue>,
+    /// Sends go through the ring instead of a system call each.
+    pub(super) sends_by_ring: bool,
+    wake: Arc<OwnedFd>,
+    stopping: AtomicBool,
+    turns: AtomicU64,
+    sleeps: AtomicU64,
+    /// What the ring's thread counted when it ended its last turn. A leaf in the order of locks, held for a copy.
+    counts: Mutex<ConnectionCounts>,
+}
+
+impl Home {
+    fn notify(&self) {
+        notify(&self.wake);
+    }
+
+    /// Has the ring's thread release the connection.
+    pub(super) fn release_later(self: &Arc<Self>, owner: Owner) {
+        if self.stopping.load(Ordering::Acquire) {
+            // The ring forgets all of them.
+            return;
+        }
+        let home = Arc::clone(self);
+        let release = async move { drop(with_ring(&home, |ring| ring.release(owner))) };
+        let queue = Arc::clone(&self.queue);
+        let (task, handle) = async_task::spawn(release, move |task| queue.push(task));
+        handle.detach();
+        task.schedule();
+    }
+}
+
+/// Makes the descriptor readable.
+fn notify(wake: &OwnedFd) {
+    if let Err(error) = rustix::io::write(wake, &1_u64.to_ne_bytes()) {
+        tracing::error!(target: "network", %error, "cannot wake a ring");
+    }
+}
+
+/// A ring, its thread, and its end.
+pub(super) struct RunningRing {
+    home: Arc<Home>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningRing {
+    /// # Errors
+    /// The kernel has no io_uring or not enough of it, no descriptor, no thread.
+    pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>, sends_by_ring: bool) -> io::Result<Self> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let notified = Arc::clone(&wake);
+        let home = Arc::new(Home {
+            queue: RunQueue::new(move || notify(&notified)),
+            sends_by_ring,
+            wake,
+            stopping: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+            sleeps: AtomicU64::new(0),
+            counts: Mutex::default(),
+        });
+        let (told, started) = mpsc::sync_channel(1);
+        let driven = Arc::clone(&home);
+        // The ring belongs to the thread that makes it.
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let ring = match Ring::new() {
+                Ok(ring) => ring,
+                Err(error) => return drop(told.send(Err(error))),
+            };
+            RING.set(Some(Connections::new(ring, Arc::clone(&driven.wake))));
+            // The starter waits for this.
+            let _ = told.send(Ok(()));
+            hooks.loop_started();
+            let ownership = driven.queue.own();
+            driven.run(&ownership, &*hooks);
+            // Tasks that are dropped release their connections.
+            drop(ownership);
+            drop(RING.take());
+        })?;
+        started.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
+        Ok(Self { home, thread: Some(thread) })
+    }
+
+    /// Serves the connection on this ring.
+    pub(super) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>, pool: &Arc<Pool>) {
+        let Newcomer { admission, socket, input } = newcomer;
+        let session = Arc::clone(admission.session());
+        session.place(Placement::Home);
+        let served = Arc::clone(&session);
+        let home = Arc::clone(&self.home);
+        let service = Arc::clone(service);
+        let future = async move {
+            session.looked_at();
+            if let Some(stream) = RingStream::register(home, socket, Arc::clone(&session)) {
+                drive(&session, stream, service, input).await;
+            }
+            drop(admission);
+        };
+        spawn(future, served, Arc::clone(&self.home.queue), Some(Arc::clone(pool)));
+    }
+
+    /// Connections that live here.
+    pub(super) fn connections(&self) -> u64 {
+        self.home.counts.lock().open
+    }
+
+    pub(super) fn figures(&self) -> Vec<(&'static str, Figure)> {
+        let home = &self.home;
+        let counts = *home.counts.lock();
+        let queue = home.queue.statistics();
+        [
+            ("connections", counts.open),
+            ("totalExecuted", queue.executed),
+            ("tasksFromOtherThreads", queue.remote_pushes),
+            ("wakeUps", queue.unparks),
+            ("turns", home.turns.load(Ordering::Relaxed)),
+            ("sleeps", home.sleeps.load(Ordering::Relaxed)),
+            ("systemCalls", counts.ring.enters),
+            ("submissions", counts.ring.submissions),
+            ("completions", counts.ring.completions),
+            ("operationsUnderWay", counts.ring.operations),
+            ("receivesRearmed", counts.rearmed),
+            ("receivesPaused", counts.paused),
+            ("receivesWithoutBuffer", counts.out_of_buffers),
+            ("bytesCopiedAhead", counts.bytes_copied_ahead),
+            ("buffersFree", u64::from(super::buffers::BUFFERS).saturating_sub(counts.ring.buffers_held)),
+            ("buffersInUse", counts.ring.buffers_held),
+        ]
+        .into_iter()
+        .map(|(name, count)| (name, Figure::Count(count)))
+        .collect()
+    }
+}
+
+impl Drop for RunningRing {
+    fn drop(&mut self) {
+        self.home.stopping.store(true, Ordering::Release);
+        self.home.notify();
+        if let Some(thread) = self.thread.take()
+            // The last reference may be dropped by a task of this very ring.
+            && thread.thread().id() != thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!(target: "network", "a ring's thread had panicked");
+        }
+    }
+}
+
+impl Home {
+    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks) {
+        let mut taken = 0;
+        while !self.stopping.load(Ordering::Acquire) {
+            self.run_ready(ownership, taken);
+            hooks.turn_ended();
+            self.turns.fetch_add(1, Ordering::Relaxed);
+            // A look at completions may have swallowed the notice of the end.
+            let sleeps = !self.stopping.load(Ordering::Acquire) && ownership.prepare_sleep();
+            self.publish_counts();
+            let result = turn(sleeps);
+            ownership.awake();
+            self.sleeps.fetch_add(u64::from(sleeps), Ordering::Relaxed);
+            if result.is_none() {
+                thread::sleep(FAILURE_PAUSE);
+            }
+            taken = result.unwrap_or(0);
+        }
+    }
+
+    /// Runs what is ready, and what becomes ready meanwhile, as far as one turn allows: what these tasks commit is one group.
+    /// `taken`: how many completions the last look brought.
+    fn run_ready(&self, ownership: &Ownership, mut taken: usize) {
+        let mut left = TASKS_PER_TURN;
+        for _ in 0..LOOKS_PER_TURN {
+            left = left.saturating_sub(ownership.run_batch(left));
+            let has_work = || RING.with_borrow_mut(|ring| ring.as_mut().is_some_and(Connections::has_work));
+            if left == 0 || (taken < KERNEL_BATCH && !has_work()) {
+                return;
+            }
+            taken = turn(false).unwrap_or(0);
+        }
+    }
+
+    fn publish_counts(&self) {
+        RING.with_borrow(|ring| {
+            if let Some(connections) = ring {
+                *self.counts.lock() = connections.counts();
+            }
+        });
+    }
+}
+
+/// Submits, and takes completions; `None` after a failure.
+fn turn(wait: bool) -> Option<usize> {
+    let result = RING.with_borrow_mut(|ring| ring.as_mut().map(|connections| connections.turn(wait)));
+    match result? {
+        Ok(taken) => Some(taken),
+        Err(error) => {
+            tracing::error!(target: "network", %error, "a ring cannot wait for completions");
+            None
+        }
+    }
+}
