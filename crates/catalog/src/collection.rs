@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::{
-    Acknowledge, Direction, ExclusiveGuard, Keyspace, LatchTable, SharedGuard, SharedLatch, Store, WriteUnit,
+    Acknowledge, Direction, ExclusiveGuard, HeldLatches, Keyspace, LatchTable, SharedLatch, Store, WriteUnit,
 };
 use uuid::Uuid;
 
@@ -46,11 +46,10 @@ pub struct Collection {
     builds: Mutex<Vec<Arc<BuildProgress>>>,
 }
 
-/// What a writer holds while it writes.
+/// What a writer holds while it writes. The latches move into the write unit.
 pub(crate) struct Writing {
     pub(crate) definition: Arc<CollectionDefinition>,
-    _shared: SharedGuard,
-    _capped: Option<ExclusiveGuard>,
+    pub(crate) latches: HeldLatches,
 }
 
 impl std::fmt::Debug for Collection {
@@ -160,7 +159,7 @@ impl Collection {
         self.builds.lock().retain(|other| !Arc::ptr_eq(other, build));
     }
 
-    /// Takes what a writer needs. The definition stays in force until the result is dropped.
+    /// Takes what a writer needs. The definition stays in force until the latches are given up.
     pub(crate) async fn begin_write(&self) -> Result<Writing, WriteError> {
         let shared = match self.latch.try_shared() {
             Some(guard) => guard,
@@ -169,11 +168,12 @@ impl Collection {
         if self.is_dropped() {
             return Err(WriteError::QueryPlanKilled(self.dropped_message()));
         }
-        let capped = match self.capped {
-            true => Some(self.capped_latch.exclusive().await),
-            false => None,
-        };
-        Ok(Writing { definition: self.definition(), _shared: shared, _capped: capped })
+        let mut latches = HeldLatches::default();
+        latches.add_shared(shared);
+        if self.capped {
+            latches.add_exclusive(self.capped_latch.exclusive().await);
+        }
+        Ok(Writing { definition: self.definition(), latches })
     }
 
     /// Keeps writers out. `None` when the collection was dropped meanwhile.

@@ -148,10 +148,10 @@ async fn fill_slice(
     let keys = slice_keys(collection, from)?;
     let Some(last) = keys.last() else { return Ok(None) };
     let next = [last.get(DOCUMENT_PREFIX..).unwrap_or_default(), &[0]].concat();
-    let writing = collection.begin_write().await?;
-    let definition = &*writing.definition;
+    let mut writing = collection.begin_write().await?;
     let hashes: Vec<u64> = keys.iter().map(|key| LatchTable::hash(key)).collect();
-    let _documents = collection.key_latches.documents.lock_many(&hashes).await;
+    writing.latches.add_keys(collection.key_latches.documents.lock_many(&hashes).await);
+    let definition = &*writing.definition;
     let view = collection.store.read_view();
     let mut entries: Vec<(IndexId, bool, Entry)> = Vec::new();
     let mut additions = Vec::new();
@@ -175,13 +175,14 @@ async fn fill_slice(
         .filter(|(_, unique, _)| *unique)
         .map(|(_, _, entry)| LatchTable::hash(entry.fields()))
         .collect();
-    let _unique = collection.key_latches.unique_keys.lock_many(&unique).await;
+    writing.latches.add_keys(collection.key_latches.unique_keys.lock_many(&unique).await);
     note_suspects(collection, build, &entries)?;
     let mut unit = WriteUnit::new();
     for (_, _, entry) in &entries {
         unit.put(Keyspace::Indexes, &entry.key, &entry.value);
     }
     if !unit.is_empty() {
+        unit.hold(writing.latches);
         collection.store.commit(unit, Acknowledge::Applied).await?;
     }
     build.done.fetch_add(keys.len() as u64, Ordering::Relaxed);

@@ -4,8 +4,8 @@
 //! They are apart because a slow disk keeps the first one busy exactly when the second one is needed.
 //! Both rest, without a clock, while nothing is written: an idle store wakes nobody.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -150,15 +150,13 @@ fn next(state: &MutexGuard<'_, SignalState>) -> Next {
     if state.stop { Next::Stop } else { Next::Work }
 }
 
-/// Starts both threads; they hold the store only while they work, so they never keep it alive.
+/// Starts both threads; they end at [`Signal::stop`].
 pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let (signal, weak) = (Arc::clone(&store.signal), Arc::downgrade(store));
-    let journal = std::thread::Builder::new()
-        .name("heddle-journal".into())
-        .spawn(move || keep_journal(&signal, &weak))?;
-    let (signal, weak) = (Arc::clone(&store.signal), Arc::downgrade(store));
-    let governor =
-        std::thread::Builder::new().name("heddle-governor".into()).spawn(move || govern(&signal, &weak));
+    let inner = Arc::clone(store);
+    let journal =
+        std::thread::Builder::new().name("heddle-journal".into()).spawn(move || keep_journal(&inner))?;
+    let inner = Arc::clone(store);
+    let governor = std::thread::Builder::new().name("heddle-governor".into()).spawn(move || govern(&inner));
     match governor {
         Ok(governor) => Ok(vec![journal, governor]),
         Err(error) => {
@@ -168,12 +166,13 @@ pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<(
     }
 }
 
-fn keep_journal(signal: &Signal, store: &Weak<StoreInner>) {
-    let unsynced = || store.upgrade().is_some_and(|store| store.journal.is_behind(store.applied()));
+fn keep_journal(store: &StoreInner) {
+    let signal = &store.signal;
+    let behind = || store.journal.is_behind(store.applied());
     let mut last = Instant::now();
     loop {
-        if !unsynced() {
-            if signal.rest(&signal.journal, |state| &mut state.journal_rests, unsynced) == Next::Stop {
+        if !behind() {
+            if signal.rest(&signal.journal, |state| &mut state.journal_rests, behind) == Next::Stop {
                 return;
             }
             last = Instant::now();
@@ -182,27 +181,26 @@ fn keep_journal(signal: &Signal, store: &Weak<StoreInner>) {
             return;
         }
         last = Instant::now();
-        let Some(store) = store.upgrade() else { return };
-        store.journal.sync_now(&*store);
+        store.journal.sync_now(store);
     }
 }
 
-fn govern(signal: &Signal, store: &Weak<StoreInner>) {
+fn govern(store: &StoreInner) {
+    let signal = &store.signal;
     let mut last = Instant::now();
     let mut seen = None;
     loop {
-        let busy = || store.upgrade().is_some_and(|store| Some(store.applied()) != seen || !is_calm(&store));
+        let busy = || Some(store.applied()) != seen || !is_calm(store);
         if !busy() && signal.rest(&signal.governor, |state| &mut state.governor_rests, busy) == Next::Stop {
             return;
         }
         if signal.wait_tick(GOVERNOR_TICK) == Next::Stop {
             return;
         }
-        let Some(store) = store.upgrade() else { return };
         seen = Some(store.applied());
         let elapsed = last.elapsed();
         last = Instant::now();
-        set_gate(&store, elapsed);
+        set_gate(store, elapsed);
     }
 }
 

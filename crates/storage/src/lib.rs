@@ -32,7 +32,8 @@
 //!
 //! * A unit whose commit was acknowledged is in the log; a unit whose commit was refused is in no part
 //!   in the engine.
-//! * Dropping a commit future withdraws nothing and wedges nothing: an enqueued unit is written.
+//! * Dropping a commit future withdraws nothing and wedges nothing: an enqueued unit is written, and the latches
+//!   it holds are held until then.
 //! * No thread is held while a commit waits for its turn, for the gate or for another one's sync.
 //! * A commit that did not ask for `Journaled` never waits for a sync.
 //! * After a failed sync nothing is acknowledged any more until the store has been reopened.
@@ -66,6 +67,7 @@ pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatis
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::{Band, GateLimits};
 pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+pub use latch::held::HeldLatches;
 pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
 pub use latch::table::{LatchGuard, LatchGuards, LatchTable};
 pub use options::StorageOptions;

@@ -29,7 +29,14 @@ use crate::view::ReadView;
 /// An open store. Clones are the same store; the last one to go closes it.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) inner: Arc<StoreInner>,
+    pub(crate) inner: Arc<OpenStore>,
+}
+
+/// What handles and commits under way share. The last one to go waits for the threads, so that the directory
+/// is free when it is gone.
+pub(crate) struct OpenStore {
+    inner: Arc<StoreInner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 pub(crate) struct StoreInner {
@@ -46,8 +53,7 @@ pub(crate) struct StoreInner {
     /// The sequence number of the last batch; written by the leader only.
     applied: AtomicU64,
     counts: CommitCounts,
-    pub(crate) signal: Arc<Signal>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) signal: Signal,
     closed: AtomicBool,
 }
 
@@ -105,15 +111,13 @@ impl Store {
             counters,
             applied: AtomicU64::new(applied),
             counts: CommitCounts::default(),
-            signal: Arc::new(Signal::new(options.journal_interval)),
-            threads: Mutex::default(),
+            signal: Signal::new(options.journal_interval),
             closed: AtomicBool::new(false),
             engine,
         });
         let threads = background::start(&inner)
             .map_err(|source| OpenError::Unreadable { path: path.to_owned(), source })?;
-        *inner.threads.lock() = threads;
-        Ok(Store { inner })
+        Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::new(threads) }) })
     }
 
     /// The latest view: each read sees every write acknowledged before it. Costs nothing.
@@ -143,8 +147,8 @@ impl Store {
     /// [deferred commits](crate::defer_commits) need to call it; when nothing is owed it costs next to nothing.
     #[inline]
     pub fn turn_ended(&self) {
-        if turn::take_debt(&self.inner) {
-            self.inner.group.turn_ended(&*self.inner);
+        if turn::take_debt(&self.inner.inner) {
+            self.inner.group.turn_ended(&***self.inner);
         }
     }
 
@@ -230,7 +234,38 @@ impl Store {
     /// # Errors
     /// When the last sync or flush failed. The store is closed all the same.
     pub fn close(&self) -> Result<(), StorageError> {
-        self.inner.close()
+        if !self.inner.begin_close() {
+            return Ok(());
+        }
+        self.inner.stop_threads();
+        self.inner.finish_close()
+    }
+}
+
+impl OpenStore {
+    fn stop_threads(&self) {
+        self.signal.stop();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // A waker that one of the threads calls may drop the last handle.
+            let own = thread.thread().id() == std::thread::current().id();
+            if !own && thread.join().is_err() {
+                tracing::error!("a storage thread had panicked");
+            }
+        }
+    }
+}
+
+impl std::ops::Deref for OpenStore {
+    type Target = Arc<StoreInner>;
+
+    fn deref(&self) -> &Arc<StoreInner> {
+        &self.inner
+    }
+}
+
+impl Drop for OpenStore {
+    fn drop(&mut self) {
+        self.stop_threads();
     }
 }
 
@@ -249,20 +284,21 @@ impl StoreInner {
         if self.closed.load(Ordering::Acquire) { Err(StorageError::Closed) } else { Ok(self) }
     }
 
-    fn close(&self) -> Result<(), StorageError> {
+    /// Settles what is enqueued; returns whether that is still to be done.
+    fn begin_close(&self) -> bool {
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return false;
         }
         while !self.group.close(CommitError::Closed, self) {
             self.group.resume(self);
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.signal.stop();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("a storage thread had panicked");
-            }
-        }
+        true
+    }
+
+    fn finish_close(&self) -> Result<(), StorageError> {
+        // The governor is gone: whoever waits at the gate goes on and is refused.
+        self.gate.set(Admission::Open, Duration::ZERO);
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.
         let synced = match (self.sync_failure(), self.sync()) {
             (Some(failure), _) => Err(StorageError::Engine(failure)),
@@ -292,13 +328,6 @@ impl StoreInner {
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;
         self.counts.group_written(units.len() as u64, bytes, started.elapsed().as_micros() as u64);
         Ok(sequence)
-    }
-}
-
-impl Drop for StoreInner {
-    fn drop(&mut self) {
-        self.signal.stop();
-        self.gate.set(Admission::Open, Duration::ZERO);
     }
 }
 

@@ -12,6 +12,7 @@
 use smallvec::SmallVec;
 
 use crate::keyspace::{CounterId, Keyspace};
+use crate::latch::held::HeldLatches;
 
 const PUT: u8 = 0;
 const DELETE: u8 = 1;
@@ -136,10 +137,11 @@ fn decode<'a>(rest: &mut &'a [u8]) -> Option<Operation<'a>> {
 }
 
 /// Puts, deletes and counter changes that become visible and durable together or not at all.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct WriteUnit {
     log: OperationLog,
     counters: SmallVec<[CounterChange; 4]>,
+    latches: HeldLatches,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +158,7 @@ impl WriteUnit {
 
     /// An empty unit that holds `bytes` bytes of operations before it allocates again.
     pub fn with_capacity(bytes: usize) -> WriteUnit {
-        WriteUnit { log: OperationLog::with_capacity(bytes), counters: SmallVec::new() }
+        WriteUnit { log: OperationLog::with_capacity(bytes), ..WriteUnit::default() }
     }
 
     /// Sets `key` to `value`.
@@ -187,6 +189,12 @@ impl WriteUnit {
         self.counters.push(CounterChange::Remove(counter));
     }
 
+    /// Gives the unit latches to hold. They are given up when it has been written, refused or withdrawn, and not
+    /// before: who drops the commit halfway does not uncover what the unit is about to change.
+    pub fn hold(&mut self, latches: HeldLatches) {
+        self.latches.append(latches);
+    }
+
     /// Whether committing the unit would change nothing.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty() && self.counters.is_empty()
@@ -197,10 +205,11 @@ impl WriteUnit {
         self.log.byte_len()
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Forgets everything, gives up the latches and keeps the memory.
     pub fn clear(&mut self) {
         self.log.clear();
         self.counters.clear();
+        self.latches.release();
     }
 
     /// The operations, without the counter changes.

@@ -4,6 +4,7 @@ mod builds;
 mod capped;
 mod concurrency;
 mod ddl;
+mod dropped;
 mod model;
 mod tiers;
 mod writes;

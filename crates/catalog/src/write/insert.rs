@@ -128,7 +128,7 @@ impl Collection {
         options: &WriteOptions,
         report: &mut InsertReport,
     ) -> Result<(), WriteError> {
-        let writing = self.begin_write().await?;
+        let mut writing = self.begin_write().await?;
         let definition = &*writing.definition;
         let mut candidates = Vec::with_capacity(range.len());
         for (position, document) in documents.iter().enumerate().skip(range.start).take(range.len()) {
@@ -143,7 +143,7 @@ impl Collection {
                 }
             }
         }
-        let inserted = self.insert_candidates(&writing, candidates, ordered, options.tier, report).await;
+        let inserted = self.insert_candidates(&mut writing, candidates, ordered, options.tier, report).await;
         report.errors.sort_by_key(|(position, _)| *position);
         if ordered {
             report.errors.truncate(1);
@@ -193,23 +193,23 @@ impl Collection {
 
     async fn insert_candidates(
         &self,
-        writing: &Writing,
+        writing: &mut Writing,
         candidates: Vec<Candidate<'_>>,
         ordered: bool,
         tier: ReadTier,
         report: &mut InsertReport,
     ) -> Result<(), WriteError> {
-        let definition = &*writing.definition;
+        let definition = &*Arc::clone(&writing.definition);
         let hashes: Vec<u64> = candidates.iter().map(|candidate| LatchTable::hash(&candidate.key)).collect();
-        let _documents = self.key_latches.documents.lock_many(&hashes).await;
-        let _unique = self.key_latches.unique_keys.lock_many(&unique_hashes(definition, &candidates)).await;
+        writing.latches.add_keys(self.key_latches.documents.lock_many(&hashes).await);
+        self.lock_unique_keys(writing, definition, &candidates).await;
         let accepted = self.accept(definition, candidates, ordered, tier, report)?;
         if accepted.is_empty() {
             return Ok(());
         }
         self.record_new_paths(definition, accepted.iter().map(|candidate| candidate.entries.as_slice()))
             .await?;
-        let committed = self.commit_inserts(definition, &accepted, tier).await?;
+        let committed = self.commit_inserts(writing, definition, &accepted, tier).await?;
         report.receipt = Some(committed.receipt);
         report.commit_wait += committed.wait;
         report.inserted += accepted.len();
@@ -265,8 +265,21 @@ impl Collection {
         if additions.is_empty() { Ok(()) } else { self.record_multikey(&additions).await }
     }
 
+    async fn lock_unique_keys(
+        &self,
+        writing: &mut Writing,
+        definition: &CollectionDefinition,
+        candidates: &[Candidate<'_>],
+    ) {
+        let hashes = unique_hashes(definition, candidates);
+        if !hashes.is_empty() {
+            writing.latches.add_keys(self.key_latches.unique_keys.lock_many(&hashes).await);
+        }
+    }
+
     async fn commit_inserts(
         &self,
+        writing: &mut Writing,
         definition: &CollectionDefinition,
         accepted: &[Candidate<'_>],
         tier: ReadTier,
@@ -284,9 +297,13 @@ impl Collection {
         }
         unit.add_counter(keys::documents_counter(self.id()), accepted.len() as i64);
         unit.add_counter(keys::bytes_counter(self.id()), bytes as i64);
-        let committed = commit(&self.store, unit).await?;
         if definition.is_capped() {
+            // Before the commit: should this future be dropped in it, the unit has used the ids all the same.
+            // A refused unit leaves a gap.
             self.next_record.fetch_add(accepted.len() as u64, Ordering::Relaxed);
+        }
+        let committed = commit(&self.store, unit, writing).await?;
+        if definition.is_capped() {
             self.inserted().notify();
         }
         Ok(committed)
@@ -295,12 +312,12 @@ impl Collection {
     /// Inserts one document whose latch the caller holds: the upsert of an update by `_id`.
     pub(crate) async fn insert_latched(
         &self,
-        writing: &Writing,
+        writing: &mut Writing,
         document: RawDocument<'_>,
         expected_key: &[u8],
         options: &WriteOptions,
     ) -> Result<Committed, WriteError> {
-        let definition = &*writing.definition;
+        let definition = &*Arc::clone(&writing.definition);
         let candidate = self.prepare(definition, 0, document, 0, options.bypass_validation)?;
         if candidate.key != expected_key {
             return Err(WriteError::ImmutableField(
@@ -308,7 +325,7 @@ impl Collection {
             ));
         }
         let candidates = vec![candidate];
-        let _unique = self.key_latches.unique_keys.lock_many(&unique_hashes(definition, &candidates)).await;
+        self.lock_unique_keys(writing, definition, &candidates).await;
         let mut report = InsertReport::default();
         let accepted = self.accept(definition, candidates, true, options.tier, &mut report)?;
         if let Some((_, error)) = report.errors.pop() {
@@ -316,7 +333,7 @@ impl Collection {
         }
         self.record_new_paths(definition, accepted.iter().map(|candidate| candidate.entries.as_slice()))
             .await?;
-        self.commit_inserts(definition, &accepted, options.tier).await
+        self.commit_inserts(writing, definition, &accepted, options.tier).await
     }
 }
 

@@ -4,7 +4,8 @@
 //!  collection latch (shared) ─▶ document latches ─▶ generate keys ─▶ unique latches ─▶ look up ─▶ commit
 //!                                                                                     └ latches go ┘
 //! ```
-//! The latches are given up when the unit is applied; waiting for the journal comes after.
+//! The unit owns the latches from the commit on: they are given up when it is applied, also when the operation is
+//! dropped meanwhile. Waiting for the journal comes after.
 //!
 //! Every read of a write goes as far as [`WriteOptions::tier`]. Where that is not enough the write ends with
 //! [`storage::StorageError::WouldBlock`] before anything of it was written: the caller does it again where it may block.
@@ -19,6 +20,7 @@ pub use insert::InsertReport;
 pub use update::{Change, UpdateReport};
 
 use crate::WriteError;
+use crate::collection::Writing;
 use std::time::{Duration, Instant};
 use storage::{Acknowledge, CursorOptions, ReadTier, Receipt, Store, WriteUnit};
 
@@ -40,8 +42,9 @@ pub(crate) struct Committed {
     wait: Duration,
 }
 
-/// Commits a unit and waits until it is applied.
-async fn commit(store: &Store, unit: WriteUnit) -> Result<Committed, WriteError> {
+/// Commits a unit, which gives up the writer's latches when it is applied, and waits for that.
+async fn commit(store: &Store, mut unit: WriteUnit, writing: &mut Writing) -> Result<Committed, WriteError> {
+    unit.hold(std::mem::take(&mut writing.latches));
     let began = Instant::now();
     let receipt = store.commit(unit, Acknowledge::Applied).await?;
     Ok(Committed { receipt, wait: began.elapsed() })

@@ -90,9 +90,9 @@ impl Collection {
         options: &WriteOptions,
         decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Change, E>,
     ) -> Result<UpdateReport, E> {
-        let writing = self.begin_write().await?;
+        let mut writing = self.begin_write().await?;
         let key = keys::document_key(self.id(), document_key);
-        let _latch = self.key_latches.documents.lock(&key).await;
+        writing.latches.add_key(self.key_latches.documents.lock(&key).await);
         let view = self.store.read_view();
         let found = view.get_tier(Keyspace::Documents, &key, options.tier).map_err(WriteError::from)?;
         let old = found.as_deref().map(RawDocument::trusted);
@@ -100,16 +100,16 @@ impl Collection {
             (Change::Keep, _) | (Change::Remove, None) => None,
             (Change::Replace(new), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => None,
             (Change::Replace(new), Some(old)) => {
-                Some(self.replace(&writing, &key, old, new.as_raw(), options).await?)
+                Some(self.replace(&mut writing, &key, old, new.as_raw(), options).await?)
             }
             (Change::Replace(new), None) => {
-                let inserted = self.insert_latched(&writing, new.as_raw(), &key, options);
+                let inserted = self.insert_latched(&mut writing, new.as_raw(), &key, options);
                 Some(inserted.await?)
             }
             (Change::Remove, Some(old)) => {
                 let mut unit = WriteUnit::new();
                 self.remove(&writing.definition, &key, old, &mut unit)?;
-                Some(commit(&self.store, unit).await?)
+                Some(commit(&self.store, unit, &mut writing).await?)
             }
         };
         Ok(UpdateReport {
@@ -122,20 +122,23 @@ impl Collection {
 
     async fn replace(
         &self,
-        writing: &Writing,
+        writing: &mut Writing,
         key: &[u8],
         old: RawDocument<'_>,
         new: RawDocument<'_>,
         options: &WriteOptions,
     ) -> Result<Committed, WriteError> {
-        let definition = &*writing.definition;
+        let definition = &*Arc::clone(&writing.definition);
         check_same_id(old, new)?;
         if !options.bypass_validation {
             check_validator(definition, Some(old), new)?;
         }
         let document_key = key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default();
         let changes = index_changes(definition, old, new, document_key)?;
-        let _unique = self.key_latches.unique_keys.lock_many(&fresh_hashes(&changes)).await;
+        let fresh = fresh_hashes(&changes);
+        if !fresh.is_empty() {
+            writing.latches.add_keys(self.key_latches.unique_keys.lock_many(&fresh).await);
+        }
         self.check_fresh(definition, &changes, options.tier)?;
         self.record_changed_paths(&changes).await?;
         let mut unit = WriteUnit::with_capacity(new.as_bytes().len() + 128);
@@ -152,7 +155,7 @@ impl Collection {
             keys::bytes_counter(self.id()),
             new.as_bytes().len() as i64 - old.as_bytes().len() as i64,
         );
-        commit(&self.store, unit).await
+        commit(&self.store, unit, writing).await
     }
 
     /// A capped collection that grows by an update loses its head as by an insert, but never the updated document.

@@ -4,8 +4,12 @@
 //! Ownership is handed over directly: a release grants the latch to the next waiter before it wakes it,
 //! so nobody can barge in between, and a granted waiter that is dropped before it runs releases again.
 //!
+//! A guard may move into a [`WriteUnit`](crate::WriteUnit): then the latch is held until the unit is written or
+//! refused, whatever becomes of the operation that built it.
+//!
 //! Lock order for callers: first a [`SharedLatch`](shared::SharedLatch) of a collection, then latches of
 //! a [`LatchTable`](table::LatchTable); several of one table only through `lock_many`.
 
+pub(crate) mod held;
 pub(crate) mod shared;
 pub(crate) mod table;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -29,8 +30,10 @@ struct Shard {
 
 /// Exclusive latches of hashed keys. Two keys with the same hash share a latch, which costs waiting and
 /// nothing else, as long as an operation that needs several takes them with [`LatchTable::lock_many`].
+/// Clones are the same table; guards own a share of it, so that they can travel with a write unit.
+#[derive(Clone)]
 pub struct LatchTable {
-    shards: Vec<Mutex<Shard>>,
+    shards: Arc<[Mutex<Shard>]>,
 }
 
 impl Default for LatchTable {
@@ -68,16 +71,24 @@ impl LatchTable {
     }
 
     /// Takes the latch of `key` when that needs no waiting.
-    pub fn try_lock(&self, key: &[u8]) -> Option<LatchGuard<'_>> {
-        let hash = LatchTable::hash(key);
+    pub fn try_lock(&self, key: &[u8]) -> Option<LatchGuard> {
+        self.try_lock_hash(LatchTable::hash(key))
+    }
+
+    /// Takes the latch of a hash from [`LatchTable::hash`] when that needs no waiting.
+    pub fn try_lock_hash(&self, hash: u64) -> Option<LatchGuard> {
         let held = self.shard(hash).try_hold(hash);
         // Not `then_some`: a guard that is made and dropped would release somebody else's latch.
-        held.then(|| LatchGuard { table: self, hash })
+        held.then(|| self.guard(hash))
+    }
+
+    fn guard(&self, hash: u64) -> LatchGuard {
+        LatchGuard { table: self.clone(), hash }
     }
 
     /// Takes the latches of several hashes in one global order, so that no two operations wait for each
     /// other. The caller must hold no other latch of this table.
-    pub async fn lock_many(&self, hashes: &[u64]) -> LatchGuards<'_> {
+    pub async fn lock_many(&self, hashes: &[u64]) -> LatchGuards {
         let mut ordered = hashes.to_vec();
         ordered.sort_unstable();
         ordered.dedup();
@@ -85,7 +96,7 @@ impl LatchTable {
         for hash in ordered {
             guards.push(self.lock_hash(hash).await);
         }
-        LatchGuards { _guards: guards }
+        LatchGuards { guards }
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
@@ -129,15 +140,15 @@ pub struct LatchFuture<'a> {
     ticket: Option<usize>,
 }
 
-impl<'a> Future for LatchFuture<'a> {
-    type Output = LatchGuard<'a>;
+impl Future for LatchFuture<'_> {
+    type Output = LatchGuard;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LatchGuard<'a>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LatchGuard> {
         let (table, hash) = (self.table, self.hash);
         let mut shard = table.shard(hash);
         let Some(ticket) = self.ticket else {
             if shard.try_hold(hash) {
-                return Poll::Ready(LatchGuard { table, hash });
+                return Poll::Ready(table.guard(hash));
             }
             let ticket = shard.waiters.insert(Waiter { waker: context.waker().clone(), granted: false });
             shard.held.entry(hash).or_default().push_back(ticket);
@@ -147,7 +158,7 @@ impl<'a> Future for LatchFuture<'a> {
         if shard.waiters.get(ticket).is_some_and(|waiter| waiter.granted) {
             shard.waiters.remove(ticket);
             self.ticket = None;
-            return Poll::Ready(LatchGuard { table, hash });
+            return Poll::Ready(table.guard(hash));
         }
         if let Some(waiter) = shard.waiters.get_mut(ticket) {
             waiter.waker.clone_from(context.waker());
@@ -176,12 +187,12 @@ impl Drop for LatchFuture<'_> {
 
 /// A held latch; dropping it passes the latch on.
 #[must_use = "the latch is released when the guard is dropped"]
-pub struct LatchGuard<'a> {
-    table: &'a LatchTable,
+pub struct LatchGuard {
+    table: LatchTable,
     hash: u64,
 }
 
-impl Drop for LatchGuard<'_> {
+impl Drop for LatchGuard {
     fn drop(&mut self) {
         let successor = self.table.shard(self.hash).release(self.hash);
         successor.into_iter().for_each(Waker::wake);
@@ -190,6 +201,13 @@ impl Drop for LatchGuard<'_> {
 
 /// Several held latches; dropping it passes all of them on.
 #[must_use = "the latches are released when the guards are dropped"]
-pub struct LatchGuards<'a> {
-    _guards: Vec<LatchGuard<'a>>,
+pub struct LatchGuards {
+    guards: Vec<LatchGuard>,
+}
+
+impl LatchGuards {
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.guards.is_empty()
+    }
 }

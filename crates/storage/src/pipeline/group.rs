@@ -161,8 +161,11 @@ impl<U, F: Clone> GroupCommit<U, F> {
         let mut state = self.state.lock();
         let slot = match std::mem::replace(ticket, Ticket::Spent) {
             Ticket::Unsent(unit) => {
-                if let Some(failure) = &state.closed {
-                    return Poll::Ready(Err(failure.clone()));
+                if let Some(failure) = state.closed.clone() {
+                    // Without the lock: the unit may give up latches and wake others.
+                    drop(state);
+                    drop(unit);
+                    return Poll::Ready(Err(failure));
                 }
                 let slot =
                     state.slots.insert(Slot { stage: Stage::Waiting(unit), waker: None, abandoned: false });

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use crate::error::CommitError;
-use crate::store::StoreInner;
+use crate::store::{OpenStore, StoreInner};
 use crate::unit::WriteUnit;
 use group::{Lead, Ticket};
 
@@ -39,7 +39,7 @@ pub struct Receipt {
 /// (unless it was still waiting at the gate, where dropping withdraws it whole).
 #[must_use = "a commit does nothing before it is polled"]
 pub struct CommitFuture {
-    store: Arc<StoreInner>,
+    store: Arc<OpenStore>,
     acknowledge: Acknowledge,
     stage: Stage,
 }
@@ -52,12 +52,12 @@ enum Stage {
 }
 
 impl CommitFuture {
-    pub(crate) fn new(store: Arc<StoreInner>, unit: WriteUnit, acknowledge: Acknowledge) -> CommitFuture {
+    pub(crate) fn new(store: Arc<OpenStore>, unit: WriteUnit, acknowledge: Acknowledge) -> CommitFuture {
         CommitFuture { store, acknowledge, stage: Stage::Gate { unit, ticket: None } }
     }
 
     /// The last stage alone: the unit of `receipt` is applied, its journal sync is to be awaited.
-    pub(crate) fn journal(store: Arc<StoreInner>, receipt: Receipt) -> CommitFuture {
+    pub(crate) fn journal(store: Arc<OpenStore>, receipt: Receipt) -> CommitFuture {
         let stage = Stage::Journal { sequence: receipt.sequence, ticket: None };
         CommitFuture { store, acknowledge: Acknowledge::Journaled, stage }
     }
@@ -91,7 +91,7 @@ impl Wake for Unpark {
 impl CommitFuture {
     /// One poll; `deferred` when the thread must neither write nor sync in it.
     fn poll_on(&mut self, waker: &Waker, deferred: bool) -> Poll<Result<Receipt, CommitError>> {
-        let store = &self.store;
+        let store: &Arc<StoreInner> = &self.store;
         loop {
             let next = match &mut self.stage {
                 Stage::Gate { unit, ticket } => {
@@ -148,8 +148,8 @@ impl Drop for CommitFuture {
     fn drop(&mut self) {
         match &mut self.stage {
             Stage::Gate { ticket, .. } => self.store.gate.abandon(ticket),
-            Stage::Group { ticket } => self.store.group.abandon(ticket, &*self.store),
-            Stage::Journal { ticket, .. } => self.store.journal.abandon(ticket, &*self.store),
+            Stage::Group { ticket } => self.store.group.abandon(ticket, &***self.store),
+            Stage::Journal { ticket, .. } => self.store.journal.abandon(ticket, &***self.store),
             Stage::Finished => {}
         }
     }

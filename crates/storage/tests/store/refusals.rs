@@ -23,6 +23,16 @@ fn a_directory_in_use_is_refused_until_its_store_is_gone() {
 }
 
 #[test]
+fn the_directory_is_free_when_the_last_handle_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let store = open(directory.path()).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        // The write rouses both threads, which are at work when the store goes.
+        commit(&store, &format!("{round}"), Acknowledge::Applied).unwrap();
+    }
+}
+
+#[test]
 fn a_newer_format_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path()).unwrap());

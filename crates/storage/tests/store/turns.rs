@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use storage::{Acknowledge, CommitError, CommitFuture, Receipt, StorageOptions, Store};
+use storage::{
+    Acknowledge, CommitError, CommitFuture, HeldLatches, LatchTable, Receipt, SharedLatch, StorageOptions,
+    Store, WriteUnit,
+};
 
 use crate::faults::{Fault, FaultyEngine};
 use crate::{COUNT, document, exists, for_each_store};
@@ -226,4 +229,60 @@ fn closing_writes_what_waits_for_the_end_of_a_turn() {
             assert_eq!(poll(&mut late, &bell), Poll::Ready(Err(CommitError::Closed)));
         });
     });
+}
+
+/// A unit that holds the latch of its key and a share of `collection`.
+fn latched(key: &str, table: &LatchTable, collection: &SharedLatch) -> WriteUnit {
+    let mut latches = HeldLatches::default();
+    latches.add_key(table.try_lock(key.as_bytes()).expect("the key's latch is free"));
+    latches.add_shared(collection.try_shared().expect("the collection's latch is free"));
+    let mut unit = document(key);
+    unit.hold(latches);
+    unit
+}
+
+#[test]
+fn a_unit_holds_its_latches_until_it_is_written_whoever_dropped_the_commit() {
+    for_each_store(|store| {
+        let (table, collection) = (LatchTable::new(), SharedLatch::new());
+        deferred(|| {
+            let mut commit = store.commit(latched("a", &table, &collection), Acknowledge::Applied);
+            assert!(poll(&mut commit, &Bell::new()).is_pending());
+            drop(commit);
+            assert!(table.try_lock(b"a").is_none(), "dropped, and still to be written");
+            assert!(collection.try_exclusive().is_none());
+            store.turn_ended();
+            assert!(exists(&store, "a"));
+            assert!(table.try_lock(b"a").is_some() && collection.try_exclusive().is_some());
+        });
+    });
+}
+
+#[test]
+fn a_unit_that_is_refused_or_withdrawn_gives_up_its_latches() {
+    let (engine, store) = faulty_store();
+    let (table, collection) = (LatchTable::new(), SharedLatch::new());
+    let free = || table.try_lock(b"a").is_some() && collection.try_exclusive().is_some();
+    let commit = |unit| store.commit(unit, Acknowledge::Applied);
+    for fault in [Fault::Fail, Fault::NoSpace, Fault::Panic] {
+        *engine.write_fault.lock() = fault;
+        assert!(commit(latched("a", &table, &collection)).wait().is_err());
+        assert!(free(), "refused by {fault:?}");
+    }
+    *engine.write_fault.lock() = Fault::None;
+    drop(commit(latched("a", &table, &collection)));
+    assert!(free(), "never polled");
+    // The engine asks to wait for as long as the gate is watched: the next commit stays in front of it.
+    engine.stalls.store(usize::MAX, Ordering::SeqCst);
+    let mut stalled = commit(document("stalled"));
+    assert!(poll(&mut stalled, &Bell::new()).is_pending());
+    let mut held = commit(latched("a", &table, &collection));
+    assert!(poll(&mut held, &Bell::new()).is_pending());
+    assert!(!free());
+    engine.stalls.store(0, Ordering::SeqCst);
+    drop(held);
+    store.close().unwrap();
+    assert!(free(), "withdrawn, or written after all");
+    assert!(commit(latched("a", &table, &collection)).wait().is_err());
+    assert!(free(), "refused by a closed store");
 }

@@ -1,0 +1,61 @@
+//! Latches of several kinds that are given up together.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use super::shared::{ExclusiveGuard, SharedGuard};
+use super::table::{LatchGuard, LatchGuards};
+
+/// Latches an operation has gathered; dropping it gives up all of them.
+#[derive(Default)]
+pub struct HeldLatches {
+    /// A collection and a document: what most writes need.
+    latches: SmallVec<[Latch; 2]>,
+}
+
+#[expect(dead_code, reason = "held for their drop")]
+enum Latch {
+    Shared(SharedGuard),
+    Exclusive(ExclusiveGuard),
+    Key(LatchGuard),
+    Keys(LatchGuards),
+}
+
+impl HeldLatches {
+    /// Holds a collection's latch together with others.
+    pub fn add_shared(&mut self, guard: SharedGuard) {
+        self.latches.push(Latch::Shared(guard));
+    }
+
+    /// Holds a collection's latch, alone, together with others.
+    pub fn add_exclusive(&mut self, guard: ExclusiveGuard) {
+        self.latches.push(Latch::Exclusive(guard));
+    }
+
+    /// Holds the latch of a key.
+    pub fn add_key(&mut self, guard: LatchGuard) {
+        self.latches.push(Latch::Key(guard));
+    }
+
+    /// Holds the latches of several keys.
+    pub fn add_keys(&mut self, guards: LatchGuards) {
+        if !guards.is_empty() {
+            self.latches.push(Latch::Keys(guards));
+        }
+    }
+
+    pub(crate) fn append(&mut self, mut others: HeldLatches) {
+        self.latches.append(&mut others.latches);
+    }
+
+    pub(crate) fn release(&mut self) {
+        self.latches.clear();
+    }
+}
+
+impl fmt::Debug for HeldLatches {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} latches", self.latches.len())
+    }
+}
