@@ -164,6 +164,8 @@ impl Reactor for World {
         self.network.lock().unwrap().notified = true;
         self.network_changed.notify_all();
     }
+
+    fn nobody_is_free(&self) {}
 }
 
 impl World {

@@ -137,8 +137,8 @@ impl Core {
         let queued = Queued { task, kind, since };
         if polled == Some(queue) {
             self.queues.push_quietly(queue, queued);
-        } else if !self.queues.push(self, queue, queued) {
-            self.attention.draw();
+        } else {
+            self.queues.push(self, queue, queued);
         }
     }
 

@@ -109,4 +109,8 @@ impl Reactor for Core {
             tracing::error!(target: "network", %error, "cannot wake the worker that watches the sockets");
         }
     }
+
+    fn nobody_is_free(&self) {
+        self.attention.draw();
+    }
 }

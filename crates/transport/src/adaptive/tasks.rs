@@ -34,6 +34,8 @@ pub(crate) trait Reactor {
     fn wait(&self, timeout: Duration, ready: &mut Vec<usize>);
     /// Ends the wait that is under way, or the next one.
     fn notify(&self);
+    /// Tasks wait, and no worker rests.
+    fn nobody_is_free(&self);
 }
 
 /// See the module.
@@ -192,13 +194,10 @@ impl<T> Queues<T> {
         self.queues.len()
     }
 
-    /// Queues a task. False when no worker rests: nobody was called.
-    pub(crate) fn push<R: Reactor>(&self, reactor: &R, queue: usize, task: T) -> bool {
+    /// Queues a task and calls a worker for it.
+    pub(crate) fn push<R: Reactor>(&self, reactor: &R, queue: usize, task: T) {
         self.push_quietly(queue, task);
-        if self.summary.load(Ordering::SeqCst) < WATCHER {
-            return false;
-        }
-        self.call(reactor)
+        self.call(reactor);
     }
 
     /// Queues a task of the queue that the calling worker polls at the moment; the worker takes it next.
@@ -210,22 +209,21 @@ impl<T> Queues<T> {
         }
     }
 
-    /// Calls a sleeper, or the watcher when none sleeps. False when nobody rests or all were called.
-    fn call<R: Reactor>(&self, reactor: &R) -> bool {
+    /// Calls a sleeper, or the watcher when none sleeps, unless all were called.
+    fn call<R: Reactor>(&self, reactor: &R) {
+        if self.summary.load(Ordering::SeqCst) < WATCHER {
+            return reactor.nobody_is_free();
+        }
         let mut idle = self.idle.lock();
-        if idle.call_sleeper() {
-            self.publish(&idle);
-            drop(idle);
+        let calls = idle.call_sleeper();
+        let notifies = !calls && idle.notify_watcher();
+        self.publish(&idle);
+        drop(idle);
+        if calls {
             self.called.notify_one();
-            return true;
-        }
-        if idle.notify_watcher() {
-            self.publish(&idle);
-            drop(idle);
+        } else if notifies {
             reactor.notify();
-            return true;
         }
-        idle.rising > 0 || idle.watching
     }
 
     /// Takes a task, polling sockets on the way. `None`: no queue has work.
@@ -265,10 +263,11 @@ impl<T> Queues<T> {
 
     /// The calling worker is busy from now on: another shall take what else there is, or watch.
     fn leave_to_others<R: Reactor>(&self, reactor: &R, more: bool) {
+        if more {
+            return self.call(reactor);
+        }
         let summary = self.summary.load(Ordering::SeqCst);
-        if more && summary >= WATCHER {
-            self.call(reactor);
-        } else if summary >= SLEEPER && summary & NEEDS_WATCHER != 0 {
+        if summary >= SLEEPER && summary & NEEDS_WATCHER != 0 {
             self.call_successor();
         }
     }

@@ -12,7 +12,8 @@ struct World {
     /// A task that every poll of queue 0 finds ready.
     always_ready: Option<&'static str>,
     polls: Mutex<Vec<usize>>,
-    notified: Mutex<usize>,
+    /// How often somebody was looked for in vain.
+    nobody_free: Mutex<usize>,
 }
 
 impl World {
@@ -23,7 +24,7 @@ impl World {
             sockets,
             always_ready: None,
             polls: Mutex::default(),
-            notified: Mutex::default(),
+            nobody_free: Mutex::default(),
         }
     }
 
@@ -63,8 +64,10 @@ impl Reactor for World {
         ready.extend((0..self.sockets.len()).filter(|queue| !self.sockets[*queue].lock().is_empty()));
     }
 
-    fn notify(&self) {
-        *self.notified.lock() += 1;
+    fn notify(&self) {}
+
+    fn nobody_is_free(&self) {
+        *self.nobody_free.lock() += 1;
     }
 }
 
@@ -152,8 +155,26 @@ fn a_resting_worker_is_told_which_sockets_are_ready() {
 #[test]
 fn a_worker_does_not_rest_while_there_are_tasks() {
     let world = World::new(3);
-    assert!(!world.queues.push(&world, 2, "task"), "nobody rests, so nobody was called");
+    world.push(2, "task");
     assert_eq!(world.queues.rest(&world, &mut Turn::new(0), Duration::MAX), Rest::Woken);
+}
+
+#[test]
+fn the_controller_hears_of_tasks_for_which_nobody_is_free() {
+    let world = World::new(1);
+    let mut turn = Turn::new(0);
+    world.push(0, "task");
+    assert_eq!(*world.nobody_free.lock(), 1, "a pushed task");
+    world.queues.take(&world, &mut turn);
+    assert_eq!(*world.nobody_free.lock(), 1, "nothing is left");
+    world.push(0, "task");
+    world.socket_is_ready(0, "a");
+    world.socket_is_ready(0, "b");
+    assert_eq!(*world.nobody_free.lock(), 2, "another");
+    world.queues.take(&world, &mut turn);
+    assert_eq!(*world.nobody_free.lock(), 3, "two events of one poll stay behind");
+    world.queues.take(&world, &mut turn);
+    assert_eq!(*world.nobody_free.lock(), 4, "one of them does");
 }
 
 #[test]
