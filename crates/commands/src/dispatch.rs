@@ -29,7 +29,7 @@ pub async fn dispatch(
     let start = reply.len();
     let mut outcome = Outcome { sends_nothing: request.wants_no_reply, ..Outcome::default() };
     let result = match prepare(server, connection, &request) {
-        Ok(prepared) => run(server, prepared, reply, &mut outcome).await,
+        Ok(mut prepared) => run(server, &mut prepared, reply, &mut outcome).await,
         Err(error) => Err(error),
     };
     if let Err(error) = result {
@@ -119,21 +119,6 @@ fn prepare<'a>(
     if let Some(deadline) = time_limit(server, entry, &generic).and_then(|limit| started.checked_add(limit)) {
         connection.interrupt.set_deadline(deadline);
     }
-    let context = CommandContext {
-        server,
-        connection,
-        entry,
-        name: first.name(),
-        body: request.body,
-        database,
-        fields,
-        generic,
-        operation,
-        started,
-        exhaust_allowed: request.exhaust_allowed,
-        next: None,
-        commits: CommitClock::default(),
-    };
     let times = match request.began {
         Some(began) => request.times.with(Stage::Parse, started.saturating_duration_since(began)),
         None => request.times,
@@ -143,7 +128,27 @@ fn prepare<'a>(
         Execution::InlineFirst => request.bytes > INLINE_REQUEST_BYTES,
         Execution::Pool => true,
     };
-    Ok(Prepared { context, position, times, goes_to_pool })
+    // Written in one piece where the caller wants it: a context is large, and moving it costs more than most commands.
+    Ok(Prepared {
+        context: CommandContext {
+            server,
+            connection,
+            entry,
+            name: first.name(),
+            body: request.body,
+            database,
+            fields,
+            generic,
+            operation,
+            started,
+            exhaust_allowed: request.exhaust_allowed,
+            next: None,
+            commits: CommitClock::default(),
+        },
+        position,
+        times,
+        goes_to_pool,
+    })
 }
 
 /// The refusal that drivers with back-off understand.
@@ -220,28 +225,28 @@ fn time_limit(
 
 async fn run(
     server: &Arc<Server>,
-    prepared: Prepared<'_>,
+    prepared: &mut Prepared<'_>,
     reply: &mut Vec<u8>,
     outcome: &mut Outcome,
 ) -> CommandResult {
-    let Prepared { mut context, position, times, goes_to_pool } = prepared;
-    if goes_to_pool {
+    let Prepared { context, position, times, goes_to_pool } = prepared;
+    if *goes_to_pool {
         context.offload().await;
     }
     let entry = context.entry;
     server.count(entry.class);
-    let statistics = server.statistics_of(position);
+    let statistics = server.statistics_of(*position);
     if let Some(statistics) = statistics {
         statistics.total.add(1);
     }
-    let result = run_with_faults(server, &mut context, reply).await;
+    let result = run_with_faults(server, context, reply).await;
     if result.is_err()
         && let Some(statistics) = statistics
     {
         statistics.failed.add(1);
     }
     outcome.next = context.next.take();
-    outcome.slow = report(server, &context, times, result.as_ref().err());
+    outcome.slow = report(server, context, times, result.as_ref().err());
     result
 }
 
@@ -317,7 +322,7 @@ fn panicked() -> CommandError {
 fn report(
     server: &Server,
     context: &CommandContext<'_>,
-    times: StageTimes,
+    times: &StageTimes,
     error: Option<&CommandError>,
 ) -> Option<Box<SlowOperation>> {
     let took = context.started.elapsed();

@@ -197,7 +197,9 @@ fn bucket_name(bucket: usize) -> String {
 impl Histogram {
     #[inline]
     fn record(&self, took: Duration) {
-        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        const NANOS_PER_SECOND: u64 = 1_000_000_000;
+        let seconds = took.as_secs().saturating_mul(NANOS_PER_SECOND);
+        let nanoseconds = seconds.saturating_add(u64::from(took.subsec_nanos()));
         let bucket = (nanoseconds / 1_000).checked_ilog2().map_or(0, |exponent| exponent as usize + 1);
         if let Some(bucket) = self.buckets.get(bucket.min(BUCKETS - 1)) {
             bucket.fetch_add(1, Ordering::Relaxed);

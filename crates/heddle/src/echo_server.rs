@@ -68,6 +68,6 @@ mod tests {
             assert_eq!(found, expect, "asked for {asked} bytes");
         };
         check(1_100, 1_100);
-        check(0, 47);
+        check(0, 48);
     }
 }
