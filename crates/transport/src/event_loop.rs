@@ -1,10 +1,10 @@
 //! One thread that polls whatever is ready and never blocks but for events: the loops of `reactor` and the diagnostic lane.
 
 use crate::executors::{Newcomer, drive};
+use crate::placement::Placement;
 use crate::pool::Pool;
 use crate::readiness::{Poller, ReadinessStream};
 use crate::run_queue::{Ownership, RunQueue};
-use crate::placement::Placement;
 use crate::statistics::Figure;
 use crate::task::spawn;
 use crate::{ReceiveBuffer, Service};

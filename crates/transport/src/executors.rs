@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use socket2::Socket;
 use std::io;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Failures are logged when their count is a multiple of this, and the first time.
 const LOG_EVERY: u64 = 100;
@@ -201,6 +202,17 @@ impl Executors {
         all.extend(self.reactor.get().map(Reactor::statistics));
         all.extend(self.coroutine.get().map(Coroutine::statistics));
         all
+    }
+
+    /// Ends the pools, and waits for their threads: afterwards nothing of the service is in use there.
+    pub(crate) fn stop_pools(&self, patience: Duration) {
+        let pools = [&self.pool, &self.lane_pool];
+        pools.iter().for_each(|pool| pool.stop());
+        let deadline = Instant::now() + patience;
+        let left: usize = pools.iter().map(|pool| pool.wait_stopped(deadline)).sum();
+        if left > 0 {
+            tracing::warn!(target: "network", threads = left, "tasks still block threads of the pool; they are left behind");
+        }
     }
 
     pub(crate) fn lane_figures(&self) -> Vec<(&'static str, Figure)> {

@@ -39,10 +39,13 @@ pub(crate) struct Shared {
     sessions: Gate<Session, NetworkStatistics>,
 }
 
+/// Tells the service of a session's end.
+type Closed = Box<dyn FnOnce(&Arc<Session>) + Send>;
+
 /// One admitted session; dropping it tells the service of its end and makes room for another.
 pub(crate) struct Admission {
     session: Arc<Session>,
-    closed: Option<Box<dyn FnOnce(&Arc<Session>) + Send>>,
+    closed: Option<Closed>,
 }
 
 impl Admission {
@@ -104,7 +107,7 @@ impl Shared {
         };
         service.opened(&session);
         let service = Arc::clone(service);
-        let closed: Box<dyn FnOnce(&Arc<Session>) + Send> = Box::new(move |session| service.closed(session));
+        let closed: Closed = Box::new(move |session| service.closed(session));
         Some(Admission { session, closed: Some(closed) })
     }
 

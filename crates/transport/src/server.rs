@@ -230,6 +230,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shutdown(Duration::ZERO);
+        self.executors.stop_pools(FORCED_WAIT);
         self.shared.stalls.stop();
         if let Some(sweeper) = self.sweeper.lock().take()
             && sweeper.join().is_err()

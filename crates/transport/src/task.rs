@@ -8,8 +8,8 @@
 //! itself, and the next poll happens on the pool. Before it waits for its next request, it is placed at home again.
 
 use crate::Session;
-use crate::pool::Pool;
 use crate::placement::Placement;
+use crate::pool::Pool;
 use async_task::{ScheduleInfo, WithInfo};
 use std::sync::Arc;
 

@@ -197,12 +197,14 @@ fn an_overload_is_noticed_within_a_second() {
 #[test]
 fn bursts_that_pass_within_an_interval_are_never_refused() {
     let mut simulation = Simulation::new(OverloadTarget::Automatic);
-    // Three times the target, at every position within an interval of four targets.
-    let burst = 1_500;
-    for number in 0..100_u32 {
-        let begins = SECOND * number + Duration::from_millis(u64::from(number) * 7);
-        for _ in 0..burst {
-            simulation.request(begins);
+    // A request each millisecond, and each second a burst of three times the target, at every position within an interval.
+    for millisecond in 0..100_000_u32 {
+        let at = Duration::from_millis(u64::from(millisecond));
+        simulation.request(at);
+        if millisecond % 1_007 == 500 {
+            for _ in 0..1_500 {
+                simulation.request(at);
+            }
         }
     }
     assert!(
@@ -213,12 +215,31 @@ fn bursts_that_pass_within_an_interval_are_never_refused() {
 }
 
 #[test]
+fn who_did_not_wait_is_never_refused() {
+    let mut simulation = Simulation::new(OverloadTarget::Automatic);
+    simulation.open_loop(Duration::ZERO, 5 * SECOND, 3.0);
+    let now = simulation.origin + simulation.free_at;
+    let admitter = &simulation.admitter;
+    let refused = |delay| (0..100).filter(|_| admitter.check(delay, now, Served::default).is_some()).count();
+    assert_eq!(refused(LEAST_TARGET / 2), 0, "half a target is spared");
+    assert!(refused(LEAST_TARGET) > 50, "two of three are too many");
+}
+
+#[test]
 fn refusals_end_with_the_overload() {
     let mut simulation = Simulation::new(OverloadTarget::Automatic);
     simulation.open_loop(Duration::ZERO, 10 * SECOND, 2.0);
     simulation.open_loop(10 * SECOND, 20 * SECOND, 0.7);
     let late: u64 = simulation.after(11).iter().map(|second| second.refused).sum();
     assert_eq!(late, 0, "a second after the overload: {:?}", simulation.seconds);
+    assert_eq!(simulation.state(), "normal", "{:?}", simulation.admitter.statistics());
+}
+
+#[test]
+fn an_overload_that_is_over_is_soon_forgotten() {
+    let mut simulation = Simulation::new(OverloadTarget::Automatic);
+    simulation.open_loop(Duration::ZERO, 10 * SECOND, 3.0);
+    simulation.open_loop(10 * SECOND, 12 * SECOND, 0.5);
     assert_eq!(simulation.state(), "normal", "{:?}", simulation.admitter.statistics());
 }
 
