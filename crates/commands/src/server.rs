@@ -17,6 +17,7 @@ use catalog::Catalog;
 use document::ObjectId;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -187,18 +188,28 @@ impl Server {
         }
     }
 
-    /// Ends a session with its cursors.
-    pub fn end_session(&self, session: SessionId) {
-        self.sessions.end(session);
-        self.cursors.kill_where(|_, owner| owner == Some(session));
+    /// Ends sessions with their cursors.
+    pub fn end_sessions(&self, sessions: &[SessionId]) {
+        for session in sessions {
+            self.sessions.end(*session);
+        }
+        self.close_cursors_of(sessions);
     }
 
-    /// Ends a session's cursors and operations.
-    pub fn kill_session(&self, session: SessionId) {
-        self.cursors.kill_where(|_, owner| owner == Some(session));
+    /// Ends the cursors and operations of sessions.
+    pub fn kill_sessions(&self, sessions: &[SessionId]) {
+        self.close_cursors_of(sessions);
+        let doomed: FxHashSet<SessionId> = sessions.iter().copied().collect();
+        let is_doomed = |owner: Option<SessionId>| owner.is_some_and(|owner| doomed.contains(&owner));
         for connection in self.connections() {
-            connection.kill_operation(code::INTERRUPTED, |_, owner| owner == Some(session));
+            connection.kill_operation(code::INTERRUPTED, |_, owner| is_doomed(owner));
         }
+    }
+
+    /// One walk over all cursors, however many sessions end.
+    fn close_cursors_of(&self, sessions: &[SessionId]) {
+        let ended: FxHashSet<SessionId> = sessions.iter().copied().collect();
+        self.cursors.kill_where(|_, owner| owner.is_some_and(|owner| ended.contains(&owner)));
     }
 
     /// Closes idle cursors and forgets idle sessions. `heddle` calls it every `clientCursorMonitorFrequencySecs`.
@@ -207,8 +218,8 @@ impl Server {
         let cursors = self.cursors.expire(now, idle);
         let timeout = Duration::from_secs(60 * self.parameters.unsigned(Parameter::SessionTimeout));
         let sessions = self.sessions.expire(now, timeout);
-        for session in &sessions {
-            self.cursors.kill_where(|_, owner| owner == Some(*session));
+        if !sessions.is_empty() {
+            self.close_cursors_of(&sessions);
         }
         if cursors + sessions.len() > 0 {
             tracing::debug!(target: "QUERY", id = 20528, cursors, sessions = sessions.len(), "Closed what was idle");

@@ -152,6 +152,12 @@ fn what_takes_long_is_offloaded() {
     check(doc! { "distinct": "view", "key": "k" }, true);
     check(doc! { "aggregate": "c", "pipeline": [], "cursor": {} }, true);
     check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }], "cursor": {}, "$db": "admin" }, false);
+    check(
+        doc! { "aggregate": 1, "pipeline": [{ "$currentOp": { "idleConnections": true } }], "cursor": {}, "$db": "admin" },
+        true,
+    );
+    check(doc! { "currentOp": 1, "$db": "admin" }, false);
+    check(doc! { "currentOp": 1, "$all": true, "$db": "admin" }, true);
     check(doc! { "insert": "c", "documents": [{ "_id": 1_000, "u": (-1) }] }, false);
     check(doc! { "insert": "new", "documents": [{ "_id": 1 }] }, true);
     check(doc! { "insert": "new", "documents": [{ "_id": 2, "pad": ("x".repeat(50_000)) }] }, true);
@@ -306,6 +312,7 @@ fn the_lane_knows_its_commands() {
     check(doc! { "nonsense": 1 }, false);
     check(Document::new(), false);
     check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }, { "$match": {} }] }, true);
+    check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": { "idleConnections": true } }] }, true);
     check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }, { "$lookup": {} }] }, false);
     check(doc! { "aggregate": 1, "pipeline": [] }, false);
     check(doc! { "aggregate": "c", "pipeline": [{ "$currentOp": {} }] }, false);

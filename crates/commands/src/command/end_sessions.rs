@@ -15,9 +15,7 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
-    for session in super::start_session::listed(context)? {
-        context.server.end_session(session);
-    }
+    context.server.end_sessions(&super::start_session::listed(context)?);
     context.fields.finish()?;
     let _ = reply;
     Ok(())

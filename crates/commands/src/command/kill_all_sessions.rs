@@ -46,7 +46,7 @@ fn run_by_pattern(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder
     }
     for pattern in patterns.iter().filter_map(document::RawValue::as_document) {
         match pattern.get("lsid").and_then(document::RawValue::as_document) {
-            Some(lsid) => context.server.kill_session(SessionId::parse(lsid, "lsid")?),
+            Some(lsid) => context.server.kill_sessions(&[SessionId::parse(lsid, "lsid")?]),
             None if pattern.is_empty() => kill_all(context),
             None => {}
         }
@@ -56,7 +56,7 @@ fn run_by_pattern(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder
 
 fn kill_all(context: &CommandContext<'_>) {
     let own = context.generic.session;
-    for session in context.server.sessions.all().into_iter().filter(|session| Some(*session) != own) {
-        context.server.kill_session(session);
-    }
+    let mut others = context.server.sessions.all();
+    others.retain(|session| Some(*session) != own);
+    context.server.kill_sessions(&others);
 }

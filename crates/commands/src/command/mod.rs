@@ -3,7 +3,7 @@
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
-use document::{DocumentBuilder, RawDocument, RawValue};
+use document::{DocumentBuilder, Element, RawDocument, RawValue};
 use hashbrown::HashMap;
 use std::fmt;
 use std::future::Future;
@@ -150,43 +150,60 @@ impl CommandEntry {
         CommandEntry { execution: Execution::Diagnostic, ..Self::new(name, help, run) }
     }
 
-    /// Where this very command runs.
+    /// Where this very command runs. A report on everything that is idle is a diagnostic one, but too long for a loop.
     pub(crate) fn execution_of(&self, body: RawDocument<'_>) -> Execution {
         match self.name {
-            "aggregate" if only_reports_operations(body) => Execution::Diagnostic,
+            "currentOp" if reports_idle(body) => Execution::Pool,
+            "aggregate" => match report_of_operations(body) {
+                Some(operand) if !reports_idle(operand) => Execution::Diagnostic,
+                _ => Execution::Pool,
+            },
             _ => self.execution,
         }
     }
 
+    /// Whether the diagnostic lane answers it.
+    fn is_diagnostic(&self, body: RawDocument<'_>) -> bool {
+        self.execution == Execution::Diagnostic
+            || (self.name == "aggregate" && report_of_operations(body).is_some())
+    }
+
     /// Whether an overloaded server may refuse it: operators are always heard, and what frees resources is welcome.
     pub(crate) fn is_refused_under_overload(&self, body: RawDocument<'_>) -> bool {
-        self.name != "getMore" && self.execution_of(body) != Execution::Diagnostic
+        self.name != "getMore" && !self.is_diagnostic(body)
     }
 }
 
-/// Whether an aggregation is what shells send for `db.currentOp()`: a report from memory and stages that only shape it.
-fn only_reports_operations(body: RawDocument<'_>) -> bool {
+/// Whether connections or cursors without an operation are asked for: there may be thousands.
+fn reports_idle(options: RawDocument<'_>) -> bool {
+    ["$all", "idleConnections", "idleCursors"].iter().any(|name| {
+        options.get(name).is_some_and(|value| {
+            value.as_bool().unwrap_or_else(|| crate::fields::integer(value).is_some_and(|number| number != 0))
+        })
+    })
+}
+
+/// The options of `$currentOp`, if an aggregation is what shells send for `db.currentOp()`: that report and stages that only
+/// shape it.
+fn report_of_operations(body: RawDocument<'_>) -> Option<RawDocument<'_>> {
     const SHAPING: [&str; 8] =
         ["$match", "$project", "$addFields", "$set", "$unset", "$sort", "$limit", "$count"];
     let target = body.first().map(|first| first.value());
     let (true, Some(RawValue::Array(pipeline))) =
         (target.is_some_and(RawValue::is_number), body.get("pipeline"))
     else {
-        return false;
+        return None;
     };
-    let mut names = pipeline.iter().map(stage_name);
-    names.next().flatten() == Some("$currentOp")
-        && names.all(|name| name.is_some_and(|name| SHAPING.contains(&name)))
-}
-
-fn stage_name(stage: RawValue<'_>) -> Option<&str> {
-    Some(stage.as_document()?.first()?.name())
+    let mut stages = pipeline.iter().map(|stage| stage.as_document().and_then(RawDocument::first));
+    let report = stages.next().flatten().filter(|stage| stage.name() == "$currentOp")?;
+    let shapes = |stage: Option<Element<'_>>| stage.is_some_and(|stage| SHAPING.contains(&stage.name()));
+    stages.all(shapes).then_some(report.value().as_document()?)
 }
 
 /// Whether the diagnostic lane answers this command. The body may still be malformed behind its first field.
 pub fn is_diagnostic(body: RawDocument<'_>) -> bool {
     let entry = body.first().and_then(|first| find(first.name_bytes()));
-    entry.is_some_and(|(_, entry)| entry.execution_of(body) == Execution::Diagnostic)
+    entry.is_some_and(|(_, entry)| entry.is_diagnostic(body))
 }
 
 /// Every command, sorted by name.
