@@ -351,6 +351,32 @@ fn shrinking_and_growing_loses_nothing() {
 }
 
 #[test]
+fn nobody_rests_on_after_a_roll_call() {
+    check(|| {
+        let world = World::new(2, usize::MAX);
+        let changed = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::new(AtomicUsize::new(0));
+        let rests = |own| {
+            let (world, changed, seen) = (Arc::clone(&world), Arc::clone(&changed), Arc::clone(&seen));
+            thread::spawn(move || {
+                let mut turn = Turn::new(own);
+                while changed.load(Ordering::SeqCst) == 0 {
+                    world.queues.rest(&*world, &mut turn, FOR_EVER);
+                }
+                if seen.fetch_add(1, Ordering::SeqCst) == 2 {
+                    world.queues.close(&*world);
+                }
+                while world.queues.rest(&*world, &mut turn, FOR_EVER) != Rest::Closed {}
+            })
+        };
+        let all = (0..3).map(rests).collect();
+        changed.store(1, Ordering::SeqCst);
+        world.queues.call_all(&*world);
+        join_all(all);
+    });
+}
+
+#[test]
 fn everybody_comes_back_when_called_and_ends_when_closed() {
     check(|| {
         let world = World::new(2, usize::MAX);

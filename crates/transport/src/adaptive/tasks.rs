@@ -109,6 +109,8 @@ struct Idle {
     sleeping: usize,
     /// How many of them were called and have not got up.
     rising: usize,
+    /// How often everybody was called.
+    roll_calls: u64,
     closed: bool,
 }
 
@@ -159,12 +161,14 @@ pub(crate) struct Turn {
     own: usize,
     count: usize,
     ready: Vec<usize>,
+    /// Those of [`Queues::call_all`] that the worker has heard.
+    roll_calls: u64,
 }
 
 impl Turn {
     /// `own`: any number; workers with different ones prefer different queues.
     pub(crate) const fn new(own: usize) -> Self {
-        Self { own, count: own, ready: Vec::new() }
+        Self { own, count: own, ready: Vec::new(), roll_calls: 0 }
     }
 
     /// The queue to visit by force, if it is time for that.
@@ -289,6 +293,10 @@ impl<T> Queues<T> {
         if idle.closed {
             return Rest::Closed;
         }
+        if idle.roll_calls != turn.roll_calls {
+            turn.roll_calls = idle.roll_calls;
+            return Rest::Woken;
+        }
         let watches = !idle.watching;
         if watches {
             idle.watching = true;
@@ -312,14 +320,14 @@ impl<T> Queues<T> {
             return self.watch(reactor, turn, timeout);
         }
         let mut timed_out = false;
-        while idle.rising == 0 && !timed_out {
+        // Another may rest again and answer the call that was meant for this one, but a roll call is for everyone.
+        while idle.rising == 0 && idle.roll_calls == turn.roll_calls && !timed_out {
             timed_out = self.called.wait_for(&mut idle, timeout).timed_out();
         }
-        let was_called = idle.rising > 0;
-        if was_called {
-            idle.rising -= 1;
-        }
+        let was_called = idle.rising > 0 || idle.roll_calls != turn.roll_calls;
+        idle.rising = idle.rising.saturating_sub(1);
         idle.sleeping -= 1;
+        turn.roll_calls = idle.roll_calls;
         self.publish(&idle);
         ended(&idle, was_called)
     }
@@ -347,7 +355,7 @@ impl<T> Queues<T> {
         rest
     }
 
-    /// Every resting worker comes back once.
+    /// Every worker comes back from its rest, or from the next one if it does not rest, and so sees what was changed before.
     pub(crate) fn call_all<R: Reactor>(&self, reactor: &R) {
         self.call_everybody(reactor, false);
     }
@@ -360,6 +368,7 @@ impl<T> Queues<T> {
     fn call_everybody<R: Reactor>(&self, reactor: &R, close: bool) {
         let mut idle = self.idle.lock();
         idle.closed |= close;
+        idle.roll_calls += 1;
         idle.rising = idle.sleeping;
         let notifies = idle.notify_watcher();
         self.publish(&idle);
