@@ -133,7 +133,10 @@ mod tests {
     }
 
     fn check(comparison: Comparison, expect: &str) {
+        let mut other_row = cell(Subject::EpollEcho, &[90_000.0]);
+        other_row.row.connections = 8;
         let cells = [
+            other_row,
             cell(Subject::EpollEcho, &[1_000.0, 2_000.0, 1_000.0]),
             cell(Subject::Reactor, &[500.0, 1_000.0, 900.0]),
             cell(Subject::Coroutine, &[750.0, 500.0, 900.0]),
@@ -147,12 +150,14 @@ mod tests {
         check(
             Comparison { heading: "of the echo", base: Base::Subject(Subject::EpollEcho), inverse: false },
             "| connections | model | requests/s | max ms | errors | of the echo |\n|---|---|---|---|---|---|\n\
+             | 8 | epoll-echo | 90000 | 45000.0 | 0 | 1.00 |\n\
              | 64 | epoll-echo | 1000 | 1000.0 | 0 | 1.00 |\n| 64 | reactor | 900 | 500.0 | 0 | 0.50 |\n\
              | 64 | coroutine | 750 | 450.0 | 0 | 0.75 |\n",
         );
         check(
             Comparison { heading: "of the best", base: Base::BestModel, inverse: true },
             "| connections | model | requests/s | max ms | errors | of the best |\n|---|---|---|---|---|---|\n\
+             | 8 | epoll-echo | 90000 | 45000.0 | 0 | – |\n\
              | 64 | epoll-echo | 1000 | 1000.0 | 0 | 0.75 |\n| 64 | reactor | 900 | 500.0 | 0 | 1.00 |\n\
              | 64 | coroutine | 750 | 450.0 | 0 | 1.00 |\n",
         );
