@@ -84,8 +84,8 @@ fn serves_without_a_lane(executor: ServiceExecutor) {
 
 /// Every request holds its thread for a while, and there are far more clients than threads.
 fn refuses_what_would_wait_too_long(executor: ServiceExecutor) {
-    // A thread of its own for each connection: nothing queues in the server.
-    if executor == ServiceExecutor::Synchronous {
+    // A thread of its own for each connection, or as many workers as block: nothing queues in the server for long.
+    if matches!(executor, ServiceExecutor::Synchronous | ServiceExecutor::Adaptive) {
         return;
     }
     let overload = OverloadTarget::Fixed(Duration::from_millis(2));
