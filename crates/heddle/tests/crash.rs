@@ -29,6 +29,13 @@ struct Client {
     acknowledged: u64,
 }
 
+/// Commits take different ways under the thread models: each has its turn.
+fn executor_of(round: u64) -> [&'static str; 2] {
+    let models = ["reactor", "synchronous", "coroutine", "adaptive"];
+    let model = models.get(round as usize % models.len()).copied().unwrap_or_default();
+    ["--serviceExecutor", model]
+}
+
 /// SplitMix64, seeded: a failure can be run again.
 struct Random(u64);
 
@@ -243,12 +250,12 @@ fn acknowledged_writes_survive_kill_9() {
     println!("HEDDLE_CRASH_SEED={seed}");
     let mut random = Random(seed);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|number| Client::new(number, seed)).collect();
-    let mut server = ServerProcess::start(&directory, &[]);
+    let mut server = ServerProcess::start(&directory, &executor_of(0));
     create_indexes(&server);
     for round in 0..ROUNDS {
         let alive = Duration::from_millis(50 + random.below(500));
         clients = load_and_kill(server, clients, alive);
-        server = ServerProcess::start(&directory, &[]);
+        server = ServerProcess::start(&directory, &executor_of(round));
         let documents = all(
             &mut server.client(),
             DATABASE,
