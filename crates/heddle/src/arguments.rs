@@ -1,5 +1,6 @@
 //! The command line. The flags of `serve` are made from the table of parameters.
 
+use crate::echo_server::{NO_IO_URING, REPLY_BYTES};
 use bench::{BenchCommand, BenchError};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use commands::parameters::{DEFINITIONS, Definition, Kind};
@@ -22,14 +23,21 @@ pub(crate) fn command() -> Command {
 /// The yardstick of the thread models; for measurements, not for users.
 fn echo_server() -> Command {
     let about = "Answers every request with one reply, under a thread model and without a database";
-    server_options(Command::new("echo-server").about(about).hide(true)).arg(
-        Arg::new(crate::echo_server::REPLY_BYTES)
-            .long(crate::echo_server::REPLY_BYTES)
-            .value_name("BYTES")
-            .value_parser(clap::value_parser!(usize))
-            .default_value("1100")
-            .help("Size of every reply"),
-    )
+    server_options(Command::new("echo-server").about(about).hide(true))
+        .arg(
+            Arg::new(REPLY_BYTES)
+                .long(REPLY_BYTES)
+                .value_name("BYTES")
+                .value_parser(clap::value_parser!(usize))
+                .default_value("1100")
+                .help("Size of every reply"),
+        )
+        .arg(
+            Arg::new(NO_IO_URING)
+                .long(NO_IO_URING)
+                .action(ArgAction::SetTrue)
+                .help("`coroutine` runs on epoll, as where the kernel refuses io_uring"),
+        )
 }
 
 /// Everything that `serve` can be told.

@@ -10,11 +10,13 @@ use crate::{EXIT_OPTIONS, fail};
 use clap::ArgMatches;
 use std::process::ExitCode;
 use std::sync::Arc;
-use transport::{Replies, Request, Server, Service, Session};
+use transport::{Replies, Request, Server, ServerOptions, Service, Session};
 use wire::{ReplyBuilder, ReplyFormat};
 
 /// Name of the flag for the size of replies.
 pub(crate) const REPLY_BYTES: &str = "reply-bytes";
+/// Name of the flag that makes `coroutine` run on epoll.
+pub(crate) const NO_IO_URING: &str = "no-io-uring";
 const EXIT_NETWORK: u8 = 48;
 
 /// Answers everything with one reply.
@@ -45,7 +47,10 @@ impl Service for Echo {
 pub(crate) fn run(options: &Options, matches: &ArgMatches) -> ExitCode {
     let reply_bytes = matches.get_one::<usize>(REPLY_BYTES).copied().unwrap_or_default();
     let network_options = match server_options(&options.parameters, DescriptorBudget::of_process()) {
-        Ok(network_options) => network_options,
+        Ok(network_options) => {
+            let io_uring = network_options.io_uring && !matches.get_flag(NO_IO_URING);
+            ServerOptions { io_uring, ..network_options }
+        }
         Err(error) => return fail(&error, EXIT_OPTIONS),
     };
     match Server::start(network_options, Arc::new(Echo::new(reply_bytes))) {
