@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::{
     Compressor, ErrorCode, HEADER_LENGTH, Message, MessageHeader, MessageRef, OpCode, OpMsgFlags,
     ReplyBuilder, ReplyFormat, WireError, compress_message, decompress_message,
@@ -318,19 +318,22 @@ struct RequestClock {
     times: RequestTimes,
     /// When the part that is under way began.
     since: Instant,
+    /// How long the request waited to be processed, where that is known.
+    queue: Option<Duration>,
 }
 
 impl RequestClock {
     fn start(session: &Session, begun: Option<Instant>, ready: Option<Instant>) -> Self {
         let now = Instant::now();
+        let queue = ready.map(|ready| now.saturating_duration_since(ready));
         let ready = ready.unwrap_or(now);
         let times = RequestTimes {
             accept_wait: session.take_accept_wait(),
             receive: ready.saturating_duration_since(begun.unwrap_or(ready)),
-            queue: now.saturating_duration_since(ready),
+            queue: queue.unwrap_or_default(),
             ..RequestTimes::default()
         };
-        Self { times, since: now }
+        Self { times, since: now, queue }
     }
 
     fn request<'m>(
@@ -340,7 +343,7 @@ impl RequestClock {
         reply: Vec<u8>,
         compressor: Option<Compressor>,
     ) -> Request<'m> {
-        let overload = session.shared.verdict(session, self.times.queue, self.since);
+        let overload = session.shared.verdict(session, self.queue, self.since);
         Request::new(message, reply, compressor, self.times, self.since, overload)
     }
 
@@ -361,6 +364,7 @@ impl RequestClock {
     /// The next reply of an exhaust stream begins.
     fn again(&mut self) {
         self.times = RequestTimes::default();
+        self.queue = None;
     }
 }
 

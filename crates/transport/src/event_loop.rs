@@ -1,5 +1,6 @@
 //! One thread that polls whatever is ready and never blocks but for events: the loops of `reactor` and the diagnostic lane.
 
+use crate::auto::Usage;
 use crate::executors::{Newcomer, drive};
 use crate::placement::Placement;
 use crate::pool::Pool;
@@ -7,6 +8,7 @@ use crate::readiness::{Poller, ReadinessStream};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::spawn;
+use crate::thread_clock::ThreadClock;
 use crate::{ReceiveBuffer, Service};
 use std::io;
 use std::sync::Arc;
@@ -43,6 +45,7 @@ pub(crate) struct EventLoop {
     turns: AtomicU64,
     waits: AtomicU64,
     edges: AtomicU64,
+    clock: ThreadClock,
 }
 
 /// A running loop and its thread.
@@ -64,9 +67,11 @@ impl RunningLoop {
             turns: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             edges: AtomicU64::new(0),
+            clock: ThreadClock::default(),
         });
         let driven = Arc::clone(&event_loop);
         let thread = thread::Builder::new().name(name).spawn(move || {
+            driven.clock.watch_this_thread();
             hooks.loop_started();
             driven.run(&driven.queue.own(), &*hooks);
         })?;
@@ -135,6 +140,11 @@ impl EventLoop {
         };
         spawn(future, served, Arc::clone(&self.queue), pool);
         Ok(())
+    }
+
+    /// What the loop's thread has done so far.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage { polls: self.queue.statistics().executed, processor: self.clock.processor() }
     }
 
     /// Connections that live here.

@@ -25,6 +25,7 @@
 //! No commands, no authentication, no sessions in the database's sense: the service has those. No TLS yet.
 
 mod adaptive;
+mod auto;
 mod buffer;
 mod connection;
 mod coroutine;
@@ -53,6 +54,7 @@ mod sweeper;
 mod sync;
 mod synchronous;
 mod task;
+mod thread_clock;
 mod timing;
 
 #[cfg(test)]

@@ -112,11 +112,17 @@ impl Shared {
     }
 
     /// Whether this request is to be refused because the server is overloaded. Diagnostics never are.
-    pub(crate) fn verdict(&self, session: &Session, queue: Duration, now: Instant) -> Option<Overload> {
+    pub(crate) fn verdict(
+        &self,
+        session: &Session,
+        queue: Option<Duration>,
+        now: Instant,
+    ) -> Option<Overload> {
         if session.is_priority() || session.is_on_lane() {
             return None;
         }
-        self.admitter.check(queue, now, || {
+        // Nobody knows how long a request waited that came together with another, or to a thread of its own.
+        self.admitter.check(queue?, now, || {
             let (requests, time) = self.timing.served();
             Served { requests, time }
         })
@@ -211,6 +217,7 @@ impl Shared {
             network,
             executors: Vec::new(),
             lane: Vec::new(),
+            auto: Vec::new(),
             admission: self.admitter.statistics(),
             times: self.timing.statistics(),
             stalled_sends: self.stalls.current() as u64,

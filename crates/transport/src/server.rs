@@ -173,10 +173,11 @@ impl Server {
     pub fn statistics(&self) -> TransportStatistics {
         let mut statistics = self.shared.statistics();
         statistics.executors = self.executors.statistics();
-        let default = self.executor().statistics_name();
+        let default = self.executors.resolve(self.executor()).statistics_name();
         // A stable sort: the others keep their order.
         statistics.executors.sort_by_key(|one| one.executor != default);
         statistics.lane = self.executors.lane_figures();
+        statistics.auto = self.executors.auto_figures();
         statistics
     }
 

@@ -12,8 +12,7 @@
 //! ```
 //! Two details go beyond the article. *Stuck* means that every thread works on a task that it has had for the whole time-out:
 //! threads that finish short tasks one after the other are busy, not stuck, and the starvation rule looks after them. And a
-//! starved pool does not grow while its threads do nothing but compute or wait for a processor: one more of them would only
-//! take turns with the others.
+//! starved pool does not grow while it keeps every processor busy: one more thread would only take turns with the others.
 
 use super::options::{AdaptiveOptions, MOST_THREADS};
 use super::roster::Cause;
@@ -46,7 +45,7 @@ pub(crate) struct Snapshot {
     pub(crate) running_time: Duration,
     /// Sum over all threads, ended ones included: time executing tasks.
     pub(crate) executing_time: Duration,
-    /// The threads spend their time computing or waiting for a processor, and there are as many as processors.
+    /// As many threads as there are processors run or are ready to run.
     pub(crate) processors_are_the_limit: bool,
 }
 

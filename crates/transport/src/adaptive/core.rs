@@ -2,7 +2,7 @@
 
 use super::controller::Snapshot;
 use super::options::{AdaptiveOptions, cores};
-use super::pressure::Pressure;
+use super::pressure::processors_are_the_limit;
 use super::record::{Kind, Totals, WorkerRecord};
 use super::roster::{Counts, Roster};
 use super::sockets::{Pushing, Sockets};
@@ -142,8 +142,8 @@ impl Core {
         }
     }
 
-    /// What the controller decides by.
-    pub(super) fn snapshot(&self, pressure: Option<&mut Pressure>) -> Snapshot {
+    /// What the controller decides by. `measure_pressure`: whether the next step may depend on the processors.
+    pub(super) fn snapshot(&self, measure_pressure: bool) -> Snapshot {
         let now = self.now();
         let (counts, mut snapshot) = self.roster.observe(|workers, ended| {
             let mut snapshot = Snapshot { now, ..Snapshot::default() };
@@ -157,8 +157,7 @@ impl Core {
                     snapshot.latest_begin = snapshot.latest_begin.max(since);
                 }
             }
-            let limit = |pressure: &mut Pressure| pressure.processors_are_the_limit(workers, cores(), now);
-            snapshot.processors_are_the_limit = pressure.is_some_and(limit);
+            snapshot.processors_are_the_limit = measure_pressure && processors_are_the_limit(workers, cores());
             snapshot
         });
         let Counts { running, pending, crashed, .. } = counts;

@@ -32,10 +32,10 @@ pub use self::options::{AdaptiveOptions, AdaptiveOptionsError};
 
 use self::controller::{Controller, Step};
 use self::core::{Core, Home};
-use self::pressure::Pressure;
 use self::roster::Cause;
 use self::sockets::Pushing;
 use self::stream::AdaptiveStream;
+use self::tasks::Reactor;
 use crate::executors::{Newcomer, drive};
 use crate::placement::Placement;
 use crate::readiness::ReadinessStream;
@@ -129,8 +129,11 @@ impl Adaptive {
         {
             tracing::error!(target: "network", "the controller of the adaptive model had panicked");
         }
-        // Dropping a task may wake others.
+        // What waited for a socket that has been shut is queued now. Dropping a task may wake others.
         loop {
+            for queue in 0..self.core.queues.count() {
+                self.core.poll(queue);
+            }
             let tasks = self.core.queues.drain();
             if tasks.is_empty() {
                 break;
@@ -155,10 +158,9 @@ impl Crew {
     /// Follows the controller's rules until the model ends, then waits for the workers.
     fn control(mut self) {
         let mut controller = Controller::default();
-        let mut pressure = Pressure::default();
         loop {
             let core = &self.core;
-            let snapshot = core.snapshot(controller.is_settling().then_some(&mut pressure));
+            let snapshot = core.snapshot(controller.is_settling());
             let goes_on = match controller.step(&snapshot, &core.options()) {
                 Step::Sleep(duration) => core.attention.sleep(duration),
                 Step::Listen { deaf, most } => {

@@ -1,120 +1,77 @@
-//! Whether the processors are what the workers wait for: then another worker would only take turns with the others.
+//! Whether the processors are what tasks wait for: then another worker would only take turns with the others.
 //!
-//! The kernel counts for each thread how long it ran and how long it was ready to run and had to wait
-//! (`/proc/<process>/task/<thread>/schedstat`, kernel documentation "sched-stats"). When that makes up nearly all of the time
-//! for which tasks were executed, nothing else holds the tasks up.
+//! A worker that executes a task either blocks (on the disk, a lock, a long wait) or computes; one that computes runs or is ready
+//! to run, and the kernel says so (state `R` in `/proc/<process>/task/<thread>/stat`, proc(5)). While as many workers as
+//! there are processors are in that state, no processor is left for another. One moment is looked at, not a while: the kernel counts
+//! a thread's wait for a processor only when the wait is over, which makes sums over short times say little.
 
-use super::controller::percent_of;
 use super::record::WorkerRecord;
-use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Measurements over less time than this mean little.
-const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
-/// From this share on, computing is what takes the time.
-const LIMIT_PERCENT: u32 = 90;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sample {
-    /// Running and ready to run.
-    pub(super) processor: Duration,
-    /// Executing tasks.
-    pub(super) executing: Duration,
+/// Whether at least `processors` workers run a task or are ready to. False where the kernel does not tell.
+pub(super) fn processors_are_the_limit(workers: &[Arc<WorkerRecord>], processors: usize) -> bool {
+    let in_use = workers.iter().filter(|worker| worker.executing_since().is_some());
+    // Each look is a system call or two: no more of them than are needed.
+    in_use.filter(|worker| is_runnable(worker.thread_id)).take(processors).count() >= processors
 }
 
-/// The workers at the last measurement.
-#[derive(Debug, Default)]
-pub(super) struct Pressure {
-    at: Duration,
-    workers: HashMap<u64, Sample>,
+fn is_runnable(thread: u64) -> bool {
+    fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| state(&stat) == Some('R'))
 }
 
-impl Pressure {
-    /// Measures since the last measurement. Also true when that was a moment ago, so that a pool with a thread for each processor
-    /// grows by one thread in that time. False where the kernel does not tell.
-    pub(super) fn processors_are_the_limit(
-        &mut self,
-        workers: &[Arc<WorkerRecord>],
-        processors: usize,
-        now: Duration,
-    ) -> bool {
-        if workers.len() < processors {
-            return false;
-        }
-        if now.saturating_sub(self.at) < SHORTEST_WINDOW {
-            return true;
-        }
-        let sample = |worker: &Arc<WorkerRecord>| {
-            let processor = processor_time(worker.thread_id)?;
-            Some((worker.number, Sample { processor, executing: worker.executing(now) }))
-        };
-        let samples = workers.iter().filter_map(sample).collect();
-        self.measure(samples, now)
-    }
-
-    pub(super) fn measure(&mut self, samples: HashMap<u64, Sample>, now: Duration) -> bool {
-        let mut sum = Sample::default();
-        for (worker, sample) in &samples {
-            let before = self.workers.get(worker).copied().unwrap_or_default();
-            sum.processor += sample.processor.saturating_sub(before.processor);
-            sum.executing += sample.executing.saturating_sub(before.executing);
-        }
-        self.at = now;
-        self.workers = samples;
-        percent_of(sum.processor, sum.executing) >= LIMIT_PERCENT
-    }
-}
-
-fn processor_time(thread: u64) -> Option<Duration> {
-    parse(&fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)
-}
-
-/// The first two numbers are nanoseconds on a processor and in wait for one.
-fn parse(schedstat: &str) -> Option<Duration> {
-    let mut numbers = schedstat.split_ascii_whitespace().map(str::parse::<u64>);
-    let (running, waiting) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    Some(Duration::from_nanos(running.saturating_add(waiting)))
+/// The state follows the name in parentheses, which may itself hold parentheses.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adaptive::record::Kind;
+    use std::time::Duration;
 
-    fn sample(processor_ms: u64, executing_ms: u64) -> Sample {
-        let ms = Duration::from_millis;
-        Sample { processor: ms(processor_ms), executing: ms(executing_ms) }
+    /// A worker that has the calling thread's number, and whether it executes something.
+    fn worker(executes: bool) -> Arc<WorkerRecord> {
+        let thread_id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let record = WorkerRecord::new(0, u64::from(thread_id), Duration::ZERO);
+        if executes {
+            record.begin(Kind::Ready, Duration::ZERO, Duration::ZERO);
+        }
+        Arc::new(record)
     }
 
     #[test]
-    fn tells_computing_from_waiting() {
-        let mut pressure = Pressure::default();
-        let first = HashMap::from([(1, sample(1000, 1000)), (2, sample(5, 1000))]);
-        pressure.measure(first, Duration::from_secs(1));
-        let second = HashMap::from([(1, sample(1100, 1100)), (2, sample(105, 1100)), (3, sample(50, 50))]);
-        assert!(pressure.measure(second, Duration::from_secs(2)), "all have computed since");
-        let third = HashMap::from([(1, sample(1200, 1200)), (2, sample(110, 1200))]);
-        assert!(!pressure.measure(third, Duration::from_secs(3)), "one has waited since");
+    fn a_thread_that_computes_takes_a_processor() {
+        // This test computes as it asks.
+        assert!(processors_are_the_limit(&[worker(true)], 1));
+        assert!(!processors_are_the_limit(&[worker(true)], 2), "one of two processors is free");
+        assert!(processors_are_the_limit(&[worker(true), worker(false), worker(true)], 2));
+        assert!(!processors_are_the_limit(&[worker(false)], 1), "a worker between two tasks");
     }
 
     #[test]
-    fn a_moment_is_no_measurement() {
-        let mut pressure = Pressure::default();
-        pressure.measure(HashMap::new(), Duration::from_millis(100));
-        let worker = [Arc::new(WorkerRecord::new(0, 0, Duration::ZERO))];
-        let now = Duration::from_millis(119);
-        assert!(pressure.processors_are_the_limit(&worker, 1, now), "19 ms tell nothing");
-        assert!(
-            !pressure.processors_are_the_limit(&worker, 2, now),
-            "a processor is free for another thread"
-        );
+    fn a_thread_that_blocks_takes_none() {
+        let (send_id, id) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let blocks = std::thread::spawn(move || {
+            send_id.send(worker(true)).expect("somebody listens");
+            released.recv().expect_err("nothing is ever sent");
+        });
+        let worker = id.recv().expect("an id");
+        // It may not have begun to wait yet.
+        while processors_are_the_limit(std::slice::from_ref(&worker), 1) {
+            std::thread::yield_now();
+        }
+        drop(release);
+        blocks.join().expect("no panic");
+        assert!(!processors_are_the_limit(&[worker], 1), "a thread that is gone");
     }
 
     #[test]
     fn reads_the_kernels_format() {
-        assert_eq!(parse("1500 500 77\n"), Some(Duration::from_nanos(2000)));
-        assert_eq!(parse("nothing"), None);
-        assert_eq!(parse(""), None);
+        assert_eq!(state("4711 (a (strange) name) R 1 4711 0\n"), Some('R'));
+        assert_eq!(state("4711 (adaptive0) S 1 4711 0\n"), Some('S'));
+        assert_eq!(state("nothing"), None);
     }
 }

@@ -9,7 +9,7 @@
 //! connection has caught up.
 
 use super::buffers::{BUFFERS, Chunk};
-use super::ring::{Event, OperationId, Owner, Patience, Received, Ring, RingCounts};
+use super::ring::{Event, OperationId, Owner, Received, Ring, RingCounts};
 use crate::ReceiveBuffer;
 use slab::Slab;
 use socket2::Socket;
@@ -246,11 +246,11 @@ impl Connections {
     }
 
     /// Sends the bytes from `from` on. None of the connection's sends may be under way.
-    pub(super) fn start_send(&mut self, owner: Owner, bytes: Vec<u8>, from: usize, patience: Patience) {
+    pub(super) fn start_send(&mut self, owner: Owner, bytes: Vec<u8>, from: usize) {
         let Some(connection) = self.slots.get_mut(owner as usize) else { return };
         debug_assert!(!matches!(connection.sending, Sending::Under(_)), "two sends on one socket");
         let socket = Arc::clone(&connection.socket);
-        connection.sending = Sending::Under(self.ring.send(owner, socket, bytes, from, patience));
+        connection.sending = Sending::Under(self.ring.send(owner, socket, bytes, from));
     }
 
     /// Ready when the send is over, with how many bytes were taken.

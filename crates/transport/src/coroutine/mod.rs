@@ -20,6 +20,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use crate::auto::Usage;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
@@ -84,6 +85,19 @@ impl Coroutine {
         }
     }
 
+    /// What the model's threads have done so far.
+    pub(crate) fn usage(&self) -> Usage {
+        match &self.driver {
+            Driver::Rings(rings) => rings.iter().map(RunningRing::usage).sum(),
+            Driver::Epoll(loops) => loops.iter().map(|running| running.event_loop.usage()).sum(),
+        }
+    }
+
+    /// Whether the kernel gives rings.
+    pub(crate) const fn has_rings(&self) -> bool {
+        matches!(self.driver, Driver::Rings(_))
+    }
+
     pub(crate) fn statistics(&self) -> ExecutorStatistics {
         let (driver, threads): (_, Vec<_>) = match &self.driver {
             Driver::Rings(rings) => {
@@ -110,10 +124,7 @@ impl Coroutine {
 }
 
 fn start_rings(threads: usize, hooks: &Arc<dyn LoopHooks>) -> io::Result<Vec<RunningRing>> {
-    let sends_by_ring = std::env::var_os("RING_SEND").is_some();
-    (0..threads)
-        .map(|index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks), sends_by_ring))
-        .collect()
+    (0..threads).map(|index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks))).collect()
 }
 
 fn start_loops(threads: usize, hooks: &Arc<dyn LoopHooks>) -> io::Result<Driver> {

@@ -4,6 +4,7 @@ use super::connections::{ConnectionCounts, Connections};
 use super::ring::{KERNEL_BATCH, Owner, Ring};
 use super::stream::{RingStream, with_ring};
 use crate::Service;
+use crate::auto::Usage;
 use crate::event_loop::LoopHooks;
 use crate::executors::{Newcomer, drive};
 use crate::placement::Placement;
@@ -11,6 +12,7 @@ use crate::pool::Pool;
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
+use crate::thread_clock::ThreadClock;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::RefCell;
@@ -37,12 +39,11 @@ thread_local! {
 /// What a connection's stream knows of its ring.
 pub(super) struct Home {
     pub(super) queue: Arc<RunQueue>,
-    /// Sends go through the ring instead of a system call each.
-    pub(super) sends_by_ring: bool,
     wake: Arc<OwnedFd>,
     stopping: AtomicBool,
     turns: AtomicU64,
     sleeps: AtomicU64,
+    clock: ThreadClock,
     /// What the ring's thread counted when it ended its last turn. A leaf in the order of locks, held for a copy.
     counts: Mutex<ConnectionCounts>,
 }
@@ -83,16 +84,16 @@ pub(super) struct RunningRing {
 impl RunningRing {
     /// # Errors
     /// The kernel has no io_uring or not enough of it, no descriptor, no thread.
-    pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>, sends_by_ring: bool) -> io::Result<Self> {
+    pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let notified = Arc::clone(&wake);
         let home = Arc::new(Home {
             queue: RunQueue::new(move || notify(&notified)),
-            sends_by_ring,
             wake,
             stopping: AtomicBool::new(false),
             turns: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
+            clock: ThreadClock::default(),
             counts: Mutex::default(),
         });
         let (told, started) = mpsc::sync_channel(1);
@@ -106,6 +107,7 @@ impl RunningRing {
             RING.set(Some(Connections::new(ring, Arc::clone(&driven.wake))));
             // The starter waits for this.
             let _ = told.send(Ok(()));
+            driven.clock.watch_this_thread();
             hooks.loop_started();
             let ownership = driven.queue.own();
             driven.run(&ownership, &*hooks);
@@ -133,6 +135,11 @@ impl RunningRing {
             drop(admission);
         };
         spawn(future, served, Arc::clone(&self.home.queue), Some(Arc::clone(pool)));
+    }
+
+    /// What the ring's thread has done so far.
+    pub(super) fn usage(&self) -> Usage {
+        Usage { polls: self.home.queue.statistics().executed, processor: self.home.clock.processor() }
     }
 
     /// Connections that live here.

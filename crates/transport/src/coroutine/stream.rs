@@ -1,10 +1,12 @@
 //! A connection's bytes through a ring.
 //!
-//! Only the ring's thread talks to the ring. A stream that is polled on another one (the elastic pool) sends what fits by a
-//! system call, and for everything else goes home first.
+//! What a socket takes at once is sent by a system call: that was measured to cost no more than an operation of the ring, and
+//! the client has its reply before the other requests of the turn are processed. The rest waits in the ring.
+//!
+//! Only the ring's thread talks to the ring. A stream that is polled on another one (the elastic pool) goes home first.
 
 use super::connections::Connections;
-use super::ring::{Owner, Patience};
+use super::ring::Owner;
 use super::ring_loop::{Home, RING};
 use crate::readiness::requeue;
 use crate::session::Stall;
@@ -60,17 +62,12 @@ impl RingStream {
         }
     }
 
-    async fn send_by_ring(
-        &self,
-        bytes: Vec<u8>,
-        from: usize,
-        patience: Patience,
-    ) -> (io::Result<usize>, Vec<u8>) {
+    async fn send_by_ring(&self, bytes: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
         let mut bytes = Some(bytes);
         poll_fn(|context| {
             self.poll_at_home(context, |ring| {
                 if let Some(bytes) = bytes.take() {
-                    ring.start_send(self.owner, bytes, from, patience);
+                    ring.start_send(self.owner, bytes, from);
                 }
                 ring.poll_sent(self.owner, context)
             })
@@ -83,7 +80,7 @@ impl RingStream {
         let stall = Stall::begin(&self.session);
         while from < bytes.len() {
             let result;
-            (result, bytes) = self.send_by_ring(bytes, from, Patience::Waits).await;
+            (result, bytes) = self.send_by_ring(bytes, from).await;
             match result {
                 Ok(0) => return (Err(io::ErrorKind::WriteZero.into()), bytes),
                 Ok(count) => {
@@ -112,18 +109,8 @@ impl ByteStream for RingStream {
         self.ready_at
     }
 
-    async fn send(&mut self, mut bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let result = if self.home.sends_by_ring && self.home.queue.is_here() {
-            let result;
-            (result, bytes) = self.send_by_ring(bytes, 0, Patience::None).await;
-            match result {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-                other => other,
-            }
-        } else {
-            self.send_now(&bytes)
-        };
-        match result {
+    async fn send(&mut self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        match self.send_now(&bytes) {
             Ok(count) if count == bytes.len() => (Ok(()), bytes),
             Ok(count) => self.send_rest(bytes, count).await,
             Err(error) => (Err(error), bytes),

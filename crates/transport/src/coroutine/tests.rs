@@ -2,7 +2,7 @@
 
 use super::buffers::{BUFFER_BYTES, BUFFERS};
 use super::connections::{Connections, UNREAD_LIMIT};
-use super::ring::{Event, Patience, Received, Ring};
+use super::ring::{Event, Received, Ring};
 use crate::ReceiveBuffer;
 use rustix::event::{EventfdFlags, eventfd};
 use socket2::Socket;
@@ -78,8 +78,8 @@ impl Rig {
         all
     }
 
-    fn send(&mut self, bytes: Vec<u8>, from: usize, patience: Patience) -> (io::Result<usize>, Vec<u8>) {
-        self.connections.start_send(self.owner, bytes, from, patience);
+    fn send(&mut self, bytes: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
+        self.connections.start_send(self.owner, bytes, from);
         loop {
             if let Poll::Ready(done) = self.poll_sent() {
                 return done;
@@ -177,25 +177,21 @@ fn shutting_the_read_half_ends_a_pending_receive() {
 }
 
 #[test]
-fn sends_what_fits_or_waits() {
+fn sends_as_fast_as_the_client_reads() {
     let mut rig = Rig::new();
     let length = 4_000_000;
-    let (result, bytes) = rig.send(pattern(length), 0, Patience::None);
-    let taken = result.expect("the socket is empty");
-    assert!(taken > 0 && taken < length, "{taken} of {length} bytes fit into a socket");
-    let (result, mut bytes) = rig.send(bytes, taken, Patience::None);
-    let refused = result.expect_err("the socket is full");
-    assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    let (result, mut bytes) = rig.send(pattern(length), 0);
+    let mut from = result.expect("the socket is empty");
+    assert!(from > 0 && from < length, "{from} of {length} bytes fit into a socket");
     let mut reader = rig.client.try_clone().expect("a descriptor");
     let reading = std::thread::spawn(move || {
         let mut received = vec![0; length];
         reader.read_exact(&mut received).expect("everything is sent in the end");
         received
     });
-    let mut from = taken;
     while from < length {
         let result;
-        (result, bytes) = rig.send(bytes, from, Patience::Waits);
+        (result, bytes) = rig.send(bytes, from);
         from += result.expect("the client reads");
     }
     assert!(reading.join().expect("the reader") == pattern(length), "bytes were lost or changed");
@@ -204,9 +200,9 @@ fn sends_what_fits_or_waits() {
 #[test]
 fn shutting_both_halves_ends_a_waiting_send() {
     let mut rig = Rig::new();
-    let (result, bytes) = rig.send(pattern(4_000_000), 0, Patience::None);
+    let (result, bytes) = rig.send(pattern(4_000_000), 0);
     let taken = result.expect("the socket is empty");
-    rig.connections.start_send(rig.owner, bytes, taken, Patience::Waits);
+    rig.connections.start_send(rig.owner, bytes, taken);
     rig.connections.turn(false).expect("the kernel submits");
     assert!(rig.poll_sent().is_pending(), "a full socket took more");
     rig.socket.shutdown(Shutdown::Both).expect("an open socket");
@@ -241,10 +237,10 @@ fn a_release_in_any_state_leaves_nothing() {
             rig.connections.turn(true).expect("the kernel completes");
         }),
         ("while a send waits", |rig| {
-            rig.connections.start_send(rig.owner, pattern(4_000_000), 0, Patience::Waits);
+            rig.connections.start_send(rig.owner, pattern(4_000_000), 0);
             rig.connections.turn(true).expect("the kernel completes");
             if let Poll::Ready((result, bytes)) = rig.poll_sent() {
-                rig.connections.start_send(rig.owner, bytes, result.expect("room"), Patience::Waits);
+                rig.connections.start_send(rig.owner, bytes, result.expect("room"));
                 rig.connections.turn(false).expect("the kernel submits");
             }
             assert_eq!(rig.connections.counts().ring.operations, OWN_OPERATIONS + 2);
@@ -277,7 +273,7 @@ fn a_place_is_used_again_without_mixing_events_up() {
 #[test]
 fn a_ring_that_ends_lets_go_of_everything() {
     let mut rig = Rig::new();
-    rig.connections.start_send(rig.owner, pattern(4_000_000), 0, Patience::Waits);
+    rig.connections.start_send(rig.owner, pattern(4_000_000), 0);
     rig.connections.turn(false).expect("the kernel submits");
     drop(rig.connections);
     assert_eq!(Arc::strong_count(&rig.socket), 1, "the ended ring holds a socket");
