@@ -157,7 +157,8 @@ impl Core {
                     snapshot.latest_begin = snapshot.latest_begin.max(since);
                 }
             }
-            snapshot.processors_are_the_limit = measure_pressure && processors_are_the_limit(workers, cores());
+            snapshot.processors_are_the_limit =
+                measure_pressure && processors_are_the_limit(workers, cores());
             snapshot
         });
         let Counts { running, pending, crashed, .. } = counts;

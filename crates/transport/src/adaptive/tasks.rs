@@ -9,7 +9,8 @@
 //! ```
 //! The marker is the article's (S0): as it moves through the queue like a task, network events never starve behind tasks, and
 //! tasks never behind polling. A queue that holds nothing but its marker has no work until the watcher says that its sockets
-//! are ready; every so often a worker looks at the next queue by force, so that a busy queue does not starve the quiet ones.
+//! are ready; every so often a worker looks at the next queue by force, so that a busy queue does not starve the quiet ones. And a
+//! worker takes from another queue when that is far longer than its own, so that clients wait about equally in all.
 //!
 //! # Invariants
 //! - A marker is in its queue or in the hands of one worker, which puts it back and then looks at the queue once more.
@@ -22,8 +23,12 @@ use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A worker looks at another queue than its own, by force, once in this many turns.
+/// A worker looks at the next queue by force once in this many turns.
 const TURNS_BETWEEN_VISITS: usize = 16;
+/// A worker prefers another queue that is more than this many times as long as its own.
+const FAR_LONGER: usize = 2;
+/// Queues up to this length are short, however much shorter the worker's own.
+const SHORT: usize = 8;
 
 /// The sockets behind the queues.
 pub(crate) trait Reactor {
@@ -51,6 +56,8 @@ pub(crate) struct Queues<T> {
 #[repr(align(128))]
 struct Queue<T> {
     entries: Mutex<Entries<T>>,
+    /// What `entries` says of its tasks, for those who only compare.
+    length: AtomicUsize,
 }
 
 struct Entries<T> {
@@ -171,13 +178,18 @@ impl Turn {
         Self { own, count: own, ready: Vec::new(), roll_calls: 0 }
     }
 
-    /// The queue to visit by force, if it is time for that.
+    /// The queue to visit by force, if it is time for that: each in its turn.
     const fn visit(&mut self, queues: usize) -> Option<usize> {
         self.count = self.count.wrapping_add(1);
         if queues < 2 || !self.count.is_multiple_of(TURNS_BETWEEN_VISITS) {
             return None;
         }
         Some((self.count / TURNS_BETWEEN_VISITS + self.own) % queues)
+    }
+
+    /// Another queue to compare one's own with.
+    const fn neighbour(&self, queues: usize) -> usize {
+        (self.own + 1 + self.count % (queues - 1)) % queues
     }
 }
 
@@ -186,7 +198,10 @@ impl<T> Queues<T> {
     pub(crate) fn new(queues: usize) -> Self {
         let queue = |_| {
             let order = VecDeque::from([Entry::Marker]);
-            Queue { entries: Mutex::new(Entries { order, tasks: 0, ready: false }) }
+            Queue {
+                entries: Mutex::new(Entries { order, tasks: 0, ready: false }),
+                length: AtomicUsize::new(0),
+            }
         };
         let idle = Idle::default();
         let summary = AtomicUsize::new(idle.summary());
@@ -210,6 +225,7 @@ impl<T> Queues<T> {
             let mut entries = queue.entries.lock();
             entries.tasks += 1;
             entries.order.push_back(Entry::Task(task));
+            queue.length.store(entries.tasks, Ordering::Relaxed);
         }
     }
 
@@ -238,7 +254,24 @@ impl<T> Queues<T> {
         {
             return Some(task);
         }
+        if let Some(queue) = self.far_longer(turn)
+            && let Some(task) = self.take_from(reactor, queue, false)
+        {
+            return Some(task);
+        }
         (0..queues).find_map(|offset| self.take_from(reactor, (turn.own + offset) % queues, false))
+    }
+
+    /// A queue that has more than its share of tasks: its workers are slow, or there are too few.
+    fn far_longer(&self, turn: &Turn) -> Option<usize> {
+        let queues = self.queues.len();
+        if queues < 2 {
+            return None;
+        }
+        let neighbour = turn.neighbour(queues);
+        let length = |index: usize| Some(self.queues.get(index)?.length.load(Ordering::Relaxed));
+        let enough = length(turn.own % queues)?.saturating_mul(FAR_LONGER).max(SHORT);
+        (length(neighbour)? > enough).then_some(neighbour)
     }
 
     fn take_from<R: Reactor>(&self, reactor: &R, index: usize, mut by_force: bool) -> Option<T> {
@@ -247,6 +280,7 @@ impl<T> Queues<T> {
         loop {
             match entries.next(by_force) {
                 Next::Task(task) => {
+                    queue.length.store(entries.tasks, Ordering::Relaxed);
                     let more = entries.has_work();
                     drop(entries);
                     self.leave_to_others(reactor, more);
@@ -385,6 +419,7 @@ impl<T> Queues<T> {
         for queue in &self.queues {
             let mut entries = queue.entries.lock();
             entries.tasks = 0;
+            queue.length.store(0, Ordering::Relaxed);
             for entry in std::mem::take(&mut entries.order) {
                 match entry {
                     Entry::Task(task) => tasks.push(task),

@@ -117,20 +117,43 @@ fn a_marker_goes_behind_what_is_queued() {
 
 #[test]
 fn quiet_queues_do_not_starve_beside_a_busy_one() {
-    let world = World::new(4);
-    TASKS.into_iter().for_each(|task| world.push(0, task));
-    for queue in 1..4 {
-        let mut turn = Turn::new(0);
-        world.socket_is_ready(queue, "event");
-        let before = world.takes_until(&mut turn, 0, "event");
-        assert!(
-            before <= 16 * 4,
-            "{before} tasks of queue 0 ran before the socket of queue {queue} was looked at"
-        );
-        world.push(queue, "task");
-        let before = world.takes_until(&mut turn, 0, "task");
-        assert!(before <= 16 * 4, "{before} tasks of queue 0 ran before the task of queue {queue}");
+    for own in 0..4 {
+        let world = World::new(4);
+        TASKS.into_iter().for_each(|task| world.push(0, task));
+        for queue in 0..4 {
+            let mut turn = Turn::new(own);
+            world.socket_is_ready(queue, "event");
+            let before = world.takes_until(&mut turn, 0, "event");
+            assert!(
+                before <= 16 * 4,
+                "{before} tasks of queue 0 before the socket of queue {queue}, worker {own}"
+            );
+            world.push(queue, "task");
+            let before = world.takes_until(&mut turn, 0, "task");
+            assert!(
+                before <= 16 * 4,
+                "{before} tasks of queue 0 before the task of queue {queue}, worker {own}"
+            );
+        }
     }
+}
+
+#[test]
+fn a_queue_whose_worker_is_slow_is_served_by_another() {
+    let world = World::new(2);
+    (0..100).for_each(|_| world.push(0, "fast"));
+    (0..100).for_each(|_| world.push(1, "slow"));
+    let mut turn = Turn::new(0);
+    let mut waiting = [100_usize, 100];
+    // The other queue's worker does not come.
+    for _ in 0..150 {
+        match world.queues.take(&world, &mut turn) {
+            Some("slow") => waiting[1] -= 1,
+            _ => waiting[0] -= 1,
+        }
+    }
+    assert_eq!(waiting[0] + waiting[1], 50);
+    assert!(waiting[1] <= 2 * waiting[0] + 20, "{waiting:?} wait in the queues");
 }
 
 #[test]
