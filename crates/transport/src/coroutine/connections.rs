@@ -80,6 +80,37 @@ impl Connection {
         self.backlog.filled().len() + self.unread.iter().map(Chunk::len).sum::<usize>()
     }
 
+    /// Moves unread bytes into `buffer`; answers with their number.
+    fn read(&mut self, ring: &mut Ring, buffer: &mut ReceiveBuffer) -> usize {
+        let mut count = 0;
+        while let Some(mut chunk) = self.unread.pop_front() {
+            let copied = copy(ring.bytes(&chunk), buffer, count == 0);
+            count += copied;
+            chunk.consume(copied);
+            if chunk.len() > 0 {
+                self.unread.push_front(chunk);
+                break;
+            }
+            ring.give_back(chunk);
+        }
+        // What has no room must not keep buffers while the task is busy.
+        let newer = (!self.unread.is_empty()).then(|| std::mem::take(&mut self.backlog));
+        for chunk in self.unread.drain(..) {
+            self.backlog.append(ring.bytes(&chunk));
+            ring.give_back(chunk);
+        }
+        newer.into_iter().for_each(|newer| self.backlog.append(newer.filled()));
+        if self.unread.capacity() > KEPT_CHUNKS {
+            self.unread = VecDeque::new();
+        }
+        if count == 0 {
+            count = copy(self.backlog.filled(), buffer, true);
+            self.backlog.consume(count);
+            self.backlog.release();
+        }
+        count
+    }
+
     /// Wakes the task if it waits for this. The waker stays: a task mostly waits with the same one again.
     fn wake(&mut self, reason: Waits) {
         if self.waits == reason {
@@ -199,27 +230,7 @@ impl Connections {
         let Some(connection) = self.slots.get_mut(owner as usize) else {
             return Poll::Ready((Err(io::ErrorKind::NotConnected.into()), None));
         };
-        let mut count = 0;
-        while let Some(chunk) = connection.unread.front_mut() {
-            let copied = copy(self.ring.bytes(chunk), buffer, count == 0);
-            count += copied;
-            chunk.consume(copied);
-            if chunk.len() > 0 {
-                break;
-            }
-            if let Some(chunk) = connection.unread.pop_front() {
-                self.ring.give_back(chunk);
-            }
-        }
-        if connection.unread.is_empty() {
-            if connection.unread.capacity() > KEPT_CHUNKS {
-                connection.unread = VecDeque::new();
-            }
-            let copied = copy(connection.backlog.filled(), buffer, count == 0);
-            count += copied;
-            connection.backlog.consume(copied);
-            connection.backlog.release();
-        }
+        let count = connection.read(&mut self.ring, buffer);
         if count > 0 {
             return Poll::Ready((Ok(count), connection.ready_at));
         }
