@@ -4,6 +4,7 @@ mod errors;
 mod options;
 mod reader;
 mod statistics;
+mod warming;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use errors::{storage_error, write_failure};
 use reader::RocksReader;
 
 pub(crate) use reader::PinnedSlice;
+use warming::Warming;
 
 /// RocksDB's bytes of a batch around the operations' own: its header, and per operation lengths and a tag.
 const BATCH_HEADER_BYTES: usize = 12;
@@ -28,6 +30,7 @@ const BATCH_HEADER_BYTES: usize = 12;
 /// The open database and what must live as long.
 struct Database {
     rocks: DB,
+    warming: Warming,
     /// Holds the statistics object.
     options: Options,
     counts_tickers: bool,
@@ -41,6 +44,11 @@ struct Database {
 }
 
 impl Database {
+    fn review_warming(&self) {
+        let families = Keyspace::ALL.iter().filter_map(|keyspace| self.family(*keyspace).ok());
+        self.warming.review(&self.rocks, families, self.cache_bytes);
+    }
+
     fn family(&self, keyspace: Keyspace) -> Result<&ColumnFamily, StorageError> {
         let family = self.rocks.cf_handle(keyspace.name());
         family.ok_or_else(|| {
@@ -100,6 +108,7 @@ impl RocksEngine {
         write_options.set_no_slowdown(true);
         let database = Arc::new(Database {
             rocks,
+            warming: Warming::default(),
             counts_tickers: options.engine_statistics,
             options: database_options,
             cache,
@@ -107,6 +116,7 @@ impl RocksEngine {
             write_options,
             out_of_space: AtomicBool::new(false),
         });
+        database.review_warming();
         Ok(RocksEngine { latest: Arc::new(RocksReader::latest(Arc::clone(&database))), database })
     }
 }
@@ -177,6 +187,7 @@ impl Engine for RocksEngine {
     }
 
     fn pressure(&self) -> Pressure {
+        self.database.review_warming();
         self.database.pressure()
     }
 
