@@ -74,7 +74,7 @@ impl Auto {
             state.end_window(usage());
             state.window_began = Some(now);
         }
-        let explores = state.placed % EXPLORE_EVERY == 0;
+        let explores = state.placed.is_multiple_of(EXPLORE_EVERY);
         let position = if explores { 1 - state.preferred } else { state.preferred };
         CANDIDATES.get(position).copied().unwrap_or(ServiceExecutor::Reactor)
     }

@@ -2,7 +2,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test that reads out of bounds shall fail")]
 
 #[path = "sockets/support.rs"]
-#[expect(dead_code, reason = "made for the socket tests, which use all of it")]
+#[allow(dead_code, reason = "made for the socket tests, which use all of it")]
 mod support;
 
 use document::doc;

@@ -30,7 +30,7 @@ impl Warming {
         families: impl Iterator<Item = &'d ColumnFamily> + Clone,
         cache_bytes: u64,
     ) {
-        if self.calls.fetch_add(1, Ordering::Relaxed) % CALLS_PER_LOOK != 0 {
+        if !self.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLS_PER_LOOK) {
             return;
         }
         let size =
