@@ -50,6 +50,8 @@ const PREEMPTIONS: usize = 3;
 /// Units from here on fill a group by themselves, so that leaders have to hand over.
 const HEAVY: u32 = 1000;
 const GROUP_WEIGHT: usize = 8 << 20;
+/// With so many units waiting a loop writes before its turn ends.
+const GOOD_GROUP: usize = 3;
 
 /// Runs `body` under random schedules and under schedules with few preemptions at bad places.
 fn check(body: impl Fn() + Send + Sync + Clone + 'static) {
@@ -165,7 +167,7 @@ struct Pipe {
 impl Pipe {
     fn new() -> Arc<Pipe> {
         Arc::new(Pipe {
-            group: GroupCommit::new(),
+            group: GroupCommit::new(GOOD_GROUP),
             journal: SyncGroup::new(0),
             gate: Gate::new(),
             device: Device::default(),

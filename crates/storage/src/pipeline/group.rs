@@ -11,8 +11,10 @@
 //! arrival may lead instead, so a slow or dropped owner delays nobody.
 //!
 //! A thread that serves many tasks defers: polling only enqueues there, and the thread owes the queue an
-//! end of its turn ([`GroupCommit::turn_ended`]), where it leads for all its tasks at once. A leader that
-//! steps down while some thread owes wakes nobody: that thread comes by.
+//! end of its turn ([`GroupCommit::turn_ended`]), where it leads for all its tasks at once. In a long turn
+//! it leads each time a good group has come together: the longer units wait, the less of what they touched is
+//! left in the processor's caches. A leader that steps down while some thread owes wakes nobody: that thread
+//! comes by.
 //!
 //! Invariant: when nobody leads and units wait and the queue is not paused, some thread owes the end of
 //! its turn, or some live owner has been woken and not polled since, or will be by the one who drops it.
@@ -70,8 +72,9 @@ pub(crate) enum Ticket<U> {
 pub(crate) enum Lead<'a> {
     /// At once.
     Now,
-    /// At the end of its turn. The flag says whether the thread owes this group one; polling sets it, and
-    /// whoever finds it set clears it and calls [`GroupCommit::turn_ended`] before the thread sleeps.
+    /// At the end of its turn, or when a good group waits. The flag says whether the thread owes this queue a
+    /// turn's end; polling sets it, and whoever finds it set clears it and calls [`GroupCommit::turn_ended`]
+    /// before the thread sleeps.
     AtTurnEnd(&'a Cell<bool>),
 }
 
@@ -129,11 +132,14 @@ enum Successor {
 
 pub(crate) struct GroupCommit<U, F> {
     state: Mutex<State<U, F>>,
+    /// With so many units waiting a thread that defers leads before its turn ends.
+    good_group: usize,
 }
 
 impl<U, F: Clone> GroupCommit<U, F> {
-    pub(crate) fn new() -> GroupCommit<U, F> {
+    pub(crate) fn new(good_group: usize) -> GroupCommit<U, F> {
         GroupCommit {
+            good_group,
             state: Mutex::new(State {
                 slots: Slab::new(),
                 waiting: VecDeque::new(),
@@ -178,18 +184,22 @@ impl<U, F: Clone> GroupCommit<U, F> {
         if let Some(result) = state.take_result(slot) {
             return Poll::Ready(result);
         }
-        match lead {
-            Lead::Now if !state.leading && !state.paused => {
-                state = self.lead(state, Some(slot), writer);
-                if let Some(result) = state.take_result(slot) {
-                    return Poll::Ready(result);
-                }
+        let now = match lead {
+            Lead::Now => true,
+            Lead::AtTurnEnd(_) => state.waiting.len() >= self.good_group,
+        };
+        if now && state.may_lead() {
+            state = self.lead(state, Some(slot), writer);
+            if let Some(result) = state.take_result(slot) {
+                return Poll::Ready(result);
             }
-            Lead::AtTurnEnd(owes) if !owes.get() && state.is_waiting(slot) => {
-                owes.set(true);
-                state.owing += 1;
-            }
-            Lead::Now | Lead::AtTurnEnd(_) => {}
+        }
+        if let Lead::AtTurnEnd(owes) = lead
+            && !owes.get()
+            && state.is_waiting(slot)
+        {
+            owes.set(true);
+            state.owing += 1;
         }
         if let Some(slot) = state.slots.get_mut(slot) {
             match &mut slot.waker {
