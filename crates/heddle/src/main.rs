@@ -14,6 +14,7 @@
 //! # Not here
 //! What commands do (`commands`), how connections are driven (`transport`), how data is kept (`storage`, `catalog`).
 
+mod allocator;
 mod arguments;
 mod descriptors;
 mod echo_server;
@@ -35,6 +36,7 @@ pub(crate) const EXIT_OPTIONS: u8 = 2;
 const EXIT_BENCH: u8 = 1;
 
 fn main() -> ExitCode {
+    allocator::limit_arenas();
     let matches = arguments::command().get_matches();
     match matches.subcommand() {
         Some(("serve", given)) => match options::read(given) {
