@@ -53,7 +53,21 @@ pub async fn serve<S: ByteStream, H: Service>(
         begun: None,
         ready: None,
     };
-    connection.run().await
+    let ending = connection.run().await;
+    let finished = connection.stream.finish().await;
+    match (ending, finished) {
+        (Ok(_), Err(error)) if !session.is_ending() => Err(send_failed(&session, error)),
+        (ending, _) => ending,
+    }
+}
+
+/// Why a send did not succeed.
+fn send_failed(session: &Session, error: io::Error) -> ConnectionError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ConnectionError::SendTimedOut,
+        _ if session.has_given_up_sending() => ConnectionError::SendTimedOut,
+        _ => ConnectionError::Send(error),
+    }
 }
 
 struct Connection<'s, S, H> {
@@ -133,6 +147,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                 Ok(0) => return self.end_of_file(),
                 Ok(count) => self.session.counters.physical_in.add(count),
                 Err(_) if self.session.is_ending() => return Ok(Received::End(Closed::ByServer)),
+                Err(_) if self.session.has_given_up_sending() => return Err(ConnectionError::SendTimedOut),
                 Err(error) => return Err(ConnectionError::Receive(error)),
             }
         }
@@ -305,11 +320,7 @@ impl Output {
         session.counters.physical_out.add(reply.bytes().len());
         let (result, buffer) = stream.send(reply.into_bytes()).await;
         self.keep(session, buffer);
-        result.map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ConnectionError::SendTimedOut,
-            _ if session.has_given_up_sending() => ConnectionError::SendTimedOut,
-            _ => ConnectionError::Send(error),
-        })
+        result.map_err(|error| send_failed(session, error))
     }
 }
 

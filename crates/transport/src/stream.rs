@@ -21,8 +21,14 @@ pub trait ByteStream: Send + 'static {
         buffer: ReceiveBuffer,
     ) -> impl Future<Output = (io::Result<usize>, ReceiveBuffer)> + Send;
 
-    /// Writes all of `bytes`.
+    /// Writes all of `bytes`. An implementation may keep small ones and answer before they have left; then a later call tells of
+    /// a failure, and [`ByteStream::finish`] waits for them.
     fn send(&mut self, bytes: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)> + Send;
+
+    /// Waits until everything sent has left. Called last, before the stream is dropped.
+    fn finish(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// When the bytes of the last receive were known to be there; `None`: when it returned.
     fn ready_at(&self) -> Option<Instant> {

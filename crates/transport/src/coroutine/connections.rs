@@ -9,8 +9,9 @@
 //! connection has caught up.
 
 use super::buffers::{BUFFERS, Chunk};
-use super::ring::{Event, OperationId, Owner, Received, Ring, RingCounts};
+use super::ring::{Event, OperationId, Owner, Patience, Received, Ring, RingCounts};
 use crate::ReceiveBuffer;
+use crate::buffer::keep_output;
 use slab::Slab;
 use socket2::Socket;
 use std::collections::VecDeque;
@@ -48,8 +49,32 @@ enum Receiving {
 
 enum Sending {
     Idle,
-    Under(OperationId),
+    /// `awaited`: a task waits for the result. Otherwise it has gone on.
+    Under {
+        operation: OperationId,
+        awaited: bool,
+    },
+    /// For the task that waits.
     Done(io::Result<usize>, Vec<u8>),
+    /// Nobody waited for it, and it did not go well.
+    Unsettled(Unsettled),
+}
+
+/// What is left of a send that its task did not wait for.
+#[derive(Debug)]
+pub(super) enum Unsettled {
+    /// The bytes from this place on had no room in the socket.
+    Rest(Vec<u8>, usize),
+    Failed(io::Error),
+}
+
+/// What a receive came to.
+#[derive(Debug)]
+pub(super) enum Got {
+    /// Bytes, or end of file if there are none; `settled`: no send is under way.
+    Bytes { result: io::Result<usize>, ready_at: Option<Instant>, settled: bool },
+    /// There is nothing to read, and first something is to be done for a send.
+    Unsettled(Unsettled),
 }
 
 /// How the client's side of the stream ended.
@@ -109,6 +134,16 @@ impl Connection {
             self.backlog.release();
         }
         count
+    }
+
+    fn take_unsettled(&mut self) -> Option<Unsettled> {
+        match std::mem::replace(&mut self.sending, Sending::Idle) {
+            Sending::Unsettled(unsettled) => Some(unsettled),
+            other => {
+                self.sending = other;
+                None
+            }
+        }
     }
 
     /// Wakes the task if it waits for this. The waker stays: a task mostly waits with the same one again.
@@ -198,7 +233,7 @@ impl Connections {
             connection.receiving = Receiving::Ending;
             self.ring.cancel(operation);
         }
-        if let Sending::Under(operation) = connection.sending {
+        if let Sending::Under { operation, .. } = connection.sending {
             self.ring.cancel(operation);
         }
         for chunk in connection.unread.drain(..) {
@@ -213,7 +248,7 @@ impl Connections {
         let over = self.slots.get(owner as usize).is_some_and(|connection| {
             connection.released
                 && matches!(connection.receiving, Receiving::Off)
-                && !matches!(connection.sending, Sending::Under(_))
+                && !matches!(connection.sending, Sending::Under { .. })
         });
         if over {
             self.slots.remove(owner as usize);
@@ -226,23 +261,28 @@ impl Connections {
         owner: Owner,
         buffer: &mut ReceiveBuffer,
         context: &Context<'_>,
-    ) -> Poll<(io::Result<usize>, Option<Instant>)> {
+    ) -> Poll<Got> {
         let Some(connection) = self.slots.get_mut(owner as usize) else {
-            return Poll::Ready((Err(io::ErrorKind::NotConnected.into()), None));
+            let result = Err(io::ErrorKind::NotConnected.into());
+            return Poll::Ready(Got::Bytes { result, ready_at: None, settled: true });
         };
         let count = connection.read(&mut self.ring, buffer);
-        if count > 0 {
-            return Poll::Ready((Ok(count), connection.ready_at));
-        }
-        match connection.end {
-            Some(End::Closed) => return Poll::Ready((Ok(0), connection.ready_at)),
-            Some(End::Failed(code)) => {
-                return Poll::Ready((Err(io::Error::from_raw_os_error(code)), connection.ready_at));
+        let ready_at = connection.ready_at;
+        let settled = matches!(connection.sending, Sending::Idle);
+        let result = match connection.end {
+            _ if count > 0 => Ok(count),
+            Some(End::Closed) => Ok(0),
+            Some(End::Failed(code)) => Err(io::Error::from_raw_os_error(code)),
+            None => {
+                if let Some(unsettled) = connection.take_unsettled() {
+                    return Poll::Ready(Got::Unsettled(unsettled));
+                }
+                connection.wait(context, Waits::ToReceive);
+                self.arm(owner);
+                return Poll::Pending;
             }
-            None => connection.wait(context, Waits::ToReceive),
-        }
-        self.arm(owner);
-        Poll::Pending
+        };
+        Poll::Ready(Got::Bytes { result, ready_at, settled })
     }
 
     /// Receives again if nothing stands against it.
@@ -256,12 +296,33 @@ impl Connections {
         }
     }
 
-    /// Sends the bytes from `from` on. None of the connection's sends may be under way.
+    /// Waits until the socket takes some of the bytes from `from` on. None of the connection's sends may be under way.
     pub(super) fn start_send(&mut self, owner: Owner, bytes: Vec<u8>, from: usize) {
+        self.start(owner, bytes, from, Patience::Waits);
+    }
+
+    /// Sends the bytes at the end of the turn. Nobody waits for it: what goes wrong is told by the next receive or
+    /// [`Connections::poll_settled`]. None of the connection's sends may be under way.
+    pub(super) fn send_later(&mut self, owner: Owner, bytes: Vec<u8>) {
+        self.start(owner, bytes, 0, Patience::None);
+    }
+
+    fn start(&mut self, owner: Owner, bytes: Vec<u8>, from: usize, patience: Patience) {
         let Some(connection) = self.slots.get_mut(owner as usize) else { return };
-        debug_assert!(!matches!(connection.sending, Sending::Under(_)), "two sends on one socket");
+        debug_assert!(!matches!(connection.sending, Sending::Under { .. }), "two sends on one socket");
         let socket = Arc::clone(&connection.socket);
-        connection.sending = Sending::Under(self.ring.send(owner, socket, bytes, from));
+        let operation = self.ring.send(owner, socket, bytes, from, patience);
+        connection.sending = Sending::Under { operation, awaited: patience == Patience::Waits };
+    }
+
+    /// Ready when no send is under way, with what is left to be done for the last one.
+    pub(super) fn poll_settled(&mut self, owner: Owner, context: &Context<'_>) -> Poll<Option<Unsettled>> {
+        let Some(connection) = self.slots.get_mut(owner as usize) else { return Poll::Ready(None) };
+        if matches!(connection.sending, Sending::Under { .. }) {
+            connection.wait(context, Waits::ForSend);
+            return Poll::Pending;
+        }
+        Poll::Ready(connection.take_unsettled())
     }
 
     /// Ready when the send is over, with how many bytes were taken.
@@ -275,12 +336,14 @@ impl Connections {
         };
         match std::mem::replace(&mut connection.sending, Sending::Idle) {
             Sending::Done(result, bytes) => Poll::Ready((result, bytes)),
-            under @ Sending::Under(_) => {
+            under @ Sending::Under { .. } => {
                 connection.sending = under;
                 connection.wait(context, Waits::ForSend);
                 Poll::Pending
             }
-            Sending::Idle => Poll::Ready((Err(io::ErrorKind::NotConnected.into()), Vec::new())),
+            Sending::Idle | Sending::Unsettled(_) => {
+                Poll::Ready((Err(io::ErrorKind::NotConnected.into()), Vec::new()))
+            }
         }
     }
 
@@ -377,7 +440,24 @@ impl Connections {
 
     fn sent(&mut self, owner: Owner, result: io::Result<usize>, bytes: Vec<u8>) {
         if let Some(connection) = self.slots.get_mut(owner as usize) {
-            connection.sending = Sending::Done(result, bytes);
+            let awaited = matches!(connection.sending, Sending::Under { awaited: true, .. });
+            connection.sending = match result {
+                result if awaited => Sending::Done(result, bytes),
+                Ok(count) if count == bytes.len() => {
+                    keep_output(bytes);
+                    Sending::Idle
+                }
+                Ok(count) => Sending::Unsettled(Unsettled::Rest(bytes, count)),
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+                {
+                    Sending::Unsettled(Unsettled::Rest(bytes, 0))
+                }
+                Err(error) => Sending::Unsettled(Unsettled::Failed(error)),
+            };
+            if matches!(connection.sending, Sending::Unsettled(_)) {
+                connection.wake(Waits::ToReceive);
+            }
             connection.wake(Waits::ForSend);
         }
         self.remove_if_over(owner);

@@ -84,6 +84,14 @@ pub(super) enum Received {
     Failed(i32),
 }
 
+/// Whether a send waits until the socket takes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It is over as soon as it was submitted: with what fits, or with `WouldBlock`.
+    None,
+    Waits,
+}
+
 /// What a ring counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RingCounts {
@@ -170,20 +178,23 @@ impl Ring {
         self.start(Work::Receive { owner, _socket: socket }, entry)
     }
 
-    /// Waits until the socket takes some of the bytes from `from` on; one event ends it.
+    /// Sends what the socket takes of the bytes from `from` on; one event ends it.
     pub(super) fn send(
         &mut self,
         owner: Owner,
         socket: Arc<Socket>,
         bytes: Vec<u8>,
         from: usize,
+        patience: Patience,
     ) -> OperationId {
         let part = bytes.get(from..).unwrap_or_default();
         let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+        let flags = match patience {
+            Patience::None => libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+            Patience::Waits => libc::MSG_NOSIGNAL,
+        };
         // The vector moves into the table, its memory stays where it is.
-        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), part.as_ptr(), length)
-            .flags(libc::MSG_NOSIGNAL)
-            .build();
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), part.as_ptr(), length).flags(flags).build();
         self.start(Work::Send { owner, _socket: socket, bytes }, entry)
     }
 

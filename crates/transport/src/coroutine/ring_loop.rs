@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// Tasks polled until commits are written: as many requests as form one group at most.
 const TASKS_PER_TURN: usize = 256;
+/// Tasks polled until their replies leave.
+const TASKS_PER_LOOK: usize = 64;
 /// How often a turn looks for completions.
 const LOOKS_PER_TURN: usize = 16;
 /// Pause after a failed wait, so that a broken kernel interface does not become a busy loop.
@@ -214,9 +216,9 @@ impl Home {
     fn run_ready(&self, ownership: &Ownership, mut taken: usize) {
         let mut left = TASKS_PER_TURN;
         for _ in 0..LOOKS_PER_TURN {
-            left = left.saturating_sub(ownership.run_batch(left));
+            left = left.saturating_sub(ownership.run_batch(left.min(TASKS_PER_LOOK)));
             let has_work = || RING.with_borrow_mut(|ring| ring.as_mut().is_some_and(Connections::has_work));
-            if left == 0 || (taken < KERNEL_BATCH && !has_work()) {
+            if left == 0 || (taken < KERNEL_BATCH && !ownership.has_tasks() && !has_work()) {
                 return;
             }
             taken = turn(false).unwrap_or(0);

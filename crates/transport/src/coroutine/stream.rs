@@ -5,7 +5,7 @@
 //!
 //! Only the ring's thread talks to the ring. A stream that is polled on another one (the elastic pool) goes home first.
 
-use super::connections::Connections;
+use super::connections::{Connections, Got, Unsettled};
 use super::ring::Owner;
 use super::ring_loop::{Home, RING};
 use crate::readiness::requeue;
@@ -21,6 +21,9 @@ use std::time::Instant;
 /// Requests of one connection that are processed in a row when they came together.
 const REQUESTS_IN_A_ROW: u32 = 16;
 
+/// Replies up to this length leave at the end of the turn, in one system call with those of others.
+const MOST_BYTES_LATER: usize = 16 * 1024;
+
 /// See the module.
 pub(super) struct RingStream {
     home: Arc<Home>,
@@ -29,13 +32,26 @@ pub(super) struct RingStream {
     session: Arc<Session>,
     ready_at: Option<Instant>,
     requests_in_a_row: u32,
+    /// A reply was handed to the ring, and nobody has looked what became of it.
+    unsettled: bool,
+    /// Its client sends requests ahead.
+    pipelined: bool,
 }
 
 impl RingStream {
     /// Makes the ring of the calling thread receive for the connection. `None`: the thread has no ring any more.
     pub(super) fn register(home: Arc<Home>, socket: Arc<Socket>, session: Arc<Session>) -> Option<Self> {
         let owner = with_ring(&home, |ring| ring.register(Arc::clone(&socket)))?;
-        Some(Self { home, owner, socket, session, ready_at: None, requests_in_a_row: 0 })
+        Some(Self {
+            home,
+            owner,
+            socket,
+            session,
+            ready_at: None,
+            requests_in_a_row: 0,
+            unsettled: false,
+            pipelined: false,
+        })
     }
 
     /// Does something with the ring, at home.
@@ -95,14 +111,51 @@ impl RingStream {
     }
 }
 
+impl RingStream {
+    /// Waits for a send that was begun, and does the rest of it.
+    async fn settle(&mut self) -> io::Result<()> {
+        if !self.unsettled {
+            return Ok(());
+        }
+        let left =
+            poll_fn(|context| self.poll_at_home(context, |ring| ring.poll_settled(self.owner, context)))
+                .await;
+        self.unsettled = false;
+        match left {
+            None => Ok(()),
+            Some(left) => self.settle_rest(left).await,
+        }
+    }
+
+    async fn settle_rest(&self, left: Unsettled) -> io::Result<()> {
+        match left {
+            Unsettled::Rest(bytes, from) => self.send_rest(bytes, from).await.0,
+            Unsettled::Failed(error) => Err(error),
+        }
+    }
+}
+
 impl ByteStream for RingStream {
     async fn receive(&mut self, mut buffer: ReceiveBuffer) -> (io::Result<usize>, ReceiveBuffer) {
-        let (result, ready_at) = poll_fn(|context| {
-            self.poll_at_home(context, |ring| ring.poll_receive(self.owner, &mut buffer, context))
-        })
-        .await;
-        self.ready_at = ready_at;
-        (result, buffer)
+        loop {
+            let got = poll_fn(|context| {
+                self.poll_at_home(context, |ring| ring.poll_receive(self.owner, &mut buffer, context))
+            })
+            .await;
+            match got {
+                Got::Bytes { result, ready_at, settled } => {
+                    self.ready_at = ready_at;
+                    self.unsettled &= !settled;
+                    return (result, buffer);
+                }
+                Got::Unsettled(left) => {
+                    self.unsettled = false;
+                    if let Err(error) = self.settle_rest(left).await {
+                        return (Err(error), buffer);
+                    }
+                }
+            }
+        }
     }
 
     fn ready_at(&self) -> Option<Instant> {
@@ -110,6 +163,18 @@ impl ByteStream for RingStream {
     }
 
     async fn send(&mut self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        if self.unsettled
+            && let Err(error) = self.settle().await
+        {
+            return (Err(error), bytes);
+        }
+        if bytes.len() <= MOST_BYTES_LATER && !self.pipelined && self.home.queue.is_here() {
+            let mut bytes = Some(bytes);
+            let begun =
+                with_ring(&self.home, |ring| bytes.take().map(|bytes| ring.send_later(self.owner, bytes)));
+            self.unsettled |= begun.is_some();
+            return (Ok(()), bytes.unwrap_or_default());
+        }
         match self.send_now(&bytes) {
             Ok(count) if count == bytes.len() => (Ok(()), bytes),
             Ok(count) => self.send_rest(bytes, count).await,
@@ -117,9 +182,14 @@ impl ByteStream for RingStream {
         }
     }
 
+    async fn finish(&mut self) -> io::Result<()> {
+        self.settle().await
+    }
+
     /// A client with many requests in its pipeline lets others have their turn.
     async fn give_way(&mut self, pipelined: bool) {
         let was_offloaded = self.session.come_home();
+        self.pipelined = pipelined;
         if !pipelined {
             self.requests_in_a_row = 0;
             return;

@@ -1,7 +1,7 @@
 //! One ring and its connections, driven by hand on socket pairs.
 
 use super::buffers::{BUFFER_BYTES, BUFFERS};
-use super::connections::{Connections, UNREAD_LIMIT};
+use super::connections::{Connections, Got, UNREAD_LIMIT, Unsettled};
 use super::ring::{Event, Received, Ring};
 use crate::ReceiveBuffer;
 use rustix::event::{EventfdFlags, eventfd};
@@ -50,7 +50,10 @@ impl Rig {
     fn poll_receive(&mut self, buffer: &mut ReceiveBuffer) -> Poll<io::Result<usize>> {
         let waker = Waker::from(Arc::clone(&self.woken));
         let context = Context::from_waker(&waker);
-        self.connections.poll_receive(self.owner, buffer, &context).map(|(result, _)| result)
+        self.connections.poll_receive(self.owner, buffer, &context).map(|got| match got {
+            Got::Bytes { result, .. } => result,
+            Got::Unsettled(left) => panic!("no send was begun, and yet there is {left:?}"),
+        })
     }
 
     /// As a task does it: waits until woken.
@@ -91,6 +94,20 @@ impl Rig {
     fn poll_sent(&mut self) -> Poll<(io::Result<usize>, Vec<u8>)> {
         let waker = Waker::from(Arc::clone(&self.woken));
         self.connections.poll_sent(self.owner, &Context::from_waker(&waker))
+    }
+
+    /// Waits, as a task does, for a send that was begun.
+    fn settled(&mut self) -> Option<Unsettled> {
+        loop {
+            let waker = Waker::from(Arc::clone(&self.woken));
+            let context = Context::from_waker(&waker);
+            if let Poll::Ready(left) = self.connections.poll_settled(self.owner, &context) {
+                return left;
+            }
+            let before = self.woken.0.load(Ordering::SeqCst);
+            self.connections.turn(true).expect("the kernel completes");
+            assert!(self.woken.0.load(Ordering::SeqCst) > before, "nobody told that the send is over");
+        }
     }
 
     /// Lets the kernel end what was cancelled, and checks that nothing is left of the connection.
@@ -213,6 +230,93 @@ fn shutting_both_halves_ends_a_waiting_send() {
         rig.connections.turn(true).expect("the kernel completes");
     };
     assert_eq!(result.expect_err("a closed socket").kind(), io::ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn a_send_that_nobody_waits_for_arrives() {
+    let mut rig = Rig::new();
+    for round in 1..100_usize {
+        rig.connections.send_later(rig.owner, pattern(round * 100));
+        assert!(rig.settled().is_none(), "a reply that has room is left over");
+        let mut received = vec![0; round * 100];
+        rig.client.read_exact(&mut received).expect("the reply");
+        assert!(received == pattern(round * 100), "another reply came");
+    }
+}
+
+/// Fills the socket until a send that nobody waits for leaves a rest; answers with what was taken before it and what is left.
+fn overfill(rig: &mut Rig) -> (usize, Vec<u8>, usize) {
+    let mut taken = 0;
+    loop {
+        rig.connections.send_later(rig.owner, pattern(10_000));
+        match rig.settled() {
+            None => taken += 10_000,
+            Some(Unsettled::Rest(bytes, from)) => return (taken, bytes, from),
+            Some(Unsettled::Failed(error)) => panic!("an open socket fails: {error}"),
+        }
+    }
+}
+
+#[test]
+fn what_has_no_room_comes_back_to_be_sent_with_patience() {
+    let mut rig = Rig::new();
+    let (taken, bytes, from) = overfill(&mut rig);
+    let mut reader = rig.client.try_clone().expect("a descriptor");
+    let reading = std::thread::spawn(move || {
+        let mut received = vec![0; taken + 10_000];
+        reader.read_exact(&mut received).expect("everything is sent in the end");
+        received
+    });
+    let (mut from, mut bytes) = (from, bytes);
+    while from < bytes.len() {
+        let result;
+        (result, bytes) = rig.send(bytes, from);
+        from += result.expect("the client reads");
+    }
+    let received = reading.join().expect("the reader");
+    assert!(received.chunks(10_000).all(|reply| reply == pattern(10_000)), "replies were lost or changed");
+}
+
+#[test]
+fn a_task_that_waits_for_requests_hears_of_a_send_without_room() {
+    let mut rig = Rig::new();
+    // As full as it gets.
+    let (_, bytes, from) = overfill(&mut rig);
+    let waker = Waker::from(Arc::clone(&rig.woken));
+    let context = Context::from_waker(&waker);
+    rig.connections.send_later(rig.owner, bytes[from..].to_vec());
+    let mut buffer = ReceiveBuffer::new();
+    assert!(rig.connections.poll_receive(rig.owner, &mut buffer, &context).is_pending());
+    rig.connections.turn(true).expect("the kernel completes");
+    assert!(rig.woken.0.load(Ordering::SeqCst) > 0, "the task sleeps with a reply that has not left");
+    match rig.connections.poll_receive(rig.owner, &mut buffer, &context) {
+        Poll::Ready(Got::Unsettled(Unsettled::Rest(rest, 0))) => assert!(rest == bytes[from..]),
+        other => panic!("unexpected {other:?}"),
+    }
+}
+
+#[test]
+fn a_send_that_fails_is_told_of_when_nothing_is_left_to_read() {
+    let mut rig = Rig::new();
+    rig.client.write_all(b"last").expect("room");
+    rig.connections.turn(true).expect("the kernel completes");
+    rig.socket.shutdown(Shutdown::Write).expect("an open socket");
+    rig.connections.send_later(rig.owner, pattern(100));
+    rig.connections.turn(true).expect("the kernel completes");
+    let waker = Waker::from(Arc::clone(&rig.woken));
+    let context = Context::from_waker(&waker);
+    let mut buffer = ReceiveBuffer::new();
+    match rig.connections.poll_receive(rig.owner, &mut buffer, &context) {
+        Poll::Ready(Got::Bytes { result: Ok(4), settled: false, .. }) => {}
+        other => panic!("unexpected {other:?}"),
+    }
+    buffer.consume(4);
+    match rig.connections.poll_receive(rig.owner, &mut buffer, &context) {
+        Poll::Ready(Got::Unsettled(Unsettled::Failed(error))) => {
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        }
+        other => panic!("unexpected {other:?}"),
+    }
 }
 
 #[test]
