@@ -209,8 +209,8 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
             };
             clock.executed();
             let Replies { kind, compress, close, refused } = replies;
-            if refused {
-                session.shared.admitter.count_refused();
+            if refused && let Some(admitter) = session.shared.admitter(session.executor()) {
+                admitter.count_refused();
             }
             let compressor = compressor.filter(|_| compress);
             let (mut reply, next) = match kind {

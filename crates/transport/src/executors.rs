@@ -170,6 +170,7 @@ impl Executors {
         newcomer: Newcomer,
         service: &Arc<H>,
     ) -> io::Result<()> {
+        newcomer.admission.session().set_executor(model);
         match model {
             ServiceExecutor::Synchronous => self.synchronous.adopt(newcomer, service),
             ServiceExecutor::Reactor => self.reactor()?.adopt(newcomer, service),

@@ -105,8 +105,7 @@ impl Listener {
 
     /// The thread model of new connections.
     pub(crate) fn executor(&self) -> ServiceExecutor {
-        let number = self.executor.load(Ordering::Relaxed);
-        ServiceExecutor::ALL.into_iter().find(|model| *model as u8 == number).unwrap_or_default()
+        ServiceExecutor::from_number(self.executor.load(Ordering::Relaxed))
     }
 
     pub(crate) fn set_executor(&self, executor: ServiceExecutor) {

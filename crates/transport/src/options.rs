@@ -46,6 +46,11 @@ impl ServiceExecutor {
         Self::ALL.into_iter().find(|model| model.name() == name)
     }
 
+    /// The model with this number; the default one when there is none.
+    pub(crate) fn from_number(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
     /// The name that statistics show, as MongoDB calls it where it has one.
     #[must_use]
     pub const fn statistics_name(self) -> &'static str {

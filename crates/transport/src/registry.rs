@@ -2,13 +2,15 @@
 
 use crate::buffer::LargeBuffers;
 use crate::gate::Gate;
-use crate::overload::{Admitter, Overload, Served};
+use crate::overload::{Admitter, Overload, OverloadTarget, Served};
 use crate::statistics::{
     CompressionStatistics, CompressorCounters, ConnectionStatistics, NetworkStatistics, TransportStatistics,
 };
 use crate::sweeper::Stalls;
 use crate::timing::{RequestTimes, TimeHistograms};
-use crate::{ConnectionError, Endpoint, Phase, ServerOptions, Service, Session, SessionControl};
+use crate::{
+    ConnectionError, Endpoint, Phase, ServerOptions, Service, ServiceExecutor, Session, SessionControl,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -32,7 +34,8 @@ pub(crate) struct Shared {
     pub(crate) panicked: AtomicU64,
     pub(crate) stalls: Stalls,
     timing: Arc<TimeHistograms>,
-    pub(crate) admitter: Admitter,
+    /// One for each thread model, by its number: a model with little to do says nothing of the others' queues.
+    admitters: [Admitter; ServiceExecutor::ALL.len()],
     pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
@@ -69,7 +72,7 @@ impl Shared {
     pub(crate) fn new(options: ServerOptions) -> Arc<Self> {
         Arc::new(Self {
             max_connections: AtomicUsize::new(options.max_connections),
-            admitter: Admitter::new(options.overload, Instant::now()),
+            admitters: ServiceExecutor::ALL.map(|_| Admitter::new(options.overload, Instant::now())),
             options,
             created: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
@@ -122,10 +125,21 @@ impl Shared {
             return None;
         }
         // Nobody knows how long a request waited that came together with another, or to a thread of its own.
-        self.admitter.check(queue?, now, || {
+        self.admitter(session.executor())?.check(queue?, now, || {
             let (requests, time) = self.timing.served();
             Served { requests, time }
         })
+    }
+
+    /// The admission of one thread model.
+    pub(crate) fn admitter(&self, model: ServiceExecutor) -> Option<&Admitter> {
+        self.admitters.get(model as usize)
+    }
+
+    /// Changes the admission under overload of every model; it begins anew.
+    pub(crate) fn set_overload(&self, target: OverloadTarget) {
+        let now = Instant::now();
+        self.admitters.iter().for_each(|admitter| admitter.set_target(target, now));
     }
 
     /// A request is over.
@@ -218,7 +232,7 @@ impl Shared {
             executors: Vec::new(),
             lane: Vec::new(),
             auto: Vec::new(),
-            admission: self.admitter.statistics(),
+            admission: Vec::new(),
             times: self.timing.statistics(),
             stalled_sends: self.stalls.current() as u64,
             compression: self.compression_statistics(),

@@ -3,6 +3,7 @@
 use crate::event_loop::LoopHooks;
 use crate::executors::{Executors, Newcomer};
 use crate::listener::{Listener, prepare};
+use crate::overload::Admitter;
 use crate::refusal::Refusal;
 use crate::registry::Shared;
 use crate::session::Lane;
@@ -117,7 +118,7 @@ impl Server {
 
     /// Changes the admission under overload; it begins anew.
     pub fn set_overload(&self, target: OverloadTarget) {
-        self.shared.admitter.set_target(target, Instant::now());
+        self.shared.set_overload(target);
     }
 
     /// The TCP addresses listened on, with the ports the kernel chose.
@@ -173,7 +174,9 @@ impl Server {
     pub fn statistics(&self) -> TransportStatistics {
         let mut statistics = self.shared.statistics();
         statistics.executors = self.executors.statistics();
-        let default = self.executors.resolve(self.executor()).statistics_name();
+        let model = self.executors.resolve(self.executor());
+        statistics.admission = self.shared.admitter(model).map(Admitter::statistics).unwrap_or_default();
+        let default = model.statistics_name();
         // A stable sort: the others keep their order.
         statistics.executors.sort_by_key(|one| one.executor != default);
         statistics.lane = self.executors.lane_figures();

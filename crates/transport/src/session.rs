@@ -1,9 +1,9 @@
 //! One client connection as the rest of the server sees it.
 
-use crate::Endpoint;
 use crate::placement::{Placement, PlacementCell};
 use crate::registry::Shared;
 use crate::statistics::SessionCounters;
+use crate::{Endpoint, ServiceExecutor};
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -58,6 +58,8 @@ pub struct Session {
     control: Box<dyn SessionControl>,
     phase: AtomicU8,
     placement: PlacementCell,
+    /// The thread model that serves it, as its number.
+    executor: AtomicU8,
     /// On the diagnostic lane at the moment, and whether to stay.
     lane: AtomicU8,
     ending: AtomicBool,
@@ -93,6 +95,7 @@ impl Session {
             control,
             phase: AtomicU8::new(Phase::Receiving as u8),
             placement: PlacementCell::new(Placement::Anywhere),
+            executor: AtomicU8::new(ServiceExecutor::default() as u8),
             lane: AtomicU8::new(Lane::Off as u8),
             accept_wait_us: AtomicU64::new(0),
             stalled_since_us: AtomicU64::new(0),
@@ -134,6 +137,16 @@ impl Session {
     #[must_use]
     pub fn is_on_lane(&self) -> bool {
         self.lane.load(Ordering::Relaxed) != Lane::Off as u8
+    }
+
+    pub(crate) fn set_executor(&self, executor: ServiceExecutor) {
+        self.executor.store(executor as u8, Ordering::Relaxed);
+    }
+
+    /// The thread model that serves the session.
+    #[must_use]
+    pub fn executor(&self) -> ServiceExecutor {
+        ServiceExecutor::from_number(self.executor.load(Ordering::Relaxed))
     }
 
     /// Whether its first request that is no diagnostic one takes the session off the lane.
