@@ -51,6 +51,32 @@ pub(super) struct Home {
 }
 
 impl Home {
+    /// # Errors
+    /// The system has no descriptor left.
+    pub(super) fn new() -> io::Result<Arc<Self>> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let notified = Arc::clone(&wake);
+        Ok(Arc::new(Self {
+            queue: RunQueue::new(move || notify(&notified)),
+            wake,
+            stopping: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+            sleeps: AtomicU64::new(0),
+            clock: ThreadClock::default(),
+            counts: Mutex::default(),
+        }))
+    }
+
+    /// Gives the calling thread a ring, which serves the connections of this home.
+    ///
+    /// # Errors
+    /// The kernel has no io_uring or not enough of it.
+    pub(super) fn settle_here(&self) -> io::Result<()> {
+        let ring = Ring::new()?;
+        RING.set(Some(Connections::new(ring, Arc::clone(&self.wake))));
+        Ok(())
+    }
+
     fn notify(&self) {
         notify(&self.wake);
     }
@@ -87,28 +113,18 @@ impl RunningRing {
     /// # Errors
     /// The kernel has no io_uring or not enough of it, no descriptor, no thread.
     pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let notified = Arc::clone(&wake);
-        let home = Arc::new(Home {
-            queue: RunQueue::new(move || notify(&notified)),
-            wake,
-            stopping: AtomicBool::new(false),
-            turns: AtomicU64::new(0),
-            sleeps: AtomicU64::new(0),
-            clock: ThreadClock::default(),
-            counts: Mutex::default(),
-        });
+        let home = Home::new()?;
         let (told, started) = mpsc::sync_channel(1);
         let driven = Arc::clone(&home);
         // The ring belongs to the thread that makes it.
         let thread = thread::Builder::new().name(name).spawn(move || {
-            let ring = match Ring::new() {
-                Ok(ring) => ring,
-                Err(error) => return drop(told.send(Err(error))),
-            };
-            RING.set(Some(Connections::new(ring, Arc::clone(&driven.wake))));
+            let settled = driven.settle_here();
+            let refused = settled.is_err();
             // The starter waits for this.
-            let _ = told.send(Ok(()));
+            let _ = told.send(settled);
+            if refused {
+                return;
+            }
             driven.clock.watch_this_thread();
             hooks.loop_started();
             let ownership = driven.queue.own();

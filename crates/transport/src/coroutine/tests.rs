@@ -3,7 +3,10 @@
 use super::buffers::{BUFFER_BYTES, BUFFERS};
 use super::connections::{Connections, Got, UNREAD_LIMIT, Unsettled};
 use super::ring::{Event, Received, Ring};
-use crate::ReceiveBuffer;
+use super::ring_loop::{Home, RING};
+use super::stream::RingStream;
+use crate::simulated::SimulatedStream;
+use crate::{ByteStream, ReceiveBuffer, Replies, Request, Service, Session};
 use rustix::event::{EventfdFlags, eventfd};
 use socket2::Socket;
 use std::io::{self, Read, Write};
@@ -439,4 +442,92 @@ fn more_operations_than_the_queue_holds_are_all_submitted() {
         rig.owner = owner;
         assert_eq!(rig.receive_exactly(4), owner.to_le_bytes());
     }
+}
+
+struct Silent;
+
+impl Service for Silent {
+    async fn call(&self, _session: &Arc<Session>, _request: Request<'_>) -> Replies {
+        Replies::none()
+    }
+}
+
+/// Makes the test's thread a ring's thread with one stream. The socket's other side is the client.
+fn with_stream(test: impl FnOnce(RingStream, &Socket, UnixStream)) {
+    let home = Home::new().expect("a descriptor");
+    home.settle_here().expect("the tests run where io_uring works");
+    let ownership = home.queue.own();
+    let (admission, _, _) = SimulatedStream::connect([], &Arc::new(Silent));
+    let (client, served) = UnixStream::pair().expect("two descriptors");
+    let socket = Arc::new(Socket::from(OwnedFd::from(served)));
+    let session = Arc::clone(admission.session());
+    let stream = RingStream::register(home, Arc::clone(&socket), session).expect("this thread has a ring");
+    test(stream, &socket, client);
+    drop(ownership);
+    drop(RING.take());
+}
+
+/// Polls, and lets the ring turn, until the future is ready or nothing more happens.
+fn run_until_stuck<F: Future>(mut future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..10 {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Poll::Ready(output);
+        }
+        RING.with_borrow_mut(|ring| {
+            ring.as_mut().expect("a ring").turn(false).expect("the kernel completes")
+        });
+    }
+    Poll::Pending
+}
+
+#[track_caller]
+fn run<F: Future>(future: F) -> F::Output {
+    match run_until_stuck(std::pin::pin!(future)) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("a future waits for nothing"),
+    }
+}
+
+#[test]
+fn a_stream_finishes_only_when_its_last_reply_has_left() {
+    with_stream(|mut stream, socket, mut client| {
+        let mut filled = 0;
+        socket.set_nonblocking(true).expect("an open socket");
+        while let Ok(count) = socket.send(&[0; 1000]) {
+            filled += count;
+        }
+        let (result, _) = run(stream.send(pattern(10_000)));
+        result.expect("the ring takes a small reply");
+        {
+            let mut finish = std::pin::pin!(stream.finish());
+            assert!(run_until_stuck(finish.as_mut()).is_pending(), "a reply that has no room was given up");
+            client.read_exact(&mut vec![0; filled]).expect("the filling");
+            match run_until_stuck(finish) {
+                Poll::Ready(result) => result.expect("room"),
+                Poll::Pending => panic!("the client has read, and the reply does not leave"),
+            }
+        }
+        drop(stream);
+        let mut reply = vec![0; 10_000];
+        client.read_exact(&mut reply).expect("the reply");
+        assert!(reply == pattern(10_000), "another reply came");
+    });
+}
+
+#[test]
+fn small_and_large_replies_stay_in_order() {
+    with_stream(|mut stream, _, mut client| {
+        let lengths = [100, 30_000, 100, 100, 30_000, 30_000, 100];
+        for (number, length) in (0..).zip(lengths) {
+            run(stream.send(vec![number; length])).0.expect("room");
+            run(stream.give_way(number == 3));
+        }
+        run(stream.finish()).expect("room");
+        for (number, length) in (0..).zip(lengths) {
+            let mut reply = vec![0; length];
+            client.read_exact(&mut reply).expect("the reply");
+            assert!(reply.iter().all(|byte| *byte == number), "another reply came before {number}");
+        }
+    });
 }
