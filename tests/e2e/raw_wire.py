@@ -2,17 +2,26 @@
 
 import socket
 import struct
+import zlib
 
 import bson
 
 OP_REPLY, OP_QUERY, OP_COMPRESSED, OP_MSG = 1, 2004, 2012, 2013
 MORE_TO_COME, EXHAUST_ALLOWED = 1 << 1, 1 << 16
+ZLIB = 2
 
 
 def message(command, request=1):
     """The bytes of an OP_MSG, for senders in a hurry."""
     payload = struct.pack("<I", 0) + b"\0" + bson.encode(command)
     return struct.pack("<iiii", 16 + len(payload), request, 0, OP_MSG) + payload
+
+
+def compressed(plain):
+    """The same message as an OP_COMPRESSED: little to send, much to unpack."""
+    _, request, response_to, opcode = struct.unpack_from("<iiii", plain)
+    payload = struct.pack("<iiB", opcode, len(plain) - 16, ZLIB) + zlib.compress(plain[16:])
+    return struct.pack("<iiii", 16 + len(payload), request, response_to, OP_COMPRESSED) + payload
 
 
 class RawConnection:
@@ -54,6 +63,10 @@ class RawConnection:
         """The opcode, the flags, what it answers, and the document of the next message."""
         length, _, response_to, opcode = struct.unpack("<iiii", self.receive_exactly(16))
         payload = self.receive_exactly(length - 16)
+        if opcode == OP_COMPRESSED:
+            opcode, _, compressor = struct.unpack_from("<iiB", payload)
+            assert compressor == ZLIB, f"a reply with compressor {compressor}"
+            payload = zlib.decompress(payload[9:])
         if opcode == OP_MSG:
             (flags,) = struct.unpack_from("<I", payload)
             return opcode, flags, response_to, bson.decode(payload[5:])

@@ -327,7 +327,8 @@ fn report(
 ) -> Option<Box<SlowOperation>> {
     let took = context.started.elapsed();
     let commit_wait = context.commits.total();
-    let execute = took.saturating_sub(commit_wait);
+    let offload_wait = context.connection.link.offload_wait();
+    let execute = took.saturating_sub(commit_wait + offload_wait);
     server.stages.record([(Stage::Parse, times.of(Stage::Parse)), (Stage::Execute, execute)]);
     if !commit_wait.is_zero() {
         server.stages.record([(Stage::CommitWait, commit_wait)]);
@@ -352,7 +353,11 @@ fn report(
         namespace: namespace.unwrap_or_else(|| format!("{}.$cmd", context.database)),
         command: context.entry.name,
         error_code: error.map_or(0, |error| error.code),
-        times: times.with(Stage::Execute, execute).with(Stage::CommitWait, commit_wait),
+        times: times
+            .with(Stage::Queue, times.of(Stage::Queue) + offload_wait)
+            .with(Stage::Execute, execute)
+            .with(Stage::CommitWait, commit_wait),
+        duration: took,
     }))
 }
 

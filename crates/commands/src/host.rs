@@ -2,6 +2,7 @@
 
 use document::Document;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The transport's side of one connection.
 pub trait ClientLink: Send + Sync + std::fmt::Debug {
@@ -19,6 +20,10 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     /// stays there until its request is answered.
     fn poll_offload(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
+    }
+    /// How long the operation has waited for such a thread.
+    fn offload_wait(&self) -> Duration {
+        Duration::ZERO
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Stage {
     AcceptWait,
     /// From the first byte of the request to its last.
     Receive,
-    /// From when it could have been worked on to when it was.
+    /// From when it could have been worked on to when it was, and its waiting for a thread that may block.
     Queue,
     /// Reading the message and its arguments.
     Parse,
@@ -218,13 +218,14 @@ pub struct SlowOperation {
     pub(crate) command: &'static str,
     pub(crate) error_code: i32,
     pub(crate) times: StageTimes,
+    /// From the first look at the command to its reply.
+    pub(crate) duration: Duration,
 }
 
 impl SlowOperation {
     /// Writes the log line, with the time that sending took. Durations are in microseconds.
     pub fn log(&self, send: Duration) {
         let micros = |stage| self.times.of(stage).as_micros() as u64;
-        let took = self.times.of(Stage::Execute) + self.times.of(Stage::CommitWait);
         tracing::info!(
             target: "COMMAND",
             id = 51_803,
@@ -242,7 +243,7 @@ impl SlowOperation {
             execute_micros = micros(Stage::Execute),
             commit_wait_micros = micros(Stage::CommitWait),
             send_micros = send.as_micros() as u64,
-            duration_millis = took.as_millis() as u64,
+            duration_millis = self.duration.as_millis() as u64,
             "Slow query"
         );
     }

@@ -42,6 +42,10 @@ impl ClientLink for SessionLink {
     fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.upgrade().map_or(Poll::Ready(()), |session| session.poll_offload(context))
     }
+
+    fn offload_wait(&self) -> Duration {
+        self.0.upgrade().map_or(Duration::ZERO, |session| session.pool_wait())
+    }
 }
 
 /// What the service keeps of a session.

@@ -1,6 +1,7 @@
 //! The connection loop: the only place that drives a connection.
 
 use crate::buffer::{is_small, keep_output, spare_output};
+use crate::overload::Admitter;
 use crate::service::ReplyKind;
 use crate::timing::RequestTimes;
 use crate::{
@@ -207,11 +208,8 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                     return Err(self.after_panic(panic, reply).await);
                 }
             };
-            clock.executed();
             let Replies { kind, compress, close, refused } = replies;
-            if refused && let Some(admitter) = session.shared.admitter(session.executor()) {
-                admitter.count_refused();
-            }
+            clock.executed(session, refused);
             let compressor = compressor.filter(|_| compress);
             let (mut reply, next) = match kind {
                 ReplyKind::None => {
@@ -325,15 +323,17 @@ impl Output {
 }
 
 /// Takes the times of one request.
-struct RequestClock {
+struct RequestClock<'s> {
     times: RequestTimes,
     /// When the part that is under way began.
     since: Instant,
     /// How long the request waited to be processed, where that is known.
     queue: Option<Duration>,
+    /// Who wants the request refused.
+    refuser: Option<&'s Admitter>,
 }
 
-impl RequestClock {
+impl<'s> RequestClock<'s> {
     fn start(session: &Session, begun: Option<Instant>, ready: Option<Instant>) -> Self {
         let now = Instant::now();
         let queue = ready.map(|ready| now.saturating_duration_since(ready));
@@ -344,24 +344,34 @@ impl RequestClock {
             queue: queue.unwrap_or_default(),
             ..RequestTimes::default()
         };
-        Self { times, since: now, queue }
+        Self { times, since: now, queue, refuser: None }
     }
 
     fn request<'m>(
-        &self,
-        session: &Session,
+        &mut self,
+        session: &'s Session,
         message: MessageRef<'m>,
         reply: Vec<u8>,
         compressor: Option<Compressor>,
     ) -> Request<'m> {
-        let overload = session.shared.verdict(session, self.queue, self.since);
+        let verdict = session.shared.verdict(session, self.queue, self.since);
+        let (overload, refuser) = verdict.unzip();
+        self.refuser = refuser;
         Request::new(message, reply, compressor, self.times, self.since, overload)
     }
 
-    fn executed(&mut self) {
+    fn executed(&mut self, session: &Session, refused: bool) {
         let now = Instant::now();
         self.times.execute = now.saturating_duration_since(self.since);
         self.since = now;
+        if let Some(wait) = session.take_pool_wait() {
+            self.times.queue += wait;
+            self.times.execute = self.times.execute.saturating_sub(wait);
+            session.shared.count_offloaded(self.times.execute);
+        }
+        if refused && let Some(admitter) = self.refuser {
+            admitter.count_refused();
+        }
     }
 
     fn finished<H: Service>(&mut self, session: &Arc<Session>, service: &H) {
@@ -374,8 +384,7 @@ impl RequestClock {
 
     /// The next reply of an exhaust stream begins.
     fn again(&mut self) {
-        self.times = RequestTimes::default();
-        self.queue = None;
+        *self = Self { times: RequestTimes::default(), since: self.since, queue: None, refuser: None };
     }
 }
 

@@ -4,7 +4,8 @@ use crate::buffer::LargeBuffers;
 use crate::gate::Gate;
 use crate::overload::{Admitter, Overload, OverloadTarget, Served};
 use crate::statistics::{
-    CompressionStatistics, CompressorCounters, ConnectionStatistics, NetworkStatistics, TransportStatistics,
+    CompressionStatistics, CompressorCounters, ConnectionStatistics, Figure, NetworkStatistics,
+    TransportStatistics,
 };
 use crate::sweeper::Stalls;
 use crate::timing::{RequestTimes, TimeHistograms};
@@ -36,6 +37,11 @@ pub(crate) struct Shared {
     timing: Arc<TimeHistograms>,
     /// One for each thread model, by its number: a model with little to do says nothing of the others' queues.
     admitters: [Admitter; ServiceExecutor::ALL.len()],
+    /// For what waits for the elastic pool.
+    pool_admitter: Admitter,
+    /// Requests that were offloaded, and the microseconds that executing them took.
+    offloaded: AtomicU64,
+    offloaded_us: AtomicU64,
     pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
@@ -73,6 +79,9 @@ impl Shared {
         Arc::new(Self {
             max_connections: AtomicUsize::new(options.max_connections),
             admitters: ServiceExecutor::ALL.map(|_| Admitter::new(options.overload, Instant::now())),
+            pool_admitter: Admitter::new(options.overload, Instant::now()),
+            offloaded: AtomicU64::new(0),
+            offloaded_us: AtomicU64::new(0),
             options,
             created: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
@@ -114,21 +123,40 @@ impl Shared {
         Some(Admission { session, closed: Some(closed) })
     }
 
-    /// Whether this request is to be refused because the server is overloaded. Diagnostics never are.
+    /// Whether this request is to be refused because the server is overloaded, and by whom. Diagnostics never are.
     pub(crate) fn verdict(
         &self,
         session: &Session,
         queue: Option<Duration>,
         now: Instant,
-    ) -> Option<Overload> {
+    ) -> Option<(Overload, &Admitter)> {
         if session.is_priority() || session.is_on_lane() {
             return None;
         }
         // Nobody knows how long a request waited that came together with another, or to a thread of its own.
-        self.admitter(session.executor())?.check(queue?, now, || {
-            let (requests, time) = self.timing.served();
-            Served { requests, time }
-        })
+        let at_home = queue.and_then(|queue| {
+            let admitter = self.admitter(session.executor())?;
+            Some((admitter.check(queue, now, || self.timing.served())?, admitter))
+        });
+        // Connections mostly repeat themselves.
+        let for_pool = || Some((self.pool_admitter.foresee()?, &self.pool_admitter));
+        at_home.or_else(|| session.was_offloaded().then(for_pool).flatten())
+    }
+
+    /// A request has waited for the elastic pool.
+    pub(crate) fn waited_for_pool(&self, session: &Session, wait: Duration) {
+        if !session.is_on_lane() {
+            self.pool_admitter.note_wait(wait, Instant::now(), || Served {
+                requests: self.offloaded.load(Ordering::Relaxed),
+                time: Duration::from_micros(self.offloaded_us.load(Ordering::Relaxed)),
+            });
+        }
+    }
+
+    /// A request that was offloaded is executed.
+    pub(crate) fn count_offloaded(&self, execute: Duration) {
+        self.offloaded.fetch_add(1, Ordering::Relaxed);
+        self.offloaded_us.fetch_add(execute.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// The admission of one thread model.
@@ -136,10 +164,18 @@ impl Shared {
         self.admitters.get(model as usize)
     }
 
-    /// Changes the admission under overload of every model; it begins anew.
+    /// The figures of the admission of one thread model, and of the pool.
+    pub(crate) fn admission_figures(&self, model: ServiceExecutor) -> Vec<(&'static str, Figure)> {
+        let mut figures = self.admitter(model).map(Admitter::statistics).unwrap_or_default();
+        figures.push(("pool", Figure::Group(self.pool_admitter.statistics())));
+        figures
+    }
+
+    /// Changes the admission under overload of every model and of the pool; it begins anew.
     pub(crate) fn set_overload(&self, target: OverloadTarget) {
         let now = Instant::now();
-        self.admitters.iter().for_each(|admitter| admitter.set_target(target, now));
+        let all = self.admitters.iter().chain([&self.pool_admitter]);
+        all.for_each(|admitter| admitter.set_target(target, now));
     }
 
     /// A request is over.

@@ -3,7 +3,6 @@
 use crate::event_loop::LoopHooks;
 use crate::executors::{Executors, Newcomer};
 use crate::listener::{Listener, prepare};
-use crate::overload::Admitter;
 use crate::refusal::Refusal;
 use crate::registry::Shared;
 use crate::session::Lane;
@@ -175,7 +174,7 @@ impl Server {
         let mut statistics = self.shared.statistics();
         statistics.executors = self.executors.statistics();
         let model = self.executors.resolve(self.executor());
-        statistics.admission = self.shared.admitter(model).map(Admitter::statistics).unwrap_or_default();
+        statistics.admission = self.shared.admission_figures(model);
         let default = model.statistics_name();
         // A stable sort: the others keep their order.
         statistics.executors.sort_by_key(|one| one.executor != default);

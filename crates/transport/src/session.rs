@@ -58,6 +58,12 @@ pub struct Session {
     control: Box<dyn SessionControl>,
     phase: AtomicU8,
     placement: PlacementCell,
+    /// Microseconds after `opened_at`, plus one, since which the request in work waits for a thread of the pool; 0: it does not.
+    offloaded_since_us: AtomicU64,
+    /// How long the request in work has waited so, in microseconds.
+    pool_wait_us: AtomicU64,
+    /// The last request was offloaded, so that the next one may well be.
+    was_offloaded: AtomicBool,
     /// The thread model that serves it, as its number.
     executor: AtomicU8,
     /// On the diagnostic lane at the moment, and whether to stay.
@@ -95,6 +101,9 @@ impl Session {
             control,
             phase: AtomicU8::new(Phase::Receiving as u8),
             placement: PlacementCell::new(Placement::Anywhere),
+            offloaded_since_us: AtomicU64::new(0),
+            pool_wait_us: AtomicU64::new(0),
+            was_offloaded: AtomicBool::new(false),
             executor: AtomicU8::new(ServiceExecutor::default() as u8),
             lane: AtomicU8::new(Lane::Off as u8),
             accept_wait_us: AtomicU64::new(0),
@@ -182,7 +191,44 @@ impl Session {
 
     /// Ready when the request may block. Otherwise it is moved to a thread where it may, and this is polled again there.
     pub fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.placement.poll_offload(context)
+        if self.placement.poll_offload(context).is_pending() {
+            self.offloaded_since_us.store(self.micros_open() + 1, Ordering::Relaxed);
+            return Poll::Pending;
+        }
+        if self.offloaded_since_us.load(Ordering::Relaxed) != 0 {
+            self.arrived_on_pool();
+        }
+        Poll::Ready(())
+    }
+
+    fn arrived_on_pool(&self) {
+        let now = self.micros_open();
+        let since = self.offloaded_since_us.swap(0, Ordering::Relaxed);
+        let wait = (now + 1).saturating_sub(since);
+        self.pool_wait_us.fetch_add(wait, Ordering::Relaxed);
+        self.shared.waited_for_pool(self, Duration::from_micros(wait));
+    }
+
+    /// How long the request in work has waited for a thread of the elastic pool.
+    #[must_use]
+    pub fn pool_wait(&self) -> Duration {
+        Duration::from_micros(self.pool_wait_us.load(Ordering::Relaxed))
+    }
+
+    /// The request is executed: how long it has waited for the pool, if it was offloaded.
+    pub(crate) fn take_pool_wait(&self) -> Option<Duration> {
+        let offloaded = self.placement() == Placement::Pool;
+        self.was_offloaded.store(offloaded, Ordering::Relaxed);
+        offloaded.then(|| Duration::from_micros(self.pool_wait_us.swap(0, Ordering::Relaxed)))
+    }
+
+    /// Whether the request before was offloaded.
+    pub(crate) fn was_offloaded(&self) -> bool {
+        self.was_offloaded.load(Ordering::Relaxed)
+    }
+
+    fn micros_open(&self) -> u64 {
+        self.opened_at.elapsed().as_micros() as u64
     }
 
     /// The time from the acceptance to now; for the first request only.
@@ -195,7 +241,7 @@ impl Session {
 
     /// A thread looks at the connection for the first time.
     pub(crate) fn looked_at(&self) {
-        self.accept_wait_us.store(self.opened_at.elapsed().as_micros() as u64, Ordering::Relaxed);
+        self.accept_wait_us.store(self.micros_open(), Ordering::Relaxed);
     }
 
     /// Since when a send makes no progress.
@@ -326,7 +372,7 @@ impl<'s> Stall<'s> {
 
     /// The client has taken a part: its time begins anew.
     pub(crate) fn progressed(&self) {
-        let now = self.session.opened_at.elapsed().as_micros() as u64 + 1;
+        let now = self.session.micros_open() + 1;
         self.session.stalled_since_us.store(now, Ordering::Relaxed);
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Record {
     pub(crate) turns: Mutex<usize>,
     /// The read half is shut: reads give end-of-file.
     pub(crate) read_shut: AtomicBool,
+    /// The stream was told that nothing more comes.
+    pub(crate) finished: AtomicBool,
     /// The next send fails with this kind.
     pub(crate) send_failure: Mutex<Option<io::ErrorKind>>,
 }
@@ -127,6 +129,12 @@ impl ByteStream for SimulatedStream {
         self.record.sent.lock().extend_from_slice(&bytes);
         *self.record.sends.lock() += 1;
         (Ok(()), bytes)
+    }
+
+    async fn finish(&mut self) -> io::Result<()> {
+        let before = self.record.finished.swap(true, Ordering::SeqCst);
+        assert!(!before, "the stream is finished twice");
+        Ok(())
     }
 
     async fn give_way(&mut self, _pipelined: bool) {

@@ -4,6 +4,7 @@
 //! plain additions, and shares no cache line. Who reads adds all shards up. A thread that ends leaves its shard, with what it
 //! has counted, to the next thread that begins.
 
+use crate::overload::Served;
 use crate::statistics::{Figure, OwnCounter};
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -17,9 +18,9 @@ pub struct RequestTimes {
     pub accept_wait: Duration,
     /// From the first byte of the request to its last.
     pub receive: Duration,
-    /// From when the request could have been processed to when it was.
+    /// From when the request could have been processed to when it was, and its waiting for a thread of the elastic pool.
     pub queue: Duration,
-    /// The service's work, its waiting included.
+    /// The service's work, its other waiting included.
     pub execute: Duration,
     /// Until the kernel had the whole reply.
     pub send: Duration,
@@ -215,10 +216,10 @@ impl TimeHistograms {
     }
 
     /// Requests executed so far, and the time that took.
-    pub(crate) fn served(&self) -> (u64, Duration) {
+    pub(crate) fn served(&self) -> Served {
         let shards = self.shards.lock().all.clone();
         let execute = Histogram::sum(&shards, Stage::Execute);
-        (execute.buckets.iter().sum(), Duration::from_micros(execute.total_micros))
+        Served { requests: execute.count(), time: Duration::from_micros(execute.total_micros) }
     }
 
     /// One group for each stage: `count`, `totalMicros`, upper bounds of percentiles, and the buckets that are not empty.

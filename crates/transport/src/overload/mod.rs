@@ -93,6 +93,8 @@ pub(crate) struct Admitter {
     /// Requests that waited no longer are admitted, in nanoseconds.
     spared_delay: AtomicU64,
     base_backoff_micros: AtomicU64,
+    /// How long the last one waited of those that [`Admitter::note_wait`] was told of, in nanoseconds.
+    last_wait: AtomicU64,
     tickets: AtomicU32,
     wanted_refused: AtomicU64,
     refused: AtomicU64,
@@ -128,6 +130,7 @@ impl Admitter {
             refused_share: AtomicU32::new(0),
             spared_delay: AtomicU64::new(NOT_SEEN),
             base_backoff_micros: AtomicU64::new(0),
+            last_wait: AtomicU64::new(0),
             tickets: AtomicU32::new(0),
             wanted_refused: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -155,6 +158,24 @@ impl Admitter {
         now: Instant,
         served: impl FnOnce() -> Served,
     ) -> Option<Overload> {
+        self.note(delay, now, served);
+        self.judge(nanos(delay))
+    }
+
+    /// Notes how long a request waited that can no longer be refused: its work had begun elsewhere.
+    pub(crate) fn note_wait(&self, delay: Duration, now: Instant, served: impl FnOnce() -> Served) {
+        self.note(delay, now, served);
+        self.last_wait.store(nanos(delay), Ordering::Relaxed);
+    }
+
+    /// Whether a request is to be refused that would have to wait as long as the last one did.
+    #[inline]
+    pub(crate) fn foresee(&self) -> Option<Overload> {
+        self.judge(self.last_wait.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn note(&self, delay: Duration, now: Instant, served: impl FnOnce() -> Served) {
         if self.since_origin(now) >= self.interval_ends.load(Ordering::Relaxed) {
             self.end_interval(now, served());
         }
@@ -162,6 +183,10 @@ impl Admitter {
         if delay < self.minimum.load(Ordering::Relaxed) {
             self.minimum.fetch_min(delay, Ordering::Relaxed);
         }
+    }
+
+    #[inline]
+    fn judge(&self, delay: u64) -> Option<Overload> {
         let share = self.refused_share.load(Ordering::Relaxed);
         if share == 0 { None } else { self.draw(delay, share) }
     }

@@ -54,6 +54,8 @@ struct Simulation {
     polite_percent: u64,
     seconds: Vec<Second>,
     checked: u64,
+    /// Waits that [`Simulation::pooled_request`] has not told of yet, each with its end.
+    waits: VecDeque<(Duration, Duration)>,
 }
 
 impl Simulation {
@@ -68,6 +70,7 @@ impl Simulation {
             polite_percent: 100,
             seconds: Vec::new(),
             checked: 0,
+            waits: VecDeque::new(),
         }
     }
 
@@ -98,6 +101,32 @@ impl Simulation {
             self.served.time += self.service;
         }
         (self.free_at, verdict)
+    }
+
+    /// One request that is judged when it arrives, and tells how long it waited when its work begins.
+    fn pooled_request(&mut self, arrives: Duration) {
+        while let Some(&(begins, wait)) = self.waits.front().filter(|(begins, _)| *begins <= arrives) {
+            self.waits.pop_front();
+            self.admitter.note_wait(wait, self.origin + begins, || self.served);
+        }
+        let second = arrives.as_secs() as usize;
+        self.seconds.resize(self.seconds.len().max(second + 1), Second::default());
+        let second = &mut self.seconds[second];
+        second.arrived += 1;
+        if self.admitter.foresee().is_some() {
+            second.refused += 1;
+            self.admitter.count_refused();
+            return;
+        }
+        let begins = self.free_at.max(arrives);
+        let wait = begins - arrives;
+        second.answered += 1;
+        second.delays += wait;
+        second.longest = second.longest.max(wait);
+        self.waits.push_back((begins, wait));
+        self.free_at = begins + self.service;
+        self.served.requests += 1;
+        self.served.time += self.service;
     }
 
     /// Requests at random times, whatever becomes of them: `load` in parts of the capacity.
@@ -182,6 +211,24 @@ fn an_overload_is_held_at_the_target_and_the_server_stays_busy() {
             // What answering and refusing together can do at most, less five percent.
             let refused = second.refused as f64 * (REFUSAL.as_secs_f64() / SERVICE.as_secs_f64());
             assert!(second.answered as f64 + refused > 9_500.0, "at {load}, second {number}: {second:?}");
+        }
+    }
+}
+
+#[test]
+fn what_waits_elsewhere_is_refused_before_it_does() {
+    for (load, refuses) in [(0.9, false), (1.5, true), (3.0, true)] {
+        let mut simulation = Simulation::new(OverloadTarget::Automatic);
+        let mut randomness = Randomness(0x5EED);
+        let mut at = Duration::ZERO;
+        while at < 30 * SECOND {
+            simulation.pooled_request(at);
+            at += randomness.exponential(SERVICE.div_f64(load));
+        }
+        assert_eq!(simulation.refused() > 0, refuses, "at {load}: {:?}", simulation.admitter.statistics());
+        for (number, second) in simulation.seconds.iter().enumerate().skip(5).take(24) {
+            assert!(second.longest < 4 * LEAST_TARGET, "at {load}, second {number}: {second:?}");
+            assert!(!refuses || second.answered > 9_000, "at {load}, second {number}: {second:?}");
         }
     }
 }

@@ -25,6 +25,7 @@ fn run(script: Vec<Event>, prepare: impl FnOnce(&Record)) -> Outcome {
         Ending::Closed(closed) => closed,
         Ending::Moves(_) => panic!("a session that is not on the lane leaves it"),
     });
+    assert!(record.finished.load(Ordering::SeqCst), "the loop drops replies that have not left");
     let shared = Arc::clone(&session.shared);
     drop(admission);
     assert_eq!(session.phase(), Phase::Ended);
