@@ -63,8 +63,12 @@ impl ReceiveBuffer {
         self.end = (self.end + count).min(self.bytes.len());
     }
 
-    /// Appends received bytes.
+    /// Appends received bytes. What comes into an empty buffer gets no more memory than it needs: it waits to be read, as may many.
     pub fn append(&mut self, bytes: &[u8]) {
+        if self.bytes.is_empty() {
+            *self = Self { bytes: bytes.to_vec(), start: 0, end: bytes.len(), wanted: self.wanted };
+            return;
+        }
         self.want(self.filled().len() + bytes.len());
         self.prepare();
         let mut rest = bytes;
@@ -127,8 +131,16 @@ impl ReceiveBuffer {
     #[inline]
     pub fn release(&mut self) {
         if self.end == 0 && !self.bytes.is_empty() {
-            keep_spare(&SPARE_INPUT, std::mem::take(&mut self.bytes), RETAINED);
+            keep_input(std::mem::take(&mut self.bytes));
         }
+    }
+
+    /// The same bytes in no more memory than they need, for a connection that waits for another thread.
+    #[must_use]
+    pub fn compact(self) -> Self {
+        let bytes = self.filled().to_vec();
+        keep_input(self.bytes);
+        Self { end: bytes.len(), start: 0, wanted: self.wanted, bytes }
     }
 
     /// Bytes of memory held.
@@ -140,6 +152,12 @@ impl ReceiveBuffer {
 
 fn spare_input() -> Vec<u8> {
     SPARE_INPUT.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; RETAINED])
+}
+
+fn keep_input(bytes: Vec<u8>) {
+    if bytes.len() == RETAINED {
+        keep_spare(&SPARE_INPUT, bytes, RETAINED);
+    }
 }
 
 /// An empty buffer for a small reply.
@@ -225,5 +243,24 @@ mod tests {
         buffer.want(48_000_000);
         buffer.prepare();
         assert!(buffer.capacity() <= TRUSTED_GROWTH, "a header made the buffer {} bytes", buffer.capacity());
+    }
+
+    #[test]
+    fn what_waits_takes_no_more_memory_than_it_needs() {
+        let mut buffer = ReceiveBuffer::new();
+        buffer.append(b"abc");
+        assert_eq!(buffer.capacity(), 3, "an appended part");
+        buffer.append(b"defg");
+        buffer.consume(2);
+        let compact = buffer.compact();
+        assert_eq!((compact.filled(), compact.capacity()), (&b"cdefg"[..], 5), "a compact buffer");
+        let mut read = compact;
+        read.want(100);
+        read.prepare();
+        assert!(read.unfilled_mut().len() >= 95, "there is no room for the rest");
+        assert_eq!(read.filled(), b"cdefg");
+        read.consume(5);
+        read.release();
+        assert_eq!(spare_input().len(), RETAINED, "a spare buffer has another size");
     }
 }

@@ -98,7 +98,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                 Received::End(closed) => return Ok(Ending::Closed(closed)),
             };
             if self.session.visits_lane() && !self.session.is_ending() && self.leaves_lane(length) {
-                return Ok(Ending::Moves(std::mem::take(&mut self.input)));
+                return Ok(Ending::Moves(std::mem::take(&mut self.input).compact()));
             }
             // On the heap, so that a connection that waits for its client does not hold the memory of a request.
             let closed = Box::pin(self.process(length)).await?;
