@@ -40,7 +40,10 @@ fn main() -> ExitCode {
     let matches = arguments::command().get_matches();
     match matches.subcommand() {
         Some(("serve", given)) => match options::read(given) {
-            Ok(options) => serve::run(options),
+            Ok(options) => {
+                allocator::request_huge_pages();
+                serve::run(options)
+            }
             Err(error) => fail(&error, EXIT_OPTIONS),
         },
         Some(("echo-server", given)) => match options::read(given) {
