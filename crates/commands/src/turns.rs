@@ -15,7 +15,7 @@ use storage::ReadTier;
 
 /// How long a walk may go on in an event loop before it moves: short beside what other clients of the loop notice, long
 /// enough for most reads by an index.
-const LOOP_SLICE: Duration = Duration::from_micros(100);
+const LOOP_SLICE: Duration = Duration::from_micros(30);
 
 /// The turns of one operation. Cheap to copy.
 #[derive(Debug, Clone, Copy)]

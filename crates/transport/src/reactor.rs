@@ -5,11 +5,11 @@ use crate::auto::Usage;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
-use crate::statistics::{ExecutorStatistics, Figure};
+use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// See the module.
 pub(crate) struct Reactor {
@@ -49,16 +49,12 @@ impl Reactor {
             ("threadsRunning", Figure::Count(loops.len() as u64)),
             ("clientsInTotal", Figure::Count(connections)),
         ];
-        figures.extend(
-            LOOP_NAMES.into_iter().zip(loops).map(|(name, one)| (name, Figure::Group(one.figures()))),
-        );
+        let named = LOOP_NAMES.iter().zip(loops);
+        figures.extend(named.map(|(name, one)| (name.as_str(), Figure::Group(one.figures()))));
         figures.push(("pool", Figure::Group(self.pool.statistics())));
         ExecutorStatistics { executor: ServiceExecutor::Reactor.statistics_name(), figures }
     }
 }
 
-/// Names of the first loops in statistics.
-const LOOP_NAMES: [&str; 16] = [
-    "loop0", "loop1", "loop2", "loop3", "loop4", "loop5", "loop6", "loop7", "loop8", "loop9", "loop10",
-    "loop11", "loop12", "loop13", "loop14", "loop15",
-];
+/// Names of the loops in statistics.
+static LOOP_NAMES: LazyLock<Vec<String>> = LazyLock::new(|| thread_names("loop"));

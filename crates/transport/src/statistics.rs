@@ -156,3 +156,11 @@ pub struct TransportStatistics {
     /// `network.compression`, one entry for each compressor allowed.
     pub compression: Vec<CompressionStatistics>,
 }
+
+/// Threads of one model that statistics tell apart.
+const NAMED_THREADS: usize = 1024;
+
+/// `loop0`, `loop1`, …: one name for each thread that a model may have. Made once and kept: figures are named for good.
+pub(crate) fn thread_names(of: &str) -> Vec<String> {
+    (0..NAMED_THREADS).map(|number| format!("{of}{number}")).collect()
+}

@@ -24,12 +24,12 @@ use crate::auto::Usage;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
-use crate::statistics::{ExecutorStatistics, Figure};
+use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
 use ring_loop::RunningRing;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// What moves the bytes.
 enum Driver {
@@ -116,8 +116,8 @@ impl Coroutine {
             ("threadsRunning", Figure::Count(threads.len() as u64)),
             ("clientsInTotal", Figure::Count(connections)),
         ];
-        let named = RING_NAMES.into_iter().zip(threads);
-        figures.extend(named.map(|(name, (_, figures))| (name, Figure::Group(figures))));
+        let named = RING_NAMES.iter().zip(threads);
+        figures.extend(named.map(|(name, (_, figures))| (name.as_str(), Figure::Group(figures))));
         figures.push(("pool", Figure::Group(self.pool.statistics())));
         ExecutorStatistics { executor: ServiceExecutor::Coroutine.statistics_name(), figures }
     }
@@ -132,8 +132,5 @@ fn start_loops(threads: usize, hooks: &Arc<dyn LoopHooks>) -> io::Result<Driver>
     (0..threads).map(start).collect::<io::Result<_>>().map(Driver::Epoll)
 }
 
-/// Names of the first rings in statistics.
-const RING_NAMES: [&str; 16] = [
-    "ring0", "ring1", "ring2", "ring3", "ring4", "ring5", "ring6", "ring7", "ring8", "ring9", "ring10",
-    "ring11", "ring12", "ring13", "ring14", "ring15",
-];
+/// Names of the rings in statistics.
+static RING_NAMES: LazyLock<Vec<String>> = LazyLock::new(|| thread_names("ring"));
