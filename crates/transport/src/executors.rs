@@ -4,6 +4,7 @@ use crate::adaptive::{Adaptive, AdaptiveOptions, AdaptiveOptionsError};
 use crate::auto::Auto;
 use crate::coroutine::Coroutine;
 use crate::event_loop::{LoopHooks, RunningLoop};
+use crate::niceness;
 use crate::pool::Pool;
 use crate::reactor::Reactor;
 use crate::registry::{Admission, Shared};
@@ -18,6 +19,23 @@ use std::time::{Duration, Instant};
 
 /// Failures are logged when their count is a multiple of this, and the first time.
 const LOG_EVERY: u64 = 100;
+
+/// How much the lane's thread goes before others where the system allows that: what it does is short, and operators wait for it
+/// when everything else is busy.
+const LANE_NICENESS: i32 = -10;
+
+struct LaneHooks(Arc<dyn LoopHooks>);
+
+impl LoopHooks for LaneHooks {
+    fn loop_started(&self) {
+        niceness::shift(LANE_NICENESS);
+        self.0.loop_started();
+    }
+
+    fn turn_ended(&self) {
+        self.0.turn_ended();
+    }
+}
 
 /// A connection that looks for a thread model.
 pub(crate) struct Newcomer {
@@ -73,8 +91,8 @@ impl Executors {
         let options = &shared.options;
         let pool = Pool::start("pool", options.pool)?;
         let lane_pool = Pool::start("lanepool", options.lane_pool)?;
-        let lane = RunningLoop::start("lane".to_owned(), Arc::clone(&hooks))?;
-        let synchronous = Synchronous::default();
+        let lane = RunningLoop::start("lane".to_owned(), Arc::new(LaneHooks(Arc::clone(&hooks))))?;
+        let synchronous = Synchronous::new();
         let adaptive_options = Mutex::new(options.adaptive);
         Ok(Self {
             shared,

@@ -36,6 +36,7 @@ mod event_loop;
 mod executors;
 mod gate;
 mod listener;
+mod niceness;
 mod options;
 mod overload;
 mod placement;

@@ -12,6 +12,7 @@ mod tests;
 
 pub use queue::PoolOptions;
 
+use crate::niceness;
 use crate::statistics::Figure;
 use crate::task::Task;
 use queue::{PoolQueue, Stopped, Worker};
@@ -174,19 +175,11 @@ fn control(core: &Arc<Core>) {
     }
 }
 
-/// Where that is not allowed, the pool competes as an equal.
-fn lower_priority() {
-    if let Ok(usual) = rustix::process::getpriority_process(None) {
-        // No thread but the calling one is meant by `None`, and the kernel bounds the sum.
-        let _ = rustix::process::setpriority_process(None, usual + NICENESS);
-    }
-}
-
 /// The life of one thread.
 fn work(core: &Arc<Core>) {
     let _counted = core.census.count();
     core.starting.fetch_sub(1, Ordering::Relaxed);
-    lower_priority();
+    niceness::shift(NICENESS);
     WORKS_FOR.set(Arc::as_ptr(core));
     let mut worker = Worker::new();
     while let Some(task) = core.queue.next(&mut worker, &Instant::now) {
