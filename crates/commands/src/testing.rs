@@ -3,7 +3,7 @@
 
 use crate::connection::Connection;
 use crate::host::{ClientLink, Detached, Host};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameter, Parameters, Setting};
 use crate::request::{Outcome, Request};
 use crate::server::Server;
 use catalog::Catalog;
@@ -29,7 +29,10 @@ pub(crate) fn server() -> Arc<Server> {
 /// A server over this store.
 pub(crate) fn server_on(store: Store) -> Arc<Server> {
     let catalog = Catalog::open(store).expect("the store has a catalog");
-    Server::new(Arc::new(Parameters::default()), catalog, Host::detached()).expect("threads are to be had")
+    let parameters = Parameters::default();
+    // How fast this machine is must not decide what tests see.
+    parameters.set(Parameter::LoopSlice, Setting::Integer(1_000_000)).expect("a second is allowed");
+    Server::new(Arc::new(parameters), catalog, Host::detached()).expect("threads are to be had")
 }
 
 struct Unpark(Thread);

@@ -178,6 +178,7 @@ fn a_scan_goes_on_elsewhere_after_its_first_slice() {
             (first..first + 1_000).map(|id| doc! { "_id": id, "a": (id % 7) }.into()).collect();
         ok(blocking.run(doc! { "insert": "c", "documents": batch }).0);
     }
+    server.parameters.set(Parameter::LoopSlice, Setting::Integer(1)).expect("a microsecond is allowed");
     let client = Client::in_loop(&server);
     let filter = doc! { "a": 3, "b": (Value::Null), "c": { "$exists": false } };
     let (reply, offloaded) = client.run(doc! { "count": "c", "query": (filter.clone()) });

@@ -13,10 +13,6 @@ use std::future::poll_fn;
 use std::time::Duration;
 use storage::ReadTier;
 
-/// How long a walk may go on in an event loop before it moves: short beside what other clients of the loop notice, long
-/// enough for most reads by an index.
-const LOOP_SLICE: Duration = Duration::from_micros(30);
-
 /// The turns of one operation. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Turns<'c> {
@@ -51,9 +47,10 @@ impl<'c> Turns<'c> {
 
     /// A slice for the walk's next steps.
     pub(crate) fn slice(&self) -> Slice {
+        let micros = |parameter| Duration::from_micros(self.parameters.unsigned(parameter));
         match self.may_block() {
-            true => Slice::lasting(Duration::from_micros(self.parameters.unsigned(Parameter::ScanSlice))),
-            false => Slice::in_memory(LOOP_SLICE),
+            true => Slice::lasting(micros(Parameter::ScanSlice)),
+            false => Slice::in_memory(micros(Parameter::LoopSlice)),
         }
     }
 

@@ -245,7 +245,7 @@ fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{:.1}M", value / 1e6),
         value if value >= 1e4 => format!("{:.0}k", value / 1e3),
-        value if value >= 1e3 => format!("{:.1}k", value / 1e3),
+        value if value >= 1e3 => format!("{:.1}", value / 1e3).trim_end_matches(".0").to_owned() + "k",
         value if value >= 10.0 || value == 0.0 => format!("{value:.0}"),
         value => format!("{value:.1}"),
     }
@@ -307,6 +307,7 @@ mod tests {
         check(0.25, "0.2");
         check(64.0, "64");
         check(1_500.0, "1.5k");
+        check(1_000.0, "1k");
         check(120_000.0, "120k");
         check(2_500_000.0, "2.5M");
     }

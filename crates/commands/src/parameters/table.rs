@@ -193,6 +193,8 @@ parameters! {
         "Refuses commands without the parameter apiVersion.";
     ShutdownTimeout "shutdownTimeoutMillisForSignaledShutdown" integer(15_000, 0, 3_600_000), "ms", runtime(),
         "How long running operations may take to finish after SIGTERM.";
+    LoopSlice "eventLoopSliceMicros" integer(30, 1, 1_000_000), "µs", runtime(),
+        "An operation that reads for longer than this leaves its event loop and goes on in the pool.";
     ScanSlice "scanSliceMicros" integer(5_000, 50, 1_000_000), "µs", runtime(),
         "A scan lets others go first after this time: kills, time limits and other work are looked at between slices.";
     SendTimeout "sendTimeoutMillis" integer(60_000, 0, DAY_MS), "ms", fixed(),
