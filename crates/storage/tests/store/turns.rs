@@ -79,14 +79,17 @@ fn drive(store: &Store, mut commit: CommitFuture) -> Result<Receipt, CommitError
     }
 }
 
+/// Commits of as many documents, named by their numbers; nobody has polled them.
+fn commits(store: &Store, count: usize) -> Vec<CommitFuture> {
+    (0..count).map(|number| store.commit(document(&number.to_string()), Acknowledge::Applied)).collect()
+}
+
 #[test]
 fn a_turn_is_written_as_one_group_when_it_ends() {
     for_each_store(|store| {
         deferred(|| {
             let bell = Bell::new();
-            let mut commits: Vec<CommitFuture> = (0..20)
-                .map(|number| store.commit(document(&number.to_string()), Acknowledge::Applied))
-                .collect();
+            let mut commits = commits(&store, 20);
             assert!(commits.iter_mut().all(|commit| poll(commit, &bell).is_pending()));
             assert!(!exists(&store, "0"), "polling does not write");
             store.turn_ended();
@@ -107,9 +110,7 @@ fn a_long_turn_is_written_in_several_groups() {
     for_each_store(|store| {
         deferred(|| {
             let bell = Bell::new();
-            let mut commits: Vec<CommitFuture> = (0..100)
-                .map(|number| store.commit(document(&number.to_string()), Acknowledge::Applied))
-                .collect();
+            let mut commits = commits(&store, 100);
             let ready = commits.iter_mut().filter_map(|commit| match poll(commit, &bell) {
                 Poll::Ready(receipt) => Some(receipt.unwrap()),
                 Poll::Pending => None,
