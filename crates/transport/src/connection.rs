@@ -364,7 +364,8 @@ impl<'s> RequestClock<'s> {
         let now = Instant::now();
         self.times.execute = now.saturating_duration_since(self.since);
         self.since = now;
-        if let Some(wait) = session.take_pool_wait() {
+        // A refusal says nothing of what the connection asks for.
+        if !refused && let Some(wait) = session.take_pool_wait() {
             self.times.queue += wait;
             self.times.execute = self.times.execute.saturating_sub(wait);
             session.shared.count_offloaded(self.times.execute);
