@@ -41,6 +41,7 @@ mod rig;
 mod scenario;
 mod server_process;
 mod template;
+mod workload;
 
 pub use command::{BenchCommand, run};
 pub use command_client::CommandClient;

@@ -1,0 +1,8 @@
+//! Workloads.
+
+#[cfg(test)]
+mod chi_square;
+mod distribution;
+mod keys;
+mod random;
+mod zipf;
