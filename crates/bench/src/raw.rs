@@ -3,7 +3,7 @@
 use crate::affinity::Pin;
 use crate::dataset;
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Outcome, Pacing, Window};
+use crate::generator::{GroupSpec, Outcome, Pacing, Requests, Window};
 use crate::report::{Sample, Series, table};
 use crate::rig::Rig;
 use crate::scenario::Scenario;
@@ -148,7 +148,7 @@ impl RawArguments {
         round: u64,
     ) -> Result<Sample, BenchError> {
         let requests = vec![scenario.request(self.documents, self.document_bytes)];
-        let groups = [GroupSpec { connections, requests, pacing: Pacing::Closed }];
+        let groups = [GroupSpec::new(connections, Requests::source(requests), Pacing::Closed)];
         let window =
             Window::lasting(Duration::from_secs_f64(self.warm_up), Duration::from_secs_f64(self.seconds));
         let run = |address| -> Result<Outcome, BenchError> {
@@ -156,7 +156,7 @@ impl RawArguments {
             Ok(outcome)
         };
         let server = run(address)?;
-        if self.no_echo || !scenario.compares_with_echo() || server.replies == 0 {
+        if self.no_echo || !scenario.compares_with_echo() || server.operations() == 0 {
             return Ok(Sample { server, echo: None });
         }
         let reply_bytes = server.reply_bytes.to_string();

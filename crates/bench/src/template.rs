@@ -2,6 +2,7 @@
 
 use crate::error::BenchError;
 use document::{Document, RawDocument};
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a message header: length, request id, response to, operation code (all little-endian `i32`).
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -14,7 +15,7 @@ pub(crate) const ID_MARK: i32 = 0x5EED_0001;
 pub(crate) const NUMBER_MARK: i32 = 0x5EED_0002;
 
 /// A whole OP_MSG with the offsets of the marked numbers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Template {
     bytes: Vec<u8>,
     id_offsets: Vec<usize>,
