@@ -37,6 +37,7 @@ mod limits;
 mod process;
 mod raw;
 mod report;
+mod result;
 mod rig;
 mod scenario;
 mod server_process;

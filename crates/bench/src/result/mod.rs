@@ -1,0 +1,20 @@
+//! What a run yields: one value that every output is drawn from, so that a report can be drawn again from the JSON file.
+//!
+//! ```text
+//!   a run ──▶ RunResult ──▶ terminal table, JSON (docs/bench-report.md), CSV series, HTML page
+//!                 ▲ │
+//!   JSON file ────┘ └──▶ comparison of several, with confidence intervals from their repetitions
+//! ```
+#![allow(dead_code, unused_imports)]
+
+mod json;
+mod latency;
+mod model;
+#[cfg(test)]
+mod sample;
+
+pub(crate) use model::{
+    Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,
+    Repetition, RunResult, SCHEMA, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool,
+    WorkloadInfo,
+};
