@@ -39,6 +39,7 @@ mod raw;
 mod report;
 mod result;
 mod rig;
+mod run;
 mod scenario;
 mod server_process;
 mod template;

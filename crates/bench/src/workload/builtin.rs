@@ -59,13 +59,17 @@ fn named(name: &str) -> Option<Named> {
         "a" | "A" => ycsb(&[("read", 0.5), ("update", 0.5)], zipfian, "A: half reads, half updates"),
         "b" | "B" => ycsb(&[("read", 0.95), ("update", 0.05)], zipfian, "B: 95 % reads, 5 % updates"),
         "c" | "C" => ycsb(&[("read", 1.0)], zipfian, "C: reads"),
-        "d" | "D" => {
-            ycsb(&[("read", 0.95), ("insert", 0.05)], Distribution::LATEST, "D: 95 % reads of young documents, 5 % inserts")
-        }
+        "d" | "D" => ycsb(
+            &[("read", 0.95), ("insert", 0.05)],
+            Distribution::LATEST,
+            "D: 95 % reads of young documents, 5 % inserts",
+        ),
         "e" | "E" => ycsb(&[("scan", 0.95), ("insert", 0.05)], zipfian, "E: 95 % short scans, 5 % inserts"),
-        "f" | "F" => {
-            ycsb(&[("read", 0.5), ("read-modify-write", 0.5)], zipfian, "F: half reads, half reads followed by an update")
-        }
+        "f" | "F" => ycsb(
+            &[("read", 0.5), ("read-modify-write", 0.5)],
+            zipfian,
+            "F: half reads, half reads followed by an update",
+        ),
         "point-read" => one(Shape::Numbered, "read", "reads of one document by _id".to_owned()),
         "insert-only" => one(Shape::Numbered, "insert", "inserts of one document".to_owned()),
         "update-only" => one(Shape::Numbered, "update", "updates of one field by _id".to_owned()),
@@ -87,8 +91,9 @@ pub(crate) fn build(settings: &Settings) -> Result<Workload, BenchError> {
     let usage = |text: String| BenchError::Usage(text);
     let name = settings.workload.as_deref();
     let mut chosen = match name {
-        Some(name) => named(name)
-            .ok_or_else(|| usage(format!("unknown workload '{name}'; there are {NAMES}, and workload files (--file)")))?,
+        Some(name) => named(name).ok_or_else(|| {
+            usage(format!("unknown workload '{name}'; there are {NAMES}, and workload files (--file)"))
+        })?,
         None => Named {
             shape: Shape::Numbered,
             mix: Vec::new(),
@@ -101,7 +106,8 @@ pub(crate) fn build(settings: &Settings) -> Result<Workload, BenchError> {
         chosen.description = format!("the mix {mix}");
     }
     if let Some(distribution) = &settings.distribution {
-        chosen.distribution = distribution.parse().map_err(|error| usage(format!("--distribution {error}")))?;
+        chosen.distribution =
+            distribution.parse().map_err(|error| usage(format!("--distribution {error}")))?;
     }
     let parts = Parts::new(chosen.shape, settings)?;
     let operations: Result<Vec<Operation>, String> =
@@ -131,9 +137,9 @@ pub(crate) fn build(settings: &Settings) -> Result<Workload, BenchError> {
 fn parse_mix(text: &str) -> Result<Vec<(String, f64)>, String> {
     let mut mix: Vec<(String, f64)> = Vec::new();
     for part in text.split(',') {
-        let (name, weight) = part.split_once('=').ok_or(format!(
-            "--mix '{part}' is not an operation and its weight, such as read=50"
-        ))?;
+        let (name, weight) = part
+            .split_once('=')
+            .ok_or(format!("--mix '{part}' is not an operation and its weight, such as read=50"))?;
         let (name, weight) = (name.trim(), weight.trim());
         let weight = weight
             .parse::<f64>()
@@ -280,11 +286,17 @@ impl Parts {
 }
 
 /// The fields with text, so long that the document has the size that was asked for. `others` fields take `taken` bytes.
-fn texts(shape: Shape, settings: &Settings, others: u32, taken: usize) -> Result<Vec<(String, u32)>, BenchError> {
+fn texts(
+    shape: Shape,
+    settings: &Settings,
+    others: u32,
+    taken: usize,
+) -> Result<Vec<(String, u32)>, BenchError> {
     let fields = settings.fields.unwrap_or(YCSB_FIELDS);
-    let count = fields.checked_sub(others).filter(|count| *count > 0 && fields <= 10_000).ok_or_else(|| {
-        BenchError::Usage(format!("--fields {fields}: from {} to 10000 are possible", others + 1))
-    })?;
+    let count =
+        fields.checked_sub(others).filter(|count| *count > 0 && fields <= 10_000).ok_or_else(|| {
+            BenchError::Usage(format!("--fields {fields}: from {} to 10000 are possible", others + 1))
+        })?;
     let names: Vec<String> = (0..count).map(|index| format!("field{index}")).collect();
     // Type, zero, length field and final zero of each text.
     let heads: usize = names.iter().map(|name| name.len() + 1 + 1 + 4 + 1).sum();
@@ -302,4 +314,3 @@ fn texts(shape: Shape, settings: &Settings, others: u32, taken: usize) -> Result
     let length = |index: usize| (each + usize::from(index < more)) as u32;
     Ok(names.into_iter().enumerate().map(|(index, name)| (name, length(index))).collect())
 }
-

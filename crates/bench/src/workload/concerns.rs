@@ -121,8 +121,10 @@ mod tests {
     use document::doc;
 
     fn check(concerns: &Concerns, command: &[(&str, Value)], expect: Document) {
-        let command: Fields =
-            command.iter().map(|(name, value)| ((*name).to_owned(), Template::Constant(value.clone()))).collect();
+        let command: Fields = command
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Template::Constant(value.clone())))
+            .collect();
         let whole = concerns.apply(&Step { command, expect: Expect::OK }, "shop");
         let found: Document = whole
             .into_iter()

@@ -51,18 +51,28 @@ fn workload(reader: &Reader<'_>) -> Result<Workload, String> {
     let listed = top.require("operations")?;
     let operations: Vec<Operation> = listed.array()?.iter().map(operation).collect::<Result<_, _>>()?;
     top.finish()?;
-    if let Some(twice) = operations
-        .iter()
-        .enumerate()
-        .find_map(|(index, one)| operations.iter().take(index).any(|other| other.name == one.name).then_some(one))
-    {
+    if let Some(twice) = operations.iter().enumerate().find_map(|(index, one)| {
+        operations.iter().take(index).any(|other| other.name == one.name).then_some(one)
+    }) {
         return Err(listed.fail(&format!("two operations are called '{}'", twice.name)));
     }
     let asks_for_documents =
         operations.iter().any(|operation| matches!(operation.subject, Subject::Present { .. }));
     let records = records.unwrap_or(if asks_for_documents { super::builtin::RECORDS } else { 0 });
-    let [name, description, database, collection] = [name, description, database, collection].map(str::to_owned);
-    Ok(Workload { name, description, database, collection, records, key, document, distribution, operations, indexes })
+    let [name, description, database, collection] =
+        [name, description, database, collection].map(str::to_owned);
+    Ok(Workload {
+        name,
+        description,
+        database,
+        collection,
+        records,
+        key,
+        document,
+        distribution,
+        operations,
+        indexes,
+    })
 }
 
 fn id() -> (String, Template) {
@@ -88,7 +98,9 @@ fn document(item: &Item<'_>) -> Result<Fields, String> {
     let mut fields = vec![id()];
     for (name, value) in item.table()?.items() {
         if name == "_id" {
-            return Err(value.fail("'_id' is made from the document's number; say how with the key 'key' at the top"));
+            return Err(
+                value.fail("'_id' is made from the document's number; say how with the key 'key' at the top")
+            );
         }
         let template = template(&value)?;
         if template.contains(&|generator| *generator == Generator::NewDocument) {
@@ -122,7 +134,9 @@ fn fields(table: Table<'_>) -> Result<Fields, String> {
 fn constant(template: Template) -> Option<Value> {
     match template {
         Template::Constant(value) => Some(value),
-        Template::Array(values) => values.into_iter().map(constant).collect::<Option<Vec<_>>>().map(Value::Array),
+        Template::Array(values) => {
+            values.into_iter().map(constant).collect::<Option<Vec<_>>>().map(Value::Array)
+        }
         Template::Document(fields) => {
             let fields = fields.into_iter().map(|(name, value)| Some((name, constant(value)?)));
             fields.collect::<Option<Document>>().map(Value::Document)

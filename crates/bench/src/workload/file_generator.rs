@@ -15,7 +15,9 @@ pub(crate) fn generator(mut table: Table<'_>) -> Result<Generator, String> {
     let mark = table.require(MARK)?;
     let generator = match mark.text()? {
         "key" => Generator::Key,
-        "sequence" => Generator::Sequence { start: table.take("start").map_or(Ok(0), |item| item.integer())? },
+        "sequence" => {
+            Generator::Sequence { start: table.take("start").map_or(Ok(0), |item| item.integer())? }
+        }
         "document" => Generator::NewDocument,
         "integer" => integer(&mut table)?,
         "double" => {
@@ -86,7 +88,8 @@ fn choice(table: &mut Table<'_>) -> Result<Generator, String> {
         None => vec![1.0; values.len()],
         Some(item) => {
             let weights: Vec<f64> = item.array()?.iter().map(Item::number).collect::<Result<_, _>>()?;
-            let good = weights.iter().all(|weight| *weight >= 0.0) && weights.iter().any(|weight| *weight > 0.0);
+            let good =
+                weights.iter().all(|weight| *weight >= 0.0) && weights.iter().any(|weight| *weight > 0.0);
             if weights.len() != values.len() || !good {
                 return Err(item.fail("expected a weight from 0 for each value, and one above 0"));
             }

@@ -135,7 +135,13 @@ impl<'a> Item<'a> {
 
     pub(crate) fn table(&self) -> Result<Table<'a>, String> {
         let DeValue::Table(table) = self.value.get_ref() else { return Err(self.expected("a table")) };
-        Ok(Table { reader: self.reader, key: self.key.clone(), place: self.value.span().start, table, taken: Vec::new() })
+        Ok(Table {
+            reader: self.reader,
+            key: self.key.clone(),
+            place: self.value.span().start,
+            table,
+            taken: Vec::new(),
+        })
     }
 }
 
@@ -210,9 +216,7 @@ impl<'a> Table<'a> {
     /// When there is a key that nobody took.
     pub(crate) fn finish(self) -> Result<(), String> {
         match self.items().into_iter().find(|(name, _)| !self.taken.contains(name)) {
-            Some((_, item)) => {
-                Err(item.fail(&format!("unknown key; there are {}", self.taken.join(", "))))
-            }
+            Some((_, item)) => Err(item.fail(&format!("unknown key; there are {}", self.taken.join(", ")))),
             None => Ok(()),
         }
     }

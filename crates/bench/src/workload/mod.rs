@@ -25,8 +25,10 @@ mod model;
 mod plan;
 mod random;
 mod settings;
+mod template;
 #[cfg(test)]
 mod tests;
-mod template;
 mod traffic;
 mod zipf;
+
+pub(crate) use concerns::{Concerns, W, WriteConcern};

@@ -122,20 +122,32 @@ impl Workload {
         let usage = |text: String| Err(BenchError::Usage(text));
         let name = &self.name;
         if self.operations.is_empty() || self.operations.len() > MOST_OPERATIONS {
-            return usage(format!("workload '{name}' has {} operations; from 1 to {MOST_OPERATIONS} are possible", self.operations.len()));
+            return usage(format!(
+                "workload '{name}' has {} operations; from 1 to {MOST_OPERATIONS} are possible",
+                self.operations.len()
+            ));
         }
-        if let Some(operation) = self.operations.iter().find(|operation| !(operation.weight.is_finite() && operation.weight >= 0.0)) {
-            return usage(format!("the weight of '{}' is {}, not a number from 0", operation.name, operation.weight));
+        if let Some(operation) = self
+            .operations
+            .iter()
+            .find(|operation| !(operation.weight.is_finite() && operation.weight >= 0.0))
+        {
+            return usage(format!(
+                "the weight of '{}' is {}, not a number from 0",
+                operation.name, operation.weight
+            ));
         }
         if self.operations.iter().all(|operation| operation.weight == 0.0) {
             return usage(format!("workload '{name}' has no operation with a weight above 0"));
         }
-        let needs_documents =
-            |operation: &&Operation| operation.weight > 0.0 && matches!(operation.subject, Subject::Present { .. });
+        let needs_documents = |operation: &&Operation| {
+            operation.weight > 0.0 && matches!(operation.subject, Subject::Present { .. })
+        };
         match self.operations.iter().find(needs_documents) {
-            Some(operation) if self.records == 0 => {
-                usage(format!("'{}' chooses among documents, and there are none: give --records", operation.name))
-            }
+            Some(operation) if self.records == 0 => usage(format!(
+                "'{}' chooses among documents, and there are none: give --records",
+                operation.name
+            )),
             _ => Ok(()),
         }
     }

@@ -61,7 +61,9 @@ impl Settings {
             None => builtin::build(self)?,
         };
         if self.document_bytes.is_some_and(|bytes| bytes > MOST_DOCUMENT_BYTES) {
-            return Err(BenchError::Usage(format!("--document-bytes: at most {MOST_DOCUMENT_BYTES} are possible")));
+            return Err(BenchError::Usage(format!(
+                "--document-bytes: at most {MOST_DOCUMENT_BYTES} are possible"
+            )));
         }
         workload.validate()?;
         Ok(workload)
@@ -77,9 +79,9 @@ impl Settings {
             ("--ttl", self.ttl_seconds.is_some()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => {
-                Err(BenchError::Usage(format!("{option} does not go with a workload file, which says it itself")))
-            }
+            Some((option, _)) => Err(BenchError::Usage(format!(
+                "{option} does not go with a workload file, which says it itself"
+            ))),
             None => Ok(()),
         }
     }

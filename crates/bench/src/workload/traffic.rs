@@ -61,7 +61,12 @@ pub(crate) struct WorkloadSource {
 
 impl WorkloadSource {
     /// Inserted documents are numbered from `first_inserted`.
-    pub(crate) fn new(settings: &Settings, concerns: &Concerns, part: Part, first_inserted: u64) -> Result<Self, BenchError> {
+    pub(crate) fn new(
+        settings: &Settings,
+        concerns: &Concerns,
+        part: Part,
+        first_inserted: u64,
+    ) -> Result<Self, BenchError> {
         let description =
             Description { workload: settings.clone(), concerns: concerns.clone(), part, first_inserted };
         WorkloadSource::of(description)
@@ -92,8 +97,13 @@ impl TrafficSource for WorkloadSource {
         let lane = Lane { index: share.index.into(), of: share.of.into() };
         let (records, first) = (self.workload.records, self.description.first_inserted);
         let keys = self.keys.get_or_init(|| Arc::new(KeySpace::new(records, first, lane)));
-        let traffic =
-            WorkloadTraffic::new(&self.workload, &self.description.concerns, self.description.part, Arc::clone(keys), share.seed);
+        let traffic = WorkloadTraffic::new(
+            &self.workload,
+            &self.description.concerns,
+            self.description.part,
+            Arc::clone(keys),
+            share.seed,
+        );
         Ok(Box::new(traffic))
     }
 
@@ -179,7 +189,8 @@ impl WorkloadTraffic {
         if let Some(failure) = failure(reply) {
             return Some(failure);
         }
-        let (_, expect) = self.operations.get(usize::from(ticket.kind))?.steps.get(usize::from(ticket.step))?;
+        let (_, expect) =
+            self.operations.get(usize::from(ticket.kind))?.steps.get(usize::from(ticket.step))?;
         missing(*expect, reply)
     }
 
@@ -220,7 +231,8 @@ impl Traffic for WorkloadTraffic {
             self.settle(*ticket, false);
             return Verdict::Failed(failure);
         }
-        let steps = self.operations.get(usize::from(ticket.kind)).map_or(0, |operation| operation.steps.len());
+        let steps =
+            self.operations.get(usize::from(ticket.kind)).map_or(0, |operation| operation.steps.len());
         if usize::from(ticket.step) + 1 < steps {
             ticket.step += 1;
             self.write(*ticket, message);

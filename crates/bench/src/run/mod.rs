@@ -1,0 +1,2 @@
+//! Run.
+mod connection_string;
