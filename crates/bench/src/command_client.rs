@@ -7,6 +7,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+/// MongoDB's limit on messages.
+const LONGEST_REPLY: usize = 48_000_000;
+
 /// A blocking client without pooling, retries or monitoring.
 #[derive(Debug)]
 pub struct CommandClient {
@@ -24,6 +27,19 @@ impl CommandClient {
         Ok(CommandClient { socket })
     }
 
+    /// Connects within this time, which every later reply has, too.
+    ///
+    /// # Errors
+    /// When the connection is refused or takes longer.
+    pub(crate) fn connect_within(address: SocketAddr, patience: Duration) -> Result<Self, BenchError> {
+        let socket =
+            TcpStream::connect_timeout(&address, patience).map_err(BenchError::io("connect"))?;
+        socket.set_nodelay(true).map_err(BenchError::io("set TCP_NODELAY"))?;
+        let client = CommandClient { socket };
+        client.set_timeout(Some(patience))?;
+        Ok(client)
+    }
+
     /// Bounds how long a reply is waited for; `None` waits for ever.
     ///
     /// # Errors
@@ -37,14 +53,27 @@ impl CommandClient {
     /// # Errors
     /// When the connection ends or the reply is not an OP_MSG.
     pub fn command(&mut self, command: &Document) -> Result<Document, BenchError> {
-        self.socket.write_all(&encode(command)).map_err(BenchError::io("send a command"))?;
+        let reply = self.exchange(&encode(command))?;
+        Ok(reply_body(&reply)?.to_document())
+    }
+
+    /// Sends a whole message and returns the whole reply.
+    ///
+    /// # Errors
+    /// When the connection ends or the reply announces an impossible length.
+    pub(crate) fn exchange(&mut self, message: &[u8]) -> Result<Vec<u8>, BenchError> {
+        self.socket.write_all(message).map_err(BenchError::io("send a command"))?;
         let mut head = [0; 4];
         self.socket.read_exact(&mut head).map_err(BenchError::io("receive a reply"))?;
         let length = announced_length(&head).unwrap_or_default();
+        if length > LONGEST_REPLY {
+            let found = format!("a length of {length} bytes");
+            return Err(BenchError::Protocol { expected: "a message", found });
+        }
         let mut reply = vec![0; length.max(head.len())];
         let (start, rest) = reply.split_at_mut(head.len());
         start.copy_from_slice(&head);
         self.socket.read_exact(rest).map_err(BenchError::io("receive a reply"))?;
-        Ok(reply_body(&reply)?.to_document())
+        Ok(reply)
     }
 }
