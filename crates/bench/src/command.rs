@@ -4,6 +4,7 @@ use crate::article::{self, ArticleCommand};
 use crate::cachegrind::{self, CachegrindArguments};
 use crate::echo::{EchoArguments, serve_echo};
 use crate::error::BenchError;
+use crate::generator::{Requests, serve_worker};
 use crate::raw::{RawArguments, run_raw};
 use clap::Subcommand;
 
@@ -17,6 +18,9 @@ pub enum BenchCommand {
     Article(ArticleCommand),
     /// Instructions and simulated cache misses per request, by valgrind
     Cachegrind(CachegrindArguments),
+    /// A further generator process, directed by another one
+    #[command(hide = true)]
+    Worker,
     /// A bare echo server, the yardstick of the other measurements
     Echo(EchoArguments),
 }
@@ -30,6 +34,7 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Raw(arguments) => run_raw(arguments),
         BenchCommand::Article(command) => article::run(command),
         BenchCommand::Cachegrind(arguments) => cachegrind::run(arguments),
+        BenchCommand::Worker => serve_worker(Requests::read),
         BenchCommand::Echo(arguments) => serve_echo(arguments),
     }
 }

@@ -77,10 +77,11 @@ impl Group {
         self.connected = self.open as usize;
         self.idle.clear();
         self.schedule = match &self.pacing {
-            Pacing::Open(arrivals) => {
+            // A thread without a connection has no part of the starts either.
+            Pacing::Open(arrivals) if self.counts.asked > 0 => {
                 Some(Schedule::new(arrivals, begun, span.sending_until, self.share.index, self.share.of))
             }
-            Pacing::Closed | Pacing::Once => None,
+            Pacing::Open(_) | Pacing::Closed | Pacing::Once => None,
         };
     }
 

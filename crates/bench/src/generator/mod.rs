@@ -6,6 +6,8 @@
 //!    pacing, options)          │  timer: an intended start has come ─▶ idle connection sends (open loop)
 //! ```
 //!
+//! A [`Fleet`] is what most callers want: a [`Crew`] of generator threads in this process, or several processes with one each.
+//!
 //! # Invariants
 //! - Every reply is looked at: one to another request, of an impossible length or in pieces that do not fit closes its
 //!   connection; what a whole one means is the [`Traffic`]'s to say.
@@ -18,7 +20,9 @@
 
 mod arrivals;
 mod connection;
+mod crew;
 mod engine;
+mod fleet;
 mod group;
 mod handshake;
 mod outcome;
@@ -30,9 +34,13 @@ mod series;
 mod spec;
 mod timer;
 mod traffic;
+mod transfer;
+mod worker;
 
 pub(crate) use arrivals::{Arrivals, Stretch, duration};
+pub(crate) use crew::{Crew, Load};
 pub(crate) use engine::Generator;
+pub(crate) use fleet::{Fleet, WorkerCommand};
 pub(crate) use outcome::{ConnectionCounts, KindOutcome, Outcome, RunOutcome};
 pub(crate) use progress::{Gauge, Progress, Snapshot};
 pub(crate) use random::Random;
@@ -43,3 +51,4 @@ pub(crate) use spec::{ConnectionOptions, GroupSpec, Opening, Pacing, Phases, Win
 pub(crate) use traffic::{
     ErrorKey, Failure, FailureKind, ReadSource, Share, Ticket, Traffic, TrafficSource, Verdict,
 };
+pub(crate) use worker::serve_worker;

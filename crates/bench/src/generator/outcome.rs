@@ -1,28 +1,34 @@
 //! What one run saw.
 
 use crate::error::BenchError;
-use crate::generator::series::{Second, Tally};
+use crate::generator::series::Second;
 use crate::generator::traffic::ErrorKey;
+use crate::generator::transfer;
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What one kind of operations of a group saw.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct KindOutcome {
     pub(crate) name: String,
     /// Good operations that ended within the window.
     pub(crate) operations: u64,
     /// Failed operations by what was wrong with them.
+    #[serde(with = "transfer::pairs")]
     pub(crate) errors: BTreeMap<ErrorKey, u64>,
     /// Latencies in microseconds, also of operations that were sent within the window and ended after it.
+    #[serde(with = "transfer::latencies")]
     pub(crate) latency_us: Histogram<u64>,
     /// The window second by second.
     pub(crate) seconds: Vec<Second>,
 }
 
 /// What became of a group's connections.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ConnectionCounts {
     /// How many there were to be.
     pub(crate) asked: u64,
@@ -37,7 +43,8 @@ pub(crate) struct ConnectionCounts {
 }
 
 /// What one group of connections saw.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Outcome {
     /// The measured part of the window: shorter than was asked for when the run ended early.
     pub(crate) elapsed: Duration,
@@ -46,9 +53,11 @@ pub(crate) struct Outcome {
     /// One per kind of operation, in the traffic's order.
     pub(crate) kinds: Vec<KindOutcome>,
     /// Failures that belong to no operation: connections refused, or lost while nothing was under way.
+    #[serde(with = "transfer::pairs")]
     pub(crate) connection_errors: BTreeMap<ErrorKey, u64>,
     pub(crate) connections: ConnectionCounts,
     /// Times in microseconds from dialling until a connection was ready, handshake included.
+    #[serde(with = "transfer::latencies")]
     pub(crate) connecting_us: Histogram<u64>,
     /// Connections open at the end of each second of the window.
     pub(crate) open_by_second: Vec<u64>,
@@ -57,19 +66,6 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn new() -> Result<Self, BenchError> {
-        Ok(Outcome {
-            elapsed: Duration::ZERO,
-            connected: 0,
-            kinds: Vec::new(),
-            connection_errors: BTreeMap::new(),
-            connections: ConnectionCounts::default(),
-            connecting_us: Tally::histogram()?,
-            open_by_second: Vec::new(),
-            reply_bytes: 0,
-        })
-    }
-
     /// Good operations within the window, of all kinds.
     pub(crate) fn operations(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.operations).sum()
@@ -188,7 +184,8 @@ fn add_latencies(sum: &mut Histogram<u64>, latencies: &Histogram<u64>) {
 }
 
 /// What all groups saw.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct RunOutcome {
     /// One per group, in the order of the groups, all threads and processes together.
     pub(crate) groups: Vec<Outcome>,

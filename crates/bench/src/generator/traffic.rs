@@ -141,9 +141,21 @@ impl Share {
         Share { index: 0, of: 1, seed }
     }
 
+    /// This share when there are no more than so many things to be shared: threads beyond them get nothing.
+    pub(crate) const fn among(self, things: usize) -> Self {
+        if (things as u64) < self.of as u64 && things > 0 {
+            Share { of: things as u32, ..self }
+        } else {
+            self
+        }
+    }
+
     /// This share of a number of things: parts differ by one at most and add up to the whole.
     pub(crate) const fn part_of(self, whole: u64) -> u64 {
         let (index, of) = (self.index as u64, self.of as u64);
+        if index >= of {
+            return 0;
+        }
         whole / of + (index < whole % of) as u64
     }
 }

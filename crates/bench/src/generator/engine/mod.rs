@@ -78,14 +78,15 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// Opens every connection that is to be open before a run. One that is refused counts as an error of its group.
+    /// Opens this share of the connections that are to be open before a run. One that is refused counts as an error of its group.
     pub(crate) fn connect(
         address: SocketAddr,
         specs: &[GroupSpec],
         share: Share,
         interrupt: &Interrupt,
     ) -> Result<Self, BenchError> {
-        let total = specs.iter().map(|spec| spec.connections).sum();
+        let part = |spec: &GroupSpec| share.among(spec.connections).part_of(spec.connections as u64) as usize;
+        let total = specs.iter().map(part).sum();
         check_descriptors(total)?;
         let poll = Poll::new().map_err(BenchError::io("create an epoll instance"))?;
         let timer = Timer::register(poll.registry(), TIMER)?;
@@ -115,14 +116,16 @@ impl Generator {
         let mut first = VecDeque::new();
         for (number, spec) in (0_u16..).zip(specs) {
             let share = Share { seed: share.seed.wrapping_add(number.into()), ..share };
+            let share = share.among(spec.connections);
+            let connections = part(spec);
             let mut group = Group::new(spec, address, share)?;
-            group.alive = spec.connections;
-            group.counts.asked = spec.connections as u64;
+            group.alive = connections;
+            group.counts.asked = connections as u64;
             if spec.options.opening == Opening::Before && !group.is_short() {
-                first.extend(generator.connections.len()..generator.connections.len() + spec.connections);
+                first.extend(generator.connections.len()..generator.connections.len() + connections);
             }
             generator.groups.push(group);
-            generator.connections.extend((0..spec.connections).map(|_| Connection::new(number)));
+            generator.connections.extend((0..connections).map(|_| Connection::new(number)));
         }
         generator.open_first(first)?;
         Ok(generator)
