@@ -8,7 +8,7 @@ use crate::result::{Latency, RunResult, SecondResult, ServerSample};
 const HEADROOM: f64 = 0.08;
 /// Between two repetitions on an axis of time, in seconds.
 const GAP_SECONDS: f64 = 2.0;
-const TIME: &str = "seconds, repetitions one after the other";
+const TIME: &str = "seconds";
 
 /// A line by its name.
 pub(crate) type Named = (String, Vec<(f64, Option<f64>)>);
@@ -22,6 +22,7 @@ pub(crate) fn of_run(result: &RunResult) -> Vec<(String, Figure)> {
         rates(result),
         latencies(result),
         distribution("Distribution of latency, ms", &of_kinds(result)),
+        errors(result),
         connections(result),
         threads(result),
         queues(result),
@@ -45,11 +46,14 @@ fn rates(result: &RunResult) -> Titled {
         };
         lines.push((name.clone(), over_seconds(result, rate)));
     }
-    let errors = over_seconds(result, |second| Some(second.errors as f64));
-    if errors.iter().any(|(_, errors)| errors.is_some_and(|errors| errors > 0.0)) {
-        lines.push(("errors".to_owned(), errors));
-    }
     over_time("Operations a second", Scale::Linear, lines)
+}
+
+/// Only when there were any.
+fn errors(result: &RunResult) -> Titled {
+    let errors = over_seconds(result, |second| Some(second.errors as f64));
+    let any = errors.iter().any(|(_, errors)| errors.is_some_and(|errors| errors > 0.0));
+    any.then(|| over_time("Errors a second", Scale::Linear, vec![(TOTAL.to_owned(), errors)])).flatten()
 }
 
 /// All operations, second by second.
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn a_full_run_has_every_chart_and_an_empty_one_none() {
         let titles: Vec<String> = of_run(&sample::full()).into_iter().map(|(title, _)| title).collect();
-        assert_eq!(titles.len(), 8, "{titles:?}");
+        assert_eq!(titles.len(), 9, "{titles:?}");
         assert!(of_run(&RunResult::default()).is_empty());
     }
 
@@ -274,7 +278,7 @@ mod tests {
         let mut result = sample::full();
         result.repetitions.iter_mut().for_each(|repetition| repetition.server.clear());
         let titles: Vec<String> = of_run(&result).into_iter().map(|(title, _)| title).collect();
-        assert_eq!(titles.len(), 4, "{titles:?}");
+        assert_eq!(titles.len(), 5, "{titles:?}");
     }
 
     #[test]

@@ -19,6 +19,9 @@ mod page;
 mod run_page;
 #[cfg(test)]
 mod sample;
+mod sampler;
+mod server_status;
+mod statistics;
 mod summary;
 mod table;
 mod terminal;

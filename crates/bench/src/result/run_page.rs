@@ -28,6 +28,9 @@ pub(crate) fn html(result: &RunResult) -> Result<String, BenchError> {
         ("longest, ms", amount(total.max_ms)),
         ("errors", count(total.errors)),
     ]);
+    if result.repetitions.len() > 1 {
+        page.paragraph("Over time, repetitions stand one after the other.");
+    }
     page.charts(&figures::of_run(result))?;
     page.heading("Operations");
     page.table(&describe::operations(result));
