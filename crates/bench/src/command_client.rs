@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// MongoDB's limit on messages.
-const LONGEST_REPLY: usize = 48_000_000;
+/// What servers call `maxMessageSizeBytes`.
+const LONGEST_MESSAGE: usize = 48_000_000;
 
 /// A blocking client without pooling, retries or monitoring.
 #[derive(Debug)]
@@ -27,17 +27,21 @@ impl CommandClient {
         Ok(CommandClient { socket })
     }
 
-    /// Connects within this time, which every later reply has, too.
+    /// Connects, unless it takes longer than this; replies are waited for no longer either.
     ///
     /// # Errors
-    /// When the connection is refused or takes longer.
-    pub(crate) fn connect_within(address: SocketAddr, patience: Duration) -> Result<Self, BenchError> {
-        let socket =
-            TcpStream::connect_timeout(&address, patience).map_err(BenchError::io("connect"))?;
+    /// When the connection is refused or nobody answers.
+    pub(crate) fn connect_within(address: SocketAddr, timeout: Duration) -> Result<Self, BenchError> {
+        let socket = TcpStream::connect_timeout(&address, timeout).map_err(BenchError::io("connect"))?;
         socket.set_nodelay(true).map_err(BenchError::io("set TCP_NODELAY"))?;
         let client = CommandClient { socket };
-        client.set_timeout(Some(patience))?;
+        client.set_timeout(Some(timeout))?;
         Ok(client)
+    }
+
+    /// Ends the connection from another thread: a reply that is being waited for becomes an error.
+    pub(crate) fn closer(&self) -> Result<TcpStream, BenchError> {
+        self.socket.try_clone().map_err(BenchError::io("share a connection"))
     }
 
     /// Bounds how long a reply is waited for; `None` waits for ever.
@@ -66,9 +70,9 @@ impl CommandClient {
         let mut head = [0; 4];
         self.socket.read_exact(&mut head).map_err(BenchError::io("receive a reply"))?;
         let length = announced_length(&head).unwrap_or_default();
-        if length > LONGEST_REPLY {
-            let found = format!("a length of {length} bytes");
-            return Err(BenchError::Protocol { expected: "a message", found });
+        if length > LONGEST_MESSAGE {
+            let found = format!("a message of {length} bytes");
+            return Err(BenchError::Protocol { expected: "at most 48,000,000 bytes", found });
         }
         let mut reply = vec![0; length.max(head.len())];
         let (start, rest) = reply.split_at_mut(head.len());

@@ -26,6 +26,7 @@
 mod affinity;
 mod article;
 mod cachegrind;
+mod chart;
 mod command;
 mod command_client;
 mod dataset;

@@ -49,13 +49,17 @@ fn offsets(bytes: &[u8], mark: i32) -> Vec<usize> {
 
 /// A command as one OP_MSG with request id 1.
 pub(crate) fn encode(command: &Document) -> Vec<u8> {
-    let body = command.to_buf().into_bytes();
+    message(command.to_buf().as_bytes())
+}
+
+/// A document as one OP_MSG with request id 1.
+pub(crate) fn message(body: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(BODY_OFFSET + body.len());
     for field in [(BODY_OFFSET + body.len()) as i32, 1, 0, OP_MSG, 0] {
         message.extend_from_slice(&field.to_le_bytes());
     }
     message.push(0);
-    message.extend_from_slice(&body);
+    message.extend_from_slice(body);
     message
 }
 

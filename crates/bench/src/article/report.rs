@@ -6,6 +6,7 @@ use crate::article::figures::RATE;
 use crate::article::plan::{Cell, Findings};
 use crate::article::table::{Comparison, markdown};
 use crate::error::BenchError;
+use crate::result::Machine;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -54,7 +55,8 @@ impl Report<'_> {
     }
 
     fn markdown(&self) -> String {
-        let mut text = format!("{} on {}: {}\n", self.experiment, machine_line(), self.settings.line());
+        let mut text =
+            format!("{} on {}: {}\n", self.experiment, Machine::here().line(), self.settings.line());
         for (number, section) in self.sections.iter().enumerate() {
             let cells = self.findings.section(number);
             if !cells.is_empty() {
@@ -100,7 +102,7 @@ impl Report<'_> {
         let cells: Vec<Value> = self.findings.cells.iter().map(|cell| self.cell_to_json(cell)).collect();
         json!({
             "experiment": self.experiment, "version": env!("CARGO_PKG_VERSION"), "unixTime": seconds,
-            "machine": machine(), "settings": self.settings.to_json(), "interrupted": self.findings.interrupted,
+            "machine": Machine::here(), "settings": self.settings.to_json(), "interrupted": self.findings.interrupted,
             "cells": cells,
         })
     }
@@ -121,27 +123,4 @@ impl Report<'_> {
             .collect();
         json!({ "kind": kind, "connections": cell.row.connections, "model": cell.subject.name(), "rounds": rounds })
     }
-}
-
-/// What the figures were taken on.
-fn machine() -> Value {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo")
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map(|(_, name)| name.trim().to_owned());
-    // All cores, also when this thread is pinned to some.
-    let cores = read("/proc/cpuinfo").lines().filter(|line| line.starts_with("processor")).count();
-    json!({ "processor": cpu, "cores": cores, "kernel": read("/proc/sys/kernel/osrelease").trim() })
-}
-
-fn machine_line() -> String {
-    let machine = machine();
-    let text = |name: &str| machine.get(name).map(|value| value.as_str().unwrap_or_default().to_owned());
-    let cores = machine.get("cores").and_then(Value::as_u64).unwrap_or_default();
-    format!(
-        "{cores} cores ({}), Linux {}",
-        text("processor").unwrap_or_default(),
-        text("kernel").unwrap_or_default()
-    )
 }

@@ -7,11 +7,24 @@
 //! ```
 #![allow(dead_code, unused_imports)]
 
+mod csv;
+mod describe;
+mod figures;
 mod json;
 mod latency;
+mod machine;
 mod model;
+mod number;
+mod page;
+mod run_page;
 #[cfg(test)]
 mod sample;
+mod sampler;
+mod server_status;
+mod statistics;
+mod summary;
+mod table;
+mod terminal;
 
 pub(crate) use model::{
     Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,

@@ -29,6 +29,9 @@ pub(crate) struct RunResult {
     pub(crate) load_phase: Option<LoadPhase>,
     /// The measurements, in the order in which they were made.
     pub(crate) repetitions: Vec<Repetition>,
+    /// What runs share that were measured in turns: their repetitions of the same number belong together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) turns: Option<String>,
     /// Whether somebody ended it early.
     pub(crate) interrupted: bool,
     /// What a reader must know before trusting the figures, in whole sentences.

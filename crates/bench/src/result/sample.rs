@@ -60,6 +60,7 @@ pub(crate) fn full() -> RunResult {
             errors: vec![error("lost", None, "connection reset", 1)],
         }),
         repetitions: vec![repetition(60_000.0), repetition(50_000.0)],
+        turns: Some("2026-01-02T03:04:05Z".into()),
         interrupted: false,
         warnings: vec!["The load generator used 97 % of its core: it was itself the limit.".into()],
     }

@@ -1,2 +1,5 @@
 //! Run.
 mod connection_string;
+mod load_phase;
+mod loader;
+mod topology;

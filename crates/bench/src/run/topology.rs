@@ -125,7 +125,10 @@ fn resolve(host: &Host) -> Result<SocketAddr, String> {
 }
 
 pub(crate) fn is_ok(reply: &Document) -> bool {
-    matches!(reply.get("ok"), Some(Value::Double(1.0) | Value::Int32(1) | Value::Int64(1) | Value::Boolean(true)))
+    matches!(
+        reply.get("ok"),
+        Some(Value::Double(1.0) | Value::Int32(1) | Value::Int64(1) | Value::Boolean(true))
+    )
 }
 
 /// What a server says went wrong.
@@ -134,9 +137,8 @@ pub(crate) fn message_of(reply: &Document) -> String {
 }
 
 fn member(host: &Host, address: SocketAddr, reply: &Document) -> Member {
-    let flag = |names: [&str; 2]| {
-        names.iter().any(|name| reply.get(name).and_then(Value::as_bool) == Some(true))
-    };
+    let flag =
+        |names: [&str; 2]| names.iter().any(|name| reply.get(name).and_then(Value::as_bool) == Some(true));
     let set_name = reply.get("setName").and_then(Value::as_str).map(str::to_owned);
     let hidden = flag(["hidden", "arbiterOnly"]);
     let role = if reply.get("msg").and_then(Value::as_str) == Some("isdbgrid") {
@@ -168,7 +170,8 @@ fn choose(wanted: &ConnectionString, members: &[Member]) -> Result<Targets, Stri
         }
     }
     let preference = wanted.concerns.read_preference.as_deref().unwrap_or("primary");
-    let of = |wanted: Role| -> Vec<&Member> { members.iter().filter(|member| member.role == wanted).collect() };
+    let of =
+        |wanted: Role| -> Vec<&Member> { members.iter().filter(|member| member.role == wanted).collect() };
     let all_of = |role: Role| of(role).len() == members.len();
     if wanted.direct == Some(true) || (members.len() == 1 && first.role == Role::Standalone) {
         // As drivers do on direct connections: a secondary would refuse reads otherwise.
@@ -216,7 +219,9 @@ mod tests {
     fn one(port: u16, role: &str) -> Member {
         let host = Host::Tcp { name: "h".to_owned(), port };
         let reply = match role {
-            "primary" => doc! { "isWritablePrimary": true, "setName": "rs", "hosts": ["h:1", "h:2"], "ok": 1.0 },
+            "primary" => {
+                doc! { "isWritablePrimary": true, "setName": "rs", "hosts": ["h:1", "h:2"], "ok": 1.0 }
+            }
             "secondary" => doc! { "isWritablePrimary": false, "secondary": true, "setName": "rs", "ok": 1.0 },
             "arbiter" => doc! { "secondary": true, "arbiterOnly": true, "setName": "rs", "ok": 1.0 },
             "router" => doc! { "isWritablePrimary": true, "msg": "isdbgrid", "ok": 1.0 },
@@ -232,9 +237,15 @@ mod tests {
         let ports = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::port).collect::<Vec<_>>();
         match (choose(&wanted, &members), expect) {
             (Ok(targets), Ok((writes, reads))) => {
-                assert_eq!((ports(&targets.writes), ports(&targets.reads)), (writes.to_vec(), reads.to_vec()), "{options} {roles:?}");
+                assert_eq!(
+                    (ports(&targets.writes), ports(&targets.reads)),
+                    (writes.to_vec(), reads.to_vec()),
+                    "{options} {roles:?}"
+                );
             }
-            (Err(problem), Err(expect)) => assert!(problem.contains(expect), "{options} {roles:?}: {problem}"),
+            (Err(problem), Err(expect)) => {
+                assert!(problem.contains(expect), "{options} {roles:?}: {problem}")
+            }
             (found, expect) => panic!("{options} {roles:?}: {found:?} instead of {expect:?}"),
         }
     }
@@ -269,7 +280,11 @@ mod tests {
         let secondary = [one(1, "secondary")];
         let wanted = ConnectionString::parse("mongodb://h/?directConnection=true").expect("valid");
         let targets = choose(&wanted, &secondary).expect("a target");
-        assert_eq!(targets.read_preference.as_deref(), Some("primaryPreferred"), "it would refuse to read otherwise");
+        assert_eq!(
+            targets.read_preference.as_deref(),
+            Some("primaryPreferred"),
+            "it would refuse to read otherwise"
+        );
     }
 
     #[test]
@@ -279,6 +294,9 @@ mod tests {
         drop(listener);
         let wanted = ConnectionString::parse(&format!("mongodb://{address}")).expect("valid");
         let problem = discover(&wanted).expect_err("nobody is there").to_string();
-        assert!(problem.contains(&address.to_string()) && problem.contains("is a server running there"), "{problem}");
+        assert!(
+            problem.contains(&address.to_string()) && problem.contains("is a server running there"),
+            "{problem}"
+        );
     }
 }

@@ -17,6 +17,7 @@ mod builtin;
 mod chi_square;
 mod concerns;
 mod distribution;
+mod documents;
 mod file;
 mod file_generator;
 mod file_reader;
@@ -31,4 +32,10 @@ mod tests;
 mod traffic;
 mod zipf;
 
+pub(crate) use builtin::NAMES;
 pub(crate) use concerns::{Concerns, W, WriteConcern};
+pub(crate) use documents::Documents;
+pub(crate) use keys::number_of_birth;
+pub(crate) use model::Workload;
+pub(crate) use settings::{Settings, WorkloadFile};
+pub(crate) use traffic::{Part, WorkloadSource, unix_milliseconds};
