@@ -119,8 +119,8 @@ impl Generator {
     }
 
     /// Reads until the reply is whole or nothing more is there. Nothing follows a whole reply, so the socket need not be read
-    /// dry: the next reply raises a new edge.
-    pub(super) fn receive(&mut self, index: usize, scratch: &mut [u8]) {
+    /// dry: the next reply raises a new edge. Only the end of the connection may come with the last bytes: `ends`.
+    pub(super) fn receive(&mut self, index: usize, scratch: &mut [u8], ends: bool) {
         loop {
             let Some(connection) = self.connections.get_mut(index) else { return };
             let Some(socket) = &mut connection.socket else { return };
@@ -142,12 +142,23 @@ impl Generator {
             let arrived = scratch.get(..count).unwrap_or_default();
             let has_part = connection.parts.as_ref().is_some_and(|parts| !parts.reply.is_empty());
             if !has_part && announced_length(arrived) == Some(count) {
-                return self.complete(index, arrived);
-            }
-            if self.add_part(index, arrived) || count < scratch.len() {
-                return;
+                self.complete(index, arrived);
+                if !ends || self.is_made_anew(index) {
+                    return;
+                }
+            } else if self.add_part(index, arrived) || count < scratch.len() {
+                if !ends || self.is_made_anew(index) {
+                    return;
+                }
             }
         }
+    }
+
+    /// Whether a connection's socket is no longer the one that was just read.
+    fn is_made_anew(&self, index: usize) -> bool {
+        self.connections.get(index).is_none_or(|connection| {
+            !matches!(connection.phase, Phase::Idle | Phase::Waiting | Phase::Thinking | Phase::Greeting)
+        })
     }
 
     /// Keeps a part of a reply; true when it made the reply whole or the connection's last.
