@@ -37,16 +37,14 @@ impl Generator {
             }
             Pacing::Once if after_another => {}
             Pacing::Once => self.start_closed(index, now),
-            Pacing::Open(_) => match group.schedule.as_mut().filter(|_| self.allowance > 0) {
-                Some(schedule) => match schedule.take_due(now) {
-                    Some(started) => {
-                        self.allowance -= 1;
-                        self.start(index, started, now);
-                    }
-                    None => group.idle.push_back(index as u32),
-                },
-                None => {}
-            },
+            Pacing::Open(_) => {
+                let Some(schedule) = group.schedule.as_mut().filter(|_| self.allowance > 0) else { return };
+                let Some(started) = schedule.take_due(now) else {
+                    return group.idle.push_back(index as u32);
+                };
+                self.allowance -= 1;
+                self.start(index, started, now);
+            }
         }
     }
 
@@ -141,15 +139,14 @@ impl Generator {
             }
             let arrived = scratch.get(..count).unwrap_or_default();
             let has_part = connection.parts.as_ref().is_some_and(|parts| !parts.reply.is_empty());
-            if !has_part && announced_length(arrived) == Some(count) {
+            let emptied = if !has_part && announced_length(arrived) == Some(count) {
                 self.complete(index, arrived);
-                if !ends || self.is_made_anew(index) {
-                    return;
-                }
-            } else if self.add_part(index, arrived) || count < scratch.len() {
-                if !ends || self.is_made_anew(index) {
-                    return;
-                }
+                true
+            } else {
+                self.add_part(index, arrived) || count < scratch.len()
+            };
+            if emptied && (!ends || self.is_made_anew(index)) {
+                return;
             }
         }
     }
