@@ -22,6 +22,8 @@ mod arrivals;
 mod connection;
 mod crew;
 mod engine;
+#[cfg(test)]
+mod fake_server;
 mod fleet;
 mod group;
 mod handshake;

@@ -9,6 +9,8 @@ use std::cmp::Reverse;
 
 /// How often connections are looked through for those that have waited too long.
 const SWEEP_EVERY: u64 = SECOND / 4;
+/// Connections that are woken or sent on before events are looked at again: replies must not wait for a storm to end.
+const AT_ONCE: usize = 64;
 
 impl Generator {
     /// Lets a connection go on at `due`.
@@ -44,7 +46,7 @@ impl Generator {
 
     /// Connections that have thought or rested; when the next one has.
     fn wake_due(&mut self) -> Option<u64> {
-        loop {
+        for _ in 0..AT_ONCE {
             let &Reverse((due, index)) = self.waking.peek()?;
             let now = self.now();
             if due > now {
@@ -53,6 +55,7 @@ impl Generator {
             self.waking.pop();
             self.wake(index as usize, due, now);
         }
+        self.waking.peek().map(|&Reverse((due, _))| due)
     }
 
     fn wake(&mut self, index: usize, due: u64, now: u64) {
@@ -82,7 +85,7 @@ impl Generator {
 
     /// Sends what is due in an open loop; the next intended start when a connection is free for it.
     fn send_due(&mut self, number: usize) -> Option<u64> {
-        loop {
+        for _ in 0..AT_ONCE {
             let now = self.now();
             let group = self.groups.get_mut(number)?;
             let schedule = group.schedule.as_mut()?;
@@ -101,6 +104,7 @@ impl Generator {
             self.allowance -= 1;
             self.start(index as usize, started, now);
         }
+        self.groups.get(number)?.schedule.as_ref()?.next()
     }
 
     /// Loses connections that have waited too long, looked through now and then.

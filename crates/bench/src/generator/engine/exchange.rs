@@ -37,16 +37,14 @@ impl Generator {
             }
             Pacing::Once if after_another => {}
             Pacing::Once => self.start_closed(index, now),
-            Pacing::Open(_) => match group.schedule.as_mut().filter(|_| self.allowance > 0) {
-                Some(schedule) => match schedule.take_due(now) {
-                    Some(started) => {
-                        self.allowance -= 1;
-                        self.start(index, started, now);
-                    }
-                    None => group.idle.push_back(index as u32),
-                },
-                None => {}
-            },
+            Pacing::Open(_) => {
+                let Some(schedule) = group.schedule.as_mut().filter(|_| self.allowance > 0) else { return };
+                let Some(started) = schedule.take_due(now) else {
+                    return group.idle.push_back(index as u32);
+                };
+                self.allowance -= 1;
+                self.start(index, started, now);
+            }
         }
     }
 
@@ -119,8 +117,8 @@ impl Generator {
     }
 
     /// Reads until the reply is whole or nothing more is there. Nothing follows a whole reply, so the socket need not be read
-    /// dry: the next reply raises a new edge.
-    pub(super) fn receive(&mut self, index: usize, scratch: &mut [u8]) {
+    /// dry: the next reply raises a new edge. Only the end of the connection may come with the last bytes: `ends`.
+    pub(super) fn receive(&mut self, index: usize, scratch: &mut [u8], ends: bool) {
         loop {
             let Some(connection) = self.connections.get_mut(index) else { return };
             let Some(socket) = &mut connection.socket else { return };
@@ -141,13 +139,23 @@ impl Generator {
             }
             let arrived = scratch.get(..count).unwrap_or_default();
             let has_part = connection.parts.as_ref().is_some_and(|parts| !parts.reply.is_empty());
-            if !has_part && announced_length(arrived) == Some(count) {
-                return self.complete(index, arrived);
-            }
-            if self.add_part(index, arrived) || count < scratch.len() {
+            let emptied = if !has_part && announced_length(arrived) == Some(count) {
+                self.complete(index, arrived);
+                true
+            } else {
+                self.add_part(index, arrived) || count < scratch.len()
+            };
+            if emptied && (!ends || self.is_made_anew(index)) {
                 return;
             }
         }
+    }
+
+    /// Whether a connection's socket is no longer the one that was just read.
+    fn is_made_anew(&self, index: usize) -> bool {
+        self.connections.get(index).is_none_or(|connection| {
+            !matches!(connection.phase, Phase::Idle | Phase::Waiting | Phase::Thinking | Phase::Greeting)
+        })
     }
 
     /// Keeps a part of a reply; true when it made the reply whole or the connection's last.

@@ -10,7 +10,11 @@ mod clocks;
 mod dial;
 mod exchange;
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod traffic_tests;
 
 use crate::error::BenchError;
 use crate::generator::connection::{Connection, Parts, Phase, check_descriptors};
@@ -245,7 +249,7 @@ impl Generator {
                 self.writable(index);
             }
             if event.is_readable() || event.is_read_closed() {
-                self.receive(index, scratch);
+                self.receive(index, scratch, event.is_read_closed());
             }
         }
         Ok(())
