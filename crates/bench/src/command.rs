@@ -5,6 +5,7 @@ use crate::cachegrind::{self, CachegrindArguments};
 use crate::echo::{EchoArguments, serve_echo};
 use crate::error::BenchError;
 use crate::raw::{RawArguments, run_raw};
+use crate::result::{self, CompareArguments, ReportArguments};
 use clap::Subcommand;
 
 /// `heddle bench …`.
@@ -17,6 +18,10 @@ pub enum BenchCommand {
     Article(ArticleCommand),
     /// Instructions and simulated cache misses per request, by valgrind
     Cachegrind(CachegrindArguments),
+    /// Several runs against one of them, with ratios and confidence intervals
+    Compare(CompareArguments),
+    /// The page of a run, drawn again from its JSON file
+    Report(ReportArguments),
     /// A bare echo server, the yardstick of the other measurements
     Echo(EchoArguments),
 }
@@ -30,6 +35,8 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Raw(arguments) => run_raw(arguments),
         BenchCommand::Article(command) => article::run(command),
         BenchCommand::Cachegrind(arguments) => cachegrind::run(arguments),
+        BenchCommand::Compare(arguments) => result::run_compare(arguments),
+        BenchCommand::Report(arguments) => result::run_report(arguments),
         BenchCommand::Echo(arguments) => serve_echo(arguments),
     }
 }
