@@ -21,7 +21,7 @@
 //! - Child processes end with the measurement, also when it is interrupted.
 //!
 //! # Not here
-//! Workload files, authentication, and reports on several servers.
+//! Authentication and TLS.
 
 mod affinity;
 mod article;

@@ -6,7 +6,6 @@ mod draw;
 mod ticks;
 
 pub(crate) use axis::{Axis, Scale};
-pub(crate) use ticks::short;
 
 use crate::error::BenchError;
 

@@ -148,10 +148,10 @@ fn concerns(result: &RunResult) -> String {
     let named = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
     let compressors = (!load.compressors.is_empty()).then(|| load.compressors.join(", "));
     [
-        named("read preference", &load.read_preference),
+        named("reads from", &load.read_preference),
         named("read concern", &load.read_concern),
         named("write concern", &load.write_concern),
-        named("compressors", &compressors),
+        compressors,
     ]
     .into_iter()
     .flatten()

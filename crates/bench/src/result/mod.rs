@@ -7,6 +7,9 @@
 //! ```
 #![allow(dead_code, unused_imports)]
 
+mod compare;
+mod comparison;
+mod comparison_page;
 mod csv;
 mod describe;
 mod figures;
@@ -15,6 +18,7 @@ mod latency;
 mod machine;
 mod model;
 mod number;
+mod output;
 mod page;
 mod run_page;
 #[cfg(test)]
@@ -26,8 +30,14 @@ mod summary;
 mod table;
 mod terminal;
 
+pub use compare::{CompareArguments, ReportArguments};
+pub(crate) use compare::{ComparisonOutput, compare, run_compare, run_report};
 pub(crate) use model::{
     Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,
     Repetition, RunResult, SCHEMA, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool,
     WorkloadInfo,
 };
+pub(crate) use output::{OutputOptions, finish};
+pub(crate) use page::Page;
+pub(crate) use sampler::Sampler;
+pub(crate) use table::{Cell, Table, Tone};

@@ -86,10 +86,3 @@ mod tests {
         assert!(html(&result).expect("draws").contains("interrupted"));
     }
 }
-#[cfg(test)]
-mod preview {
-    #[test]
-    fn preview() {
-        std::fs::write("/tmp/h3-run.html", super::html(&crate::result::sample::full()).unwrap()).unwrap();
-    }
-}

@@ -9,6 +9,8 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<Cell>>,
     /// How many columns, counted from the left, hold text and not figures.
     pub(crate) text_columns: usize,
+    /// Whether the last column holds text, too.
+    pub(crate) ends_in_text: bool,
 }
 
 /// One place of a table.
@@ -83,17 +85,21 @@ impl Table {
     /// A table whose first column holds names.
     pub(crate) fn new<T: Into<String>>(headings: impl IntoIterator<Item = T>) -> Self {
         let headings = headings.into_iter().map(Into::into).collect();
-        Table { headings, rows: Vec::new(), text_columns: 1 }
+        Table { headings, text_columns: 1, ..Table::default() }
     }
 
     /// Two columns of text without headings.
     pub(crate) fn pairs(pairs: Vec<(String, String)>) -> Self {
         let rows = pairs.into_iter().map(|(name, value)| vec![name.into(), value.into()]).collect();
-        Table { headings: Vec::new(), rows, text_columns: 2 }
+        Table { rows, text_columns: 2, ..Table::default() }
     }
 
     pub(crate) fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    fn is_text(&self, column: usize, columns: usize) -> bool {
+        column < self.text_columns || (self.ends_in_text && column + 1 == columns)
     }
 
     /// Aligned by spaces: text to the left, figures to the right.
@@ -115,7 +121,7 @@ impl Table {
                 if column > 0 {
                     whole.push_str("  ");
                 }
-                if column < self.text_columns {
+                if self.is_text(column, columns) {
                     whole.push_str(&format!("{cell:<width$}"));
                 } else {
                     whole.push_str(&format!("{cell:>width$}"));
@@ -132,7 +138,7 @@ impl Table {
         let mut html = String::from("<div class=\"scroll\"><table>\n");
         if !self.headings.is_empty() {
             let heading = |(column, text): (usize, &String)| {
-                let class = if column < self.text_columns { " class=\"name\"" } else { "" };
+                let class = if self.is_text(column, self.headings.len()) { " class=\"name\"" } else { "" };
                 format!("<th{class}>{}</th>", escape(text))
             };
             let headings: String = self.headings.iter().enumerate().map(heading).collect();
@@ -140,7 +146,8 @@ impl Table {
         }
         html.push_str("<tbody>\n");
         for row in &self.rows {
-            let cells = row.iter().enumerate().map(|(column, cell)| cell.html(column < self.text_columns));
+            let cells =
+                row.iter().enumerate().map(|(column, cell)| cell.html(self.is_text(column, row.len())));
             html.push_str(&format!("<tr>{}</tr>\n", cells.collect::<String>()));
         }
         html.push_str("</tbody></table></div>\n");

@@ -1,6 +1,7 @@
 //! The command line of `heddle bench run`.
 
 use crate::affinity::Pin;
+use crate::result::OutputOptions;
 use crate::run::load_phase::LoadMode;
 use clap::Args;
 use std::path::PathBuf;
@@ -17,21 +18,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     #[command(flatten)]
-    pub(crate) output: OutputArguments,
-}
-
-/// Where results go beside the terminal.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct OutputArguments {
-    /// Writes the whole result as JSON (docs/bench-report.md)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Writes the series by second as CSV
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Writes a page with charts that needs no network
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    pub(crate) output: OutputOptions,
 }
 
 /// What is measured and how, whatever the target.

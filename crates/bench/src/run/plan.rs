@@ -94,7 +94,8 @@ impl PlanArguments {
         // What is wrong with the workload is found before anything is sent.
         plan.settings.build()?;
         if let Some(mode) = &self.wire.read_preference {
-            read_preference(mode).map_err(|problem| BenchError::Usage(format!("--read-preference: {problem}")))?;
+            read_preference(mode)
+                .map_err(|problem| BenchError::Usage(format!("--read-preference: {problem}")))?;
         }
         Ok(plan)
     }
@@ -125,8 +126,11 @@ fn usage<T>(text: &str) -> Result<T, BenchError> {
 /// `10s`, `500ms`, or seconds without a unit.
 fn time(option: &str, text: &str) -> Result<Duration, BenchError> {
     let seconds = text.trim().parse::<f64>().ok().map(|seconds| format!("{seconds}s"));
-    duration(seconds.as_deref().unwrap_or(text))
-        .map_err(|_| BenchError::Usage(format!("{option} '{text}' is no time; expected seconds, or a number and us, ms, s, m or h")))
+    duration(seconds.as_deref().unwrap_or(text)).map_err(|_| {
+        BenchError::Usage(format!(
+            "{option} '{text}' is no time; expected seconds, or a number and us, ms, s, m or h"
+        ))
+    })
 }
 
 fn positive(option: &str, text: &str) -> Result<Duration, BenchError> {
@@ -216,8 +220,9 @@ impl WorkloadArguments {
         let file = match &self.file {
             Some(path) => {
                 let name = path.display().to_string();
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| BenchError::Usage(format!("cannot read the workload file {name}: {error}")))?;
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    BenchError::Usage(format!("cannot read the workload file {name}: {error}"))
+                })?;
                 Some(WorkloadFile { path: name, text })
             }
             None => None,

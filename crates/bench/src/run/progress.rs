@@ -23,11 +23,7 @@ impl ProgressLine {
     pub(crate) fn show(&mut self, text: &str) {
         let mut output = std::io::stderr().lock();
         // Nobody who could be told is left when standard error is gone.
-        let _ = if self.on_terminal {
-            write!(output, "\r\x1b[K{text}")
-        } else {
-            writeln!(output, "{text}")
-        };
+        let _ = if self.on_terminal { write!(output, "\r\x1b[K{text}") } else { writeln!(output, "{text}") };
         let _ = output.flush();
         self.is_open = self.on_terminal;
     }
@@ -56,7 +52,12 @@ impl Drop for ProgressLine {
 pub(crate) fn load_line(progress: LoadProgress) -> String {
     let LoadProgress { done, records, rate } = progress;
     let share = 100.0 * done as f64 / records.max(1) as f64;
-    format!("loading: {} of {} documents ({share:.0} %), {}/s", grouped(done), grouped(records), grouped(rate as u64))
+    format!(
+        "loading: {} of {} documents ({share:.0} %), {}/s",
+        grouped(done),
+        grouped(records),
+        grouped(rate as u64)
+    )
 }
 
 /// What a run says of itself each second.
@@ -73,7 +74,12 @@ pub(crate) struct RunLine {
 }
 
 impl RunLine {
-    pub(crate) fn new(warm_up: Duration, duration: Option<Duration>, operations: Option<u64>, prefix: String) -> Self {
+    pub(crate) fn new(
+        warm_up: Duration,
+        duration: Option<Duration>,
+        operations: Option<u64>,
+        prefix: String,
+    ) -> Self {
         RunLine { begun: Instant::now(), warm_up, duration, operations, prefix, last: (0, 0, Duration::ZERO) }
     }
 
@@ -83,11 +89,15 @@ impl RunLine {
     }
 
     fn line_at(&mut self, snapshot: &Snapshot, since: Duration) -> String {
-        let (operations, errors, at) = std::mem::replace(&mut self.last, (snapshot.operations, snapshot.errors, since));
+        let (operations, errors, at) =
+            std::mem::replace(&mut self.last, (snapshot.operations, snapshot.errors, since));
         let took = since.saturating_sub(at).as_secs_f64().max(1e-3);
         let rate = snapshot.operations.saturating_sub(operations) as f64 / took;
         let errors_now = snapshot.errors.saturating_sub(errors);
-        let mut parts = vec![format!("{}{}", self.prefix, self.place(snapshot, since)), format!("{}/s", grouped(rate as u64))];
+        let mut parts = vec![
+            format!("{}{}", self.prefix, self.place(snapshot, since)),
+            format!("{}/s", grouped(rate as u64)),
+        ];
         if !snapshot.second.latency_us.is_empty() {
             let milliseconds =
                 |quantile| snapshot.second.quantile_us(quantile) as f64 / MICROSECONDS_PER_MILLISECOND;
@@ -107,7 +117,12 @@ impl RunLine {
         let Some(measured) = since.checked_sub(self.warm_up) else { return "warming up".to_owned() };
         match (self.operations, self.duration) {
             (Some(operations), _) => {
-                format!("{:.0} s, {} of {} operations", measured.as_secs_f64(), grouped(snapshot.operations), grouped(operations))
+                format!(
+                    "{:.0} s, {} of {} operations",
+                    measured.as_secs_f64(),
+                    grouped(snapshot.operations),
+                    grouped(operations)
+                )
             }
             (None, Some(duration)) if measured > duration => "waiting for the last replies".to_owned(),
             (None, Some(duration)) => {
@@ -148,17 +163,29 @@ mod tests {
 
     #[test]
     fn a_line_tells_rate_latency_errors_connections_and_time() {
-        let mut line = RunLine::new(Duration::from_secs(2), Some(Duration::from_secs(30)), None, String::new());
+        let mut line =
+            RunLine::new(Duration::from_secs(2), Some(Duration::from_secs(30)), None, String::new());
         let mut snapshot = Snapshot { operations: 40_000, open: 64, ..Snapshot::default() };
-        assert_eq!(line.line_at(&snapshot, Duration::from_secs(1)), "warming up · 40,000/s · 0 errors · 64 connections");
+        assert_eq!(
+            line.line_at(&snapshot, Duration::from_secs(1)),
+            "warming up · 40,000/s · 0 errors · 64 connections"
+        );
         snapshot.operations = 120_000;
         snapshot.errors = 7;
-        snapshot.second = Second { operations: 40_000, errors: 7, max_us: 12_345, latency_us: vec![(512, 99), (12_345, 1)] };
+        snapshot.second = Second {
+            operations: 40_000,
+            errors: 7,
+            max_us: 12_345,
+            latency_us: vec![(512, 99), (12_345, 1)],
+        };
         assert_eq!(
             line.line_at(&snapshot, Duration::from_secs(3)),
             "1 s of 30 s · 40,000/s · p50 0.512 ms · p99 0.512 ms · 7 errors (+7) · 64 connections"
         );
-        assert!(line.line_at(&snapshot, Duration::from_secs(33)).starts_with("waiting for the last replies · 0/s"));
+        assert!(
+            line.line_at(&snapshot, Duration::from_secs(33))
+                .starts_with("waiting for the last replies · 0/s")
+        );
     }
 
     #[test]
@@ -166,7 +193,10 @@ mod tests {
         let mut line = RunLine::new(Duration::ZERO, None, Some(1_000_000), "2 of 3: ".to_owned());
         let snapshot = Snapshot { operations: 250_000, open: 1, ..Snapshot::default() };
         let text = line.line_at(&snapshot, Duration::from_secs(5));
-        assert_eq!(text, "2 of 3: 5 s, 250,000 of 1,000,000 operations · 50,000/s · 0 errors · 1 connections");
+        assert_eq!(
+            text,
+            "2 of 3: 5 s, 250,000 of 1,000,000 operations · 50,000/s · 0 errors · 1 connections"
+        );
     }
 
     #[test]

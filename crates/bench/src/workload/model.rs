@@ -3,7 +3,7 @@
 use crate::error::BenchError;
 use crate::workload::distribution::Distribution;
 use crate::workload::keys::KeyFormat;
-use crate::workload::template::{Generator, Template};
+use crate::workload::template::Template;
 use document::Document;
 
 /// Kinds of operations are told apart by a byte.
@@ -152,14 +152,21 @@ impl Workload {
         }
     }
 
+    /// The share of the operations that a secondary could carry out.
+    pub(crate) fn share_of_reads(&self) -> f64 {
+        let of = |wanted: &dyn Fn(&Operation) -> bool| -> f64 {
+            self.operations
+                .iter()
+                .filter(|operation| wanted(operation))
+                .map(|operation| operation.weight)
+                .sum()
+        };
+        of(&Operation::only_reads) / of(&|_| true)
+    }
+
     /// The operations and their shares, which add up to 1.
     pub(crate) fn mix(&self) -> Vec<(String, f64)> {
         let whole: f64 = self.operations.iter().map(|operation| operation.weight).sum();
         self.operations.iter().map(|operation| (operation.name.clone(), operation.weight / whole)).collect()
-    }
-
-    /// The documents are told apart by `_id`, which the template gives.
-    pub(crate) fn has_keys(&self) -> bool {
-        matches!(self.document.first(), Some((name, Template::Generated(Generator::Key))) if name == "_id")
     }
 }
