@@ -18,7 +18,7 @@ mod arguments;
 mod assemble;
 mod connection_string;
 #[cfg(test)]
-mod fake_server;
+mod document_server;
 mod load_phase;
 mod loader;
 mod plan;
