@@ -12,6 +12,8 @@ mod comparison;
 mod comparison_page;
 mod csv;
 mod describe;
+#[cfg(test)]
+mod documentation;
 mod figures;
 mod json;
 mod latency;
@@ -30,8 +32,9 @@ mod summary;
 mod table;
 mod terminal;
 
-pub use compare::{CompareArguments, ReportArguments};
-pub(crate) use compare::{ComparisonOutput, compare, run_compare, run_report};
+pub(crate) use compare::{
+    CompareArguments, ComparisonOutput, ReportArguments, compare, run_compare, run_report,
+};
 pub(crate) use model::{
     Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,
     Repetition, RunResult, SCHEMA, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool,
