@@ -31,6 +31,7 @@ mod statistics;
 mod summary;
 mod table;
 mod terminal;
+mod turns;
 
 pub(crate) use compare::{
     CompareArguments, ComparisonOutput, ReportArguments, compare, run_compare, run_report,
@@ -44,3 +45,4 @@ pub(crate) use output::{OutputOptions, finish};
 pub(crate) use page::Page;
 pub(crate) use sampler::Sampler;
 pub(crate) use table::{Cell, Table, Tone};
+pub(crate) use turns::{NamedTarget, in_turns};
