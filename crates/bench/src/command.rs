@@ -4,13 +4,17 @@ use crate::article::{self, ArticleCommand};
 use crate::cachegrind::{self, CachegrindArguments};
 use crate::echo::{EchoArguments, serve_echo};
 use crate::error::BenchError;
+use crate::generator::serve_worker;
 use crate::raw::{RawArguments, run_raw};
 use crate::result::{self, CompareArguments, ReportArguments};
+use crate::run::{self, RunArguments};
 use clap::Subcommand;
 
 /// `heddle bench …`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
+    /// A workload on any server that speaks the MongoDB wire protocol
+    Run(Box<RunArguments>),
     /// Raw-message load on one server, each scenario beside an echo of the same sizes
     Raw(RawArguments),
     /// The published experiments, every thread model in turns
@@ -18,6 +22,9 @@ pub enum BenchCommand {
     Article(ArticleCommand),
     /// Instructions and simulated cache misses per request, by valgrind
     Cachegrind(CachegrindArguments),
+    /// A further generator process, directed by another one
+    #[command(hide = true)]
+    Worker,
     /// Several runs against one of them, with ratios and confidence intervals
     Compare(CompareArguments),
     /// The page of a run, drawn again from its JSON file
@@ -32,9 +39,11 @@ pub enum BenchCommand {
 /// When it could not be made. Failed requests are counted, not returned.
 pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
     match command {
+        BenchCommand::Run(arguments) => run::run(arguments),
         BenchCommand::Raw(arguments) => run_raw(arguments),
         BenchCommand::Article(command) => article::run(command),
         BenchCommand::Cachegrind(arguments) => cachegrind::run(arguments),
+        BenchCommand::Worker => serve_worker(run::read_source),
         BenchCommand::Compare(arguments) => result::run_compare(arguments),
         BenchCommand::Report(arguments) => result::run_report(arguments),
         BenchCommand::Echo(arguments) => serve_echo(arguments),

@@ -57,7 +57,16 @@ impl CommandClient {
     /// # Errors
     /// When the connection ends or the reply is not an OP_MSG.
     pub fn command(&mut self, command: &Document) -> Result<Document, BenchError> {
-        self.socket.write_all(&encode(command)).map_err(BenchError::io("send a command"))?;
+        let reply = self.exchange(&encode(command))?;
+        Ok(reply_body(&reply)?.to_document())
+    }
+
+    /// Sends a whole message and returns the whole reply.
+    ///
+    /// # Errors
+    /// When the connection ends or the reply announces an impossible length.
+    pub(crate) fn exchange(&mut self, message: &[u8]) -> Result<Vec<u8>, BenchError> {
+        self.socket.write_all(message).map_err(BenchError::io("send a command"))?;
         let mut head = [0; 4];
         self.socket.read_exact(&mut head).map_err(BenchError::io("receive a reply"))?;
         let length = announced_length(&head).unwrap_or_default();
@@ -69,6 +78,6 @@ impl CommandClient {
         let (start, rest) = reply.split_at_mut(head.len());
         start.copy_from_slice(&head);
         self.socket.read_exact(rest).map_err(BenchError::io("receive a reply"))?;
-        Ok(reply_body(&reply)?.to_document())
+        Ok(reply)
     }
 }
