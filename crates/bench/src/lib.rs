@@ -44,6 +44,7 @@ mod rig;
 mod run;
 mod scenario;
 mod server_process;
+mod servers;
 mod template;
 mod workload;
 

@@ -4,9 +4,10 @@ use crate::article::Settings;
 use crate::article::chart::{self, Panel};
 use crate::article::figures::RATE;
 use crate::article::plan::{Cell, Findings};
-use crate::article::table::{Comparison, markdown};
+use crate::article::table::{Comparison, errors, markdown, table};
+use crate::chart::Figure;
 use crate::error::BenchError;
-use crate::result::Machine;
+use crate::result::{Machine, Page};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -81,19 +82,52 @@ impl Report<'_> {
         save(format!("{}.md", self.experiment), text)?;
         save(format!("{}.json", self.experiment), &format!("{:#}\n", self.to_json()))?;
         for (number, section) in self.sections.iter().enumerate() {
-            let cells = self.findings.section(number);
-            if let Some(svg) = chart::by_connections(section.title, section.panels, &cells)? {
-                save(format!("{}-{}.svg", self.experiment, section.kind), &svg)?;
+            if let Some(figure) = self.sweep(number, section) {
+                save(format!("{}-{}.svg", self.experiment, section.kind), &figure.file()?)?;
             }
         }
+        if let Some(figure) = self.overview() {
+            save(format!("{}.svg", self.experiment), &figure.file()?)?;
+        }
+        save(format!("{}.html", self.experiment), &self.html()?)
+    }
+
+    /// A section by number of connections.
+    fn sweep(&self, number: usize, section: &Section) -> Option<Figure> {
+        chart::by_connections(section.title, section.panels, &self.findings.section(number))
+    }
+
+    /// All sections that have one number of connections each.
+    fn overview(&self) -> Option<Figure> {
         let sections: Vec<(&str, Vec<&Cell>)> = (0..)
             .zip(&self.sections)
             .map(|(number, section)| (section.title, self.findings.section(number)))
             .collect();
-        if let Some(svg) = chart::by_section(RATE, &sections)? {
-            save(format!("{}.svg", self.experiment), &svg)?;
+        chart::by_section(RATE, &sections)
+    }
+
+    /// Everything on one page.
+    fn html(&self) -> Result<String, BenchError> {
+        let mut page = Page::new(&format!("heddle bench article {}", self.experiment));
+        page.paragraph(&format!("{}; {}", Machine::here().line(), self.settings.line()));
+        if self.findings.interrupted {
+            page.warning("The experiment was interrupted; these are the figures until then.");
         }
-        Ok(())
+        page.charts(&self.overview().map(Figure::apart).unwrap_or_default())?;
+        for (number, section) in self.sections.iter().enumerate() {
+            let cells = self.findings.section(number);
+            if cells.is_empty() {
+                continue;
+            }
+            page.heading(section.title);
+            page.charts(&self.sweep(number, section).map(Figure::apart).unwrap_or_default())?;
+            page.table(&table(&cells, section.comparisons));
+            let errors = errors(&cells);
+            if !errors.is_empty() {
+                page.list(&errors);
+            }
+        }
+        Ok(page.html())
     }
 
     /// Every figure of every round. Figures are named as in the tables, with their units.

@@ -1,9 +1,10 @@
-//! Tables in Markdown.
+//! Tables of cells.
 
 use crate::article::Subject;
 use crate::article::figures::{Column, RATE};
 use crate::article::plan::Cell;
 use crate::report::median;
+use crate::result::Table;
 use std::collections::BTreeMap;
 
 /// What rates are compared with.
@@ -54,16 +55,23 @@ impl Comparison {
     }
 }
 
-/// The table of a section, with the errors by name below it.
+/// The table of a section in Markdown, with the errors by name below it.
 pub(crate) fn markdown(section: &[&Cell], comparisons: &[Comparison]) -> String {
+    let errors = errors(section).into_iter().map(|error| format!("\n{error}\n"));
+    table(section, comparisons).markdown() + &errors.collect::<String>()
+}
+
+/// The table of a section.
+pub(crate) fn table(section: &[&Cell], comparisons: &[Comparison]) -> Table {
     let columns = columns(section);
-    let headings: Vec<&str> = ["connections", "model"]
-        .into_iter()
-        .chain(columns.iter().map(|column| column.name))
-        .chain(["errors"])
-        .chain(comparisons.iter().map(|comparison| comparison.heading))
-        .collect();
-    let mut text = format!("| {} |\n|{}\n", headings.join(" | "), "---|".repeat(headings.len()));
+    let mut table = Table::new(
+        ["connections", "model"]
+            .into_iter()
+            .chain(columns.iter().map(|column| column.name))
+            .chain(["errors"])
+            .chain(comparisons.iter().map(|comparison| comparison.heading)),
+    );
+    table.text_columns = 2;
     for cell in section {
         let mut places = vec![cell.row.connections.to_string(), cell.subject.name().to_owned()];
         places.extend(columns.iter().map(|&column| {
@@ -73,10 +81,9 @@ pub(crate) fn markdown(section: &[&Cell], comparisons: &[Comparison]) -> String 
         places.extend(comparisons.iter().map(|comparison| {
             comparison.ratio(cell, section).map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))
         }));
-        text.push_str(&format!("| {} |\n", places.join(" | ")));
+        table.row(places);
     }
-    text.push_str(&errors(section));
-    text
+    table
 }
 
 /// Every column that some cell has, in the order of their first appearance.
@@ -100,8 +107,9 @@ fn count_of_errors(cell: &Cell) -> String {
     }
 }
 
-fn errors(section: &[&Cell]) -> String {
-    let mut text = String::new();
+/// What went wrong in each cell, a sentence each.
+pub(crate) fn errors(section: &[&Cell]) -> Vec<String> {
+    let mut sentences = Vec::new();
     for cell in section {
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
         for (_, measurement) in &cell.rounds {
@@ -114,10 +122,10 @@ fn errors(section: &[&Cell]) -> String {
         }
         for (what, times) in by_name {
             let place = format!("{} at {} connections", cell.subject.name(), cell.row.connections);
-            text.push_str(&format!("\nerror in {place}: {what} ({times} times)\n"));
+            sentences.push(format!("error in {place}: {what} ({times} times)"));
         }
     }
-    text
+    sentences
 }
 
 #[cfg(test)]

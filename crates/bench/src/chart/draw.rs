@@ -214,7 +214,16 @@ fn draw_intervals(
         chart.draw_series([Circle::new((row.value, height), 5, rgb(row.colour).filled())])?;
         let (_, vertical) = chart.backend_coord(&(row.value, height));
         let (_, above) = area.get_base_pixel();
-        area.draw(&Text::new(row.name.as_str(), (8, vertical - above - 6), font()))?;
+        area.draw(&Text::new(shortened(&row.name), (8, vertical - above - 6), font()))?;
     }
     Ok(())
+}
+
+/// As much of a name as has room beside a row.
+fn shortened(name: &str) -> String {
+    const LETTERS: usize = 28;
+    if name.chars().count() <= LETTERS {
+        return name.to_owned();
+    }
+    name.chars().take(LETTERS - 1).chain(['…']).collect()
 }

@@ -93,6 +93,16 @@ pub(crate) struct Interval {
 }
 
 impl Figure {
+    /// Each panel as a figure of its own under its caption, for a page that has room for one beside the other.
+    pub(crate) fn apart(self) -> Vec<(String, Figure)> {
+        let Figure { legend, panels, .. } = self;
+        let alone = |panel: Panel| {
+            let panels = vec![Panel { caption: String::new(), plot: panel.plot }];
+            (panel.caption, Figure { legend: legend.clone(), panels, panel_size: Figure::WIDE })
+        };
+        panels.into_iter().map(alone).collect()
+    }
+
     /// As a file of its own.
     ///
     /// # Errors
@@ -155,6 +165,19 @@ mod tests {
         let mut broken = whole.to_vec();
         broken.insert(2, (1.5, None));
         assert_eq!(parts(&broken), parts(&whole) + 1);
+    }
+
+    #[test]
+    fn panels_can_stand_apart_under_their_captions() {
+        let mut figure = lines(vec![(0.0, Some(1.0)), (1.0, Some(2.0))]);
+        figure.panels.extend(figure.panels.clone());
+        let apart = figure.apart();
+        let titles: Vec<&str> = apart.iter().map(|(title, _)| title.as_str()).collect();
+        assert_eq!(titles, ["rate & \"more\"", "rate & \"more\""]);
+        for (title, figure) in &apart {
+            let svg = figure.inline().expect("draws");
+            assert!(!svg.contains("rate &amp; ") && svg.contains("&lt;script&gt;one"), "{title}: {svg}");
+        }
     }
 
     #[test]

@@ -196,6 +196,14 @@ fn labels(results: &[RunResult]) -> Vec<String> {
     labels
 }
 
+/// Whether a base can be chosen among runs that will have these labels.
+///
+/// # Errors
+/// When there is no such run.
+pub(crate) fn check_base(labels: &[String], wanted: Option<&str>) -> Result<(), BenchError> {
+    base_index(labels, wanted).map(|_| ())
+}
+
 fn base_index(labels: &[String], wanted: Option<&str>) -> Result<usize, BenchError> {
     let Some(wanted) = wanted else { return Ok(0) };
     let by_number = || wanted.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < labels.len());

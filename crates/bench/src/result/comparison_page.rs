@@ -141,6 +141,9 @@ fn charts(comparison: &Comparison<'_>) -> Vec<(String, Figure)> {
 
 /// The intervals of all operations together, a line at 1.
 fn ratios(comparison: &Comparison<'_>) -> figures::Titled {
+    /// Pixels of a row, and of all that is not rows.
+    const ROW: u32 = 24;
+    const AROUND: u32 = 60;
     let rows: Vec<Interval> = totals(comparison)
         .flat_map(|figure| {
             let all = comparison.runs.iter().zip(&figure.values).enumerate();
@@ -157,13 +160,16 @@ fn ratios(comparison: &Comparison<'_>) -> figures::Titled {
     if rows.is_empty() {
         return None;
     }
+    let rows_drawn = rows.len();
     let ends = rows.iter().flat_map(|row| {
         let (low, high) = row.bounds.unwrap_or((row.value, row.value));
         [low, row.value, high, 1.0]
     });
     let x = Axis::of("ratio to the base, with its interval", Scale::Logarithmic, ends);
     let panels = vec![Panel { caption: String::new(), plot: Plot::Intervals { x, same: 1.0, rows } }];
-    let figure = Figure { legend: legend(comparison), panels, panel_size: Figure::WIDE };
+    let (width, height) = Figure::WIDE;
+    let panel_size = (width, height.max(AROUND + ROW * rows_drawn as u32));
+    let figure = Figure { legend: legend(comparison), panels, panel_size };
     Some(("Ratios".to_owned(), figure))
 }
 
@@ -243,24 +249,5 @@ mod tests {
         let comparison = Comparison::new(&runs, None).expect("two runs");
         assert!(text(&comparison).contains("not comparable"));
         assert!(html(&comparison).expect("draws").contains("empty (2): interrupted"));
-    }
-}
-#[cfg(test)]
-mod preview {
-    #[test]
-    fn preview() {
-        use crate::result::sample::with_rates;
-        let runs = [
-            with_rates("adaptive", &[50_000.0, 52_000.0, 51_000.0]),
-            with_rates("reactor", &[60_000.0, 63_000.0, 61_000.0]),
-            with_rates("coroutine, a longer name", &[50_000.0, 53_000.0, 51_000.0]),
-        ];
-        let c = super::Comparison::new(&runs, None).unwrap();
-        std::fs::write("/tmp/h3-compare.html", super::html(&c).unwrap()).unwrap();
-        std::fs::write(
-            "/tmp/h3-run.html",
-            crate::result::run_page::html(&crate::result::sample::full()).unwrap(),
-        )
-        .unwrap();
     }
 }

@@ -5,13 +5,14 @@
 //!                 ▲ │
 //!   JSON file ────┘ └──▶ comparison of several, with confidence intervals from their repetitions
 //! ```
-#![allow(dead_code, unused_imports)]
 
 mod compare;
 mod comparison;
 mod comparison_page;
 mod csv;
 mod describe;
+#[cfg(test)]
+mod documentation;
 mod figures;
 mod json;
 mod latency;
@@ -22,22 +23,26 @@ mod output;
 mod page;
 mod run_page;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod sampler;
 mod server_status;
 mod statistics;
 mod summary;
 mod table;
 mod terminal;
+mod turns;
 
-pub use compare::{CompareArguments, ReportArguments};
-pub(crate) use compare::{ComparisonOutput, compare, run_compare, run_report};
+pub(crate) use compare::{
+    CompareArguments, ComparisonOutput, ReportArguments, compare, run_compare, run_report,
+};
+pub(crate) use comparison::check_base;
 pub(crate) use model::{
     Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,
     Repetition, RunResult, SCHEMA, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool,
     WorkloadInfo,
 };
-pub(crate) use output::{OutputOptions, finish};
+pub(crate) use output::{OutputOptions, finish, save};
 pub(crate) use page::Page;
 pub(crate) use sampler::Sampler;
-pub(crate) use table::{Cell, Table, Tone};
+pub(crate) use table::Table;
+pub(crate) use turns::in_turns;

@@ -133,6 +133,17 @@ impl Table {
         text
     }
 
+    /// As Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let rule = "---|".repeat(self.headings.len());
+        let mut text = format!("| {} |\n|{rule}\n", self.headings.join(" | "));
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(Cell::line).collect();
+            text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        }
+        text
+    }
+
     /// As HTML; every text is escaped.
     pub(crate) fn html(&self) -> String {
         let mut html = String::from("<div class=\"scroll\"><table>\n");
@@ -174,6 +185,13 @@ mod tests {
         assert_eq!(table().text(), expect, "found:\n{}", table().text());
         let pairs = Table::pairs(vec![("cores".into(), "2".into()), ("memory".into(), "8 GiB".into())]);
         assert_eq!(pairs.text(), "cores   2\nmemory  8 GiB\n");
+    }
+
+    #[test]
+    fn markdown_has_a_rule_below_its_headings() {
+        let expect = "| operation | ops/s | p99 ms |\n|---|---|---|\n\
+                      | read | 181,000 (S0: 198k) | 0.57 |\n| <b> | 9 | 12.3 |\n";
+        assert_eq!(table().markdown(), expect);
     }
 
     #[test]

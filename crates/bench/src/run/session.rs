@@ -201,6 +201,12 @@ impl<'p> Session<'p> {
         &self.result
     }
 
+    /// The repetitions since the last time, with everything else that is known.
+    pub(crate) fn take_repetitions(&mut self) -> RunResult {
+        let repetitions = std::mem::take(&mut self.result.repetitions);
+        RunResult { repetitions, ..self.result.clone() }
+    }
+
     pub(crate) fn into_result(self) -> RunResult {
         self.result
     }
