@@ -102,7 +102,7 @@ def test_a_load_is_resumed(own_server, tmp_path):
 def test_latencies_are_those_another_client_sees(own_server, tmp_path):
     """The same finds over one connection, in turns, so that a busy machine is as busy for all. A driver does more for each find
     than we do, so that our median must not be above the driver's. A bare socket in Python does about as much: our median
-    cannot be below a quarter of its unless part of the time is not counted."""
+    cannot be below half of its quickest exchange unless part of the time is not counted."""
     arguments = ["--workload", "point-read", "--records", "2000", "--connections", "1", "--distribution", "uniform"]
     measure(own_server, tmp_path, *arguments, "--operations", "100")
     ours, drivers, bare = [], [], []
@@ -119,8 +119,8 @@ def test_latencies_are_those_another_client_sees(own_server, tmp_path):
                 command = {"find": "numbered", "filter": {"_id": number}, "limit": 1, "singleBatch": True, "$db": "heddle_bench"}
                 message = raw_wire.message(command)
                 bare.append(timed(lambda: exchange(connection, message)))
-    ours, drivers, bare = statistics.median(ours), statistics.median(drivers), statistics.median(bare)
-    assert bare / 4 <= ours <= drivers, f"{ours} ms here, {drivers} ms through the driver, {bare} ms over a bare socket"
+    ours, drivers, bare = statistics.median(ours), statistics.median(drivers), min(bare)
+    assert bare / 2 <= ours <= drivers, f"{ours} ms here, {drivers} ms through the driver, at least {bare} ms over a bare socket"
 
 
 def timed(request):
