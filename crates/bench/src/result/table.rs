@@ -141,7 +141,8 @@ impl Table {
 
     /// As HTML; every text is escaped.
     pub(crate) fn html(&self) -> String {
-        let mut html = String::from("<div class=\"scroll\"><table>\n");
+        let class = if self.headings.is_empty() { " class=\"pairs\"" } else { "" };
+        let mut html = format!("<div class=\"scroll\"><table{class}>\n");
         if !self.headings.is_empty() {
             let heading = |(column, text): (usize, &String)| {
                 let class = if self.is_text(column, self.headings.len()) { " class=\"name\"" } else { "" };
