@@ -23,7 +23,7 @@ mod connection;
 mod crew;
 mod engine;
 #[cfg(test)]
-mod fake_server;
+pub(crate) mod fake_server;
 mod fleet;
 mod group;
 mod handshake;

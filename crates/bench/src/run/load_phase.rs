@@ -16,7 +16,7 @@ use crate::workload::{Documents, Workload};
 use clap::ValueEnum;
 use document::{Document, Value, doc};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,14 @@ use std::time::{Duration, Instant};
 const NAP: Duration = Duration::from_millis(50);
 /// Between two words on progress.
 const TICK: Duration = Duration::from_secs(1);
+/// A batch has about so many bytes …
+const BATCH_BYTES: usize = 1024 * 1024;
+/// … and at most so many documents.
+const BATCH_DOCUMENTS: usize = 1_000;
+/// Of a collection that seems to be complete, about so many batches are looked at …
+const SAMPLED: usize = 200;
+/// … and so many at its end.
+const SAMPLED_LAST: usize = 16;
 /// How long one command of the load may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// MongoDB's code of a collection that is not there.
@@ -56,8 +64,12 @@ pub(crate) struct LoadProgress {
 /// What the threads share.
 #[derive(Debug)]
 pub(crate) struct Work {
-    /// The first number that nobody has taken.
-    pub(crate) next: AtomicU64,
+    /// The first numbers of the batches.
+    pub(crate) batches: Vec<u64>,
+    /// Documents in a batch.
+    pub(crate) batch: u64,
+    /// The index of the first batch that nobody has taken.
+    pub(crate) next: AtomicUsize,
     /// Documents that are known to be there.
     pub(crate) done: AtomicU64,
     /// Somebody failed, or wants the end.
@@ -103,14 +115,25 @@ pub(crate) fn load(
         report.warnings.extend(size_warning(workload, &documents, &mut client)?);
     }
     if mode != LoadMode::Skip && workload.records > 0 {
-        let work = Work {
-            next: AtomicU64::new(0),
-            done: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-            interrupt: interrupt.clone(),
-            looks_first: before > 0,
+        let mut load = |batches: Vec<u64>| {
+            let work = Work::new(batches, batch_of(&documents), before > 0, interrupt);
+            in_parallel(workload, address, connections, &documents, &work, observe)
         };
-        report.phase = Some(in_parallel(workload, address, connections, &documents, &work, observe)?);
+        let all = batches(workload.records, batch_of(&documents));
+        let sampled = if before >= workload.records { sample(&all) } else { Vec::new() };
+        // A load that ended early lacks whole batches, most of them at the end: nothing else does when a part lacks nothing.
+        let complete = !sampled.is_empty() && {
+            let phase = load(sampled)?;
+            report.phase = Some(LoadPhase { already_there: workload.records, ..phase });
+            phase_inserted(&report) == 0
+        };
+        if !complete {
+            let found = phase_inserted(&report);
+            let phase = load(all)?;
+            let documents = phase.documents + found;
+            let already_there = workload.records - documents;
+            report.phase = Some(LoadPhase { documents, already_there, ..phase });
+        }
     }
     let after = count(workload, &mut client)?;
     if after < workload.records {
@@ -123,6 +146,43 @@ pub(crate) fn load(
         report.warnings.push(format!("{problem}: requests for missing ones count as errors"));
     }
     Ok(report)
+}
+
+fn phase_inserted(report: &LoadReport) -> u64 {
+    report.phase.as_ref().map_or(0, |phase| phase.documents)
+}
+
+/// Documents that are inserted at once.
+fn batch_of(documents: &Documents) -> u64 {
+    let (_, largest) = documents.sizes();
+    (BATCH_BYTES / largest.max(1)).clamp(1, BATCH_DOCUMENTS) as u64
+}
+
+/// The first number of each batch.
+fn batches(records: u64, batch: u64) -> Vec<u64> {
+    (0..records).step_by(batch as usize).collect()
+}
+
+/// Some batches from everywhere, and the last ones.
+fn sample(batches: &[u64]) -> Vec<u64> {
+    let every = batches.len().div_ceil(SAMPLED).max(1);
+    let last = batches.len().saturating_sub(SAMPLED_LAST);
+    let is_sampled = |(index, _): &(usize, &u64)| *index >= last || index % every == 0;
+    batches.iter().enumerate().filter(is_sampled).map(|(_, first)| *first).collect()
+}
+
+impl Work {
+    fn new(batches: Vec<u64>, batch: u64, looks_first: bool, interrupt: &Interrupt) -> Self {
+        Work {
+            batches,
+            batch,
+            next: AtomicUsize::new(0),
+            done: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            interrupt: interrupt.clone(),
+            looks_first,
+        }
+    }
 }
 
 fn in_parallel(

@@ -13,10 +13,6 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A batch has about so many bytes …
-const BATCH_BYTES: usize = 1024 * 1024;
-/// … and at most so many documents.
-const BATCH_DOCUMENTS: usize = 1_000;
 /// How often a batch that an overloaded server refused is sent again …
 const TRIES: u32 = 8;
 /// … after this pause, which doubles.
@@ -50,18 +46,14 @@ impl<'w> Loader<'w> {
 
     /// Takes batch after batch until none is left.
     pub(crate) fn run(mut self, work: &Work) -> Result<Loaded, BenchError> {
-        let (_, largest) = self.documents.sizes();
-        let batch = (BATCH_BYTES / largest.max(1)).clamp(1, BATCH_DOCUMENTS) as u64;
         let mut sum = Loaded::default();
         loop {
             if work.stop.load(Ordering::Relaxed) || work.interrupt.check().is_err() {
                 return Ok(sum);
             }
-            let first = work.next.fetch_add(batch, Ordering::Relaxed);
-            if first >= self.workload.records {
-                return Ok(sum);
-            }
-            let numbers = first..self.workload.records.min(first + batch);
+            let index = work.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&first) = work.batches.get(index) else { return Ok(sum) };
+            let numbers = first..self.workload.records.min(first + work.batch);
             let whole = numbers.end - numbers.start;
             let missing = if work.looks_first { self.missing(numbers)? } else { numbers.collect() };
             let loaded = self.insert(&missing, work)?;

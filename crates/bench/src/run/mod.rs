@@ -18,7 +18,7 @@ mod arguments;
 mod assemble;
 mod connection_string;
 #[cfg(test)]
-mod fake_server;
+mod document_server;
 mod load_phase;
 mod loader;
 mod plan;
@@ -28,8 +28,7 @@ mod session;
 mod tests;
 mod topology;
 
-pub(crate) use arguments::PlanArguments;
-pub use arguments::RunArguments;
+pub(crate) use arguments::RunArguments;
 pub(crate) use plan::RunPlan;
 pub(crate) use progress::ProgressLine;
 pub(crate) use session::Session;

@@ -163,11 +163,11 @@ fn member(host: &Host, address: SocketAddr, reply: &Document) -> Member {
 /// What to make of the members that answered.
 fn choose(wanted: &ConnectionString, members: &[Member]) -> Result<Targets, String> {
     let Some(first) = members.first() else { return Err("no server answers".to_owned()) };
-    if let Some(name) = &wanted.replica_set {
-        if let Some(other) = members.iter().find(|member| member.set_name.as_ref() != Some(name)) {
-            let found = other.set_name.as_deref().unwrap_or("no member of a replica set");
-            return Err(format!("{} is not of the replica set '{name}': {found}", other.host));
-        }
+    if let Some(name) = &wanted.replica_set
+        && let Some(other) = members.iter().find(|member| member.set_name.as_ref() != Some(name))
+    {
+        let found = other.set_name.as_deref().unwrap_or("no member of a replica set");
+        return Err(format!("{} is not of the replica set '{name}': {found}", other.host));
     }
     let preference = wanted.concerns.read_preference.as_deref().unwrap_or("primary");
     let of =

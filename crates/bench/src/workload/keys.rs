@@ -85,6 +85,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// The only process.
+    #[cfg(test)]
     pub(crate) const ONLY: Lane = Lane { index: 0, of: 1 };
 }
 
@@ -130,10 +131,6 @@ impl KeySpace {
             visited: AtomicU64::new(lane.index * (loaded / lane.of.max(1))),
             window: Mutex::default(),
         }
-    }
-
-    pub(crate) const fn loaded(&self) -> u64 {
-        self.loaded
     }
 
     /// Ordinals below this one may be chosen, if [`KeySpace::is_present`].

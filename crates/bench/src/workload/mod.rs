@@ -32,7 +32,6 @@ mod tests;
 mod traffic;
 mod zipf;
 
-pub(crate) use builtin::NAMES;
 pub(crate) use concerns::{Concerns, W, WriteConcern};
 pub(crate) use documents::Documents;
 pub(crate) use keys::number_of_birth;
