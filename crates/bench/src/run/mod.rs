@@ -28,7 +28,7 @@ mod session;
 mod tests;
 mod topology;
 
-pub(crate) use arguments::RunArguments;
+pub(crate) use arguments::{PlanArguments, RunArguments};
 pub(crate) use plan::RunPlan;
 pub(crate) use progress::ProgressLine;
 pub(crate) use session::Session;
