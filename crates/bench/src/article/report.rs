@@ -4,10 +4,11 @@ use crate::article::Settings;
 use crate::article::chart::{self, Panel};
 use crate::article::figures::RATE;
 use crate::article::plan::{Cell, Findings};
+use crate::article::published::Published;
 use crate::article::table::{Comparison, errors, markdown, table};
 use crate::chart::Figure;
 use crate::error::BenchError;
-use crate::result::{Machine, Page};
+use crate::result::{Machine, Page, amount};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -113,6 +114,10 @@ impl Report<'_> {
         if self.findings.interrupted {
             page.warning("The experiment was interrupted; these are the figures until then.");
         }
+        let published = Published::of(self.experiment);
+        if let Some(explanation) = published.explanation() {
+            page.paragraph(explanation);
+        }
         page.charts(&self.overview().map(Figure::apart).unwrap_or_default())?;
         for (number, section) in self.sections.iter().enumerate() {
             let cells = self.findings.section(number);
@@ -121,7 +126,17 @@ impl Report<'_> {
             }
             page.heading(section.title);
             page.charts(&self.sweep(number, section).map(Figure::apart).unwrap_or_default())?;
-            page.table(&table(&cells, section.comparisons));
+            page.table(&table(&cells, section.comparisons, &|cell, column| {
+                let connections = cell.row.connections;
+                match column {
+                    Some(column) => published
+                        .figure(section.kind, connections, cell.subject, column)
+                        .map(|figure| format!("{}: {}", self.experiment.to_uppercase(), amount(figure))),
+                    None => published
+                        .errors(section.kind, connections, cell.subject)
+                        .map(|errors| format!("{}: {}/s", self.experiment.to_uppercase(), amount(errors))),
+                }
+            }));
             let errors = errors(&cells);
             if !errors.is_empty() {
                 page.list(&errors);

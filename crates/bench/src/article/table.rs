@@ -4,7 +4,7 @@ use crate::article::Subject;
 use crate::article::figures::{Column, RATE};
 use crate::article::plan::Cell;
 use crate::report::median;
-use crate::result::Table;
+use crate::result::{Place, Table};
 use std::collections::BTreeMap;
 
 /// What rates are compared with.
@@ -58,11 +58,14 @@ impl Comparison {
 /// The table of a section in Markdown, with the errors by name below it.
 pub(crate) fn markdown(section: &[&Cell], comparisons: &[Comparison]) -> String {
     let errors = errors(section).into_iter().map(|error| format!("\n{error}\n"));
-    table(section, comparisons).markdown() + &errors.collect::<String>()
+    table(section, comparisons, &|_, _| None).markdown() + &errors.collect::<String>()
 }
 
+/// Something that is to stand beside a figure, or beside the count of errors when no column is given.
+pub(crate) type Beside<'b> = dyn Fn(&Cell, Option<Column>) -> Option<String> + 'b;
+
 /// The table of a section.
-pub(crate) fn table(section: &[&Cell], comparisons: &[Comparison]) -> Table {
+pub(crate) fn table(section: &[&Cell], comparisons: &[Comparison], beside: &Beside<'_>) -> Table {
     let columns = columns(section);
     let mut table = Table::new(
         ["connections", "model"]
@@ -73,13 +76,16 @@ pub(crate) fn table(section: &[&Cell], comparisons: &[Comparison]) -> Table {
     );
     table.text_columns = 2;
     for cell in section {
-        let mut places = vec![cell.row.connections.to_string(), cell.subject.name().to_owned()];
+        let place = |text: String, column| Place { text, beside: beside(cell, column), ..Place::default() };
+        let mut places: Vec<Place> =
+            vec![cell.row.connections.to_string().into(), cell.subject.name().into()];
         places.extend(columns.iter().map(|&column| {
-            cell.figure(column).map_or("–".to_owned(), |value| format!("{value:.*}", column.decimals))
+            let figure = cell.figure(column);
+            place(figure.map_or("–".to_owned(), |value| format!("{value:.*}", column.decimals)), Some(column))
         }));
-        places.push(count_of_errors(cell));
+        places.push(place(count_of_errors(cell), None));
         places.extend(comparisons.iter().map(|comparison| {
-            comparison.ratio(cell, section).map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))
+            Place::from(comparison.ratio(cell, section).map_or("–".to_owned(), |ratio| format!("{ratio:.2}")))
         }));
         table.row(places);
     }
@@ -169,6 +175,18 @@ mod tests {
              | 64 | epoll-echo | 1000 | 1000.0 | 0 | 0.75 |\n| 64 | reactor | 900 | 500.0 | 0 | 1.00 |\n\
              | 64 | coroutine | 750 | 450.0 | 0 | 1.00 |\n",
         );
+    }
+
+    #[test]
+    fn other_figures_stand_beside_ours() {
+        let cell = cell(Subject::Auto, &[1_000.0]);
+        let beside = |_: &Cell, column: Option<Column>| match column {
+            Some(RATE) => Some("198k".to_owned()),
+            Some(_) => None,
+            None => Some("7/s".to_owned()),
+        };
+        let found = table(&[&cell], &[], &beside).markdown();
+        assert!(found.ends_with("| 64 | auto | 1000 (198k) | 500.0 | 0 (7/s) |\n"), "{found}");
     }
 
     #[test]

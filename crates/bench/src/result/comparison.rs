@@ -2,6 +2,8 @@
 
 use crate::error::BenchError;
 use crate::report::median;
+use crate::result::describe::mix;
+use crate::result::number::plain;
 use crate::result::statistics::{self, CONFIDENCE, Ratio};
 use crate::result::{KindResult, RunResult, SCHEMA};
 use serde::Serialize;
@@ -255,23 +257,27 @@ fn verdict(ratio: Option<Ratio>, measure: Measure) -> Verdict {
     }
 }
 
+fn known(value: Option<String>) -> String {
+    value.filter(|value| !value.is_empty()).unwrap_or_else(|| "none".to_owned())
+}
+
 /// What should be the same for a fair comparison and is not.
 fn differences(results: &[RunResult], labels: &[String]) -> Vec<String> {
     type Property = (&'static str, fn(&RunResult) -> String);
     const PROPERTIES: [Property; 14] = [
         ("workloads", |result| result.workload.name.clone()),
-        ("mixes", |result| format!("{:?}", result.workload.mix)),
+        ("mixes", |result| mix(result)),
         ("numbers of documents", |result| result.workload.record_count.to_string()),
         ("document sizes in bytes", |result| result.workload.document_bytes.to_string()),
         ("distributions", |result| result.workload.distribution.clone()),
         ("numbers of connections", |result| result.load.connections.to_string()),
         ("schedules", |result| result.load.schedule.clone()),
-        ("intended rates", |result| format!("{:?}", result.load.rate)),
-        ("durations in seconds", |result| format!("{:?}", result.load.duration_seconds)),
-        ("read preferences", |result| format!("{:?}", result.load.read_preference)),
-        ("read concerns", |result| format!("{:?}", result.load.read_concern)),
-        ("write concerns", |result| format!("{:?}", result.load.write_concern)),
-        ("compressors", |result| format!("{:?}", result.load.compressors)),
+        ("intended rates", |result| known(result.load.rate.map(plain))),
+        ("durations in seconds", |result| known(result.load.duration_seconds.map(plain))),
+        ("read preferences", |result| known(result.load.read_preference.clone())),
+        ("read concerns", |result| known(result.load.read_concern.clone())),
+        ("write concerns", |result| known(result.load.write_concern.clone())),
+        ("compressors", |result| known(Some(result.load.compressors.join(", ")))),
         ("machines", |result| result.machine.line()),
     ];
     let differs = |&(name, property): &Property| {
@@ -362,9 +368,14 @@ mod tests {
         assert_eq!(Comparison::new(&runs, None).expect("two").differences, Vec::<String>::new());
         if let Some(run) = runs.last_mut() {
             run.load.connections = 128;
+            run.load.rate = None;
         }
         let found = Comparison::new(&runs, None).expect("two").differences;
-        assert_eq!(found, ["numbers of connections differ – one: 64; other: 128"]);
+        let expect = [
+            "numbers of connections differ – one: 64; other: 128",
+            "intended rates differ – one: 60,000; other: none",
+        ];
+        assert_eq!(found, expect);
     }
 
     #[test]

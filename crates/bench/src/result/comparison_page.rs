@@ -7,7 +7,7 @@ use crate::result::figures;
 use crate::result::number::{amount, count};
 use crate::result::page::Page;
 use crate::result::summary::TOTAL;
-use crate::result::table::{Cell, Table, Tone};
+use crate::result::table::{Place, Table, Tone};
 
 /// The comparison in at most about a hundred columns.
 pub(crate) fn text(comparison: &Comparison<'_>) -> String {
@@ -75,12 +75,12 @@ fn runs(comparison: &Comparison<'_>) -> Table {
     for run in &comparison.runs {
         let tone = if run.errors > 0 { Tone::Bad } else { Tone::Plain };
         table.row([
-            Cell::from(run.label.as_str()),
+            Place::from(run.label.as_str()),
             run.connection_string.as_str().into(),
             run.started.as_str().into(),
             run.repetitions.to_string().into(),
             count(run.operations).into(),
-            Cell::from(count(run.errors)).toned(tone),
+            Place::from(count(run.errors)).toned(tone),
         ]);
     }
     table
@@ -98,13 +98,13 @@ fn figures_table(comparison: &Comparison<'_>, wanted: impl Fn(&ComparedFigure) -
             let first = if operation == figure.operation { "" } else { figure.operation.as_str() };
             operation = &figure.operation;
             table.row([
-                Cell::from(first),
+                Place::from(first),
                 std::mem::take(&mut name).into(),
                 run.label.as_str().into(),
                 if value.repetitions.is_empty() { "–".into() } else { amount(value.median).into() },
                 value.ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}")).into(),
                 bounds(value).map_or_else(String::new, |(low, high)| format!("{low:.3} – {high:.3}")).into(),
-                Cell::from(value.verdict.words()).toned(tone(value.verdict)),
+                Place::from(value.verdict.words()).toned(tone(value.verdict)),
             ]);
         }
     }

@@ -1,8 +1,9 @@
 //! A run's configuration and figures in words and tables, the same on the terminal and in pages.
 
 use crate::result::number::{amount, bytes, count, percent, plain};
-use crate::result::table::{Cell, Table, Tone};
+use crate::result::table::{Place, Table, Tone};
 use crate::result::{RunResult, ServerSample};
+use std::collections::BTreeMap;
 
 /// The table of operations.
 pub(crate) fn operations(result: &RunResult) -> Table {
@@ -22,12 +23,12 @@ pub(crate) fn operations(result: &RunResult) -> Table {
     // One kind of operation is the total.
     let shown = if summaries.len() == 2 { 1 } else { summaries.len() };
     for summary in summaries.into_iter().take(shown) {
-        let mut row = vec![Cell::from(summary.name), count(summary.operations).into()];
+        let mut row = vec![Place::from(summary.name), count(summary.operations).into()];
         row.push(amount(summary.rate).into());
         let latencies = [summary.mean_ms, summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms];
         row.extend(latencies.into_iter().chain([summary.max_ms]).map(|latency| amount(latency).into()));
         let tone = if summary.errors > 0 { Tone::Bad } else { Tone::Plain };
-        row.push(Cell::from(count(summary.errors)).toned(tone));
+        row.push(Place::from(count(summary.errors)).toned(tone));
         table.row(row);
     }
     table
@@ -74,10 +75,8 @@ pub(crate) fn configuration(result: &RunResult) -> Vec<(String, String)> {
         workload.fields,
         workload.distribution
     );
-    let mix: Vec<String> =
-        workload.mix.iter().map(|(name, share)| format!("{} {name}", percent(*share))).collect();
     let mut pairs = vec![
-        ("workload", format!("{}: {}", workload.name, mix.join(", "))),
+        ("workload", format!("{}: {}", workload.name, mix(result))),
         ("documents", documents),
         ("server", server(result)),
         ("target", target.connection_string.clone()),
@@ -103,6 +102,12 @@ pub(crate) fn configuration(result: &RunResult) -> Vec<(String, String)> {
         pairs.push(("loaded", text));
     }
     pairs.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// Kinds of operations and their shares.
+pub(crate) fn mix(result: &RunResult) -> String {
+    let mix = result.workload.mix.iter();
+    mix.map(|(name, share)| format!("{} {name}", percent(*share))).collect::<Vec<_>>().join(", ")
 }
 
 fn server(result: &RunResult) -> String {
@@ -210,23 +215,23 @@ fn observed(result: &RunResult) -> Option<String> {
     samples().next()?;
     let mut parts = Vec::new();
     if let Some(most) = samples().filter_map(|sample| sample.connections).max() {
-        parts.push(format!("at most {}", plural(most, "connection")));
+        parts.push(format!("up to {}", plural(most, "connection")));
     }
-    let mut names: Vec<&str> =
-        samples().flat_map(|sample| &sample.executors).map(|executor| executor.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        let own = samples().flat_map(|sample| &sample.executors).filter(|executor| executor.name == name);
-        if let Some(most) = own.filter_map(|executor| executor.threads_running).max().filter(|most| *most > 0)
-        {
-            parts.push(format!("{name}: at most {}", plural(most, "thread")));
+    let mut most: BTreeMap<&str, u64> = BTreeMap::new();
+    for executor in samples().flat_map(|sample| &sample.executors) {
+        let threads = executor.threads_running.filter(|threads| *threads > 0);
+        if let Some(threads) = threads {
+            most.entry(&executor.name).and_modify(|most| *most = threads.max(*most)).or_insert(threads);
         }
+    }
+    if !most.is_empty() {
+        let all: Vec<String> = most.iter().map(|(name, threads)| format!("{name} {threads}")).collect();
+        parts.push(format!("threads: {}", all.join(", ")));
     }
     if let Some(share) = cache_hits(result) {
         parts.push(format!("{:.1} % of cache look-ups hit", share * 100.0));
     }
-    (!parts.is_empty()).then(|| parts.join(", "))
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Share of look-ups that the server's cache answered, between the first and the last sample of each repetition.

@@ -41,8 +41,9 @@ pub(crate) use model::{
     Repetition, RunResult, SCHEMA, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool,
     WorkloadInfo,
 };
+pub(crate) use number::amount;
 pub(crate) use output::{OutputOptions, finish, save};
 pub(crate) use page::Page;
 pub(crate) use sampler::Sampler;
-pub(crate) use table::Table;
+pub(crate) use table::{Place, Table};
 pub(crate) use turns::in_turns;

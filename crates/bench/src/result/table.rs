@@ -6,7 +6,7 @@ use crate::result::page::escape;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Table {
     pub(crate) headings: Vec<String>,
-    pub(crate) rows: Vec<Vec<Cell>>,
+    pub(crate) rows: Vec<Vec<Place>>,
     /// How many columns, counted from the left, hold text and not figures.
     pub(crate) text_columns: usize,
     /// Whether the last column holds text, too.
@@ -15,7 +15,7 @@ pub(crate) struct Table {
 
 /// One place of a table.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Cell {
+pub(crate) struct Place {
     pub(crate) text: String,
     /// What it is compared with, such as an article's figure.
     pub(crate) beside: Option<String>,
@@ -41,21 +41,16 @@ impl Tone {
     }
 }
 
-impl<T: Into<String>> From<T> for Cell {
+impl<T: Into<String>> From<T> for Place {
     fn from(text: T) -> Self {
-        Cell { text: text.into(), ..Cell::default() }
+        Place { text: text.into(), ..Place::default() }
     }
 }
 
-impl Cell {
-    /// Ours, with somebody else's figure beside it.
-    pub(crate) fn beside(ours: impl Into<String>, theirs: impl Into<String>) -> Self {
-        Cell { beside: Some(theirs.into()), ..Cell::from(ours) }
-    }
-
+impl Place {
     #[must_use]
     pub(crate) fn toned(self, tone: Tone) -> Self {
-        Cell { tone, ..self }
+        Place { tone, ..self }
     }
 
     fn line(&self) -> String {
@@ -94,7 +89,7 @@ impl Table {
         Table { rows, text_columns: 2, ..Table::default() }
     }
 
-    pub(crate) fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+    pub(crate) fn row<C: Into<Place>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
@@ -106,7 +101,7 @@ impl Table {
     pub(crate) fn text(&self) -> String {
         let lines: Vec<Vec<String>> = std::iter::once(self.headings.clone())
             .filter(|headings| !headings.is_empty())
-            .chain(self.rows.iter().map(|row| row.iter().map(Cell::line).collect()))
+            .chain(self.rows.iter().map(|row| row.iter().map(Place::line).collect()))
             .collect();
         let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
         let width = |column: usize| {
@@ -138,7 +133,7 @@ impl Table {
         let rule = "---|".repeat(self.headings.len());
         let mut text = format!("| {} |\n|{rule}\n", self.headings.join(" | "));
         for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(Cell::line).collect();
+            let cells: Vec<String> = row.iter().map(Place::line).collect();
             text.push_str(&format!("| {} |\n", cells.join(" | ")));
         }
         text
@@ -146,7 +141,8 @@ impl Table {
 
     /// As HTML; every text is escaped.
     pub(crate) fn html(&self) -> String {
-        let mut html = String::from("<div class=\"scroll\"><table>\n");
+        let class = if self.headings.is_empty() { " class=\"pairs\"" } else { "" };
+        let mut html = format!("<div class=\"scroll\"><table{class}>\n");
         if !self.headings.is_empty() {
             let heading = |(column, text): (usize, &String)| {
                 let class = if self.is_text(column, self.headings.len()) { " class=\"name\"" } else { "" };
@@ -172,8 +168,12 @@ mod tests {
 
     fn table() -> Table {
         let mut table = Table::new(["operation", "ops/s", "p99 ms"]);
-        table.row([Cell::from("read"), Cell::beside("181,000", "S0: 198k"), "0.57".into()]);
-        table.row([Cell::from("<b>"), Cell::from("9").toned(Tone::Bad), "12.3".into()]);
+        table.row([
+            Place::from("read"),
+            Place { beside: Some("S0: 198k".into()), ..Place::from("181,000") },
+            "0.57".into(),
+        ]);
+        table.row([Place::from("<b>"), Place::from("9").toned(Tone::Bad), "12.3".into()]);
         table
     }
 

@@ -49,11 +49,13 @@ struct Measured {
     result: Option<RunResult>,
     rounds: Vec<u32>,
     failures: Vec<String>,
+    interrupted: bool,
 }
 
 impl Measured {
     fn add(&mut self, round: u32, new: RunResult) {
         self.rounds.push(round);
+        self.interrupted |= new.interrupted;
         let Some(result) = &mut self.result else {
             self.result = Some(new);
             return;
@@ -68,6 +70,7 @@ impl Measured {
     }
 
     fn interrupt(&mut self) {
+        self.interrupted = true;
         self.result.iter_mut().for_each(|result| result.interrupted = true);
     }
 
@@ -89,6 +92,7 @@ fn collect(all: Vec<Measured>) -> Result<Vec<RunResult>, BenchError> {
     let rounds = all.first().map(|first| first.rounds.clone()).unwrap_or_default();
     let complete = all.iter().all(|measured| measured.rounds == rounds);
     let problems: Vec<String> = all.iter().flat_map(|measured| measured.failures.clone()).collect();
+    let interrupted = all.iter().any(|measured| measured.interrupted);
     let mut results = Vec::new();
     for measured in all {
         results.extend(measured.result.map(|mut result| {
@@ -96,8 +100,11 @@ fn collect(all: Vec<Measured>) -> Result<Vec<RunResult>, BenchError> {
             result
         }));
     }
+    if results.len() < 2 && interrupted {
+        return Err(BenchError::Interrupted);
+    }
     if results.len() < 2 {
-        let why = problems.first().map_or("it was interrupted", String::as_str);
+        let why = problems.first().map_or("nothing was measured", String::as_str);
         return Err(BenchError::Usage(format!("less than two servers could be measured: {why}")));
     }
     // Rounds that some server lacks cannot be compared round by round.
@@ -161,6 +168,17 @@ mod tests {
         };
         let results = check(measure, (&[&[1_000.0], &[1_000.0]], true));
         assert!(results.iter().all(|result| result.interrupted));
+    }
+
+    #[test]
+    fn an_interrupt_before_there_are_two_is_nothing_else() {
+        let measure = |_, _| {
+            let mut result = with_rates("x", &[1_000.0]);
+            result.interrupted = true;
+            Ok(result)
+        };
+        let ended = in_turns(2, 2, measure);
+        assert!(matches!(ended, Err(BenchError::Interrupted)), "{ended:?}");
     }
 
     #[test]
