@@ -83,12 +83,103 @@ fn s1_measures_echoes_and_finds_under_every_model() {
         .into_iter()
         .chain(MODELS.iter().copied())
         .collect();
-    check_experiment("s1", &[], &["echo"], &models);
+    check_experiment("s1", &["--kinds", "echo"], &["echo"], &models);
+}
+
+#[test]
+fn s1_measures_ycsb_under_every_model() {
+    check_experiment("s1", &["--kinds", "ycsb-a"], &["ycsb-a"], MODELS);
 }
 
 #[test]
 fn s3_measures_every_mix_under_every_model() {
-    check_experiment("s3", &[], &["journaled", "unsynced", "reads", "half"], MODELS);
+    let kinds = [
+        "journaled",
+        "unsynced",
+        "reads",
+        "half",
+        "random-read",
+        "random-write-synced",
+        "random-write-unsynced",
+        "read-while-writing",
+    ];
+    check_experiment("s3", &["--kinds", &kinds.join(",")], &kinds, MODELS);
+}
+
+/// Runs an article as it is, only small, on one model, and gives its page back.
+fn small_edition(article: &str, further: &[&str]) -> String {
+    let out = tempfile::tempdir().expect("a temporary directory");
+    let directory = out.path().to_string_lossy();
+    let mut arguments = vec!["article", article, "--scale", "0.001", "--out", &directory];
+    arguments.extend(further);
+    let output = run(&arguments);
+    let (printed, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{article} ends with {}:\n{printed}\n{told}", output.status);
+    assert!(printed.contains("### What the article says"), "the article has no word:\n{printed}");
+    std::fs::read_to_string(out.path().join(format!("{}.html", article.to_lowercase()))).expect("a page")
+}
+
+fn check_page(page: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(page.contains(part), "'{part}' is missing in the page:\n{page}");
+    }
+}
+
+#[test]
+fn every_article_has_a_small_edition() {
+    let s0 = small_edition("S0", &["--models", "synchronous,adaptive"]);
+    check_page(
+        &s0,
+        &["S0: 198,000", "S0: 30,000", "S0: 8,890", "0.91 times", " times synchronous", "Circumstances"],
+    );
+    assert_eq!(s0.matches(">synchronous</td>").count(), 11, "not the eleven scenarios:\n{s0}");
+    let s1 = small_edition("S1", &["--models", "synchronous,adaptive-one-queue,reactor"]);
+    check_page(&s1, &["350k → 900k+", " requests/s, ", "over 1 s", " ms of reactor", "4.765 %"]);
+    let s3 = small_edition("S3", &["--models", "synchronous,coroutine"]);
+    check_page(&s3, &["2 times", " times threads", "Read while writing", "written/s"]);
+    assert!(!s3.contains("not measured"), "a claim has no figure of ours:\n{s3}");
+}
+
+/// A server that a test has started itself.
+struct Server {
+    process: Child,
+    port: u16,
+    _directory: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
+        command
+            .args(["serve", "--nounixsocket", "--port", &port.to_string(), "--dbpath"])
+            .arg(directory.path());
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the server starts");
+        wait_for("a server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        Server { process, port, _directory: directory }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nothing of it is needed any more.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn servers_can_be_given_instead() {
+    let server = Server::start();
+    let targets = format!("127.0.0.1:{0},adaptive=127.0.0.1:{0}", server.port);
+    let further = ["--target", &targets, "--connections", "4"];
+    let s0 = small_edition("s0", &further);
+    check_page(&s0, &[">given</td>", ">adaptive</td>", "given at 127.0.0.1:", "thread model "]);
+    check_page(&small_edition("s1", &further), &[">given</td>", "finds/s", "YCSB A"]);
+    check_page(&small_edition("s3", &further), &[">given</td>", "Read while writing"]);
+    assert!(std::net::TcpStream::connect(("127.0.0.1", server.port)).is_ok(), "the given server was ended");
 }
 
 #[test]
@@ -101,6 +192,13 @@ fn nonsense_is_explained() {
     };
     check(&["article", "s0", "--models", "threads"], "[possible values: synchronous, adaptive");
     check(&["article", "s0", "--connections", "0"], "--connections must be at least 1");
+    check(&["article", "s0", "--scale", "0"], "expected a number from 0.001 to 100, found '0'");
+    check(&["article", "s0", "--target", "localhost"], "expected host:port or name=host:port");
+    check(&["article", "s0", "--target", "127.0.0.1:1", "--kinds", "idle"], "which a --target does not show");
+    check(&["article", "s0", "--target", "127.0.0.1:1", "--models", "auto"], "cannot be used with");
+    check(&["article", "s2"], "comes with replication");
+    check(&["article", "S4", "--scale", "1"], "comes with the storage work");
+    check(&["article", "s9"], "there are s0, s1 and s3");
     check(&["article", "s0", "--pin", "a:b"], "'a' is not the number of a core");
     check(&["article", "s0", "--fast-rate", "0"], "--fast-rate must be at least 1 request a second");
     check(&["article", "s3", "--seconds=-1"], "--seconds must be above 0 and --warm-up at least 0");

@@ -2,8 +2,12 @@
 
 use crate::affinity::Pin;
 use crate::article::Subject;
+use crate::article::plan::Row;
+use crate::article::scale::Scale;
+use crate::article::target::{self, Target};
 use crate::error::BenchError;
 use crate::generator::{GroupSpec, Pacing, Request, Requests, Window};
+use crate::result::{self, Sampler, ServerInfo};
 use crate::rig::Rig;
 use crate::scenario::Scenario;
 use clap::Args;
@@ -11,27 +15,41 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Of one cell in one round, before `--scale`.
+const SECONDS: f64 = 5.0;
+const WARM_UP: f64 = 1.0;
+const DOCUMENTS: i32 = 100_000;
+
 /// Options of every experiment.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArguments {
+    /// Size of the experiment, from 0.001 to 100: a factor on the defaults of documents, connections and all times, within what
+    /// the limit on open files allows; below 0.1 one round is the default. 0.02 is over in a minute or so. What is given by an
+    /// option of its own is not scaled
+    #[arg(long, value_name = "FACTOR", default_value = "1")]
+    scale: Scale,
+    /// Measure servers that run already, host:port or name=host:port, instead of starting them. Their database heddle_bench is
+    /// dropped and loaded anew for every cell
+    #[arg(long = "target", value_name = "[NAME=]HOST:PORT", value_delimiter = ',', conflicts_with_all = ["models", "server"])]
+    targets: Vec<Target>,
     /// Thread models to compare, and `epoll-echo` and `thread-echo`, bare echoes as ceilings
     #[arg(long, value_enum, value_delimiter = ',')]
     models: Vec<Subject>,
     /// Numbers of connections; each kind has its own defaults
     #[arg(long, value_delimiter = ',')]
     connections: Vec<usize>,
-    /// Rounds; tables show medians over them
-    #[arg(long, default_value_t = 3)]
-    rounds: u64,
-    /// Measured seconds of each cell in each round; slow requests get longer when there are many connections
-    #[arg(long, default_value_t = 5.0)]
-    seconds: f64,
-    /// Seconds of load before measuring begins
-    #[arg(long, default_value_t = 1.0)]
-    warm_up: f64,
-    /// Documents to load
-    #[arg(long, default_value_t = 100_000)]
-    documents: i32,
+    /// Rounds; tables show medians over them [default: 3]
+    #[arg(long)]
+    rounds: Option<u64>,
+    /// Measured seconds of each cell in each round; slow requests get longer when there are many connections [default: 5]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Seconds of load before measuring begins [default: 1]
+    #[arg(long)]
+    warm_up: Option<f64>,
+    /// Documents to load [default: 100000]
+    #[arg(long)]
+    documents: Option<i32>,
     /// Size of a document, in bytes; each experiment has its own default
     #[arg(long)]
     document_bytes: Option<usize>,
@@ -56,6 +74,11 @@ pub(crate) struct CommonArguments {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) rig: Rig,
+    pub(crate) scale: Scale,
+    /// When it began, RFC 3339.
+    pub(crate) begun: String,
+    /// What is known of the servers that are given.
+    pub(crate) given: Vec<String>,
     pub(crate) subjects: Vec<Subject>,
     /// Empty: each kind's default.
     pub(crate) connections: Vec<usize>,
@@ -71,6 +94,10 @@ pub(crate) struct Settings {
 }
 
 impl CommonArguments {
+    pub(crate) const fn scale(&self) -> Scale {
+        self.scale
+    }
+
     /// Checks the options, watches for Ctrl-C and moves to the generator's cores.
     pub(crate) fn settings(
         &self,
@@ -78,18 +105,27 @@ impl CommonArguments {
         document_bytes: usize,
     ) -> Result<Settings, BenchError> {
         self.validate()?;
+        let scale = self.scale;
+        let subjects = match (self.targets.as_slice(), self.models.as_slice()) {
+            ([], []) => subjects.to_vec(),
+            ([], models) => models.to_vec(),
+            (targets, _) => target::subjects(targets)?,
+        };
         let out = self.out.clone();
         if let Some(directory) = &out {
             std::fs::create_dir_all(directory).map_err(BenchError::io("make the directory of --out"))?;
         }
         Ok(Settings {
             rig: Rig::set_up(&self.pin.clone().unwrap_or_default())?,
-            subjects: if self.models.is_empty() { subjects.to_vec() } else { self.models.clone() },
+            scale,
+            begun: result::now(),
+            given: subjects.iter().filter_map(describe_given).collect(),
+            subjects,
             connections: self.connections.clone(),
-            rounds: self.rounds,
-            warm_up: Duration::from_secs_f64(self.warm_up),
-            duration: Duration::from_secs_f64(self.seconds),
-            stored: self.documents,
+            rounds: self.rounds.unwrap_or_else(|| scale.rounds()),
+            warm_up: Duration::from_secs_f64(self.warm_up.unwrap_or_else(|| scale.pause(WARM_UP))),
+            duration: Duration::from_secs_f64(self.seconds.unwrap_or_else(|| scale.seconds(SECONDS))),
+            stored: self.documents.unwrap_or_else(|| scale.documents(DOCUMENTS)),
             document_bytes: self.document_bytes.unwrap_or(document_bytes),
             seed: self.seed,
             out,
@@ -100,12 +136,12 @@ impl CommonArguments {
 
     fn validate(&self) -> Result<(), BenchError> {
         let usage = |text: &str| Err(BenchError::Usage(text.to_owned()));
-        if self.documents < 1 || self.rounds < 1 {
+        let time = |seconds: Option<f64>, default| Duration::try_from_secs_f64(seconds.unwrap_or(default));
+        if self.documents.is_some_and(|documents| documents < 1) || self.rounds == Some(0) {
             return usage("--documents and --rounds must be at least 1");
         }
-        if Duration::try_from_secs_f64(self.seconds).is_ok_and(|time| time.is_zero())
-            || Duration::try_from_secs_f64(self.seconds).is_err()
-            || Duration::try_from_secs_f64(self.warm_up).is_err()
+        if !time(self.seconds, SECONDS).is_ok_and(|time| !time.is_zero())
+            || time(self.warm_up, WARM_UP).is_err()
         {
             return usage("--seconds must be above 0 and --warm-up at least 0");
         }
@@ -124,10 +160,29 @@ impl CommonArguments {
     }
 }
 
+/// What a given server says of itself; `None` for one that is started here.
+fn describe_given(subject: &Subject) -> Option<String> {
+    let Subject::Given(server) = subject else { return None };
+    let ServerInfo { version, storage_engine, service_executor, .. } = Sampler::describe(server.address);
+    let known = [
+        version.map(|version| format!("version {version}")),
+        storage_engine.map(|engine| format!("storage engine {engine}")),
+        service_executor.map(|executor| format!("thread model {executor}")),
+    ];
+    let known: String = known.into_iter().flatten().map(|part| format!(", {part}")).collect();
+    Some(format!("{} at {}{known}", server.name, server.address))
+}
+
 impl Settings {
-    /// The numbers of connections to measure.
-    pub(crate) fn connections_or(&self, default: &[usize]) -> Vec<usize> {
-        if self.connections.is_empty() { default.to_vec() } else { self.connections.clone() }
+    /// The rows of a section: a number of connections each, those of the command line or the scaled defaults.
+    pub(crate) fn rows(&self, section: usize, default: &[usize]) -> Vec<Row> {
+        if self.connections.is_empty() {
+            let scaled =
+                |&clients: &usize| Row { section, connections: self.scale.connections(clients), clients };
+            return default.iter().map(scaled).collect();
+        }
+        let given = |&connections: &usize| Row { section, connections, clients: connections };
+        self.connections.iter().map(given).collect()
     }
 
     /// The window of quick requests.
@@ -165,7 +220,7 @@ impl Settings {
     /// What a reader of the figures needs to know.
     pub(crate) fn to_json(&self) -> Value {
         json!({
-            "rounds": self.rounds, "seconds": self.duration.as_secs_f64(), "warmUpSeconds": self.warm_up.as_secs_f64(),
+            "scale": self.scale.factor(), "rounds": self.rounds, "seconds": self.duration.as_secs_f64(), "warmUpSeconds": self.warm_up.as_secs_f64(),
             "documents": self.stored, "documentBytes": self.document_bytes, "seed": self.seed,
             "serverArguments": self.server_arguments,
         })

@@ -106,7 +106,7 @@ mod tests {
 
     fn cell(subject: Subject, connections: usize, rate: f64) -> Cell {
         let measurement = Measurement::default().with(RATE, rate).with(P99, 1e6 / rate);
-        Cell { row: Row { section: 0, connections }, subject, rounds: vec![(0, measurement)] }
+        Cell { row: Row::of(0, connections), subject, rounds: vec![(0, measurement)] }
     }
 
     #[test]

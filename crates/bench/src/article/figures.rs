@@ -46,6 +46,8 @@ pub(crate) const GENERATOR: Column = Column::median("generator %", 0);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measurement {
     pub(crate) figures: Vec<(Column, f64)>,
+    /// Requests that were answered well, of which errors are counted beside.
+    pub(crate) answered: u64,
     /// Failed requests by what was wrong with them.
     pub(crate) errors: BTreeMap<String, u64>,
     /// Why there are no figures.
@@ -75,8 +77,9 @@ impl Measurement {
         self
     }
 
-    /// Adds the errors of a run.
+    /// Adds the requests of a run.
     pub(crate) fn counting(mut self, outcome: &Outcome) -> Self {
+        self.answered += outcome.timed();
         for (what, times) in outcome.errors() {
             *self.errors.entry(what.to_string()).or_default() += times;
         }

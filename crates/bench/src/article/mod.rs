@@ -6,23 +6,32 @@
 //!                                ▼
 //!                 measure one cell on a fresh server ─▶ Measurement (figures, errors)
 //!                                ▼
-//!                 Findings ─▶ table (Markdown), JSON, SVG
+//!                 Findings ─▶ table (Markdown), JSON, SVG, and a page with the article's figures beside ours
 //! ```
 //!
-//! S2 (secondaries) and S4 (storage) find their place beside these modules.
+//! What an article published is here in two forms: S0's table (`published`), which stands beside our figures row by row, and
+//! what else the articles say (`statement`), each with a function that takes our figure from the findings.
+//!
+//! S2 (secondaries that read while they replay) needs replication, and S4 (steady latency on slow disks) the storage work; each
+//! becomes a module beside [`s0`], with an `Article` of its own and a variant of [`ArticleCommand`]. Until then the command line
+//! says what they wait for.
 
 mod arguments;
 mod chart;
 mod figures;
+mod page;
 mod plan;
 mod published;
 mod report;
 mod s0;
 mod s1;
 mod s3;
+mod scale;
 mod servers;
+mod statement;
 mod subject;
 mod table;
+mod target;
 
 pub(crate) use arguments::Settings;
 pub(crate) use servers::{Served, echo_launch};
@@ -35,11 +44,16 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub enum ArticleCommand {
     /// Thread models by number of clients: fast and slow requests, and the situations around them
+    #[command(alias = "S0")]
     S0(s0::S0Arguments),
-    /// The transport alone: echo per thread model beside a bare epoll echo, and finds beside that
+    /// The transport: echo per thread model beside a bare epoll echo, finds beside that, and YCSB A by number of clients
+    #[command(alias = "S1")]
     S1(s1::S1Arguments),
-    /// A thousand clients and small values: journaled writes and other mixes per thread model
+    /// Small values: journaled writes of a thousand clients, and db_bench's patterns, per thread model
+    #[command(alias = "S3")]
     S3(s3::S3Arguments),
+    #[command(external_subcommand)]
+    Other(Vec<String>),
 }
 
 /// Runs an experiment.
@@ -51,5 +65,16 @@ pub(crate) fn run(command: &ArticleCommand) -> Result<(), BenchError> {
         ArticleCommand::S0(arguments) => s0::run(arguments),
         ArticleCommand::S1(arguments) => s1::run(arguments),
         ArticleCommand::S3(arguments) => s3::run(arguments),
+        ArticleCommand::Other(words) => {
+            Err(BenchError::Usage(unknown(words.first().map_or("", String::as_str))))
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    match name.to_lowercase().as_str() {
+        "s2" => "s2, secondaries that read while they replay, comes with replication".to_owned(),
+        "s4" => "s4, steady latency on slow disks, comes with the storage work".to_owned(),
+        _ => format!("there is no article '{name}'; there are s0, s1 and s3"),
     }
 }

@@ -10,6 +10,15 @@ pub(crate) struct Row {
     /// Index of the section.
     pub(crate) section: usize,
     pub(crate) connections: usize,
+    /// Connections before `--scale` and the machine's limits: what the article's row is found by.
+    pub(crate) clients: usize,
+}
+
+impl Row {
+    #[cfg(test)]
+    pub(crate) const fn of(section: usize, connections: usize) -> Self {
+        Row { section, connections, clients: connections }
+    }
 }
 
 /// One measurement that is to be made.
@@ -47,6 +56,16 @@ impl Cell {
         let rounds: Vec<Measurement> =
             self.rounds.iter().map(|(_, measurement)| measurement.clone()).collect();
         over_rounds(&rounds, column)
+    }
+
+    /// Failed requests of all requests in all rounds; `None` when there were none.
+    pub(crate) fn share_of_errors(&self) -> Option<f64> {
+        let sum = |of: fn(&Measurement) -> u64| -> u64 {
+            self.rounds.iter().map(|(_, measurement)| of(measurement)).sum()
+        };
+        let errors = sum(Measurement::error_count);
+        let all = errors + sum(|measurement| measurement.answered);
+        (all > 0).then(|| errors as f64 / all as f64)
     }
 
     /// The figure of one round.
@@ -130,7 +149,7 @@ mod tests {
     use crate::article::figures::RATE;
 
     const SUBJECTS: [Subject; 2] = [Subject::Reactor, Subject::Coroutine];
-    const ROWS: [Row; 2] = [Row { section: 0, connections: 5 }, Row { section: 1, connections: 9 }];
+    const ROWS: [Row; 2] = [Row::of(0, 5), Row::of(1, 9)];
 
     #[test]
     fn subjects_are_interleaved_and_take_turns_at_being_first() {
@@ -141,6 +160,18 @@ mod tests {
             [(1, 0, 1), (1, 0, 2), (1, 0, 0), (1, 1, 1), (1, 1, 2), (1, 1, 0)],
         ];
         assert_eq!(order, expect.concat());
+    }
+
+    #[test]
+    fn errors_are_a_part_of_all_requests() {
+        let mut measurement = Measurement { answered: 30, ..Measurement::default() };
+        measurement.errors.insert("Overloaded".into(), 10);
+        let clean = Measurement { answered: 40, ..Measurement::default() };
+        let rounds = vec![(0, measurement), (1, clean)];
+        let mut cell = Cell { row: Row::of(0, 5), subject: Subject::Reactor, rounds };
+        assert_eq!(cell.share_of_errors(), Some(0.125));
+        cell.rounds.clear();
+        assert_eq!(cell.share_of_errors(), None);
     }
 
     #[test]

@@ -3,15 +3,36 @@
 use crate::article::Settings;
 use crate::article::chart::{self, Panel};
 use crate::article::figures::RATE;
+use crate::article::page;
 use crate::article::plan::{Cell, Findings};
-use crate::article::published::Published;
-use crate::article::table::{Comparison, errors, markdown, table};
+use crate::article::statement::{self, Evidence, Statement};
+use crate::article::table::{Comparison, markdown};
 use crate::chart::Figure;
 use crate::error::BenchError;
-use crate::result::{Machine, Page, amount};
+use crate::result::{Machine, Table, Tool};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What is known of an article without measuring.
+#[derive(Debug)]
+pub(crate) struct Article {
+    /// `s0`, `s1`, `s3`: as files are called.
+    pub(crate) experiment: &'static str,
+    pub(crate) title: &'static str,
+    /// What was measured there, and on what.
+    pub(crate) about: &'static str,
+    /// Whether its table stands in [`crate::article::published`].
+    pub(crate) has_table: bool,
+    pub(crate) statements: &'static [Statement],
+}
+
+impl Article {
+    /// As readers know it.
+    pub(crate) fn name(&self) -> String {
+        self.experiment.to_uppercase()
+    }
+}
 
 /// One table of an experiment.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +48,7 @@ pub(crate) struct Section {
 /// An experiment that was carried out.
 #[derive(Debug)]
 pub(crate) struct Report<'s> {
-    /// `s0`, `s1`, `s3`.
-    pub(crate) experiment: &'static str,
+    pub(crate) article: &'static Article,
     pub(crate) settings: &'s Settings,
     pub(crate) sections: Vec<Section>,
     pub(crate) findings: Findings,
@@ -58,7 +78,7 @@ impl Report<'_> {
 
     fn markdown(&self) -> String {
         let mut text =
-            format!("{} on {}: {}\n", self.experiment, Machine::here().line(), self.settings.line());
+            format!("{} on {}: {}\n", self.article.experiment, Machine::here().line(), self.settings.line());
         for (number, section) in self.sections.iter().enumerate() {
             let cells = self.findings.section(number);
             if !cells.is_empty() {
@@ -69,7 +89,16 @@ impl Report<'_> {
                 ));
             }
         }
+        if !self.article.statements.is_empty() {
+            text.push_str(&format!("\n### What the article says\n\n{}", self.statements().markdown()));
+        }
         text
+    }
+
+    /// The article's statements beside what was measured.
+    pub(crate) fn statements(&self) -> Table {
+        let evidence = Evidence { sections: &self.sections, findings: &self.findings };
+        statement::table(self.article.statements, &evidence)
     }
 
     fn write(&self, directory: &Path, text: &str) -> Result<(), BenchError> {
@@ -80,26 +109,27 @@ impl Report<'_> {
                 problem: error.to_string(),
             })
         };
-        save(format!("{}.md", self.experiment), text)?;
-        save(format!("{}.json", self.experiment), &format!("{:#}\n", self.to_json()))?;
+        let name = self.article.experiment;
+        save(format!("{name}.md"), text)?;
+        save(format!("{name}.json"), &format!("{:#}\n", self.to_json()))?;
         for (number, section) in self.sections.iter().enumerate() {
             if let Some(figure) = self.sweep(number, section) {
-                save(format!("{}-{}.svg", self.experiment, section.kind), &figure.file()?)?;
+                save(format!("{name}-{}.svg", section.kind), &figure.file()?)?;
             }
         }
         if let Some(figure) = self.overview() {
-            save(format!("{}.svg", self.experiment), &figure.file()?)?;
+            save(format!("{name}.svg"), &figure.file()?)?;
         }
-        save(format!("{}.html", self.experiment), &self.html()?)
+        save(format!("{name}.html"), &page::html(self)?)
     }
 
     /// A section by number of connections.
-    fn sweep(&self, number: usize, section: &Section) -> Option<Figure> {
+    pub(crate) fn sweep(&self, number: usize, section: &Section) -> Option<Figure> {
         chart::by_connections(section.title, section.panels, &self.findings.section(number))
     }
 
     /// All sections that have one number of connections each.
-    fn overview(&self) -> Option<Figure> {
+    pub(crate) fn overview(&self) -> Option<Figure> {
         let sections: Vec<(&str, Vec<&Cell>)> = (0..)
             .zip(&self.sections)
             .map(|(number, section)| (section.title, self.findings.section(number)))
@@ -107,50 +137,13 @@ impl Report<'_> {
         chart::by_section(RATE, &sections)
     }
 
-    /// Everything on one page.
-    fn html(&self) -> Result<String, BenchError> {
-        let mut page = Page::new(&format!("heddle bench article {}", self.experiment));
-        page.paragraph(&format!("{}; {}", Machine::here().line(), self.settings.line()));
-        if self.findings.interrupted {
-            page.warning("The experiment was interrupted; these are the figures until then.");
-        }
-        let published = Published::of(self.experiment);
-        if let Some(explanation) = published.explanation() {
-            page.paragraph(explanation);
-        }
-        page.charts(&self.overview().map(Figure::apart).unwrap_or_default())?;
-        for (number, section) in self.sections.iter().enumerate() {
-            let cells = self.findings.section(number);
-            if cells.is_empty() {
-                continue;
-            }
-            page.heading(section.title);
-            page.charts(&self.sweep(number, section).map(Figure::apart).unwrap_or_default())?;
-            page.table(&table(&cells, section.comparisons, &|cell, column| {
-                let connections = cell.row.connections;
-                match column {
-                    Some(column) => published
-                        .figure(section.kind, connections, cell.subject, column)
-                        .map(|figure| format!("{}: {}", self.experiment.to_uppercase(), amount(figure))),
-                    None => published
-                        .errors(section.kind, connections, cell.subject)
-                        .map(|errors| format!("{}: {}/s", self.experiment.to_uppercase(), amount(errors))),
-                }
-            }));
-            let errors = errors(&cells);
-            if !errors.is_empty() {
-                page.list(&errors);
-            }
-        }
-        Ok(page.html())
-    }
-
     /// Every figure of every round. Figures are named as in the tables, with their units.
     fn to_json(&self) -> Value {
+        let tool = Tool::here();
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let cells: Vec<Value> = self.findings.cells.iter().map(|cell| self.cell_to_json(cell)).collect();
         json!({
-            "experiment": self.experiment, "version": env!("CARGO_PKG_VERSION"), "unixTime": seconds,
+            "experiment": self.article.experiment, "version": tool.version, "commit": tool.commit, "unixTime": seconds,
             "machine": Machine::here(), "settings": self.settings.to_json(), "interrupted": self.findings.interrupted,
             "cells": cells,
         })
@@ -170,6 +163,6 @@ impl Report<'_> {
                 json!({ "round": round, "figures": figures, "errors": measurement.errors, "failure": measurement.failure })
             })
             .collect();
-        json!({ "kind": kind, "connections": cell.row.connections, "model": cell.subject.name(), "rounds": rounds })
+        json!({ "kind": kind, "connections": cell.row.connections, "clients": cell.row.clients, "model": cell.subject.name(), "rounds": rounds })
     }
 }

@@ -8,35 +8,55 @@ use crate::server_process::{ChildServer, Launch};
 use std::net::SocketAddr;
 use tempfile::TempDir;
 
-/// A fresh server with its documents, or a bare echo. Ended and removed when dropped.
+/// A server with its documents, or a bare echo. What was started is ended and removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Served {
+    address: SocketAddr,
     // Before the directory, so that the process has ended when its files go.
-    server: ChildServer,
+    process: Option<ChildServer>,
     _directory: Option<TempDir>,
 }
 
 impl Served {
     pub(crate) const fn address(&self) -> SocketAddr {
-        self.server.address
+        self.address
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.server.pid()
+    /// The process; `None` for a server that somebody else has started.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(ChildServer::pid)
     }
 
     /// Fails when the server ended while it was measured.
     pub(crate) fn check_alive(&mut self) -> Result<(), BenchError> {
-        self.server.check_alive()
+        self.process.as_mut().map_or(Ok(()), ChildServer::check_alive)
+    }
+
+    const fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
+        Served { address: process.address, process: Some(process), _directory: directory }
     }
 }
 
 impl Settings {
-    /// The subject, ready for this scenario: a server on a directory of its own with the documents loaded, or an echo that
-    /// answers with replies of the size that the scenario's have.
+    /// The subject, ready for this scenario: a database with the documents loaded, or an echo that answers with replies of the
+    /// size that the scenario's have.
     pub(crate) fn serve(&self, subject: Subject, scenario: Scenario) -> Result<Served, BenchError> {
-        let Some(executor) = subject.executor_arguments() else {
+        if !subject.is_database() {
             return self.serve_echo(subject, scenario.reply_bytes(self.stored, self.document_bytes));
+        }
+        let served = self.serve_empty(subject)?;
+        dataset::load(served.address, self.stored, self.document_bytes, &self.rig.interrupt)?;
+        Ok(served)
+    }
+
+    /// The subject without documents: a database on a directory of its own, or one that is given, whatever it holds.
+    pub(crate) fn serve_empty(&self, subject: Subject) -> Result<Served, BenchError> {
+        let executor = match (subject, subject.executor_arguments()) {
+            (Subject::Given(server), _) => {
+                return Ok(Served { address: server.address, process: None, _directory: None });
+            }
+            (_, Some(executor)) => executor,
+            (_, None) => return Err(BenchError::Usage(format!("{} holds no documents", subject.name()))),
         };
         let directory = tempfile::Builder::new()
             .prefix("heddle-bench-")
@@ -47,16 +67,13 @@ impl Settings {
         words.extend(executor.iter().map(|&word| word.to_owned()));
         words.extend_from_slice(&self.server_arguments);
         let launch = Launch::new(&format!("{} server", subject.name()), words);
-        let server = ChildServer::start(&self.rig, launch)?;
-        dataset::load(server.address, self.stored, self.document_bytes, &self.rig.interrupt)?;
-        Ok(Served { server, _directory: Some(directory) })
+        Ok(Served::started(ChildServer::start(&self.rig, launch)?, Some(directory)))
     }
 
     /// The transport alone under a thread model, or a bare echo.
     pub(crate) fn serve_echo(&self, subject: Subject, reply_bytes: usize) -> Result<Served, BenchError> {
-        let server =
-            ChildServer::start(&self.rig, echo_launch(subject, reply_bytes, &self.server_arguments))?;
-        Ok(Served { server, _directory: None })
+        let launch = echo_launch(subject, reply_bytes, &self.server_arguments);
+        Ok(Served::started(ChildServer::start(&self.rig, launch)?, None))
     }
 }
 

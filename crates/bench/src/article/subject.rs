@@ -1,5 +1,7 @@
-//! What is compared: Heddle under each thread model, and bare echoes.
+//! What is compared: Heddle under each thread model, bare echoes, and servers that are given.
 
+use crate::article::target::GivenServer;
+use crate::chart;
 use clap::ValueEnum;
 
 /// A row's subject.
@@ -21,6 +23,9 @@ pub(crate) enum Subject {
     EpollEcho,
     /// A bare echo with a thread per connection.
     ThreadEcho,
+    /// A server that runs already.
+    #[value(skip)]
+    Given(GivenServer),
 }
 
 impl Subject {
@@ -39,10 +44,11 @@ impl Subject {
             Subject::Auto => "auto",
             Subject::EpollEcho => "epoll-echo",
             Subject::ThreadEcho => "thread-echo",
+            Subject::Given(server) => server.name,
         }
     }
 
-    /// The arguments that make Heddle this subject; `None` for the bare echoes.
+    /// The arguments that make Heddle this subject; `None` for what is not Heddle started anew.
     pub(crate) const fn executor_arguments(self) -> Option<&'static [&'static str]> {
         Some(match self {
             Subject::Synchronous => &["--serviceExecutor", "synchronous"],
@@ -53,7 +59,7 @@ impl Subject {
             Subject::Reactor => &["--serviceExecutor", "reactor"],
             Subject::Coroutine => &["--serviceExecutor", "coroutine"],
             Subject::Auto => &["--serviceExecutor", "auto"],
-            Subject::EpollEcho | Subject::ThreadEcho => return None,
+            Subject::EpollEcho | Subject::ThreadEcho | Subject::Given(_) => return None,
         })
     }
 
@@ -66,13 +72,13 @@ impl Subject {
         }
     }
 
-    /// Whether it is Heddle and not a bare echo.
-    pub(crate) const fn is_model(self) -> bool {
+    /// Whether it is a database and not a bare echo.
+    pub(crate) const fn is_database(self) -> bool {
         self.echo_kind().is_none()
     }
 
     /// Red, green and blue of its line in charts: readable on white and on black.
-    pub(crate) const fn colour(self) -> (u8, u8, u8) {
+    pub(crate) fn colour(self) -> (u8, u8, u8) {
         match self {
             Subject::Synchronous => (0xbf, 0x87, 0x00),
             Subject::Adaptive => (0x2f, 0x81, 0xf7),
@@ -82,6 +88,7 @@ impl Subject {
             Subject::Auto => (0xe5, 0x53, 0x4b),
             Subject::EpollEcho => (0x80, 0x80, 0x80),
             Subject::ThreadEcho => (0xa8, 0xa0, 0x90),
+            Subject::Given(server) => chart::colour(server.number),
         }
     }
 }
@@ -95,7 +102,7 @@ mod tests {
         for subject in Subject::value_variants() {
             let value = subject.to_possible_value().expect("none is hidden");
             assert_eq!(value.get_name(), subject.name());
-            assert_eq!(subject.executor_arguments().is_some(), subject.is_model(), "{subject:?}");
+            assert_eq!(subject.executor_arguments().is_some(), subject.is_database(), "{subject:?}");
         }
     }
 }

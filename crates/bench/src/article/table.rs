@@ -45,10 +45,10 @@ impl Comparison {
         let same_row = section.iter().filter(|other| other.row == cell.row);
         match self.base {
             Base::Subject(subject) => {
-                same_row.clone().find(|other| other.subject == subject)?.figure_in(round, RATE)
+                same_row.clone().find(|other| other.subject.name() == subject.name())?.figure_in(round, RATE)
             }
             Base::BestModel => same_row
-                .filter(|other| other.subject.is_model())
+                .filter(|other| other.subject.is_database())
                 .filter_map(|other| other.figure_in(round, RATE))
                 .reduce(f64::max),
         }
@@ -61,8 +61,16 @@ pub(crate) fn markdown(section: &[&Cell], comparisons: &[Comparison]) -> String 
     table(section, comparisons, &|_, _| None).markdown() + &errors.collect::<String>()
 }
 
-/// Something that is to stand beside a figure, or beside the count of errors when no column is given.
-pub(crate) type Beside<'b> = dyn Fn(&Cell, Option<Column>) -> Option<String> + 'b;
+/// A place of a row beside which something else can stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spot {
+    Connections,
+    Figure(Column),
+    Errors,
+}
+
+/// What is to stand beside our figures.
+pub(crate) type Beside<'b> = dyn Fn(&Cell, Spot) -> Option<String> + 'b;
 
 /// The table of a section.
 pub(crate) fn table(section: &[&Cell], comparisons: &[Comparison], beside: &Beside<'_>) -> Table {
@@ -76,14 +84,15 @@ pub(crate) fn table(section: &[&Cell], comparisons: &[Comparison], beside: &Besi
     );
     table.text_columns = 2;
     for cell in section {
-        let place = |text: String, column| Place { text, beside: beside(cell, column), ..Place::default() };
-        let mut places: Vec<Place> =
-            vec![cell.row.connections.to_string().into(), cell.subject.name().into()];
+        let place = |text: String, spot| Place { text, beside: beside(cell, spot), ..Place::default() };
+        let connections = place(cell.row.connections.to_string(), Spot::Connections);
+        let mut places: Vec<Place> = vec![connections, cell.subject.name().into()];
         places.extend(columns.iter().map(|&column| {
             let figure = cell.figure(column);
-            place(figure.map_or("–".to_owned(), |value| format!("{value:.*}", column.decimals)), Some(column))
+            let text = figure.map_or("–".to_owned(), |value| format!("{value:.*}", column.decimals));
+            place(text, Spot::Figure(column))
         }));
-        places.push(place(count_of_errors(cell), None));
+        places.push(place(count_of_errors(cell), Spot::Errors));
         places.extend(comparisons.iter().map(|comparison| {
             Place::from(comparison.ratio(cell, section).map_or("–".to_owned(), |ratio| format!("{ratio:.2}")))
         }));
@@ -143,12 +152,12 @@ mod tests {
     fn cell(subject: Subject, rates: &[f64]) -> Cell {
         let measurement = |&rate: &f64| Measurement::default().with(RATE, rate).with(LONGEST, rate / 2.0);
         let rounds = (0..).zip(rates.iter().map(measurement)).collect();
-        Cell { row: Row { section: 0, connections: 64 }, subject, rounds }
+        Cell { row: Row::of(0, 64), subject, rounds }
     }
 
     fn check(comparison: Comparison, expect: &str) {
         let mut other_row = cell(Subject::EpollEcho, &[90_000.0]);
-        other_row.row.connections = 8;
+        other_row.row = Row::of(0, 8);
         let cells = [
             other_row,
             cell(Subject::EpollEcho, &[1_000.0, 2_000.0, 1_000.0]),
@@ -180,13 +189,14 @@ mod tests {
     #[test]
     fn other_figures_stand_beside_ours() {
         let cell = cell(Subject::Auto, &[1_000.0]);
-        let beside = |_: &Cell, column: Option<Column>| match column {
-            Some(RATE) => Some("198k".to_owned()),
-            Some(_) => None,
-            None => Some("7/s".to_owned()),
+        let beside = |_: &Cell, spot: Spot| match spot {
+            Spot::Connections => Some("70".to_owned()),
+            Spot::Figure(RATE) => Some("198k".to_owned()),
+            Spot::Figure(_) => None,
+            Spot::Errors => Some("7/s".to_owned()),
         };
         let found = table(&[&cell], &[], &beside).markdown();
-        assert!(found.ends_with("| 64 | auto | 1000 (198k) | 500.0 | 0 (7/s) |\n"), "{found}");
+        assert!(found.ends_with("| 64 (70) | auto | 1000 (198k) | 500.0 | 0 (7/s) |\n"), "{found}");
     }
 
     #[test]

@@ -36,14 +36,17 @@ pub(crate) use compare::{
     CompareArguments, ComparisonOutput, ReportArguments, compare, run_compare, run_report,
 };
 pub(crate) use comparison::check_base;
+pub(crate) use machine::now;
 pub(crate) use model::{
     Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,
     Repetition, RunResult, SCHEMA, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool,
     WorkloadInfo,
 };
-pub(crate) use number::amount;
+pub(crate) use number::{amount, bytes, plain};
 pub(crate) use output::{OutputOptions, finish, save};
 pub(crate) use page::Page;
+#[cfg(test)]
+pub(crate) use page::tests::check_self_contained;
 pub(crate) use sampler::Sampler;
 pub(crate) use table::{Place, Table};
 pub(crate) use turns::in_turns;

@@ -11,6 +11,8 @@ pub(crate) struct Table {
     pub(crate) text_columns: usize,
     /// Whether the last column holds text, too.
     pub(crate) ends_in_text: bool,
+    /// Whether places hold sentences, which a page may break into lines.
+    pub(crate) prose: bool,
 }
 
 /// One place of a table.
@@ -141,7 +143,11 @@ impl Table {
 
     /// As HTML; every text is escaped.
     pub(crate) fn html(&self) -> String {
-        let class = if self.headings.is_empty() { " class=\"pairs\"" } else { "" };
+        let class = match (self.headings.is_empty(), self.prose) {
+            (true, _) => " class=\"pairs\"",
+            (false, true) => " class=\"prose\"",
+            (false, false) => "",
+        };
         let mut html = format!("<div class=\"scroll\"><table{class}>\n");
         if !self.headings.is_empty() {
             let heading = |(column, text): (usize, &String)| {

@@ -29,6 +29,7 @@ mod tests;
 mod topology;
 
 pub(crate) use arguments::{PlanArguments, RunArguments};
+pub(crate) use load_phase::{LoadMode, load};
 pub(crate) use plan::RunPlan;
 pub(crate) use progress::ProgressLine;
 pub(crate) use session::Session;

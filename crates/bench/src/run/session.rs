@@ -4,7 +4,7 @@ use crate::command_client::CommandClient;
 use crate::error::BenchError;
 use crate::generator::{Arrivals, GroupSpec, Load, Pacing, Stretch, TrafficSource};
 use crate::result::{
-    LoadInfo, LoadPhase, Machine, Repetition, RunResult, SCHEMA, Sampler, Target, Tool, WorkloadInfo,
+    self, LoadInfo, LoadPhase, Machine, Repetition, RunResult, SCHEMA, Sampler, Target, Tool, WorkloadInfo,
 };
 use crate::rig::Rig;
 use crate::run::assemble::{SATURATED, repetition};
@@ -261,12 +261,8 @@ fn describe(
     let server = targets.writes.first().map(|address| Sampler::describe(*address)).unwrap_or_default();
     RunResult {
         schema: SCHEMA,
-        tool: Tool {
-            name: "heddle bench".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("HEDDLE_COMMIT").map(str::to_owned),
-        },
-        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        tool: Tool::here(),
+        started: result::now(),
         label: label.unwrap_or(&target.workload.name).to_owned(),
         target: Target {
             connection_string: connection_string.to_owned(),

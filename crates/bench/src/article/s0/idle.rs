@@ -31,6 +31,9 @@ impl Situation<'_> {
         let settings = self.settings;
         let interrupt = &settings.rig.interrupt;
         let mut served = settings.serve(subject, Scenario::Find)?;
+        let pid = served
+            .pid()
+            .ok_or_else(|| BenchError::Usage("a given server's memory is not seen".to_owned()))?;
         let settle = SETTLE.min(self.idle);
         let before = self.work(&served, seed)?;
         // The working connections belong to the number, so that all are within the server's limit.
@@ -39,14 +42,14 @@ impl Situation<'_> {
         let request = Request { ids: 1, ..settings.request(Scenario::Find) };
         let group = GroupSpec::new(resting, Requests::source(vec![request]), Pacing::Once);
         interrupt.pause(settle)?;
-        let base = resident_bytes(served.pid())?;
+        let base = resident_bytes(pid)?;
         let mut idle = settings.rig.generator(served.address(), &[group], seed)?;
         let [called] = idle.run(&Window::lasting(Duration::ZERO, CALLING))?.split()?;
         interrupt.pause(settle)?;
-        let memory = resident_bytes(served.pid())?.saturating_sub(base) as f64 / 1024.0;
-        let (used, begun) = (processor_time(served.pid())?, Instant::now());
+        let memory = resident_bytes(pid)?.saturating_sub(base) as f64 / 1024.0;
+        let (used, begun) = (processor_time(pid)?, Instant::now());
         interrupt.pause(self.idle)?;
-        let used = processor_time(served.pid())?.saturating_sub(used);
+        let used = processor_time(pid)?.saturating_sub(used);
         let share_of_core = used.as_secs_f64() / begun.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
         let among = self.work(&served, seed)?;
         drop(idle);

@@ -11,33 +11,69 @@ mod mixed;
 use crate::article::Subject;
 use crate::article::arguments::{CommonArguments, Settings};
 use crate::article::chart::Panel;
-use crate::article::figures::{GENERATOR, Measurement, P99, RATE};
-use crate::article::plan::{Findings, Row};
-use crate::article::report::{Report, Section};
+use crate::article::figures::{CONNECTED, GENERATOR, Measurement, P99, RATE};
+use crate::article::plan::{Cell, Findings, Row};
+use crate::article::published;
+use crate::article::report::{Article, Report, Section};
+use crate::article::statement::{At, Evidence, Statement, times};
 use crate::article::table::{Base, Comparison};
 use crate::error::BenchError;
+use crate::result::plain;
 use crate::scenario::Scenario;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
 const DOCUMENT_BYTES: usize = 1_024;
+/// Of `mixed` and `lane`, before `--scale`.
+const SLOW_CONNECTIONS: usize = 64;
+/// Of `idle`, before `--scale`.
+const IDLE_SECONDS: f64 = 10.0;
+
+const ARTICLE: Article = Article {
+    experiment: "s0",
+    title: "thread models by number of clients",
+    about: "The article set MongoDB 3.6 with a thread per connection (synchronous) against its elastic pool over one task queue             (adaptive), on a machine of 32 processors and 64 GB, with sysbench on the same network: fast requests are reads of             one document, slow ones of 2,000.",
+    has_table: true,
+    statements: &[
+        Statement {
+            claim: "Few clients are served best by a thread each: adaptive over synchronous, 70 fast clients",
+            theirs: "0.91 times",
+            ours: |evidence| adaptive_over_synchronous(evidence, "fast", 70),
+        },
+        Statement {
+            claim: "Many are served best by a pool: adaptive over synchronous, 10,000 slow clients",
+            theirs: "1.88 times",
+            ours: |evidence| adaptive_over_synchronous(evidence, "slow", 10_000),
+        },
+        Statement {
+            claim: "At the top most requests fail: of all requests of 20,000 slow clients",
+            theirs: "synchronous 94 %, adaptive 92 %",
+            ours: |evidence| failed(evidence, "slow", 20_000),
+        },
+        Statement {
+            claim: "A thread per connection does not take 30,000 clients",
+            theirs: "synchronous 24,000 of 30,000, adaptive all",
+            ours: |evidence| connected(evidence, "fast", 30_000),
+        },
+    ],
+};
 
 /// `heddle bench article s0`.
 #[derive(Debug, Args)]
 pub struct S0Arguments {
-    /// What to measure
+    /// What to measure; fast and slow are the article's eleven scenarios
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fast,slow")]
     kinds: Vec<Kind>,
-    /// mixed and lane: connections with slow requests
-    #[arg(long, default_value_t = 64)]
-    slow_connections: usize,
+    /// mixed and lane: connections with slow requests [default: 64]
+    #[arg(long)]
+    slow_connections: Option<usize>,
     /// mixed: fast requests a second for the comparison with and without slow ones; 80 % of what was reached beside them by
     /// default
     #[arg(long)]
     fast_rate: Option<f64>,
-    /// idle: seconds over which the idle server's processor time is measured
-    #[arg(long, default_value_t = 10.0)]
-    idle_seconds: f64,
+    /// idle: seconds over which the idle server's processor time is measured [default: 10]
+    #[arg(long)]
+    idle_seconds: Option<f64>,
     #[command(flatten)]
     common: CommonArguments,
 }
@@ -88,7 +124,8 @@ impl Kind {
 
     const fn default_connections(self) -> &'static [usize] {
         match self {
-            Kind::Fast | Kind::Slow => &[70, 500, 1_000, 5_000, 10_000, 19_000],
+            Kind::Fast => published::FAST_CLIENTS,
+            Kind::Slow => published::SLOW_CLIENTS,
             Kind::Updates | Kind::Journaled | Kind::Mixed => &[1_000],
             Kind::Idle => &[10_000, 19_000],
             Kind::Lane => &[10_000],
@@ -109,25 +146,28 @@ struct Situation<'s> {
 /// Runs the experiment.
 pub(crate) fn run(arguments: &S0Arguments) -> Result<(), BenchError> {
     let usage = |text: &str| Err(BenchError::Usage(text.to_owned()));
-    let Ok(idle) = Duration::try_from_secs_f64(arguments.idle_seconds) else {
+    let scale = arguments.common.scale();
+    let idle = arguments.idle_seconds.unwrap_or_else(|| scale.seconds(IDLE_SECONDS));
+    let Ok(idle) = Duration::try_from_secs_f64(idle) else {
         return usage("--idle-seconds must be at least 0");
     };
     if arguments.fast_rate.is_some_and(|rate| !(rate >= 1.0 && rate.is_finite())) {
         return usage("--fast-rate must be at least 1 request a second");
     }
-    if arguments.slow_connections < 1 {
+    let slow_connections = arguments.slow_connections.unwrap_or_else(|| scale.connections(SLOW_CONNECTIONS));
+    if slow_connections < 1 {
         return usage("--slow-connections must be at least 1");
     }
     let settings = arguments.common.settings(&Subject::MODELS, DOCUMENT_BYTES)?;
-    let (slow_connections, fast_rate) = (arguments.slow_connections, arguments.fast_rate);
+    if arguments.kinds.contains(&Kind::Idle) && !settings.given.is_empty() {
+        return usage("idle looks at the server's memory and processor time, which a --target does not show");
+    }
+    let fast_rate = arguments.fast_rate;
     let situation = Situation { settings: &settings, slow_connections, fast_rate, idle };
     let kinds = &arguments.kinds;
-    let mut rows = Vec::new();
-    for (section, kind) in kinds.iter().enumerate() {
-        for connections in settings.connections_or(kind.default_connections()) {
-            rows.push(Row { section, connections });
-        }
-    }
+    let rows = kinds.iter().enumerate();
+    let rows: Vec<Row> =
+        rows.flat_map(|(section, kind)| settings.rows(section, kind.default_connections())).collect();
     let kind_of = |row: Row| kinds.get(row.section).copied().unwrap_or(Kind::Fast);
     let findings = Findings::gather(
         &rows,
@@ -139,7 +179,39 @@ pub(crate) fn run(arguments: &S0Arguments) -> Result<(), BenchError> {
         |row, subject| format!("{} {} {}", kind_of(row).section().kind, row.connections, subject.name()),
     )?;
     let sections = kinds.iter().map(|kind| kind.section()).collect();
-    Report { experiment: "s0", settings: &settings, sections, findings }.finish()
+    Report { article: &ARTICLE, settings: &settings, sections, findings }.finish()
+}
+
+const PAIR: [Subject; 2] = [Subject::Synchronous, Subject::Adaptive];
+
+fn adaptive_over_synchronous(evidence: &Evidence<'_>, kind: &str, clients: usize) -> Option<String> {
+    let [synchronous, adaptive] = PAIR;
+    let ratio = evidence.ratio(kind, At::Clients(clients), adaptive, &[synchronous], RATE)?;
+    Some(times(ratio, "synchronous"))
+}
+
+/// What each of the pair has to say in one row; `None` when neither was measured.
+fn of_the_pair(
+    evidence: &Evidence<'_>,
+    kind: &str,
+    clients: usize,
+    say: impl Fn(&Cell) -> Option<String>,
+) -> Option<String> {
+    let cells = PAIR.into_iter().filter_map(|model| evidence.cell(kind, At::Clients(clients), model));
+    let said: Vec<String> =
+        cells.filter_map(|cell| Some(format!("{} {}", cell.subject.name(), say(cell)?))).collect();
+    (!said.is_empty()).then(|| said.join(", "))
+}
+
+fn failed(evidence: &Evidence<'_>, kind: &str, clients: usize) -> Option<String> {
+    of_the_pair(evidence, kind, clients, |cell| Some(format!("{:.1} %", 100.0 * cell.share_of_errors()?)))
+}
+
+fn connected(evidence: &Evidence<'_>, kind: &str, clients: usize) -> Option<String> {
+    of_the_pair(evidence, kind, clients, |cell| {
+        let connected = plain(cell.figure(CONNECTED)?);
+        Some(format!("{connected} of {}", plain(cell.row.connections as f64)))
+    })
 }
 
 impl Situation<'_> {
@@ -159,7 +231,7 @@ impl Situation<'_> {
             Kind::Journaled => closed(Scenario::UpdateJournaled),
             Kind::Storm => self.storm(subject, connections, seed).map(Some),
             Kind::Idle => self.idle(subject, connections, seed).map(Some),
-            Kind::Mixed | Kind::Lane if !subject.is_model() => Ok(None),
+            Kind::Mixed | Kind::Lane if !subject.is_database() => Ok(None),
             Kind::Mixed => self.mixed(subject, connections, seed).map(Some),
             Kind::Lane => self.lane(subject, connections, seed).map(Some),
         }
