@@ -7,7 +7,7 @@
 
 use crate::article::Subject;
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Outcome, Pacing, Window};
+use crate::generator::{GroupSpec, Outcome, Pacing, Requests, Window};
 use crate::rig::Rig;
 use crate::scenario::Scenario;
 use crate::server_process::ChildServer;
@@ -125,8 +125,8 @@ impl CachegrindArguments {
         let mut request = Scenario::Find.request(1, 1);
         request.least_reply_bytes = self.reply_bytes;
         let connections = self.connections;
-        let group = GroupSpec { connections, requests: vec![request], pacing: Pacing::Closed };
-        let window = Window { warm_up: Duration::ZERO, duration: LONGEST, requests: Some(requests) };
+        let group = GroupSpec::new(connections, Requests::source(vec![request]), Pacing::Closed);
+        let window = Window { warm_up: Duration::ZERO, duration: LONGEST, operations: Some(requests) };
         let [outcome] = rig.run(server.address, &[group], 1, &window)?.split()?;
         check(&outcome, requests)?;
         server.terminate(rig, PATIENCE)?;
@@ -146,10 +146,11 @@ fn explain(error: BenchError) -> BenchError {
 
 /// A run with failed requests would count something else.
 fn check(outcome: &Outcome, requests: u64) -> Result<(), BenchError> {
-    if outcome.error_count() == 0 && outcome.replies == requests {
+    if outcome.error_count() == 0 && outcome.operations() == requests {
         return Ok(());
     }
-    let problem = format!("{} of {requests} requests were answered: {:?}", outcome.replies, outcome.errors);
+    let problem =
+        format!("{} of {requests} requests were answered: {:?}", outcome.operations(), outcome.errors());
     Err(BenchError::Program { program: "the server under valgrind", problem })
 }
 

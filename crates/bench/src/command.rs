@@ -4,12 +4,20 @@ use crate::article::{self, ArticleCommand};
 use crate::cachegrind::{self, CachegrindArguments};
 use crate::echo::{EchoArguments, serve_echo};
 use crate::error::BenchError;
+use crate::generator::serve_worker;
 use crate::raw::{RawArguments, run_raw};
+use crate::result::{self, CompareArguments, ReportArguments};
+use crate::run::{self, RunArguments};
+use crate::servers::{ServerArguments, run_servers};
 use clap::Subcommand;
 
 /// `heddle bench …`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
+    /// A workload on any server that speaks the MongoDB wire protocol
+    Run(Box<RunArguments>),
+    /// The same workload on several running servers in turns, and one comparison of them
+    Server(Box<ServerArguments>),
     /// Raw-message load on one server, each scenario beside an echo of the same sizes
     Raw(RawArguments),
     /// The published experiments, every thread model in turns
@@ -17,6 +25,13 @@ pub enum BenchCommand {
     Article(ArticleCommand),
     /// Instructions and simulated cache misses per request, by valgrind
     Cachegrind(CachegrindArguments),
+    /// A further generator process, directed by another one
+    #[command(hide = true)]
+    Worker,
+    /// Several runs against one of them, with ratios and confidence intervals
+    Compare(CompareArguments),
+    /// The page of a run, drawn again from its JSON file
+    Report(ReportArguments),
     /// A bare echo server, the yardstick of the other measurements
     Echo(EchoArguments),
 }
@@ -27,9 +42,50 @@ pub enum BenchCommand {
 /// When it could not be made. Failed requests are counted, not returned.
 pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
     match command {
+        BenchCommand::Run(arguments) => run::run(arguments),
+        BenchCommand::Server(arguments) => run_servers(arguments),
         BenchCommand::Raw(arguments) => run_raw(arguments),
         BenchCommand::Article(command) => article::run(command),
         BenchCommand::Cachegrind(arguments) => cachegrind::run(arguments),
+        BenchCommand::Worker => serve_worker(run::read_source),
+        BenchCommand::Compare(arguments) => result::run_compare(arguments),
+        BenchCommand::Report(arguments) => result::run_report(arguments),
         BenchCommand::Echo(arguments) => serve_echo(arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+
+    fn parse(words: &str) -> Result<BenchCommand, clap::Error> {
+        let command = BenchCommand::augment_subcommands(Command::new("bench"));
+        let matches = command.try_get_matches_from(words.split(' '))?;
+        BenchCommand::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        BenchCommand::augment_subcommands(Command::new("bench")).debug_assert();
+    }
+
+    #[test]
+    fn comparisons_are_repeated_unless_told_otherwise() {
+        let check = |words: &str, expect: &str| {
+            let parsed = format!("{:?}", parse(words).expect("a command line"));
+            assert!(parsed.contains(expect), "'{expect}' is missing in {parsed}");
+        };
+        check("bench server mongodb://a x=mongodb://b", "repetitions: 3");
+        check("bench server mongodb://a x=mongodb://b --repetitions 5", "repetitions: 5");
+        check("bench run mongodb://a", "repetitions: 1");
+    }
+
+    #[test]
+    fn a_comparison_needs_two() {
+        assert!(parse("bench server mongodb://a").is_err());
+        assert!(parse("bench server mongodb://a localhost").is_err());
+        assert!(parse("bench compare a.json").is_err());
+        assert!(parse("bench compare a.json b.json --base 2").is_ok());
     }
 }

@@ -7,6 +7,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+/// What servers call `maxMessageSizeBytes`.
+const LONGEST_MESSAGE: usize = 48_000_000;
+
 /// A blocking client without pooling, retries or monitoring.
 #[derive(Debug)]
 pub struct CommandClient {
@@ -24,6 +27,23 @@ impl CommandClient {
         Ok(CommandClient { socket })
     }
 
+    /// Connects, unless it takes longer than this; replies are waited for no longer either.
+    ///
+    /// # Errors
+    /// When the connection is refused or nobody answers.
+    pub(crate) fn connect_within(address: SocketAddr, timeout: Duration) -> Result<Self, BenchError> {
+        let socket = TcpStream::connect_timeout(&address, timeout).map_err(BenchError::io("connect"))?;
+        socket.set_nodelay(true).map_err(BenchError::io("set TCP_NODELAY"))?;
+        let client = CommandClient { socket };
+        client.set_timeout(Some(timeout))?;
+        Ok(client)
+    }
+
+    /// Ends the connection from another thread: a reply that is being waited for becomes an error.
+    pub(crate) fn closer(&self) -> Result<TcpStream, BenchError> {
+        self.socket.try_clone().map_err(BenchError::io("share a connection"))
+    }
+
     /// Bounds how long a reply is waited for; `None` waits for ever.
     ///
     /// # Errors
@@ -37,14 +57,27 @@ impl CommandClient {
     /// # Errors
     /// When the connection ends or the reply is not an OP_MSG.
     pub fn command(&mut self, command: &Document) -> Result<Document, BenchError> {
-        self.socket.write_all(&encode(command)).map_err(BenchError::io("send a command"))?;
+        let reply = self.exchange(&encode(command))?;
+        Ok(reply_body(&reply)?.to_document())
+    }
+
+    /// Sends a whole message and returns the whole reply.
+    ///
+    /// # Errors
+    /// When the connection ends or the reply announces an impossible length.
+    pub(crate) fn exchange(&mut self, message: &[u8]) -> Result<Vec<u8>, BenchError> {
+        self.socket.write_all(message).map_err(BenchError::io("send a command"))?;
         let mut head = [0; 4];
         self.socket.read_exact(&mut head).map_err(BenchError::io("receive a reply"))?;
         let length = announced_length(&head).unwrap_or_default();
+        if length > LONGEST_MESSAGE {
+            let found = format!("a message of {length} bytes");
+            return Err(BenchError::Protocol { expected: "at most 48,000,000 bytes", found });
+        }
         let mut reply = vec![0; length.max(head.len())];
         let (start, rest) = reply.split_at_mut(head.len());
         start.copy_from_slice(&head);
         self.socket.read_exact(rest).map_err(BenchError::io("receive a reply"))?;
-        Ok(reply_body(&reply)?.to_document())
+        Ok(reply)
     }
 }

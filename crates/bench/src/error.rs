@@ -40,6 +40,12 @@ pub enum BenchError {
         /// What came.
         found: String,
     },
+    /// No server that the load could go to.
+    #[error("cannot reach the target: {problem}")]
+    Unreachable {
+        /// Which host, and what was in the way.
+        problem: String,
+    },
     /// The server refused to load the data.
     #[error("loading documents failed: {reply}")]
     Load {
@@ -71,6 +77,16 @@ pub enum BenchError {
 }
 
 impl BenchError {
+    /// The exit status of a program that ends with this error: 2 for a command line that asks for something impossible, 130
+    /// after Ctrl-C as shells count it, 1 for everything else.
+    pub const fn exit_status(&self) -> u8 {
+        match self {
+            BenchError::Usage(_) => 2,
+            BenchError::Interrupted => 130,
+            _ => 1,
+        }
+    }
+
     /// For `map_err`: names the action that failed.
     pub(crate) fn io(action: &'static str) -> impl Fn(io::Error) -> BenchError {
         move |source| BenchError::Io { action, source }

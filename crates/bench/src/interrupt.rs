@@ -34,6 +34,11 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Wants the measurement to end, as Ctrl-C does.
+    pub(crate) fn raise(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
     /// # Errors
     /// [`BenchError::Interrupted`] once somebody wants the end.
     pub(crate) fn check(&self) -> Result<(), BenchError> {

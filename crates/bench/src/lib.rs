@@ -21,26 +21,32 @@
 //! - Child processes end with the measurement, also when it is interrupted.
 //!
 //! # Not here
-//! Workload files, authentication, and reports on several servers.
+//! Authentication and TLS.
 
 mod affinity;
 mod article;
 mod cachegrind;
+mod chart;
 mod command;
 mod command_client;
 mod dataset;
 mod echo;
 mod error;
+#[allow(dead_code, unused_imports, reason = "some of it is for workloads, which come next")]
 mod generator;
 mod interrupt;
 mod limits;
 mod process;
 mod raw;
 mod report;
+mod result;
 mod rig;
+mod run;
 mod scenario;
 mod server_process;
+mod servers;
 mod template;
+mod workload;
 
 pub use command::{BenchCommand, run};
 pub use command_client::CommandClient;

@@ -3,7 +3,7 @@
 use crate::affinity::Pin;
 use crate::dataset;
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Outcome, Pacing, Window};
+use crate::generator::{GroupSpec, Load, Outcome, Pacing, Requests, Window};
 use crate::report::{Sample, Series, table};
 use crate::rig::Rig;
 use crate::scenario::Scenario;
@@ -42,6 +42,12 @@ pub struct RawArguments {
     /// Leave the echo out
     #[arg(long)]
     no_echo: bool,
+    /// Generator threads in each process
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
+    /// Generator processes, for more connections than one may have
+    #[arg(long, default_value_t = 1)]
+    processes: u32,
     /// Seed of the choice of documents
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -148,15 +154,21 @@ impl RawArguments {
         round: u64,
     ) -> Result<Sample, BenchError> {
         let requests = vec![scenario.request(self.documents, self.document_bytes)];
-        let groups = [GroupSpec { connections, requests, pacing: Pacing::Closed }];
+        let groups = vec![GroupSpec::new(connections, Requests::source(requests), Pacing::Closed)];
         let window =
             Window::lasting(Duration::from_secs_f64(self.warm_up), Duration::from_secs_f64(self.seconds));
         let run = |address| -> Result<Outcome, BenchError> {
-            let [outcome] = rig.run(address, &groups, self.seed.wrapping_add(round), &window)?.split()?;
+            let (groups, seed) = (groups.clone(), self.seed.wrapping_add(round));
+            let load = Load { address, groups, threads: self.threads, processes: self.processes, seed };
+            let run = rig.fleet(load)?.run(&window, &mut |_| ())?;
+            for failure in &run.failures {
+                eprintln!("warning: {failure}");
+            }
+            let [outcome] = run.split()?;
             Ok(outcome)
         };
         let server = run(address)?;
-        if self.no_echo || !scenario.compares_with_echo() || server.replies == 0 {
+        if self.no_echo || !scenario.compares_with_echo() || server.operations() == 0 {
             return Ok(Sample { server, echo: None });
         }
         let reply_bytes = server.reply_bytes.to_string();

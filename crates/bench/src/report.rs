@@ -41,8 +41,7 @@ impl Series {
     fn row(&self) -> String {
         let rate = self.median_of(|sample| sample.server.rate());
         let errors: u64 = self.samples.iter().map(|sample| sample.server.error_count()).sum();
-        let longest =
-            self.samples.iter().map(|sample| sample.server.latency_us.max()).max().unwrap_or_default();
+        let longest = self.samples.iter().map(|sample| sample.server.longest_ms()).fold(0.0, f64::max);
         let (echo_rate, ratio) = if self.samples.iter().all(|sample| sample.echo.is_some()) {
             let echo_rate = |sample: &Sample| sample.echo.as_ref().map_or(0.0, Outcome::rate);
             let ratio = self.median_of(|sample| 100.0 * sample.server.rate() / echo_rate(sample));
@@ -55,10 +54,10 @@ impl Series {
             self.scenario.name(),
             self.connections,
             rate * self.scenario.documents_per_request(self.stored) as f64 / 1e6,
-            self.median_of(|sample| sample.server.latency_us.mean() / 1_000.0),
+            self.median_of(|sample| sample.server.mean_ms()),
             self.percentile_ms(0.50),
             self.percentile_ms(0.99),
-            longest as f64 / 1_000.0,
+            longest,
         )
     }
 }
@@ -75,7 +74,7 @@ pub(crate) fn table(all: &[Series]) -> String {
     }
     for series in all {
         for sample in &series.samples {
-            for (what, times) in &sample.server.errors {
+            for (what, times) in sample.server.errors() {
                 text.push_str(&format!("error in {}: {what} ({times} times)\n", series.scenario.name()));
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::affinity::Pin;
 use crate::error::BenchError;
-use crate::generator::{Generator, GroupSpec, RunOutcome, Window};
+use crate::generator::{Fleet, Generator, GroupSpec, Load, RunOutcome, Share, Window, WorkerCommand};
 use crate::interrupt::Interrupt;
 use std::net::SocketAddr;
 
@@ -28,7 +28,12 @@ impl Rig {
         groups: &[GroupSpec],
         seed: u64,
     ) -> Result<Generator, BenchError> {
-        Generator::connect(address, groups, seed, &self.interrupt)
+        Generator::connect(address, groups, Share::whole(seed), &self.interrupt)
+    }
+
+    /// Opens the connections of a load, in this process or in several.
+    pub(crate) fn fleet(&self, load: Load) -> Result<Fleet, BenchError> {
+        Fleet::open(load, &WorkerCommand::default(), &self.interrupt)
     }
 
     /// One run of these groups on connections of their own.

@@ -2,6 +2,7 @@
 
 use crate::error::BenchError;
 use document::{Document, RawDocument};
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a message header: length, request id, response to, operation code (all little-endian `i32`).
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -14,7 +15,7 @@ pub(crate) const ID_MARK: i32 = 0x5EED_0001;
 pub(crate) const NUMBER_MARK: i32 = 0x5EED_0002;
 
 /// A whole OP_MSG with the offsets of the marked numbers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Template {
     bytes: Vec<u8>,
     id_offsets: Vec<usize>,
@@ -48,13 +49,17 @@ fn offsets(bytes: &[u8], mark: i32) -> Vec<usize> {
 
 /// A command as one OP_MSG with request id 1.
 pub(crate) fn encode(command: &Document) -> Vec<u8> {
-    let body = command.to_buf().into_bytes();
+    message(command.to_buf().as_bytes())
+}
+
+/// A document as one OP_MSG with request id 1.
+pub(crate) fn message(body: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(BODY_OFFSET + body.len());
     for field in [(BODY_OFFSET + body.len()) as i32, 1, 0, OP_MSG, 0] {
         message.extend_from_slice(&field.to_le_bytes());
     }
     message.push(0);
-    message.extend_from_slice(&body);
+    message.extend_from_slice(body);
     message
 }
 

@@ -32,8 +32,6 @@ use std::process::ExitCode;
 
 /// Exit status after wrong options.
 pub(crate) const EXIT_OPTIONS: u8 = 2;
-/// Exit status when a measurement failed.
-const EXIT_BENCH: u8 = 1;
 
 fn main() -> ExitCode {
     allocator::limit_arenas();
@@ -52,7 +50,7 @@ fn main() -> ExitCode {
         },
         Some(("bench", given)) => match arguments::run_bench(given) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, EXIT_BENCH),
+            Err(error) => fail(&error, error.exit_status()),
         },
         Some(("parameters", _)) => {
             let _ = std::io::stdout().write_all(commands::parameters::markdown().as_bytes());

@@ -150,6 +150,6 @@ fn an_interrupt_ends_the_servers_too() {
     let status = Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill runs");
     assert!(status.success(), "the measurement can be interrupted");
     let status = wait_for("the end", || bench.0.try_wait().expect("the process can be looked after"));
-    assert_eq!(status.code(), Some(1), "it says that it did not finish");
+    assert_eq!(status.code(), Some(130), "it says that it did not finish");
     wait_for("the server's end", || (!Path::new(&format!("/proc/{server}")).exists()).then_some(()));
 }

@@ -3,7 +3,7 @@
 use crate::affinity::Pin;
 use crate::article::Subject;
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Pacing, Window};
+use crate::generator::{GroupSpec, Pacing, Request, Requests, Window};
 use crate::rig::Rig;
 use crate::scenario::Scenario;
 use clap::Args;
@@ -149,8 +149,17 @@ impl Settings {
 
     /// A closed loop of one scenario.
     pub(crate) fn closed(&self, scenario: Scenario, connections: usize) -> GroupSpec {
-        let requests = vec![scenario.request(self.stored, self.document_bytes)];
-        GroupSpec { connections, requests, pacing: Pacing::Closed }
+        self.closed_requests(vec![self.request(scenario)], connections)
+    }
+
+    /// A closed loop of these requests.
+    pub(crate) fn closed_requests(&self, requests: Vec<Request>, connections: usize) -> GroupSpec {
+        GroupSpec::new(connections, Requests::source(requests), Pacing::Closed)
+    }
+
+    /// One scenario's request.
+    pub(crate) fn request(&self, scenario: Scenario) -> Request {
+        scenario.request(self.stored, self.document_bytes)
     }
 
     /// What a reader of the figures needs to know.

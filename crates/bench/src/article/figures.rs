@@ -77,8 +77,8 @@ impl Measurement {
 
     /// Adds the errors of a run.
     pub(crate) fn counting(mut self, outcome: &Outcome) -> Self {
-        for (what, times) in &outcome.errors {
-            *self.errors.entry(what.clone()).or_default() += times;
+        for (what, times) in outcome.errors() {
+            *self.errors.entry(what.to_string()).or_default() += times;
         }
         self
     }

@@ -15,6 +15,7 @@ mod arguments;
 mod chart;
 mod figures;
 mod plan;
+mod published;
 mod report;
 mod s0;
 mod s1;

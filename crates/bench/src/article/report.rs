@@ -4,8 +4,11 @@ use crate::article::Settings;
 use crate::article::chart::{self, Panel};
 use crate::article::figures::RATE;
 use crate::article::plan::{Cell, Findings};
-use crate::article::table::{Comparison, markdown};
+use crate::article::published::Published;
+use crate::article::table::{Comparison, errors, markdown, table};
+use crate::chart::Figure;
 use crate::error::BenchError;
+use crate::result::{Machine, Page, amount};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -54,7 +57,8 @@ impl Report<'_> {
     }
 
     fn markdown(&self) -> String {
-        let mut text = format!("{} on {}: {}\n", self.experiment, machine_line(), self.settings.line());
+        let mut text =
+            format!("{} on {}: {}\n", self.experiment, Machine::here().line(), self.settings.line());
         for (number, section) in self.sections.iter().enumerate() {
             let cells = self.findings.section(number);
             if !cells.is_empty() {
@@ -79,19 +83,66 @@ impl Report<'_> {
         save(format!("{}.md", self.experiment), text)?;
         save(format!("{}.json", self.experiment), &format!("{:#}\n", self.to_json()))?;
         for (number, section) in self.sections.iter().enumerate() {
-            let cells = self.findings.section(number);
-            if let Some(svg) = chart::by_connections(section.title, section.panels, &cells)? {
-                save(format!("{}-{}.svg", self.experiment, section.kind), &svg)?;
+            if let Some(figure) = self.sweep(number, section) {
+                save(format!("{}-{}.svg", self.experiment, section.kind), &figure.file()?)?;
             }
         }
+        if let Some(figure) = self.overview() {
+            save(format!("{}.svg", self.experiment), &figure.file()?)?;
+        }
+        save(format!("{}.html", self.experiment), &self.html()?)
+    }
+
+    /// A section by number of connections.
+    fn sweep(&self, number: usize, section: &Section) -> Option<Figure> {
+        chart::by_connections(section.title, section.panels, &self.findings.section(number))
+    }
+
+    /// All sections that have one number of connections each.
+    fn overview(&self) -> Option<Figure> {
         let sections: Vec<(&str, Vec<&Cell>)> = (0..)
             .zip(&self.sections)
             .map(|(number, section)| (section.title, self.findings.section(number)))
             .collect();
-        if let Some(svg) = chart::by_section(RATE, &sections)? {
-            save(format!("{}.svg", self.experiment), &svg)?;
+        chart::by_section(RATE, &sections)
+    }
+
+    /// Everything on one page.
+    fn html(&self) -> Result<String, BenchError> {
+        let mut page = Page::new(&format!("heddle bench article {}", self.experiment));
+        page.paragraph(&format!("{}; {}", Machine::here().line(), self.settings.line()));
+        if self.findings.interrupted {
+            page.warning("The experiment was interrupted; these are the figures until then.");
         }
-        Ok(())
+        let published = Published::of(self.experiment);
+        if let Some(explanation) = published.explanation() {
+            page.paragraph(explanation);
+        }
+        page.charts(&self.overview().map(Figure::apart).unwrap_or_default())?;
+        for (number, section) in self.sections.iter().enumerate() {
+            let cells = self.findings.section(number);
+            if cells.is_empty() {
+                continue;
+            }
+            page.heading(section.title);
+            page.charts(&self.sweep(number, section).map(Figure::apart).unwrap_or_default())?;
+            page.table(&table(&cells, section.comparisons, &|cell, column| {
+                let connections = cell.row.connections;
+                match column {
+                    Some(column) => published
+                        .figure(section.kind, connections, cell.subject, column)
+                        .map(|figure| format!("{}: {}", self.experiment.to_uppercase(), amount(figure))),
+                    None => published
+                        .errors(section.kind, connections, cell.subject)
+                        .map(|errors| format!("{}: {}/s", self.experiment.to_uppercase(), amount(errors))),
+                }
+            }));
+            let errors = errors(&cells);
+            if !errors.is_empty() {
+                page.list(&errors);
+            }
+        }
+        Ok(page.html())
     }
 
     /// Every figure of every round. Figures are named as in the tables, with their units.
@@ -100,7 +151,7 @@ impl Report<'_> {
         let cells: Vec<Value> = self.findings.cells.iter().map(|cell| self.cell_to_json(cell)).collect();
         json!({
             "experiment": self.experiment, "version": env!("CARGO_PKG_VERSION"), "unixTime": seconds,
-            "machine": machine(), "settings": self.settings.to_json(), "interrupted": self.findings.interrupted,
+            "machine": Machine::here(), "settings": self.settings.to_json(), "interrupted": self.findings.interrupted,
             "cells": cells,
         })
     }
@@ -121,27 +172,4 @@ impl Report<'_> {
             .collect();
         json!({ "kind": kind, "connections": cell.row.connections, "model": cell.subject.name(), "rounds": rounds })
     }
-}
-
-/// What the figures were taken on.
-fn machine() -> Value {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo")
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map(|(_, name)| name.trim().to_owned());
-    // All cores, also when this thread is pinned to some.
-    let cores = read("/proc/cpuinfo").lines().filter(|line| line.starts_with("processor")).count();
-    json!({ "processor": cpu, "cores": cores, "kernel": read("/proc/sys/kernel/osrelease").trim() })
-}
-
-fn machine_line() -> String {
-    let machine = machine();
-    let text = |name: &str| machine.get(name).map(|value| value.as_str().unwrap_or_default().to_owned());
-    let cores = machine.get("cores").and_then(Value::as_u64).unwrap_or_default();
-    format!(
-        "{cores} cores ({}), Linux {}",
-        text("processor").unwrap_or_default(),
-        text("kernel").unwrap_or_default()
-    )
 }

@@ -9,7 +9,7 @@ use crate::article::plan::{Findings, Row};
 use crate::article::report::{Report, Section};
 use crate::article::table::{Base, Comparison};
 use crate::error::BenchError;
-use crate::generator::Outcome;
+use crate::generator::{Outcome, Request};
 use crate::scenario::Scenario;
 use clap::Args;
 use std::net::SocketAddr;
@@ -95,13 +95,11 @@ fn echo(
 ) -> Result<Measurement, BenchError> {
     let mut served = settings.serve_echo(subject, reply_bytes)?;
     // The echo's reply is as long as it was told, whatever a find's would be.
-    let mut group = settings.closed(Scenario::Find, connections);
-    for request in &mut group.requests {
-        request.least_reply_bytes = 0;
-    }
+    let request = Request { least_reply_bytes: 0, ..settings.request(Scenario::Find) };
+    let group = settings.closed_requests(vec![request], connections);
     let run = settings.rig.run(served.address(), &[group], seed, &settings.window())?;
     served.check_alive()?;
-    let busy = run.busy;
+    let busy = run.busiest();
     let [outcome] = run.split()?;
     Ok(Measurement::of(&outcome).with(GENERATOR, busy * 100.0))
 }

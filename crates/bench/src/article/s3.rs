@@ -9,7 +9,6 @@ use crate::article::plan::{Findings, Row};
 use crate::article::report::{Report, Section};
 use crate::article::table::{Base, Comparison};
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Pacing};
 use crate::scenario::Scenario;
 use clap::{Args, ValueEnum};
 
@@ -86,17 +85,14 @@ pub(crate) fn run(arguments: &S3Arguments) -> Result<(), BenchError> {
         settings.rounds,
         |row, subject, round| {
             let scenarios = mix_of(row).scenarios();
-            let requests: Vec<_> = scenarios
-                .iter()
-                .map(|scenario| scenario.request(settings.stored, settings.document_bytes))
-                .collect();
+            let requests = scenarios.iter().map(|&scenario| settings.request(scenario)).collect();
             let mut served = settings.serve(subject, scenarios.first().copied().unwrap_or(Scenario::Find))?;
             // A bare echo has one size of reply.
-            let group = GroupSpec { connections: row.connections, requests, pacing: Pacing::Closed };
+            let group = settings.closed_requests(requests, row.connections);
             let window = settings.window();
             let run = settings.rig.run(served.address(), &[group], settings.seed + round, &window)?;
             served.check_alive()?;
-            let busy = run.busy;
+            let busy = run.busiest();
             let [outcome] = run.split()?;
             Ok(Some(Measurement::of(&outcome).with(GENERATOR, busy * 100.0)))
         },

@@ -1,9 +1,10 @@
-//! Tables in Markdown.
+//! Tables of cells.
 
 use crate::article::Subject;
 use crate::article::figures::{Column, RATE};
 use crate::article::plan::Cell;
 use crate::report::median;
+use crate::result::{Place, Table};
 use std::collections::BTreeMap;
 
 /// What rates are compared with.
@@ -54,29 +55,41 @@ impl Comparison {
     }
 }
 
-/// The table of a section, with the errors by name below it.
+/// The table of a section in Markdown, with the errors by name below it.
 pub(crate) fn markdown(section: &[&Cell], comparisons: &[Comparison]) -> String {
+    let errors = errors(section).into_iter().map(|error| format!("\n{error}\n"));
+    table(section, comparisons, &|_, _| None).markdown() + &errors.collect::<String>()
+}
+
+/// Something that is to stand beside a figure, or beside the count of errors when no column is given.
+pub(crate) type Beside<'b> = dyn Fn(&Cell, Option<Column>) -> Option<String> + 'b;
+
+/// The table of a section.
+pub(crate) fn table(section: &[&Cell], comparisons: &[Comparison], beside: &Beside<'_>) -> Table {
     let columns = columns(section);
-    let headings: Vec<&str> = ["connections", "model"]
-        .into_iter()
-        .chain(columns.iter().map(|column| column.name))
-        .chain(["errors"])
-        .chain(comparisons.iter().map(|comparison| comparison.heading))
-        .collect();
-    let mut text = format!("| {} |\n|{}\n", headings.join(" | "), "---|".repeat(headings.len()));
+    let mut table = Table::new(
+        ["connections", "model"]
+            .into_iter()
+            .chain(columns.iter().map(|column| column.name))
+            .chain(["errors"])
+            .chain(comparisons.iter().map(|comparison| comparison.heading)),
+    );
+    table.text_columns = 2;
     for cell in section {
-        let mut places = vec![cell.row.connections.to_string(), cell.subject.name().to_owned()];
+        let place = |text: String, column| Place { text, beside: beside(cell, column), ..Place::default() };
+        let mut places: Vec<Place> =
+            vec![cell.row.connections.to_string().into(), cell.subject.name().into()];
         places.extend(columns.iter().map(|&column| {
-            cell.figure(column).map_or("–".to_owned(), |value| format!("{value:.*}", column.decimals))
+            let figure = cell.figure(column);
+            place(figure.map_or("–".to_owned(), |value| format!("{value:.*}", column.decimals)), Some(column))
         }));
-        places.push(count_of_errors(cell));
+        places.push(place(count_of_errors(cell), None));
         places.extend(comparisons.iter().map(|comparison| {
-            comparison.ratio(cell, section).map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))
+            Place::from(comparison.ratio(cell, section).map_or("–".to_owned(), |ratio| format!("{ratio:.2}")))
         }));
-        text.push_str(&format!("| {} |\n", places.join(" | ")));
+        table.row(places);
     }
-    text.push_str(&errors(section));
-    text
+    table
 }
 
 /// Every column that some cell has, in the order of their first appearance.
@@ -100,8 +113,9 @@ fn count_of_errors(cell: &Cell) -> String {
     }
 }
 
-fn errors(section: &[&Cell]) -> String {
-    let mut text = String::new();
+/// What went wrong in each cell, a sentence each.
+pub(crate) fn errors(section: &[&Cell]) -> Vec<String> {
+    let mut sentences = Vec::new();
     for cell in section {
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
         for (_, measurement) in &cell.rounds {
@@ -114,10 +128,10 @@ fn errors(section: &[&Cell]) -> String {
         }
         for (what, times) in by_name {
             let place = format!("{} at {} connections", cell.subject.name(), cell.row.connections);
-            text.push_str(&format!("\nerror in {place}: {what} ({times} times)\n"));
+            sentences.push(format!("error in {place}: {what} ({times} times)"));
         }
     }
-    text
+    sentences
 }
 
 #[cfg(test)]
@@ -161,6 +175,18 @@ mod tests {
              | 64 | epoll-echo | 1000 | 1000.0 | 0 | 0.75 |\n| 64 | reactor | 900 | 500.0 | 0 | 1.00 |\n\
              | 64 | coroutine | 750 | 450.0 | 0 | 1.00 |\n",
         );
+    }
+
+    #[test]
+    fn other_figures_stand_beside_ours() {
+        let cell = cell(Subject::Auto, &[1_000.0]);
+        let beside = |_: &Cell, column: Option<Column>| match column {
+            Some(RATE) => Some("198k".to_owned()),
+            Some(_) => None,
+            None => Some("7/s".to_owned()),
+        };
+        let found = table(&[&cell], &[], &beside).markdown();
+        assert!(found.ends_with("| 64 | auto | 1000 (198k) | 500.0 | 0 (7/s) |\n"), "{found}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ struct Connection {
     unsent: Vec<u8>,
 }
 
-pub(crate) fn serve(listener: std::net::TcpListener, reply: &[u8]) -> Result<(), BenchError> {
+pub(crate) fn serve(listener: std::net::TcpListener, mut reply: Vec<u8>) -> Result<(), BenchError> {
     listener.set_nonblocking(true).map_err(BenchError::io("make a socket non-blocking"))?;
     let mut listener = TcpListener::from_std(listener);
     let mut poll = Poll::new().map_err(BenchError::io("create an epoll instance"))?;
@@ -42,7 +42,7 @@ pub(crate) fn serve(listener: std::net::TcpListener, reply: &[u8]) -> Result<(),
                     .map_err(BenchError::io("accept"))?;
             } else if let Some(place) = connections.get_mut(index)
                 && let Some(connection) = place
-                && !connection.serve(event, &mut scratch, reply)
+                && !connection.serve(event, &mut scratch, &mut reply)
             {
                 *place = None;
                 free.push(index);
@@ -77,12 +77,12 @@ fn accept_all(
 
 impl Connection {
     /// Does what the event allows; false when the connection has ended.
-    fn serve(&mut self, event: &Event, scratch: &mut [u8], reply: &[u8]) -> bool {
+    fn serve(&mut self, event: &Event, scratch: &mut [u8], reply: &mut [u8]) -> bool {
         let sent = self.unsent.is_empty() || !event.is_writable() || self.send_rest();
         sent && (!(event.is_readable() || event.is_read_closed()) || self.receive(scratch, reply))
     }
 
-    fn receive(&mut self, scratch: &mut [u8], reply: &[u8]) -> bool {
+    fn receive(&mut self, scratch: &mut [u8], reply: &mut [u8]) -> bool {
         loop {
             let count = match self.socket.read(scratch) {
                 Ok(0) => return false,
@@ -91,6 +91,7 @@ impl Connection {
             };
             let arrived = scratch.get(..count).unwrap_or_default();
             let answered = if self.partial.is_empty() && announced_length(arrived) == Some(count) {
+                super::address(reply, arrived);
                 self.send(reply)
             } else {
                 self.answer_parts(arrived, reply)
@@ -103,11 +104,12 @@ impl Connection {
     }
 
     /// Requests that came in parts, or several at once.
-    fn answer_parts(&mut self, arrived: &[u8], reply: &[u8]) -> bool {
+    fn answer_parts(&mut self, arrived: &[u8], reply: &mut [u8]) -> bool {
         self.partial.extend_from_slice(arrived);
         while let Some(length) =
             announced_length(&self.partial).filter(|&length| length <= self.partial.len())
         {
+            super::address(reply, &self.partial);
             // A length of zero would never end.
             if length == 0 || !self.send(reply) {
                 return false;

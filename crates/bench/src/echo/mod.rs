@@ -42,7 +42,7 @@ pub(crate) fn serve_echo(arguments: &EchoArguments) -> Result<(), BenchError> {
     let reply = reply_of(arguments.reply_bytes);
     match arguments.kind {
         EchoKind::Thread => thread::serve(&listener, &reply),
-        EchoKind::Epoll => epoll::serve(listener, &reply),
+        EchoKind::Epoll => epoll::serve(listener, reply),
     }
 }
 
@@ -67,6 +67,13 @@ fn reply_of(bytes: usize) -> Vec<u8> {
     encode(&doc! { "pad": (Value::String(pad)), "ok": 1.0 })
 }
 
+/// Makes the reply one to this request: `responseTo` is the request's id.
+fn address(reply: &mut [u8], request: &[u8]) {
+    if let (Some(response_to), Some(id)) = (reply.get_mut(8..12), request.get(4..8)) {
+        response_to.copy_from_slice(id);
+    }
+}
+
 /// An epoll echo on a thread of its own, which ends with the test's process.
 #[cfg(test)]
 pub(crate) struct EchoInTest {
@@ -78,7 +85,7 @@ impl EchoInTest {
     pub(crate) fn start(reply_bytes: usize) -> Self {
         let listener = listen(0).expect("a free port");
         let address = listener.local_addr().expect("its address");
-        std::thread::spawn(move || epoll::serve(listener, &reply_of(reply_bytes)));
+        std::thread::spawn(move || epoll::serve(listener, reply_of(reply_bytes)));
         EchoInTest { address }
     }
 }

@@ -12,16 +12,16 @@ const REQUEST_BYTES: usize = 16 * 1024;
 pub(crate) fn serve(listener: &TcpListener, reply: &[u8]) -> Result<(), BenchError> {
     for socket in listener.incoming() {
         let socket = socket.map_err(BenchError::io("accept"))?;
-        let reply = reply.to_vec();
+        let mut reply = reply.to_vec();
         std::thread::Builder::new()
             .stack_size(STACK_BYTES)
-            .spawn(move || echo(socket, &reply))
+            .spawn(move || echo(socket, &mut reply))
             .map_err(BenchError::io("start a thread"))?;
     }
     Ok(())
 }
 
-fn echo(mut socket: TcpStream, reply: &[u8]) {
+fn echo(mut socket: TcpStream, reply: &mut [u8]) {
     if socket.set_nodelay(true).is_err() {
         return;
     }
@@ -33,6 +33,7 @@ fn echo(mut socket: TcpStream, reply: &[u8]) {
             Ok(count) => filled += count,
         }
         if announced_length(buffer.get(..filled).unwrap_or_default()).is_some_and(|length| length <= filled) {
+            super::address(reply, &buffer);
             filled = 0;
             if socket.write_all(reply).is_err() {
                 return;

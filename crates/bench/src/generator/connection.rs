@@ -1,24 +1,27 @@
-//! One connection of the generator. Tens of thousands of them share a cache, so each is small.
+//! One connection of the generator. Tens of thousands of them share a cache, so each fits in one of its lines.
 
 use crate::error::BenchError;
+use crate::generator::traffic::Ticket;
 use mio::net::TcpStream;
 use std::io;
-use std::net::SocketAddr;
-use std::time::Duration;
-
-/// Longest wait for one connection before measuring begins.
-const CONNECT: Duration = Duration::from_secs(10);
+use wire::Compressor;
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// Not made yet, or closed after its operations; the next operation makes it.
+    Unmade,
+    /// Connecting.
+    Connecting,
+    /// Its `hello` is under way.
+    Greeting,
     /// Open, nothing sent.
     Idle,
-    /// Connecting in the course of a run.
-    Connecting,
     /// A request is under way.
     Waiting,
-    /// Failed; it tries again after a pause.
+    /// Open; it sends when its time has come.
+    Thinking,
+    /// Not open; it is made when its time has come.
     Resting,
     /// Failed or refused for good.
     Dead,
@@ -36,26 +39,52 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: Option<TcpStream>,
-    pub(crate) least_reply_bytes: u32,
+    pub(crate) request_id: i32,
     pub(crate) group: u16,
     pub(crate) phase: Phase,
-    /// When the request under way started or was to start, in nanoseconds of the generator's clock.
+    /// Whether an operation waits for the connection to be made.
+    pub(crate) wanted: bool,
+    /// When the operation under way started or was to start, in nanoseconds of the generator's clock; while thinking or
+    /// resting, when that ends.
     pub(crate) started: u64,
+    /// When connecting, greeting or the request under way began.
+    pub(crate) since: u64,
+    pub(crate) ticket: Ticket,
     pub(crate) parts: Option<Box<Parts>>,
+    /// Operations since it was made.
+    pub(crate) operations: u32,
+    /// Failures since an operation succeeded.
+    pub(crate) failures: u8,
+    pub(crate) compressor: Option<Compressor>,
 }
 
 impl Connection {
-    pub(crate) const fn new(group: u16, socket: Option<TcpStream>, phase: Phase) -> Self {
-        Connection { socket, least_reply_bytes: 0, group, phase, started: 0, parts: None }
+    pub(crate) const fn new(group: u16) -> Self {
+        Connection {
+            socket: None,
+            request_id: 0,
+            group,
+            phase: Phase::Unmade,
+            wanted: false,
+            started: 0,
+            since: 0,
+            ticket: Ticket { kind: 0, step: 0, key: 0 },
+            parts: None,
+            operations: 0,
+            failures: 0,
+            compressor: None,
+        }
     }
-}
 
-/// Connects and waits for it: the listener's backlog sets the pace, and nothing is measured yet.
-pub(crate) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = std::net::TcpStream::connect_timeout(&address, CONNECT)?;
-    socket.set_nodelay(true)?;
-    socket.set_nonblocking(true)?;
-    Ok(TcpStream::from_std(socket))
+    /// Whether the server has accepted it.
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Idle | Phase::Waiting | Phase::Thinking)
+    }
+
+    /// Whether something is under way that ends by itself or by a time-out.
+    pub(crate) const fn is_busy(&self) -> bool {
+        matches!(self.phase, Phase::Connecting | Phase::Greeting | Phase::Waiting)
+    }
 }
 
 /// How a failure is named in the counts.
@@ -70,7 +99,8 @@ pub(crate) fn check_descriptors(connections: usize) -> Result<(), BenchError> {
     let limit = crate::limits::raise_descriptor_limit();
     if connections as u64 + RESERVE > limit {
         return Err(BenchError::Usage(format!(
-            "{connections} connections need {} descriptors, and this process may have {limit}; raise `ulimit -n`",
+            "{connections} connections need {} descriptors, and this process may have {limit}; raise `ulimit -n` or use \
+             several processes",
             connections as u64 + RESERVE
         )));
     }

@@ -1,168 +1,231 @@
-//! Groups of connections: what they send, and how their replies are counted.
+//! A group of connections while it runs: what it sends next, and how what becomes of it is counted.
 
 use crate::error::BenchError;
-use crate::generator::outcome::Outcome;
-use crate::generator::random::Random;
-use crate::generator::reply::failure;
-use crate::generator::schedule::Schedule;
-use crate::template::Template;
-use std::collections::VecDeque;
+use crate::generator::arrivals::Schedule;
+use crate::generator::handshake::hello;
+use crate::generator::outcome::{ConnectionCounts, Outcome};
+use crate::generator::series::{Second, Tally};
+use crate::generator::spec::{ConnectionOptions, GroupSpec, Pacing, Span};
+use crate::generator::traffic::{ErrorKey, Failure, Share, Ticket, Traffic};
+use hdrhistogram::Histogram;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::Duration;
+use wire::Compressor;
 
-/// One kind of request.
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    /// The message.
-    pub(crate) template: Template,
-    /// Ids are chosen from `0..ids`.
-    pub(crate) ids: i32,
-    /// A good reply has at least this many bytes.
-    pub(crate) least_reply_bytes: usize,
-}
-
-/// When a connection sends.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Pacing {
-    /// The next request when the reply to the last one is there.
-    Closed,
-    /// One request, then silence on an open connection.
-    Once,
-    /// Requests of the whole group at this rate a second, on whichever connections are idle.
-    Rate(f64),
-    /// As `Closed`, with a connection of its own for each request; the latency includes connecting.
-    Reconnect,
-}
-
-/// A group of connections that do the same.
-#[derive(Debug, Clone)]
-pub(crate) struct GroupSpec {
-    pub(crate) connections: usize,
-    /// Each request is one of these, chosen at random.
-    pub(crate) requests: Vec<Request>,
-    pub(crate) pacing: Pacing,
-}
-
-/// How long a run is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Window {
-    /// Load before measuring begins.
-    pub(crate) warm_up: Duration,
-    pub(crate) duration: Duration,
-    /// Ends the run after this many requests in all, even if the duration has not passed.
-    pub(crate) requests: Option<u64>,
-}
-
-impl Window {
-    pub(crate) const fn lasting(warm_up: Duration, duration: Duration) -> Self {
-        Window { warm_up, duration, requests: None }
-    }
-}
-
-/// The window in nanoseconds of the generator's clock.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Span {
-    pub(crate) measuring_from: u64,
-    pub(crate) sending_until: u64,
-}
-
-/// A group while it runs.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) requests: Vec<Request>,
+    pub(crate) traffic: Box<dyn Traffic>,
     pub(crate) pacing: Pacing,
+    pub(crate) options: ConnectionOptions,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) compressors: Vec<Compressor>,
+    /// The prepared `hello`, where connections begin with one.
+    pub(crate) hello: Option<Vec<u8>>,
+    pub(crate) share: Share,
     pub(crate) schedule: Option<Schedule>,
     /// Connections of an open loop that wait for something to send, the longest waiting first.
-    pub(crate) idle: VecDeque<usize>,
+    pub(crate) idle: VecDeque<u32>,
     /// Connections that are not dead.
     pub(crate) alive: usize,
-    pub(crate) random: Random,
-    pub(crate) outcome: Outcome,
+    /// Connections that the server has accepted.
+    pub(crate) open: u64,
+    pub(crate) counts: ConnectionCounts,
+    begun: u64,
+    connected: usize,
+    tallies: Vec<Tally>,
+    connection_errors: BTreeMap<ErrorKey, u64>,
+    connecting_us: Histogram<u64>,
+    open_by_second: Vec<u64>,
+    reply_bytes: usize,
 }
 
 impl Group {
-    pub(crate) fn new(spec: &GroupSpec, seed: u64) -> Result<Self, BenchError> {
+    pub(crate) fn new(spec: &GroupSpec, address: SocketAddr, share: Share) -> Result<Self, BenchError> {
+        let traffic = spec.traffic.traffic(share)?;
+        let compressors = spec.options.known_compressors();
+        let addresses = match spec.options.addresses.as_slice() {
+            [] => vec![address],
+            several => several.to_vec(),
+        };
         Ok(Group {
-            requests: spec.requests.clone(),
-            pacing: spec.pacing,
+            tallies: tallies(&*traffic)?,
+            traffic,
+            pacing: spec.pacing.clone(),
+            hello: spec.options.greets().then(|| hello(&compressors)),
+            options: spec.options.clone(),
+            addresses,
+            compressors,
+            share,
             schedule: None,
             idle: VecDeque::new(),
             alive: 0,
-            random: Random::new(seed),
-            outcome: Outcome::new()?,
+            open: 0,
+            counts: ConnectionCounts::default(),
+            begun: 0,
+            connected: 0,
+            connection_errors: BTreeMap::new(),
+            connecting_us: Tally::histogram()?,
+            open_by_second: Vec::new(),
+            reply_bytes: 0,
         })
     }
 
-    /// Prepares for a run; errors of connecting stay in the outcome.
+    /// Prepares for a run; errors of connecting stay counted.
     pub(crate) fn begin(&mut self, begun: u64, span: Span) {
-        self.outcome.elapsed = Duration::from_nanos(span.sending_until - span.measuring_from);
-        self.outcome.connected = self.alive;
-        self.schedule = match self.pacing {
-            Pacing::Rate(rate) => Some(Schedule::new(rate, begun, span.sending_until)),
-            Pacing::Closed | Pacing::Once | Pacing::Reconnect => None,
+        self.begun = begun;
+        self.connected = self.open as usize;
+        self.idle.clear();
+        self.schedule = match &self.pacing {
+            // A thread without a connection has no part of the starts either.
+            Pacing::Open(arrivals) if self.counts.asked > 0 => {
+                Some(Schedule::new(arrivals, begun, span.sending_until, self.share.index, self.share.of))
+            }
+            Pacing::Open(_) | Pacing::Closed | Pacing::Once => None,
         };
     }
 
-    /// The next message to send and the least size of its reply.
+    /// Whether a connection ends after this many operations.
     #[inline]
-    pub(crate) fn next_message(&mut self) -> (&[u8], usize) {
-        let choice = match self.requests.len() {
-            0 | 1 => 0,
-            several => self.random.below(several as i32) as usize,
-        };
-        let Some(request) = self.requests.get_mut(choice) else { return (&[], 0) };
-        let id = self.random.below(request.ids);
-        let number = self.random.below(i32::MAX);
-        (request.template.patched(id, number), request.least_reply_bytes)
+    pub(crate) fn has_served(&self, operations: u32) -> bool {
+        self.options.operations_per_connection.is_some_and(|most| operations >= most)
     }
 
-    /// Counts a whole reply that came at `now` to a request that started at `started`.
+    pub(crate) const fn is_short(&self) -> bool {
+        self.options.operations_per_connection.is_some()
+    }
+
+    /// When a closed loop's next operation starts that could start at `now`.
     #[inline]
-    pub(crate) fn count_reply(
+    pub(crate) fn next_start(&self, now: u64, after_another: bool) -> u64 {
+        let think = if after_another { self.options.think.as_nanos() as u64 } else { 0 };
+        match self.options.phases {
+            None => now + think,
+            Some(phases) => {
+                let (on, off) = (phases.on.as_nanos() as u64, phases.off.as_nanos() as u64);
+                let into = (now + think).saturating_sub(self.begun) % (on + off).max(1);
+                now + think + if into < on { 0 } else { on + off - into }
+            }
+        }
+    }
+
+    /// Whether something that started and ended at these times belongs to the window. An open loop knows which operations
+    /// do; in a closed one the end decides.
+    #[inline]
+    pub(crate) fn counts(&self, started: u64, ended: u64, span: Span) -> bool {
+        let decisive = match self.pacing {
+            Pacing::Open(_) => started,
+            Pacing::Closed | Pacing::Once => ended,
+        };
+        decisive >= span.measuring_from
+    }
+
+    /// Counts an operation that ended well.
+    #[inline]
+    pub(crate) fn count_done(
         &mut self,
-        reply: &[u8],
-        least_bytes: usize,
+        ticket: Ticket,
+        reply_bytes: usize,
         started: u64,
         now: u64,
         span: Span,
     ) {
-        // An open loop knows which requests belong to the window; in a closed one the reply's time decides.
-        let counts = match self.pacing {
-            Pacing::Rate(_) => started,
-            Pacing::Closed | Pacing::Once | Pacing::Reconnect => now,
-        } >= span.measuring_from;
-        if !counts {
+        if !self.counts(started, now, span) {
             return;
         }
-        match failure(reply, least_bytes) {
-            None => {
-                self.outcome.reply_bytes = reply.len();
-                self.outcome.record(now.saturating_sub(started));
-                self.outcome.replies += u64::from(now < span.sending_until);
-            }
-            Some(what) => self.outcome.count_error(&what, 1),
+        self.reply_bytes = reply_bytes;
+        if let Some(tally) = self.tallies.get_mut(usize::from(ticket.kind)) {
+            tally.record(now.saturating_sub(started), now < span.sending_until);
         }
     }
+
+    /// Counts an operation that failed.
+    pub(crate) fn count_failed(
+        &mut self,
+        ticket: Ticket,
+        failure: Failure,
+        started: u64,
+        now: u64,
+        span: Span,
+    ) {
+        if !self.counts(started, now, span) {
+            return;
+        }
+        match self.tallies.get_mut(usize::from(ticket.kind)) {
+            Some(tally) => tally.count_failure(failure, 1),
+            None => self.count_connection_error(failure, 1),
+        }
+    }
+
+    /// Counts what belongs to no operation.
+    pub(crate) fn count_connection_error(&mut self, failure: Failure, times: u64) {
+        if times > 0 {
+            *self.connection_errors.entry(failure).or_default() += times;
+        }
+    }
+
+    pub(crate) fn count_connecting(&mut self, took_ns: u64) {
+        self.connecting_us.saturating_record(took_ns / 1_000);
+    }
+
+    /// Ends a second of the window; adds what it saw to `sum`.
+    pub(crate) fn end_second(&mut self, sum: &mut Second) {
+        for tally in &mut self.tallies {
+            tally.end_second(sum);
+        }
+        self.open_by_second.push(self.open);
+    }
+
+    /// What was counted since the last time; `elapsed` is the measured part.
+    pub(crate) fn finish(&mut self, elapsed: Duration) -> Result<Outcome, BenchError> {
+        let tallies = std::mem::replace(&mut self.tallies, tallies(&*self.traffic)?);
+        let none_yet = ConnectionCounts { asked: self.counts.asked, ..ConnectionCounts::default() };
+        Ok(Outcome {
+            elapsed,
+            connected: self.connected,
+            kinds: tallies.into_iter().map(Tally::finish).collect(),
+            connection_errors: std::mem::take(&mut self.connection_errors),
+            connections: std::mem::replace(&mut self.counts, none_yet),
+            connecting_us: std::mem::replace(&mut self.connecting_us, Tally::histogram()?),
+            open_by_second: std::mem::take(&mut self.open_by_second),
+            reply_bytes: std::mem::take(&mut self.reply_bytes),
+        })
+    }
+}
+
+fn tallies(traffic: &dyn Traffic) -> Result<Vec<Tally>, BenchError> {
+    traffic.kinds().into_iter().map(Tally::new).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::template::encode;
+    use crate::generator::request::{Request, Requests};
+    use crate::generator::spec::Phases;
+    use crate::generator::traffic::FailureKind;
+    use crate::template::Template;
     use document::doc;
 
     const SPAN: Span = Span { measuring_from: 1_000_000, sending_until: 3_000_000 };
 
-    fn group(pacing: Pacing) -> Group {
+    fn group(pacing: Pacing, options: ConnectionOptions) -> Group {
         let request = Request { template: Template::new(&doc! { "ping": 1 }), ids: 1, least_reply_bytes: 0 };
-        Group::new(&GroupSpec { connections: 1, requests: vec![request], pacing }, 1).expect("a group")
+        let spec = GroupSpec { options, ..GroupSpec::new(1, Requests::source(vec![request]), pacing) };
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        Group::new(&spec, address, Share::whole(1)).expect("a group")
     }
 
-    /// Replies in the rate, latencies recorded, and the longest in microseconds.
+    fn open() -> Pacing {
+        Pacing::Open("1".parse().expect("arrivals"))
+    }
+
+    /// Operations in the rate, latencies recorded, and the longest in microseconds.
     fn check(pacing: Pacing, started: u64, now: u64, expect: (u64, u64, u64)) {
-        let mut group = group(pacing);
-        group.count_reply(&encode(&doc! { "ok": 1.0 }), 0, started, now, SPAN);
-        let outcome = &group.outcome;
-        let found = (outcome.replies, outcome.latency_us.len(), outcome.latency_us.max());
+        let mut group = group(pacing.clone(), ConnectionOptions::default());
+        group.count_done(Ticket::default(), 50, started, now, SPAN);
+        let outcome = group.finish(Duration::from_secs(1)).expect("an outcome");
+        let latency_us = outcome.latency_us();
+        let found = (outcome.operations(), latency_us.len(), latency_us.max());
         assert_eq!(found, expect, "{pacing:?} started {started}, answered {now}");
     }
 
@@ -175,18 +238,38 @@ mod tests {
 
     #[test]
     fn open_loops_count_what_was_to_start_in_the_window() {
-        check(Pacing::Rate(1.0), 999_000, 2_000_000, (0, 0, 0));
-        check(Pacing::Rate(1.0), 1_000_000, 2_000_000, (1, 1, 1_000));
+        check(open(), 999_000, 2_000_000, (0, 0, 0));
+        check(open(), 1_000_000, 2_000_000, (1, 1, 1_000));
     }
 
     #[test]
     fn failures_are_counted_by_name_and_not_timed() {
-        let mut group = group(Pacing::Closed);
-        let reply = encode(&doc! { "ok": 0.0, "codeName": "Overloaded" });
-        group.count_reply(&reply, 0, 0, 500, SPAN);
-        assert_eq!(group.outcome.error_count(), 0, "the warm-up is not measured");
-        group.count_reply(&reply, 0, 0, 2_000_000, SPAN);
-        assert_eq!(group.outcome.errors.get("Overloaded"), Some(&1));
-        assert_eq!(group.outcome.latency_us.len(), 0);
+        let mut group = group(Pacing::Closed, ConnectionOptions::default());
+        let failure = Failure { kind: FailureKind::Server, code: Some(462), name: "Overloaded".into() };
+        group.count_failed(Ticket::default(), failure.clone(), 0, 500, SPAN);
+        group.count_failed(Ticket::default(), failure.clone(), 0, 2_000_000, SPAN);
+        let outcome = group.finish(Duration::from_secs(1)).expect("an outcome");
+        assert_eq!(outcome.errors().get(&failure), Some(&1), "the warm-up is not measured");
+        assert_eq!(outcome.timed(), 0);
+    }
+
+    #[test]
+    fn pauses_and_phases_put_off_the_next_start() {
+        let nanoseconds = Duration::from_nanos;
+        let check = |think, phases: Option<(u64, u64)>, now, expect| {
+            let phases = phases.map(|(on, off)| Phases { on: nanoseconds(on), off: nanoseconds(off) });
+            let options =
+                ConnectionOptions { think: nanoseconds(think), phases, ..ConnectionOptions::default() };
+            let mut group = group(Pacing::Closed, options);
+            group.begin(1_000, SPAN);
+            let found = (group.next_start(now, false), group.next_start(now, true));
+            assert_eq!(found, expect, "think {think}, phases {phases:?}, at {now}");
+        };
+        check(0, None, 1_500, (1_500, 1_500));
+        check(70, None, 1_500, (1_500, 1_570));
+        check(0, Some((100, 900)), 1_099, (1_099, 1_099));
+        check(0, Some((100, 900)), 1_100, (2_000, 2_000));
+        check(0, Some((100, 900)), 2_050, (2_050, 2_050));
+        check(60, Some((100, 900)), 2_050, (2_050, 3_000));
     }
 }

@@ -1,27 +1,56 @@
-//! The load generator: one thread, one epoll, any number of connections in groups.
+//! The load generator: event loops over raw messages, and any number of connections in groups.
 //!
 //! ```text
 //!   GroupSpec ──connect──▶ Generator ──run(Window)──▶ one Outcome per group
-//!   (what to send,             │  epoll: a reply ─▶ check ─▶ histogram ─▶ next request (closed loop)
-//!    how many, the pace)       │  timer: an intended start has come ─▶ idle connection sends (open loop)
+//!   (Traffic, how many,        │  epoll: a reply ─▶ Traffic::judge ─▶ Tally ─▶ next operation (closed loop)
+//!    pacing, options)          │  timer: an intended start has come ─▶ idle connection sends (open loop)
 //! ```
 //!
+//! A [`Fleet`] is what most callers want: a [`Crew`] of generator threads in this process, or several processes with one each.
+//!
 //! # Invariants
-//! - Every reply is looked at: one that is not `ok: 1`, has write errors or is too short counts as an error, with its code.
+//! - Every reply is looked at: one to another request, of an impossible length or in pieces that do not fit closes its
+//!   connection; what a whole one means is the [`Traffic`]'s to say.
 //! - A latency in a closed loop runs from before the request's `write`; in an open loop from its *intended* start, so that a
 //!   server that pauses shows the pause in every request that should have been sent meanwhile.
 //! - A request sent within the window is waited for and recorded, however long after the window it is answered; the rate
 //!   counts only the replies within the window.
+//! - Connections are dealt out to threads and processes once, and nothing is shared between threads while they send, except
+//!   for the [`Gauge`]s that they write and progress reads.
 
+mod arrivals;
 mod connection;
+mod crew;
 mod engine;
+#[cfg(test)]
+pub(crate) mod fake_server;
+mod fleet;
 mod group;
+mod handshake;
 mod outcome;
+mod progress;
 mod random;
 mod reply;
-mod schedule;
+mod request;
+mod series;
+mod spec;
 mod timer;
+mod traffic;
+mod transfer;
+mod worker;
 
+pub(crate) use arrivals::{Arrivals, Stretch, duration};
+pub(crate) use crew::{Crew, Load};
 pub(crate) use engine::Generator;
-pub(crate) use group::{GroupSpec, Pacing, Request, Window};
-pub(crate) use outcome::{Outcome, RunOutcome};
+pub(crate) use fleet::{Fleet, WorkerCommand};
+pub(crate) use outcome::{ConnectionCounts, KindOutcome, Outcome, RunOutcome};
+pub(crate) use progress::{Gauge, Progress, Snapshot};
+pub(crate) use random::Random;
+pub(crate) use reply::failure;
+pub(crate) use request::{Request, Requests};
+pub(crate) use series::Second;
+pub(crate) use spec::{ConnectionOptions, GroupSpec, Opening, Pacing, Phases, Window};
+pub(crate) use traffic::{
+    ErrorKey, Failure, FailureKind, ReadSource, Share, Ticket, Traffic, TrafficSource, Verdict,
+};
+pub(crate) use worker::serve_worker;

@@ -1,28 +1,58 @@
 //! Whether a reply is a good one.
 
+use crate::generator::traffic::{Failure, FailureKind};
 use crate::template::reply_body;
-use document::RawValue;
+use document::{RawDocument, RawValue};
 
 /// What is wrong with a whole reply, if anything is. One walk over the fields of the top level, which are few.
-pub(crate) fn failure(reply: &[u8], least_bytes: usize) -> Option<String> {
-    let body = match reply_body(reply) {
-        Ok(body) => body,
-        Err(error) => return Some(error.to_string()),
+pub(crate) fn failure(reply: &[u8]) -> Option<Failure> {
+    let Ok(body) = reply_body(reply) else {
+        return Some(Failure::protocol("not an OP_MSG with a body"));
     };
-    let (mut ok, mut has_write_errors, mut code_name) = (false, false, None);
+    let (mut ok, mut code, mut code_name) = (None, None, None);
+    let (mut write_error, mut concern_error) = (None, None);
     for element in body {
         match element.name_bytes() {
-            b"ok" => ok = matches!(element.value(), RawValue::Double(1.0) | RawValue::Int32(1)),
-            b"writeErrors" => has_write_errors = true,
+            b"ok" => ok = Some(matches!(element.value(), RawValue::Double(1.0) | RawValue::Int32(1))),
+            b"code" => code = Some(element.value()),
             b"codeName" => code_name = element.value().as_str(),
+            b"writeErrors" => {
+                write_error = element.value().as_array().and_then(|errors| errors.get(0)?.as_document());
+            }
+            b"writeConcernError" => concern_error = element.value().as_document(),
             _ => {}
         }
     }
-    match (ok, has_write_errors) {
-        (true, false) if reply.len() >= least_bytes => None,
-        (true, false) => Some("reply shorter than its documents".to_owned()),
-        (true, true) => Some("writeErrors".to_owned()),
-        (false, _) => Some(code_name.unwrap_or("reply without ok: 1").to_owned()),
+    match ok {
+        Some(true) => write_error
+            .map(|error| of_document(FailureKind::Write, error))
+            .or_else(|| concern_error.map(|error| of_document(FailureKind::WriteConcern, error))),
+        Some(false) => Some(named(FailureKind::Server, code.and_then(number), code_name)),
+        None => Some(Failure::unexpected("reply without ok: 1")),
+    }
+}
+
+/// An error within a reply: `{code, codeName?, errmsg}`.
+fn of_document(kind: FailureKind, error: RawDocument<'_>) -> Failure {
+    let code_name = error.get("codeName").and_then(|name| name.as_str());
+    named(kind, error.get("code").and_then(number), code_name)
+}
+
+fn named(kind: FailureKind, code: Option<i32>, name: Option<&str>) -> Failure {
+    let name = match (name, code) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(code)) => wire::code_name(code).into_owned(),
+        (None, None) => "error without a code".to_owned(),
+    };
+    Failure { kind, code, name }
+}
+
+fn number(value: RawValue<'_>) -> Option<i32> {
+    match value {
+        RawValue::Int32(code) => Some(code),
+        RawValue::Int64(code) => i32::try_from(code).ok(),
+        RawValue::Double(code) => Some(code as i32),
+        _ => None,
     }
 }
 
@@ -32,31 +62,37 @@ mod tests {
     use crate::template::encode;
     use document::doc;
 
-    fn check(reply: document::Document, least_bytes: usize, expect: Option<&str>) {
-        assert_eq!(failure(&encode(&reply), least_bytes).as_deref(), expect, "for {reply:?}");
+    fn check(reply: document::Document, expect: Option<&str>) {
+        let found = failure(&encode(&reply)).map(|failure| failure.to_string());
+        assert_eq!(found.as_deref(), expect, "for {reply:?}");
     }
 
     #[test]
     fn replies_that_are_not_ok_are_errors() {
-        check(doc! { "n": 1, "ok": 1.0 }, 0, None);
-        check(doc! { "n": 1, "ok": 1, "operationTime": 5 }, 0, None);
-        check(doc! { "ok": 0.0, "code": 59, "codeName": "CommandNotFound" }, 0, Some("CommandNotFound"));
-        check(doc! { "n": 0, "writeErrors": [{ "code": 11000 }], "ok": 1.0 }, 0, Some("writeErrors"));
-        check(doc! { "n": 1 }, 0, Some("reply without ok: 1"));
-        check(doc! { "cursor": { "ok": 1.0 } }, 0, Some("reply without ok: 1"));
+        check(doc! { "n": 1, "ok": 1.0 }, None);
+        check(doc! { "n": 1, "ok": 1, "operationTime": 5 }, None);
+        check(
+            doc! { "ok": 0.0, "code": 59, "codeName": "CommandNotFound" },
+            Some("server 59: CommandNotFound"),
+        );
+        check(doc! { "ok": 0.0, "errmsg": "no" }, Some("server: error without a code"));
+        check(doc! { "n": 1 }, Some("unexpected: reply without ok: 1"));
+        check(doc! { "cursor": { "ok": 1.0 } }, Some("unexpected: reply without ok: 1"));
     }
 
     #[test]
-    fn a_reply_without_its_documents_is_an_error() {
-        check(
-            doc! { "cursor": { "firstBatch": [] }, "ok": 1.0 },
-            1_000,
-            Some("reply shorter than its documents"),
-        );
+    fn failed_writes_have_their_first_code() {
+        let errors =
+            doc! { "n": 0, "writeErrors": [{ "index": 0, "code": 11000 }, { "code": 1 }], "ok": 1.0 };
+        check(errors, Some("write 11000: DuplicateKey"));
+        let concern =
+            doc! { "n": 1, "writeConcernError": { "code": 64, "codeName": "WriteConcernFailed" }, "ok": 1.0 };
+        check(concern, Some("writeConcern 64: WriteConcernFailed"));
+        check(doc! { "ok": 0.0, "code": 462_i64 }, Some(&format!("server 462: {}", wire::code_name(462))));
     }
 
     #[test]
     fn bytes_of_another_protocol_are_an_error() {
-        assert!(failure(b"HTTP/1.1 400 Bad Request\r\n\r\n", 0).is_some());
+        assert!(failure(b"HTTP/1.1 400 Bad Request\r\n\r\n").is_some());
     }
 }

@@ -4,7 +4,7 @@ use super::Situation;
 use crate::article::figures::{CONNECTED, Column, Measurement, RATE};
 use crate::article::{Served, Subject};
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Outcome, Pacing, Window};
+use crate::generator::{GroupSpec, Outcome, Pacing, Request, Requests, Window};
 use crate::process::{processor_time, resident_bytes};
 use crate::scenario::Scenario;
 use std::time::{Duration, Instant};
@@ -36,10 +36,8 @@ impl Situation<'_> {
         // The working connections belong to the number, so that all are within the server's limit.
         let resting = connections.saturating_sub(WORKING).max(1);
         // One request each, always the same one: connections are where working ones are, and caches stay as they are.
-        let mut group = GroupSpec { pacing: Pacing::Once, ..settings.closed(Scenario::Find, resting) };
-        for request in &mut group.requests {
-            request.ids = 1;
-        }
+        let request = Request { ids: 1, ..settings.request(Scenario::Find) };
+        let group = GroupSpec::new(resting, Requests::source(vec![request]), Pacing::Once);
         interrupt.pause(settle)?;
         let base = resident_bytes(served.pid())?;
         let mut idle = settings.rig.generator(served.address(), &[group], seed)?;
@@ -56,7 +54,7 @@ impl Situation<'_> {
         let after = self.work(&served, seed)?;
         served.check_alive()?;
         let alone = f64::midpoint(before.rate(), after.rate());
-        let connected = called.latency_us.len() as f64;
+        let connected = called.timed() as f64;
         Ok(Measurement::default()
             .with(CONNECTED, connected)
             .with(MEMORY, memory / connected.max(1.0))

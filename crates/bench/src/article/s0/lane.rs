@@ -6,7 +6,7 @@ use super::Situation;
 use crate::article::Subject;
 use crate::article::figures::{Column, Measurement};
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Pacing, Request};
+use crate::generator::{Arrivals, GroupSpec, Pacing, Request, Requests};
 use crate::scenario::Scenario;
 use crate::template::Template;
 use document::{Document, doc};
@@ -34,8 +34,8 @@ impl Situation<'_> {
     ) -> Result<Measurement, BenchError> {
         let settings = self.settings;
         let mut served = settings.serve(subject, Scenario::Find)?;
-        let requests = monitor_requests();
-        let monitor = GroupSpec { connections: 1, requests, pacing: Pacing::Rate(MONITOR_RATE) };
+        let pacing = Pacing::Open(Arrivals::constant(MONITOR_RATE));
+        let monitor = GroupSpec::new(1, Requests::source(monitor_requests()), pacing);
         let mut monitor = settings.rig.generator(served.address(), &[monitor], seed)?;
         let pushing = [
             settings.closed(Scenario::Scan, self.slow_connections),
@@ -58,7 +58,7 @@ impl Situation<'_> {
         let [slow, pushed] = pushed?.split()?;
         served.check_alive()?;
         Ok(Measurement::default()
-            .with(MONITORED, monitored.latency_us.len() as f64)
+            .with(MONITORED, monitored.timed() as f64)
             .with(MONITOR_P50, monitored.quantile_ms(0.5))
             .with(MONITOR_P99, monitored.quantile_ms(0.99))
             .with(MONITOR_LONGEST, monitored.longest_ms())

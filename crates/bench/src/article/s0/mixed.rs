@@ -7,7 +7,7 @@ use super::Situation;
 use crate::article::Subject;
 use crate::article::figures::{Column, Measurement};
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Pacing};
+use crate::generator::{Arrivals, GroupSpec, Pacing};
 use crate::scenario::Scenario;
 
 /// Share of the rate reached in the closed loop that the open loop asks for.
@@ -49,7 +49,7 @@ impl Situation<'_> {
         if rate < 1.0 {
             return Ok(measurement);
         }
-        let paced = GroupSpec { pacing: Pacing::Rate(rate), ..fast };
+        let paced = GroupSpec { pacing: Pacing::Open(Arrivals::constant(rate)), ..fast };
         let [alone] = run(std::slice::from_ref(&paced))?.split()?;
         let [beside, slow_outcome] = run(&[paced, slow])?.split()?;
         served.check_alive()?;

@@ -16,7 +16,6 @@ use crate::article::plan::{Findings, Row};
 use crate::article::report::{Report, Section};
 use crate::article::table::{Base, Comparison};
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Pacing};
 use crate::scenario::Scenario;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
@@ -183,7 +182,7 @@ impl Situation<'_> {
         let groups = [settings.closed(scenario, connections)];
         let run = settings.rig.run(served.address(), &groups, seed, &window)?;
         served.check_alive()?;
-        let busy = run.busy;
+        let busy = run.busiest();
         let [outcome] = run.split()?;
         Ok(Measurement::of(&outcome).with(GENERATOR, busy * 100.0))
     }
@@ -192,10 +191,11 @@ impl Situation<'_> {
     fn storm(&self, subject: Subject, connections: usize, seed: u64) -> Result<Measurement, BenchError> {
         let settings = self.settings;
         let mut served = settings.serve(subject, Scenario::Find)?;
-        let group = GroupSpec { pacing: Pacing::Reconnect, ..settings.closed(Scenario::Find, connections) };
+        let mut group = settings.closed(Scenario::Find, connections);
+        group.options.operations_per_connection = Some(1);
         let run = settings.rig.run(served.address(), &[group], seed, &settings.window())?;
         served.check_alive()?;
-        let busy = run.busy;
+        let busy = run.busiest();
         let [outcome] = run.split()?;
         Ok(Measurement::of(&outcome).with(GENERATOR, busy * 100.0))
     }

@@ -1,0 +1,210 @@
+//! Several generator threads in one process, which begin together and whose outcomes are one.
+
+use crate::error::BenchError;
+use crate::generator::engine::Generator;
+use crate::generator::outcome::RunOutcome;
+use crate::generator::progress::Progress;
+use crate::generator::spec::{GroupSpec, Window};
+use crate::generator::traffic::Share;
+use crate::interrupt::Interrupt;
+use crate::process::resident_bytes;
+use std::net::SocketAddr;
+use std::sync::Barrier;
+use std::time::Duration;
+
+/// What is to be sent to whom, and by how many.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    /// Where connections go whose group names no addresses.
+    pub(crate) address: SocketAddr,
+    pub(crate) groups: Vec<GroupSpec>,
+    /// Generator threads in each process.
+    pub(crate) threads: u32,
+    /// Processes; 1: this one.
+    pub(crate) processes: u32,
+    pub(crate) seed: u64,
+}
+
+impl Load {
+    /// With at least one thread and process, and no more of them than one group has connections: a thread without any could
+    /// not send its part.
+    pub(crate) fn bounded(mut self) -> Self {
+        let most = self.groups.iter().map(|group| group.connections).max().unwrap_or_default().max(1);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        self.processes = self.processes.clamp(1, most);
+        self.threads = self.threads.clamp(1, most / self.processes);
+        self
+    }
+
+    /// The share of one thread of one process, both counted from 0.
+    pub(crate) fn share(&self, process: u32, thread: u32) -> Share {
+        let index = process * self.threads + thread;
+        Share {
+            index,
+            of: self.processes * self.threads,
+            seed: self.seed.wrapping_add(u64::from(index) << 32),
+        }
+    }
+}
+
+/// The generator threads of this process, with their connections.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    generators: Vec<(Generator, Share)>,
+    resident_bytes: u64,
+    connections_bytes: u64,
+}
+
+impl Crew {
+    /// Opens the connections of this process's part of the load, each thread its own.
+    pub(crate) fn open(load: &Load, process: u32, interrupt: &Interrupt) -> Result<Self, BenchError> {
+        let before = memory();
+        let shares: Vec<Share> = (0..load.threads).map(|thread| load.share(process, thread)).collect();
+        let open = |share| Generator::connect(load.address, &load.groups, share, interrupt);
+        let generators: Result<Vec<_>, BenchError> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                shares.iter().map(|&share| (scope.spawn(move || open(share)), share)).collect();
+            threads.into_iter().map(|(thread, share)| Ok((joined(thread.join())?, share))).collect()
+        });
+        let generators = generators?;
+        let after = memory();
+        Ok(Crew { generators, resident_bytes: after, connections_bytes: after.saturating_sub(before) })
+    }
+
+    /// Where all threads tell how far they are.
+    pub(crate) fn progress(&self) -> Progress {
+        let mut progress = Progress::default();
+        for (generator, _) in &self.generators {
+            progress.add(generator.gauge());
+        }
+        progress
+    }
+
+    /// Runs all threads together. Meanwhile this thread calls `tick` every `interval`.
+    pub(crate) fn run(
+        &mut self,
+        window: &Window,
+        interval: Duration,
+        tick: &mut dyn FnMut(),
+    ) -> Result<RunOutcome, BenchError> {
+        let barrier = Barrier::new(self.generators.len());
+        let (ended, ends) = std::sync::mpsc::channel::<()>();
+        let outcomes: Result<Vec<RunOutcome>, BenchError> = std::thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(self.generators.len());
+            for (generator, share) in &mut self.generators {
+                let (barrier, ended, window) = (&barrier, ended.clone(), window.share(*share));
+                threads.push(scope.spawn(move || {
+                    let _ended = ended;
+                    barrier.wait();
+                    generator.run(&window)
+                }));
+            }
+            drop(ended);
+            // Nothing is ever sent: the wait ends with an error once every thread has dropped its end.
+            while ends.recv_timeout(interval) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                tick();
+            }
+            threads.into_iter().map(|thread| joined(thread.join())).collect()
+        });
+        let mut outcomes = outcomes?.into_iter();
+        let mut sum = outcomes.next().ok_or_else(panicked)?;
+        outcomes.for_each(|outcome| sum.merge(outcome));
+        (sum.resident_bytes, sum.connections_bytes) = (self.resident_bytes, self.connections_bytes);
+        Ok(sum)
+    }
+}
+
+fn joined<T>(result: std::thread::Result<Result<T, BenchError>>) -> Result<T, BenchError> {
+    result.unwrap_or_else(|_| Err(panicked()))
+}
+
+fn panicked() -> BenchError {
+    BenchError::Program { program: "a generator thread", problem: "it panicked".to_owned() }
+}
+
+/// Resident memory of this process; 0 where the kernel does not tell.
+fn memory() -> u64 {
+    resident_bytes(std::process::id()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::echo::EchoInTest;
+    use crate::generator::{Pacing, Request, Requests};
+    use crate::template::Template;
+    use document::doc;
+
+    fn load(address: SocketAddr, connections: usize, pacing: Pacing, threads: u32) -> Load {
+        let template = Template::new(&doc! { "ping": 1, "$db": "admin" });
+        let requests = vec![Request { template, ids: 1, least_reply_bytes: 0 }];
+        let groups = vec![GroupSpec::new(connections, Requests::source(requests), pacing)];
+        Load { address, groups, threads, processes: 1, seed: 1 }.bounded()
+    }
+
+    fn run(load: &Load, window: &Window) -> RunOutcome {
+        let mut crew = Crew::open(load, 0, &Interrupt::default()).expect("opens");
+        crew.run(window, Duration::from_secs(1), &mut || ()).expect("runs")
+    }
+
+    #[test]
+    fn threads_share_connections_and_operations() {
+        let echo = EchoInTest::start(200);
+        for (connections, threads, busy) in [(10, 3, 3), (2, 8, 2), (1, 4, 1)] {
+            let load = load(echo.address, connections, Pacing::Closed, threads);
+            let window = Window {
+                warm_up: Duration::ZERO,
+                duration: Duration::from_secs(60),
+                operations: Some(1_001),
+            };
+            let run = run(&load, &window);
+            assert_eq!(run.busy.len(), busy, "threads of {connections} connections");
+            let [outcome] = run.split().expect("one group");
+            assert_eq!((outcome.operations(), outcome.connected), (1_001, connections), "{threads} threads");
+            assert_eq!(outcome.error_count(), 0);
+        }
+    }
+
+    #[test]
+    fn threads_share_an_open_loop() {
+        let echo = EchoInTest::start(200);
+        let pacing = Pacing::Open("2000".parse().expect("arrivals"));
+        let window = Window::lasting(Duration::ZERO, Duration::from_millis(100));
+        // Three connections on two threads: the starts are shared all the same.
+        let [outcome] = run(&load(echo.address, 3, pacing, 2), &window).split().expect("one group");
+        assert_eq!((outcome.timed(), outcome.error_count()), (200, 0));
+    }
+
+    #[test]
+    fn progress_is_seen_while_threads_run() {
+        let echo = EchoInTest::start(200);
+        let load = load(echo.address, 4, Pacing::Closed, 2);
+        let mut crew = Crew::open(&load, 0, &Interrupt::default()).expect("opens");
+        let progress = crew.progress();
+        let mut seen = Vec::new();
+        let window = Window::lasting(Duration::ZERO, Duration::from_millis(300));
+        crew.run(&window, Duration::from_millis(20), &mut || seen.push(progress.snapshot())).expect("runs");
+        assert!(seen.iter().any(|snapshot| snapshot.open == 4 && snapshot.operations > 0), "{seen:?}");
+        assert!(seen.is_sorted_by_key(|snapshot| snapshot.operations), "operations go back: {seen:?}");
+    }
+
+    #[test]
+    fn an_interrupt_ends_all_threads_with_what_was_seen() {
+        let echo = EchoInTest::start(200);
+        let load = load(echo.address, 4, Pacing::Closed, 2);
+        let interrupt = Interrupt::default();
+        let mut crew = Crew::open(&load, 0, &interrupt).expect("opens");
+        let progress = crew.progress();
+        let mut tick = || {
+            if progress.snapshot().operations > 0 {
+                interrupt.raise();
+            }
+        };
+        let window = Window::lasting(Duration::ZERO, Duration::from_secs(3_600));
+        let outcome = crew.run(&window, Duration::from_millis(10), &mut tick).expect("runs");
+        assert!(outcome.interrupted, "it ran for an hour");
+        let group = outcome.groups.first().expect("a group");
+        assert!(group.operations() > 0 && group.elapsed < Duration::from_secs(3_600), "{:?}", group.elapsed);
+        assert_eq!(group.error_count(), 0);
+    }
+}

@@ -1,0 +1,360 @@
+//! The load of one process or of several: one process may have too few descriptors or addresses for all connections.
+//!
+//! ```text
+//!   Fleet ──orders──▶ worker process ──▶ Crew ──▶ Generator per thread
+//!         ◀─reports──                 (with one process the crew is this one's)
+//! ```
+
+use crate::error::BenchError;
+use crate::generator::crew::{Crew, Load};
+use crate::generator::outcome::RunOutcome;
+use crate::generator::progress::{Gauge, Progress, Snapshot};
+use crate::generator::spec::Window;
+use crate::generator::worker::{Order, Plan, Report, monotonic};
+use crate::interrupt::Interrupt;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Between the order to run and the start: longer than an order takes to arrive.
+const LEAD: Duration = Duration::from_millis(100);
+/// How often the interrupt is looked at.
+const NAP: Duration = Duration::from_millis(50);
+/// How often somebody is told about progress.
+const TICK: Duration = Duration::from_secs(1);
+/// How long after the interrupt outcomes are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// What starts a generator process: this program with the words of its hidden command.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerCommand {
+    pub(crate) words: Vec<String>,
+}
+
+impl Default for WorkerCommand {
+    fn default() -> Self {
+        WorkerCommand { words: ["bench", "worker"].map(str::to_owned).to_vec() }
+    }
+}
+
+/// Everything that generates one load, with its connections open.
+#[derive(Debug)]
+pub(crate) enum Fleet {
+    /// This process alone.
+    Here(Box<Crew>),
+    /// Other processes, directed by this one.
+    Elsewhere(Workers),
+}
+
+impl Fleet {
+    /// Opens all connections. One that is refused counts as an error of its group.
+    ///
+    /// # Errors
+    /// When processes cannot be started, one of them fails, or Ctrl-C is pressed.
+    pub(crate) fn open(
+        load: Load,
+        command: &WorkerCommand,
+        interrupt: &Interrupt,
+    ) -> Result<Self, BenchError> {
+        let load = load.bounded();
+        if load.processes == 1 {
+            return Ok(Fleet::Here(Box::new(Crew::open(&load, 0, interrupt)?)));
+        }
+        Workers::open(&load, command, interrupt).map(Fleet::Elsewhere)
+    }
+
+    /// Runs the load; `observe` is called once a second meanwhile. May be called again; connections stay open. Ctrl-C ends it
+    /// with what was seen until then, and the outcome says so.
+    ///
+    /// # Errors
+    /// When nothing was seen at all. A process that fails on the way is named in the outcome.
+    pub(crate) fn run(
+        &mut self,
+        window: &Window,
+        observe: &mut dyn FnMut(&Snapshot),
+    ) -> Result<RunOutcome, BenchError> {
+        match self {
+            Fleet::Here(crew) => {
+                let progress = crew.progress();
+                crew.run(window, TICK, &mut || observe(&progress.snapshot()))
+            }
+            Fleet::Elsewhere(workers) => workers.run(window, observe),
+        }
+    }
+}
+
+/// A report of one of the processes; `None` at the end of its output.
+type Received = (usize, Option<Report>);
+
+/// Generator processes and what they say.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    workers: Vec<Worker>,
+    reports: Receiver<Received>,
+    progress: Progress,
+    interrupt: Interrupt,
+}
+
+#[derive(Debug)]
+struct Worker {
+    child: Child,
+    orders: Option<ChildStdin>,
+    gauge: Arc<Gauge>,
+    /// Why nothing more is to be expected of it.
+    failure: Option<String>,
+}
+
+impl Workers {
+    fn open(load: &Load, command: &WorkerCommand, interrupt: &Interrupt) -> Result<Self, BenchError> {
+        let (sender, reports) = channel();
+        let mut all = Workers {
+            workers: Vec::new(),
+            reports,
+            progress: Progress::default(),
+            interrupt: interrupt.clone(),
+        };
+        for process in 0..load.processes {
+            let mut worker = Worker::start(command, process as usize, sender.clone())?;
+            worker.order(&Order::Open(Box::new(Plan::new(load, process))));
+            all.progress.add(Arc::clone(&worker.gauge));
+            all.workers.push(worker);
+        }
+        let mut waiting = all.workers.len();
+        while waiting > 0 {
+            all.interrupt.check()?;
+            match all.reports.recv_timeout(NAP) {
+                Ok((_, Some(Report::Opened))) => waiting -= 1,
+                Ok((_, Some(Report::Progress(_) | Report::Outcome(_)))) | Err(RecvTimeoutError::Timeout) => {}
+                Ok((process, failed)) => return Err(all.fail(process, failed)),
+                Err(RecvTimeoutError::Disconnected) => return Err(all.fail(0, None)),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Notes that a process has failed.
+    fn fail(&mut self, process: usize, report: Option<Report>) -> BenchError {
+        let problem = match (report, self.workers.get_mut(process)) {
+            (Some(Report::Failed(problem)), _) => problem,
+            (_, Some(worker)) => worker.ending(),
+            (_, None) => "it never was".to_owned(),
+        };
+        if let Some(worker) = self.workers.get_mut(process) {
+            worker.failure = Some(format!("generator process {}: {problem}", process + 1));
+            worker.gauge.set_all(Snapshot::default());
+        }
+        BenchError::Program { program: "a generator process", problem }
+    }
+
+    fn run(&mut self, window: &Window, observe: &mut dyn FnMut(&Snapshot)) -> Result<RunOutcome, BenchError> {
+        let start_at = monotonic() + LEAD.as_nanos() as u64;
+        let mut running = vec![false; self.workers.len()];
+        for (worker, running) in self.workers.iter_mut().zip(&mut running) {
+            if worker.failure.is_none() {
+                worker.order(&Order::Run { window: *window, start_at });
+                *running = true;
+            }
+        }
+        let (mut sum, mut told, mut stopped): (Option<RunOutcome>, _, Option<Instant>) =
+            (None, Instant::now(), None);
+        while running.contains(&true) {
+            match self.reports.recv_timeout(NAP) {
+                Ok((process, report)) => {
+                    if let Some(outcome) = self.take(process, report, &mut running) {
+                        match &mut sum {
+                            Some(sum) => sum.merge(outcome),
+                            None => sum = Some(outcome),
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if told.elapsed() >= TICK {
+                told = Instant::now();
+                observe(&self.progress.snapshot());
+            }
+            match stopped {
+                None if self.interrupt.check().is_err() => {
+                    stopped = Some(Instant::now());
+                    self.workers.iter_mut().for_each(|worker| worker.order(&Order::Stop));
+                }
+                Some(since) if since.elapsed() > LAST_WORDS => break,
+                _ => {}
+            }
+        }
+        let failures: Vec<String> = self.workers.iter().filter_map(|worker| worker.failure.clone()).collect();
+        let Some(mut sum) = sum else {
+            let problem =
+                if failures.is_empty() { "no outcome came".to_owned() } else { failures.join("; ") };
+            return Err(BenchError::Program { program: "the generator processes", problem });
+        };
+        sum.interrupted |= stopped.is_some();
+        sum.failures.extend(failures);
+        Ok(sum)
+    }
+
+    /// What a report says; the outcome, if it is one.
+    fn take(&mut self, process: usize, report: Option<Report>, running: &mut [bool]) -> Option<RunOutcome> {
+        let is_running = running.get_mut(process)?;
+        match report {
+            Some(Report::Progress(snapshot)) => {
+                self.workers.get(process)?.gauge.set_all(snapshot);
+                None
+            }
+            Some(Report::Outcome(outcome)) => {
+                *is_running = false;
+                Some(*outcome)
+            }
+            Some(Report::Opened) => None,
+            failed => {
+                *is_running = false;
+                if self.workers.get(process)?.failure.is_none() {
+                    self.fail(process, failed);
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn start(command: &WorkerCommand, process: usize, reports: Sender<Received>) -> Result<Self, BenchError> {
+        let program = std::env::current_exe().map_err(BenchError::io("find this program's file"))?;
+        let mut child = Command::new(program)
+            .args(&command.words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is this process's, which passes it on: otherwise nobody could tell the first one from the second.
+            .process_group(0)
+            .spawn()
+            .map_err(BenchError::io("start a generator process"))?;
+        let orders = child.stdin.take();
+        if let Some(output) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    // Other lines are not for us.
+                    if let Ok(report) = serde_json::from_str(&line)
+                        && reports.send((process, Some(report))).is_err()
+                    {
+                        return;
+                    }
+                }
+                // Nobody may listen any more.
+                let _ = reports.send((process, None));
+            });
+        }
+        Ok(Worker { child, orders, gauge: Arc::default(), failure: None })
+    }
+
+    /// A process that takes no orders any more is noticed by the end of its output.
+    fn order(&mut self, order: &Order) {
+        if let Some(orders) = &mut self.orders
+            && let Ok(mut line) = serde_json::to_vec(order)
+        {
+            line.push(b'\n');
+            let _ = orders.write_all(&line).and_then(|()| orders.flush());
+        }
+    }
+
+    /// How the process ended, whose output has.
+    fn ending(&mut self) -> String {
+        match self.child.wait() {
+            Ok(status) => format!("it ended early: {status}"),
+            Err(error) => format!("it ended early, and nobody knows how: {error}"),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The end of its input ends it; a process that is stuck is killed.
+        self.orders = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::echo::EchoInTest;
+    use crate::generator::{GroupSpec, Pacing, Request, Requests, serve_worker};
+    use crate::template::Template;
+    use document::doc;
+    use rustix::process::{Pid, Signal, kill_process};
+
+    /// Not a test: what this program does as a generator process of the tests below.
+    #[test]
+    #[ignore = "run by the tests of fleets"]
+    fn worker_process() {
+        println!();
+        serve_worker(Requests::read).expect("serves");
+    }
+
+    fn open(echo: &EchoInTest, interrupt: &Interrupt) -> Fleet {
+        let template = Template::new(&doc! { "ping": 1, "$db": "admin" });
+        let requests = vec![Request { template, ids: 1, least_reply_bytes: 0 }];
+        let groups = vec![GroupSpec::new(11, Requests::source(requests), Pacing::Closed)];
+        let load = Load { address: echo.address, groups, threads: 2, processes: 2, seed: 1 };
+        let words = ["--exact", "generator::fleet::tests::worker_process", "--ignored", "--nocapture"];
+        let command = WorkerCommand { words: words.map(str::to_owned).to_vec() };
+        Fleet::open(load, &command, interrupt).expect("opens")
+    }
+
+    fn counted(operations: u64) -> Window {
+        Window { warm_up: Duration::ZERO, duration: Duration::from_secs(60), operations: Some(operations) }
+    }
+
+    const HOUR: Window = Window::lasting(Duration::ZERO, Duration::from_secs(3_600));
+
+    #[test]
+    fn processes_share_the_load() {
+        let echo = EchoInTest::start(200);
+        let mut fleet = open(&echo, &Interrupt::default());
+        for _ in 0..2 {
+            let run = fleet.run(&counted(2_003), &mut |_| ()).expect("runs");
+            assert_eq!((run.busy.len(), run.interrupted), (4, false), "two threads in each of two processes");
+            assert_eq!(run.failures, Vec::<String>::new());
+            assert!(run.resident_bytes > 0, "the processes' memory is not known");
+            let [outcome] = run.split().expect("one group");
+            assert_eq!((outcome.operations(), outcome.connected, outcome.timed()), (2_003, 11, 2_003));
+        }
+    }
+
+    #[test]
+    fn a_process_that_dies_is_named_and_the_other_one_counts() {
+        let echo = EchoInTest::start(200);
+        let interrupt = Interrupt::default();
+        let mut fleet = open(&echo, &interrupt);
+        let Fleet::Elsewhere(workers) = &fleet else { panic!("one process") };
+        let victim = Pid::from_child(&workers.workers[1].child);
+        let mut seen = 0;
+        let run = fleet.run(&HOUR, &mut |snapshot| {
+            seen += 1;
+            if seen == 1 {
+                assert_eq!(snapshot.open, 11, "all connections are open");
+                kill_process(victim, Signal::KILL).expect("kills");
+            } else {
+                interrupt.raise();
+            }
+        });
+        let run = run.expect("the other process goes on");
+        let [failure] = run.failures.as_slice() else { panic!("{:?}", run.failures) };
+        assert!(failure.starts_with("generator process 2: it ended early: signal: 9"), "{failure}");
+        assert!(run.interrupted && run.groups[0].operations() > 0);
+        assert_eq!(run.groups[0].connected, 6);
+    }
+
+    #[test]
+    fn a_process_that_cannot_begin_is_an_error() {
+        let echo = EchoInTest::start(200);
+        let load = Load { address: echo.address, groups: Vec::new(), threads: 1, processes: 2, seed: 1 };
+        let command = WorkerCommand { words: vec!["--no-such-option".to_owned()] };
+        let opened = Workers::open(&load, &command, &Interrupt::default());
+        assert!(matches!(opened, Err(BenchError::Program { .. })), "{opened:?}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Counting and timing the operations of one kind, second by second.
+
+use crate::error::BenchError;
+use crate::generator::outcome::KindOutcome;
+use crate::generator::traffic::{ErrorKey, Failure};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Longest latency that is recorded; a longer one counts as this long.
+const LONGEST_MICROSECONDS: u64 = 120_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+const NANOSECONDS_PER_MICROSECOND: u64 = 1_000;
+/// Leading bits of a latency that a second's distribution keeps: within 1 % of the value.
+const KEPT_BITS: u32 = 7;
+
+/// What happened within one second of the window; the last one may be shorter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Second {
+    /// Good operations that ended in it.
+    pub(crate) operations: u64,
+    /// Failed operations.
+    pub(crate) errors: u64,
+    /// The longest latency in microseconds, exact as far as the whole run's histogram is.
+    pub(crate) max_us: u64,
+    /// Latencies in microseconds, each within 1 %, and how often they were seen; rising.
+    pub(crate) latency_us: Vec<(u64, u64)>,
+}
+
+impl Second {
+    /// The latency in microseconds that this share of the operations did not exceed; 0 when there were none.
+    pub(crate) fn quantile_us(&self, quantile: f64) -> u64 {
+        let total: u64 = self.latency_us.iter().map(|&(_, count)| count).sum();
+        let wanted = ((total as f64 * quantile).ceil() as u64).max(1);
+        let mut seen = 0;
+        for &(value, count) in &self.latency_us {
+            seen += count;
+            if seen >= wanted {
+                return value.min(self.max_us);
+            }
+        }
+        0
+    }
+
+    pub(crate) fn merge(&mut self, other: &Second) {
+        self.operations += other.operations;
+        self.errors += other.errors;
+        self.max_us = self.max_us.max(other.max_us);
+        let mut all: BTreeMap<u64, u64> = self.latency_us.iter().copied().collect();
+        for &(value, count) in &other.latency_us {
+            *all.entry(value).or_default() += count;
+        }
+        self.latency_us = all.into_iter().collect();
+    }
+
+    /// Distributes the latencies over coarser values.
+    fn of(latency_us: &Histogram<u64>, operations: u64, errors: u64) -> Self {
+        let mut coarse: Vec<(u64, u64)> = Vec::new();
+        for step in latency_us.iter_recorded() {
+            let value = coarsened(step.value_iterated_to());
+            match coarse.last_mut() {
+                Some((last, count)) if *last == value => *count += step.count_at_value(),
+                _ => coarse.push((value, step.count_at_value())),
+            }
+        }
+        Second { operations, errors, max_us: latency_us.max(), latency_us: coarse }
+    }
+}
+
+/// The middle of the range of values that share their leading bits with this one.
+const fn coarsened(value: u64) -> u64 {
+    let bits = u64::BITS - value.leading_zeros();
+    let dropped = bits.saturating_sub(KEPT_BITS);
+    if dropped == 0 {
+        return value;
+    }
+    ((value >> dropped) << dropped) + (1 << (dropped - 1))
+}
+
+/// The counts of one kind while a run goes on.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    name: String,
+    operations: u64,
+    errors: BTreeMap<ErrorKey, u64>,
+    failed: u64,
+    /// Latencies before the present second.
+    latency_us: Histogram<u64>,
+    seconds: Vec<Second>,
+    /// Latencies of the present second.
+    present_us: Histogram<u64>,
+    operations_before: u64,
+    failed_before: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(name: String) -> Result<Self, BenchError> {
+        Ok(Tally {
+            name,
+            operations: 0,
+            errors: BTreeMap::new(),
+            failed: 0,
+            latency_us: Self::histogram()?,
+            seconds: Vec::new(),
+            present_us: Self::histogram()?,
+            operations_before: 0,
+            failed_before: 0,
+        })
+    }
+
+    /// An empty histogram of latencies in microseconds. All are of one shape, so that they can be added.
+    pub(crate) fn histogram() -> Result<Histogram<u64>, BenchError> {
+        Histogram::new_with_max(LONGEST_MICROSECONDS, SIGNIFICANT_DIGITS)
+            .map_err(|error| BenchError::Usage(format!("cannot make a histogram: {error}")))
+    }
+
+    /// A good operation of this latency; it counts for the rate when it ended within the window.
+    #[inline]
+    pub(crate) fn record(&mut self, latency_ns: u64, within: bool) {
+        self.present_us.saturating_record(latency_ns / NANOSECONDS_PER_MICROSECOND);
+        self.operations += u64::from(within);
+    }
+
+    pub(crate) fn count_failure(&mut self, failure: Failure, times: u64) {
+        if times > 0 {
+            *self.errors.entry(failure).or_default() += times;
+            self.failed += times;
+        }
+    }
+
+    /// Ends the present second and adds it to `sum`.
+    pub(crate) fn end_second(&mut self, sum: &mut Second) {
+        let operations = self.operations - self.operations_before;
+        let failed = self.failed - self.failed_before;
+        let second = Second::of(&self.present_us, operations, failed);
+        self.fold();
+        (self.operations_before, self.failed_before) = (self.operations, self.failed);
+        sum.merge(&second);
+        self.seconds.push(second);
+    }
+
+    /// Adds the present second's latencies to the others.
+    fn fold(&mut self) {
+        if self.latency_us.add(&self.present_us).is_err() {
+            unreachable!("histograms of latencies have one shape");
+        }
+        self.present_us.reset();
+    }
+
+    /// Everything counted; latencies after the last second belong to no second.
+    pub(crate) fn finish(mut self) -> KindOutcome {
+        self.fold();
+        KindOutcome {
+            name: self.name,
+            operations: self.operations,
+            errors: self.errors,
+            latency_us: self.latency_us,
+            seconds: self.seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generator::traffic::FailureKind;
+
+    fn tally() -> Tally {
+        Tally::new("read".to_owned()).expect("a tally")
+    }
+
+    #[test]
+    fn seconds_add_up_to_the_whole() {
+        let mut tally = tally();
+        for latency in 1..=1_000 {
+            tally.record(latency * 1_000, true);
+        }
+        tally.count_failure(Failure::new(FailureKind::Timeout, "no reply"), 2);
+        tally.end_second(&mut Second::default());
+        tally.record(5_000_000_000, true);
+        tally.end_second(&mut Second::default());
+        tally.record(7_000_000_000, false);
+        let outcome = tally.finish();
+        let counts: Vec<_> =
+            outcome.seconds.iter().map(|second| (second.operations, second.errors)).collect();
+        assert_eq!(counts, [(1_000, 2), (1, 0)]);
+        assert_eq!(
+            (outcome.operations, outcome.latency_us.len()),
+            (1_001, 1_002),
+            "the late one is timed only"
+        );
+        assert!(outcome.latency_us.max() >= 7_000_000, "the late one's latency is kept");
+    }
+
+    #[test]
+    fn a_seconds_quantiles_are_those_of_the_histogram() {
+        let mut tally = tally();
+        for latency in 1..=100_000 {
+            tally.record(latency * 1_000, true);
+        }
+        let mut second = Second::default();
+        tally.end_second(&mut second);
+        assert!(second.latency_us.len() < 1_000, "{} pairs are not compact", second.latency_us.len());
+        for quantile in [0.01, 0.5, 0.9, 0.99, 0.999] {
+            let found = second.quantile_us(quantile) as f64;
+            let exact = 100_000.0 * quantile;
+            assert!((found / exact - 1.0).abs() < 0.01, "{quantile}: {found} instead of {exact}");
+        }
+        assert!(second.max_us >= 100_000);
+        assert_eq!(Second::default().quantile_us(0.5), 0);
+    }
+
+    #[test]
+    fn merged_seconds_have_both_distributions() {
+        let second = |operations, latency_us: &[(u64, u64)]| Second {
+            operations,
+            errors: 1,
+            max_us: latency_us.last().map_or(0, |&(value, _)| value),
+            latency_us: latency_us.to_vec(),
+        };
+        let mut sum = second(3, &[(10, 1), (20, 2)]);
+        sum.merge(&second(4, &[(15, 1), (20, 3)]));
+        let expect =
+            Second { operations: 7, errors: 2, max_us: 20, latency_us: vec![(10, 1), (15, 1), (20, 5)] };
+        assert_eq!(sum, expect);
+    }
+}

@@ -1,0 +1,197 @@
+//! What a group of connections sends, and what becomes of it: the seam between the generator and the workloads.
+
+use crate::error::BenchError;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// What a group of connections sends, and what becomes of it. One value per group and generator thread.
+pub(crate) trait Traffic: Send + fmt::Debug {
+    /// Names of the kinds of operations; a [`Ticket`]'s `kind` is an index into it. Constant over the run, at least one.
+    fn kinds(&self) -> Vec<String>;
+
+    /// Writes the next operation's first request, a whole OP_MSG, into `message`, which is empty. The generator fills in the
+    /// request id. Returns the operation's ticket.
+    fn next(&mut self, message: &mut Vec<u8>) -> Ticket;
+
+    /// Judges a whole reply, header included and decompressed. For [`Verdict::Again`] a further request of the same operation
+    /// is in `message`, which was empty; the operation's latency runs on.
+    fn judge(&mut self, ticket: &mut Ticket, reply: &[u8], message: &mut Vec<u8>) -> Verdict;
+
+    /// The connection died, or no reply came in time: the operation has no outcome. An insert's key may be there or not.
+    fn lost(&mut self, ticket: Ticket) {
+        let _ = ticket;
+    }
+}
+
+/// What is to be remembered of an operation while it is under way. Small, because every connection has one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// Index into [`Traffic::kinds`].
+    pub(crate) kind: u8,
+    /// Which request of the operation is under way, for the traffic's own use.
+    pub(crate) step: u8,
+    /// What the operation is about, for the traffic's own use.
+    pub(crate) key: u64,
+}
+
+/// What a reply means for its operation.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// It is over, and its latency counts.
+    Done,
+    /// It goes on with another request.
+    Again,
+    /// It is over, counts as an error and is not timed.
+    Failed(Failure),
+}
+
+/// One failed operation or connection.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    /// The server's error code, where one came.
+    pub(crate) code: Option<i32>,
+    /// The server's name for the code, or what was wrong in a few words: few different ones, since they are counted by it.
+    pub(crate) name: String,
+}
+
+/// Errors are counted by what they are.
+pub(crate) type ErrorKey = Failure;
+
+/// Where a failure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum FailureKind {
+    /// A reply with `ok: 0`.
+    Server,
+    /// A reply with `writeErrors`.
+    Write,
+    /// A reply with `writeConcernError`.
+    WriteConcern,
+    /// A good reply without what was asked for.
+    Unexpected,
+    /// Bytes that are no reply to the request under way.
+    Protocol,
+    /// A connection that could not be made.
+    Connect,
+    /// A connection that ended, with an operation under way or not.
+    Lost,
+    /// No reply in time.
+    Timeout,
+    /// An intended start of an open loop for which no connection was free before the end.
+    Unsent,
+}
+
+impl FailureKind {
+    /// As JSON has it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            FailureKind::Server => "server",
+            FailureKind::Write => "write",
+            FailureKind::WriteConcern => "writeConcern",
+            FailureKind::Unexpected => "unexpected",
+            FailureKind::Protocol => "protocol",
+            FailureKind::Connect => "connect",
+            FailureKind::Lost => "lost",
+            FailureKind::Timeout => "timeout",
+            FailureKind::Unsent => "unsent",
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, name: impl Into<String>) -> Self {
+        Failure { kind, code: None, name: name.into() }
+    }
+
+    pub(crate) fn unexpected(name: impl Into<String>) -> Self {
+        Failure::new(FailureKind::Unexpected, name)
+    }
+
+    pub(crate) fn protocol(name: impl Into<String>) -> Self {
+        Failure::new(FailureKind::Protocol, name)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            Some(code) => write!(formatter, "{} {}: {}", self.kind.name(), code, self.name),
+            None => write!(formatter, "{}: {}", self.kind.name(), self.name),
+        }
+    }
+}
+
+/// Which part of a group's load one [`Traffic`] is: generator threads of all processes are numbered through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Share {
+    /// This thread's number, from 0.
+    pub(crate) index: u32,
+    /// Generator threads in all.
+    pub(crate) of: u32,
+    /// Seed of this group and thread.
+    pub(crate) seed: u64,
+}
+
+impl Share {
+    /// The only thread.
+    pub(crate) const fn whole(seed: u64) -> Self {
+        Share { index: 0, of: 1, seed }
+    }
+
+    /// This share when there are no more than so many things to be shared: threads beyond them get nothing.
+    pub(crate) const fn among(self, things: usize) -> Self {
+        if (things as u64) < self.of as u64 && things > 0 {
+            Share { of: things as u32, ..self }
+        } else {
+            self
+        }
+    }
+
+    /// This share of a number of things: parts differ by one at most and add up to the whole.
+    pub(crate) const fn part_of(self, whole: u64) -> u64 {
+        let (index, of) = (self.index as u64, self.of as u64);
+        if index >= of {
+            return 0;
+        }
+        whole / of + (index < whole % of) as u64
+    }
+}
+
+/// Makes the traffic of each generator thread, in this process or in another one.
+pub(crate) trait TrafficSource: Send + Sync + fmt::Debug {
+    /// # Errors
+    /// When the description asks for something impossible.
+    fn traffic(&self, share: Share) -> Result<Box<dyn Traffic>, BenchError>;
+
+    /// Everything that another process of this program needs to make the same source: what [`ReadSource`] reads.
+    fn describe(&self) -> serde_json::Value;
+}
+
+/// Makes a source from its description. A function of the program, so that the generator knows no workload.
+pub(crate) type ReadSource = fn(&serde_json::Value) -> Result<Arc<dyn TrafficSource>, BenchError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for (whole, of) in [(10, 3), (2, 5), (0, 2), (7, 1)] {
+            let parts: Vec<u64> = (0..of).map(|index| Share { index, of, seed: 0 }.part_of(whole)).collect();
+            assert_eq!(parts.iter().sum::<u64>(), whole, "{parts:?}");
+            assert!(parts.iter().max().unwrap() - parts.iter().min().unwrap() <= 1, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn failures_tell_kind_code_and_name() {
+        let failure = Failure { kind: FailureKind::Write, code: Some(11_000), name: "DuplicateKey".into() };
+        assert_eq!(failure.to_string(), "write 11000: DuplicateKey");
+        assert_eq!(Failure::protocol("garbage").to_string(), "protocol: garbage");
+        let json = serde_json::to_value(FailureKind::WriteConcern).unwrap();
+        assert_eq!(json, FailureKind::WriteConcern.name());
+    }
+}

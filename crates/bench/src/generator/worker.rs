@@ -1,0 +1,159 @@
+//! A generator process that another one directs: orders come as lines of JSON on standard input, and reports go as lines of
+//! JSON to standard output.
+
+use crate::error::BenchError;
+use crate::generator::crew::{Crew, Load};
+use crate::generator::outcome::RunOutcome;
+use crate::generator::progress::Snapshot;
+use crate::generator::spec::{ConnectionOptions, GroupSpec, Pacing, Window};
+use crate::generator::traffic::ReadSource;
+use crate::interrupt::Interrupt;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// How often progress is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(500);
+
+/// From the directing process.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Order {
+    /// Open the connections of this process's part.
+    Open(Box<Plan>),
+    /// Begin to send at this time of the machine's monotonic clock, in nanoseconds.
+    Run { window: Window, start_at: u64 },
+    /// End the run with what was seen.
+    Stop,
+}
+
+/// To the directing process.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Report {
+    Opened,
+    Progress(Snapshot),
+    Outcome(Box<RunOutcome>),
+    /// Why the order could not be carried out.
+    Failed(String),
+}
+
+/// A [`Load`] on its way.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Plan {
+    process: u32,
+    address: SocketAddr,
+    groups: Vec<GroupPlan>,
+    threads: u32,
+    processes: u32,
+    seed: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupPlan {
+    connections: usize,
+    traffic: serde_json::Value,
+    pacing: Pacing,
+    options: ConnectionOptions,
+}
+
+impl Plan {
+    pub(super) fn new(load: &Load, process: u32) -> Self {
+        let group = |group: &GroupSpec| GroupPlan {
+            connections: group.connections,
+            traffic: group.traffic.describe(),
+            pacing: group.pacing.clone(),
+            options: group.options.clone(),
+        };
+        let groups = load.groups.iter().map(group).collect();
+        let &Load { address, threads, processes, seed, .. } = load;
+        Plan { process, address, groups, threads, processes, seed }
+    }
+
+    fn load(self, read: ReadSource) -> Result<Load, BenchError> {
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for plan in self.groups {
+            let GroupPlan { connections, traffic, pacing, options } = plan;
+            groups.push(GroupSpec { connections, traffic: read(&traffic)?, pacing, options });
+        }
+        let Plan { address, threads, processes, seed, .. } = self;
+        Ok(Load { address, groups, threads, processes, seed })
+    }
+}
+
+/// Carries out orders until standard input ends.
+///
+/// # Errors
+/// When the directing process cannot be understood or told. What goes wrong with an order is reported to it instead.
+pub(crate) fn serve_worker(read: ReadSource) -> Result<(), BenchError> {
+    let interrupt = Interrupt::default();
+    let orders = listen(&interrupt);
+    let mut crew = None;
+    while let Ok(order) = orders.recv() {
+        let report = match order? {
+            Order::Open(plan) => {
+                let process = plan.process;
+                let opened = plan.load(read).and_then(|load| Crew::open(&load, process, &interrupt));
+                opened.map(|opened| {
+                    crew = Some(opened);
+                    Report::Opened
+                })
+            }
+            Order::Run { window, start_at } => run(crew.as_mut(), &window, start_at),
+            Order::Stop => continue,
+        };
+        tell(&report.unwrap_or_else(|error| Report::Failed(error.to_string())))?;
+    }
+    Ok(())
+}
+
+fn run(crew: Option<&mut Crew>, window: &Window, start_at: u64) -> Result<Report, BenchError> {
+    let Some(crew) = crew else {
+        return Err(BenchError::Usage("the order to run came before the one to open".to_owned()));
+    };
+    std::thread::sleep(Duration::from_nanos(start_at.saturating_sub(monotonic())));
+    let progress = crew.progress();
+    // A directing process that has gone is noticed by the end of standard input.
+    let mut tick = || drop(tell(&Report::Progress(progress.snapshot())));
+    Ok(Report::Outcome(Box::new(crew.run(window, REPORT_EVERY, &mut tick)?)))
+}
+
+/// Reads orders on a thread of its own, so that the one to stop comes through while a run goes on.
+fn listen(interrupt: &Interrupt) -> Receiver<Result<Order, BenchError>> {
+    let (sender, orders) = channel();
+    let interrupt = interrupt.clone();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let order = line.map_err(BenchError::io("read an order")).and_then(|line| {
+                serde_json::from_str(&line)
+                    .map_err(|error| BenchError::Usage(format!("no order for a generator process: {error}")))
+            });
+            if matches!(order, Ok(Order::Stop)) {
+                interrupt.raise();
+            }
+            if sender.send(order).is_err() {
+                return;
+            }
+        }
+        interrupt.raise();
+    });
+    orders
+}
+
+fn tell(report: &Report) -> Result<(), BenchError> {
+    let mut line = serde_json::to_vec(report)
+        .map_err(|error| BenchError::Usage(format!("a report cannot be written: {error}")))?;
+    line.push(b'\n');
+    let mut output = std::io::stdout().lock();
+    output.write_all(&line).and_then(|()| output.flush()).map_err(BenchError::io("report"))
+}
+
+/// The machine's monotonic clock, the same in all processes, in nanoseconds.
+pub(super) fn monotonic() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}

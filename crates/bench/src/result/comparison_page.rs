@@ -1,0 +1,253 @@
+//! A comparison on the terminal and as a page.
+
+use crate::chart::{Axis, Colour, Figure, Interval, Panel, Plot, Scale, Series, colour};
+use crate::error::BenchError;
+use crate::result::comparison::{ComparedFigure, ComparedValue, Comparison, Verdict};
+use crate::result::figures;
+use crate::result::number::{amount, count};
+use crate::result::page::Page;
+use crate::result::summary::TOTAL;
+use crate::result::table::{Place, Table, Tone};
+
+/// The comparison in at most about a hundred columns.
+pub(crate) fn text(comparison: &Comparison<'_>) -> String {
+    let mut text = format!("\n{}\n", runs(comparison).text());
+    text.push_str(&figures_table(comparison, |_| true).text());
+    text.push_str(&format!("\n{}", folded(&comparison.method())));
+    for note in notes(comparison) {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}
+
+/// The whole file.
+///
+/// # Errors
+/// When a chart cannot be drawn.
+pub(crate) fn html(comparison: &Comparison<'_>) -> Result<String, BenchError> {
+    let labels: Vec<&str> = comparison.runs.iter().map(|run| run.label.as_str()).collect();
+    let mut page = Page::new(&labels.join(" – "));
+    let base = labels.get(comparison.base).copied().unwrap_or_default();
+    page.paragraph(&format!("Ratios are to {base}. {}", comparison.method()));
+    for note in notes(comparison) {
+        page.warning(&note);
+    }
+    page.table(&runs(comparison));
+    page.charts(&charts(comparison))?;
+    let mut operations: Vec<&str> =
+        comparison.figures.iter().map(|figure| figure.operation.as_str()).collect();
+    operations.dedup();
+    // All together first.
+    for operation in operations.iter().rev() {
+        page.heading(&format!("Operation: {operation}"));
+        page.table(&figures_table(comparison, |figure| figure.operation == **operation));
+    }
+    Ok(page.html())
+}
+
+/// In lines of at most a hundred columns.
+fn folded(sentences: &str) -> String {
+    const COLUMNS: usize = 100;
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentences.split(' ') {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= COLUMNS) {
+            Some(line) => line.push_str(&format!(" {word}")),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn notes(comparison: &Comparison<'_>) -> Vec<String> {
+    let mut notes = comparison.differences.clone();
+    for (run, result) in comparison.runs.iter().zip(comparison.results) {
+        notes.extend(result.warnings.iter().map(|warning| format!("{}: {warning}", run.label)));
+        if result.interrupted {
+            notes.push(format!("{}: interrupted", run.label));
+        }
+    }
+    notes
+}
+
+fn runs(comparison: &Comparison<'_>) -> Table {
+    let mut table = Table::new(["run", "target", "started", "repetitions", "operations", "errors"]);
+    table.text_columns = 3;
+    for run in &comparison.runs {
+        let tone = if run.errors > 0 { Tone::Bad } else { Tone::Plain };
+        table.row([
+            Place::from(run.label.as_str()),
+            run.connection_string.as_str().into(),
+            run.started.as_str().into(),
+            run.repetitions.to_string().into(),
+            count(run.operations).into(),
+            Place::from(count(run.errors)).toned(tone),
+        ]);
+    }
+    table
+}
+
+/// An operation's and a figure's name stand only in the first of their rows.
+fn figures_table(comparison: &Comparison<'_>, wanted: impl Fn(&ComparedFigure) -> bool) -> Table {
+    let mut table = Table::new(["operation", "figure", "run", "median", "ratio", "interval", "verdict"]);
+    table.text_columns = 3;
+    table.ends_in_text = true;
+    let mut operation = "";
+    for figure in comparison.figures.iter().filter(|figure| wanted(figure)) {
+        let mut name = figure.measure.name;
+        for (run, value) in comparison.runs.iter().zip(&figure.values) {
+            let first = if operation == figure.operation { "" } else { figure.operation.as_str() };
+            operation = &figure.operation;
+            table.row([
+                Place::from(first),
+                std::mem::take(&mut name).into(),
+                run.label.as_str().into(),
+                if value.repetitions.is_empty() { "–".into() } else { amount(value.median).into() },
+                value.ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}")).into(),
+                bounds(value).map_or_else(String::new, |(low, high)| format!("{low:.3} – {high:.3}")).into(),
+                Place::from(value.verdict.words()).toned(tone(value.verdict)),
+            ]);
+        }
+    }
+    table
+}
+
+fn bounds(value: &ComparedValue) -> Option<(f64, f64)> {
+    value.low.zip(value.high)
+}
+
+const fn tone(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Better => Tone::Good,
+        Verdict::Worse => Tone::Bad,
+        Verdict::Base | Verdict::Undecided | Verdict::NoInterval | Verdict::NotComparable => Tone::Plain,
+    }
+}
+
+fn charts(comparison: &Comparison<'_>) -> Vec<(String, Figure)> {
+    let named = || comparison.runs.iter().zip(comparison.results);
+    let rates = named().map(|(run, result)| (run.label.clone(), figures::rate_line(result))).collect();
+    let latencies: Vec<_> =
+        named().map(|(run, result)| (run.label.clone(), result.latency_of(TOTAL))).collect();
+    [
+        ratios(comparison),
+        figures::over_time("Operations a second", Scale::Linear, rates),
+        figures::distribution("Distribution of latency, ms", &latencies),
+        repetitions(comparison),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The intervals of all operations together, a line at 1.
+fn ratios(comparison: &Comparison<'_>) -> figures::Titled {
+    /// Pixels of a row, and of all that is not rows.
+    const ROW: u32 = 24;
+    const AROUND: u32 = 60;
+    let rows: Vec<Interval> = totals(comparison)
+        .flat_map(|figure| {
+            let all = comparison.runs.iter().zip(&figure.values).enumerate();
+            all.filter_map(|(number, (run, value))| {
+                Some(Interval {
+                    name: format!("{}, {}", figure.measure.name, run.label),
+                    colour: colour(number),
+                    value: value.ratio?,
+                    bounds: bounds(value),
+                })
+            })
+        })
+        .collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let rows_drawn = rows.len();
+    let ends = rows.iter().flat_map(|row| {
+        let (low, high) = row.bounds.unwrap_or((row.value, row.value));
+        [low, row.value, high, 1.0]
+    });
+    let x = Axis::of("ratio to the base, with its interval", Scale::Logarithmic, ends);
+    let panels = vec![Panel { caption: String::new(), plot: Plot::Intervals { x, same: 1.0, rows } }];
+    let (width, height) = Figure::WIDE;
+    let panel_size = (width, height.max(AROUND + ROW * rows_drawn as u32));
+    let figure = Figure { legend: legend(comparison), panels, panel_size };
+    Some(("Ratios".to_owned(), figure))
+}
+
+/// The rate of each repetition: whether one run's are above another's is seen without statistics.
+fn repetitions(comparison: &Comparison<'_>) -> figures::Titled {
+    let figure = totals(comparison).find(|figure| figure.figure == "rate")?;
+    if figure.values.iter().all(|value| value.repetitions.len() < 2) {
+        return None;
+    }
+    let line = |(number, value): (usize, &ComparedValue)| Series {
+        colour: colour(number),
+        points: (1..).zip(&value.repetitions).map(|(round, rate)| (f64::from(round), Some(*rate))).collect(),
+        marks: true,
+        steps: false,
+    };
+    let series: Vec<Series> = figure.values.iter().enumerate().map(line).collect();
+    let points = || series.iter().flat_map(|line| &line.points);
+    let rounds = points().map(|&(round, _)| round).fold(1.0, f64::max);
+    let x = Axis::new("repetition", Scale::Linear, 0.5, rounds + 0.5);
+    let x = x.with_ticks((1..=rounds as usize).map(|round| round as f64));
+    let y = Axis::of("", Scale::Linear, points().filter_map(|&(_, rate)| rate)).with_headroom(0.08);
+    let panels = vec![Panel { caption: String::new(), plot: Plot::Lines { x, y, series } }];
+    let figure = Figure { legend: legend(comparison), panels, panel_size: Figure::WIDE };
+    Some(("Operations a second by repetition".to_owned(), figure))
+}
+
+fn totals<'c>(comparison: &'c Comparison<'_>) -> impl Iterator<Item = &'c ComparedFigure> {
+    comparison.figures.iter().filter(|figure| figure.operation == TOTAL)
+}
+
+fn legend(comparison: &Comparison<'_>) -> Vec<(String, Colour)> {
+    comparison.runs.iter().enumerate().map(|(number, run)| (run.label.clone(), colour(number))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::page::tests::check_self_contained;
+    use crate::result::{RunResult, sample::with_rates};
+
+    fn two() -> [RunResult; 2] {
+        [
+            with_rates("adaptive", &[50_000.0, 52_000.0, 51_000.0]),
+            with_rates("reactor", &[60_000.0, 63_000.0, 61_000.0]),
+        ]
+    }
+
+    #[test]
+    fn ratios_stand_beside_figures() {
+        let mut runs = two();
+        runs.iter_mut().for_each(|run| run.warnings.clear());
+        let found = text(&Comparison::new(&runs, None).expect("two runs"));
+        let expect = include_str!("comparison_expected.txt");
+        assert_eq!(found.trim(), expect.trim(), "found:\n{found}");
+        assert!(found.lines().map(|line| line.chars().count()).max() <= Some(100), "too wide:\n{found}");
+    }
+
+    #[test]
+    fn a_page_has_every_run_and_fetches_nothing() {
+        let mut runs = two();
+        if let Some(run) = runs.first_mut() {
+            run.label = "<script>1</script>".into();
+        }
+        let comparison = Comparison::new(&runs, Some("reactor")).expect("two runs");
+        assert_eq!(charts(&comparison).len(), 4);
+        let html = html(&comparison).expect("draws");
+        check_self_contained(&html);
+        for part in ["&lt;script&gt;1", "Ratios are to reactor", "97 % of its core", "worse"] {
+            assert!(html.contains(part), "'{part}' is missing");
+        }
+    }
+
+    #[test]
+    fn runs_without_anything_are_told_of_all_the_same() {
+        let empty = || RunResult { label: "empty".into(), interrupted: true, ..RunResult::default() };
+        let runs = [empty(), empty()];
+        let comparison = Comparison::new(&runs, None).expect("two runs");
+        assert!(text(&comparison).contains("not comparable"));
+        assert!(html(&comparison).expect("draws").contains("empty (2): interrupted"));
+    }
+}

@@ -1,0 +1,49 @@
+//! What a run yields: one value that every output is drawn from, so that a report can be drawn again from the JSON file.
+//!
+//! ```text
+//!   a run ──▶ RunResult ──▶ terminal table, JSON (docs/bench-report.md), CSV series, HTML page
+//!                 ▲ │
+//!   JSON file ────┘ └──▶ comparison of several, with confidence intervals from their repetitions
+//! ```
+
+mod compare;
+mod comparison;
+mod comparison_page;
+mod csv;
+mod describe;
+#[cfg(test)]
+mod documentation;
+mod figures;
+mod json;
+mod latency;
+mod machine;
+mod model;
+mod number;
+mod output;
+mod page;
+mod run_page;
+#[cfg(test)]
+pub(crate) mod sample;
+mod sampler;
+mod server_status;
+mod statistics;
+mod summary;
+mod table;
+mod terminal;
+mod turns;
+
+pub(crate) use compare::{
+    CompareArguments, ComparisonOutput, ReportArguments, compare, run_compare, run_report,
+};
+pub(crate) use comparison::check_base;
+pub(crate) use model::{
+    Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,
+    Repetition, RunResult, SCHEMA, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool,
+    WorkloadInfo,
+};
+pub(crate) use number::amount;
+pub(crate) use output::{OutputOptions, finish, save};
+pub(crate) use page::Page;
+pub(crate) use sampler::Sampler;
+pub(crate) use table::{Place, Table};
+pub(crate) use turns::in_turns;

@@ -1,0 +1,208 @@
+//! Tables, for the terminal and for pages.
+
+use crate::result::page::escape;
+
+/// Rows under headings. The first column holds names, the others figures.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Table {
+    pub(crate) headings: Vec<String>,
+    pub(crate) rows: Vec<Vec<Place>>,
+    /// How many columns, counted from the left, hold text and not figures.
+    pub(crate) text_columns: usize,
+    /// Whether the last column holds text, too.
+    pub(crate) ends_in_text: bool,
+}
+
+/// One place of a table.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Place {
+    pub(crate) text: String,
+    /// What it is compared with, such as an article's figure.
+    pub(crate) beside: Option<String>,
+    pub(crate) tone: Tone,
+}
+
+/// What a reader is to think of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Good,
+    Bad,
+}
+
+impl Tone {
+    const fn class(self) -> &'static str {
+        match self {
+            Tone::Plain => "",
+            Tone::Good => "good",
+            Tone::Bad => "bad",
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Place {
+    fn from(text: T) -> Self {
+        Place { text: text.into(), ..Place::default() }
+    }
+}
+
+impl Place {
+    #[must_use]
+    pub(crate) fn toned(self, tone: Tone) -> Self {
+        Place { tone, ..self }
+    }
+
+    fn line(&self) -> String {
+        match &self.beside {
+            Some(theirs) => format!("{} ({theirs})", self.text),
+            None => self.text.clone(),
+        }
+    }
+
+    fn html(&self, name: bool) -> String {
+        let mut classes: Vec<&str> = Vec::new();
+        if name {
+            classes.push("name");
+        }
+        if self.tone != Tone::Plain {
+            classes.push(self.tone.class());
+        }
+        let class =
+            if classes.is_empty() { String::new() } else { format!(" class=\"{}\"", classes.join(" ")) };
+        let beside = self.beside.as_ref();
+        let beside = beside.map(|theirs| format!(" <span class=\"beside\">{}</span>", escape(theirs)));
+        format!("<td{class}>{}{}</td>", escape(&self.text), beside.unwrap_or_default())
+    }
+}
+
+impl Table {
+    /// A table whose first column holds names.
+    pub(crate) fn new<T: Into<String>>(headings: impl IntoIterator<Item = T>) -> Self {
+        let headings = headings.into_iter().map(Into::into).collect();
+        Table { headings, text_columns: 1, ..Table::default() }
+    }
+
+    /// Two columns of text without headings.
+    pub(crate) fn pairs(pairs: Vec<(String, String)>) -> Self {
+        let rows = pairs.into_iter().map(|(name, value)| vec![name.into(), value.into()]).collect();
+        Table { rows, text_columns: 2, ..Table::default() }
+    }
+
+    pub(crate) fn row<C: Into<Place>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    fn is_text(&self, column: usize, columns: usize) -> bool {
+        column < self.text_columns || (self.ends_in_text && column + 1 == columns)
+    }
+
+    /// Aligned by spaces: text to the left, figures to the right.
+    pub(crate) fn text(&self) -> String {
+        let lines: Vec<Vec<String>> = std::iter::once(self.headings.clone())
+            .filter(|headings| !headings.is_empty())
+            .chain(self.rows.iter().map(|row| row.iter().map(Place::line).collect()))
+            .collect();
+        let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            let cells = lines.iter().filter_map(|line| line.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for line in &lines {
+            let mut whole = String::new();
+            for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+                if column > 0 {
+                    whole.push_str("  ");
+                }
+                if self.is_text(column, columns) {
+                    whole.push_str(&format!("{cell:<width$}"));
+                } else {
+                    whole.push_str(&format!("{cell:>width$}"));
+                }
+            }
+            text.push_str(whole.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// As Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let rule = "---|".repeat(self.headings.len());
+        let mut text = format!("| {} |\n|{rule}\n", self.headings.join(" | "));
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(Place::line).collect();
+            text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        }
+        text
+    }
+
+    /// As HTML; every text is escaped.
+    pub(crate) fn html(&self) -> String {
+        let class = if self.headings.is_empty() { " class=\"pairs\"" } else { "" };
+        let mut html = format!("<div class=\"scroll\"><table{class}>\n");
+        if !self.headings.is_empty() {
+            let heading = |(column, text): (usize, &String)| {
+                let class = if self.is_text(column, self.headings.len()) { " class=\"name\"" } else { "" };
+                format!("<th{class}>{}</th>", escape(text))
+            };
+            let headings: String = self.headings.iter().enumerate().map(heading).collect();
+            html.push_str(&format!("<thead><tr>{headings}</tr></thead>\n"));
+        }
+        html.push_str("<tbody>\n");
+        for row in &self.rows {
+            let cells =
+                row.iter().enumerate().map(|(column, cell)| cell.html(self.is_text(column, row.len())));
+            html.push_str(&format!("<tr>{}</tr>\n", cells.collect::<String>()));
+        }
+        html.push_str("</tbody></table></div>\n");
+        html
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(["operation", "ops/s", "p99 ms"]);
+        table.row([
+            Place::from("read"),
+            Place { beside: Some("S0: 198k".into()), ..Place::from("181,000") },
+            "0.57".into(),
+        ]);
+        table.row([Place::from("<b>"), Place::from("9").toned(Tone::Bad), "12.3".into()]);
+        table
+    }
+
+    #[test]
+    fn text_is_aligned() {
+        let expect = "operation               ops/s  p99 ms\n\
+                      read       181,000 (S0: 198k)    0.57\n\
+                      <b>                         9    12.3\n";
+        assert_eq!(table().text(), expect, "found:\n{}", table().text());
+        let pairs = Table::pairs(vec![("cores".into(), "2".into()), ("memory".into(), "8 GiB".into())]);
+        assert_eq!(pairs.text(), "cores   2\nmemory  8 GiB\n");
+    }
+
+    #[test]
+    fn markdown_has_a_rule_below_its_headings() {
+        let expect = "| operation | ops/s | p99 ms |\n|---|---|---|\n\
+                      | read | 181,000 (S0: 198k) | 0.57 |\n| <b> | 9 | 12.3 |\n";
+        assert_eq!(table().markdown(), expect);
+    }
+
+    #[test]
+    fn html_is_escaped() {
+        let html = table().html();
+        for part in [
+            "<th class=\"name\">operation</th><th>ops/s</th>",
+            "<td>181,000 <span class=\"beside\">S0: 198k</span></td>",
+            "<td class=\"name\">&lt;b&gt;</td><td class=\"bad\">9</td>",
+        ] {
+            assert!(html.contains(part), "'{part}' is missing in {html}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! From what the generator saw to the result that is kept.
+
+use crate::generator::{ErrorKey, KindOutcome, Outcome, RunOutcome, Second};
+use crate::result::{
+    Client, Connections, ErrorCount, KindResult, Latency, Repetition, SecondKind, SecondResult, ServerSample,
+};
+use std::collections::BTreeMap;
+
+/// A generator thread that uses this share of its core is itself the limit.
+pub(crate) const SATURATED: f64 = 0.9;
+const TOTAL: &str = "total";
+const MICROSECONDS_PER_MILLISECOND: f64 = 1_000.0;
+
+/// One repetition. Kinds keep their order; those of several groups follow one another.
+pub(crate) fn repetition(outcome: &RunOutcome, server: Vec<ServerSample>) -> Repetition {
+    let elapsed = outcome.groups.iter().map(|group| group.elapsed).max().unwrap_or_default().as_secs_f64();
+    let outcomes: Vec<&KindOutcome> = outcome.groups.iter().flat_map(|group| &group.kinds).collect();
+    let kinds: Vec<KindResult> = outcomes.iter().map(|kind| kind_result(kind, elapsed)).collect();
+    Repetition {
+        elapsed_seconds: elapsed,
+        total: total(outcome, &kinds, elapsed),
+        kinds,
+        connections: connections(&outcome.groups),
+        client: client(outcome),
+        seconds: seconds(outcome, &outcomes, elapsed),
+        server,
+    }
+}
+
+fn rate(operations: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { operations as f64 / seconds } else { 0.0 }
+}
+
+fn kind_result(kind: &KindOutcome, elapsed: f64) -> KindResult {
+    KindResult {
+        name: kind.name.clone(),
+        operations: kind.operations,
+        rate: rate(kind.operations, elapsed),
+        errors: error_counts(&kind.errors),
+        latency: Latency::of(&kind.latency_us),
+    }
+}
+
+/// All kinds together, and the failures that belong to none of them.
+fn total(outcome: &RunOutcome, kinds: &[KindResult], elapsed: f64) -> KindResult {
+    let mut errors: BTreeMap<ErrorKey, u64> = BTreeMap::new();
+    for (key, times) in outcome.groups.iter().flat_map(Outcome::errors) {
+        *errors.entry(key).or_default() += times;
+    }
+    let operations = kinds.iter().map(|kind| kind.operations).sum();
+    KindResult {
+        name: TOTAL.to_owned(),
+        operations,
+        rate: rate(operations, elapsed),
+        errors: error_counts(&errors),
+        latency: Latency::merged(kinds.iter().map(|kind| &kind.latency)),
+    }
+}
+
+fn error_counts(errors: &BTreeMap<ErrorKey, u64>) -> Vec<ErrorCount> {
+    let count = |(key, count): (&ErrorKey, &u64)| ErrorCount {
+        kind: key.kind.name().to_owned(),
+        code: key.code,
+        name: key.name.clone(),
+        count: *count,
+    };
+    errors.iter().map(count).collect()
+}
+
+fn connections(groups: &[Outcome]) -> Connections {
+    let mut sum = Connections::default();
+    for counts in groups.iter().map(|group| group.connections) {
+        sum.asked += counts.asked;
+        sum.opened += counts.opened;
+        sum.refused += counts.refused;
+        sum.lost += counts.lost;
+        sum.reconnected += counts.reconnected;
+    }
+    sum
+}
+
+fn client(outcome: &RunOutcome) -> Client {
+    let connected: u64 = outcome.groups.iter().map(|group| group.connected as u64).sum();
+    Client {
+        busy: outcome.busy.clone(),
+        saturated: outcome.busiest() >= SATURATED,
+        resident_bytes: outcome.resident_bytes,
+        bytes_per_connection: outcome.connections_bytes.checked_div(connected).unwrap_or_default(),
+    }
+}
+
+fn seconds(outcome: &RunOutcome, kinds: &[&KindOutcome], elapsed: f64) -> Vec<SecondResult> {
+    let count = kinds.iter().map(|kind| kind.seconds.len()).max().unwrap_or_default();
+    (0..count).map(|number| second(outcome, kinds, number, elapsed)).collect()
+}
+
+fn second(outcome: &RunOutcome, kinds: &[&KindOutcome], number: usize, elapsed: f64) -> SecondResult {
+    // The last one may be shorter.
+    let length = (elapsed - number as f64).clamp(0.0, 1.0);
+    let mut sum = Second::default();
+    let mut by_kind = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        let Some(second) = kind.seconds.get(number) else { continue };
+        sum.merge(second);
+        let [p50_ms, p99_ms, max_ms] = latencies(second);
+        by_kind.push(SecondKind {
+            name: kind.name.clone(),
+            rate: rate(second.operations, length),
+            errors: second.errors,
+            p50_ms,
+            p99_ms,
+            max_ms,
+        });
+    }
+    let open = |group: &Outcome| group.open_by_second.get(number).copied().unwrap_or_default();
+    let [p50_ms, p99_ms, max_ms] = latencies(&sum);
+    SecondResult {
+        second: number as u64,
+        rate: rate(sum.operations, length),
+        errors: sum.errors,
+        connections: outcome.groups.iter().map(open).sum(),
+        p50_ms,
+        p99_ms,
+        max_ms,
+        kinds: by_kind,
+    }
+}
+
+/// Median, 99th percentile and maximum; none where nothing ended.
+fn latencies(second: &Second) -> [Option<f64>; 3] {
+    if second.latency_us.is_empty() {
+        return [None; 3];
+    }
+    [second.quantile_us(0.5), second.quantile_us(0.99), second.max_us]
+        .map(|microseconds| Some(microseconds as f64 / MICROSECONDS_PER_MILLISECOND))
+}

@@ -1,0 +1,338 @@
+//! Connection strings (specification "Connection String"): `mongodb://host[:port],…/database?option=value&…`.
+
+use crate::error::BenchError;
+use crate::workload::{Concerns, W, WriteConcern};
+use std::fmt;
+use std::time::Duration;
+
+const SCHEME: &str = "mongodb://";
+const DEFAULT_PORT: u16 = 27017;
+/// Modes of read preference (specification "Server Selection").
+const READ_PREFERENCES: [&str; 5] =
+    ["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"];
+/// Options that say something about pools, retries and monitoring of a driver; a load generator has none of them.
+const WITHOUT_EFFECT: [&str; 15] = [
+    "appname",
+    "heartbeatfrequencyms",
+    "localthresholdms",
+    "maxidletimems",
+    "maxpoolsize",
+    "maxconnecting",
+    "minpoolsize",
+    "retryreads",
+    "retrywrites",
+    "servermonitoringmode",
+    "serverselectiontryonce",
+    "uuidrepresentation",
+    "waitqueuetimeoutms",
+    "maxstalenessseconds",
+    "readpreferencetags",
+];
+
+/// One host.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Host {
+    /// A name or an address without brackets.
+    Tcp { name: String, port: u16 },
+    /// The path of a Unix socket.
+    Unix(String),
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Host::Tcp { name, port } if name.contains(':') => write!(formatter, "[{name}]:{port}"),
+            Host::Tcp { name, port } => write!(formatter, "{name}:{port}"),
+            Host::Unix(path) => formatter.write_str(path),
+        }
+    }
+}
+
+/// A connection string, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConnectionString {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) database: Option<String>,
+    pub(crate) replica_set: Option<String>,
+    pub(crate) direct: Option<bool>,
+    pub(crate) concerns: Concerns,
+    pub(crate) compressors: Vec<String>,
+    pub(crate) connect_timeout: Option<Duration>,
+    /// How long a reply is waited for.
+    pub(crate) socket_timeout: Option<Duration>,
+    pub(crate) selection_timeout: Option<Duration>,
+    /// What was said and has no effect, in whole sentences.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl ConnectionString {
+    /// # Errors
+    /// [`BenchError::Usage`] for what is no connection string or asks for what this program cannot do.
+    pub(crate) fn parse(text: &str) -> Result<Self, BenchError> {
+        parse(text).map_err(|problem| BenchError::Usage(format!("connection string: {problem}")))
+    }
+}
+
+fn parse(text: &str) -> Result<ConnectionString, String> {
+    if text.starts_with("mongodb+srv://") {
+        return Err("mongodb+srv is not supported; name the hosts: mongodb://host:port,host:port".to_owned());
+    }
+    let Some(rest) = text.strip_prefix(SCHEME) else {
+        return Err(format!("expected {SCHEME}host[:port][/database][?options], found '{text}'"));
+    };
+    let (before, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, database) = before.split_once('/').unwrap_or((before, ""));
+    if authority.contains('@') {
+        return Err("authentication is not supported yet; leave user and password out".to_owned());
+    }
+    let hosts = authority.split(',').map(host).collect::<Result<Vec<Host>, String>>()?;
+    let mut found = ConnectionString {
+        hosts,
+        database: None,
+        replica_set: None,
+        direct: None,
+        concerns: Concerns::default(),
+        compressors: Vec::new(),
+        connect_timeout: None,
+        socket_timeout: None,
+        selection_timeout: None,
+        warnings: Vec::new(),
+    };
+    if !database.is_empty() {
+        found.database = Some(database_name(&decoded(database)?)?);
+    }
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option
+            .split_once('=')
+            .ok_or(format!("the option '{option}' has no value; expected {option}=…"))?;
+        found.set(&decoded(name)?, &decoded(value)?)?;
+    }
+    if found.direct == Some(true) && found.hosts.len() > 1 {
+        return Err("directConnection=true goes with one host only".to_owned());
+    }
+    Ok(found)
+}
+
+/// A name that the server accepts for a database.
+fn database_name(name: &str) -> Result<String, String> {
+    if name.contains(['/', '\\', ' ', '"', '$', '.']) {
+        return Err(format!("'{name}' is no name of a database"));
+    }
+    Ok(name.to_owned())
+}
+
+fn host(text: &str) -> Result<Host, String> {
+    if text.is_empty() {
+        return Err("a host is missing".to_owned());
+    }
+    let plain = decoded(text)?;
+    if plain.contains('/') {
+        return if plain.ends_with(".sock") {
+            Ok(Host::Unix(plain))
+        } else {
+            Err(format!("'{plain}' is no Unix socket: its name ends with .sock"))
+        };
+    }
+    let (name, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (name, rest) = rest.split_once(']').ok_or(format!("'{text}' has no closing bracket"))?;
+            name.parse::<std::net::Ipv6Addr>().map_err(|_| format!("'{name}' is no IPv6 address"))?;
+            let port = match rest.strip_prefix(':') {
+                Some(port) => Some(port),
+                None if rest.is_empty() => None,
+                None => return Err(format!("'{text}': expected [address]:port")),
+            };
+            (name.to_owned(), port)
+        }
+        None => match plain.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err(format!("'{text}': an IPv6 address stands in brackets, [{text}]"));
+            }
+            Some((name, _)) => (name.to_owned(), text.split_once(':').map(|(_, port)| port)),
+            None => (plain.clone(), None),
+        },
+    };
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(port) => port
+            .parse()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or(format!("'{port}' is no port; expected 1 to 65535"))?,
+    };
+    if name.is_empty() {
+        return Err(format!("'{text}' names no host"));
+    }
+    Ok(Host::Tcp { name, port })
+}
+
+/// Undoes percent-encoding.
+fn decoded(text: &str) -> Result<String, String> {
+    let problem = || format!("'{text}' is not percent-encoded: expected %XX with two hexadecimal digits");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or_else(problem);
+        bytes.push((digit()? * 16 + digit()?) as u8);
+    }
+    String::from_utf8(bytes).map_err(|_| problem())
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool, String> {
+    value.parse().map_err(|_| format!("{name}={value}: expected true or false"))
+}
+
+fn number(name: &str, value: &str) -> Result<u32, String> {
+    value.parse().map_err(|_| format!("{name}={value}: expected a whole number from 0"))
+}
+
+/// A mode of read preference in its own spelling.
+pub(crate) fn read_preference(text: &str) -> Result<String, String> {
+    let known = READ_PREFERENCES.into_iter().find(|known| known.eq_ignore_ascii_case(text));
+    known.map(str::to_owned).ok_or(format!("'{text}' is not one of {}", READ_PREFERENCES.join(", ")))
+}
+
+/// The names of compressors; those that this program has.
+pub(crate) fn compressors(text: &str) -> Result<Vec<String>, String> {
+    let known = |name: &str| match wire::Compressor::from_name(name) {
+        Some(known) if wire::Compressor::NEGOTIABLE.contains(&known) => Ok(name.to_owned()),
+        _ => Err(format!("'{name}' is not one of snappy, zlib, zstd")),
+    };
+    text.split(',').filter(|name| !name.is_empty()).map(known).collect()
+}
+
+impl ConnectionString {
+    /// Sets an option; names are case-insensitive.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let milliseconds = || {
+            let milliseconds = number(name, value)?;
+            Ok::<_, String>((milliseconds > 0).then(|| Duration::from_millis(milliseconds.into())))
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "replicaset" => self.replica_set = Some(value.to_owned()),
+            "directconnection" => self.direct = Some(boolean(name, value)?),
+            "readpreference" => {
+                self.concerns.read_preference =
+                    Some(read_preference(value).map_err(|problem| format!("{name}: {problem}"))?);
+            }
+            "readconcernlevel" => self.concerns.read = Some(value.to_owned()),
+            "w" => self.concerns.write.w = Some(W::parse(value)),
+            "journal" => self.concerns.write.journal = Some(boolean(name, value)?),
+            "wtimeoutms" | "wtimeout" => {
+                self.concerns.write =
+                    WriteConcern { timeout_ms: Some(number(name, value)?), ..self.concerns.write.clone() };
+            }
+            "compressors" => {
+                self.compressors = compressors(value).map_err(|problem| format!("{name}: {problem}"))?;
+            }
+            "connecttimeoutms" => self.connect_timeout = milliseconds()?,
+            "sockettimeoutms" | "timeoutms" => self.socket_timeout = milliseconds()?,
+            "serverselectiontimeoutms" => self.selection_timeout = milliseconds()?,
+            "tls" | "ssl" if boolean(name, value)? => return Err("TLS is not supported".to_owned()),
+            "tls" | "ssl" => {}
+            "authsource" | "authmechanism" | "authmechanismproperties" => {
+                return Err(format!("{name}: authentication is not supported yet"));
+            }
+            "loadbalanced" if boolean(name, value)? => {
+                return Err("loadBalanced is not supported".to_owned());
+            }
+            "loadbalanced" => {}
+            other if other.starts_with("tls") => return Err(format!("{name}: TLS is not supported")),
+            other if WITHOUT_EFFECT.contains(&other) => {
+                self.warnings.push(format!("the option {name} has no effect here"));
+            }
+            _ => self.warnings.push(format!("unknown option {name} in the connection string")),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_hosts(text: &str, expect: &[&str]) {
+        let found = ConnectionString::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let hosts: Vec<String> = found.hosts.iter().map(Host::to_string).collect();
+        assert_eq!(hosts, expect, "for {text}");
+    }
+
+    fn check_refused(text: &str, expect: &str) {
+        match ConnectionString::parse(text) {
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains(expect) && !error.contains('\n'), "{text}: {error}");
+            }
+            Ok(found) => panic!("{text} passed: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        check_hosts("mongodb://localhost", &["localhost:27017"]);
+        check_hosts("mongodb://a:1,b:2,c", &["a:1", "b:2", "c:27017"]);
+        check_hosts("mongodb://[::1]:27018/", &["[::1]:27018"]);
+        check_hosts("mongodb://[::1],127.0.0.1:1", &["[::1]:27017", "127.0.0.1:1"]);
+        check_hosts("mongodb://%2Ftmp%2Fmongodb-27017.sock/db", &["/tmp/mongodb-27017.sock"]);
+        check_hosts("mongodb://my%2Dhost:5", &["my-host:5"]);
+    }
+
+    #[test]
+    fn options_in_any_case() {
+        let text = "mongodb://h/my%5Fdb?replicaSet=rs0&READPREFERENCE=secondarypreferred&w=majority&journal=true\
+                    &wtimeoutMS=50&readConcernLevel=local&compressors=zstd,snappy&directConnection=false\
+                    &connectTimeoutMS=1500&socketTimeoutMS=0&maxPoolSize=5&whatIsThis=1";
+        let found = ConnectionString::parse(text).expect("valid");
+        assert_eq!(found.database.as_deref(), Some("my_db"));
+        assert_eq!(found.replica_set.as_deref(), Some("rs0"));
+        assert_eq!(found.concerns.read_preference.as_deref(), Some("secondaryPreferred"));
+        assert_eq!(found.concerns.read.as_deref(), Some("local"));
+        assert_eq!(found.concerns.write.to_string(), "w: majority, j: true, wtimeout: 50");
+        assert_eq!(found.compressors, ["zstd", "snappy"]);
+        assert_eq!((found.direct, found.socket_timeout), (Some(false), None));
+        assert_eq!(found.connect_timeout, Some(Duration::from_millis(1_500)));
+        assert_eq!(
+            found.warnings,
+            [
+                "the option maxPoolSize has no effect here",
+                "unknown option whatIsThis in the connection string"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_one_clear_line() {
+        check_refused("localhost:27017", "expected mongodb://host");
+        check_refused("mongodb+srv://cluster.example", "mongodb+srv is not supported");
+        check_refused("mongodb://user:secret@h/", "authentication is not supported yet");
+        check_refused("mongodb://h/?authSource=admin", "authentication is not supported yet");
+        check_refused("mongodb://h/?tls=true", "TLS is not supported");
+        check_refused("mongodb://h/?tlsCAFile=x", "TLS is not supported");
+        check_refused("mongodb://h:99999", "'99999' is no port");
+        check_refused("mongodb://h:0", "'0' is no port");
+        check_refused("mongodb://", "a host is missing");
+        check_refused("mongodb://a,,b", "a host is missing");
+        check_refused("mongodb://:5", "names no host");
+        check_refused("mongodb://::1", "stands in brackets");
+        check_refused("mongodb://[::1", "no closing bracket");
+        check_refused("mongodb://[hello]", "is no IPv6 address");
+        check_refused("mongodb://%2Ftmp%2Fx", "no Unix socket");
+        check_refused("mongodb://h%zz", "not percent-encoded");
+        check_refused("mongodb://h/a.b", "no name of a database");
+        check_refused("mongodb://h/?w", "has no value");
+        check_refused("mongodb://h/?journal=perhaps", "expected true or false");
+        check_refused("mongodb://h/?readPreference=third", "'third' is not one of primary");
+        check_refused("mongodb://h/?compressors=lz4", "'lz4' is not one of snappy");
+        check_refused("mongodb://a,b/?directConnection=true", "one host only");
+    }
+
+    #[test]
+    fn credentials_are_never_in_a_message() {
+        let error = ConnectionString::parse("mongodb://user:secret@h/").expect_err("refused").to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+}

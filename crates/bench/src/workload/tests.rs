@@ -1,0 +1,181 @@
+//! Workloads as they are described and as they are sent.
+
+use crate::generator::{Share, TrafficSource};
+use crate::template::reply_body;
+use crate::workload::chi_square::fits;
+use crate::workload::{Concerns, Documents, Part, Settings, WorkloadFile, WorkloadSource};
+use document::Document;
+
+fn named(name: &str) -> Settings {
+    Settings { workload: Some(name.to_owned()), ..Settings::default() }
+}
+
+fn source(settings: &Settings) -> WorkloadSource {
+    WorkloadSource::new(settings, &Concerns::default(), Part::All, 1 << 40).expect("a workload")
+}
+
+/// The first messages of a thread.
+fn sent(source: &dyn TrafficSource, share: Share, count: usize) -> Vec<Document> {
+    let mut traffic = source.traffic(share).expect("traffic");
+    let mut next = || {
+        let mut message = Vec::new();
+        traffic.next(&mut message);
+        assert_eq!(message[..4], (message.len() as u32).to_le_bytes(), "the length of the message");
+        reply_body(&message).expect("an OP_MSG").to_document()
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn file(text: &str) -> Result<crate::workload::Workload, String> {
+    let file = WorkloadFile { path: "w.toml".to_owned(), text: text.to_owned() };
+    Settings { file: Some(file), ..Settings::default() }.build().map_err(|error| error.to_string())
+}
+
+#[test]
+fn documents_have_the_size_that_was_asked_for() {
+    for name in ["a", "point-read", "ttl-insert"] {
+        for (bytes, fields) in [(400, 5), (1_024, 10), (5_000, 1 + u32::from(name != "a")), (20_000, 100)] {
+            let settings = Settings { document_bytes: Some(bytes), fields: Some(fields), ..named(name) };
+            let workload = settings.build().expect("a workload");
+            assert_eq!(workload.document.len() as u32, fields + 1, "{name}: fields beside _id");
+            let (least, most) = Documents::new(&workload, 1).sizes();
+            // YCSB's hashed keys have 16 to 19 digits.
+            assert!(most <= bytes && least + 5 >= bytes, "{name}: {least} to {most} instead of {bytes}");
+        }
+    }
+    let ycsb = Documents::new(&named("a").build().expect("a workload"), 1).sizes();
+    assert!((1_100..1_200).contains(&ycsb.0), "ten fields of 100 bytes make {ycsb:?}");
+}
+
+#[test]
+fn a_documents_content_follows_from_seed_and_number() {
+    let workload = named("a").build().expect("a workload");
+    let write = |seed, number| {
+        let mut bytes = Vec::new();
+        Documents::new(&workload, seed).write(number, &mut bytes);
+        bytes
+    };
+    assert_eq!(write(1, 5), write(1, 5));
+    assert_ne!(write(1, 5), write(2, 5));
+    assert_ne!(write(1, 5), write(1, 6));
+}
+
+#[test]
+fn operations_come_in_proportion_to_their_weights() {
+    let settings =
+        Settings { mix: Some("read=50,update=30,range-10=19,insert=1".to_owned()), ..Settings::default() };
+    let commands = sent(&source(&settings), Share::whole(3), 20_000);
+    let of = |wanted: &str, ranges: bool| {
+        let is_range = |command: &Document| command.contains("projection") == ranges;
+        let is_wanted = |command: &&Document| command.contains(wanted) && is_range(command);
+        commands.iter().filter(is_wanted).count() as u64
+    };
+    let counts = [of("find", false), of("update", false), of("find", true), of("insert", false)];
+    fits(&counts, &[50.0, 30.0, 19.0, 1.0], "operations of the mix");
+}
+
+#[test]
+fn another_process_sends_the_same_as_described() {
+    let settings = named("a");
+    let described = WorkloadSource::read(&source(&settings).describe()).expect("reads its own description");
+    let share = Share { index: 1, of: 4, seed: 9 };
+    assert_eq!(sent(&described, share, 50), sent(&source(&settings), share, 50));
+    assert_ne!(sent(&source(&settings), Share::whole(10), 50), sent(&source(&settings), Share::whole(9), 50));
+}
+
+#[test]
+fn inserts_of_all_threads_and_processes_have_keys_of_their_own() {
+    let settings = named("insert-only");
+    let mut keys = Vec::new();
+    for process in 0..2 {
+        let source = source(&settings);
+        for thread in 0..2 {
+            let share = Share { index: process * 2 + thread, of: 4, seed: 1 };
+            for command in sent(&source, share, 100) {
+                let documents =
+                    command.get("documents").and_then(|value| value.as_array()).expect("documents");
+                keys.push(format!(
+                    "{:?}",
+                    documents[0].as_document().and_then(|one| one.get("_id")).expect("_id")
+                ));
+            }
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 400);
+}
+
+#[test]
+fn a_file_is_understood() {
+    let text = r#"
+        name = "mine"
+        records = 10
+        [document]
+        a = { gen = "string", length = 5 }
+        [[operations]]
+        name = "count"
+        command = { count = "documents", query = { a = { "$gt" = "m" } } }
+        expect = { n = [0, 10] }
+    "#;
+    let workload = file(text).expect("a workload");
+    assert_eq!((workload.name.as_str(), workload.records, workload.operations.len()), ("mine", 10, 1));
+    assert_eq!(workload.operations[0].steps[0].expect.n, Some((0, 10)));
+}
+
+#[test]
+fn mistakes_in_a_file_are_told_with_line_and_key() {
+    let operation = "[[operations]]\nname = \"x\"\ncommand = { ping = 1 }\n";
+    let check = |text: &str, expect: &str| match file(text) {
+        Err(problem) => assert!(problem.contains(expect) && !problem.contains('\n'), "{text}: {problem}"),
+        Ok(workload) => panic!("{text} passed: {workload:?}"),
+    };
+    check("name = ", "w.toml:1: ");
+    check("name = 5", "w.toml:1: name: expected a string, found an integer");
+    check("\nrecords = -1", "w.toml:2: records: expected an integer from 0");
+    check("name = \"x\"", "w.toml:1: the key 'operations' is missing");
+    check(&format!("nmae = 1\n{operation}"), "w.toml:1: nmae: unknown key; there are name");
+    check(
+        "[[operations]]\nname = \"x\"\n",
+        "w.toml:1: operations[0]: an operation has either 'command' or 'steps'",
+    );
+    check("[[operations]]\ncommand = { ping = 1 }\n", "w.toml:1: operations[0]: the key 'name' is missing");
+    check(&format!("{operation}{operation}"), "two operations are called 'x'");
+    check(
+        &format!("{operation}expect = {{ m = 1 }}\n"),
+        "w.toml:4: operations[0].expect.m: unknown key; there are n, documents",
+    );
+    check(&format!("{operation}weight = -1\n"), "the weight of 'x' is -1");
+    check(&format!("distribution = \"odd\"\n{operation}"), "w.toml:1: distribution: 'odd' is not uniform");
+    check(&format!("{operation}followers = 3\n"), "are for operations that use { gen = \"key\" }");
+    check(
+        &format!("key = \"guid\"\n{operation}"),
+        "w.toml:1: key: expected 'number', 'text:PREFIX' or 'hashed:PREFIX'",
+    );
+    let field = |value: &str| format!("[document]\na = {value}\n{operation}");
+    check(
+        &field("{ gen = \"magic\" }"),
+        "w.toml:2: document.a.gen: unknown generator 'magic'; there are key",
+    );
+    check(
+        &field("{ gen = \"integer\", min = 3, max = 1 }"),
+        "w.toml:2: document.a.max: 'max' is below 'min'",
+    );
+    check(&field("{ gen = \"integer\", min = 3 }"), "w.toml:2: document.a: the key 'max' is missing");
+    check(
+        &field("{ gen = \"string\", length = 99999999 }"),
+        "document.a.length: at most 16777216 are possible",
+    );
+    check(&field("{ gen = \"choice\", of = [] }"), "document.a.of: there is nothing to choose from");
+    check(
+        &field("{ gen = \"choice\", of = [1], weights = [0] }"),
+        "document.a.weights: expected a weight from 0",
+    );
+    check(&field("{ gen = \"uuid\", version = 4 }"), "document.a.version: unknown key; there are gen");
+    check(&field("{ gen = \"document\" }"), "a document cannot hold itself");
+    check(&format!("[document]\n_id = 1\n{operation}"), "'_id' is made from the document's number");
+    check(
+        &format!("[[indexes]]\nname = \"x\"\n{operation}"),
+        "w.toml:1: indexes[0]: an index has a table 'key'",
+    );
+}
