@@ -1,19 +1,19 @@
 //! Load on any server that speaks the MongoDB wire protocol, over raw messages: no driver is in the way.
 //!
 //! ```text
-//!   raw: every scenario beside an echo           article s0 | s1 | s3: every thread model in turns
-//!        └──────────────┬───────────────────────────────┘
-//!   scenario ──▶ groups ▼
-//!   generator: one thread, one epoll, N connections ──▶ server under test, a child process (server_process)
-//!        │  (patches ids into prepared bytes, checks each reply)
+//!   run, server: workloads (YCSB, files)   raw: scenarios beside an echo   article s0 | s1 | s3: thread models in turns
+//!        └───────────────────┬───────────────────┴───────────────────────────────┘
+//!   Traffic: what is sent,   ▼   how replies are judged
+//!   generator: threads and processes, an epoll each, N connections ──▶ server under test (its address, or a child process)
 //!        ▼
-//!   HDR histogram, rate, errors by name ──▶ medians over rounds, ratios ──▶ table, JSON, chart
+//!   HDR histograms, series, errors by kind and code ──▶ result: table, JSON, CSV, page, comparison with intervals
 //! ```
 //!
 //! # Vocabulary
 //! A *scenario* is one kind of request; a *group* is a number of connections that send the same at the same pace; a *round*
 //! measures every cell of a table once; a *template* is an encoded message with places to patch. An *echo* is a bare server
-//! that answers each request with a reply of the size the server under test gives: the ceiling on this machine.
+//! that answers each request with a reply of the size the server under test gives: the ceiling on this machine. A *workload* is a mix
+//! of operations on documents of its own; a *repetition* is one measurement of it.
 //!
 //! # Invariants
 //! - Every reply is looked at: one that is not `ok: 1` counts as an error, with its code.

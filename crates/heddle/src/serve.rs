@@ -184,11 +184,14 @@ fn watch_signals(ends: Sender<End>, log: Arc<Log>) -> std::io::Result<()> {
 }
 
 fn open_store(parameters: &Arc<Parameters>, budget: DescriptorBudget) -> Result<Store, Box<dyn Error>> {
+    let cache_bytes = match parameters.unsigned(Parameter::CacheSizeMb) {
+        0 => default_cache_bytes(),
+        mib => mib * MIB,
+    };
+    let row_cache_bytes = cache_bytes / 100 * parameters.unsigned(Parameter::RowCachePercent);
     let mut options = StorageOptions {
-        cache_bytes: match parameters.unsigned(Parameter::CacheSizeMb) {
-            0 => default_cache_bytes(),
-            mib => mib * MIB,
-        },
+        cache_bytes: (cache_bytes - row_cache_bytes).max(MIB),
+        row_cache_bytes,
         journal_interval: Duration::from_millis(parameters.unsigned(Parameter::JournalCommitInterval)),
         open_files_max: budget.table_files,
         ..StorageOptions::default()

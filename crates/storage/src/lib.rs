@@ -26,6 +26,7 @@
 //!                                             journal thread ────┘ every journal interval
 //!
 //!  ReadView (latest | pinned) ─▶ get, multi_get, Cursor ─▶ RocksEngine | MemoryEngine
+//!                └─▶ get of a document ─▶ row cache ─▶ (miss) engine
 //! ```
 //!
 //! # Invariants
@@ -55,6 +56,7 @@ mod keyspace;
 mod latch;
 mod options;
 mod pipeline;
+mod row_cache;
 mod statistics;
 mod store;
 mod sync;
@@ -73,7 +75,7 @@ pub use latch::table::{LatchGuard, LatchGuards, LatchTable};
 pub use options::StorageOptions;
 pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
 pub use pipeline::{Acknowledge, CommitFuture, Receipt};
-pub use statistics::{CommitStatistics, StorageStatistics};
+pub use statistics::{CommitStatistics, RowCacheStatistics, StorageStatistics};
 pub use store::Store;
 pub use unit::{Operation, OperationLog, WriteUnit};
 pub use view::{Cursor, Entry, PinnedBytes, ReadView};

@@ -13,6 +13,9 @@ pub struct StorageOptions {
     /// Block cache in bytes, shared by all keyspaces. Default 1 GiB; a server should give it about half
     /// of the memory it may use.
     pub cache_bytes: u64,
+    /// Cache of hot documents above the engine, in bytes; 0 switches it off. Default 256 MiB; a server should give it a
+    /// quarter of what it gives both caches.
+    pub row_cache_bytes: u64,
     /// Size of one memtable of the `documents` keyspace in bytes. Default 64 MiB: a flush then writes
     /// files of a size that compaction likes, and recovery replays at most a few of them.
     pub memtable_bytes: u64,
@@ -44,6 +47,7 @@ impl Default for StorageOptions {
     fn default() -> StorageOptions {
         StorageOptions {
             cache_bytes: GIB,
+            row_cache_bytes: 256 * MIB,
             memtable_bytes: 64 * MIB,
             memtable_count_max: 8,
             io_budget_bytes_per_second: 512 * MIB,
@@ -70,6 +74,7 @@ impl StorageOptions {
     pub fn small() -> StorageOptions {
         StorageOptions {
             cache_bytes: 8 * MIB,
+            row_cache_bytes: MIB,
             memtable_bytes: 4 * MIB,
             journal_bytes_max: 64 * MIB,
             ..Default::default()

@@ -43,11 +43,26 @@ pub struct CommitStatistics {
     pub engine_stalls: u64,
 }
 
+/// Figures of the cache of hot rows since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowCacheStatistics {
+    /// Bytes it may take; zero when it is switched off.
+    pub capacity_bytes: u64,
+    /// Bytes it takes.
+    pub bytes: u64,
+    /// Reads of a key that it answered.
+    pub hits: u64,
+    /// Reads of an existing key that went to the engine.
+    pub misses: u64,
+}
+
 /// Everything the store knows about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageStatistics {
     /// The pipeline.
     pub commit: CommitStatistics,
+    /// The cache of hot rows.
+    pub row_cache: RowCacheStatistics,
     /// The engine.
     pub engine: EngineStatistics,
 }

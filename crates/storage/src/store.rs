@@ -22,6 +22,7 @@ use crate::options::StorageOptions;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter};
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use crate::pipeline::{Acknowledge, CommitFuture, Receipt, turn};
+use crate::row_cache::{CachedReader, RowCache};
 use crate::statistics::{CommitCounts, StorageStatistics};
 use crate::unit::WriteUnit;
 use crate::view::ReadView;
@@ -47,6 +48,10 @@ pub(crate) struct OpenStore {
 pub(crate) struct StoreInner {
     pub(crate) engine: Arc<dyn Engine>,
     latest: Arc<dyn EngineReader>,
+    /// The same for reads before writes.
+    latest_for_writes: Arc<dyn EngineReader>,
+    /// Before the engine in `latest`; `None` when it is switched off.
+    rows: Option<Arc<RowCache>>,
     directory: Option<DataDirectory>,
     pub(crate) gate: Gate,
     pub(crate) gate_limits: GateLimits,
@@ -101,12 +106,21 @@ impl Store {
         options: &StorageOptions,
         path: &Path,
     ) -> Result<Store, OpenError> {
-        let latest = engine.reader();
+        let rows = (options.row_cache_bytes > 0).then(|| Arc::new(RowCache::new(options.row_cache_bytes)));
+        let latest = |fills: bool| -> Arc<dyn EngineReader> {
+            match &rows {
+                Some(rows) => Arc::new(CachedReader::new(Arc::clone(rows), engine.reader(), fills)),
+                None => engine.reader(),
+            }
+        };
+        let (latest, latest_for_writes) = (latest(true), latest(false));
         let counters = Counters::load(&*latest)
             .map_err(|error| OpenError::Corrupt { path: path.to_owned(), detail: error.to_string() })?;
         let applied = engine.sequence();
         let inner = Arc::new(StoreInner {
             latest,
+            latest_for_writes,
+            rows,
             directory,
             gate: Gate::new(),
             gate_limits: options.gate,
@@ -128,6 +142,11 @@ impl Store {
     /// The latest view: each read sees every write acknowledged before it. Costs nothing.
     pub fn read_view(&self) -> ReadView {
         ReadView::new(Arc::clone(&self.inner.latest))
+    }
+
+    /// As [`Store::read_view`], for reads of what is to be written over: what only writers read does not enter the cache of hot rows.
+    pub fn write_view(&self) -> ReadView {
+        ReadView::new(Arc::clone(&self.inner.latest_for_writes))
     }
 
     /// A view of this moment, for reads that must agree with each other. Takes a snapshot in the engine;
@@ -230,7 +249,8 @@ impl Store {
         commit.gate = inner.gate.mode_name();
         commit.gate_held = inner.gate.held();
         commit.gate_waiting = inner.gate.waiting() as u64;
-        StorageStatistics { commit, engine: inner.engine.statistics() }
+        let row_cache = inner.rows.as_ref().map(|rows| rows.statistics()).unwrap_or_default();
+        StorageStatistics { commit, row_cache, engine: inner.engine.statistics() }
     }
 
     /// Closes the store: settles what is enqueued, refuses what comes later, syncs, flushes, stops the
@@ -327,7 +347,13 @@ impl StoreInner {
             return Ok(self.applied());
         }
         let started = Instant::now();
-        let sequence = self.counters.write_with(units, |counters| self.engine.write(units, counters))?;
+        let sequence = self.counters.write_with(units, |counters| {
+            let write = || self.engine.write(units, counters);
+            match &self.rows {
+                Some(rows) => rows.write_with(units, write),
+                None => write(),
+            }
+        })?;
         self.applied.store(sequence, Ordering::Release);
         self.signal.written();
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;

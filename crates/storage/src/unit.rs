@@ -49,6 +49,17 @@ pub enum Operation<'a> {
     },
 }
 
+impl Operation<'_> {
+    /// Where the operation takes effect.
+    pub fn keyspace(&self) -> Keyspace {
+        match self {
+            Operation::Put { keyspace, .. }
+            | Operation::Delete { keyspace, .. }
+            | Operation::DeleteRange { keyspace, .. } => *keyspace,
+        }
+    }
+}
+
 /// Operations in the order in which they take effect.
 #[derive(Clone, Debug, Default)]
 pub struct OperationLog {

@@ -8,6 +8,7 @@ use crate::engine::rocks::PinnedSlice;
 use crate::engine::{EngineCursor, EngineReader};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+use crate::row_cache::Row;
 
 /// A key and its value, lent by a cursor until it moves.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
@@ -133,12 +134,13 @@ impl fmt::Debug for Cursor {
     }
 }
 
-/// A value, held where the engine keeps it (a block of the cache) for as long as this lives.
+/// A value, held where it is kept (a row or a block of a cache) for as long as this lives.
 pub struct PinnedBytes {
     held: Held,
 }
 
 enum Held {
+    Row(Row),
     Shared(Arc<[u8]>),
     Block(PinnedSlice),
 }
@@ -146,6 +148,10 @@ enum Held {
 impl PinnedBytes {
     pub(crate) fn shared(bytes: Arc<[u8]>) -> PinnedBytes {
         PinnedBytes { held: Held::Shared(bytes) }
+    }
+
+    pub(crate) fn row(row: Row) -> PinnedBytes {
+        PinnedBytes { held: Held::Row(row) }
     }
 
     pub(crate) fn block(slice: PinnedSlice) -> PinnedBytes {
@@ -158,6 +164,7 @@ impl Deref for PinnedBytes {
 
     fn deref(&self) -> &[u8] {
         match &self.held {
+            Held::Row(row) => row.value(),
             Held::Shared(bytes) => bytes,
             Held::Block(slice) => slice,
         }

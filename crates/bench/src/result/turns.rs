@@ -23,10 +23,10 @@ pub(crate) fn in_turns(
                 Ok(result) => {
                     let interrupted = result.interrupted;
                     measured.add(round, result);
-                    measured.tell(round, rounds);
                     if interrupted {
                         break 'rounds;
                     }
+                    measured.tell(round, rounds);
                 }
                 Err(BenchError::Interrupted) => {
                     all.iter_mut().for_each(Measured::interrupt);
@@ -53,9 +53,14 @@ struct Measured {
 }
 
 impl Measured {
+    /// A round that was cut short is kept only when there is nothing else: it is no repetition of the others.
     fn add(&mut self, round: u32, new: RunResult) {
-        self.rounds.push(round);
         self.interrupted |= new.interrupted;
+        if new.interrupted && self.result.is_some() {
+            self.interrupt();
+            return;
+        }
+        self.rounds.push(round);
         let Some(result) = &mut self.result else {
             self.result = Some(new);
             return;
@@ -168,6 +173,17 @@ mod tests {
         };
         let results = check(measure, (&[&[1_000.0], &[1_000.0]], true));
         assert!(results.iter().all(|result| result.interrupted));
+    }
+
+    #[test]
+    fn a_round_that_is_cut_short_does_not_spoil_the_others() {
+        let measure = |_, round| {
+            let mut result = with_rates("x", &[if round == 0 { 1_000.0 } else { 0.0 }]);
+            result.interrupted = round > 0;
+            Ok(result)
+        };
+        let results = check(measure, (&[&[1_000.0], &[1_000.0]], true));
+        assert!(results.iter().any(|result| result.interrupted));
     }
 
     #[test]

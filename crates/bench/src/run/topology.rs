@@ -74,6 +74,7 @@ pub(crate) fn discover(wanted: &ConnectionString) -> Result<Targets, BenchError>
                 }
                 members.push(member);
             }
+            Err(BenchError::Unreachable { problem }) => problems.push(problem),
             Err(error) => problems.push(error.to_string()),
         }
     }
@@ -138,16 +139,16 @@ pub(crate) fn message_of(reply: &Document) -> String {
 
 fn member(host: &Host, address: SocketAddr, reply: &Document) -> Member {
     let flag =
-        |names: [&str; 2]| names.iter().any(|name| reply.get(name).and_then(Value::as_bool) == Some(true));
+        |names: &[&str]| names.iter().any(|name| reply.get(name).and_then(Value::as_bool) == Some(true));
     let set_name = reply.get("setName").and_then(Value::as_str).map(str::to_owned);
-    let hidden = flag(["hidden", "arbiterOnly"]);
+    let hidden = flag(&["hidden", "arbiterOnly"]);
     let role = if reply.get("msg").and_then(Value::as_str) == Some("isdbgrid") {
         Role::Router
     } else if set_name.is_none() {
         Role::Standalone
-    } else if flag(["isWritablePrimary", "ismaster"]) {
+    } else if flag(&["isWritablePrimary", "ismaster"]) {
         Role::Primary
-    } else if flag(["secondary", "secondary"]) && !hidden {
+    } else if flag(&["secondary"]) && !hidden {
         Role::Secondary
     } else {
         Role::Other

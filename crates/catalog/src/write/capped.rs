@@ -27,7 +27,7 @@ impl Collection {
         }
         let range = keys::document_range(self.id());
         let options = super::cursor_options(tier);
-        let view = self.store.read_view();
+        let view = self.store.write_view();
         let mut cursor = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
         while exceeds(count, size) {
             let Some((key, value)) = cursor.next()? else { break };

@@ -37,6 +37,17 @@ pub struct UpdateReport {
     pub commit_wait: Duration,
 }
 
+impl UpdateReport {
+    fn of(existed: bool, committed: Option<Committed>) -> UpdateReport {
+        UpdateReport {
+            existed,
+            changed: committed.is_some(),
+            receipt: committed.map(|committed| committed.receipt),
+            commit_wait: committed.map_or(Duration::ZERO, |committed| committed.wait),
+        }
+    }
+}
+
 /// The difference an update makes in one index.
 struct IndexChange<'c> {
     index: &'c Arc<IndexDefinition>,
@@ -93,41 +104,44 @@ impl Collection {
         let mut writing = self.begin_write().await?;
         let key = keys::document_key(self.id(), document_key);
         writing.latches.add_key(self.key_latches.documents.lock(&key).await);
-        let view = self.store.read_view();
+        let view = self.store.write_view();
         let found = view.get_tier(Keyspace::Documents, &key, options.tier).map_err(WriteError::from)?;
         let old = found.as_deref().map(RawDocument::trusted);
-        let committed = match (decide(old)?, old) {
+        let unit = match (decide(old)?, old) {
             (Change::Keep, _) | (Change::Remove, None) => None,
             (Change::Replace(new), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => None,
             (Change::Replace(new), Some(old)) => {
-                Some(self.replace(&mut writing, &key, old, new.as_raw(), options).await?)
+                Some(self.replacement(&mut writing, &key, old, new.as_raw(), options).await?)
             }
             (Change::Replace(new), None) => {
                 let inserted = self.insert_latched(&mut writing, new.as_raw(), &key, options);
-                Some(inserted.await?)
+                return Ok(UpdateReport::of(false, Some(inserted.await?)));
             }
             (Change::Remove, Some(old)) => {
                 let mut unit = WriteUnit::new();
                 self.remove(&writing.definition, &key, old, &mut unit)?;
-                Some(commit(&self.store, unit, &mut writing).await?)
+                Some(unit)
             }
         };
-        Ok(UpdateReport {
-            existed: found.is_some(),
-            changed: committed.is_some(),
-            receipt: committed.map(|committed| committed.receipt),
-            commit_wait: committed.map_or(Duration::ZERO, |committed| committed.wait),
-        })
+        let existed = found.is_some();
+        // Whoever keeps the old bytes may write the new ones in their place.
+        drop(found);
+        let committed = match unit {
+            Some(unit) => Some(commit(&self.store, unit, &mut writing).await?),
+            None => None,
+        };
+        Ok(UpdateReport::of(existed, committed))
     }
 
-    async fn replace(
+    /// The unit that puts a document in the place of another one, latches for unique keys included.
+    async fn replacement(
         &self,
         writing: &mut Writing,
         key: &[u8],
         old: RawDocument<'_>,
         new: RawDocument<'_>,
         options: &WriteOptions,
-    ) -> Result<Committed, WriteError> {
+    ) -> Result<WriteUnit, WriteError> {
         let definition = &*Arc::clone(&writing.definition);
         check_same_id(old, new)?;
         if !options.bypass_validation {
@@ -155,7 +169,7 @@ impl Collection {
             keys::bytes_counter(self.id()),
             new.as_bytes().len() as i64 - old.as_bytes().len() as i64,
         );
-        commit(&self.store, unit, writing).await
+        Ok(unit)
     }
 
     /// A capped collection that grows by an update loses its head as by an insert, but never the updated document.
@@ -173,7 +187,7 @@ impl Collection {
             return Ok(());
         }
         let range = keys::document_range(self.id());
-        let view = self.store.read_view();
+        let view = self.store.write_view();
         let forward = storage::Direction::Forward;
         let mut cursor = view.cursor_with(Keyspace::Documents, range, forward, cursor_options(tier))?;
         while size > limits.size_bytes_max {
@@ -194,7 +208,7 @@ impl Collection {
         changes: &[IndexChange<'_>],
         tier: ReadTier,
     ) -> Result<(), WriteError> {
-        let view = self.store.read_view();
+        let view = self.store.write_view();
         for change in changes.iter().filter(|change| change.index.keeps_unique() && !change.fresh.is_empty())
         {
             let mut probe = UniqueProbe::new(&view, self.id(), change.index.id, tier)?;

@@ -162,13 +162,18 @@ fn heddle(server: &Arc<Server>) -> Document {
 }
 
 fn rocksdb(server: &Arc<Server>) -> Document {
-    let engine = server.store.statistics().engine;
+    let statistics = server.store.statistics();
+    let (engine, rows) = (statistics.engine, statistics.row_cache);
     doc! {
         "engine": (engine.engine),
         "cache": {
             "maximum bytes configured": (engine.cache_capacity_bytes as i64), "bytes currently in the cache": (engine.cache_usage_bytes as i64),
             "bytes pinned": (engine.cache_pinned_bytes as i64), "hits": (engine.cache_hits as i64),
             "misses": (engine.cache_misses as i64), "bytes read into cache": (engine.cache_read_into_bytes as i64),
+        },
+        "row cache": {
+            "maximum bytes configured": (rows.capacity_bytes as i64), "bytes currently in the cache": (rows.bytes as i64),
+            "hits": (rows.hits as i64), "misses": (rows.misses as i64),
         },
         "memtables": { "bytes": (engine.memtable_bytes as i64), "unflushed bytes": (engine.memtable_unflushed_bytes as i64) },
         "tables": {

@@ -132,7 +132,9 @@ parameters! {
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
     CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB", start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
-        "Memory for cached blocks of data; 0 takes half of the machine's memory beyond 1 GiB, and 256 MiB at least.";
+        "Memory for cached data, blocks and hot documents together; 0 takes half of the machine's memory beyond 1 GiB, and 256 MiB at least.";
+    RowCachePercent "storage.rocksdb.rowCachePercent" integer(25, 0, 90), "%", start("rowCachePercent" "storage.rocksdb.rowCachePercent"),
+        "Share of storage.rocksdb.cacheSizeMB for hot documents as they are, which answers reads by `_id` and updates without a search in blocks; 0 keeps blocks only.";
     MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB", start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
         "Size at which a memtable is written to disk; 0 takes the storage layer's default.";
     BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s", start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),

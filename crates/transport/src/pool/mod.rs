@@ -1,8 +1,8 @@
 //! The elastic pool: threads that may block, for what an event loop must not do itself.
 //!
 //! Its tasks either compute (slices of scans) or wait for the disk. More threads than cores help only the latter, so beyond the
-//! number of cores a thread is started only when a task has waited and the kernel says that the others are blocked
-//! ([`runnable`]). [`queue`] has the rules; here are the threads. They lower their own priority, so that event loops, whose
+//! number of cores a thread is started only when a task has waited and the kernel says that the others are blocked, and one
+//! ends when more than cores compute ([`runnable`]). [`queue`] has the rules; here are the threads. They lower their own priority, so that event loops, whose
 //! work is short and keeps clients waiting, win the processors.
 
 mod queue;
@@ -156,13 +156,14 @@ fn refuse(result: Result<(), Stopped<Task>>) {
 
 /// Starts a thread whenever the rules ask for one.
 fn control(core: &Arc<Core>) {
-    let runnable = || {
+    let unblocked = || {
         let starting = core.starting.load(Ordering::Relaxed);
-        let counted = core.census.runnable(core.cores.saturating_sub(starting))?;
+        // One more than cores is too many, and how many more does not matter.
+        let counted = core.census.unblocked((core.cores + 1).saturating_sub(starting))?;
         Some(starting + counted)
     };
     let mut number = 0_u64;
-    while core.queue.watch(&Instant::now, &runnable) {
+    while core.queue.watch(&Instant::now, &unblocked) {
         number += 1;
         let worked_for = Arc::clone(core);
         core.starting.fetch_add(1, Ordering::Relaxed);
@@ -177,12 +178,13 @@ fn control(core: &Arc<Core>) {
 
 /// The life of one thread.
 fn work(core: &Arc<Core>) {
-    let _counted = core.census.count();
+    let counted = core.census.count();
     core.starting.fetch_sub(1, Ordering::Relaxed);
     niceness::shift(NICENESS);
     WORKS_FOR.set(Arc::as_ptr(core));
     let mut worker = Worker::new();
     while let Some(task) = core.queue.next(&mut worker, &Instant::now) {
+        counted.begins_task();
         // The connection loop catches the panics of services; one that comes this far has ended its task.
         if catch_unwind(AssertUnwindSafe(|| task.run())).is_err() {
             core.panicked.fetch_add(1, Ordering::Relaxed);

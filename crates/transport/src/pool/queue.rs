@@ -3,7 +3,8 @@
 //! ```text
 //!   push ──▶ tasks (first in, first out) ──▶ next: a thread of the pool
 //!     │ a thread is idle: call the one that ran last
-//!     │ none is: call the controller ──▶ watch: fewer threads than cores, or all of them blocked? start one
+//!     │ none is: call the controller ──▶ watch: fewer threads than cores, or too many of them blocked? start one
+//!                                           more than cores compute? the next one that finishes its task ends
 //! ```
 //! Invariants: a task that lies in the queue is seen by a thread that has been called for it, by a thread that runs (it looks
 //! before it sleeps), or by the controller. A push calls at most one sleeper. Everything is decided under one lock and held
@@ -128,6 +129,8 @@ struct State<T> {
     /// No start beyond the number of cores before this.
     growth_after: Option<Instant>,
     growth_pause: Duration,
+    /// More threads compute than there are cores: the next one that has finished its task ends.
+    surplus: bool,
     /// No start at all before this.
     start_after: Option<Instant>,
     counts: PoolCounts,
@@ -156,6 +159,7 @@ impl<T> PoolQueue<T> {
             last_taken: None,
             growth_after: None,
             growth_pause: GROWTH_INTERVAL,
+            surplus: false,
             start_after: None,
             counts: PoolCounts::default(),
         };
@@ -181,7 +185,9 @@ impl<T> PoolQueue<T> {
             sleeper.called.store(true, Ordering::Relaxed);
             drop(state);
             sleeper.condition.notify_one();
-        } else if state.controller_asleep && state.threads < state.options.max_threads {
+        } else if state.controller_asleep
+            && (state.threads < state.options.max_threads || state.threads > self.cores)
+        {
             state.controller_asleep = false;
             drop(state);
             self.controller.notify_one();
@@ -211,7 +217,9 @@ impl<T> PoolQueue<T> {
             state.counts.executing += now.saturating_duration_since(began);
         }
         loop {
-            if state.threads > state.options.max_threads {
+            let kept = self.cores.max(state.options.min_threads);
+            let is_surplus = std::mem::take(&mut state.surplus) && state.threads > kept;
+            if is_surplus || state.threads > state.options.max_threads {
                 self.leave(state);
                 return None;
             }
@@ -232,9 +240,9 @@ impl<T> PoolQueue<T> {
         }
     }
 
-    /// Sleeps until a thread is to be started, which the caller does then (or reports [`PoolQueue::not_started`]). `runnable`
+    /// Sleeps until a thread is to be started, which the caller does then (or reports [`PoolQueue::not_started`]). `unblocked`
     /// says how many threads of the pool run or could, `None` when that cannot be known. False: the pool stops.
-    pub(crate) fn watch(&self, clock: &impl Fn() -> Instant, runnable: &impl Fn() -> Option<usize>) -> bool {
+    pub(crate) fn watch(&self, clock: &impl Fn() -> Instant, unblocked: &impl Fn() -> Option<usize>) -> bool {
         let mut state = self.state.lock();
         loop {
             match state.decide(clock(), self.cores) {
@@ -244,8 +252,8 @@ impl<T> PoolQueue<T> {
                 }
                 Decision::AskWhoRuns => {
                     drop(state);
-                    let runnable = runnable();
-                    if self.after_asking(runnable, clock()) {
+                    let unblocked = unblocked();
+                    if self.after_asking(unblocked, clock()) {
                         return true;
                     }
                     state = self.state.lock();
@@ -269,8 +277,8 @@ impl<T> PoolQueue<T> {
     }
 
     /// Whether a thread is to be started now that it is known who runs.
-    pub(crate) fn after_asking(&self, runnable: Option<usize>, now: Instant) -> bool {
-        self.state.lock().after_asking(runnable, now, self.cores)
+    pub(crate) fn after_asking(&self, unblocked: Option<usize>, now: Instant) -> bool {
+        self.state.lock().after_asking(unblocked, now, self.cores)
     }
 
     /// What the controller would do.
@@ -397,7 +405,8 @@ impl<T> State<T> {
         }
         let below_minimum = self.threads < self.options.min_threads;
         let wanted = below_minimum || (!self.tasks.is_empty() && self.idle.is_empty());
-        if !wanted || self.threads >= self.options.max_threads {
+        let full = self.threads >= self.options.max_threads;
+        if !wanted || (full && self.threads <= cores) {
             return Decision::Sleep(None);
         }
         if let Some(left) = until(self.start_after) {
@@ -417,13 +426,15 @@ impl<T> State<T> {
     }
 
     /// Whether a thread is to be started now that it is known who runs.
-    fn after_asking(&mut self, runnable: Option<usize>, now: Instant, cores: usize) -> bool {
-        let blocked = match runnable {
-            Some(runnable) => runnable < cores,
+    fn after_asking(&mut self, unblocked: Option<usize>, now: Instant, cores: usize) -> bool {
+        let blocked = match unblocked {
+            Some(unblocked) => unblocked < cores,
             None => self.last_taken.is_none_or(|taken| now.saturating_duration_since(taken) >= STANDSTILL),
         };
         // Much may have happened while the lock was free.
-        let starts = blocked && matches!(self.decide(now, cores), Decision::AskWhoRuns);
+        let asks = matches!(self.decide(now, cores), Decision::AskWhoRuns);
+        let starts = asks && blocked && self.threads < self.options.max_threads;
+        self.surplus = asks && unblocked.is_some_and(|unblocked| unblocked > cores);
         if starts {
             self.growth_pause = GROWTH_INTERVAL;
             self.count_start(Reason::Blocked);

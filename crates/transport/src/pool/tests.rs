@@ -33,8 +33,8 @@ impl Ruled {
     }
 
     /// The controller wants a thread, and it is started.
-    fn starts(&self, micros: u64, runnable: Option<usize>) -> Worker {
-        assert!(self.queue.watch(&|| self.at(micros), &|| runnable), "the pool has not stopped");
+    fn starts(&self, micros: u64, unblocked: Option<usize>) -> Worker {
+        assert!(self.queue.watch(&|| self.at(micros), &|| unblocked), "the pool has not stopped");
         Worker::new()
     }
 
@@ -90,8 +90,34 @@ fn blocked_threads_are_replaced_one_in_an_interval() {
     let mut fourth = ruled.starts(2_000, Some(0));
     assert_eq!(ruled.next(&mut fourth, 2_000), Some(3));
     // The maximum: the last task waits for one of the four.
-    ruled.decides(100_000, Decision::Sleep(None));
+    assert!(!ruled.queue.after_asking(Some(0), ruled.at(100_000)), "a fifth thread where four are allowed");
     assert_eq!(ruled.queue.counts().0.started_for_blocked, 2);
+}
+
+#[test]
+fn threads_beyond_the_cores_end_once_they_compute() {
+    let ruled = Ruled::new(2, 16);
+    let mut workers = [ruled.starts(0, None), ruled.starts(0, None)];
+    for task in 0..100 {
+        ruled.push(task, 0);
+    }
+    for worker in &mut workers {
+        ruled.next(worker, 0);
+    }
+    let mut third = ruled.starts(1_000, Some(1));
+    let mut fourth = ruled.starts(2_000, Some(0));
+    assert!(ruled.next(&mut third, 2_000).is_some() && ruled.next(&mut fourth, 2_000).is_some());
+    assert!(!ruled.queue.after_asking(Some(2), ruled.at(10_000)));
+    assert!(ruled.next(&mut third, 10_000).is_some(), "as many compute as there are cores");
+    assert!(!ruled.queue.after_asking(Some(3), ruled.at(20_000)));
+    assert_eq!(ruled.next(&mut third, 20_000), None, "three compute on two cores");
+    assert!(ruled.next(&mut fourth, 20_000).is_some(), "one ends for each look");
+    assert!(!ruled.queue.after_asking(Some(3), ruled.at(30_000)));
+    assert_eq!(ruled.next(&mut fourth, 30_000), None);
+    assert!(!ruled.queue.after_asking(Some(3), ruled.at(40_000)));
+    for worker in &mut workers {
+        assert!(ruled.next(worker, 40_000).is_some(), "a core each");
+    }
 }
 
 #[test]

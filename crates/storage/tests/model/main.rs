@@ -3,15 +3,18 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "the included files are used in part")]
 
-#[path = "../src/gate/queue.rs"]
+#[path = "../../src/gate/queue.rs"]
 mod gate;
-#[path = "../src/pipeline/group.rs"]
+#[path = "../../src/pipeline/group.rs"]
 mod group;
-#[path = "../src/pipeline/journal.rs"]
+#[path = "../../src/pipeline/journal.rs"]
 mod journal;
-#[path = "../src/latch/shared.rs"]
+#[path = "../../src/row_cache/table.rs"]
+mod row_table;
+mod rows;
+#[path = "../../src/latch/shared.rs"]
 mod shared;
-#[path = "../src/latch/table.rs"]
+#[path = "../../src/latch/table.rs"]
 mod table;
 
 mod sync {

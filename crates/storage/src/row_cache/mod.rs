@@ -1,0 +1,211 @@
+//! The cache of hot rows above the engine: values of single keys as they are, without the engine's way to them through
+//! memtables, filters, indexes and blocks. See `docs/design/row-cache.md`.
+//!
+//! Only the latest view and only [`Keyspace::Documents`] read through it; cursors and pinned views never do.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHasher;
+
+use crate::engine::{EngineCursor, EngineReader};
+use crate::error::StorageError;
+use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+use crate::statistics::RowCacheStatistics;
+use crate::unit::{Operation, WriteUnit};
+use crate::view::PinnedBytes;
+pub(crate) use table::Row;
+use table::{Lookup, RowTable};
+
+/// Counters on cache lines of their own, so that readers on many cores do not fight over one.
+const COUNT_STRIPES: usize = 16;
+
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// Hot rows of the keyspace `documents`.
+pub(crate) struct RowCache {
+    rows: RowTable,
+    counts: [Counts; COUNT_STRIPES],
+    /// The leader's rows between the begin and the end of a write; taken by the one leader only.
+    taken: Mutex<Vec<Option<Row>>>,
+}
+
+impl RowCache {
+    pub(crate) fn new(bytes: u64) -> RowCache {
+        RowCache { rows: RowTable::new(bytes), counts: Default::default(), taken: Mutex::default() }
+    }
+
+    /// Carries out the leader's write of `units`; nobody finds a row that it changes while it is under way.
+    pub(crate) fn write_with<T, E>(
+        &self,
+        units: &[WriteUnit],
+        write: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut taken = self.taken.lock();
+        let change = Change::begin(&self.rows, units, &mut taken);
+        let written = write();
+        change.end(written.is_ok());
+        written
+    }
+
+    pub(crate) fn statistics(&self) -> RowCacheStatistics {
+        let (bytes, capacity_bytes) = self.rows.usage();
+        let sum = |count: fn(&Counts) -> &AtomicU64| {
+            self.counts.iter().map(|counts| count(counts).load(Ordering::Relaxed)).sum()
+        };
+        RowCacheStatistics {
+            capacity_bytes,
+            bytes,
+            hits: sum(|counts| &counts.hits),
+            misses: sum(|counts| &counts.misses),
+        }
+    }
+
+    fn count(&self, hash: u64, hit: bool) {
+        if let Some(counts) = self.counts.get(hash as usize % COUNT_STRIPES) {
+            let count = if hit { &counts.hits } else { &counts.misses };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A write under way. Ends also when the engine panics: then its rows are forgotten.
+struct Change<'a> {
+    rows: &'a RowTable,
+    units: &'a [WriteUnit],
+    taken: &'a mut Vec<Option<Row>>,
+    removes_range: bool,
+    written: bool,
+}
+
+impl<'a> Change<'a> {
+    fn begin(rows: &'a RowTable, units: &'a [WriteUnit], taken: &'a mut Vec<Option<Row>>) -> Change<'a> {
+        taken.clear();
+        let mut removes_range = false;
+        for operation in operations(units) {
+            match operation {
+                Operation::Put { key, .. } | Operation::Delete { key, .. } => {
+                    taken.push(rows.begin_write(hash(key), key));
+                }
+                Operation::DeleteRange { .. } => removes_range = true,
+            }
+        }
+        if removes_range {
+            rows.begin_removal();
+        }
+        Change { rows, units, taken, removes_range, written: false }
+    }
+
+    fn end(mut self, written: bool) {
+        self.written = written;
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        // A group may write below a range that it removes: rows only come back where nothing was removed.
+        let keeps = self.written && !self.removes_range;
+        let mut taken = self.taken.drain(..);
+        for operation in operations(self.units) {
+            let (key, value) = match operation {
+                Operation::Put { key, value, .. } => (key, Some(value)),
+                Operation::Delete { key, .. } => (key, None),
+                Operation::DeleteRange { .. } => continue,
+            };
+            let row = taken.next().flatten();
+            self.rows.end_write(hash(key), key, value.filter(|_| keeps), row);
+        }
+        if self.removes_range {
+            self.rows.end_removal();
+        }
+    }
+}
+
+/// What concerns the cache, in order.
+fn operations(units: &[WriteUnit]) -> impl Iterator<Item = Operation<'_>> {
+    let all = units.iter().flat_map(|unit| unit.log().iter());
+    all.filter(|operation| operation.keyspace() == Keyspace::Documents)
+}
+
+fn hash(key: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(key);
+    hasher.finish()
+}
+
+/// The engine's latest reader with the cache before it.
+pub(crate) struct CachedReader {
+    rows: Arc<RowCache>,
+    engine: Arc<dyn EngineReader>,
+    /// Whether what it finds in the engine enters the cache.
+    fills: bool,
+}
+
+impl CachedReader {
+    pub(crate) fn new(rows: Arc<RowCache>, engine: Arc<dyn EngineReader>, fills: bool) -> CachedReader {
+        CachedReader { rows, engine, fills }
+    }
+}
+
+impl EngineReader for CachedReader {
+    fn get(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        tier: ReadTier,
+    ) -> Result<Option<PinnedBytes>, StorageError> {
+        if keyspace != Keyspace::Documents {
+            return self.engine.get(keyspace, key, tier);
+        }
+        let hash = hash(key);
+        let ticket = match self.rows.rows.lookup(hash, key) {
+            Lookup::Hit(row) => {
+                self.rows.count(hash, true);
+                return Ok(Some(PinnedBytes::row(row)));
+            }
+            Lookup::Miss(ticket) => Some(ticket),
+            Lookup::Bypass => None,
+        };
+        let found = self.engine.get(keyspace, key, tier)?;
+        if let Some(value) = &found {
+            self.rows.count(hash, false);
+            if let Some(ticket) = ticket.filter(|_| self.fills) {
+                self.rows.rows.fill(hash, key, value, ticket);
+            }
+        }
+        Ok(found)
+    }
+
+    fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
+        self.engine.multi_get(keyspace, keys)
+    }
+
+    fn cursor(
+        &self,
+        keyspace: Keyspace,
+        range: KeyRange,
+        direction: Direction,
+        options: CursorOptions,
+    ) -> Result<Box<dyn EngineCursor>, StorageError> {
+        self.engine.cursor(keyspace, range, direction, options)
+    }
+
+    fn sequence(&self) -> u64 {
+        self.engine.sequence()
+    }
+}

@@ -1,0 +1,299 @@
+//! Rows by key, with the protocol that keeps them true to the engine.
+//!
+//! ```text
+//!  hash ─▶ bucket: lock │ version │ writes under way │ ghosts │ rows (tag, epoch, referenced, key ‖ value)
+//!
+//!  reader   lookup ──hit──▶ value                        leader   begin_write: version + 1, row out
+//!             └──miss──▶ engine ──▶ fill, unless the                engine writes the batch
+//!                                   version has changed             end_write: new value in, if the row was there
+//! ```
+//! A row is only ever found while no write of its bucket is under way, and a value only enters when no write has
+//! begun since before it was read. So a row found is what the engine would have answered at that moment, also for
+//! a reader that has seen the newest write by another way: the write began before anybody could see it.
+//!
+//! The removal of a range does not look for its rows: it starts a new epoch when it begins and another one when it is over, and
+//! rows of other epochs are as good as gone, those that were read while it was under way included.
+
+use std::sync::Arc;
+
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+/// Budget for each bucket: a few documents of usual size.
+const BYTES_PER_BUCKET: u64 = 4 << 10;
+/// What a row costs besides its key and value: its entry, the counts of its allocation, the allocator's own.
+const ROW_OVERHEAD: u64 = 64;
+/// Longer keys, and values too large to be worth a copy, stay with the engine.
+const KEY_BYTES_MAX: usize = 1 << 10;
+const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Keys that collide on purpose must not make a bucket long.
+const ROWS_PER_BUCKET_MAX: usize = 64;
+/// Keys of which a bucket remembers that they were asked for lately.
+const GHOSTS: usize = 4;
+/// Buckets that one fill looks through for room.
+const SWEEP_MAX: usize = 128;
+
+/// A key's value as it is kept: the key, then the value.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    bytes: Arc<[u8]>,
+    key_len: u16,
+}
+
+impl Row {
+    fn new(key: &[u8], value: &[u8]) -> Row {
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, key.len() + value.len()).collect();
+        if let Some(bytes) = Arc::get_mut(&mut bytes) {
+            write_row(bytes, key, value);
+        }
+        Row { bytes, key_len: key.len() as u16 }
+    }
+
+    /// The row with another value, in the same memory where nobody reads it and the size is the same.
+    fn with_value(mut self, key: &[u8], value: &[u8]) -> Row {
+        match Arc::get_mut(&mut self.bytes) {
+            Some(bytes) if bytes.len() == key.len() + value.len() => {
+                write_row(bytes, key, value);
+                self
+            }
+            _ => Row::new(key, value),
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.key_len)).unwrap_or_default()
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        self.bytes.get(usize::from(self.key_len)..).unwrap_or_default()
+    }
+
+    fn cost(&self) -> u64 {
+        self.bytes.len() as u64 + ROW_OVERHEAD
+    }
+}
+
+fn write_row(bytes: &mut [u8], key: &[u8], value: &[u8]) {
+    let (front, back) = bytes.split_at_mut(key.len());
+    front.copy_from_slice(key);
+    back.copy_from_slice(value);
+}
+
+#[derive(Debug)]
+struct Kept {
+    row: Row,
+    tag: u32,
+    epoch: u32,
+    /// Asked for since the sweep last came by.
+    referenced: bool,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    rows: Vec<Kept>,
+    /// Changes when a write of one of the bucket's keys begins.
+    version: u32,
+    /// Writes that have begun and not ended.
+    writes: u32,
+    ghosts: [u16; GHOSTS],
+    next_ghost: u8,
+}
+
+impl Bucket {
+    fn find(&self, tag: u32, key: &[u8]) -> Option<usize> {
+        self.rows.iter().position(|kept| kept.tag == tag && kept.row.key() == key)
+    }
+
+    /// Whether this key was missed before, not long ago.
+    fn remember(&mut self, ghost: u16) -> bool {
+        if self.ghosts.contains(&ghost) {
+            return true;
+        }
+        let place = usize::from(self.next_ghost) % GHOSTS;
+        if let Some(forgotten) = self.ghosts.get_mut(place) {
+            *forgotten = ghost;
+        }
+        self.next_ghost = self.next_ghost.wrapping_add(1);
+        false
+    }
+
+    /// One step of the clock over the bucket's rows. Returns the bytes it made free.
+    fn sweep(&mut self, epoch: u32) -> u64 {
+        let mut freed = 0;
+        self.rows.retain_mut(|kept| {
+            let stays = kept.epoch == epoch && kept.referenced;
+            kept.referenced = false;
+            if !stays {
+                freed += kept.row.cost();
+            }
+            stays
+        });
+        freed
+    }
+}
+
+/// What a reader finds.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// The value is that of this moment.
+    Hit(Row),
+    /// Ask the engine, and offer what it says.
+    Miss(FillTicket),
+    /// Ask the engine; a write of this key may be under way.
+    Bypass,
+}
+
+/// When the value that is offered was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FillTicket {
+    version: u32,
+    epoch: u64,
+    /// Not the first miss of the key: it is worth pushing something else out.
+    known: bool,
+}
+
+/// The table of all rows.
+pub(crate) struct RowTable {
+    buckets: Box<[Mutex<Bucket>]>,
+    budget: u64,
+    bytes: AtomicU64,
+    /// The bucket that the next sweep begins with.
+    hand: AtomicU64,
+    epoch: AtomicU64,
+}
+
+impl RowTable {
+    /// A table for about `budget` bytes of keys, values and what they cost beside.
+    pub(crate) fn new(budget: u64) -> RowTable {
+        let buckets = (budget / BYTES_PER_BUCKET).max(1);
+        RowTable {
+            buckets: (0..buckets).map(|_| Mutex::new(Bucket::default())).collect(),
+            budget,
+            bytes: AtomicU64::new(0),
+            hand: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes that rows take, and how many they may.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        (self.bytes.load(Ordering::Relaxed), self.budget)
+    }
+
+    pub(crate) fn lookup(&self, hash: u64, key: &[u8]) -> Lookup {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let Some(bucket) = self.bucket(hash) else { return Lookup::Bypass };
+        let mut bucket = bucket.lock();
+        if bucket.writes > 0 {
+            return Lookup::Bypass;
+        }
+        let found = bucket.find(tag(hash), key).and_then(|index| bucket.rows.get_mut(index));
+        if let Some(kept) = found.filter(|kept| kept.epoch == epoch as u32) {
+            kept.referenced = true;
+            return Lookup::Hit(kept.row.clone());
+        }
+        let known = bucket.remember(ghost(hash));
+        Lookup::Miss(FillTicket { version: bucket.version, epoch, known })
+    }
+
+    /// Takes in what the engine answered after the lookup that gave the ticket.
+    pub(crate) fn fill(&self, hash: u64, key: &[u8], value: &[u8], ticket: FillTicket) {
+        let cost = (key.len() + value.len()) as u64 + ROW_OVERHEAD;
+        let full = self.bytes.load(Ordering::Relaxed) + cost > self.budget;
+        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX || (full && !ticket.known) {
+            return;
+        }
+        let row = Row::new(key, value);
+        let Some(bucket) = self.bucket(hash) else { return };
+        {
+            let mut bucket = bucket.lock();
+            if bucket.writes > 0 || bucket.version != ticket.version {
+                return;
+            }
+            self.keep(&mut bucket, hash, row, ticket.epoch as u32, false);
+        }
+        self.make_room();
+    }
+
+    /// A write of this key begins: from here on until its end nobody finds the key here. Returns its row, to be given
+    /// back at the end.
+    pub(crate) fn begin_write(&self, hash: u64, key: &[u8]) -> Option<Row> {
+        let epoch = self.epoch.load(Ordering::Relaxed) as u32;
+        let mut bucket = self.bucket(hash)?.lock();
+        bucket.writes += 1;
+        bucket.version = bucket.version.wrapping_add(1);
+        let index = bucket.find(tag(hash), key)?;
+        let kept = bucket.rows.swap_remove(index);
+        self.bytes.fetch_sub(kept.row.cost(), Ordering::Relaxed);
+        (kept.epoch == epoch).then_some(kept.row)
+    }
+
+    /// The write of this key is over, with this value, or without one when the key is gone or the write failed. Called in
+    /// the order of the writes; several of one key in a batch leave the last value.
+    pub(crate) fn end_write(&self, hash: u64, key: &[u8], value: Option<&[u8]>, row: Option<Row>) {
+        let epoch = self.epoch.load(Ordering::Relaxed) as u32;
+        let Some(bucket) = self.bucket(hash) else { return };
+        let mut bucket = bucket.lock();
+        bucket.writes -= 1;
+        let earlier = bucket.find(tag(hash), key).map(|index| bucket.rows.swap_remove(index).row);
+        if let Some(earlier) = &earlier {
+            self.bytes.fetch_sub(earlier.cost(), Ordering::Relaxed);
+        }
+        if let Some(value) = value.filter(|value| value.len() <= VALUE_BYTES_MAX)
+            && let Some(row) = row.or(earlier)
+        {
+            self.keep(&mut bucket, hash, row.with_value(key, value), epoch, true);
+        }
+    }
+
+    /// The removal of a range begins: every row of before is forgotten.
+    pub(crate) fn begin_removal(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The removal is over, or has failed; what was read meanwhile is forgotten as well.
+    pub(crate) fn end_removal(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn bucket(&self, hash: u64) -> Option<&Mutex<Bucket>> {
+        // The upper half chooses the bucket, the lower half is the tag.
+        let index = ((hash >> 32) * self.buckets.len() as u64) >> 32;
+        self.buckets.get(index as usize)
+    }
+
+    fn keep(&self, bucket: &mut Bucket, hash: u64, row: Row, epoch: u32, referenced: bool) {
+        if let Some(index) = bucket.find(tag(hash), row.key()) {
+            let kept = bucket.rows.swap_remove(index);
+            self.bytes.fetch_sub(kept.row.cost(), Ordering::Relaxed);
+        }
+        if bucket.rows.len() >= ROWS_PER_BUCKET_MAX {
+            let kept = bucket.rows.swap_remove(0);
+            self.bytes.fetch_sub(kept.row.cost(), Ordering::Relaxed);
+        }
+        self.bytes.fetch_add(row.cost(), Ordering::Relaxed);
+        bucket.rows.push(Kept { row, tag: tag(hash), epoch, referenced });
+    }
+
+    /// Pushes out what was not asked for lately, until the budget holds again or enough has been looked at for now.
+    fn make_room(&self) {
+        let epoch = self.epoch.load(Ordering::Relaxed) as u32;
+        for _ in 0..SWEEP_MAX {
+            if self.bytes.load(Ordering::Relaxed) <= self.budget {
+                return;
+            }
+            let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets.len() as u64;
+            let Some(bucket) = self.buckets.get(index as usize) else { return };
+            let freed = bucket.lock().sweep(epoch);
+            self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+    }
+}
+
+const fn tag(hash: u64) -> u32 {
+    hash as u32
+}
+
+/// Never zero, which is an empty place.
+const fn ghost(hash: u64) -> u16 {
+    (hash >> 16) as u16 | 1
+}
