@@ -32,7 +32,6 @@ mod command_client;
 mod dataset;
 mod echo;
 mod error;
-#[allow(dead_code, unused_imports, reason = "some of it is for workloads, which come next")]
 mod generator;
 mod interrupt;
 mod limits;

@@ -55,17 +55,6 @@ impl Arrivals {
     pub(crate) fn constant(rate: f64) -> Self {
         Arrivals::Rates(vec![Stretch { lasts: Duration::MAX, from: rate, to: rate }])
     }
-
-    /// How long the description reaches; none: it has no end of its own.
-    pub(crate) fn lasts(&self) -> Option<Duration> {
-        match self {
-            Arrivals::Rates(stretches) => {
-                stretches.iter().try_fold(Duration::ZERO, |sum, stretch| sum.checked_add(stretch.lasts))
-            }
-            Arrivals::Bursts { .. } => None,
-        }
-        .filter(|&sum| sum < Duration::MAX)
-    }
 }
 
 impl FromStr for Arrivals {
@@ -333,12 +322,5 @@ mod tests {
         ] {
             assert!(text.parse::<Arrivals>().is_err(), "'{text}' was taken");
         }
-    }
-
-    #[test]
-    fn steps_have_a_length() {
-        let lasts = |text: &str| text.parse::<Arrivals>().expect("arrivals").lasts();
-        assert_eq!(lasts("10s@5,500ms@7..9"), Some(Duration::from_millis(10_500)));
-        assert_eq!((lasts("5"), lasts("5/1s")), (None, None));
     }
 }

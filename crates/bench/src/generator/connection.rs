@@ -37,6 +37,7 @@ pub(crate) struct Parts {
 }
 
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Connection {
     pub(crate) socket: Option<TcpStream>,
     pub(crate) request_id: i32,
@@ -57,6 +58,10 @@ pub(crate) struct Connection {
     pub(crate) failures: u8,
     pub(crate) compressor: Option<Compressor>,
 }
+
+// In debug builds mio notes with each socket which epoll instance it belongs to.
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<Connection>() == 64, "a connection is one line of the cache");
 
 impl Connection {
     pub(crate) const fn new(group: u16) -> Self {

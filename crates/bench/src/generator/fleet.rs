@@ -6,11 +6,12 @@
 //! ```
 
 use crate::error::BenchError;
+use crate::generator::clock::monotonic;
 use crate::generator::crew::{Crew, Load};
 use crate::generator::outcome::RunOutcome;
 use crate::generator::progress::{Gauge, Progress, Snapshot};
 use crate::generator::spec::Window;
-use crate::generator::worker::{Order, Plan, Report, monotonic};
+use crate::generator::worker::{Order, Plan, Report};
 use crate::interrupt::Interrupt;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;

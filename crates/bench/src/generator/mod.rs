@@ -19,6 +19,7 @@
 //!   for the [`Gauge`]s that they write and progress reads.
 
 mod arrivals;
+mod clock;
 mod connection;
 mod crew;
 mod engine;
@@ -40,17 +41,14 @@ mod transfer;
 mod worker;
 
 pub(crate) use arrivals::{Arrivals, Stretch, duration};
-pub(crate) use crew::{Crew, Load};
+pub(crate) use crew::Load;
 pub(crate) use engine::Generator;
 pub(crate) use fleet::{Fleet, WorkerCommand};
-pub(crate) use outcome::{ConnectionCounts, KindOutcome, Outcome, RunOutcome};
-pub(crate) use progress::{Gauge, Progress, Snapshot};
-pub(crate) use random::Random;
+pub(crate) use outcome::{KindOutcome, Outcome, RunOutcome};
+pub(crate) use progress::Snapshot;
 pub(crate) use reply::failure;
 pub(crate) use request::{Request, Requests};
 pub(crate) use series::Second;
 pub(crate) use spec::{ConnectionOptions, GroupSpec, Opening, Pacing, Phases, Window};
-pub(crate) use traffic::{
-    ErrorKey, Failure, FailureKind, ReadSource, Share, Ticket, Traffic, TrafficSource, Verdict,
-};
+pub(crate) use traffic::{ErrorKey, Failure, Share, Ticket, Traffic, TrafficSource, Verdict};
 pub(crate) use worker::serve_worker;

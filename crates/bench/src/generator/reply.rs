@@ -2,10 +2,57 @@
 
 use crate::generator::traffic::{Failure, FailureKind};
 use crate::template::reply_body;
-use document::{RawDocument, RawValue};
+use document::{ElementType, RawDocument, RawValue};
 
-/// What is wrong with a whole reply, if anything is. One walk over the fields of the top level, which are few.
+/// What is wrong with a whole reply, if anything is.
+#[inline]
 pub(crate) fn failure(reply: &[u8]) -> Option<Failure> {
+    if is_plainly_good(reply).unwrap_or_default() { None } else { closer_look(reply) }
+}
+
+/// Whether a reply says `ok: 1` and has no field that could say otherwise; anything unusual deserves a closer look. Nearly every
+/// reply passes here, so it is all done in one walk over the bytes of the top level.
+fn is_plainly_good(reply: &[u8]) -> Option<bool> {
+    const OK: [u8; 3] = *b"ok\0";
+    let mut rest = reply_body(reply).ok()?.as_bytes().get(4..)?;
+    let mut is_ok = false;
+    loop {
+        let (&code, name) = rest.split_first()?;
+        if code == 0 {
+            return Some(is_ok);
+        }
+        // `writeErrors` and `writeConcernError`.
+        if name.first() == Some(&b'w') {
+            return None;
+        }
+        let value = name.get(name.iter().position(|&byte| byte == 0)? + 1..)?;
+        if name.first_chunk() == Some(&OK) {
+            is_ok = code == ElementType::Double.code() && value.first_chunk() == Some(&1_f64.to_le_bytes());
+        }
+        rest = value.get(plain_length(code, value)?..)?;
+    }
+}
+
+/// How long the value of a type is that is usual on a reply's top level.
+#[inline]
+fn plain_length(code: u8, value: &[u8]) -> Option<usize> {
+    const WORD: usize = 8;
+    let prefix = || value.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
+    match ElementType::from_code(code)? {
+        ElementType::Double | ElementType::DateTime | ElementType::Timestamp | ElementType::Int64 => {
+            Some(WORD)
+        }
+        ElementType::Document | ElementType::Array => prefix(),
+        ElementType::String => Some(prefix()? + 4),
+        ElementType::Int32 => Some(4),
+        ElementType::Boolean => Some(1),
+        _ => None,
+    }
+}
+
+/// One walk over the fields of the top level, which are few.
+#[cold]
+fn closer_look(reply: &[u8]) -> Option<Failure> {
     let Ok(body) = reply_body(reply) else {
         return Some(Failure::protocol("not an OP_MSG with a body"));
     };
@@ -78,6 +125,27 @@ mod tests {
         check(doc! { "ok": 0.0, "errmsg": "no" }, Some("server: error without a code"));
         check(doc! { "n": 1 }, Some("unexpected: reply without ok: 1"));
         check(doc! { "cursor": { "ok": 1.0 } }, Some("unexpected: reply without ok: 1"));
+    }
+
+    #[test]
+    fn usual_replies_need_no_closer_look() {
+        let plainly = |reply: &document::Document| is_plainly_good(&encode(reply));
+        let reply = doc! {
+            "cursor": { "firstBatch": [{ "_id": 1 }], "id": 0_i64 }, "name": "x", "n": 1, "big": 1_i64, "is": true, "ok": 1.0,
+        };
+        assert_eq!(plainly(&reply), Some(true), "{reply:?}");
+        assert_eq!(plainly(&doc! { "ok": 0.0, "code": 59 }), Some(false));
+        assert_eq!(plainly(&doc! { "writeErrors": [{ "code": 1 }], "ok": 1.0 }), None);
+        assert_eq!(plainly(&doc! { "nothing": (document::Value::Null), "ok": 1.0 }), None);
+        check(doc! { "nothing": (document::Value::Null), "ok": 1.0 }, None);
+    }
+
+    #[test]
+    fn a_reply_that_is_cut_off_is_not_good() {
+        let whole = encode(&doc! { "text": "some text", "ok": 1.0 });
+        for length in 0..whole.len() - 1 {
+            assert_ne!(is_plainly_good(&whole[..length]), Some(true), "{length} bytes");
+        }
     }
 
     #[test]

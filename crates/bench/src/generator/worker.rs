@@ -2,6 +2,7 @@
 //! JSON to standard output.
 
 use crate::error::BenchError;
+use crate::generator::clock::monotonic;
 use crate::generator::crew::{Crew, Load};
 use crate::generator::outcome::RunOutcome;
 use crate::generator::progress::Snapshot;
@@ -150,10 +151,4 @@ fn tell(report: &Report) -> Result<(), BenchError> {
     line.push(b'\n');
     let mut output = std::io::stdout().lock();
     output.write_all(&line).and_then(|()| output.flush()).map_err(BenchError::io("report"))
-}
-
-/// The machine's monotonic clock, the same in all processes, in nanoseconds.
-pub(super) fn monotonic() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

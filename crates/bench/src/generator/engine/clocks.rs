@@ -3,6 +3,7 @@
 use super::dial::PATIENCE;
 use super::{Generator, SECOND};
 use crate::error::BenchError;
+use crate::generator::clock::monotonic;
 use crate::generator::connection::Phase;
 use crate::generator::traffic::{Failure, FailureKind};
 use std::cmp::Reverse;
@@ -22,9 +23,8 @@ impl Generator {
     }
 
     /// Seconds that have ended, open loops whose intended starts have come, connections that go on, time-outs, and the alarm
-    /// for the next of them.
-    pub(super) fn look_after_clocks(&mut self) -> Result<(), BenchError> {
-        let now = self.now();
+    /// for the next of them. The clock is not looked at again where nothing is due.
+    pub(super) fn look_after_clocks(&mut self, now: u64) -> Result<(), BenchError> {
         while self.next_second <= now && self.next_second <= self.span.sending_until {
             self.end_second();
         }
@@ -33,7 +33,7 @@ impl Generator {
             alarm = earlier(alarm, self.send_due(number));
         }
         alarm = earlier(alarm, self.wake_due());
-        self.sweep();
+        self.sweep(now);
         self.publish();
         match alarm {
             Some(at) => {
@@ -86,7 +86,6 @@ impl Generator {
     /// Sends what is due in an open loop; the next intended start when a connection is free for it.
     fn send_due(&mut self, number: usize) -> Option<u64> {
         for _ in 0..AT_ONCE {
-            let now = self.now();
             let group = self.groups.get_mut(number)?;
             let schedule = group.schedule.as_mut()?;
             let &index = group.idle.front()?;
@@ -99,6 +98,7 @@ impl Generator {
             if self.allowance == 0 {
                 return None;
             }
+            let now = monotonic().saturating_sub(self.origin);
             let Some(started) = schedule.take_due(now) else { return schedule.next() };
             group.idle.pop_front();
             self.allowance -= 1;
@@ -108,8 +108,7 @@ impl Generator {
     }
 
     /// Loses connections that have waited too long, looked through now and then.
-    pub(super) fn sweep(&mut self) {
-        let now = self.now();
+    pub(super) fn sweep(&mut self, now: u64) {
         if now < self.next_sweep || self.in_flight == 0 {
             return;
         }

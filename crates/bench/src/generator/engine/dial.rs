@@ -7,7 +7,11 @@ use crate::generator::handshake::agreed;
 use crate::generator::traffic::{Failure, FailureKind};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Token};
+use rustix::io::Errno;
+use socket2::{Domain, Socket, Type};
 use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// Attempts to connect under way before a run: below what listeners queue.
@@ -18,6 +22,35 @@ const SHORTEST_REST: u64 = 10_000_000;
 const DOUBLINGS: u8 = 7;
 /// Longest wait for a connection and its handshake.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connections of all threads and processes that leave from the address that the kernel chooses …
+const FROM_USUAL_ADDRESS: u64 = 8_192;
+/// … and how many further ones leave from each further address of the loopback network.
+const FROM_EACH_ADDRESS: u64 = 256;
+
+/// Begins to make the connection of this number. Between two addresses there are 28,000 ports by default, and Linux looks
+/// long for the last half of them; the loopback network has addresses enough for everybody.
+fn connect(address: SocketAddr, number: u64) -> io::Result<TcpStream> {
+    let (SocketAddr::V4(target), Some(beyond)) = (address, number.checked_sub(FROM_USUAL_ADDRESS)) else {
+        return TcpStream::connect(address);
+    };
+    if !target.ip().is_loopback() {
+        return TcpStream::connect(address);
+    }
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None)?;
+    socket.bind(&SocketAddr::from((further_address(beyond), 0)).into())?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
+        _ => Ok(TcpStream::from_std(socket.into())),
+    }
+}
+
+/// 127.0.0.2 and those after it.
+fn further_address(beyond: u64) -> Ipv4Addr {
+    const FIRST: u32 = u32::from_be_bytes([127, 0, 0, 2]);
+    const ADDRESSES: u64 = 1 << 16;
+    Ipv4Addr::from(FIRST + (beyond / FROM_EACH_ADDRESS % ADDRESSES) as u32)
+}
 
 impl Generator {
     /// Makes these connections before anything is measured.
@@ -36,7 +69,7 @@ impl Generator {
             if self.in_flight > 0 {
                 self.take_events(&mut events, &mut scratch)?;
             }
-            self.sweep();
+            self.sweep(self.now());
         }
         self.publish();
         Ok(())
@@ -55,7 +88,8 @@ impl Generator {
         connection.parts = None;
         self.in_flight += 1;
         let registry = self.poll.registry();
-        let socket = TcpStream::connect(address).and_then(|mut socket| {
+        let number = index as u64 * u64::from(group.share.of) + u64::from(group.share.index);
+        let socket = connect(address, number).and_then(|mut socket| {
             socket.set_nodelay(true)?;
             registry.register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
             Ok(socket)
@@ -165,5 +199,37 @@ impl Generator {
             connection.phase = Phase::Dead;
             group.alive -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn many_connections_are_spread_over_the_loopback_network() {
+        let mut from: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+        for beyond in 0..40_000 {
+            let address = further_address(beyond);
+            assert!(address.is_loopback() && address != Ipv4Addr::LOCALHOST, "{address}");
+            *from.entry(address).or_default() += 1;
+        }
+        assert!(from.values().all(|&count| u64::from(count) <= FROM_EACH_ADDRESS), "{from:?}");
+    }
+
+    #[test]
+    fn connections_beyond_the_first_leave_from_further_addresses() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let check = |number, expect| {
+            let _socket = connect(address, number).expect("begins to connect");
+            let (_, from) = listener.accept().expect("a connection");
+            assert_eq!(from.ip(), Ipv4Addr::from(expect), "connection {number}");
+        };
+        check(0, [127, 0, 0, 1]);
+        check(FROM_USUAL_ADDRESS - 1, [127, 0, 0, 1]);
+        check(FROM_USUAL_ADDRESS, [127, 0, 0, 2]);
+        check(FROM_USUAL_ADDRESS + FROM_EACH_ADDRESS, [127, 0, 0, 3]);
     }
 }

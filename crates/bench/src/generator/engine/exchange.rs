@@ -5,12 +5,27 @@ use crate::generator::connection::{Phase, describe};
 use crate::generator::spec::Pacing;
 use crate::generator::traffic::{Failure, FailureKind, Verdict};
 use crate::template::{HEADER_BYTES, announced_length};
-use std::io::{ErrorKind, Read, Write};
+use mio::net::TcpStream;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
 use wire::{Compressor, MAX_MESSAGE_SIZE, Message, MessageRef, compress_message, decompress_message};
 
 /// Buffers of partial replies kept for the next one.
 const SPARE_PARTS: usize = 64;
 const OP_COMPRESSED: i32 = 2012;
+
+/// Straight to the kernel: the C library's `send` and `recv` are points where a thread may be cancelled, which costs a program
+/// with several threads two locked instructions a call.
+#[inline]
+fn write_to(socket: &TcpStream, bytes: &[u8]) -> Result<usize, Errno> {
+    rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)
+}
+
+/// As [`write_to`].
+#[inline]
+fn read_from(socket: &TcpStream, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(_, count)| count)
+}
 
 /// The `i32` at this offset.
 #[inline]
@@ -87,7 +102,7 @@ impl Generator {
     #[inline]
     pub(super) fn write_out(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(socket) = &mut connection.socket else { return };
+        let Some(socket) = &connection.socket else { return };
         self.last_request_id = self.last_request_id.wrapping_add(1);
         connection.request_id = self.last_request_id;
         if let Some(id) = self.outgoing.get_mut(4..8) {
@@ -96,10 +111,10 @@ impl Generator {
         if let Some(compressor) = connection.compressor {
             compress(&mut self.outgoing, &mut self.converted, compressor);
         }
-        let taken = match socket.write(&self.outgoing) {
+        let taken = match write_to(socket, &self.outgoing) {
             Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-            Err(error) => return self.lose(index, Failure::new(FailureKind::Lost, describe(&error))),
+            Err(Errno::WOULDBLOCK) => 0,
+            Err(error) => return self.lose(index, Failure::new(FailureKind::Lost, describe(&error.into()))),
         };
         if let Some(rest) = self.outgoing.get(taken..).filter(|rest| !rest.is_empty()) {
             connection.parts.get_or_insert_default().unsent.extend_from_slice(rest);
@@ -108,11 +123,11 @@ impl Generator {
 
     pub(super) fn send_rest(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let (Some(parts), Some(socket)) = (&mut connection.parts, &mut connection.socket) else { return };
-        match socket.write(&parts.unsent) {
+        let (Some(parts), Some(socket)) = (&mut connection.parts, &connection.socket) else { return };
+        match write_to(socket, &parts.unsent) {
             Ok(count) => drop(parts.unsent.drain(..count)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => self.lose(index, Failure::new(FailureKind::Lost, describe(&error))),
+            Err(Errno::WOULDBLOCK) => {}
+            Err(error) => self.lose(index, Failure::new(FailureKind::Lost, describe(&error.into()))),
         }
     }
 
@@ -121,17 +136,17 @@ impl Generator {
     pub(super) fn receive(&mut self, index: usize, scratch: &mut [u8], ends: bool) {
         loop {
             let Some(connection) = self.connections.get_mut(index) else { return };
-            let Some(socket) = &mut connection.socket else { return };
-            let count = match socket.read(scratch) {
+            let Some(socket) = &connection.socket else { return };
+            let count = match read_from(socket, scratch) {
                 Ok(0) => return self.lose(index, Failure::new(FailureKind::Lost, "closed by the server")),
                 Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(Errno::WOULDBLOCK) => return,
                 Err(error) => {
                     let failed = match connection.phase {
                         Phase::Connecting => FailureKind::Connect,
                         _ => FailureKind::Lost,
                     };
-                    return self.lose(index, Failure::new(failed, describe(&error)));
+                    return self.lose(index, Failure::new(failed, describe(&error.into())));
                 }
             };
             if !matches!(connection.phase, Phase::Waiting | Phase::Greeting) {

@@ -17,6 +17,7 @@ mod tests;
 mod traffic_tests;
 
 use crate::error::BenchError;
+use crate::generator::clock::monotonic;
 use crate::generator::connection::{Connection, Parts, Phase, check_descriptors};
 use crate::generator::group::Group;
 use crate::generator::outcome::RunOutcome;
@@ -32,7 +33,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const READ_BYTES: usize = 256 * 1024;
 /// Events taken at once: few, so that an open loop's intended starts are looked after often.
@@ -66,7 +67,8 @@ pub(crate) struct Generator {
     /// The other side of compression: a compressed request or a decompressed reply.
     converted: Vec<u8>,
     last_request_id: i32,
-    origin: Instant,
+    /// What the clock showed when it was made.
+    origin: u64,
     span: Span,
     running: bool,
     interrupted: bool,
@@ -106,7 +108,7 @@ impl Generator {
             outgoing: Vec::new(),
             converted: Vec::new(),
             last_request_id: 0,
-            origin: Instant::now(),
+            origin: monotonic(),
             span: Span::default(),
             running: false,
             interrupted: false,
@@ -220,16 +222,18 @@ impl Generator {
         let drain = DRAIN + DRAIN_PER_CONNECTION * u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
         let mut given_up_at = self.span.sending_until.saturating_add(drain.as_nanos() as u64);
         // What is due at once is sent before the first wait.
-        self.look_after_clocks()?;
+        let mut now = self.now();
+        self.look_after_clocks(now)?;
         while !self.is_over() {
             if !self.interrupted && self.interrupt.check().is_err() {
                 given_up_at = self.stop() + INTERRUPTED_DRAIN.as_nanos() as u64;
             }
-            if self.now() > given_up_at {
+            if now > given_up_at {
                 break;
             }
             self.take_events(&mut events, &mut scratch)?;
-            self.look_after_clocks()?;
+            now = self.now();
+            self.look_after_clocks(now)?;
         }
         self.running = false;
         self.give_up();
@@ -266,7 +270,7 @@ impl Generator {
 
     #[inline]
     fn now(&self) -> u64 {
-        self.origin.elapsed().as_nanos() as u64
+        monotonic().saturating_sub(self.origin)
     }
 
     /// How much of the window was measured.
