@@ -11,8 +11,8 @@
 //! begun since before it was read. So a row found is what the engine would have answered at that moment, also for
 //! a reader that has seen the newest write by another way: the write began before anybody could see it.
 //!
-//! The removal of a range does not look for its rows: it starts a new epoch when it begins and another one when it is over, and
-//! rows of other epochs are as good as gone, those that were read while it was under way included.
+//! The removal of a range does not look for its rows: it starts a new epoch, and rows of older ones are as good as gone. An odd epoch
+//! means that such a removal is under way: then the engine is asked, since what it answers may be removed the moment after.
 
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ impl RowTable {
 
     pub(crate) fn lookup(&self, hash: u64, key: &[u8]) -> Lookup {
         let epoch = self.epoch.load(Ordering::Acquire);
-        let Some(bucket) = self.bucket(hash) else { return Lookup::Bypass };
+        let Some(bucket) = self.bucket(hash).filter(|_| !is_removing(epoch)) else { return Lookup::Bypass };
         let mut bucket = bucket.lock();
         if bucket.writes > 0 {
             return Lookup::Bypass;
@@ -245,12 +245,12 @@ impl RowTable {
         }
     }
 
-    /// The removal of a range begins: every row of before is forgotten.
+    /// The removal of a range begins: every row of before is forgotten, and nobody finds anything here until it ends.
     pub(crate) fn begin_removal(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The removal is over, or has failed; what was read meanwhile is forgotten as well.
+    /// The removal is over, or has failed.
     pub(crate) fn end_removal(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
@@ -287,6 +287,10 @@ impl RowTable {
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }
+}
+
+const fn is_removing(epoch: u64) -> bool {
+    epoch & 1 == 1
 }
 
 const fn tag(hash: u64) -> u32 {

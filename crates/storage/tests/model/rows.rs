@@ -4,11 +4,18 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 
-use super::check;
 use super::row_table::{Lookup, RowTable};
+use super::{PREEMPTIONS, SCHEDULES};
 
 const KEY: &[u8] = b"key";
 const HASH: u64 = 7 << 32 | 7;
+/// The bodies are short and their races rare.
+const TIMES: usize = 15;
+
+fn check(body: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(body.clone(), TIMES * SCHEDULES);
+    shuttle::check_pct(body, TIMES * SCHEDULES, PREEMPTIONS);
+}
 
 /// One key's value in an engine: a number that only grows; zero is no value.
 struct Engine {
@@ -115,7 +122,7 @@ fn a_removed_range_does_not_come_back() {
             let engine = Arc::clone(&engine);
             thread::spawn(move || {
                 let mut gone = false;
-                for _ in 0..3 {
+                for _ in 0..4 {
                     let value = engine.read();
                     assert!(!(gone && value > 0), "a removed row is read again");
                     gone = value == 0 || engine.value.load(Ordering::SeqCst) == 0;
