@@ -52,7 +52,7 @@ impl<'a> CommandContext<'a> {
 
     /// Where it runs, and when it lets others go first.
     pub fn turns(&self) -> Turns<'a> {
-        Turns::new(self.connection, &self.server.parameters)
+        Turns::new(self.connection, self.server)
     }
 
     /// Goes to a thread that may block, unless the command is on one.

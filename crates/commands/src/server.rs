@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::counters::{Counter, OperationClass, OperationCounters, Usage};
 use crate::cursors::Cursors;
 use crate::error::{CommandResult, code};
-use crate::exec::Spill;
+use crate::exec::{Forecasts, Spill};
 use crate::failpoints::FailPoints;
 use crate::host::Host;
 use crate::interrupt::Interrupt;
@@ -66,6 +66,8 @@ pub struct Server {
     pub process_id: ObjectId,
     /// Open connections by number.
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
+    /// Which walks take long.
+    pub(crate) forecasts: Forecasts,
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
     statistics: Vec<CommandStatistics>,
@@ -83,6 +85,7 @@ impl Server {
         // Facts of the machine that are in files are read before anybody waits for them.
         command::host_info::read_facts();
         Ok(Arc::new(Server {
+            forecasts: Forecasts::default(),
             spill: Spill::beside_data(&parameters),
             parameters,
             store: catalog.store().clone(),

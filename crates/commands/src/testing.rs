@@ -128,6 +128,7 @@ impl Client {
 pub(crate) struct Forgetting {
     per_mille: AtomicU64,
     seed: AtomicU64,
+    asked: AtomicU64,
 }
 
 impl Forgetting {
@@ -136,10 +137,16 @@ impl Forgetting {
         self.per_mille.store(per_mille, Ordering::Relaxed);
     }
 
+    /// How many reads there were that had to be from memory.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     fn check(&self, tier: ReadTier) -> Result<(), StorageError> {
         if tier == ReadTier::Any {
             return Ok(());
         }
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let seed = self.seed.load(Ordering::Relaxed);
         let seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.seed.store(seed, Ordering::Relaxed);

@@ -5,9 +5,10 @@
 
 use crate::connection::Connection;
 use crate::error::CommandResult;
-use crate::exec::Slice;
+use crate::exec::{Forecasts, Slice};
 use crate::interrupt::Interrupt;
 use crate::parameters::{Parameter, Parameters};
+use crate::server::Server;
 use catalog::{ReadError, give_way};
 use std::future::poll_fn;
 use std::time::Duration;
@@ -18,11 +19,16 @@ use storage::ReadTier;
 pub struct Turns<'c> {
     connection: &'c Connection,
     parameters: &'c Parameters,
+    forecasts: &'c Forecasts,
 }
 
 impl<'c> Turns<'c> {
-    pub(crate) const fn new(connection: &'c Connection, parameters: &'c Parameters) -> Self {
-        Turns { connection, parameters }
+    pub(crate) fn new(connection: &'c Connection, server: &'c Server) -> Self {
+        Turns { connection, parameters: &server.parameters, forecasts: &server.forecasts }
+    }
+
+    pub(crate) const fn forecasts(&self) -> &'c Forecasts {
+        self.forecasts
     }
 
     /// The switch that ends the operation.
@@ -47,11 +53,19 @@ impl<'c> Turns<'c> {
 
     /// A slice for the walk's next steps.
     pub(crate) fn slice(&self) -> Slice {
-        let micros = |parameter| Duration::from_micros(self.parameters.unsigned(parameter));
         match self.may_block() {
-            true => Slice::lasting(micros(Parameter::ScanSlice)),
-            false => Slice::in_memory(micros(Parameter::LoopSlice)),
+            true => Slice::lasting(self.duration(Parameter::ScanSlice)),
+            false => Slice::in_memory(self.loop_slice()),
         }
+    }
+
+    /// How long a walk may take in an event loop.
+    pub(crate) fn loop_slice(&self) -> Duration {
+        self.duration(Parameter::LoopSlice)
+    }
+
+    fn duration(&self, micros: Parameter) -> Duration {
+        Duration::from_micros(self.parameters.unsigned(micros))
     }
 
     /// A slice is over: looks whether the operation is to end, then moves to where it may block or lets others go first.

@@ -11,8 +11,8 @@ use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
-    Executor, Output, Pause, Query, ReturnKey, Verdict, check_collation, environment, exact_id, parse_hint,
-    parse_sort,
+    Executor, Output, Pause, Query, ReturnKey, Verdict, Walk, check_collation, environment, exact_id,
+    parse_hint, parse_sort,
 };
 use crate::fields::Fields;
 use crate::parameters::Parameter;
@@ -428,20 +428,19 @@ impl FindSource {
         batch: &mut Batch<'_>,
     ) -> CommandResult<BatchEnd> {
         let Self { executor, output, .. } = self;
-        if executor.sorts() {
-            context.turns.offload().await;
-        }
+        let kind = executor.kind(batch.documents_max());
+        let mut walk = Walk::begin(context.turns, kind, executor.sorts()).await;
         loop {
-            let pause = executor.run(&mut context.turns.slice(), |located| {
+            let pause = executor.run(&mut walk.slice(), |located| {
                 if !output.push(batch, &located)? {
                     return Ok(Verdict::Refuse);
                 }
                 Ok(if batch.is_full() { Verdict::TakeAndStop } else { Verdict::Take })
             })?;
             match pause {
-                Pause::Sliced | Pause::WouldBlock => context.turns.end_slice().await?,
+                Pause::Sliced | Pause::WouldBlock => walk.end_slice(pause).await?,
                 Pause::End | Pause::Stopped => {
-                    context.turns.interrupt().check()?;
+                    walk.end()?;
                     return Ok(if pause == Pause::End { BatchEnd::Exhausted } else { BatchEnd::More });
                 }
             }

@@ -1,5 +1,6 @@
 //! Running one query: scans, filter, sort, skip, limit.
 
+use super::forecast::Walk;
 use super::query::Query;
 use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
 use super::seen::Seen;
@@ -11,6 +12,9 @@ use document::DocumentBuf;
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields, Plan};
 use query::sort::{SortLimits, Sorted, Sorter};
+use rustc_hash::FxHasher;
+use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
 use std::sync::Arc;
 use storage::{ReadTier, ReadView};
 
@@ -188,6 +192,24 @@ impl Executor {
         self.stream.scans.iter().any(Scan::walks_an_index)
     }
 
+    /// A number for walks that likely take as long as this one: by the same way through the same collection, for as many documents (the nearest
+    /// power of two).
+    pub(crate) fn kind(&self, documents_max: usize) -> u64 {
+        let wanted =
+            self.window.limit_left.map_or(u64::MAX, |limit| limit.saturating_add(self.window.skip_left));
+        let mut hasher = FxHasher::default();
+        self.stream.collection.id().hash(&mut hasher);
+        discriminant(&self.plan.access).hash(&mut hasher);
+        match &self.plan.access {
+            Access::IndexScan(scan) => scan.index.name.hash(&mut hasher),
+            Access::CollectionScan { ids, .. } => ids.is_some().hash(&mut hasher),
+            Access::Empty | Access::IdLookup { .. } | Access::Union(_) => {}
+        }
+        self.plan.residual.is_some().hash(&mut hasher);
+        wanted.min(documents_max as u64).checked_ilog2().hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// Whether documents are sorted in memory: work that takes long and may use files.
     pub(crate) const fn sorts(&self) -> bool {
         !matches!(self.order, Order::AsFound)
@@ -351,14 +373,12 @@ pub(crate) async fn run_all(
     turns: Turns<'_>,
     mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
 ) -> CommandResult<Pause> {
-    if executor.sorts() {
-        turns.offload().await;
-    }
+    let mut walk = Walk::begin(turns, executor.kind(usize::MAX), executor.sorts()).await;
     loop {
-        match executor.run(&mut turns.slice(), &mut sink)? {
-            Pause::Sliced | Pause::WouldBlock => turns.end_slice().await?,
+        match executor.run(&mut walk.slice(), &mut sink)? {
+            pause @ (Pause::Sliced | Pause::WouldBlock) => walk.end_slice(pause).await?,
             pause => {
-                turns.interrupt().check()?;
+                walk.end()?;
                 return Ok(pause);
             }
         }
