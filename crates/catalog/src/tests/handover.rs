@@ -7,6 +7,11 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[path = "../../../storage/tests/store/faults.rs"]
+#[allow(dead_code, reason = "used in part")]
+mod faults;
+use faults::{Fault, FaultyEngine};
+
 type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
 
 /// Tasks of a loop that are to be polled, and the thread that polls them.
@@ -180,6 +185,47 @@ fn what_does_not_change_a_version_is_told_when_it_is_written() {
     });
 }
 
+#[test]
+fn a_refused_update_takes_along_what_went_on_from_it() {
+    let engine = Arc::new(FaultyEngine::default());
+    let store = Store::with_engine(Arc::clone(&engine) as Arc<_>, &StorageOptions::small());
+    let catalog = Catalog::open(store.expect("a store")).expect("an empty catalog");
+    let things = counted(&catalog);
+    let key = key(1);
+    storage::defer_commits();
+    let mut updates: Vec<_> = (0..3).map(|_| Box::pin(things.update(&key, &APPLIED, increment))).collect();
+    let mut keep = Box::pin(things.update(&key, &APPLIED, |_| Ok::<_, WriteError>(Change::Keep)));
+    let mut delete = Box::pin(things.delete(&key, &APPLIED));
+    assert!(updates.iter_mut().all(|update| poll_once(update.as_mut()).is_none()));
+    assert!(poll_once(keep.as_mut()).is_none() && poll_once(delete.as_mut()).is_none());
+    // The first group is refused; whatever went on from it must not be written by the next.
+    engine.failures.store(1, Ordering::SeqCst);
+    catalog.store().turn_ended();
+    for update in &mut updates {
+        poll_once(update.as_mut()).expect("it is settled").expect_err("it is refused");
+    }
+    poll_once(keep.as_mut()).expect("it is settled").expect_err("what it has seen was never there");
+    poll_once(delete.as_mut()).expect("it is settled").expect_err("what it deletes was never there");
+    // The same with a group between the updates and what goes on from them.
+    let heavy = doc! { "_id": 2, "n": -1, "pad": "x".repeat(9 << 20) }.to_buf();
+    let mut first = Box::pin(things.update(&key, &APPLIED, increment));
+    let mut full = Box::pin(things.insert(heavy.as_raw(), &APPLIED));
+    let mut second = Box::pin(things.update(&key, &APPLIED, increment));
+    let mut keep = Box::pin(things.update(&key, &APPLIED, |_| Ok::<_, WriteError>(Change::Keep)));
+    assert!(poll_once(first.as_mut()).is_none() && poll_once(full.as_mut()).is_none());
+    assert!(poll_once(second.as_mut()).is_none() && poll_once(keep.as_mut()).is_none());
+    engine.failures.store(1, Ordering::SeqCst);
+    catalog.store().turn_ended();
+    poll_once(first.as_mut()).expect("it is settled").expect_err("it is refused");
+    poll_once(full.as_mut()).expect("it is settled").expect_err("it is refused");
+    poll_once(second.as_mut()).expect("it is settled").expect_err("it went on from a refused one");
+    poll_once(keep.as_mut()).expect("it is settled").expect_err("what it has seen was never there");
+    assert_eq!(*engine.write_fault.lock(), Fault::None);
+    storage::commit_inline();
+    block_on(things.update(&key, &APPLIED, increment)).expect("an update");
+    assert_count(&things, 1);
+}
+
 /// What an operation found under a document's latch, by the number of the operation.
 type Log = Mutex<Vec<(i32, usize, Option<Document>)>>;
 
@@ -256,7 +302,7 @@ impl Mixed<'_> {
 }
 
 /// Whether a write succeeded; the only failure that is expected is a duplicate key.
-fn block_free<T, E: std::borrow::Borrow<WriteError>>(result: Result<T, E>) -> bool {
+fn is_done<T, E: std::borrow::Borrow<WriteError>>(result: Result<T, E>) -> bool {
     let code = result.as_ref().err().map(|error| error.borrow().code());
     assert!(code.is_none_or(|code| code == 11000), "refused with {code:?}");
     result.is_ok()
