@@ -111,6 +111,28 @@ fn one_group_carries_many_updates_of_one_document() {
 }
 
 #[test]
+fn updates_of_a_large_document_wait_until_it_is_written() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        insert(&things, doc! { "_id": 1, "n": 0 }).expect("an insert");
+        let grow = |found: Option<RawDocument<'_>>| {
+            let n = number(&found.expect("the document").to_document(), "n") + 1;
+            Ok::<_, WriteError>(Change::Replace(
+                doc! { "_id": 1, "n": n, "pad": "x".repeat(300 << 10) }.to_buf(),
+            ))
+        };
+        let tasks = (0..5).map(|_| {
+            let things = &things;
+            Box::pin(async move {
+                things.update(&key(1), &APPLIED, grow).await.expect("an update");
+            }) as Task<'_>
+        });
+        run_loop(&catalog, tasks.collect());
+        assert_eq!(number(&get(&things, 1).expect("the document"), "n"), 5, "an update is lost");
+    });
+}
+
+#[test]
 fn updates_by_loops_and_threads_share_groups_and_none_is_lost() {
     const UPDATES: usize = 300;
     on_both_engines(|catalog| {

@@ -5,8 +5,8 @@ use crate::collection::Collection;
 use document::RawDocument;
 use std::time::{Duration, Instant};
 use storage::{
-    Acknowledge, EnqueuedVersion, Keyspace, LatchGuard, LatchTable, PinnedBytes, Queueing, QueuePlace, ReadTier,
-    WriteUnit,
+    Acknowledge, EnqueuedVersion, Keyspace, LatchGuard, LatchTable, PinnedBytes, QueuePlace, Queueing,
+    ReadTier, WriteUnit,
 };
 
 /// A version of a document.
@@ -40,8 +40,7 @@ impl Collection {
     pub(super) async fn latest(&self, key: &[u8], tier: ReadTier) -> Result<Latest, WriteError> {
         let latches = &self.key_latches.documents;
         let hash = LatchTable::hash(key);
-        let queueing =
-            if storage::commits_are_deferred() { Queueing::Together } else { Queueing::InOrder };
+        let queueing = if storage::commits_are_deferred() { Queueing::Together } else { Queueing::InOrder };
         let (mut latch, last) = latches.lock_latest(hash, queueing).await;
         if let Some(place) = last {
             match self.store.enqueued_version(place, Keyspace::Documents, key) {

@@ -10,7 +10,7 @@
 //! fixed, and not only when it is written. See "Hot documents" in `docs/design/commit-pipeline.md`.
 //!
 //! Invariant: while a latch is not held, nobody waits for it, or the oldest waiter wants it alone and units are enqueued
-//! with it.
+//! with it, or somebody in front of him has been called and has not come yet.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry as MapEntry;
@@ -238,11 +238,14 @@ impl Shard {
         let mut wakers = Wakers::new();
         let Some(latch) = self.latches.get_mut(&hash) else { return wakers };
         while let Some(waiter) = latch.queue.front().and_then(|oldest| self.waiters.get_mut(*oldest)) {
-            if !latch.admits(waiter.wants) {
+            let together = waiter.wants == Wants::Latest(Queueing::Together);
+            // Those who were called come first: were the latch given away at once, they might come in vain for ever.
+            let others_come = !wakers.is_empty();
+            if !latch.admits(waiter.wants) || (others_come && !together) {
                 break;
             }
             latch.queue.pop_front();
-            if waiter.wants == Wants::Latest(Queueing::Together) {
+            if together {
                 waiter.stage = Stage::Called;
             } else {
                 waiter.stage = Stage::Granted;
@@ -320,13 +323,12 @@ impl Drop for Request<'_> {
         let waiter = shard.waiters.remove(ticket);
         let wakers = match waiter.stage {
             Stage::Granted => shard.release(self.hash),
-            // The latch may be free, but nobody relies on this one taking it.
-            Stage::Called => Wakers::new(),
+            // One that was called, or wants the latch alone, may have held up others behind it.
+            Stage::Called => shard.advance(self.hash),
             Stage::Waiting => {
                 if let Some(latch) = shard.latches.get_mut(&self.hash) {
                     latch.queue.retain(|queued| *queued != ticket);
                 }
-                // One that wanted the latch alone may have held up others behind it.
                 shard.advance(self.hash)
             }
         };

@@ -1,6 +1,8 @@
 //! Updates of one document that go on from each other before they are written: whatever the schedule, whatever is refused
 //! or dropped, no acknowledged one is lost, no refused one is left, and nobody waits for ever.
 
+#![expect(clippy::indexing_slicing, reason = "tests stop at the first surprise")]
+
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,8 +17,8 @@ use super::group::{GroupCommit, GroupOutcome, GroupWriter, Lead, QueuePlace, Tic
 use super::table::{LatchGuard, LatchTable, Queueing};
 use super::{Task, check, join_all, once, run_loop};
 
-/// Both documents have it.
-const HASH: u64 = 7;
+/// What the latches of the documents go by: the first two share one.
+const HASHES: [u64; 3] = [7, 7, 8];
 /// With so many units waiting a loop writes before its turn ends.
 const GOOD_GROUP: usize = 3;
 const REFUSED: &str = "refused";
@@ -42,7 +44,7 @@ struct Unit {
 #[derive(Default)]
 struct Disk {
     busy: AtomicBool,
-    documents: Mutex<[Version; 2]>,
+    documents: Mutex<[Version; 3]>,
     written: Mutex<Vec<usize>>,
     /// Groups to refuse, after those that are to be written before.
     failures: AtomicUsize,
@@ -164,14 +166,14 @@ impl Documents {
 
     /// As `Collection::latest`.
     async fn latest(&self, document: usize, queueing: Queueing) -> Latest {
-        let (mut latch, last) = self.table.lock_latest(HASH, queueing).await;
+        let (mut latch, last) = self.table.lock_latest(HASHES[document], queueing).await;
         if let Some(place) = last {
             let puts = |unit: &Unit| unit.puts.filter(|_| unit.document == document);
             match self.group.look(place, puts) {
                 Some(Some(version)) => return Latest { latch, version, place: last },
                 Some(None) => {
                     drop(latch);
-                    latch = self.table.lock_hash(HASH).await;
+                    latch = self.table.lock_hash(HASHES[document]).await;
                 }
                 None => {}
             }
@@ -192,7 +194,9 @@ impl Documents {
         let version = Version { changes: latest.version.changes + 1, changed_by: number };
         thread::yield_now();
         let (latch, follows) = (Some(latest.latch), latest.place);
-        self.commit(Unit { number, document, puts: Some(version), latch, passes_on, follows }, lead).await.is_ok()
+        self.commit(Unit { number, document, puts: Some(version), latch, passes_on, follows }, lead)
+            .await
+            .is_ok()
     }
 
     /// An update, as far as it can be told from another.
@@ -220,7 +224,7 @@ impl Documents {
 
     /// A change by whoever wants the latch alone.
     async fn change_alone(&self, document: usize, lead: Lead<'_>) -> bool {
-        let latch = self.table.lock_hash(HASH).await;
+        let latch = self.table.lock_hash(HASHES[document]).await;
         let version = self.stored(document);
         thread::yield_now();
         assert_eq!(version, self.stored(document), "written while another one has the latch alone");
@@ -239,7 +243,9 @@ impl Documents {
         let changes: u32 = self.disk.documents.lock().unwrap().iter().map(|version| version.changes).sum();
         assert_eq!(changes as usize, written.len(), "each change is written once");
         assert!(self.disk.refusals.load(Ordering::SeqCst) >= refused.len());
-        assert!(self.table.try_lock_hash(HASH).is_some(), "the latch is free in the end");
+        for hash in HASHES {
+            assert!(self.table.try_lock_hash(hash).is_some(), "the latch is free in the end");
+        }
     }
 }
 
@@ -327,6 +333,20 @@ fn a_refused_group_takes_those_along_that_went_on_from_it() {
             documents.assert_consistent();
         });
     }
+}
+
+#[test]
+fn a_failure_of_others_loses_nothing() {
+    check(|| {
+        let documents = Documents::new();
+        documents.disk.failures.store(1, Ordering::SeqCst);
+        join_all(vec![
+            spawn_updates(&documents, vec![2]),
+            spawn_loop(&documents, vec![0; 3], 3, false),
+            spawn_updates(&documents, vec![0, 2, 0]),
+        ]);
+        documents.assert_consistent();
+    });
 }
 
 #[test]

@@ -107,8 +107,8 @@ fn a_refused_update_takes_along_what_went_on_from_it() {
             let refusal = poll(&mut late).expect("it is not even enqueued").unwrap_err();
             let before = poll(&mut commits[1]).expect("settled").unwrap_err();
             assert_eq!(refusal, before, "the same failure");
-            commits.remove(1);
-            assert_eq!(results(&mut commits), [true, false]);
+            let mut last = commits.split_off(2);
+            assert_eq!((results(&mut last), results(&mut commits[..1])), (vec![false], vec![true]));
             assert_eq!(stored(&store), b"a");
             assert_eq!(store.statistics().commit.commits_failed, 3);
             let mut commits = enqueue(&store, &table, b"ef");
@@ -122,7 +122,7 @@ fn a_refused_update_takes_along_what_went_on_from_it() {
 #[test]
 fn followers_in_later_groups_are_refused_as_well_and_others_are_not() {
     let (engine, store) = faulty_store();
-    let (table, other) = (LatchTable::new(), LatchTable::new());
+    let table = LatchTable::new();
     deferred(|| {
         // One group: the leader takes no more bytes.
         let mut commits = enqueue(&store, &table, b"a");
@@ -139,7 +139,54 @@ fn followers_in_later_groups_are_refused_as_well_and_others_are_not() {
         assert!(poll(&mut heavy).is_some_and(|result| result.is_err()), "it was in the group");
         assert!(poll(&mut unrelated).is_some_and(|result| result.is_ok()), "it follows nobody");
         assert_eq!(stored(&store), b"");
-        assert!(table.try_lock(KEY).is_some() && other.try_lock(KEY).is_some());
+        assert!(table.try_lock(KEY).is_some());
+    });
+}
+
+#[test]
+fn a_failure_of_others_refuses_nobody() {
+    let (engine, store) = faulty_store();
+    let table = LatchTable::new();
+    deferred(|| {
+        let mut heavy = WriteUnit::new();
+        heavy.put(Keyspace::Indexes, b"heavy", &vec![0; 8 << 20]);
+        let mut heavy = store.commit(heavy, Acknowledge::Applied);
+        assert!(poll(&mut heavy).is_none());
+        let mut commits = enqueue(&store, &table, b"ab");
+        engine.failures.store(1, Ordering::SeqCst);
+        store.turn_ended();
+        assert!(poll(&mut heavy).is_some_and(|result| result.is_err()), "a group by itself");
+        assert_eq!(results(&mut commits), [true, true], "they followed nobody of it");
+        assert_eq!(stored(&store), b"ab");
+    });
+}
+
+#[test]
+fn who_wants_the_latch_alone_waits_for_what_is_enqueued_and_is_not_passed_by() {
+    for_each_store(|store| {
+        let table = LatchTable::new();
+        let hash = LatchTable::hash(KEY);
+        deferred(|| {
+            let mut commits = enqueue(&store, &table, b"a");
+            let mut alone = Box::pin(table.lock(KEY));
+            assert!(poll_once(alone.as_mut()).is_none(), "a unit is enqueued");
+            for queueing in [Queueing::InOrder, Queueing::Together] {
+                let mut late = Box::pin(table.lock_latest(hash, queueing));
+                assert!(poll_once(late.as_mut()).is_none(), "behind the one that came before");
+            }
+            let mut late = Box::pin(table.lock_latest(hash, Queueing::InOrder));
+            assert!(poll_once(late.as_mut()).is_none());
+            drop(alone);
+            let (guard, place) = poll_once(late.as_mut()).expect("who held it up has gone");
+            assert!(place.is_some(), "the unit is still enqueued");
+            let mut alone = Box::pin(table.lock(KEY));
+            assert!(poll_once(alone.as_mut()).is_none());
+            drop(guard);
+            assert!(poll_once(alone.as_mut()).is_none(), "the unit is still enqueued");
+            store.turn_ended();
+            assert_eq!(results(&mut commits), [true]);
+            assert!(poll_once(alone.as_mut()).is_some());
+        });
     });
 }
 
