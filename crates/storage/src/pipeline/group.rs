@@ -138,7 +138,7 @@ struct State<U, F> {
     paused: bool,
     closed: Option<F>,
     /// Memory of past groups, kept for the next one.
-    spare: Group<U>,
+    spare: Option<Group<U>>,
 }
 
 /// What a leader works on, and its memory between groups.
@@ -195,7 +195,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
                 owing: 0,
                 paused: false,
                 closed: None,
-                spare: Group::default(),
+                spare: None,
             }),
         }
     }
@@ -409,7 +409,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
             group.wakers.drain(..).for_each(Waker::wake);
             group.parts_mut().1.clear();
             state = self.state.lock();
-            state.spare = group;
+            state.spare = Some(group);
             if !go_on {
                 return state;
             }
@@ -418,14 +418,21 @@ impl<U, F: Clone> GroupCommit<U, F> {
 }
 
 impl<U, F: Clone> State<U, F> {
-    /// Why a unit that follows the one at `followed` is not enqueued any more. All that was enqueued before a failure counts
-    /// as refused here: what was written after all is soon the engine's, and nobody follows it for long.
+    /// Why a unit that follows the one at `followed` is not enqueued any more.
     fn refuses(&self, followed: Option<QueuePlace>) -> Option<F> {
         if self.closed.is_some() {
             return self.closed.clone();
         }
-        let (trusted_from, failure) = self.refusal.as_ref()?;
-        followed.is_some_and(|followed| followed.number < *trusted_from).then(|| failure.clone())
+        let followed = followed?;
+        match self.slots.get(followed.slot).filter(|slot| slot.number == followed.number) {
+            Some(Slot { stage: Stage::Done(result), .. }) => result.clone().err(),
+            Some(_) => None,
+            // Nobody knows any more what became of it: whatever came before the last failure counts as refused.
+            None => {
+                let (trusted_from, failure) = self.refusal.as_ref()?;
+                (followed.number < *trusted_from).then(|| failure.clone())
+            }
+        }
     }
 
     fn enqueue<W: GroupWriter<Unit = U>>(&mut self, mut unit: U) -> (usize, Wakers) {
@@ -469,7 +476,7 @@ impl<U, F: Clone> State<U, F> {
     }
 
     fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> Group<U> {
-        let mut group = std::mem::take(&mut self.spare);
+        let mut group = self.spare.take().unwrap_or_default();
         let mut weight = 0;
         let (ids, units) = group.parts_mut();
         while units.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {

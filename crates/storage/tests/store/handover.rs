@@ -153,11 +153,17 @@ fn a_failure_of_others_refuses_nobody() {
         let mut heavy = store.commit(heavy, Acknowledge::Applied);
         assert!(poll(&mut heavy).is_none());
         let mut commits = enqueue(&store, &table, b"ab");
+        let (late, follows) = append(&store, &table, b'c');
+        assert!(follows);
         engine.failures.store(1, Ordering::SeqCst);
         store.turn_ended();
         assert!(poll(&mut heavy).is_some_and(|result| result.is_err()), "a group by itself");
-        assert_eq!(results(&mut commits), [true, true], "they followed nobody of it");
-        assert_eq!(stored(&store), b"ab");
+        let mut late = store.commit(late, Acknowledge::Applied);
+        assert!(poll(&mut late).is_none(), "it is enqueued: the one that it follows is written");
+        store.turn_ended();
+        commits.push(late);
+        assert_eq!(results(&mut commits), [true; 3], "they followed nobody of it");
+        assert_eq!(stored(&store), b"abc");
     });
 }
 
