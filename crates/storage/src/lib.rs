@@ -32,9 +32,9 @@
 //! # Invariants
 //!
 //! * A unit whose commit was acknowledged is in the log; a unit whose commit was refused is in no part
-//!   in the engine.
+//!   in the engine, and neither is one that [follows](WriteUnit::follow) it.
 //! * Dropping a commit future withdraws nothing and wedges nothing: an enqueued unit is written, and the latches
-//!   it holds are held until then.
+//!   it holds are held until then (that of a [document](HeldLatches::add_document) by who goes on from the unit).
 //! * No thread is held while a commit waits for its turn, for the gate or for another one's sync.
 //! * A commit that did not ask for `Journaled` never waits for a sync.
 //! * After a failed sync nothing is acknowledged any more until the store has been reopened.
@@ -71,11 +71,12 @@ pub use gate::{Band, GateLimits};
 pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 pub use latch::held::HeldLatches;
 pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
-pub use latch::table::{LatchGuard, LatchGuards, LatchTable};
+pub use latch::table::{LatchGuard, LatchGuards, LatchTable, Queueing};
 pub use options::StorageOptions;
+pub use pipeline::group::QueuePlace;
 pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
 pub use pipeline::{Acknowledge, CommitFuture, Receipt};
 pub use statistics::{CommitStatistics, RowCacheStatistics, StorageStatistics};
-pub use store::Store;
+pub use store::{EnqueuedVersion, Store};
 pub use unit::{Operation, OperationLog, WriteUnit};
 pub use view::{Cursor, Entry, PinnedBytes, ReadView};

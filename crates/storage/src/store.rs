@@ -19,7 +19,7 @@ use crate::gate::GateLimits;
 use crate::gate::queue::{Admission, Gate};
 use crate::keyspace::{CounterId, KeyRange, Keyspace};
 use crate::options::StorageOptions;
-use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter};
+use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, QueuePlace, Wakers};
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use crate::pipeline::{Acknowledge, CommitFuture, Receipt, turn};
 use crate::row_cache::{CachedReader, RowCache};
@@ -31,11 +31,25 @@ use crate::view::ReadView;
 /// besides its units, which hardly matters from here on; with 256 units of 1 KB in a group, what they touch no longer
 /// fits a core's cache, and a unit costs up to half as much again.
 const DEFERRED_GROUP_UNITS: usize = 32;
+/// Larger values are not copied out of the commit queue, which is locked meanwhile: reading them waits until they are
+/// written.
+const ENQUEUED_VALUE_BYTES_MAX: usize = 256 << 10;
 
 /// An open store. Clones are the same store; the last one to go closes it.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<OpenStore>,
+}
+
+/// What [`Store::enqueued_version`] finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnqueuedVersion {
+    /// What the unit puts under the key.
+    Value(Vec<u8>),
+    /// The unit is written or refused: the stored version is the latest.
+    Settled,
+    /// The unit does not put the key, or its value is too large: the latest version can be read when the unit is settled.
+    OutOfReach,
 }
 
 /// What handles and commits under way share. The last one to go waits for the threads, so that the directory
@@ -158,6 +172,17 @@ impl Store {
     /// Commits a unit. See [`CommitFuture`] for what a poll and a drop do.
     pub fn commit(&self, unit: WriteUnit, acknowledge: Acknowledge) -> CommitFuture {
         CommitFuture::new(Arc::clone(&self.inner), unit, acknowledge)
+    }
+
+    /// What the enqueued unit at a place puts under a key. Who builds a unit from it, or answers anybody with it, must do so by
+    /// a unit that [follows](WriteUnit::follow) that place. The place comes from
+    /// [`LatchTable::lock_latest`](crate::LatchTable::lock_latest), and the latch is still held.
+    pub fn enqueued_version(&self, place: QueuePlace, keyspace: Keyspace, key: &[u8]) -> EnqueuedVersion {
+        let copy = |unit: &WriteUnit| match unit.log().value_put(keyspace, key) {
+            Some(value) if value.len() <= ENQUEUED_VALUE_BYTES_MAX => EnqueuedVersion::Value(value.to_vec()),
+            _ => EnqueuedVersion::OutOfReach,
+        };
+        self.inner.group.look(place, copy).unwrap_or(EnqueuedVersion::Settled)
     }
 
     /// Waits until the unit of a receipt is on stable storage; resolves to the same receipt. With it a caller can give
@@ -382,7 +407,6 @@ impl GroupWriter for StoreInner {
                 Err(EngineFailure::Failed(detail)) => CommitError::Engine(detail),
             },
         };
-        self.counts.commits_failed.fetch_add(units.len() as u64, Ordering::Relaxed);
         GroupOutcome::Failed(failure)
     }
 
@@ -393,6 +417,18 @@ impl GroupWriter for StoreInner {
     fn panicked(&self) -> CommitError {
         tracing::error!("writing a commit group panicked");
         CommitError::Panicked
+    }
+
+    fn refused(&self, units: usize) {
+        self.counts.commits_failed.fetch_add(units as u64, Ordering::Relaxed);
+    }
+
+    fn followed(unit: &WriteUnit) -> Option<QueuePlace> {
+        unit.followed()
+    }
+
+    fn enqueued(unit: &mut WriteUnit, place: QueuePlace) -> Wakers {
+        unit.enqueued(place)
     }
 }
 

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::keyspace::{CounterId, Keyspace};
 use crate::latch::held::HeldLatches;
+use crate::pipeline::group::{QueuePlace, Wakers};
 
 const PUT: u8 = 0;
 const DELETE: u8 = 1;
@@ -126,6 +127,20 @@ impl OperationLog {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || decode(&mut rest))
     }
+
+    /// What the log leaves under `key`: `None` when it does not put it, or takes it away again.
+    pub(crate) fn value_put(&self, keyspace: Keyspace, key: &[u8]) -> Option<&[u8]> {
+        let mut latest = None;
+        for operation in self.iter().filter(|operation| operation.keyspace() == keyspace) {
+            match operation {
+                Operation::Put { key: put, value, .. } if put == key => latest = Some(value),
+                Operation::Delete { key: deleted, .. } if deleted == key => latest = None,
+                Operation::DeleteRange { from, to, .. } if from <= key && key < to => latest = None,
+                _ => {}
+            }
+        }
+        latest
+    }
 }
 
 fn length_bytes(part: &[u8]) -> [u8; 4] {
@@ -153,6 +168,7 @@ pub struct WriteUnit {
     log: OperationLog,
     counters: SmallVec<[CounterChange; 4]>,
     latches: HeldLatches,
+    follows: Option<QueuePlace>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -206,6 +222,12 @@ impl WriteUnit {
         self.latches.append(latches);
     }
 
+    /// Says that the unit was computed from what the enqueued unit at `place` puts
+    /// ([`Store::enqueued_version`](crate::Store::enqueued_version)): it is refused if that one is.
+    pub fn follow(&mut self, place: QueuePlace) {
+        self.follows = Some(place);
+    }
+
     /// Whether committing the unit would change nothing.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty() && self.counters.is_empty()
@@ -221,6 +243,7 @@ impl WriteUnit {
         self.log.clear();
         self.counters.clear();
         self.latches.release();
+        self.follows = None;
     }
 
     /// The operations, without the counter changes.
@@ -230,6 +253,15 @@ impl WriteUnit {
 
     pub(crate) fn counter_changes(&self) -> &[CounterChange] {
         &self.counters
+    }
+
+    pub(crate) fn followed(&self) -> Option<QueuePlace> {
+        self.follows
+    }
+
+    /// The unit is enqueued. Returns whom to wake.
+    pub(crate) fn enqueued(&mut self, place: QueuePlace) -> Wakers {
+        self.latches.pass_on(place)
     }
 }
 
@@ -256,5 +288,25 @@ mod tests {
             ]
         );
         assert_eq!(log.len(), 4, "an empty range is no operation");
+    }
+
+    #[test]
+    fn the_last_operation_on_a_key_decides_what_is_put() {
+        let mut log = OperationLog::default();
+        let value = |log: &OperationLog| log.value_put(Keyspace::Documents, b"key").map(<[u8]>::to_vec);
+        log.put(Keyspace::Documents, b"key2", b"another key");
+        log.put(Keyspace::Indexes, b"key", b"another keyspace");
+        assert_eq!(value(&log), None);
+        log.put(Keyspace::Documents, b"key", b"first");
+        log.put(Keyspace::Documents, b"key", b"");
+        log.delete_range(Keyspace::Documents, b"key2", b"key3");
+        assert_eq!(value(&log), Some(Vec::new()), "an empty value is a value");
+        log.delete(Keyspace::Documents, b"key");
+        assert_eq!(value(&log), None);
+        log.put(Keyspace::Documents, b"key", b"again");
+        log.delete_range(Keyspace::Indexes, b"a", b"z");
+        assert_eq!(value(&log), Some(b"again".to_vec()));
+        log.delete_range(Keyspace::Documents, b"key", b"key2");
+        assert_eq!(value(&log), None);
     }
 }

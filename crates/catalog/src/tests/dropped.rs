@@ -48,7 +48,7 @@ fn an_update_after_a_dropped_one_sees_what_it_wrote() {
         assert!(poll_once(dropped.as_mut()).is_none(), "the unit is enqueued");
         drop(dropped);
         let mut next = Box::pin(things.update(&key, &APPLIED, increment));
-        assert!(poll_once(next.as_mut()).is_none(), "the document's latch is held");
+        assert!(poll_once(next.as_mut()).is_none(), "it goes on from the enqueued unit");
         catalog.store().turn_ended();
         drive(&catalog, next).expect("an update");
         assert_eq!(number(&get(&things, 1).expect("the document"), "n"), 3, "no update is lost");

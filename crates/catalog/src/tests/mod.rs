@@ -5,6 +5,7 @@ mod capped;
 mod concurrency;
 mod ddl;
 mod dropped;
+mod handover;
 mod model;
 mod tiers;
 mod writes;

@@ -5,13 +5,15 @@
 //!                                                                                     └ latches go ┘
 //! ```
 //! The unit owns the latches from the commit on: they are given up when it is applied, also when the operation is
-//! dropped meanwhile. Waiting for the journal comes after.
+//! dropped meanwhile. Waiting for the journal comes after. The latch of a document that is replaced is passed on earlier: the
+//! next update goes on from the enqueued unit (`latest.rs`).
 //!
 //! Every read of a write goes as far as [`WriteOptions::tier`]. Where that is not enough the write ends with
 //! [`storage::StorageError::WouldBlock`] before anything of it was written: the caller does it again where it may block.
 
 mod capped;
 pub(crate) mod insert;
+mod latest;
 mod rules;
 pub(crate) mod unique;
 mod update;

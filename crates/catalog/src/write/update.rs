@@ -1,5 +1,6 @@
 //! Updating and deleting one document under its latch.
 
+use super::latest::{Latest, Version};
 use super::rules::{check_document, check_validator};
 use super::unique::{UniqueProbe, Uniqueness, duplicate};
 use super::{Committed, WriteOptions, acknowledge, commit, cursor_options};
@@ -46,6 +47,14 @@ impl UpdateReport {
             commit_wait: committed.map_or(Duration::ZERO, |committed| committed.wait),
         }
     }
+}
+
+/// What is to be done, short of doing it.
+enum Planned {
+    Nothing,
+    Insert(DocumentBuf),
+    Replacement(WriteUnit),
+    Removal(WriteUnit),
 }
 
 /// The difference an update makes in one index.
@@ -103,34 +112,61 @@ impl Collection {
     ) -> Result<UpdateReport, E> {
         let mut writing = self.begin_write().await?;
         let key = keys::document_key(self.id(), document_key);
-        writing.latches.add_key(self.key_latches.documents.lock(&key).await);
-        let view = self.store.write_view();
-        let found = view.get_tier(Keyspace::Documents, &key, options.tier).map_err(WriteError::from)?;
-        let old = found.as_deref().map(RawDocument::trusted);
-        let unit = match (decide(old)?, old) {
-            (Change::Keep, _) | (Change::Remove, None) => None,
-            (Change::Replace(new), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => None,
-            (Change::Replace(new), Some(old)) => {
-                Some(self.replacement(&mut writing, &key, old, new.as_raw(), options).await?)
+        let Latest { latch, version, place } = self.latest(&key, options.tier).await?;
+        let old = version.as_ref().map(Version::document);
+        let existed = old.is_some();
+        let planned = match (decide(old), old) {
+            (Err(error), _) => Err(error),
+            (Ok(Change::Keep), _) | (Ok(Change::Remove), None) => Ok(Planned::Nothing),
+            (Ok(Change::Replace(new)), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => {
+                Ok(Planned::Nothing)
             }
-            (Change::Replace(new), None) => {
+            (Ok(Change::Replace(new)), Some(old)) => {
+                match self.replacement(&mut writing, &key, old, new.as_raw(), options).await {
+                    // Nothing is told of the old version: the caller does it again.
+                    Err(error) if error.would_block() => return Err(error.into()),
+                    unit => unit.map(Planned::Replacement).map_err(E::from),
+                }
+            }
+            (Ok(Change::Replace(new)), None) => Ok(Planned::Insert(new)),
+            (Ok(Change::Remove), Some(old)) => {
+                let mut unit = WriteUnit::new();
+                let removed = self.remove(&writing.definition, &key, old, &mut unit);
+                removed.map(|()| Planned::Removal(unit)).map_err(E::from)
+            }
+        };
+        // Whoever keeps the old bytes may write the new ones in their place.
+        drop(version);
+        let mut unit = match planned {
+            Ok(Planned::Replacement(unit)) if !self.is_capped() => {
+                writing.latches.add_document(latch);
+                unit
+            }
+            Ok(Planned::Replacement(unit) | Planned::Removal(unit)) => {
+                writing.latches.add_key(latch);
+                unit
+            }
+            Ok(Planned::Insert(new)) => {
+                writing.latches.add_key(latch);
                 let inserted = self.insert_latched(&mut writing, new.as_raw(), &key, options);
                 return Ok(UpdateReport::of(false, Some(inserted.await?)));
             }
-            (Change::Remove, Some(old)) => {
-                let mut unit = WriteUnit::new();
-                self.remove(&writing.definition, &key, old, &mut unit)?;
-                Some(unit)
+            Ok(Planned::Nothing) => {
+                drop((latch, writing));
+                let commit_wait = self.stored(place).await?;
+                return Ok(UpdateReport { existed, commit_wait, ..UpdateReport::default() });
+            }
+            Err(error) => {
+                drop((latch, writing));
+                self.stored(place).await?;
+                return Err(error);
             }
         };
-        let existed = found.is_some();
-        // Whoever keeps the old bytes may write the new ones in their place.
-        drop(found);
-        let committed = match unit {
-            Some(unit) => Some(commit(&self.store, unit, &mut writing).await?),
-            None => None,
-        };
-        Ok(UpdateReport::of(existed, committed))
+        if let Some(place) = place {
+            unit.follow(place);
+        }
+        let committed = commit(&self.store, unit, &mut writing).await?;
+        Ok(UpdateReport::of(existed, Some(committed)))
     }
 
     /// The unit that puts a document in the place of another one, latches for unique keys included.

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::shared::{ExclusiveGuard, SharedGuard};
 use super::table::{LatchGuard, LatchGuards};
+use crate::pipeline::group::{QueuePlace, Wakers};
 
 /// Latches an operation has gathered; dropping it gives up all of them.
 #[derive(Default)]
@@ -20,6 +21,7 @@ enum Latch {
     Exclusive(ExclusiveGuard),
     Key(LatchGuard),
     Keys(LatchGuards),
+    Document(LatchGuard),
 }
 
 impl HeldLatches {
@@ -38,6 +40,12 @@ impl HeldLatches {
         self.latches.push(Latch::Key(guard));
     }
 
+    /// Holds the latch of the document that the unit puts. It is passed on as soon as the unit is enqueued: the next one
+    /// that changes the document goes on from what the unit puts.
+    pub fn add_document(&mut self, guard: LatchGuard) {
+        self.latches.push(Latch::Document(guard));
+    }
+
     /// Holds the latches of several keys.
     pub fn add_keys(&mut self, guards: LatchGuards) {
         if !guards.is_empty() {
@@ -47,6 +55,17 @@ impl HeldLatches {
 
     pub(crate) fn append(&mut self, mut others: HeldLatches) {
         self.latches.append(&mut others.latches);
+    }
+
+    /// The unit that holds the latches is enqueued. Returns whom to wake.
+    pub(crate) fn pass_on(&mut self, place: QueuePlace) -> Wakers {
+        let mut wakers = Wakers::new();
+        for latch in &mut self.latches {
+            if let Latch::Document(guard) = latch {
+                wakers.extend(guard.pass_on(place));
+            }
+        }
+        wakers
     }
 
     pub(crate) fn release(&mut self) {

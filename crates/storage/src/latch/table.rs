@@ -1,6 +1,19 @@
 //! Latches by key: one operation at a time per document.
+//!
+//! ```text
+//!        lock, lock_latest            pass_on: the unit is enqueued           the unit is settled
+//!  free ──────────────────▶ held ───────────────────────────────▶ enqueued ─────────────────────▶ free
+//!                            ▲ └──── guard dropped ──▶ free           │
+//!                            └────────── lock_latest ─────────────────┘  goes on from what the unit puts
+//! ```
+//! An operation that changes a document lets the next one go on as soon as its own place in the order of writes is
+//! fixed, and not only when it is written. See "Hot documents" in `docs/design/commit-pipeline.md`.
+//!
+//! Invariant: while a latch is not held, nobody waits for it, or the oldest waiter wants it alone and units are enqueued
+//! with it, or somebody in front of him has been called and has not come yet.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry as MapEntry;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
@@ -10,21 +23,73 @@ use std::task::{Context, Poll, Waker};
 use rustc_hash::{FxHashMap, FxHasher};
 use slab::Slab;
 
+use crate::pipeline::group::{QueuePlace, Wakers};
 use crate::sync::{Mutex, MutexGuard};
 
 /// Shards bound contention on the table itself; 64 is far above the number of processors that write.
 const SHARDS: usize = 64;
 const SHARD_KEYS: usize = 16;
 
+/// How those who wait for the latest version of a document get its latch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queueing {
+    /// Each in his turn: the latch is his before he is woken.
+    InOrder,
+    /// All that wait are woken at once, and have the latch if it is free when they are polled. For threads that serve many
+    /// tasks in turns: these poll them one after the other, where handing over in order would cost a turn each.
+    Together,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    /// The latch when no enqueued unit has it any more: what is stored is the latest version then.
+    Alone,
+    /// The latch; the latest version may be in an enqueued unit.
+    Latest(Queueing),
+}
+
+#[derive(PartialEq, Eq)]
+enum Stage {
+    /// In the queue.
+    Waiting,
+    /// Taken out of the queue and woken, to try again.
+    Called,
+    /// The latch is his.
+    Granted,
+}
+
 struct Waiter {
     waker: Waker,
-    granted: bool,
+    wants: Wants,
+    stage: Stage,
+}
+
+/// A latch that is not free.
+#[derive(Default)]
+struct Latch {
+    /// Whether somebody has it and has not passed it on.
+    held: bool,
+    /// Units that have it besides: it was passed on when they were enqueued, and they are not settled yet.
+    enqueued: usize,
+    /// The last of them.
+    last: Option<QueuePlace>,
+    /// Who waits, oldest first.
+    queue: VecDeque<usize>,
+}
+
+impl Latch {
+    fn admits(&self, wants: Wants) -> bool {
+        !self.held && (self.enqueued == 0 || wants != Wants::Alone)
+    }
+
+    fn is_free(&self) -> bool {
+        !self.held && self.enqueued == 0 && self.queue.is_empty()
+    }
 }
 
 #[derive(Default)]
 struct Shard {
-    /// Held keys and who waits for each.
-    held: FxHashMap<u64, VecDeque<usize>>,
+    latches: FxHashMap<u64, Latch>,
     waiters: Slab<Waiter>,
 }
 
@@ -33,7 +98,8 @@ struct Shard {
 /// Clones are the same table; guards own a share of it, so that they can travel with a write unit.
 #[derive(Clone)]
 pub struct LatchTable {
-    shards: Arc<[Mutex<Shard>]>,
+    /// Taken after the queue of the commits, when both are.
+    shards: Arc<[Mutex<Shard>; SHARDS]>,
 }
 
 impl Default for LatchTable {
@@ -45,12 +111,12 @@ impl Default for LatchTable {
 impl LatchTable {
     /// A table in which nothing is held.
     pub fn new() -> LatchTable {
-        let shard = || {
+        let shard = |_| {
             let mut shard = Shard::default();
-            shard.held.reserve(SHARD_KEYS);
+            shard.latches.reserve(SHARD_KEYS);
             Mutex::new(shard)
         };
-        LatchTable { shards: (0..SHARDS).map(|_| shard()).collect() }
+        LatchTable { shards: Arc::new(std::array::from_fn(shard)) }
     }
 
     /// The hash by which `key` is latched. Put what separates key spaces (a collection id) into the key.
@@ -60,14 +126,21 @@ impl LatchTable {
         hasher.finish()
     }
 
-    /// Takes the latch of `key`.
+    /// Takes the latch of `key`, when every unit that was enqueued with it is settled.
     pub fn lock(&self, key: &[u8]) -> LatchFuture<'_> {
         self.lock_hash(LatchTable::hash(key))
     }
 
-    /// Takes the latch of a hash from [`LatchTable::hash`].
+    /// Takes the latch of a hash from [`LatchTable::hash`], when every unit that was enqueued with it is settled.
     pub fn lock_hash(&self, hash: u64) -> LatchFuture<'_> {
-        LatchFuture { table: self, hash, ticket: None }
+        LatchFuture { request: self.request(hash, Wants::Alone) }
+    }
+
+    /// Takes the latch of a hash from [`LatchTable::hash`] without waiting for units that were enqueued with it. Tells
+    /// the place of the last of these, which puts the latest version of the key unless it was settled meanwhile (or
+    /// another key has the same hash): see [`Store::enqueued_version`](crate::Store::enqueued_version).
+    pub fn lock_latest(&self, hash: u64, queueing: Queueing) -> LatestFuture<'_> {
+        LatestFuture { request: self.request(hash, Wants::Latest(queueing)) }
     }
 
     /// Takes the latch of `key` when that needs no waiting.
@@ -77,13 +150,17 @@ impl LatchTable {
 
     /// Takes the latch of a hash from [`LatchTable::hash`] when that needs no waiting.
     pub fn try_lock_hash(&self, hash: u64) -> Option<LatchGuard> {
-        let held = self.shard(hash).try_hold(hash);
+        let taken = self.shard(hash).try_take(hash, Wants::Alone).is_some();
         // Not `then_some`: a guard that is made and dropped would release somebody else's latch.
-        held.then(|| self.guard(hash))
+        taken.then(|| self.guard(hash))
+    }
+
+    fn request(&self, hash: u64, wants: Wants) -> Request<'_> {
+        Request { table: self, hash, wants, ticket: None }
     }
 
     fn guard(&self, hash: u64) -> LatchGuard {
-        LatchGuard { table: self.clone(), hash }
+        LatchGuard { table: self.clone(), hash, passed_on: false }
     }
 
     /// Takes the latches of several hashes in one global order, so that no two operations wait for each
@@ -110,78 +187,181 @@ impl LatchTable {
 }
 
 impl Shard {
-    fn try_hold(&mut self, hash: u64) -> bool {
-        match self.held.entry(hash) {
-            std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(VecDeque::new());
-                true
+    /// Takes a latch for somebody who has not waited. Answers with the place of the last unit enqueued with it.
+    fn try_take(&mut self, hash: u64, wants: Wants) -> Option<Option<QueuePlace>> {
+        match self.latches.entry(hash) {
+            MapEntry::Vacant(free) => {
+                free.insert(Latch { held: true, ..Latch::default() });
+                Some(None)
             }
-            std::collections::hash_map::Entry::Occupied(_) => false,
+            MapEntry::Occupied(mut latch) => {
+                let latch = latch.get_mut();
+                (latch.queue.is_empty() && latch.admits(wants)).then(|| {
+                    latch.held = true;
+                    latch.last
+                })
+            }
         }
     }
 
-    /// Grants the latch to the next waiter or frees it; returns whom to wake.
-    fn release(&mut self, hash: u64) -> Option<Waker> {
-        let Some(next) = self.held.get_mut(&hash).and_then(VecDeque::pop_front) else {
-            self.held.remove(&hash);
-            return None;
+    /// The holder goes.
+    fn release(&mut self, hash: u64) -> Wakers {
+        if let Some(latch) = self.latches.get_mut(&hash) {
+            latch.held = false;
+        }
+        self.advance(hash)
+    }
+
+    /// A unit that was enqueued with the latch is settled.
+    fn settle(&mut self, hash: u64) -> Wakers {
+        if let Some(latch) = self.latches.get_mut(&hash) {
+            latch.enqueued -= 1;
+            if latch.enqueued == 0 {
+                latch.last = None;
+            }
+        }
+        self.advance(hash)
+    }
+
+    /// The holder's unit is enqueued at `place`.
+    fn pass_on(&mut self, hash: u64, place: QueuePlace) -> Wakers {
+        if let Some(latch) = self.latches.get_mut(&hash) {
+            latch.held = false;
+            latch.enqueued += 1;
+            latch.last = Some(place);
+        }
+        self.advance(hash)
+    }
+
+    /// Lets those go on who may, or forgets a latch that is free; returns whom to wake.
+    fn advance(&mut self, hash: u64) -> Wakers {
+        let mut wakers = Wakers::new();
+        let Some(latch) = self.latches.get_mut(&hash) else { return wakers };
+        while let Some(waiter) = latch.queue.front().and_then(|oldest| self.waiters.get_mut(*oldest)) {
+            let together = waiter.wants == Wants::Latest(Queueing::Together);
+            // Those who were called come first: were the latch given away at once, they might come in vain for ever.
+            let others_come = !wakers.is_empty();
+            if !latch.admits(waiter.wants) || (others_come && !together) {
+                break;
+            }
+            latch.queue.pop_front();
+            if together {
+                waiter.stage = Stage::Called;
+            } else {
+                waiter.stage = Stage::Granted;
+                latch.held = true;
+            }
+            wakers.push(waiter.waker.clone());
+        }
+        if latch.is_free() {
+            self.latches.remove(&hash);
+        }
+        wakers
+    }
+}
+
+/// A place in the queue of a latch.
+struct Request<'a> {
+    table: &'a LatchTable,
+    hash: u64,
+    wants: Wants,
+    ticket: Option<usize>,
+}
+
+impl<'a> Request<'a> {
+    /// Waits for the latch. Answers with the place of the last unit enqueued with it.
+    fn poll(&mut self, waker: &Waker) -> Poll<(LatchGuard, Option<QueuePlace>)> {
+        let (table, hash) = (self.table, self.hash);
+        let mut shard = table.shard(hash);
+        let polled = match self.ticket {
+            None => self.arrive(&mut shard, waker),
+            Some(ticket) => self.come_again(&mut shard, ticket, waker),
         };
-        let waiter = self.waiters.get_mut(next)?;
-        waiter.granted = true;
-        Some(waiter.waker.clone())
+        polled.map(|last| (table.guard(hash), last))
+    }
+
+    fn arrive(&mut self, shard: &mut Shard, waker: &Waker) -> Poll<Option<QueuePlace>> {
+        if let Some(last) = shard.try_take(self.hash, self.wants) {
+            return Poll::Ready(last);
+        }
+        let waiter = Waiter { waker: waker.clone(), wants: self.wants, stage: Stage::Waiting };
+        let ticket = shard.waiters.insert(waiter);
+        shard.latches.entry(self.hash).or_default().queue.push_back(ticket);
+        self.ticket = Some(ticket);
+        Poll::Pending
+    }
+
+    fn come_again(&mut self, shard: &mut Shard, ticket: usize, waker: &Waker) -> Poll<Option<QueuePlace>> {
+        let Some(waiter) = shard.waiters.get_mut(ticket) else { return Poll::Pending };
+        let latch = shard.latches.entry(self.hash).or_default();
+        match waiter.stage {
+            Stage::Granted => {}
+            Stage::Called if !latch.held => latch.held = true,
+            // Somebody was faster: the next time it is his turn before those who have come since.
+            Stage::Called => {
+                waiter.stage = Stage::Waiting;
+                waiter.waker.clone_from(waker);
+                latch.queue.push_front(ticket);
+                return Poll::Pending;
+            }
+            Stage::Waiting => {
+                waiter.waker.clone_from(waker);
+                return Poll::Pending;
+            }
+        }
+        let last = latch.last;
+        shard.waiters.remove(ticket);
+        self.ticket = None;
+        Poll::Ready(last)
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let mut shard = self.table.shard(self.hash);
+        let waiter = shard.waiters.remove(ticket);
+        let wakers = match waiter.stage {
+            Stage::Granted => shard.release(self.hash),
+            // One that was called, or wants the latch alone, may have held up others behind it.
+            Stage::Called => shard.advance(self.hash),
+            Stage::Waiting => {
+                if let Some(latch) = shard.latches.get_mut(&self.hash) {
+                    latch.queue.retain(|queued| *queued != ticket);
+                }
+                shard.advance(self.hash)
+            }
+        };
+        drop(shard);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
 /// Waits for a latch; dropping it gives up the place in the queue.
 #[must_use = "a latch is not taken before the future is awaited"]
 pub struct LatchFuture<'a> {
-    table: &'a LatchTable,
-    hash: u64,
-    ticket: Option<usize>,
+    request: Request<'a>,
 }
 
 impl Future for LatchFuture<'_> {
     type Output = LatchGuard;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LatchGuard> {
-        let (table, hash) = (self.table, self.hash);
-        let mut shard = table.shard(hash);
-        let Some(ticket) = self.ticket else {
-            if shard.try_hold(hash) {
-                return Poll::Ready(table.guard(hash));
-            }
-            let ticket = shard.waiters.insert(Waiter { waker: context.waker().clone(), granted: false });
-            shard.held.entry(hash).or_default().push_back(ticket);
-            self.ticket = Some(ticket);
-            return Poll::Pending;
-        };
-        if shard.waiters.get(ticket).is_some_and(|waiter| waiter.granted) {
-            shard.waiters.remove(ticket);
-            self.ticket = None;
-            return Poll::Ready(table.guard(hash));
-        }
-        if let Some(waiter) = shard.waiters.get_mut(ticket) {
-            waiter.waker.clone_from(context.waker());
-        }
-        Poll::Pending
+        self.request.poll(context.waker()).map(|(guard, _)| guard)
     }
 }
 
-impl Drop for LatchFuture<'_> {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let mut shard = self.table.shard(self.hash);
-        let waiter = shard.waiters.remove(ticket);
-        let successor = if waiter.granted {
-            shard.release(self.hash)
-        } else {
-            if let Some(queue) = shard.held.get_mut(&self.hash) {
-                queue.retain(|queued| *queued != ticket);
-            }
-            None
-        };
-        drop(shard);
-        successor.into_iter().for_each(Waker::wake);
+/// As [`LatchFuture`], for [`LatchTable::lock_latest`].
+#[must_use = "a latch is not taken before the future is awaited"]
+pub struct LatestFuture<'a> {
+    request: Request<'a>,
+}
+
+impl Future for LatestFuture<'_> {
+    type Output = (LatchGuard, Option<QueuePlace>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.request.poll(context.waker())
     }
 }
 
@@ -190,12 +370,26 @@ impl Drop for LatchFuture<'_> {
 pub struct LatchGuard {
     table: LatchTable,
     hash: u64,
+    passed_on: bool,
+}
+
+impl LatchGuard {
+    /// The unit that owns the guard is enqueued: the next one that wants the latest version may have the latch, those who
+    /// want the latch alone have it when the guard is dropped. Returns whom to wake.
+    pub(crate) fn pass_on(&mut self, place: QueuePlace) -> Wakers {
+        if std::mem::replace(&mut self.passed_on, true) {
+            return Wakers::new();
+        }
+        self.table.shard(self.hash).pass_on(self.hash, place)
+    }
 }
 
 impl Drop for LatchGuard {
     fn drop(&mut self) {
-        let successor = self.table.shard(self.hash).release(self.hash);
-        successor.into_iter().for_each(Waker::wake);
+        let mut shard = self.table.shard(self.hash);
+        let wakers = if self.passed_on { shard.settle(self.hash) } else { shard.release(self.hash) };
+        drop(shard);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -16,15 +16,21 @@
 //! left in the processor's caches. A leader that steps down while some thread owes wakes nobody: that thread
 //! comes by.
 //!
+//! Units are written in the order in which they were enqueued. So what a unit is going to put can be read as soon as it has
+//! its place ([`GroupCommit::look`]), and the unit that is computed from it *follows* it: it is enqueued later, thus never
+//! written before it, and it is refused when the other one is.
+//!
 //! Invariant: when nobody leads and units wait and the queue is not paused, some thread owes the end of
 //! its turn, or some live owner has been woken and not polled since, or will be by the one who drops it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use slab::Slab;
+use smallvec::SmallVec;
 
 use crate::sync::{Mutex, MutexGuard};
 
@@ -34,6 +40,17 @@ const GROUPS_AFTER_OWN: usize = 1;
 /// Bounds of one group, so that one batch stays a short write.
 const GROUP_UNITS_MAX: usize = 512;
 const GROUP_WEIGHT_MAX: usize = 8 << 20;
+
+/// Whom to wake, once no lock is held.
+pub(crate) type Wakers = SmallVec<[Waker; 1]>;
+
+/// Where a unit was enqueued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePlace {
+    slot: usize,
+    /// Counts units; the slot is used again, this is not.
+    number: u64,
+}
 
 /// What the leader calls to write a group.
 pub(crate) trait GroupWriter {
@@ -48,6 +65,16 @@ pub(crate) trait GroupWriter {
     fn weight(unit: &Self::Unit) -> usize;
     /// What the units learn when `write` panicked.
     fn panicked(&self) -> Self::Failure;
+    /// So many units are refused.
+    fn refused(&self, _units: usize) {}
+    /// Where the unit was enqueued that this one follows.
+    fn followed(_unit: &Self::Unit) -> Option<QueuePlace> {
+        None
+    }
+    /// The unit has its place. Called with the queue locked; returns whom to wake.
+    fn enqueued(_unit: &mut Self::Unit, _place: QueuePlace) -> Wakers {
+        Wakers::new()
+    }
 }
 
 /// How writing a group ended.
@@ -80,12 +107,15 @@ pub(crate) enum Lead<'a> {
 
 enum Stage<U, F> {
     Waiting(U),
-    Writing,
+    /// At this position of `State::writing`.
+    Writing(usize),
     Done(Result<u64, F>),
 }
 
 struct Slot<U, F> {
     stage: Stage<U, F>,
+    /// The unit's number.
+    number: u64,
     /// Set while the owner waits; `None` when the owner is gone.
     waker: Option<Waker>,
     abandoned: bool,
@@ -95,6 +125,12 @@ struct State<U, F> {
     slots: Slab<Slot<U, F>>,
     /// Slots in stage `Waiting`, oldest first.
     waiting: VecDeque<usize>,
+    /// The number of the next unit.
+    next_number: u64,
+    /// The group that is being written, for those who look; the leader owns the other share.
+    writing: Option<Arc<Vec<U>>>,
+    /// The last failure, and the number of the first unit that was enqueued after it.
+    refusal: Option<(u64, F)>,
     leading: bool,
     /// Threads that owe the end of a turn.
     owing: usize,
@@ -102,19 +138,28 @@ struct State<U, F> {
     paused: bool,
     closed: Option<F>,
     /// Memory of past groups, kept for the next one.
-    spare: Group<U>,
+    spare: Option<Group<U>>,
 }
 
 /// What a leader works on, and its memory between groups.
 struct Group<U> {
     ids: Vec<usize>,
-    units: Vec<U>,
+    /// Shared with [`State::writing`] while it is written.
+    units: Arc<Vec<U>>,
     wakers: Vec<Waker>,
 }
 
 impl<U> Default for Group<U> {
     fn default() -> Group<U> {
-        Group { ids: Vec::new(), units: Vec::new(), wakers: Vec::new() }
+        Group { ids: Vec::new(), units: Arc::default(), wakers: Vec::new() }
+    }
+}
+
+impl<U> Group<U> {
+    /// The units and what they are called, while the group is not being written.
+    fn parts_mut(&mut self) -> (&mut Vec<usize>, &mut Vec<U>) {
+        let units = Arc::get_mut(&mut self.units);
+        (&mut self.ids, units.expect("a group that is not being written is the leader's alone"))
     }
 }
 
@@ -143,11 +188,14 @@ impl<U, F: Clone> GroupCommit<U, F> {
             state: Mutex::new(State {
                 slots: Slab::new(),
                 waiting: VecDeque::new(),
+                next_number: 0,
+                writing: None,
+                refusal: None,
                 leading: false,
                 owing: 0,
                 paused: false,
                 closed: None,
-                spare: Group::default(),
+                spare: None,
             }),
         }
     }
@@ -167,15 +215,23 @@ impl<U, F: Clone> GroupCommit<U, F> {
         let mut state = self.state.lock();
         let slot = match std::mem::replace(ticket, Ticket::Spent) {
             Ticket::Unsent(unit) => {
-                if let Some(failure) = state.closed.clone() {
+                if let Some(failure) = state.refuses(W::followed(&unit)) {
                     // Without the lock: the unit may give up latches and wake others.
                     drop(state);
                     drop(unit);
+                    writer.refused(1);
                     return Poll::Ready(Err(failure));
                 }
-                let slot =
-                    state.slots.insert(Slot { stage: Stage::Waiting(unit), waker: None, abandoned: false });
-                state.waiting.push_back(slot);
+                let (slot, wakers) = state.enqueue::<W>(unit);
+                if !wakers.is_empty() {
+                    // While this unit is written, they build theirs.
+                    if let Some(slot) = state.slots.get_mut(slot) {
+                        slot.waker = Some(waker.clone());
+                    }
+                    drop(state);
+                    wakers.into_iter().for_each(Waker::wake);
+                    state = self.state.lock();
+                }
                 slot
             }
             Ticket::Sent(slot) => slot,
@@ -209,6 +265,18 @@ impl<U, F: Clone> GroupCommit<U, F> {
         }
         *ticket = Ticket::Sent(slot);
         Poll::Pending
+    }
+
+    /// Looks at the unit that was enqueued at `place`; `None` when it is settled, and so is every unit before it that it
+    /// follows, however indirectly.
+    pub(crate) fn look<T>(&self, place: QueuePlace, look: impl FnOnce(&U) -> T) -> Option<T> {
+        let state = self.state.lock();
+        let slot = state.slots.get(place.slot).filter(|slot| slot.number == place.number)?;
+        match &slot.stage {
+            Stage::Waiting(unit) => Some(look(unit)),
+            Stage::Writing(position) => state.writing.as_ref()?.get(*position).map(look),
+            Stage::Done(_) => None,
+        }
     }
 
     /// The turn of a thread that owes its end ends: it writes what waits, unless somebody else does.
@@ -306,9 +374,14 @@ impl<U, F: Clone> GroupCommit<U, F> {
             let outcome = catch_unwind(AssertUnwindSafe(|| writer.write(&group.units)))
                 .unwrap_or_else(|_| GroupOutcome::Failed(writer.panicked()));
             state = self.state.lock();
+            state.writing = None;
             match outcome {
                 GroupOutcome::Applied(sequence) => state.settle(&mut group, &Ok(sequence), own),
-                GroupOutcome::Failed(failure) => state.settle(&mut group, &Err(failure), own),
+                GroupOutcome::Failed(failure) => {
+                    state.add_followers::<W>(&mut group, &failure);
+                    writer.refused(group.ids.len());
+                    state.settle(&mut group, &Err(failure), own);
+                }
                 GroupOutcome::Stalled => state.put_back(&mut group),
             }
             state.leading = false;
@@ -334,9 +407,9 @@ impl<U, F: Clone> GroupCommit<U, F> {
             state.leading = go_on;
             drop(state);
             group.wakers.drain(..).for_each(Waker::wake);
-            group.units.clear();
+            group.parts_mut().1.clear();
             state = self.state.lock();
-            state.spare = group;
+            state.spare = Some(group);
             if !go_on {
                 return state;
             }
@@ -345,13 +418,41 @@ impl<U, F: Clone> GroupCommit<U, F> {
 }
 
 impl<U, F: Clone> State<U, F> {
+    /// Why a unit that follows the one at `followed` is not enqueued any more.
+    fn refuses(&self, followed: Option<QueuePlace>) -> Option<F> {
+        if self.closed.is_some() {
+            return self.closed.clone();
+        }
+        let followed = followed?;
+        match self.slots.get(followed.slot).filter(|slot| slot.number == followed.number) {
+            Some(Slot { stage: Stage::Done(result), .. }) => result.clone().err(),
+            Some(_) => None,
+            // Nobody knows any more what became of it: whatever came before the last failure counts as refused.
+            None => {
+                let (trusted_from, failure) = self.refusal.as_ref()?;
+                (followed.number < *trusted_from).then(|| failure.clone())
+            }
+        }
+    }
+
+    fn enqueue<W: GroupWriter<Unit = U>>(&mut self, mut unit: U) -> (usize, Wakers) {
+        let number = self.next_number;
+        self.next_number += 1;
+        let free = self.slots.vacant_entry();
+        let slot = free.key();
+        let wakers = W::enqueued(&mut unit, QueuePlace { slot, number });
+        free.insert(Slot { stage: Stage::Waiting(unit), number, waker: None, abandoned: false });
+        self.waiting.push_back(slot);
+        (slot, wakers)
+    }
+
     fn take_result(&mut self, slot: usize) -> Option<Result<u64, F>> {
         if !matches!(self.slots.get(slot)?.stage, Stage::Done(_)) {
             return None;
         }
         match self.slots.remove(slot).stage {
             Stage::Done(result) => Some(result),
-            Stage::Waiting(_) | Stage::Writing => None,
+            Stage::Waiting(_) | Stage::Writing(_) => None,
         }
     }
 
@@ -375,18 +476,46 @@ impl<U, F: Clone> State<U, F> {
     }
 
     fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> Group<U> {
-        let mut group = std::mem::take(&mut self.spare);
+        let mut group = self.spare.take().unwrap_or_default();
         let mut weight = 0;
-        while group.ids.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
+        let (ids, units) = group.parts_mut();
+        while units.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
             let Some(id) = self.waiting.pop_front() else { break };
             let Some(slot) = self.slots.get_mut(id) else { continue };
-            if let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, Stage::Writing) {
+            if let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, Stage::Writing(units.len())) {
                 weight += W::weight(&unit);
-                group.ids.push(id);
-                group.units.push(unit);
+                ids.push(id);
+                units.push(unit);
             }
         }
+        self.writing = Some(Arc::clone(&group.units));
         group
+    }
+
+    /// The group is refused: adds to it what follows its units, directly or not. Exactly those, so that a unit is never
+    /// settled before one that it follows.
+    fn add_followers<W: GroupWriter<Unit = U>>(&mut self, group: &mut Group<U>, failure: &F) {
+        self.refusal = Some((self.next_number, failure.clone()));
+        // Ascending, as the units were enqueued.
+        let (ids, units) = group.parts_mut();
+        let slots = &mut self.slots;
+        let numbers = ids.iter().filter_map(|id| slots.get(*id)).map(|slot| slot.number);
+        let mut refused: Vec<u64> = numbers.collect();
+        self.waiting.retain(|id| {
+            let Some(slot) = slots.get_mut(*id) else { return false };
+            let Stage::Waiting(unit) = &slot.stage else { return false };
+            let follows =
+                W::followed(unit).is_some_and(|followed| refused.binary_search(&followed.number).is_ok());
+            if follows {
+                let stage = Stage::Writing(units.len());
+                if let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) {
+                    ids.push(*id);
+                    units.push(unit);
+                    refused.push(slot.number);
+                }
+            }
+            !follows
+        });
     }
 
     /// Notes the result for every owner that is there, and collects their wakers.
@@ -407,7 +536,8 @@ impl<U, F: Clone> State<U, F> {
 
     fn put_back(&mut self, group: &mut Group<U>) {
         self.paused = true;
-        for (id, unit) in group.ids.drain(..).zip(group.units.drain(..)).rev() {
+        let (ids, units) = group.parts_mut();
+        for (id, unit) in ids.drain(..).zip(units.drain(..)).rev() {
             if let Some(slot) = self.slots.get_mut(id) {
                 slot.stage = Stage::Waiting(unit);
                 self.waiting.push_front(id);

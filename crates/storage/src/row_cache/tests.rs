@@ -90,6 +90,31 @@ fn the_last_write_of_a_batch_counts() {
 }
 
 #[test]
+fn several_units_of_a_batch_may_write_one_row() {
+    let rig = rig(64 * KIB);
+    rig.put("a", b"old");
+    rig.get("a");
+    let log = OperationLog::default();
+    let write = |values: &[&[u8]]| {
+        let units = values.iter().map(|value| {
+            let mut unit = WriteUnit::new();
+            unit.put(Keyspace::Documents, b"a", value);
+            unit
+        });
+        let units: Vec<_> = units.collect();
+        rig.cache.write_with(&units, || rig.engine.write(&units, &log)).expect("memory does not fail");
+    };
+    write(&[b"one", b"longer", b"two"]);
+    assert!(rig.check("a", Some(b"two")), "the last unit's value is there without a read of the engine");
+    let large = vec![7; 65 << 10];
+    write(&[b"one", &large]);
+    assert!(!rig.check("a", Some(&large)), "it is not kept, and the one before it is not found");
+    write(&[&large, b"two", b"six"]);
+    rig.check("a", Some(b"six"));
+    assert!(rig.check("a", Some(b"six")));
+}
+
+#[test]
 fn a_removed_range_takes_its_rows_along() {
     let rig = rig(64 * KIB);
     rig.put("a1", b"x");

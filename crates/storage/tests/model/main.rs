@@ -7,6 +7,7 @@
 mod gate;
 #[path = "../../src/pipeline/group.rs"]
 mod group;
+mod handover;
 #[path = "../../src/pipeline/journal.rs"]
 mod journal;
 #[path = "../../src/row_cache/table.rs"]
@@ -16,6 +17,11 @@ mod rows;
 mod shared;
 #[path = "../../src/latch/table.rs"]
 mod table;
+
+/// The name by which the included files know each other.
+mod pipeline {
+    pub(crate) use crate::group;
+}
 
 mod sync {
     pub(crate) use shuttle::sync::MutexGuard;
@@ -242,7 +248,13 @@ impl Wake for TaskWaker {
 
 /// Serves tasks in turns until all of them are through: polls what is ready, ends the turn, sleeps.
 /// Tasks from `leaving` on are dropped after their first poll, before the turn ends or after it.
-fn run_loop(pipe: &Pipe, owes: &Cell<bool>, tasks: Vec<Task<'_>>, leaving: usize, before_turn_end: bool) {
+fn run_loop(
+    turn_ended: &dyn Fn(),
+    owes: &Cell<bool>,
+    tasks: Vec<Task<'_>>,
+    leaving: usize,
+    before_turn_end: bool,
+) {
     let queue = std::sync::Arc::new(RunQueue::default());
     *queue.ready.lock().unwrap() = (0..tasks.len()).collect();
     let mut tasks: Vec<Option<Task<'_>>> = tasks.into_iter().map(Some).collect();
@@ -261,12 +273,12 @@ fn run_loop(pipe: &Pipe, owes: &Cell<bool>, tasks: Vec<Task<'_>>, leaving: usize
             leave(&mut tasks);
         }
         if owes.replace(false) {
-            pipe.group.turn_ended(&pipe.device);
+            turn_ended();
         }
         leave(&mut tasks);
     }
     if owes.replace(false) {
-        pipe.group.turn_ended(&pipe.device);
+        turn_ended();
     }
 }
 
@@ -323,7 +335,8 @@ fn spawn_loop_with(
     thread::spawn(move || {
         let owes = Cell::new(false);
         let tasks = units.into_iter().map(|unit| Box::pin(LoopCommit::new(&pipe, unit, &owes)) as Task<'_>);
-        run_loop(&pipe, &owes, tasks.collect(), leaving, before_turn_end);
+        let turn_ended = || pipe.group.turn_ended(&pipe.device);
+        run_loop(&turn_ended, &owes, tasks.collect(), leaving, before_turn_end);
     })
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct FaultyEngine {
     pub(crate) sync_fault: Mutex<Fault>,
     /// Writes that are sent back as stalled before one succeeds.
     pub(crate) stalls: AtomicUsize,
+    /// Writes that are refused before one succeeds.
+    pub(crate) failures: AtomicUsize,
     pub(crate) write_delay: Mutex<Duration>,
     /// Syncs wait while this is true.
     sync_held: Mutex<bool>,
@@ -70,6 +72,10 @@ impl Engine for FaultyEngine {
         if self.stalls.load(Ordering::SeqCst) > 0 {
             self.stalls.fetch_sub(1, Ordering::SeqCst);
             return Err(EngineFailure::Stalled);
+        }
+        if self.failures.load(Ordering::SeqCst) > 0 {
+            self.failures.fetch_sub(1, Ordering::SeqCst);
+            act(Fault::Fail)?;
         }
         let fault = *self.write_fault.lock();
         act(fault)?;

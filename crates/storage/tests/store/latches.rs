@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use storage::{LatchTable, SharedLatch};
+use storage::{LatchTable, Queueing, SharedLatch};
 
 #[derive(Default)]
 struct Wakes(AtomicUsize);
@@ -57,6 +57,51 @@ fn a_dropped_waiter_passes_its_turn_on() {
     drop(first);
     assert_eq!(wakes.0.load(Ordering::SeqCst), 1, "the latch had been granted to the dropped one");
     assert!(poll(second.as_mut()).is_some());
+}
+
+#[test]
+fn those_who_wait_together_are_called_at_once_and_come_before_who_is_behind_them() {
+    let table = LatchTable::new();
+    let latest = |queueing| Box::pin(table.lock_latest(LatchTable::hash(b"key"), queueing));
+    let held = poll(pin!(table.lock(b"key"))).unwrap();
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut together: Vec<_> = (0..4).map(|_| latest(Queueing::Together)).collect();
+    for waiting in &mut together {
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let (mut behind, mut last) = (latest(Queueing::InOrder), latest(Queueing::Together));
+    assert!(behind.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(last.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(held);
+    assert_eq!(wakes.0.load(Ordering::SeqCst), 4, "all four, and not the one behind them");
+    assert!(table.try_lock(b"key").is_none(), "somebody waits");
+    let (guard, _) = poll(together[2].as_mut()).expect("whoever is polled first has it");
+    assert!(poll(together[0].as_mut()).is_none(), "the latch is held");
+    drop(guard);
+    assert!(poll(behind.as_mut()).is_none(), "one that came in vain comes before it");
+    let (guard, _) = poll(together[0].as_mut()).expect("it was called again");
+    drop(guard);
+    assert!(poll(together[1].as_mut()).is_none(), "now the one behind them has it");
+    let (guard, _) = poll(behind.as_mut()).expect("its turn");
+    drop(guard);
+    drop(together);
+    let (guard, _) = poll(last.as_mut()).expect("those before it have gone");
+    drop(guard);
+    assert!(table.try_lock(b"key").is_some());
+}
+
+#[test]
+fn one_that_was_called_and_goes_lets_the_next_one_pass() {
+    let table = LatchTable::new();
+    let latest = |queueing| Box::pin(table.lock_latest(LatchTable::hash(b"key"), queueing));
+    let held = poll(pin!(table.lock(b"key"))).unwrap();
+    let (mut called, mut next) = (latest(Queueing::Together), latest(Queueing::InOrder));
+    assert!(poll(called.as_mut()).is_none() && poll(next.as_mut()).is_none());
+    drop(held);
+    assert!(poll(next.as_mut()).is_none(), "behind the one that was called");
+    drop(called);
+    assert!(poll(next.as_mut()).is_some());
 }
 
 #[test]

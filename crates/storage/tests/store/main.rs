@@ -5,6 +5,7 @@
 mod crash;
 mod disk_full;
 mod faults;
+mod handover;
 mod latches;
 mod pipeline;
 mod refusals;

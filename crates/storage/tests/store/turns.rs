@@ -15,14 +15,14 @@ use storage::{
 use crate::faults::{Fault, FaultyEngine};
 use crate::{COUNT, document, exists, for_each_store};
 
-fn faulty_store() -> (Arc<FaultyEngine>, Store) {
+pub(crate) fn faulty_store() -> (Arc<FaultyEngine>, Store) {
     let engine = Arc::new(FaultyEngine::default());
     let store = Store::with_engine(Arc::clone(&engine) as Arc<_>, &StorageOptions::small()).unwrap();
     (engine, store)
 }
 
 /// Runs `body` as a thread that serves many tasks, on this thread.
-fn deferred<T>(body: impl FnOnce() -> T) -> T {
+pub(crate) fn deferred<T>(body: impl FnOnce() -> T) -> T {
     storage::defer_commits();
     let result = body();
     storage::commit_inline();
