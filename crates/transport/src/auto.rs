@@ -20,8 +20,9 @@ const FEWEST_POLLS: u64 = 2_000;
 const SMOOTHING: f64 = 0.3;
 /// The other model must be cheaper by this factor to be preferred from now on: figures are noisy, moving costs.
 const CLEARLY: f64 = 0.95;
-/// One connection of so many goes to the model that is not preferred.
-const EXPLORE_EVERY: u64 = 16;
+/// One connection of so many goes to the model that is not preferred. Each costs twice: its loops take turns from the preferred model's, and
+/// wait for turns themselves.
+const EXPLORE_EVERY: u64 = 128;
 
 /// What a model's threads have done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,9 +154,9 @@ mod tests {
     fn goes_on_looking_at_the_other() {
         let auto = Auto::new();
         let now = Instant::now();
-        let placed: Vec<_> = (0..32).map(|_| auto.place(now, Default::default)).collect();
+        let placed: Vec<_> = (0..256).map(|_| auto.place(now, Default::default)).collect();
         let others = placed.iter().filter(|model| **model == ServiceExecutor::Reactor).count();
-        assert_eq!(others, 2, "of 32 connections");
+        assert_eq!(others, 2, "of 256 connections");
     }
 
     #[test]
