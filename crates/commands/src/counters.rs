@@ -3,8 +3,11 @@
 use document::{Document, doc};
 use hashbrown::HashMap;
 use parking_lot::RwLock;
+use rustc_hash::FxBuildHasher;
+use std::cell::RefCell;
+use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The classes of `serverStatus.opcounters`.
@@ -24,21 +27,42 @@ pub enum OperationClass {
     Command,
 }
 
-/// A counter on a cache line of its own, so that threads on different classes do not disturb each other.
+/// Threads that count at the same time mostly do so in different shards: a cache line that goes to and fro between cores with each
+/// request costs more than all the counting.
+pub(crate) const SHARDS: usize = 16;
+
+/// The shard of this thread.
+#[inline]
+pub(crate) fn own_shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    }
+    OWN.with(|own| *own)
+}
+
+/// A counter of all threads. Its parts are added up when it is read.
+#[derive(Debug, Default)]
+pub struct Counter {
+    parts: [Part; SHARDS],
+}
+
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Counter(AtomicU64);
+struct Part(AtomicU64);
 
 impl Counter {
     /// Adds.
     #[inline]
     pub fn add(&self, number: u64) {
-        self.0.fetch_add(number, Ordering::Relaxed);
+        if let Some(part) = self.parts.get(own_shard()) {
+            part.0.fetch_add(number, Ordering::Relaxed);
+        }
     }
 
     /// The sum.
     pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.parts.iter().map(|part| part.0.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -98,6 +122,15 @@ impl OperationCounters {
 /// How the time of one collection is spent: a row of `top`. One pair of counters for each class; sums are made when they are read.
 #[derive(Debug, Default)]
 pub struct CollectionUsage {
+    shards: [UsageShard; USAGE_SHARDS],
+}
+
+/// Fewer than others have: there may be many collections.
+const USAGE_SHARDS: usize = 8;
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct UsageShard {
     classes: [TimeAndCount; 6],
 }
 
@@ -110,7 +143,8 @@ struct TimeAndCount {
 impl CollectionUsage {
     /// Adds one use.
     pub fn add(&self, class: OperationClass, took: Duration) {
-        if let Some(cell) = self.classes.get(class as usize) {
+        let shard = self.shards.get(own_shard() % USAGE_SHARDS);
+        if let Some(cell) = shard.and_then(|shard| shard.classes.get(class as usize)) {
             cell.time_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
             cell.count.fetch_add(1, Ordering::Relaxed);
         }
@@ -118,7 +152,9 @@ impl CollectionUsage {
 
     /// Time in microseconds and number of these classes.
     fn sums(&self, classes: &[OperationClass]) -> (i64, i64) {
-        let cells = classes.iter().filter_map(|class| self.classes.get(*class as usize));
+        let shards = self.shards.iter();
+        let cells =
+            shards.flat_map(|shard| classes.iter().filter_map(|class| shard.classes.get(*class as usize)));
         cells.fold((0, 0), |(time, count), cell| {
             let (more_time, more) =
                 (cell.time_us.load(Ordering::Relaxed), cell.count.load(Ordering::Relaxed));
@@ -162,23 +198,66 @@ impl CollectionUsage {
 /// Rows of `top` at most: names come from clients, who may invent any number of them.
 const COLLECTIONS_MAX: usize = 10_000;
 
+/// Collections that a thread finds without asking all threads' map, which costs a lock that everybody takes.
+const KNOWN_COLLECTIONS: usize = 8;
+
+thread_local! {
+    static KNOWN: RefCell<[Option<KnownCollection>; KNOWN_COLLECTIONS]> = RefCell::default();
+}
+
+/// A collection that this thread has counted.
+struct KnownCollection {
+    /// Of which [`Usage`], and before how many of its collections were forgotten.
+    usage: (u64, u64),
+    namespace: String,
+    counters: Arc<CollectionUsage>,
+}
+
 /// The usage of every collection since the start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Usage {
     /// Guards the map only; the counters are atomic.
-    collections: RwLock<HashMap<String, Arc<CollectionUsage>, rustc_hash::FxBuildHasher>>,
+    collections: RwLock<HashMap<String, Arc<CollectionUsage>, FxBuildHasher>>,
+    /// Tells the usages of several servers in one process apart.
+    number: u64,
+    forgotten: AtomicU64,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Usage { collections: RwLock::default(), number, forgotten: AtomicU64::new(0) }
+    }
 }
 
 impl Usage {
     /// Adds one use of `database.collection`.
     pub fn add(&self, namespace: &str, class: OperationClass, took: Duration) {
+        let usage = (self.number, self.forgotten.load(Ordering::Acquire));
+        KNOWN.with_borrow_mut(|known| {
+            let place = FxBuildHasher.hash_one(namespace) as usize % KNOWN_COLLECTIONS;
+            let Some(place) = known.get_mut(place) else { return };
+            if let Some(known) = place
+                && known.usage == usage
+                && known.namespace == namespace
+            {
+                return known.counters.add(class, took);
+            }
+            let Some(counters) = self.counters_of(namespace) else { return };
+            counters.add(class, took);
+            *place = Some(KnownCollection { usage, namespace: namespace.to_owned(), counters });
+        });
+    }
+
+    /// The counters of a collection; none for one too many.
+    fn counters_of(&self, namespace: &str) -> Option<Arc<CollectionUsage>> {
         if let Some(known) = self.collections.read().get(namespace) {
-            return known.add(class, took);
+            return Some(Arc::clone(known));
         }
         let mut collections = self.collections.write();
-        if collections.len() < COLLECTIONS_MAX {
-            collections.entry_ref(namespace).or_default().add(class, took);
-        }
+        let has_room = collections.len() < COLLECTIONS_MAX;
+        has_room.then(|| Arc::clone(collections.entry_ref(namespace).or_default()))
     }
 
     /// The usage of one collection; an empty one when it was never used.
@@ -189,6 +268,7 @@ impl Usage {
     /// Forgets a dropped collection.
     pub fn forget(&self, namespace: &str) {
         self.collections.write().remove(namespace);
+        self.forgotten.fetch_add(1, Ordering::Release);
     }
 
     /// All rows, by name.
@@ -227,5 +307,35 @@ mod tests {
         assert_eq!(row.get("writeLock"), Some(&doc! { "time": 7_i64, "count": 1_i64 }.into()));
         let reads = doc! { "latency": 5_i64, "ops": 1_i64, "queryableEncryptionLatencyMicros": 0_i64 };
         assert_eq!(usage.of("db.a").latencies().get("reads"), Some(&reads.into()));
+    }
+
+    #[test]
+    fn every_thread_is_counted() {
+        let counter = Counter::default();
+        std::thread::scope(|scope| {
+            (0..2 * SHARDS).for_each(|_| {
+                scope.spawn(|| (0..100).for_each(|_| counter.add(2)));
+            });
+        });
+        assert_eq!(counter.get(), 2 * SHARDS as u64 * 200);
+    }
+
+    #[test]
+    fn a_forgotten_collection_begins_anew() {
+        let (usage, other) = (Usage::default(), Usage::default());
+        let queries = |usage: &Usage, namespace: &str| usage.of(namespace).sums(&[OperationClass::Query]).1;
+        // More than a thread remembers.
+        let names: Vec<_> = (0..3 * KNOWN_COLLECTIONS).map(|number| format!("db.c{number}")).collect();
+        for _ in 0..3 {
+            for name in &names {
+                usage.add(name, OperationClass::Query, Duration::from_micros(5));
+            }
+            other.add("db.c1", OperationClass::Query, Duration::from_micros(5));
+        }
+        assert!(names.iter().all(|name| queries(&usage, name) == 3), "no use is lost");
+        usage.forget("db.c1");
+        assert_eq!((queries(&usage, "db.c1"), queries(&other, "db.c1")), (0, 3));
+        usage.add("db.c1", OperationClass::Query, Duration::ZERO);
+        assert_eq!((queries(&usage, "db.c1"), queries(&usage, "db.c2")), (1, 3));
     }
 }

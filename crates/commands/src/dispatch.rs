@@ -9,7 +9,7 @@ use crate::fields::Fields;
 use crate::generic::GenericArguments;
 use crate::parameters::Parameter;
 use crate::request::{Outcome, Request};
-use crate::server::Server;
+use crate::server::{Server, next_operation_id};
 use crate::stages::{CommitClock, SlowOperation, Stage, StageTimes};
 use document::{Document, DocumentBuilder, doc};
 use std::future::{Future, poll_fn};
@@ -109,7 +109,7 @@ fn prepare<'a>(
         server.sessions.touch(session, started);
     }
     let operation = connection.begin(OperationStart {
-        id: server.next_operation_id(),
+        id: next_operation_id(),
         command_name: entry.name,
         database,
         command: request.body.as_bytes(),

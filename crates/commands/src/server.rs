@@ -18,6 +18,7 @@ use document::ObjectId;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,7 +72,6 @@ pub struct Server {
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
     statistics: Vec<CommandStatistics>,
-    next_operation: AtomicI64,
     next_connection: AtomicI64,
     shutting_down: AtomicBool,
 }
@@ -102,7 +102,6 @@ impl Server {
             process_id: ObjectId::new(),
             connections: Mutex::default(),
             statistics: command::COMMANDS.iter().map(|_| CommandStatistics::default()).collect(),
-            next_operation: AtomicI64::new(1),
             next_connection: AtomicI64::new(1),
             shutting_down: AtomicBool::new(false),
         }))
@@ -126,11 +125,6 @@ impl Server {
     /// The open connections.
     pub fn connections(&self) -> Vec<Arc<Connection>> {
         self.connections.lock().values().cloned().collect()
-    }
-
-    /// The next `opid`.
-    pub(crate) fn next_operation_id(&self) -> i64 {
-        self.next_operation.fetch_add(1, Ordering::Relaxed)
     }
 
     /// How often each command ran: rows of the command table.
@@ -235,4 +229,22 @@ impl Server {
             self.counters.count(class, 1);
         }
     }
+}
+
+/// The next `opid`. Each thread takes a block of them at a time, so that they do not rise one by one across threads.
+pub(crate) fn next_operation_id() -> i64 {
+    const BLOCK: i64 = 1024;
+    static NEXT: AtomicI64 = AtomicI64::new(1);
+    thread_local! {
+        static OWN: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
+    }
+    OWN.with(|own| {
+        let (mut next, mut end) = own.get();
+        if next == end {
+            next = NEXT.fetch_add(BLOCK, Ordering::Relaxed);
+            end = next + BLOCK;
+        }
+        own.set((next + 1, end));
+        next
+    })
 }

@@ -5,9 +5,10 @@
 //!  └────── the transport ─────┘  └──── this crate ─────────┘   └ the transport
 //! ```
 
+use crate::counters::{SHARDS, own_shard};
 use document::{Document, Value, doc};
 use std::array;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The stages in the order in which a request passes them.
@@ -93,9 +94,6 @@ const BUCKETS: usize = 28;
 /// What percentiles are told of, in thousandths.
 const PERCENTILES: [(&str, u64); 4] =
     [("p50Micros", 500), ("p95Micros", 950), ("p99Micros", 990), ("p999Micros", 999)];
-/// Threads that record at the same time mostly do so in different shards.
-const SHARDS: usize = 16;
-
 #[derive(Debug)]
 struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -125,15 +123,6 @@ impl Default for StageHistograms {
     fn default() -> Self {
         StageHistograms { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
     }
-}
-
-/// The shard of this thread.
-fn own_shard() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
-    }
-    OWN.with(|own| *own)
 }
 
 impl StageHistograms {

@@ -61,9 +61,9 @@ pub(crate) struct OpenStore {
 
 pub(crate) struct StoreInner {
     pub(crate) engine: Arc<dyn Engine>,
-    latest: Arc<dyn EngineReader>,
+    latest: ReadView,
     /// The same for reads before writes.
-    latest_for_writes: Arc<dyn EngineReader>,
+    latest_for_writes: ReadView,
     /// Before the engine in `latest`; `None` when it is switched off.
     rows: Option<Arc<RowCache>>,
     directory: Option<DataDirectory>,
@@ -127,13 +127,12 @@ impl Store {
                 None => engine.reader(),
             }
         };
-        let (latest, latest_for_writes) = (latest(true), latest(false));
-        let counters = Counters::load(&*latest)
+        let counters = Counters::load(&*engine.reader())
             .map_err(|error| OpenError::Corrupt { path: path.to_owned(), detail: error.to_string() })?;
         let applied = engine.sequence();
         let inner = Arc::new(StoreInner {
-            latest,
-            latest_for_writes,
+            latest: ReadView::new(latest(true)),
+            latest_for_writes: ReadView::new(latest(false)),
             rows,
             directory,
             gate: Gate::new(),
@@ -153,14 +152,21 @@ impl Store {
         Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::new(threads) }) })
     }
 
-    /// The latest view: each read sees every write acknowledged before it. Costs nothing.
+    /// The latest view: each read sees every write acknowledged before it.
     pub fn read_view(&self) -> ReadView {
-        ReadView::new(Arc::clone(&self.inner.latest))
+        self.latest_view().clone()
     }
 
-    /// As [`Store::read_view`], for reads of what is to be written over: what only writers read does not enter the cache of hot rows.
-    pub fn write_view(&self) -> ReadView {
-        ReadView::new(Arc::clone(&self.inner.latest_for_writes))
+    /// As [`Store::read_view`], lent: a count of references that all threads change costs more than many a read.
+    #[inline]
+    pub fn latest_view(&self) -> &ReadView {
+        &self.inner.latest
+    }
+
+    /// As [`Store::latest_view`], for reads of what is to be written over: what only writers read does not enter the cache of hot rows.
+    #[inline]
+    pub fn write_view(&self) -> &ReadView {
+        &self.inner.latest_for_writes
     }
 
     /// A view of this moment, for reads that must agree with each other. Takes a snapshot in the engine;

@@ -378,7 +378,7 @@ impl<'c> FreshKeys<'c> {
         definition: &'c CollectionDefinition,
         tier: ReadTier,
     ) -> Result<Self, WriteError> {
-        let view = collection.store.write_view();
+        let view = collection.store.write_view().clone();
         let mut probes = Vec::new();
         for (position, index) in
             definition.stored_indexes().enumerate().filter(|(_, index)| index.keeps_unique())

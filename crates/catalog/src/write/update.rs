@@ -247,7 +247,7 @@ impl Collection {
         let view = self.store.write_view();
         for change in changes.iter().filter(|change| change.index.keeps_unique() && !change.fresh.is_empty())
         {
-            let mut probe = UniqueProbe::new(&view, self.id(), change.index.id, tier)?;
+            let mut probe = UniqueProbe::new(view, self.id(), change.index.id, tier)?;
             for entry in change.fresh.iter().filter_map(|&position| change.added.get(position)) {
                 match probe.check(change.index, entry)? {
                     Uniqueness::Free => {}

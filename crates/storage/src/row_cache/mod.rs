@@ -9,7 +9,7 @@ mod tests;
 
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHasher;
@@ -23,7 +23,7 @@ use crate::view::PinnedBytes;
 pub(crate) use table::Row;
 use table::{Lookup, RowTable};
 
-/// Counters on cache lines of their own, so that readers on many cores do not fight over one.
+/// Threads that count at the same time mostly do so on cache lines of their own.
 const COUNT_STRIPES: usize = 16;
 
 #[repr(align(64))]
@@ -72,12 +72,20 @@ impl RowCache {
         }
     }
 
-    fn count(&self, hash: u64, hit: bool) {
-        if let Some(counts) = self.counts.get(hash as usize % COUNT_STRIPES) {
+    fn count(&self, hit: bool) {
+        if let Some(counts) = self.counts.get(own_stripe()) {
             let count = if hit { &counts.hits } else { &counts.misses };
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+fn own_stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT_STRIPES;
+    }
+    OWN.with(|own| *own)
 }
 
 /// A write under way. Ends also when the engine panics: then its rows are forgotten.
@@ -171,7 +179,7 @@ impl EngineReader for CachedReader {
         let hash = hash(key);
         let ticket = match self.rows.rows.lookup(hash, key) {
             Lookup::Hit(row) => {
-                self.rows.count(hash, true);
+                self.rows.count(true);
                 return Ok(Some(PinnedBytes::row(row)));
             }
             Lookup::Miss(ticket) => Some(ticket),
@@ -179,7 +187,7 @@ impl EngineReader for CachedReader {
         };
         let found = self.engine.get(keyspace, key, tier)?;
         if let Some(value) = &found {
-            self.rows.count(hash, false);
+            self.rows.count(false);
             if let Some(ticket) = ticket.filter(|_| self.fills) {
                 self.rows.rows.fill(hash, key, value, ticket);
             }
