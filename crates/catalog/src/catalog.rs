@@ -84,20 +84,6 @@ impl Catalog {
         }
     }
 
-    /// What `read` says of this collection; `None` when there is none. For short reads: the collection is lent, since a count of references that
-    /// all threads change costs more than many a read.
-    pub fn with_collection<T>(
-        &self,
-        database: &str,
-        collection: &str,
-        read: impl FnOnce(&Collection) -> T,
-    ) -> Option<T> {
-        match self.state.load().get(database, collection)? {
-            Entry::Collection(collection) => Some(read(collection)),
-            Entry::View(_) => None,
-        }
-    }
-
     /// The view of this name.
     pub fn view(&self, database: &str, name: &str) -> Option<Arc<CollectionDefinition>> {
         match self.state.load().get(database, name)? {

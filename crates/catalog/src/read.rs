@@ -42,11 +42,6 @@ impl Collection {
         self.store.read_view()
     }
 
-    /// The same, lent.
-    pub fn latest_view(&self) -> &ReadView {
-        self.store.latest_view()
-    }
-
     /// The document key of an `_id` in a collection clustered by `_id`: the encoded value.
     pub fn document_key_of_id(id: RawValue<'_>) -> Vec<u8> {
         let mut key = Vec::with_capacity(32);

@@ -154,16 +154,10 @@ impl Store {
 
     /// The latest view: each read sees every write acknowledged before it.
     pub fn read_view(&self) -> ReadView {
-        self.latest_view().clone()
+        self.inner.latest.clone()
     }
 
-    /// As [`Store::read_view`], lent: a count of references that all threads change costs more than many a read.
-    #[inline]
-    pub fn latest_view(&self) -> &ReadView {
-        &self.inner.latest
-    }
-
-    /// As [`Store::latest_view`], for reads of what is to be written over: what only writers read does not enter the cache of hot rows.
+    /// As [`Store::read_view`] and lent, for reads of what is to be written over: what only writers read does not enter the cache of hot rows.
     #[inline]
     pub fn write_view(&self) -> &ReadView {
         &self.inner.latest_for_writes

@@ -61,6 +61,9 @@ async fn find_by_id(
     let Some((id, projection)) = short_request(&context.fields) else { return Ok(false) };
     let (database, name) = context.collection_namespace()?;
     let server = context.server;
+    let Some(collection) = server.catalog.collection(database, name) else {
+        return Ok(false);
+    };
     let projection = match projection.filter(|projection| !projection.is_empty()) {
         None => None,
         Some(spec) => Some(Projection::parse(spec, &Environment::at(server.now_ms()))?),
@@ -68,13 +71,8 @@ async fn find_by_id(
     if projection.as_ref().is_some_and(Projection::is_positional) {
         return Ok(false);
     }
-    let read = |tier: ReadTier| {
-        let found = server
-            .catalog
-            .with_collection(database, name, |collection| collection.get(collection.latest_view(), id, tier));
-        found.transpose()
-    };
-    let Some(found) = context.turns().read(read).await? else { return Ok(false) };
+    let view = collection.read_view();
+    let found = context.turns().read(|tier| collection.get(&view, id, tier)).await?;
     let mut cursor = reply.start_document("cursor");
     let mut batch = cursor.start_array("firstBatch");
     if let Some(bytes) = &found {
