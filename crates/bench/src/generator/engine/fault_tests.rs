@@ -7,7 +7,8 @@ use crate::generator::{ConnectionOptions, ErrorKey, Outcome, Window};
 use crate::template::encode;
 use document::{Document, doc};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 fn good() -> Answer {
     Answer::Reply(doc! { "ok": 1.0 })
@@ -163,23 +164,34 @@ fn a_connection_that_is_closed_after_some_replies_is_made_again() {
 
 #[test]
 fn a_server_that_dies_ends_the_run_or_is_found_again() {
-    let mut server = FakeServer::start(|_| good());
-    let group = group(4, Pacing::Closed, reconnecting());
-    let mut generator = Generator::connect(server.address, &[group], Share::whole(1), &Interrupt::default())
-        .expect("connects");
-    let gauge = generator.gauge();
+    let held = Arc::new(AtomicBool::new(false));
     let until = |holds: &dyn Fn() -> bool| {
         while !holds() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
+    let mut server = FakeServer::start({
+        let held = Arc::clone(&held);
+        move |_| {
+            until(&|| !held.load(Ordering::SeqCst));
+            good()
+        }
+    });
+    let group = group(4, Pacing::Closed, reconnecting());
+    let mut generator = Generator::connect(server.address, &[group], Share::whole(1), &Interrupt::default())
+        .expect("connects");
+    let gauge = generator.gauge();
     let outcome = std::thread::scope(|scope| {
         let running = scope.spawn(|| generator.run(&counted(400)));
         until(&|| server.requests() >= 100);
         server.die();
         // All connections are lost, and at least one attempt to make one anew has failed.
         until(&|| gauge.snapshot().errors > 4);
+        // The first connection that is back must not do all that is left before the last one is.
+        held.store(true, Ordering::SeqCst);
         server.come_back();
+        until(&|| gauge.snapshot().open == 4);
+        held.store(false, Ordering::SeqCst);
         running.join().expect("no panic").expect("runs")
     });
     let [outcome] = outcome.split().expect("one group");
