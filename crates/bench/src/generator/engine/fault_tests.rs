@@ -172,7 +172,8 @@ fn a_server_that_dies_ends_the_run_or_is_found_again() {
     };
     let mut server = FakeServer::start({
         let held = Arc::clone(&held);
-        move |_| {
+        move |seen| {
+            held.fetch_or(seen.number == 99, Ordering::SeqCst);
             until(&|| !held.load(Ordering::SeqCst));
             good()
         }
@@ -187,8 +188,7 @@ fn a_server_that_dies_ends_the_run_or_is_found_again() {
         server.die();
         // All connections are lost, and at least one attempt to make one anew has failed.
         until(&|| gauge.snapshot().errors > 4);
-        // The first connection that is back must not do all that is left before the last one is.
-        held.store(true, Ordering::SeqCst);
+        // Still held: the first connection that is back must not do all that is left before the last one is.
         server.come_back();
         until(&|| gauge.snapshot().open == 4);
         held.store(false, Ordering::SeqCst);
