@@ -100,7 +100,7 @@ impl EventLoop {
             hooks.turn_ended();
             self.turns.fetch_add(1, Ordering::Relaxed);
             let sleeps = ownership.prepare_sleep();
-            let waited = self.poller.wait(if sleeps { None } else { Some(Duration::ZERO) });
+            let waited = self.poller.wait(sleeps);
             ownership.awake();
             self.waits.fetch_add(u64::from(sleeps), Ordering::Relaxed);
             match waited {

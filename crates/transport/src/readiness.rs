@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Events that one wait takes at most.
 pub(crate) const EVENTS: usize = 1024;
-/// A wait shorter than this found its events there already.
-const SURELY_SLEPT: Duration = Duration::from_micros(20);
+/// After a turn of this length it matters whether events came during it or only now.
+const LONG_TURN: Duration = Duration::from_micros(100);
 /// The token of [`Poller::notify`].
 const NOTIFIED: Token = Token(usize::MAX);
 /// Requests of one connection that are processed in a row when they came together.
@@ -33,6 +33,19 @@ struct Waiting {
     events: Events,
     /// When the last wait returned.
     last: Instant,
+}
+
+impl Waiting {
+    /// Fills `events`, with none after an interruption.
+    fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        match self.epoll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.events.clear();
+                Ok(())
+            }
+            other => other,
+        }
+    }
 }
 
 /// One epoll instance and the sockets registered with it.
@@ -71,27 +84,46 @@ impl Poller {
         Ok(registration)
     }
 
-    /// Waits for edges and wakes who waits for them. `None` waits until [`Poller::notify`]. Answers with the number of edges.
+    /// Takes edges and wakes who waits for them; sleeps for them, or until [`Poller::notify`], if it may. Answers with the
+    /// number of edges.
     ///
     /// # Errors
     /// What the kernel says, interruptions excepted.
-    pub(crate) fn wait(&self, timeout: Option<Duration>) -> io::Result<usize> {
+    pub(crate) fn wait(&self, sleeps: bool) -> io::Result<usize> {
         let mut waiting = self.waiting.lock();
-        let Waiting { epoll, events, last } = &mut *waiting;
-        let begun = Instant::now();
-        match epoll.poll(events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
-            other => other?,
+        // How long the call takes does not tell whether it slept: a busy machine has others run first.
+        if !sleeps || waiting.last.elapsed() >= LONG_TURN {
+            waiting.poll(Some(Duration::ZERO))?;
+            if !sleeps || !waiting.events.is_empty() {
+                let since = waiting.last;
+                return Ok(self.take_edges(&mut waiting, since));
+            }
         }
-        // What a busy thread finds came at some time since it looked last: in the middle, on average.
+        waiting.poll(None)?;
+        let since = Instant::now();
+        Ok(self.take_edges(&mut waiting, since))
+    }
+
+    /// Takes the edges that are there and wakes who waits for them. No socket was ready at `quiet`. Answers with their number.
+    ///
+    /// # Errors
+    /// What the kernel says, interruptions excepted.
+    pub(crate) fn look(&self, quiet: Instant) -> io::Result<usize> {
+        let mut waiting = self.waiting.lock();
+        waiting.poll(Some(Duration::ZERO))?;
+        let since = waiting.last.max(quiet);
+        Ok(self.take_edges(&mut waiting, since))
+    }
+
+    /// What came since then came at some time in between: in the middle, on average.
+    fn take_edges(&self, waiting: &mut Waiting, since: Instant) -> usize {
         let now = Instant::now();
-        let busy = now.saturating_duration_since(begun) < SURELY_SLEPT;
-        let at = if busy { now - now.saturating_duration_since(*last) / 2 } else { now };
-        *last = now;
+        let at = now - now.saturating_duration_since(since) / 2;
+        waiting.last = now;
         let mut edges = 0;
         // Woken tasks are queued, not run: nothing here takes the lock again.
         let sockets = self.sockets.lock();
-        for event in &*events {
+        for event in &waiting.events {
             if event.token() != NOTIFIED
                 && let Some(readiness) = sockets.get(event.token().0)
             {
@@ -99,7 +131,7 @@ impl Poller {
                 edges += 1;
             }
         }
-        Ok(edges)
+        edges
     }
 
     /// Ends a wait that is under way, or the next one.

@@ -26,6 +26,8 @@ pub(super) struct Sockets {
     pub(super) pollers: Vec<Arc<Poller>>,
     /// Held by the one worker that watches.
     watch: Mutex<(Poll, Events)>,
+    /// When that worker last slept: until then no socket was ready.
+    quiet: Mutex<Instant>,
     waker: Waker,
 }
 
@@ -70,7 +72,7 @@ impl Sockets {
             poll.registry().register(&mut SourceFd(&descriptor), Token(queue), Interest::READABLE)?;
         }
         let events = Events::with_capacity(queues + 1);
-        Ok(Self { pollers, watch: Mutex::new((poll, events)), waker })
+        Ok(Self { pollers, watch: Mutex::new((poll, events)), quiet: Mutex::new(Instant::now()), waker })
     }
 }
 
@@ -78,7 +80,8 @@ impl Reactor for Core {
     fn poll(&self, queue: usize) -> bool {
         let Some(poller) = self.sockets.pollers.get(queue) else { return false };
         let polls = Pushing::Polls { queue, at: Instant::now() };
-        match polls.set(|| poller.wait(Some(Duration::ZERO))) {
+        let quiet = *self.sockets.quiet.lock();
+        match polls.set(|| poller.look(quiet)) {
             // Some of the events it took were of sockets that are gone.
             Ok(edges) => edges >= EVENTS / 2,
             Err(error) => {
@@ -91,7 +94,13 @@ impl Reactor for Core {
     fn wait(&self, timeout: Duration, ready: &mut Vec<usize>) {
         let mut watch = self.sockets.watch.lock();
         let (poll, events) = &mut *watch;
-        match poll.poll(events, Some(timeout)) {
+        // Whether it slept is told by a look before: on a busy machine a call that finds events takes as long.
+        let mut result = poll.poll(events, Some(Duration::ZERO));
+        if result.is_ok() && events.is_empty() {
+            result = poll.poll(events, Some(timeout));
+            *self.sockets.quiet.lock() = Instant::now();
+        }
+        match result {
             Ok(()) => {
                 let tokens = events.iter().map(|event| event.token());
                 ready.extend(tokens.filter(|token| *token != NOTIFIED).map(|token| token.0));

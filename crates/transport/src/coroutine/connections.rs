@@ -361,10 +361,11 @@ impl Connections {
         for owner in std::mem::take(&mut self.starved) {
             self.arm(owner);
         }
+        let sleeps = wait && !self.ring.has_work();
         let count = self.ring.turn(wait)?;
         // What a busy thread finds came at some time since it looked last: in the middle, on average.
         let now = Instant::now();
-        let at = if wait { now } else { now - now.saturating_duration_since(self.looked_at) / 2 };
+        let at = if sleeps { now } else { now - now.saturating_duration_since(self.looked_at) / 2 };
         self.looked_at = now;
         while let Some(event) = self.ring.next_event() {
             match event {

@@ -13,7 +13,9 @@ use transport::{Figure, OverloadTarget, PoolOptions, Server, ServerOptions, Serv
 for_each_executor! {
     answers_monitors_while_all_threads_are_stuck
     keeps_the_priority_port_on_the_lane
+    knows_no_overload_of_a_server_at_rest
     leaves_the_lane_with_the_first_other_request
+    refuses_what_few_clients_wait_for
     refuses_what_would_wait_too_long
     serves_without_a_lane
 }
@@ -82,37 +84,29 @@ fn serves_without_a_lane(executor: ServiceExecutor) {
     assert!(!on_lane(&ask(&mut stream, &ping(1))));
 }
 
-/// Every request holds its thread for a while, and there are far more clients than threads.
-fn refuses_what_would_wait_too_long(executor: ServiceExecutor) {
+/// Requests that compute for so long, on so many connections at once, are too many for the target: some are refused, and none
+/// any more when nothing is.
+fn refuses_under_load(executor: ServiceExecutor, connections: usize, milliseconds: i32, target: Duration) {
     // A thread of its own for each connection, or as many workers as block: nothing queues in the server for long.
     if matches!(executor, ServiceExecutor::Synchronous | ServiceExecutor::Adaptive) {
         return;
     }
-    let overload = OverloadTarget::Fixed(Duration::from_millis(2));
+    let overload = OverloadTarget::Fixed(target);
     let (server, _service) = start(ServerOptions { overload, ..options(executor) });
     let server = Arc::new(server);
     let stop = Arc::new(AtomicBool::new(false));
-    let clients: Vec<_> = (0..64)
+    let clients: Vec<_> = (0..connections)
         .map(|_| {
             let (server, stop) = (Arc::clone(&server), Arc::clone(&stop));
             thread::spawn(move || {
                 let mut stream = connect(&server);
                 while !stop.load(Ordering::SeqCst) {
-                    ask(&mut stream, &command(doc! { "compute": 3 }, 1));
+                    ask(&mut stream, &command(doc! { "compute": milliseconds }, 1));
                 }
                 stream
             })
         })
         .collect();
-    let refused = |server: &Server| {
-        let admission = server.statistics().admission;
-        admission.iter().any(|(name, figure)| match figure {
-            Figure::Group(kinds) if *name == "refused" => {
-                kinds.iter().any(|(_, count)| *count != Figure::Count(0))
-            }
-            _ => false,
-        })
-    };
     eventually("a refusal", || refused(&server));
     stop.store(true, Ordering::SeqCst);
     let clients = clients.into_iter().map(|client| client.join().expect("a client that was always answered"));
@@ -121,4 +115,36 @@ fn refuses_what_would_wait_too_long(executor: ServiceExecutor) {
     for stream in &mut clients {
         assert_eq!(ask(stream, &command(doc! { "echo": 1 }, 2)).get("ok"), Some(&1.0.into()));
     }
+}
+
+fn admission_figure(server: &Server, name: &str) -> Option<Figure> {
+    let admission = server.statistics().admission;
+    admission.into_iter().find(|(figure, _)| *figure == name).map(|(_, value)| value)
+}
+
+fn refused(server: &Server) -> bool {
+    let kinds = admission_figure(server, "refused");
+    matches!(kinds, Some(Figure::Group(kinds)) if kinds.iter().any(|(_, count)| *count != Figure::Count(0)))
+}
+
+/// Every request holds its thread for a while, and there are far more clients than threads.
+fn refuses_what_would_wait_too_long(executor: ServiceExecutor) {
+    refuses_under_load(executor, 64, 3, Duration::from_millis(2));
+}
+
+/// A turn of a loop takes all that a few clients ask, so that each turn begins with a look for events.
+fn refuses_what_few_clients_wait_for(executor: ServiceExecutor) {
+    refuses_under_load(executor, 12, 20, Duration::from_millis(10));
+}
+
+/// A request that comes after a long silence came now, not during the silence.
+fn knows_no_overload_of_a_server_at_rest(executor: ServiceExecutor) {
+    let overload = OverloadTarget::Fixed(Duration::from_millis(100));
+    let (server, _service) = start(ServerOptions { overload, ..options(executor) });
+    let mut stream = connect(&server);
+    for id in 1..8 {
+        assert_eq!(ask(&mut stream, &command(doc! { "echo": 1 }, id)).get("ok"), Some(&1.0.into()));
+        thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(admission_figure(&server, "intervalsOverloaded"), Some(Figure::Count(0)));
 }
