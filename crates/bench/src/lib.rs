@@ -44,6 +44,7 @@ mod run;
 mod scenario;
 mod server_process;
 mod servers;
+mod spinners;
 mod template;
 mod workload;
 

@@ -4,6 +4,7 @@ use crate::affinity::Pin;
 use crate::error::BenchError;
 use crate::generator::{Fleet, Generator, GroupSpec, Load, RunOutcome, Share, Window, WorkerCommand};
 use crate::interrupt::Interrupt;
+use crate::spinners::Spinners;
 use std::net::SocketAddr;
 
 /// The surroundings of a measurement.
@@ -34,6 +35,11 @@ impl Rig {
     /// Opens the connections of a load, in this process or in several.
     pub(crate) fn fleet(&self, load: Load) -> Result<Fleet, BenchError> {
         Fleet::open(load, &WorkerCommand::default(), &self.interrupt)
+    }
+
+    /// Busy threads on the server's cores, until they are dropped.
+    pub(crate) fn spinners(&self) -> Result<Spinners, BenchError> {
+        self.pin.with_server_cores(Spinners::start)
     }
 
     /// One run of these groups on connections of their own.

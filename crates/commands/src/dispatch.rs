@@ -28,9 +28,10 @@ pub async fn dispatch(
 ) -> Outcome {
     let start = reply.len();
     let mut outcome = Outcome { sends_nothing: request.wants_no_reply, ..Outcome::default() };
-    let result = match prepare(server, connection, &request) {
-        Ok(mut prepared) => run(server, &mut prepared, reply, &mut outcome).await,
-        Err(error) => Err(error),
+    // Not moved out: a future keeps room for each place that a value is moved to.
+    let result = match &mut prepare(server, connection, &request) {
+        Ok(prepared) => run(server, prepared, reply, &mut outcome).await,
+        Err(error) => Err(error.clone()),
     };
     if let Err(error) = result {
         server.counters.user_asserts.add(1);

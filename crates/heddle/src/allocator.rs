@@ -1,7 +1,8 @@
 //! The C library's allocator, set up for very many small lives and for a large cache.
 //!
 //! **Arenas.** It gives threads arenas of their own, eight for each core, and what one thread frees of another's arena fills only
-//! there. A connection is born on the lane's thread and lives on a loop's: with many arenas the holes of births stay empty.
+//! there. A connection is born on the lane's thread and lives on a loop's: with many arenas the holes of births stay empty. With as many
+//! as cores, two loops came to share one and waited for each other. So there are two for each core, and one.
 //!
 //! **Huge pages.** Memtables and cached blocks fill fresh memory all the time, and each fresh page is a fault, which is dear on
 //! virtual machines. Where the kernel gives huge pages on request only (`madvise`), the allocator requests them if it is
@@ -25,7 +26,7 @@ mod gnu {
 
     pub(crate) fn limit_arenas() {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let arenas = libc::c_int::try_from(cores).unwrap_or(libc::c_int::MAX);
+        let arenas = libc::c_int::try_from(2 * cores + 1).unwrap_or(libc::c_int::MAX);
         // SAFETY: no other thread runs yet, and the parameter is one that the C library documents. A refusal (0) leaves the default,
         // which costs memory only.
         let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas) };
@@ -76,7 +77,7 @@ mod gnu {
     }
 }
 
-/// As many arenas as cores. To be called before other threads start.
+/// A few arenas for each core. To be called before other threads start.
 pub(crate) fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     gnu::limit_arenas();

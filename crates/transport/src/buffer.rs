@@ -2,21 +2,47 @@
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
-use std::thread::LocalKey;
 
 /// Memory that a read is given at first, in bytes: most requests fit, so that one system call receives one request.
 const RETAINED: usize = 16 * 1024;
 /// How far a buffer grows on the word of a header alone, in bytes. Beyond it, it doubles with what really came.
 const TRUSTED_GROWTH: usize = 1024 * 1024;
 
-/// Small buffers that a thread keeps for the connections that it serves, each way.
-const SPARE_BUFFERS: usize = 32;
+/// What a thread keeps in small buffers for the connections that it serves, in bytes each way: enough for the replies of a turn.
+const SPARE_BYTES: usize = 512 * 1024;
 
 thread_local! {
     /// Initialised memory of [`RETAINED`] bytes each.
-    static SPARE_INPUT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static SPARE_INPUT: RefCell<Spares> = const { RefCell::new(Spares::new()) };
     /// Empty buffers of small capacity.
-    static SPARE_OUTPUT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static SPARE_OUTPUT: RefCell<Spares> = const { RefCell::new(Spares::new()) };
+}
+
+/// Buffers that nobody uses at the moment.
+struct Spares {
+    buffers: Vec<Vec<u8>>,
+    /// The sum of their capacities.
+    bytes: usize,
+}
+
+impl Spares {
+    const fn new() -> Self {
+        Self { buffers: Vec::new(), bytes: 0 }
+    }
+
+    fn take(&mut self) -> Option<Vec<u8>> {
+        let buffer = self.buffers.pop()?;
+        self.bytes -= buffer.capacity();
+        Some(buffer)
+    }
+
+    /// Keeps the buffer if there is room for it.
+    fn keep(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() > 0 && self.bytes + buffer.capacity() <= SPARE_BYTES {
+            self.bytes += buffer.capacity();
+            self.buffers.push(buffer);
+        }
+    }
 }
 
 /// A growing buffer with initialised memory: `start..end` holds received bytes, behind `end` the stream writes.
@@ -151,35 +177,26 @@ impl ReceiveBuffer {
 }
 
 fn spare_input() -> Vec<u8> {
-    SPARE_INPUT.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; RETAINED])
+    SPARE_INPUT.with_borrow_mut(Spares::take).unwrap_or_else(|| vec![0; RETAINED])
 }
 
 fn keep_input(bytes: Vec<u8>) {
     if bytes.len() == RETAINED {
-        keep_spare(&SPARE_INPUT, bytes, RETAINED);
+        SPARE_INPUT.with_borrow_mut(|spares| spares.keep(bytes));
     }
 }
 
 /// An empty buffer for a small reply.
 pub(crate) fn spare_output() -> Vec<u8> {
-    SPARE_OUTPUT.with_borrow_mut(Vec::pop).unwrap_or_default()
+    SPARE_OUTPUT.with_borrow_mut(Spares::take).unwrap_or_default()
 }
 
 /// Takes a small reply's buffer back.
 pub(crate) fn keep_output(mut buffer: Vec<u8>) {
-    buffer.clear();
-    keep_spare(&SPARE_OUTPUT, buffer, 4 * RETAINED);
-}
-
-fn keep_spare(spares: &'static LocalKey<RefCell<Vec<Vec<u8>>>>, buffer: Vec<u8>, most: usize) {
-    if buffer.capacity() == 0 || buffer.capacity() > most {
-        return;
+    if is_small(buffer.capacity()) {
+        buffer.clear();
+        SPARE_OUTPUT.with_borrow_mut(|spares| spares.keep(buffer));
     }
-    spares.with_borrow_mut(|spares| {
-        if spares.len() < SPARE_BUFFERS {
-            spares.push(buffer);
-        }
-    });
 }
 
 /// Whether a connection may keep a reply buffer of this capacity while it is idle.
@@ -262,5 +279,27 @@ mod tests {
         read.consume(5);
         read.release();
         assert_eq!(spare_input().len(), RETAINED, "a spare buffer has another size");
+    }
+
+    #[test]
+    fn a_thread_keeps_the_buffers_of_a_turn_and_no_more() {
+        let many = SPARE_BYTES / 2048;
+        let taken = |buffers: Vec<Vec<u8>>| {
+            buffers.into_iter().for_each(keep_output);
+            SPARE_OUTPUT.with_borrow(|spares| (spares.buffers.len(), spares.bytes))
+        };
+        let kept = taken((0..2 * many).map(|_| Vec::with_capacity(2048)).collect());
+        assert_eq!(kept, (many, SPARE_BYTES), "small buffers");
+        assert_eq!(
+            taken((0..many).map(|_| spare_output()).collect()),
+            (many, SPARE_BYTES),
+            "taken and kept again"
+        );
+        drop(spare_output());
+        assert_eq!(taken(vec![Vec::with_capacity(is_large()), Vec::new()]), (many - 1, SPARE_BYTES - 2048));
+    }
+
+    fn is_large() -> usize {
+        (1..).map(|kib| kib << 10).find(|&capacity| !is_small(capacity)).expect("some buffer is large")
     }
 }

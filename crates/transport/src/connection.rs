@@ -11,7 +11,7 @@ use crate::{
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -201,7 +201,12 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
             let exhaust = expects_reply && message.exhaust_allowed();
             let format = message.reply_format();
             let request = clock.request(session, message, self.output.buffer(session), compressor);
-            let replies = match guarded(async { self.service.call(session, request).await }).await {
+            let called = {
+                // Pinned where it lives: moving it would copy thousands of bytes for each request.
+                let call = pin!(async { self.service.call(session, request).await });
+                guarded(call).await
+            };
+            let replies = match called {
                 Ok(replies) => replies,
                 Err(panic) => {
                     let reply = expects_reply.then_some((format, response_to));
@@ -390,8 +395,7 @@ impl<'s> RequestClock<'s> {
 }
 
 /// Runs a future; when it panics, gives the panic's text.
-async fn guarded<F: Future>(future: F) -> Result<F::Output, String> {
-    let mut future = pin!(future);
+async fn guarded<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, String> {
     std::future::poll_fn(|context| {
         // The future is dropped after a panic and never polled again, so that nobody sees its broken state.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {

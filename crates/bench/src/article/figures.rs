@@ -41,6 +41,8 @@ pub(crate) const CONNECTED: Column =
     Column { name: "connected", decimals: 0, over_rounds: OverRounds::Least };
 /// Share of a core that the generator used; near 100 it is itself the limit.
 pub(crate) const GENERATOR: Column = Column::median("generator %", 0);
+/// Share of the machine's processor time that its host withheld while the cell was measured: where it is high, its figures are low.
+pub(crate) const STOLEN: Column = Column::median("stolen %", 1);
 
 /// One cell in one round.
 #[derive(Debug, Clone, Default)]

@@ -1,8 +1,9 @@
 //! In which order cells are measured, and what was found.
 
 use crate::article::Subject;
-use crate::article::figures::{Column, Measurement, over_rounds};
+use crate::article::figures::{Column, Measurement, STOLEN, over_rounds};
 use crate::error::BenchError;
+use crate::process::MachineTime;
 
 /// One row of one section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +104,11 @@ impl Findings {
             let Some(cell) = findings.cells.get_mut(visit.row * subjects.len() + visit.subject) else {
                 continue;
             };
+            let begun = MachineTime::now()?;
             let measurement = match measure(cell.row, cell.subject, visit.round) {
-                Ok(Some(measurement)) => measurement,
+                Ok(Some(measurement)) => {
+                    measurement.with(STOLEN, 100.0 * begun.stolen_until(MachineTime::now()?))
+                }
                 Ok(None) => continue,
                 Err(BenchError::Interrupted) => {
                     findings.interrupted = true;

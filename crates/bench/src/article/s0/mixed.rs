@@ -1,13 +1,15 @@
 //! Fast requests beside slow ones.
 //!
 //! A closed loop says how many fast requests get through; it says little about their latency, because fewer are sent when they
-//! wait. So an open loop follows: fast requests at one rate, alone and beside the slow ones, timed from their intended starts.
+//! wait. So an open loop follows: fast requests at one rate, timed from their intended starts, alone, beside the slow ones, and
+//! beside threads that only spin, at the priority of the server's pool threads. The spinning ones touch no server: what they cost is
+//! the price of a busy machine, of its scheduler and of its host, and what the slow ones cost beyond it is the server's.
 
 use super::Situation;
 use crate::article::Subject;
 use crate::article::figures::{Column, Measurement};
 use crate::error::BenchError;
-use crate::generator::{Arrivals, GroupSpec, Pacing};
+use crate::generator::{Arrivals, GroupSpec, Outcome, Pacing};
 use crate::scenario::Scenario;
 
 /// Share of the rate reached in the closed loop that the open loop asks for.
@@ -21,7 +23,9 @@ const SLOW_P99: Column = Column::median("slow p99 ms", 1);
 const PACED_RATE: Column = Column::median("paced fast/s", 0);
 const P99_ALONE: Column = Column::median("paced p99 alone ms", 2);
 const P99_BESIDE: Column = Column::median("paced p99 beside slow ms", 2);
-const TIMES: Column = Column::median("times", 2);
+const TIMES: Column = Column::median("times alone", 2);
+const P99_SPUN: Column = Column::median("paced p99 beside spinners ms", 2);
+const TIMES_SPUN: Column = Column::median("times spinners", 2);
 
 impl Situation<'_> {
     pub(super) fn mixed(
@@ -51,14 +55,22 @@ impl Situation<'_> {
         }
         let paced = GroupSpec { pacing: Pacing::Open(Arrivals::constant(rate)), ..fast };
         let [alone] = run(std::slice::from_ref(&paced))?.split()?;
+        let spinners = settings.rig.spinners()?;
+        let [spun] = run(std::slice::from_ref(&paced))?.split()?;
+        drop(spinners);
         let [beside, slow_outcome] = run(&[paced, slow])?.split()?;
         served.check_alive()?;
+        let p99 = |outcome: &Outcome| outcome.quantile_ms(0.99);
+        let times = |base: &Outcome| p99(&beside) / p99(base).max(f64::MIN_POSITIVE);
         Ok(measurement
             .with(PACED_RATE, beside.rate())
-            .with(P99_ALONE, alone.quantile_ms(0.99))
-            .with(P99_BESIDE, beside.quantile_ms(0.99))
-            .with(TIMES, beside.quantile_ms(0.99) / alone.quantile_ms(0.99).max(f64::MIN_POSITIVE))
+            .with(P99_ALONE, p99(&alone))
+            .with(P99_SPUN, p99(&spun))
+            .with(P99_BESIDE, p99(&beside))
+            .with(TIMES, times(&alone))
+            .with(TIMES_SPUN, times(&spun))
             .counting(&alone)
+            .counting(&spun)
             .counting(&beside)
             .counting(&slow_outcome))
     }
