@@ -296,10 +296,13 @@ mod tests {
             "taken and kept again"
         );
         drop(spare_output());
-        assert_eq!(taken(vec![Vec::with_capacity(is_large()), Vec::new()]), (many - 1, SPARE_BYTES - 2048));
+        assert_eq!(
+            taken(vec![Vec::with_capacity(large_capacity()), Vec::new()]),
+            (many - 1, SPARE_BYTES - 2048)
+        );
     }
 
-    fn is_large() -> usize {
+    fn large_capacity() -> usize {
         (1..).map(|kib| kib << 10).find(|&capacity| !is_small(capacity)).expect("some buffer is large")
     }
 }
