@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,10 @@ pub(super) struct Sockets {
     pub(super) pollers: Vec<Arc<Poller>>,
     /// Held by the one worker that watches.
     watch: Mutex<(Poll, Events)>,
-    /// When that worker last slept: until then no socket was ready.
-    quiet: Mutex<Instant>,
+    origin: Instant,
+    /// When that worker last slept, in nanoseconds since `origin`: until then no socket was ready. Every poll reads it and only a
+    /// watcher writes it, so that busy workers share no lock.
+    quiet: AtomicU64,
     waker: Waker,
 }
 
@@ -72,7 +75,13 @@ impl Sockets {
             poll.registry().register(&mut SourceFd(&descriptor), Token(queue), Interest::READABLE)?;
         }
         let events = Events::with_capacity(queues + 1);
-        Ok(Self { pollers, watch: Mutex::new((poll, events)), quiet: Mutex::new(Instant::now()), waker })
+        Ok(Self {
+            pollers,
+            watch: Mutex::new((poll, events)),
+            origin: Instant::now(),
+            quiet: AtomicU64::new(0),
+            waker,
+        })
     }
 }
 
@@ -80,7 +89,8 @@ impl Reactor for Core {
     fn poll(&self, queue: usize) -> bool {
         let Some(poller) = self.sockets.pollers.get(queue) else { return false };
         let polls = Pushing::Polls { queue, at: Instant::now() };
-        let quiet = *self.sockets.quiet.lock();
+        let sockets = &self.sockets;
+        let quiet = sockets.origin + Duration::from_nanos(sockets.quiet.load(Ordering::Relaxed));
         match polls.set(|| poller.look(quiet)) {
             // Some of the events it took were of sockets that are gone.
             Ok(edges) => edges >= EVENTS / 2,
@@ -98,7 +108,8 @@ impl Reactor for Core {
         let mut result = poll.poll(events, Some(Duration::ZERO));
         if result.is_ok() && events.is_empty() {
             result = poll.poll(events, Some(timeout));
-            *self.sockets.quiet.lock() = Instant::now();
+            let quiet = self.sockets.origin.elapsed().as_nanos() as u64;
+            self.sockets.quiet.store(quiet, Ordering::Relaxed);
         }
         match result {
             Ok(()) => {
