@@ -2,7 +2,7 @@
 
 use document::Document;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The transport's side of one connection.
 pub trait ClientLink: Send + Sync + std::fmt::Debug {
@@ -76,6 +76,8 @@ pub struct Host {
     pub arguments: Vec<String>,
     /// The options as parsed: `{net: {port: …}, …}`, for `getCmdLineOpts`.
     pub parsed_options: Document,
+    /// Called now and then in long computations, with the time: threads with more urgent work get the processor.
+    pub let_others_run: fn(Instant),
 }
 
 /// No surroundings at all: for tests and tools.
@@ -129,6 +131,7 @@ impl Host {
             process: Box::new(Detached),
             arguments: Vec::new(),
             parsed_options: Document::new(),
+            let_others_run: |_| {},
         }
     }
 }

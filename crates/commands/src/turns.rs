@@ -11,7 +11,7 @@ use crate::parameters::{Parameter, Parameters};
 use crate::server::Server;
 use catalog::{ReadError, give_way};
 use std::future::poll_fn;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use storage::ReadTier;
 
 /// The turns of one operation. Cheap to copy.
@@ -20,11 +20,13 @@ pub struct Turns<'c> {
     connection: &'c Connection,
     parameters: &'c Parameters,
     forecasts: &'c Forecasts,
+    let_others_run: fn(Instant),
 }
 
 impl<'c> Turns<'c> {
     pub(crate) fn new(connection: &'c Connection, server: &'c Server) -> Self {
-        Turns { connection, parameters: &server.parameters, forecasts: &server.forecasts }
+        let let_others_run = server.host.let_others_run;
+        Turns { connection, parameters: &server.parameters, forecasts: &server.forecasts, let_others_run }
     }
 
     pub(crate) const fn forecasts(&self) -> &'c Forecasts {
@@ -54,7 +56,7 @@ impl<'c> Turns<'c> {
     /// A slice for the walk's next steps.
     pub(crate) fn slice(&self) -> Slice {
         match self.may_block() {
-            true => Slice::lasting(self.duration(Parameter::ScanSlice)),
+            true => Slice::lasting(self.duration(Parameter::ScanSlice), self.let_others_run),
             false => Slice::in_memory(self.loop_slice()),
         }
     }

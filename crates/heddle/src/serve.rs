@@ -139,6 +139,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         process: Box::new(EndByCommand(ends.clone())),
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
+        let_others_run: transport::let_others_run,
     };
     let server = Server::new(Arc::clone(parameters), catalog, host)
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;

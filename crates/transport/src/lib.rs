@@ -71,7 +71,7 @@ pub use endpoint::Endpoint;
 pub use error::{Closed, ConnectionError, StartError};
 pub use options::{ServerOptions, ServiceExecutor};
 pub use overload::{Overload, OverloadTarget};
-pub use pool::PoolOptions;
+pub use pool::{PoolOptions, let_others_run};
 pub use server::{Server, ShutdownReport};
 pub use service::{NextRequest, Replies, Request, Service};
 pub use session::{Phase, Session, SessionControl};

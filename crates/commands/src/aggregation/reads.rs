@@ -9,7 +9,7 @@ use query::QueryError;
 use query::aggregate::{Stage, Step};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Documents copied out of the store at once, at most. A read begins with one and doubles.
 const READ_AHEAD_DOCUMENTS: usize = 64;
@@ -20,18 +20,19 @@ const READ_AHEAD_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct OpenReads {
     slice_us: u64,
+    let_others_run: fn(Instant),
     /// Locked for moments; the lock of an executor is taken inside.
     executors: Arc<Mutex<Vec<Weak<Mutex<Executor>>>>>,
 }
 
 impl OpenReads {
-    /// No reads yet. Those to come pause after this many microseconds each time.
-    pub(crate) fn new(slice_us: u64) -> Self {
-        OpenReads { slice_us, executors: Arc::default() }
+    /// No reads yet. Those to come pause after this many microseconds each time, and let others run in between.
+    pub(crate) fn new(slice_us: u64, let_others_run: fn(Instant)) -> Self {
+        OpenReads { slice_us, let_others_run, executors: Arc::default() }
     }
 
     fn slice(&self) -> Slice {
-        Slice::lasting(Duration::from_micros(self.slice_us))
+        Slice::lasting(Duration::from_micros(self.slice_us), self.let_others_run)
     }
 
     /// A read of a collection as the source of stages.

@@ -17,6 +17,7 @@ pub(crate) struct Slice {
     /// When it began; `None` before the first look at the clock.
     began: Option<Instant>,
     steps_left: u32,
+    let_others_run: fn(Instant),
 }
 
 /// Why a walk paused.
@@ -36,17 +37,18 @@ impl Slice {
     /// A slice of the usual length.
     #[cfg(test)]
     pub(crate) const fn begin() -> Self {
-        Self::lasting(SLICE)
+        Self::lasting(SLICE, |_| {})
     }
 
-    /// A slice of this length. The clock is not read before the first steps are made.
-    pub(crate) const fn lasting(length: Duration) -> Self {
-        Slice { length, tier: ReadTier::Any, began: None, steps_left: STEPS_PER_LOOK }
+    /// A slice of this length, in which [`Host::let_others_run`](crate::host::Host) is called at each look at the clock. The first
+    /// look comes after some steps.
+    pub(crate) const fn lasting(length: Duration, let_others_run: fn(Instant)) -> Self {
+        Slice { length, tier: ReadTier::Any, began: None, steps_left: STEPS_PER_LOOK, let_others_run }
     }
 
     /// A slice in which nothing is read that is not in memory. It begins now.
     pub(crate) fn in_memory(length: Duration) -> Self {
-        Slice { tier: ReadTier::BlockCache, began: Some(Instant::now()), ..Self::lasting(length) }
+        Slice { tier: ReadTier::BlockCache, began: Some(Instant::now()), ..Self::lasting(length, |_| {}) }
     }
 
     /// A slice that is over after so many steps.
@@ -71,6 +73,7 @@ impl Slice {
     fn look(&mut self) -> bool {
         self.steps_left = STEPS_PER_LOOK;
         let now = Instant::now();
+        (self.let_others_run)(now);
         let began = *self.began.get_or_insert(now);
         now.saturating_duration_since(began) >= self.length
     }
@@ -82,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_slice_ends_by_the_clock() {
-        let mut slice = Slice::lasting(Duration::from_secs(3600));
+        let mut slice = Slice::lasting(Duration::from_secs(3600), |_| {});
         assert!((0..100).all(|_| !slice.step()), "a hundred steps are no hour");
         let mut slice = Slice { began: Instant::now().checked_sub(SLICE), ..Slice::begin() };
         let first = (1..=STEPS_PER_LOOK).find(|_| slice.step());

@@ -2,8 +2,8 @@
 //!
 //! Its tasks either compute (slices of scans) or wait for the disk. More threads than cores help only the latter, so beyond the
 //! number of cores a thread is started only when a task has waited and the kernel says that the others are blocked, and one
-//! ends when more than cores compute ([`runnable`]). [`queue`] has the rules; here are the threads. They lower their own priority, so that event loops, whose
-//! work is short and keeps clients waiting, win the processors.
+//! ends when more than cores compute ([`runnable`]). [`queue`] has the rules; here are the threads. They lower their own priority and offer
+//! the processor every few microseconds ([`let_others_run`]), so that event loops, whose work is short and keeps clients waiting, get it.
 
 mod queue;
 mod runnable;
@@ -27,6 +27,11 @@ use std::time::{Duration, Instant};
 
 /// How much a pool thread yields to event loops (setpriority(2)): a tenth of the processor time when both want all of it.
 const NICENESS: i32 = 10;
+/// How long a pool thread computes before it offers the processor. A thread that wakes does not interrupt another one, also a nicer one,
+/// before the end of its slice, which the kernel notices at its next tick, as late as 4 ms.
+const OFFER_EVERY: Duration = Duration::from_micros(25);
+/// The kernel takes the whole slice from a thread that offers the processor early; so it is the shortest there is.
+const SLICE: Duration = Duration::from_micros(100);
 /// Scans and aggregations recurse no deeper than requests do elsewhere.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
@@ -49,6 +54,19 @@ struct Core {
 thread_local! {
     /// Address of the pool that this thread works for; only compared.
     static WORKS_FOR: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+    /// When this thread of a pool last offered the processor to others.
+    static OFFERED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// To be called in long computations, with the time: on a pool thread, event loops and whoever else waits for the processor get it now and
+/// then. Does nothing on other threads.
+pub fn let_others_run(now: Instant) {
+    if let Some(offered) = OFFERED.get()
+        && now.saturating_duration_since(offered) >= OFFER_EVERY
+    {
+        thread::yield_now();
+        OFFERED.set(Some(Instant::now()));
+    }
 }
 
 impl Pool {
@@ -181,7 +199,9 @@ fn work(core: &Arc<Core>) {
     let counted = core.census.count();
     core.starting.fetch_sub(1, Ordering::Relaxed);
     niceness::shift(NICENESS);
+    niceness::set_slice(SLICE);
     WORKS_FOR.set(Arc::as_ptr(core));
+    OFFERED.set(Some(Instant::now()));
     let mut worker = Worker::new();
     while let Some(task) = core.queue.next(&mut worker, &Instant::now) {
         counted.begins_task();
@@ -190,5 +210,6 @@ fn work(core: &Arc<Core>) {
             core.panicked.fetch_add(1, Ordering::Relaxed);
             tracing::error!(target: "network", "a task panicked on the pool");
         }
+        let_others_run(Instant::now());
     }
 }

@@ -372,3 +372,25 @@ fn threads_of_the_pool_yield_to_others() {
     assert_eq!(own_niceness(), usual, "the whole process was slowed");
     stop(&pool);
 }
+
+#[test]
+fn threads_of_the_pool_offer_the_processor_now_and_then() {
+    let slice = || niceness::attributes().map_or(0, |attributes| attributes.sched_runtime);
+    let usual = slice();
+    let offered = || {
+        let since = OFFERED.get()?;
+        let_others_run(since + OFFER_EVERY - Duration::from_nanos(1));
+        let too_early = OFFERED.get() != Some(since);
+        let_others_run(since + OFFER_EVERY);
+        Some((too_early, OFFERED.get() > Some(since)))
+    };
+    let pool = start(options(1, 1));
+    let (sender, done) = mpsc::channel();
+    spawn(&pool, async move { sender.send((slice(), offered())).expect("the test waits") });
+    let (own, on_pool) = receive(&done);
+    assert_eq!(on_pool, Some((false, true)));
+    assert_eq!(offered(), None, "other threads are left alone");
+    // Kernels before 6.12 know no slices of one's own.
+    assert!(usual == 0 || own == SLICE.as_nanos() as u64, "slices of {own} ns, elsewhere of {usual}");
+    stop(&pool);
+}
