@@ -23,6 +23,7 @@ mod logging;
 mod network;
 mod options;
 mod pid_file;
+mod processor;
 mod serve;
 mod service;
 mod yaml;
@@ -30,10 +31,15 @@ mod yaml;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// Exit status on a machine that the program was not built for.
+const EXIT_MACHINE: u8 = 1;
 /// Exit status after wrong options.
 pub(crate) const EXIT_OPTIONS: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Err(error) = processor::check() {
+        return fail(&error, EXIT_MACHINE);
+    }
     allocator::limit_arenas();
     let matches = arguments::command().get_matches();
     match matches.subcommand() {

@@ -43,7 +43,10 @@ impl Reader {
         Reader {
             catalog: Arc::clone(&server.catalog),
             database: database.into(),
-            reads: OpenReads::new(server.parameters.unsigned(Parameter::ScanSlice), server.host.let_others_run),
+            reads: OpenReads::new(
+                server.parameters.unsigned(Parameter::ScanSlice),
+                server.host.let_others_run,
+            ),
             spill: allow_disk_use.then(|| server.spill.clone()),
             sort_memory_bytes: bytes(Parameter::SortMemory),
             stage_memory_bytes: bytes(Parameter::GroupMemory),

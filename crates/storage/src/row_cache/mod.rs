@@ -11,7 +11,6 @@ use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use rustc_hash::FxHasher;
 
 use crate::engine::{EngineCursor, EngineReader};
@@ -37,13 +36,11 @@ struct Counts {
 pub(crate) struct RowCache {
     rows: RowTable,
     counts: [Counts; COUNT_STRIPES],
-    /// The leader's rows between the begin and the end of a write; taken by the one leader only.
-    taken: Mutex<Vec<Option<Row>>>,
 }
 
 impl RowCache {
     pub(crate) fn new(bytes: u64) -> RowCache {
-        RowCache { rows: RowTable::new(bytes), counts: Default::default(), taken: Mutex::default() }
+        RowCache { rows: RowTable::new(bytes), counts: Default::default() }
     }
 
     /// Carries out the leader's write of `units`; nobody finds a row that it changes while it is under way.
@@ -52,8 +49,7 @@ impl RowCache {
         units: &[WriteUnit],
         write: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut taken = self.taken.lock();
-        let change = Change::begin(&self.rows, units, &mut taken);
+        let change = Change::begin(&self.rows, units);
         let written = write();
         change.end(written.is_ok());
         written
@@ -92,19 +88,17 @@ fn own_stripe() -> usize {
 struct Change<'a> {
     rows: &'a RowTable,
     units: &'a [WriteUnit],
-    taken: &'a mut Vec<Option<Row>>,
     removes_range: bool,
     written: bool,
 }
 
 impl<'a> Change<'a> {
-    fn begin(rows: &'a RowTable, units: &'a [WriteUnit], taken: &'a mut Vec<Option<Row>>) -> Change<'a> {
-        taken.clear();
+    fn begin(rows: &'a RowTable, units: &'a [WriteUnit]) -> Change<'a> {
         let mut removes_range = false;
         for operation in operations(units) {
             match operation {
                 Operation::Put { key, .. } | Operation::Delete { key, .. } => {
-                    taken.push(rows.begin_write(hash(key), key));
+                    rows.begin_write(hash(key));
                 }
                 Operation::DeleteRange { .. } => removes_range = true,
             }
@@ -112,7 +106,7 @@ impl<'a> Change<'a> {
         if removes_range {
             rows.begin_removal();
         }
-        Change { rows, units, taken, removes_range, written: false }
+        Change { rows, units, removes_range, written: false }
     }
 
     fn end(mut self, written: bool) {
@@ -122,17 +116,15 @@ impl<'a> Change<'a> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        // A group may write below a range that it removes: rows only come back where nothing was removed.
+        // A group may write below a range that it removes: rows only stay where nothing was removed.
         let keeps = self.written && !self.removes_range;
-        let mut taken = self.taken.drain(..);
         for operation in operations(self.units) {
             let (key, value) = match operation {
                 Operation::Put { key, value, .. } => (key, Some(value)),
                 Operation::Delete { key, .. } => (key, None),
                 Operation::DeleteRange { .. } => continue,
             };
-            let row = taken.next().flatten();
-            self.rows.end_write(hash(key), key, value.filter(|_| keeps), row);
+            self.rows.end_write(hash(key), key, value.filter(|_| keeps));
         }
         if self.removes_range {
             self.rows.end_removal();
@@ -156,7 +148,8 @@ fn hash(key: &[u8]) -> u64 {
 pub(crate) struct CachedReader {
     rows: Arc<RowCache>,
     engine: Arc<dyn EngineReader>,
-    /// Whether what it finds in the engine enters the cache.
+    /// Whether what it finds in the engine enters the cache at once. Otherwise it is about to be written over, which brings it in
+    /// while there is room, and enters when it is asked for again.
     fills: bool,
 }
 
@@ -188,7 +181,7 @@ impl EngineReader for CachedReader {
         let found = self.engine.get(keyspace, key, tier)?;
         if let Some(value) = &found {
             self.rows.count(false);
-            if let Some(ticket) = ticket.filter(|_| self.fills) {
+            if let Some(ticket) = ticket.filter(|ticket| self.fills || ticket.known) {
                 self.rows.rows.fill(hash, key, value, ticket);
             }
         }

@@ -3,9 +3,9 @@
 //! ```text
 //!  hash ─▶ bucket: lock │ version │ writes under way │ ghosts │ rows (tag, epoch, referenced, key ‖ value)
 //!
-//!  reader   lookup ──hit──▶ value                        leader   begin_write: version + 1, row out
+//!  reader   lookup ──hit──▶ value                        leader   begin_write: version + 1, one more under way
 //!             └──miss──▶ engine ──▶ fill, unless the                engine writes the batch
-//!                                   version has changed             end_write: new value in, if the row was there
+//!                                   version has changed             end_write: new value in
 //! ```
 //! A row is only ever found while no write of its bucket is under way, and a value only enters when no write has
 //! begun since before it was read. So a row found is what the engine would have answered at that moment, also for
@@ -48,14 +48,11 @@ impl Row {
         Row { bytes, key_len: key.len() as u16 }
     }
 
-    /// The row with another value, in the same memory where nobody reads it and the size is the same.
-    fn with_value(mut self, key: &[u8], value: &[u8]) -> Row {
+    /// Another value, in the same memory where nobody reads it and the size is the same.
+    fn set_value(&mut self, key: &[u8], value: &[u8]) {
         match Arc::get_mut(&mut self.bytes) {
-            Some(bytes) if bytes.len() == key.len() + value.len() => {
-                write_row(bytes, key, value);
-                self
-            }
-            _ => Row::new(key, value),
+            Some(bytes) if bytes.len() == key.len() + value.len() => write_row(bytes, key, value),
+            _ => *self = Row::new(key, value),
         }
     }
 
@@ -148,7 +145,7 @@ pub(crate) struct FillTicket {
     version: u32,
     epoch: u64,
     /// Not the first miss of the key: it is worth pushing something else out.
-    known: bool,
+    pub(super) known: bool,
 }
 
 /// The table of all rows.
@@ -197,9 +194,7 @@ impl RowTable {
 
     /// Takes in what the engine answered after the lookup that gave the ticket.
     pub(crate) fn fill(&self, hash: u64, key: &[u8], value: &[u8], ticket: FillTicket) {
-        let cost = (key.len() + value.len()) as u64 + ROW_OVERHEAD;
-        let full = self.bytes.load(Ordering::Relaxed) + cost > self.budget;
-        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX || (full && !ticket.known) {
+        if !may_keep(key, value) || !(ticket.known || self.has_room(key, value)) {
             return;
         }
         let row = Row::new(key, value);
@@ -209,39 +204,51 @@ impl RowTable {
             if bucket.writes > 0 || bucket.version != ticket.version {
                 return;
             }
-            self.keep(&mut bucket, hash, row, ticket.epoch as u32, false);
+            // Another reader was quicker, or it is of an epoch before.
+            if let Some(index) = bucket.find(tag(hash), key) {
+                let gone = bucket.rows.swap_remove(index);
+                self.count(gone.row.cost(), 0);
+            }
+            self.add(&mut bucket, hash, row, ticket.epoch as u32);
         }
         self.make_room();
     }
 
-    /// A write of this key begins: from here on until its end nobody finds the key here. Returns its row, to be given
-    /// back at the end.
-    pub(crate) fn begin_write(&self, hash: u64, key: &[u8]) -> Option<Row> {
-        let epoch = self.epoch.load(Ordering::Relaxed) as u32;
-        let mut bucket = self.bucket(hash)?.lock();
+    /// A write of this key begins: until its end nobody finds the key here.
+    pub(crate) fn begin_write(&self, hash: u64) {
+        let Some(bucket) = self.bucket(hash) else { return };
+        let mut bucket = bucket.lock();
         bucket.writes += 1;
         bucket.version = bucket.version.wrapping_add(1);
-        let index = bucket.find(tag(hash), key)?;
-        let kept = bucket.rows.swap_remove(index);
-        self.bytes.fetch_sub(kept.row.cost(), Ordering::Relaxed);
-        (kept.epoch == epoch).then_some(kept.row)
     }
 
     /// The write of this key is over, with this value, or without one when the key is gone or the write failed. Called in
-    /// the order of the writes; several of one key in a batch leave the last value.
-    pub(crate) fn end_write(&self, hash: u64, key: &[u8], value: Option<&[u8]>, row: Option<Row>) {
+    /// the order of the writes; several of one key in a batch leave the last value. What was not here enters while there is room.
+    pub(crate) fn end_write(&self, hash: u64, key: &[u8], value: Option<&[u8]>) {
         let epoch = self.epoch.load(Ordering::Relaxed) as u32;
         let Some(bucket) = self.bucket(hash) else { return };
         let mut bucket = bucket.lock();
         bucket.writes -= 1;
-        let earlier = bucket.find(tag(hash), key).map(|index| bucket.rows.swap_remove(index).row);
-        if let Some(earlier) = &earlier {
-            self.bytes.fetch_sub(earlier.cost(), Ordering::Relaxed);
-        }
-        if let Some(value) = value.filter(|value| value.len() <= VALUE_BYTES_MAX)
-            && let Some(row) = row.or(earlier)
-        {
-            self.keep(&mut bucket, hash, row.with_value(key, value), epoch, true);
+        let earlier = bucket.find(tag(hash), key);
+        match value.filter(|value| may_keep(key, value)) {
+            Some(value) => match earlier.and_then(|index| bucket.rows.get_mut(index)) {
+                Some(kept) => {
+                    let before = kept.row.cost();
+                    kept.row.set_value(key, value);
+                    (kept.epoch, kept.referenced) = (epoch, true);
+                    self.count(before, kept.row.cost());
+                }
+                None if self.has_room(key, value) => {
+                    self.add(&mut bucket, hash, Row::new(key, value), epoch);
+                }
+                None => {}
+            },
+            None => {
+                if let Some(index) = earlier {
+                    let gone = bucket.rows.swap_remove(index);
+                    self.count(gone.row.cost(), 0);
+                }
+            }
         }
     }
 
@@ -261,17 +268,25 @@ impl RowTable {
         self.buckets.get(index as usize)
     }
 
-    fn keep(&self, bucket: &mut Bucket, hash: u64, row: Row, epoch: u32, referenced: bool) {
-        if let Some(index) = bucket.find(tag(hash), row.key()) {
-            let kept = bucket.rows.swap_remove(index);
-            self.bytes.fetch_sub(kept.row.cost(), Ordering::Relaxed);
-        }
+    /// Keeps a row whose key is not in the bucket.
+    fn add(&self, bucket: &mut Bucket, hash: u64, row: Row, epoch: u32) {
         if bucket.rows.len() >= ROWS_PER_BUCKET_MAX {
-            let kept = bucket.rows.swap_remove(0);
-            self.bytes.fetch_sub(kept.row.cost(), Ordering::Relaxed);
+            let gone = bucket.rows.swap_remove(0);
+            self.count(gone.row.cost(), 0);
         }
-        self.bytes.fetch_add(row.cost(), Ordering::Relaxed);
-        bucket.rows.push(Kept { row, tag: tag(hash), epoch, referenced });
+        self.count(0, row.cost());
+        bucket.rows.push(Kept { row, tag: tag(hash), epoch, referenced: false });
+    }
+
+    fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
+        self.bytes.load(Ordering::Relaxed) + cost(key, value) <= self.budget
+    }
+
+    /// What a row costs has changed. Rows that keep their size share no cache line for it.
+    fn count(&self, before: u64, after: u64) {
+        if before != after {
+            self.bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        }
     }
 
     /// Pushes out what was not asked for lately, until the budget holds again or enough has been looked at for now.
@@ -287,6 +302,14 @@ impl RowTable {
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }
+}
+
+fn may_keep(key: &[u8], value: &[u8]) -> bool {
+    key.len() <= KEY_BYTES_MAX && value.len() <= VALUE_BYTES_MAX
+}
+
+fn cost(key: &[u8], value: &[u8]) -> u64 {
+    (key.len() + value.len()) as u64 + ROW_OVERHEAD
 }
 
 const fn is_removing(epoch: u64) -> bool {

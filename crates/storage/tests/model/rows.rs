@@ -53,9 +53,9 @@ impl Engine {
     /// As the leader's write of a batch.
     fn write(&self, value: u64) {
         let leading = self.leading.lock().unwrap();
-        let row = self.rows.begin_write(HASH, KEY);
+        self.rows.begin_write(HASH);
         self.value.store(value, Ordering::SeqCst);
-        self.rows.end_write(HASH, KEY, Some(&value.to_le_bytes()), row);
+        self.rows.end_write(HASH, KEY, Some(&value.to_le_bytes()));
         drop(leading);
         self.acknowledged.fetch_max(value, Ordering::SeqCst);
     }
