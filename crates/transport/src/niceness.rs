@@ -1,6 +1,5 @@
 //! How much a thread yields to others, or others to it.
 
-use std::mem::size_of;
 use std::time::Duration;
 
 /// Makes the calling thread nicer than the process by this much, or less nice if negative (setpriority(2): each step is worth about a

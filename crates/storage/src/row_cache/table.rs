@@ -236,7 +236,12 @@ impl RowTable {
                     let before = kept.row.cost();
                     kept.row.set_value(key, value);
                     (kept.epoch, kept.referenced) = (epoch, true);
-                    self.count(before, kept.row.cost());
+                    let after = kept.row.cost();
+                    self.count(before, after);
+                    drop(bucket);
+                    if after > before {
+                        self.make_room();
+                    }
                 }
                 None if self.has_room(key, value) => {
                     self.add(&mut bucket, hash, Row::new(key, value), epoch);

@@ -215,6 +215,19 @@ fn the_budget_holds_and_what_is_asked_for_stays() {
 }
 
 #[test]
+fn the_budget_holds_while_rows_grow() {
+    let rig = rig(256 * KIB);
+    let put = |length: usize| (0..200).for_each(|key| rig.put(&format!("key{key}"), &vec![7; length]));
+    put(1_000);
+    assert!(rig.cache.statistics().bytes > 200 * KIB, "most of them have room");
+    for length in [2_000, 5_000, 20_000] {
+        put(length);
+        let bytes = rig.cache.statistics().bytes;
+        assert!(bytes <= 260 * KIB, "{bytes} bytes with a budget of 256 KiB");
+    }
+}
+
+#[test]
 fn one_pass_over_everything_pushes_nothing_out() {
     let rig = rig(128 * KIB);
     let value = [7; 1_000];
