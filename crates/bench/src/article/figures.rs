@@ -79,6 +79,12 @@ impl Measurement {
         self
     }
 
+    /// Leaves out a figure that says nothing here.
+    pub(crate) fn without(mut self, column: Column) -> Self {
+        self.figures.retain(|(kept, _)| *kept != column);
+        self
+    }
+
     /// Adds the requests of a run.
     pub(crate) fn counting(mut self, outcome: &Outcome) -> Self {
         self.answered += outcome.timed();
