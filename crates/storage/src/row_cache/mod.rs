@@ -149,7 +149,7 @@ pub(crate) struct CachedReader {
     rows: Arc<RowCache>,
     engine: Arc<dyn EngineReader>,
     /// Whether what it finds in the engine enters the cache at once. Otherwise it is about to be written over, which brings it in
-    /// while there is room, and enters when it is asked for again.
+    /// while there is room, and it enters when it is asked for again.
     fills: bool,
 }
 
@@ -181,8 +181,8 @@ impl EngineReader for CachedReader {
         let found = self.engine.get(keyspace, key, tier)?;
         if let Some(value) = &found {
             self.rows.count(false);
-            if let Some(ticket) = ticket.filter(|ticket| self.fills || ticket.known) {
-                self.rows.rows.fill(hash, key, value, ticket);
+            if let Some(ticket) = ticket {
+                self.rows.rows.fill(hash, key, value, ticket, self.fills);
             }
         }
         Ok(found)

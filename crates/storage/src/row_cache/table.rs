@@ -144,8 +144,6 @@ pub(crate) enum Lookup {
 pub(crate) struct FillTicket {
     version: u32,
     epoch: u64,
-    /// Not the first miss of the key: it is worth pushing something else out.
-    pub(super) known: bool,
 }
 
 /// The table of all rows.
@@ -188,20 +186,21 @@ impl RowTable {
             kept.referenced = true;
             return Lookup::Hit(kept.row.clone());
         }
-        let known = bucket.remember(ghost(hash));
-        Lookup::Miss(FillTicket { version: bucket.version, epoch, known })
+        Lookup::Miss(FillTicket { version: bucket.version, epoch })
     }
 
-    /// Takes in what the engine answered after the lookup that gave the ticket.
-    pub(crate) fn fill(&self, hash: u64, key: &[u8], value: &[u8], ticket: FillTicket) {
-        if !may_keep(key, value) || !(ticket.known || self.has_room(key, value)) {
-            return;
-        }
-        let row = Row::new(key, value);
-        let Some(bucket) = self.bucket(hash) else { return };
+    /// Takes in what the engine answered after the lookup that gave the ticket: at once while there is room if it `enters`, and
+    /// otherwise when it is missed again, which is worth pushing something else out.
+    pub(crate) fn fill(&self, hash: u64, key: &[u8], value: &[u8], ticket: FillTicket, enters: bool) {
+        let Some(bucket) = self.bucket(hash).filter(|_| may_keep(key, value)) else { return };
         {
             let mut bucket = bucket.lock();
             if bucket.writes > 0 || bucket.version != ticket.version {
+                return;
+            }
+            let known = bucket.remember(ghost(hash));
+            let wanted = known || (enters && self.has_room(key, value));
+            if !wanted {
                 return;
             }
             // Another reader was quicker, or it is of an epoch before.
@@ -209,7 +208,7 @@ impl RowTable {
                 let gone = bucket.rows.swap_remove(index);
                 self.count(gone.row.cost(), 0);
             }
-            self.add(&mut bucket, hash, row, ticket.epoch as u32);
+            self.add(&mut bucket, hash, Row::new(key, value), ticket.epoch as u32);
         }
         self.make_room();
     }
@@ -223,12 +222,14 @@ impl RowTable {
     }
 
     /// The write of this key is over, with this value, or without one when the key is gone or the write failed. Called in
-    /// the order of the writes; several of one key in a batch leave the last value. What was not here enters while there is room.
+    /// the order of the writes; several of one key in a batch leave the last value. What was asked for lately, as by whoever changes it,
+    /// enters while there is room; what is new does not.
     pub(crate) fn end_write(&self, hash: u64, key: &[u8], value: Option<&[u8]>) {
         let epoch = self.epoch.load(Ordering::Relaxed) as u32;
         let Some(bucket) = self.bucket(hash) else { return };
         let mut bucket = bucket.lock();
         bucket.writes -= 1;
+        let known = bucket.ghosts.contains(&ghost(hash));
         let earlier = bucket.find(tag(hash), key);
         match value.filter(|value| may_keep(key, value)) {
             Some(value) => match earlier.and_then(|index| bucket.rows.get_mut(index)) {
@@ -243,7 +244,7 @@ impl RowTable {
                         self.make_room();
                     }
                 }
-                None if self.has_room(key, value) => {
+                None if known && self.has_room(key, value) => {
                     self.add(&mut bucket, hash, Row::new(key, value), epoch);
                 }
                 None => {}

@@ -45,7 +45,7 @@ impl Engine {
         };
         let value = self.value.load(Ordering::SeqCst);
         if let Some(ticket) = ticket.filter(|_| value > 0) {
-            self.rows.fill(HASH, KEY, &value.to_le_bytes(), ticket);
+            self.rows.fill(HASH, KEY, &value.to_le_bytes(), ticket, true);
         }
         value
     }
