@@ -175,6 +175,7 @@ def test_slow_lines_tell_where_the_time_went(start_server):
         stages = ["acceptWait", "receive", "queue", "parse", "execute", "commitWait", "send"]
         assert all(isinstance(attributes[f"{stage}Micros"], int) for stage in stages), attributes
         assert attributes["appName"] == "slowpoke" and attributes["errorCode"] == 0
+        assert 0 <= attributes["workingMillis"] <= attributes["durationMillis"]
         assert attributes["executeMicros"] > 0 and attributes["commitWaitMicros"] > 0 and attributes["sendMicros"] > 0
 
 

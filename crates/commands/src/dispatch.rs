@@ -329,7 +329,8 @@ fn report(
     let took = context.started.elapsed();
     let commit_wait = context.commits.total();
     let offload_wait = context.connection.link.offload_wait();
-    let execute = took.saturating_sub(commit_wait + offload_wait);
+    let working = took.saturating_sub(offload_wait);
+    let execute = working.saturating_sub(commit_wait);
     server.stages.record([(Stage::Parse, times.of(Stage::Parse)), (Stage::Execute, execute)]);
     if !commit_wait.is_zero() {
         server.stages.record([(Stage::CommitWait, commit_wait)]);
@@ -343,7 +344,7 @@ fn report(
         tracing::error!(target: "COMMAND", id = 20_631, command = context.entry.name, errmsg = %error, "Command failed");
     }
     let slow = Duration::from_millis(server.parameters.unsigned(Parameter::SlowMilliseconds));
-    if took < slow || matches!(context.entry.name, "hello" | "isMaster") {
+    if working < slow || matches!(context.entry.name, "hello" | "isMaster") {
         return None;
     }
     let namespace = context.operation.with_namespace(str::to_owned);
@@ -359,6 +360,7 @@ fn report(
             .with(Stage::Execute, execute)
             .with(Stage::CommitWait, commit_wait),
         duration: took,
+        working,
     }))
 }
 

@@ -197,7 +197,7 @@ impl Histogram {
     }
 }
 
-/// A command that took longer than `slowOpThresholdMs`, to be logged once its reply is sent.
+/// A command that worked for longer than `slowOpThresholdMs`, to be logged once its reply is sent.
 #[derive(Debug, Clone)]
 pub struct SlowOperation {
     pub(crate) connection: String,
@@ -209,6 +209,8 @@ pub struct SlowOperation {
     pub(crate) times: StageTimes,
     /// From the first look at the command to its reply.
     pub(crate) duration: Duration,
+    /// That without waiting for a thread: where many wait, none of them is slow for that.
+    pub(crate) working: Duration,
 }
 
 impl SlowOperation {
@@ -232,6 +234,7 @@ impl SlowOperation {
             execute_micros = micros(Stage::Execute),
             commit_wait_micros = micros(Stage::CommitWait),
             send_micros = send.as_micros() as u64,
+            working_millis = self.working.as_millis() as u64,
             duration_millis = self.duration.as_millis() as u64,
             "Slow query"
         );

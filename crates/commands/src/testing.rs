@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 use storage::{
     CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Entry,
     KeyRange, Keyspace, MemoryEngine, OperationLog, PinnedBytes, Pressure, ReadTier, StorageError,
@@ -59,6 +60,8 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 #[derive(Debug, Default)]
 pub(crate) struct LoopLink {
     offloaded: AtomicBool,
+    /// How long the operation is said to have waited for a thread, in milliseconds.
+    waited_ms: AtomicU64,
 }
 
 impl ClientLink for LoopLink {
@@ -72,6 +75,9 @@ impl ClientLink for LoopLink {
         }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+    fn offload_wait(&self) -> Duration {
+        Duration::from_millis(self.waited_ms.load(Ordering::Relaxed))
     }
 }
 
@@ -94,6 +100,12 @@ impl Client {
         let link = Arc::new(LoopLink::default());
         let connection = Arc::new(Connection::new(1, "test", Arc::<LoopLink>::clone(&link)));
         Client { server: Arc::clone(server), connection, link: Some(link) }
+    }
+
+    /// Says of its commands from now on that they have waited for a thread for so long.
+    pub(crate) fn waits_for_a_thread(&self, time: Duration) {
+        let link = self.link.as_ref().expect("a client in a loop");
+        link.waited_ms.store(time.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Runs a command; the reply, and whether it was offloaded.

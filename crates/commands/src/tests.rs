@@ -415,3 +415,20 @@ fn the_time_of_a_request_is_split() {
     let (_, outcome) = client.run_with(doc! { "find": "c" }, |_| {});
     assert!(outcome.slow.is_none());
 }
+
+#[test]
+fn who_waits_for_a_thread_is_not_slow() {
+    let server = server();
+    server.parameters.set(Parameter::SlowMilliseconds, Setting::Integer(1)).expect("allowed");
+    let client = Client::in_loop(&server);
+    // No machine inserts that many within a millisecond.
+    let documents = |from: i32| (from..from + 10_000).map(|id| Value::Document(doc! { "_id": id })).collect();
+    let insert = |from: i32| {
+        let documents: Vec<Value> = documents(from);
+        client.run_with(doc! { "insert": "c", "documents": documents }, |_| {}).1.slow
+    };
+    let slow = insert(0).expect("more than a millisecond of work");
+    assert_eq!(slow.working, slow.duration);
+    client.waits_for_a_thread(Duration::from_secs(3_600));
+    assert!(insert(10_000).is_none(), "all of its time is said to be waiting");
+}

@@ -150,7 +150,7 @@ parameters! {
     LogLevel "logLevel" integer(0, 0, 5), "", both("" "systemLog.verbosity"),
         "Default verbosity of the log; `-v` to `-vvvvv` on the command line.";
     SlowMilliseconds "slowOpThresholdMs" integer(100, 0, i32::MAX as i64), "ms", both("slowms" "operationProfiling.slowOpThresholdMs"),
-        "Commands that take longer are logged.";
+        "Commands that work for longer, without their waiting for a thread, are logged.";
     JournalCommitInterval "journalCommitInterval" integer(100, 1, 500), "ms", both("journalCommitInterval" "storage.journal.commitIntervalMs"),
         "An acknowledged write without `j: true` is on the disk after this time at the latest.";
     AdaptiveIdleThreshold "adaptiveServiceExecutorIdlePctThreshold" integer(60, 0, 100), "%", runtime(),
