@@ -370,10 +370,15 @@ impl<'s> RequestClock<'s> {
         self.times.execute = now.saturating_duration_since(self.since);
         self.since = now;
         // A refusal says nothing of what the connection asks for.
-        if !refused && let Some(wait) = session.take_pool_wait() {
-            self.times.queue += wait;
-            self.times.execute = self.times.execute.saturating_sub(wait);
-            session.shared.count_offloaded(self.times.execute);
+        if !refused {
+            match session.take_pool_wait() {
+                Some(wait) => {
+                    self.times.queue += wait;
+                    self.times.execute = self.times.execute.saturating_sub(wait);
+                    session.shared.count_offloaded(self.times.execute);
+                }
+                None => session.shared.short_requests.answered(now),
+            }
         }
         if refused && let Some(admitter) = self.refuser {
             admitter.count_refused();

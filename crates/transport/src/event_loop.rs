@@ -5,6 +5,7 @@ use crate::executors::{Newcomer, drive};
 use crate::placement::Placement;
 use crate::pool::Pool;
 use crate::readiness::{Poller, ReadinessStream};
+use crate::rest::{GATHER, Rest};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::spawn;
@@ -57,7 +58,7 @@ pub(crate) struct RunningLoop {
 impl RunningLoop {
     /// # Errors
     /// The system has no descriptor or no thread left.
-    pub(crate) fn start(name: String, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
+    pub(crate) fn start(name: String, hooks: Arc<dyn LoopHooks>, rest: Rest) -> io::Result<Self> {
         let poller = Poller::new()?;
         let notified = Arc::clone(&poller);
         let event_loop = Arc::new(EventLoop {
@@ -73,7 +74,7 @@ impl RunningLoop {
         let thread = thread::Builder::new().name(name).spawn(move || {
             driven.clock.watch_this_thread();
             hooks.loop_started();
-            driven.run(&driven.queue.own(), &*hooks);
+            driven.run(&driven.queue.own(), &*hooks, rest);
         })?;
         Ok(Self { event_loop, thread: Some(thread) })
     }
@@ -94,15 +95,17 @@ impl Drop for RunningLoop {
 }
 
 impl EventLoop {
-    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks) {
+    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks, mut rest: Rest) {
         while !self.stopping.load(Ordering::Acquire) {
-            ownership.run_batch(TASKS_PER_TURN);
+            let ran = ownership.run_batch(TASKS_PER_TURN);
             hooks.turn_ended();
             self.turns.fetch_add(1, Ordering::Relaxed);
+            if !ownership.has_tasks() && rest.gathers() {
+                thread::sleep(GATHER);
+            }
             let sleeps = ownership.prepare_sleep();
-            let waited = self.poller.wait(sleeps);
+            let waited = self.wait(ownership, sleeps, ran, &mut rest);
             ownership.awake();
-            self.waits.fetch_add(u64::from(sleeps), Ordering::Relaxed);
             match waited {
                 Ok(edges) => drop(self.edges.fetch_add(edges as u64, Ordering::Relaxed)),
                 Err(error) => {
@@ -111,6 +114,22 @@ impl EventLoop {
                 }
             }
         }
+    }
+
+    /// Takes what there is, and sleeps for something to come if it may. Answers with the number of events.
+    fn wait(&self, ownership: &Ownership, sleeps: bool, ran: usize, rest: &mut Rest) -> io::Result<usize> {
+        if sleeps && rest.lingers(ran) {
+            let mut events = Ok(0);
+            let found = rest.look(|| {
+                events = self.poller.wait(false);
+                ownership.is_woken() || !matches!(events, Ok(0))
+            });
+            if found {
+                return events;
+            }
+        }
+        self.waits.fetch_add(u64::from(sleeps), Ordering::Relaxed);
+        self.poller.wait(sleeps)
     }
 
     /// Serves the connection on this loop. `then` gets what is left of one that ends by moving.

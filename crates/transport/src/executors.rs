@@ -8,6 +8,7 @@ use crate::niceness;
 use crate::pool::Pool;
 use crate::reactor::Reactor;
 use crate::registry::{Admission, Shared};
+use crate::rest::Rest;
 use crate::statistics::{ExecutorStatistics, Figure};
 use crate::synchronous::Synchronous;
 use crate::{ByteStream, Ending, ReceiveBuffer, Service, ServiceExecutor, Session, serve};
@@ -89,9 +90,10 @@ impl Executors {
     /// The system has no descriptor or no thread left.
     pub(crate) fn start(shared: Arc<Shared>, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
         let options = &shared.options;
-        let pool = Pool::start("pool", options.pool)?;
-        let lane_pool = Pool::start("lanepool", options.lane_pool)?;
-        let lane = RunningLoop::start("lane".to_owned(), Arc::new(LaneHooks(Arc::clone(&hooks))))?;
+        let pool = Pool::start("pool", options.pool, Arc::clone(&shared.short_requests))?;
+        let lane_pool = Pool::start("lanepool", options.lane_pool, Arc::clone(&shared.short_requests))?;
+        let lane =
+            RunningLoop::start("lane".to_owned(), Arc::new(LaneHooks(Arc::clone(&hooks))), Rest::default())?;
         let synchronous = Synchronous::new();
         let adaptive_options = Mutex::new(options.adaptive);
         Ok(Self {

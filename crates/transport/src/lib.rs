@@ -45,6 +45,7 @@ mod reactor;
 mod readiness;
 mod refusal;
 mod registry;
+mod rest;
 mod run_queue;
 mod server;
 mod service;

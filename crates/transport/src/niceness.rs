@@ -12,7 +12,7 @@ pub(crate) fn shift(by: i32) {
 }
 
 /// How long the calling thread runs on although another one waits that has more right to the processor. Linux 6.12 and later take 0.1 to
-/// 100 ms (sched_setattr(2)); where the system does not, the usual slices stay.
+/// 100 ms (sched_setattr(2)), and zero for the usual slices; where the system does not, these stay.
 pub(crate) fn set_slice(slice: Duration) {
     if let Some(mut attributes) = attributes() {
         attributes.sched_runtime = slice.as_nanos() as u64;

@@ -5,6 +5,7 @@ use crate::auto::Usage;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
+use crate::rest::Rest;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
 use std::io;
@@ -22,7 +23,8 @@ impl Reactor {
     /// # Errors
     /// The system has no descriptor or no thread left.
     pub(crate) fn start(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: Arc<Pool>) -> io::Result<Self> {
-        let start = |index| RunningLoop::start(format!("reactor{index}"), Arc::clone(hooks));
+        let start =
+            |index| RunningLoop::start(format!("reactor{index}"), Arc::clone(hooks), Rest::beside(&pool));
         let loops = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
         Ok(Self { loops, next: AtomicUsize::new(0), pool })
     }

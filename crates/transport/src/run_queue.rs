@@ -152,6 +152,11 @@ impl Ownership {
         true
     }
 
+    /// Whether somebody ended the sleep that was announced.
+    pub(crate) fn is_woken(&self) -> bool {
+        !self.queue.sleeping.load(Ordering::SeqCst)
+    }
+
     /// The sleep is over.
     pub(crate) fn awake(&self) {
         self.queue.sleeping.store(false, Ordering::SeqCst);

@@ -24,6 +24,7 @@ use crate::auto::Usage;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
+use crate::rest::Rest;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
 use ring_loop::RunningRing;
@@ -57,13 +58,13 @@ impl Coroutine {
     ) -> io::Result<Self> {
         let threads = threads.max(1);
         let driver = if may_use_io_uring {
-            start_rings(threads, hooks).map(Driver::Rings).or_else(|error| {
+            start_rings(threads, hooks, &pool).map(Driver::Rings).or_else(|error| {
                 tracing::warn!(target: "network", %error, "the kernel refuses io_uring; coroutines run on epoll");
-                start_loops(threads, hooks)
+                start_loops(threads, hooks, &pool)
             })?
         } else {
             tracing::info!(target: "network", "io_uring is switched off; coroutines run on epoll");
-            start_loops(threads, hooks)?
+            start_loops(threads, hooks, &pool)?
         };
         Ok(Self { driver, next: AtomicUsize::new(0), pool })
     }
@@ -123,12 +124,14 @@ impl Coroutine {
     }
 }
 
-fn start_rings(threads: usize, hooks: &Arc<dyn LoopHooks>) -> io::Result<Vec<RunningRing>> {
-    (0..threads).map(|index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks))).collect()
+fn start_rings(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: &Arc<Pool>) -> io::Result<Vec<RunningRing>> {
+    let start = |index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks), Rest::beside(pool));
+    (0..threads).map(start).collect()
 }
 
-fn start_loops(threads: usize, hooks: &Arc<dyn LoopHooks>) -> io::Result<Driver> {
-    let start = |index| RunningLoop::start(format!("coroutine{index}"), Arc::clone(hooks));
+fn start_loops(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: &Arc<Pool>) -> io::Result<Driver> {
+    let start =
+        |index| RunningLoop::start(format!("coroutine{index}"), Arc::clone(hooks), Rest::beside(pool));
     (0..threads).map(start).collect::<io::Result<_>>().map(Driver::Epoll)
 }
 

@@ -9,6 +9,7 @@ use crate::event_loop::LoopHooks;
 use crate::executors::{Newcomer, drive};
 use crate::placement::Placement;
 use crate::pool::Pool;
+use crate::rest::{GATHER, Rest};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
@@ -112,7 +113,7 @@ pub(super) struct RunningRing {
 impl RunningRing {
     /// # Errors
     /// The kernel has no io_uring or not enough of it, no descriptor, no thread.
-    pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
+    pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>, rest: Rest) -> io::Result<Self> {
         let home = Home::new()?;
         let (told, started) = mpsc::sync_channel(1);
         let driven = Arc::clone(&home);
@@ -128,7 +129,7 @@ impl RunningRing {
             driven.clock.watch_this_thread();
             hooks.loop_started();
             let ownership = driven.queue.own();
-            driven.run(&ownership, &*hooks);
+            driven.run(&ownership, &*hooks, rest);
             // Tasks that are dropped release their connections.
             drop(ownership);
             drop(RING.take());
@@ -208,18 +209,20 @@ impl Drop for RunningRing {
 }
 
 impl Home {
-    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks) {
+    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks, mut rest: Rest) {
         let mut taken = 0;
         while !self.stopping.load(Ordering::Acquire) {
-            self.run_ready(ownership, taken);
+            let ran = self.run_ready(ownership, taken);
             hooks.turn_ended();
             self.turns.fetch_add(1, Ordering::Relaxed);
+            if !ownership.has_tasks() && rest.gathers() && submits(ownership) {
+                thread::sleep(GATHER);
+            }
             // A look at completions may have swallowed the notice of the end.
             let sleeps = !self.stopping.load(Ordering::Acquire) && ownership.prepare_sleep();
             self.publish_counts();
-            let result = turn(sleeps);
+            let result = self.wait(ownership, sleeps, ran, &mut rest);
             ownership.awake();
-            self.sleeps.fetch_add(u64::from(sleeps), Ordering::Relaxed);
             if result.is_none() {
                 thread::sleep(FAILURE_PAUSE);
             }
@@ -229,16 +232,25 @@ impl Home {
 
     /// Runs what is ready, and what becomes ready meanwhile, as far as one turn allows: what these tasks commit is one group.
     /// `taken`: how many completions the last look brought.
-    fn run_ready(&self, ownership: &Ownership, mut taken: usize) {
+    fn run_ready(&self, ownership: &Ownership, mut taken: usize) -> usize {
         let mut left = TASKS_PER_TURN;
         for _ in 0..LOOKS_PER_TURN {
             left = left.saturating_sub(ownership.run_batch(left.min(TASKS_PER_LOOK)));
-            let has_work = || RING.with_borrow_mut(|ring| ring.as_mut().is_some_and(Connections::has_work));
             if left == 0 || (taken < KERNEL_BATCH && !ownership.has_tasks() && !has_work()) {
-                return;
+                break;
             }
             taken = turn(false).unwrap_or(0);
         }
+        TASKS_PER_TURN - left
+    }
+
+    /// Submits, takes completions, and sleeps for some to come if it may; `None` after a failure.
+    fn wait(&self, ownership: &Ownership, may_sleep: bool, ran: usize, rest: &mut Rest) -> Option<usize> {
+        let lingers = may_sleep && rest.lingers(ran) && submits(ownership);
+        let found = lingers && rest.look(|| ownership.is_woken() || has_work());
+        let sleeps = may_sleep && !found && !ownership.has_tasks();
+        self.sleeps.fetch_add(u64::from(sleeps), Ordering::Relaxed);
+        turn(sleeps)
     }
 
     fn publish_counts(&self) {
@@ -248,6 +260,17 @@ impl Home {
             }
         });
     }
+}
+
+/// Has everything leave that is to be sent. Whether nothing is to be run after that.
+fn submits(ownership: &Ownership) -> bool {
+    turn(false);
+    !ownership.has_tasks()
+}
+
+/// Whether the kernel has something for the ring of this thread.
+fn has_work() -> bool {
+    RING.with_borrow_mut(|ring| ring.as_mut().is_some_and(Connections::has_work))
 }
 
 /// Submits, and takes completions; `None` after a failure.

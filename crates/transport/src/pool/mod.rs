@@ -5,11 +5,14 @@
 //! ends when more than cores compute ([`runnable`]). [`queue`] has the rules; here are the threads. They lower their own priority and offer
 //! the processor every few microseconds ([`let_others_run`]), so that event loops, whose work is short and keeps clients waiting, get it.
 
+mod offer;
 mod queue;
 mod runnable;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use offer::ShortRequests;
+pub use offer::let_others_run;
 pub use queue::PoolOptions;
 
 use crate::niceness;
@@ -27,9 +30,6 @@ use std::time::{Duration, Instant};
 
 /// How much a pool thread yields to event loops (setpriority(2)): a tenth of the processor time when both want all of it.
 const NICENESS: i32 = 10;
-/// How long a pool thread computes before it offers the processor. A thread that wakes does not interrupt another one, also a nicer one,
-/// before the end of its slice, which the kernel notices at its next tick, as late as 4 ms.
-const OFFER_EVERY: Duration = Duration::from_micros(25);
 /// The kernel takes the whole slice from a thread that offers the processor early; so it is the shortest there is.
 const SLICE: Duration = Duration::from_micros(100);
 /// Scans and aggregations recurse no deeper than requests do elsewhere.
@@ -49,32 +49,26 @@ struct Core {
     /// Threads that were started and are not in the census yet.
     starting: AtomicUsize,
     panicked: AtomicU64,
+    /// Threads that run a task.
+    working: AtomicUsize,
+    short: Arc<ShortRequests>,
 }
 
 thread_local! {
     /// Address of the pool that this thread works for; only compared.
     static WORKS_FOR: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
-    /// When this thread of a pool last offered the processor to others.
-    static OFFERED: Cell<Option<Instant>> = const { Cell::new(None) };
-}
-
-/// To be called in long computations, with the time: on a pool thread, event loops and whoever else waits for the processor get it now and
-/// then. Does nothing on other threads.
-pub fn let_others_run(now: Instant) {
-    if let Some(offered) = OFFERED.get()
-        && now.saturating_duration_since(offered) >= OFFER_EVERY
-    {
-        thread::yield_now();
-        OFFERED.set(Some(Instant::now()));
-    }
 }
 
 impl Pool {
-    /// Starts the controller, which starts the threads.
+    /// Starts the controller, which starts the threads. `short`: the requests that these let pass.
     ///
     /// # Errors
     /// The kernel has no thread left.
-    pub(crate) fn start(name: &'static str, options: PoolOptions) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(
+        name: &'static str,
+        options: PoolOptions,
+        short: Arc<ShortRequests>,
+    ) -> io::Result<Arc<Self>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let core = Arc::new(Core {
             name,
@@ -83,6 +77,8 @@ impl Pool {
             cores,
             starting: AtomicUsize::new(0),
             panicked: AtomicU64::new(0),
+            working: AtomicUsize::new(0),
+            short,
         });
         let controlled = Arc::clone(&core);
         thread::Builder::new().name(format!("{name}control")).spawn(move || control(&controlled))?;
@@ -102,6 +98,18 @@ impl Pool {
         } else {
             self.push(task);
         }
+    }
+
+    /// Whether any of its threads runs a task.
+    pub(crate) fn is_working(&self) -> bool {
+        self.core.working.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether everybody waits for this pool, and for longer than this: no short request was answered of late.
+    pub(crate) fn keeps_all_waiting(&self, longer_than: Duration) -> bool {
+        let now = Instant::now();
+        let is_old = |queued| now.saturating_duration_since(queued) > longer_than;
+        self.is_working() && !self.core.short.are_about(now) && self.core.queue.oldest().is_some_and(is_old)
     }
 
     /// Changes the limits; threads beyond a smaller maximum end after the task that they run.
@@ -201,15 +209,17 @@ fn work(core: &Arc<Core>) {
     niceness::shift(NICENESS);
     niceness::set_slice(SLICE);
     WORKS_FOR.set(Arc::as_ptr(core));
-    OFFERED.set(Some(Instant::now()));
+    offer::begin(Arc::clone(&core.short));
     let mut worker = Worker::new();
     while let Some(task) = core.queue.next(&mut worker, &Instant::now) {
         counted.begins_task();
+        core.working.fetch_add(1, Ordering::Relaxed);
         // The connection loop catches the panics of services; one that comes this far has ended its task.
         if catch_unwind(AssertUnwindSafe(|| task.run())).is_err() {
             core.panicked.fetch_add(1, Ordering::Relaxed);
             tracing::error!(target: "network", "a task panicked on the pool");
         }
+        core.working.fetch_sub(1, Ordering::Relaxed);
         let_others_run(Instant::now());
     }
 }

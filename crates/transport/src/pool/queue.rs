@@ -333,6 +333,11 @@ impl<T> PoolQueue<T> {
         (counts, state.options)
     }
 
+    /// When what is taken next was queued.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.state.lock().tasks.front().map(|(_, queued)| *queued)
+    }
+
     /// A thread ends.
     fn leave(&self, mut state: MutexGuard<'_, State<T>>) {
         state.threads -= 1;

@@ -1,5 +1,6 @@
 //! The rules with a clock of the test's own, and the pool with real threads.
 
+use super::offer::{OFFER_EVERY, OFFER_SELDOM};
 use super::queue::Decision;
 use super::*;
 use std::sync::mpsc::{self, Receiver};
@@ -197,7 +198,7 @@ fn spawn(pool: &Arc<Pool>, future: impl Future<Output = ()> + Send + 'static) {
 }
 
 fn start(options: PoolOptions) -> Arc<Pool> {
-    Pool::start("testpool", options).expect("the system has threads left")
+    Pool::start("testpool", options, ShortRequests::new()).expect("the system has threads left")
 }
 
 fn receive<T>(receiver: &Receiver<T>) -> T {
@@ -377,20 +378,67 @@ fn threads_of_the_pool_yield_to_others() {
 fn threads_of_the_pool_offer_the_processor_now_and_then() {
     let slice = || niceness::attributes().map_or(0, |attributes| attributes.sched_runtime);
     let usual = slice();
-    let offered = || {
-        let since = OFFERED.get()?;
-        let_others_run(since + OFFER_EVERY - Duration::from_nanos(1));
-        let too_early = OFFERED.get() != Some(since);
-        let_others_run(since + OFFER_EVERY);
-        Some((too_early, OFFERED.get() > Some(since)))
+    let short = ShortRequests::new();
+    let answered = Arc::clone(&short);
+    // Whether this thread offers the processor after so long.
+    let offers_after = |computed: Duration| {
+        let since = offer::last()?;
+        let_others_run(since + computed);
+        Some(offer::last() > Some(since))
     };
-    let pool = start(options(1, 1));
+    let moment = Duration::from_nanos(1);
+    let offered = move || {
+        let among_scans = [OFFER_EVERY, OFFER_SELDOM - moment, OFFER_SELDOM].map(offers_after);
+        answered.answered(Instant::now());
+        let beside_short_ones = [OFFER_EVERY - moment, OFFER_EVERY].map(offers_after);
+        (among_scans, beside_short_ones)
+    };
+    let elsewhere = offered.clone();
+    let pool = Pool::start("testpool", options(1, 1), short).expect("the system has threads left");
     let (sender, done) = mpsc::channel();
     spawn(&pool, async move { sender.send((slice(), offered())).expect("the test waits") });
     let (own, on_pool) = receive(&done);
-    assert_eq!(on_pool, Some((false, true)));
-    assert_eq!(offered(), None, "other threads are left alone");
+    assert_eq!(on_pool, ([Some(false), Some(false), Some(true)], [Some(false), Some(true)]));
+    assert_eq!(elsewhere(), ([None; 3], [None; 2]), "other threads are left alone");
     // Kernels before 6.12 know no slices of one's own.
     assert!(usual == 0 || own == SLICE.as_nanos() as u64, "slices of {own} ns, elsewhere of {usual}");
     stop(&pool);
+}
+
+#[test]
+fn short_requests_are_expected_for_a_while() {
+    let short = ShortRequests::new();
+    let now = Instant::now();
+    assert!(!short.are_about(now));
+    short.answered(now);
+    assert!(short.are_about(now) && short.are_about(now + Duration::from_millis(4)));
+    assert!(!short.are_about(now + Duration::from_millis(7)));
+    short.answered(now + Duration::from_millis(7));
+    assert!(short.are_about(now + Duration::from_millis(7)));
+}
+
+#[test]
+fn knows_when_everybody_waits_for_it() {
+    let short = ShortRequests::new();
+    let pool =
+        Pool::start("testpool", options(1, 1), Arc::clone(&short)).expect("the system has threads left");
+    assert!(!pool.is_working() && !pool.keeps_all_waiting(Duration::ZERO));
+    let (release, held) = mpsc::channel::<()>();
+    let (sender, begun) = mpsc::channel();
+    spawn(&pool, async move {
+        sender.send(()).expect("the test waits");
+        // Ends when the test drops its side.
+        let _ = held.recv();
+    });
+    receive(&begun);
+    assert!(pool.is_working() && !pool.keeps_all_waiting(Duration::ZERO), "one runs and nobody waits");
+    spawn(&pool, async {});
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(pool.keeps_all_waiting(Duration::from_millis(1)));
+    assert!(!pool.keeps_all_waiting(PATIENCE), "not for so long");
+    short.answered(Instant::now() + PATIENCE);
+    assert!(!pool.keeps_all_waiting(Duration::ZERO), "short requests are about");
+    drop(release);
+    stop(&pool);
+    assert!(!pool.is_working());
 }

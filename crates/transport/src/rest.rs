@@ -1,0 +1,172 @@
+//! How an event loop comes to rest: what it does when it has run everything that was ready.
+//!
+//! **It lingers** where it would not sleep for long. With some tens of busy clients a loop runs out of work all the time, and for
+//! microseconds. A sleep costs more: the processor halts, which on a virtual machine its host has to end, and who sleeps so often does not
+//! look to the scheduler like one who needs a processor. So the loop offers the processor to others and looks again, for a moment. Where
+//! that finds nothing, it is not done at the next sleeps, twice as many each time: a server that idles, or waits for slow clients,
+//! sleeps at once. Nor is it done while the pool works: no processor halts then, and scans would take what the loop offers. What an offer
+//! costs is the rest of the thread's slice, so slices are short while a loop lingers, and the usual ones again when its turns have many
+//! tasks: who is interrupted more often has more to do.
+//!
+//! **It lets work gather** while everybody waits for the pool anyway. Each request and each reply that wakes a loop interrupts a scan, which
+//! pays for two changes of threads and for what its caches lose.
+
+use crate::niceness;
+use crate::pool::Pool;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a loop looks for work at most before it sleeps.
+const MOMENT: Duration = Duration::from_micros(50);
+/// More tasks than this in one turn are worth a sleep, during which as many gather.
+const FEW: usize = 16;
+/// How long a loop lets work gather while everybody waits for the pool.
+pub(crate) const GATHER: Duration = Duration::from_millis(1);
+/// The slices of a loop that lingers.
+const SLICE: Duration = Duration::from_micros(300);
+/// So many turns more with few tasks than with many, or the other way round, until slices change: each change is a system call.
+const LEANING: u32 = 64;
+/// So many sleeps begin at once at most before a loop looks again.
+const MOST_SKIPPED: u32 = 255;
+
+/// See the module. Belongs to one loop.
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// The pool that the loop offloads to; a loop without one sleeps at once.
+    pool: Option<Arc<Pool>>,
+    /// How many sleeps begin at once after a vain look.
+    skips: u32,
+    /// How many of them are left.
+    left: u32,
+    /// Turns with few tasks against those with many, from none to [`LEANING`].
+    few: u32,
+    /// Slices are short.
+    is_short: bool,
+}
+
+impl Rest {
+    /// For a loop that offloads to this pool.
+    pub(crate) fn beside(pool: &Arc<Pool>) -> Self {
+        Self { pool: Some(Arc::clone(pool)), ..Self::default() }
+    }
+
+    /// Whether to let work gather for [`GATHER`] before the next look.
+    pub(crate) fn gathers(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.keeps_all_waiting(4 * GATHER))
+    }
+
+    /// Whether to [look](Rest::look) once more before this sleep, which follows after `ran` tasks.
+    pub(crate) fn lingers(&mut self, ran: usize) -> bool {
+        let Some(pool) = &self.pool else { return false };
+        let is_working = pool.is_working();
+        self.lean(ran <= FEW);
+        if ran > FEW || is_working {
+            return false;
+        }
+        let due = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        due
+    }
+
+    fn lean(&mut self, few: bool) {
+        self.few = if few { (self.few + 1).min(LEANING) } else { self.few.saturating_sub(1) };
+        if self.few == if self.is_short { 0 } else { LEANING } {
+            self.is_short = !self.is_short;
+            niceness::set_slice(if self.is_short { SLICE } else { Duration::ZERO });
+        }
+    }
+
+    /// Offers the processor until there is `work`, for a moment. Whether there was.
+    pub(crate) fn look(&mut self, mut work: impl FnMut() -> bool) -> bool {
+        let began = Instant::now();
+        let mut found = work();
+        while !found && began.elapsed() < MOMENT {
+            thread::yield_now();
+            found = work();
+        }
+        self.looked(found);
+        found
+    }
+
+    const fn looked(&mut self, found: bool) {
+        if found {
+            self.skips /= 2;
+        } else {
+            self.skips = if self.skips < MOST_SKIPPED { self.skips * 2 + 1 } else { MOST_SKIPPED };
+            self.left = self.skips;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PoolOptions;
+    use crate::pool::ShortRequests;
+
+    fn beside_a_pool() -> Rest {
+        let pool = Pool::start("testpool", PoolOptions::default(), ShortRequests::new());
+        Rest::beside(&pool.expect("the system has threads left"))
+    }
+
+    /// The share of sleeps, in thousandths, before which is looked, when every `found_each`th look finds something (0: none).
+    fn looks_of(sleeps: u32, found_each: u32) -> u32 {
+        let (mut rest, mut looks) = (beside_a_pool(), 0);
+        for _ in 0..sleeps {
+            if rest.lingers(1) {
+                looks += 1;
+                rest.looked(found_each != 0 && looks % found_each == 0);
+            }
+        }
+        looks * 1_000 / sleeps
+    }
+
+    #[test]
+    fn looks_where_that_pays() {
+        assert_eq!(looks_of(10_000, 1), 1_000, "always, where each finds something");
+        assert!(looks_of(10_000, 0) <= 5, "hardly ever, where none does");
+        assert_eq!(looks_of(9_000, 2), 666, "one sleep is skipped for each vain look");
+        assert!(looks_of(10_000, 10) <= 20, "{}", looks_of(10_000, 10));
+    }
+
+    #[test]
+    fn begins_again_when_work_comes_again() {
+        let mut rest = beside_a_pool();
+        while rest.skips < MOST_SKIPPED {
+            if rest.lingers(1) {
+                rest.looked(false);
+            }
+        }
+        let mut sleeps = 0;
+        while rest.skips > 0 || rest.left > 0 {
+            sleeps += 1;
+            if rest.lingers(1) {
+                rest.looked(true);
+            }
+        }
+        assert!((256..300).contains(&sleeps), "{sleeps}");
+    }
+
+    #[test]
+    fn does_not_look_after_many_tasks() {
+        let mut rest = beside_a_pool();
+        assert!(!rest.lingers(FEW + 1));
+        assert!(rest.lingers(FEW));
+        assert!(!Rest::default().lingers(FEW), "without a pool");
+    }
+
+    #[test]
+    fn a_look_ends_with_work_or_with_its_moment() {
+        let mut asked = 0;
+        let mut rest = beside_a_pool();
+        assert!(rest.look(|| {
+            asked += 1;
+            asked == 3
+        }));
+        assert_eq!(asked, 3);
+        let began = Instant::now();
+        assert!(!rest.look(|| false));
+        assert!(began.elapsed() >= MOMENT);
+    }
+}
