@@ -122,7 +122,8 @@ impl EventLoop {
             let mut events = Ok(0);
             let found = rest.look(|| {
                 events = self.poller.wait(false);
-                ownership.is_woken() || !matches!(events, Ok(0))
+                // The look may have swallowed the notice of the end.
+                self.stopping.load(Ordering::Acquire) || ownership.is_woken() || !matches!(events, Ok(0))
             });
             if found {
                 return events;

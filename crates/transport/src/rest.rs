@@ -103,6 +103,8 @@ impl Rest {
 mod tests {
     use super::*;
     use crate::PoolOptions;
+    use crate::coroutine::Coroutine;
+    use crate::event_loop::{LoopHooks, RunningLoop};
     use crate::pool::ShortRequests;
 
     fn beside_a_pool() -> Rest {
@@ -168,5 +170,39 @@ mod tests {
         let began = Instant::now();
         assert!(!rest.look(|| false));
         assert!(began.elapsed() >= MOMENT);
+    }
+
+    struct NoHooks;
+
+    impl LoopHooks for NoHooks {
+        fn loop_started(&self) {}
+        fn turn_ended(&self) {}
+    }
+
+    /// Ends a new loop, which lingers first of all, at each point of that.
+    fn ends<L>(start: impl Fn() -> L) {
+        for delay in (0..300).map(|step| Duration::from_nanos(step * 400)) {
+            let one = start();
+            let began = Instant::now();
+            while began.elapsed() < delay {
+                std::hint::spin_loop();
+            }
+            drop(one);
+        }
+    }
+
+    #[test]
+    fn loops_end_while_they_linger() {
+        let pool = Pool::start("testpool", PoolOptions::default(), ShortRequests::new());
+        let pool = pool.expect("the system has threads left");
+        let hooks: Arc<dyn LoopHooks> = Arc::new(NoHooks);
+        ends(|| {
+            let started = RunningLoop::start("testloop".to_owned(), Arc::clone(&hooks), Rest::beside(&pool));
+            started.expect("the system has descriptors left")
+        });
+        ends(|| {
+            let started = Coroutine::start(1, &hooks, Arc::clone(&pool), true);
+            started.expect("the system has descriptors left")
+        });
     }
 }

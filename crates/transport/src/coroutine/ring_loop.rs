@@ -247,8 +247,10 @@ impl Home {
     /// Submits, takes completions, and sleeps for some to come if it may; `None` after a failure.
     fn wait(&self, ownership: &Ownership, may_sleep: bool, ran: usize, rest: &mut Rest) -> Option<usize> {
         let lingers = may_sleep && rest.lingers(ran) && submits(ownership);
-        let found = lingers && rest.look(|| ownership.is_woken() || has_work());
-        let sleeps = may_sleep && !found && !ownership.has_tasks();
+        // What was submitted may have brought the notice of the end.
+        let is_ending = || self.stopping.load(Ordering::Acquire);
+        let found = lingers && rest.look(|| is_ending() || ownership.is_woken() || has_work());
+        let sleeps = may_sleep && !found && !ownership.has_tasks() && !is_ending();
         self.sleeps.fetch_add(u64::from(sleeps), Ordering::Relaxed);
         turn(sleeps)
     }
