@@ -3,7 +3,7 @@
 use crate::context::{BatchContext, CommandContext};
 use crate::error::{CommandError, CommandResult, code};
 use crate::sessions::SessionId;
-use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, ElementType, MAX_DOCUMENT_SIZE, RawDocument};
+use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::future::Future;
@@ -92,7 +92,7 @@ impl<'b> Batch<'b> {
 
     /// Whether a document of this length fits. One document always does.
     #[inline]
-    pub fn accepts(&self, length: usize) -> bool {
+    fn accepts(&self, length: usize) -> bool {
         if self.is_full() {
             return false;
         }
@@ -108,16 +108,6 @@ impl<'b> Batch<'b> {
     /// How many documents it has.
     pub const fn count(&self) -> usize {
         self.array.count()
-    }
-
-    /// How many documents it may have.
-    pub const fn limit(&self) -> usize {
-        self.documents_max
-    }
-
-    /// The array, for a writer that builds documents in place after asking [`Batch::accepts`].
-    pub const fn array(&mut self) -> &mut ArrayBuilder<'b> {
-        &mut self.array
     }
 }
 
@@ -168,8 +158,8 @@ pub fn open_fixed(
     batch_size: Option<usize>,
 ) -> CommandResult {
     let mut source = FixedDocuments::new(documents);
-    let mut bytes = Vec::new();
-    let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), batch_size.unwrap_or(usize::MAX));
+    let mut cursor = reply.start_document("cursor");
+    let mut batch = Batch::new(cursor.start_array("firstBatch"), batch_size.unwrap_or(usize::MAX));
     let end = source.fill_now(&mut batch);
     drop(batch);
     let id = match end {
@@ -179,9 +169,7 @@ pub fn open_fixed(
             context.server.cursors.open(Cursor::new(namespace, session, context.body, Box::new(source)))
         }
     };
-    let mut cursor = reply.start_document("cursor");
     cursor.append("id", id).append("ns", namespace);
-    cursor.append_raw(ElementType::Array, b"firstBatch", &bytes);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The connection loop: the only place that drives a connection.
 
 use crate::buffer::{is_small, keep_output, spare_output};
-use crate::overload::Admitter;
+use crate::overload::{Admitter, Overload};
 use crate::service::ReplyKind;
 use crate::timing::RequestTimes;
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     Session,
 };
 use std::any::Any;
+use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -24,6 +25,9 @@ use wire::{
 const HTTP_REQUEST: &[u8] = b"GET ";
 const HTTP_ANSWER: &str = "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 73\r\n\r\n\
     This port speaks the MongoDB wire protocol. Use a MongoDB driver for it.\n";
+
+/// A request that takes the pool at least so long would not have fitted into a loop's turn.
+const OUTLASTS: Duration = Duration::from_micros(100);
 
 /// How one [`serve`] ended.
 #[derive(Debug)]
@@ -90,7 +94,7 @@ struct Output {
     expects_large: bool,
 }
 
-impl<S: ByteStream, H: Service> Connection<'_, S, H> {
+impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
     async fn run(&mut self) -> Result<Ending, ConnectionError> {
         loop {
             let length = match self.receive().await? {
@@ -101,7 +105,12 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                 return Ok(Ending::Moves(std::mem::take(&mut self.input).compact()));
             }
             // On the heap, so that a connection that waits for its client does not hold the memory of a request.
-            let closed = Box::pin(self.process(length)).await?;
+            let closed = if self.session.foresees_pool(length) {
+                Box::pin(self.process_on_pool(length)).await?
+            } else {
+                let clock = self.start_clock();
+                Box::pin(self.process(length, clock)).await?
+            };
             self.input.consume(length);
             if let Some(closed) = closed {
                 return Ok(Ending::Closed(closed));
@@ -172,8 +181,28 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
         result.map_or_else(ConnectionError::Send, |()| ConnectionError::Http)
     }
 
+    fn start_clock(&mut self) -> RequestClock<'s> {
+        RequestClock::start(self.session, self.begun.take(), self.ready.take())
+    }
+
+    /// As [`Self::process`], but on the pool from its first step. What a request needs is then taken up, used and let go within
+    /// moments on one thread; what is begun in a loop and waits long for the pool has left the caches until it is its turn.
+    async fn process_on_pool(&mut self, length: usize) -> Result<Option<Closed>, ConnectionError> {
+        let session = self.session;
+        session.enter(Phase::Processing);
+        let clock = self.start_clock();
+        if clock.overload.is_none() {
+            poll_fn(|context| session.poll_offload(context)).await;
+        }
+        Box::pin(self.process(length, clock)).await
+    }
+
     /// Has the message at the front of the input answered. Gives the reason when the connection shall end.
-    async fn process(&mut self, length: usize) -> Result<Option<Closed>, ConnectionError> {
+    async fn process(
+        &mut self,
+        length: usize,
+        mut clock: RequestClock<'_>,
+    ) -> Result<Option<Closed>, ConnectionError> {
         let session = self.session;
         let limit = session.shared.options.max_message_size;
         let received = self.input.filled().get(..length).unwrap_or_default();
@@ -186,7 +215,6 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
         if first.header().opcode == OpCode::Reply {
             return Err(WireError::OpCode { opcode: OpCode::Reply as i32 }.into());
         }
-        let mut clock = RequestClock::start(session, self.begun.take(), self.ready.take());
         let mut response_to = first.header().request_id;
         let mut following: Option<Message> = None;
         loop {
@@ -200,7 +228,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
             let expects_reply = message.expects_reply();
             let exhaust = expects_reply && message.exhaust_allowed();
             let format = message.reply_format();
-            let request = clock.request(session, message, self.output.buffer(session), compressor);
+            let request = clock.request(message, self.output.buffer(session), compressor);
             let called = {
                 // Pinned where it lives: moving it would copy thousands of bytes for each request.
                 let call = pin!(async { self.service.call(session, request).await });
@@ -214,7 +242,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
                 }
             };
             let Replies { kind, compress, close, refused } = replies;
-            clock.executed(session, refused);
+            clock.executed(session, length, refused);
             let compressor = compressor.filter(|_| compress);
             let (mut reply, next) = match kind {
                 ReplyKind::None => {
@@ -244,7 +272,7 @@ impl<S: ByteStream, H: Service> Connection<'_, S, H> {
             }
             response_to = reply_id;
             self.stream.give_way(true).await;
-            clock.again();
+            clock.again(session);
         }
     }
 
@@ -332,14 +360,13 @@ struct RequestClock<'s> {
     times: RequestTimes,
     /// When the part that is under way began.
     since: Instant,
-    /// How long the request waited to be processed, where that is known.
-    queue: Option<Duration>,
-    /// Who wants the request refused.
+    /// The request is to be refused, and who wants that.
+    overload: Option<Overload>,
     refuser: Option<&'s Admitter>,
 }
 
 impl<'s> RequestClock<'s> {
-    fn start(session: &Session, begun: Option<Instant>, ready: Option<Instant>) -> Self {
+    fn start(session: &'s Session, begun: Option<Instant>, ready: Option<Instant>) -> Self {
         let now = Instant::now();
         let queue = ready.map(|ready| now.saturating_duration_since(ready));
         let ready = ready.unwrap_or(now);
@@ -349,23 +376,21 @@ impl<'s> RequestClock<'s> {
             queue: queue.unwrap_or_default(),
             ..RequestTimes::default()
         };
-        Self { times, since: now, queue, refuser: None }
+        let (overload, refuser) = session.shared.verdict(session, queue, now).unzip();
+        Self { times, since: now, overload, refuser }
     }
 
-    fn request<'m>(
-        &mut self,
-        session: &'s Session,
+    const fn request<'m>(
+        &self,
         message: MessageRef<'m>,
         reply: Vec<u8>,
         compressor: Option<Compressor>,
     ) -> Request<'m> {
-        let verdict = session.shared.verdict(session, self.queue, self.since);
-        let (overload, refuser) = verdict.unzip();
-        self.refuser = refuser;
-        Request::new(message, reply, compressor, self.times, self.since, overload)
+        Request::new(message, reply, compressor, self.times, self.since, self.overload)
     }
 
-    fn executed(&mut self, session: &Session, refused: bool) {
+    /// `length`: that of the message.
+    fn executed(&mut self, session: &Session, length: usize, refused: bool) {
         let now = Instant::now();
         self.times.execute = now.saturating_duration_since(self.since);
         self.since = now;
@@ -376,6 +401,7 @@ impl<'s> RequestClock<'s> {
                     self.times.queue += wait;
                     self.times.execute = self.times.execute.saturating_sub(wait);
                     session.shared.count_offloaded(self.times.execute);
+                    session.note_outlasting((self.times.execute >= OUTLASTS).then_some(length));
                 }
                 None => session.shared.short_requests.answered(now),
             }
@@ -394,14 +420,15 @@ impl<'s> RequestClock<'s> {
     }
 
     /// The next reply of an exhaust stream begins.
-    fn again(&mut self) {
-        *self = Self { times: RequestTimes::default(), since: self.since, queue: None, refuser: None };
+    fn again(&mut self, session: &'s Session) {
+        let (overload, refuser) = session.shared.verdict(session, None, self.since).unzip();
+        *self = Self { times: RequestTimes::default(), since: self.since, overload, refuser };
     }
 }
 
 /// Runs a future; when it panics, gives the panic's text.
 async fn guarded<F: Future>(mut future: Pin<&mut F>) -> Result<F::Output, String> {
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         // The future is dropped after a panic and never polled again, so that nobody sees its broken state.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),

@@ -64,6 +64,8 @@ pub struct Session {
     pool_wait_us: AtomicU64,
     /// The last request was offloaded, so that the next one may well be.
     was_offloaded: AtomicBool,
+    /// The length of the last message that kept the pool busy for long; 0: there was none, or it has been found to be short.
+    outlasting_length: AtomicU32,
     /// The thread model that serves it, as its number.
     executor: AtomicU8,
     /// On the diagnostic lane at the moment, and whether to stay.
@@ -104,6 +106,7 @@ impl Session {
             offloaded_since_us: AtomicU64::new(0),
             pool_wait_us: AtomicU64::new(0),
             was_offloaded: AtomicBool::new(false),
+            outlasting_length: AtomicU32::new(0),
             executor: AtomicU8::new(ServiceExecutor::default() as u8),
             lane: AtomicU8::new(Lane::Off as u8),
             accept_wait_us: AtomicU64::new(0),
@@ -225,6 +228,19 @@ impl Session {
     /// Whether the request before was offloaded.
     pub(crate) fn was_offloaded(&self) -> bool {
         self.was_offloaded.load(Ordering::Relaxed)
+    }
+
+    /// What the request that was just executed on the pool tells of others: the length of its message, if it took long.
+    pub(crate) fn note_outlasting(&self, length: Option<usize>) {
+        self.outlasting_length.store(length.unwrap_or(0) as u32, Ordering::Relaxed);
+    }
+
+    /// Whether a message of this length, the next one, will need the pool, as far as the last one tells, and may wait there.
+    /// While short requests are about it begins in the loop as they do, so that one that is taken for long does not queue.
+    pub(crate) fn foresees_pool(&self, length: usize) -> bool {
+        self.outlasting_length.load(Ordering::Relaxed) as usize == length
+            && self.placement() == Placement::Home
+            && !self.shared.short_requests.are_about(Instant::now())
     }
 
     fn micros_open(&self) -> u64 {

@@ -6,7 +6,7 @@ use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
 use crate::error::CommandResult;
 use crate::interrupt::Interrupt;
 use catalog::give_way;
-use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, ElementType};
+use document::{DocumentBuf, DocumentBuilder};
 use query::aggregate::{Stage, Step};
 
 /// Documents of a first batch when the client does not say.
@@ -107,21 +107,20 @@ pub(crate) async fn give_first_batch(
     single_batch: bool,
 ) -> CommandResult {
     let mut source = Box::new(PipelineCursor::new(pipeline));
-    let mut bytes = Vec::new();
-    let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS));
+    let mut cursor = reply.start_document("cursor");
+    let limit = batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS);
+    let mut batch = Batch::new(cursor.start_array("firstBatch"), limit);
     let end = source.fill(&context.batch_context(None), &mut batch).await?;
     let returned = batch.count() as u64;
     drop(batch);
     let id = match end {
         BatchEnd::More if !single_batch => {
-            let mut cursor = Cursor::new(namespace, context.generic.session, context.body, source);
-            cursor.returned = returned;
-            context.server.cursors.open(cursor)
+            let mut open = Cursor::new(namespace, context.generic.session, context.body, source);
+            open.returned = returned;
+            context.server.cursors.open(open)
         }
         _ => 0,
     };
-    let mut cursor = reply.start_document("cursor");
     cursor.append("id", id).append("ns", namespace);
-    cursor.append_raw(ElementType::Array, b"firstBatch", &bytes);
     Ok(())
 }

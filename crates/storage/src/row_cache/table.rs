@@ -205,8 +205,7 @@ impl RowTable {
             }
             // Another reader was quicker, or it is of an epoch before.
             if let Some(index) = bucket.find(tag(hash), key) {
-                let gone = bucket.rows.swap_remove(index);
-                self.count(gone.row.cost(), 0);
+                self.remove(&mut bucket, index);
             }
             self.add(&mut bucket, hash, Row::new(key, value), ticket.epoch as u32);
         }
@@ -251,8 +250,7 @@ impl RowTable {
             },
             None => {
                 if let Some(index) = earlier {
-                    let gone = bucket.rows.swap_remove(index);
-                    self.count(gone.row.cost(), 0);
+                    self.remove(&mut bucket, index);
                 }
             }
         }
@@ -277,11 +275,15 @@ impl RowTable {
     /// Keeps a row whose key is not in the bucket.
     fn add(&self, bucket: &mut Bucket, hash: u64, row: Row, epoch: u32) {
         if bucket.rows.len() >= ROWS_PER_BUCKET_MAX {
-            let gone = bucket.rows.swap_remove(0);
-            self.count(gone.row.cost(), 0);
+            self.remove(bucket, 0);
         }
         self.count(0, row.cost());
         bucket.rows.push(Kept { row, tag: tag(hash), epoch, referenced: false });
+    }
+
+    fn remove(&self, bucket: &mut Bucket, index: usize) {
+        let gone = bucket.rows.swap_remove(index);
+        self.count(gone.row.cost(), 0);
     }
 
     fn has_room(&self, key: &[u8], value: &[u8]) -> bool {

@@ -250,7 +250,7 @@ impl Home {
         // What was submitted may have brought the notice of the end.
         let is_ending = || self.stopping.load(Ordering::Acquire);
         let found = lingers && rest.look(|| is_ending() || ownership.is_woken() || has_work());
-        let sleeps = may_sleep && !found && !ownership.has_tasks() && !is_ending();
+        let sleeps = may_sleep && !found && !ownership.has_tasks();
         self.sleeps.fetch_add(u64::from(sleeps), Ordering::Relaxed);
         turn(sleeps)
     }

@@ -107,9 +107,12 @@ impl Pool {
 
     /// Whether everybody waits for this pool, and for longer than this: no short request was answered of late.
     pub(crate) fn keeps_all_waiting(&self, longer_than: Duration) -> bool {
+        if !self.is_working() {
+            return false;
+        }
         let now = Instant::now();
         let is_old = |queued| now.saturating_duration_since(queued) > longer_than;
-        self.is_working() && !self.core.short.are_about(now) && self.core.queue.oldest().is_some_and(is_old)
+        !self.core.short.are_about(now) && self.core.queue.oldest().is_some_and(is_old)
     }
 
     /// Changes the limits; threads beyond a smaller maximum end after the task that they run.

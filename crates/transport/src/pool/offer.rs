@@ -39,7 +39,7 @@ impl ShortRequests {
     }
 
     /// Whether one was answered within the last milliseconds.
-    pub(super) fn are_about(&self, now: Instant) -> bool {
+    pub(crate) fn are_about(&self, now: Instant) -> bool {
         let last = self.last_ms.load(Ordering::Relaxed);
         last > 0 && self.milliseconds(now) <= last + EXPECTED_MS
     }

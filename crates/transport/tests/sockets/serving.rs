@@ -23,6 +23,7 @@ for_each_executor! {
     drops_clients_that_do_not_read
     ends_with_its_clients_idle
     finishes_what_runs_before_it_ends
+    foresees_what_outlasts_a_loop
     forces_what_does_not_end
     replaces_stale_unix_sockets_only
     says_that_the_port_is_taken
@@ -117,6 +118,35 @@ fn counts_what_it_does(executor: ServiceExecutor) {
     }
     first.write_all(command(doc! { "sleep": 200 }, 2).bytes()).expect("the server reads");
     eventually("an active session", || server.statistics().connections.active == 1);
+}
+
+fn foresees_what_outlasts_a_loop(executor: ServiceExecutor) {
+    let (server, _service) = start(options(executor));
+    let mut stream = connect(&server);
+    let mut began_on_pool = |request| {
+        // Short requests are expected for 5 ms after one.
+        thread::sleep(Duration::from_millis(10));
+        ask(&mut stream, &command(request, 1)).get("onPool") == Some(&true.into())
+    };
+    if began_on_pool(doc! { "sleep": 1 }) {
+        let blocks = matches!(executor, ServiceExecutor::Synchronous | ServiceExecutor::Adaptive);
+        assert!(blocks, "the first request began on the pool");
+        return;
+    }
+    assert!(began_on_pool(doc! { "sleep": 2 }), "one like the last");
+    assert!(!began_on_pool(doc! { "sleep": 1, "other": 1 }), "one of another length");
+    assert!(!began_on_pool(doc! { "sleep": 1 }), "the last was of another length");
+    assert!(began_on_pool(doc! { "sleep": 0 }), "one like the last, which turns out to be short");
+    let comes_home = (0..100).any(|_| !began_on_pool(doc! { "sleep": 0 }));
+    assert!(comes_home, "short ones are foreseen on and on");
+    // Nothing is foreseen while another client's short requests are about.
+    let mut other = connect(&server);
+    let beside_short_ones = (0..100).any(|_| {
+        ask(&mut stream, &command(doc! { "sleep": 1 }, 1));
+        ask(&mut other, &command(doc! { "echo": 1 }, 1));
+        ask(&mut stream, &command(doc! { "sleep": 1 }, 1)).get("onPool") == Some(&false.into())
+    });
+    assert!(beside_short_ones, "a request was foreseen a hundred times although short ones were about");
 }
 
 fn drops_clients_that_do_not_read(executor: ServiceExecutor) {

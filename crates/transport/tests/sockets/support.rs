@@ -13,7 +13,8 @@ use wire::{CommandMessage, MAX_MESSAGE_SIZE, Message, MessageRef, OpMsg, OpMsgFl
 
 /// `{sleep: ms}` answers later, on a thread that may block; `{fill: n}` with n bytes; `{hold: 1}` blocks whatever thread it is on
 /// until [`Echo::release`]; `{stream: n}` counts down to 0 in an exhaust stream; `{panic: 1}` panics; everything else is
-/// answered at once. All replies carry `ok` and `calls`. `ping` is diagnostic.
+/// answered at once. All replies carry `ok`, `calls`, `lane` and whether the request began where it may block, `onPool`. `ping`
+/// is diagnostic.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub(crate) calls: AtomicUsize,
@@ -47,6 +48,7 @@ impl Service for Echo {
 
     async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {
         let calls = self.calls.fetch_add(1, Ordering::SeqCst);
+        let on_pool = session.may_block();
         let Ok(parsed) = OpMsg::parse(request.message()) else { return Replies::none().then_close() };
         let amount = |name| parsed.body.get(name).and_then(|value| value.as_i64_exact()).map(|n| n as u64);
         if request.overload().is_some() {
@@ -69,7 +71,7 @@ impl Service for Echo {
         let mut reply = request.reply();
         let mut body = reply.body();
         body.append("ok", 1.0).append("calls", calls as i64);
-        body.append("lane", session.is_on_lane());
+        body.append("lane", session.is_on_lane()).append("onPool", on_pool);
         if let Some(bytes) = amount("fill") {
             body.append("filled", "x".repeat(bytes as usize).as_str());
         }
