@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
+# The rules below look for what was built in ./target.
+unexport CARGO_TARGET_DIR
 
 # A compiler cache makes the second compile of RocksDB a matter of seconds. `deps` installs it.
 CCACHE := ccache
