@@ -40,14 +40,11 @@ fn main() -> ExitCode {
     if let Err(error) = processor::check() {
         return fail(&error, EXIT_MACHINE);
     }
-    allocator::limit_arenas();
+    allocator::keep_free_memory();
     let matches = arguments::command().get_matches();
     match matches.subcommand() {
         Some(("serve", given)) => match options::read(given) {
-            Ok(options) => {
-                allocator::request_huge_pages();
-                serve::run(options)
-            }
+            Ok(options) => serve::run(options),
             Err(error) => fail(&error, EXIT_OPTIONS),
         },
         Some(("echo-server", given)) => match options::read(given) {
