@@ -191,6 +191,7 @@ fn open_store(parameters: &Arc<Parameters>, budget: DescriptorBudget) -> Result<
     };
     let row_cache_bytes = cache_bytes / 100 * parameters.unsigned(Parameter::RowCachePercent);
     let mut options = StorageOptions {
+        memtable_bytes: default_memtable_bytes(cache_bytes),
         cache_bytes: (cache_bytes - row_cache_bytes).max(MIB),
         row_cache_bytes,
         journal_interval: Duration::from_millis(parameters.unsigned(Parameter::JournalCommitInterval)),
@@ -224,6 +225,11 @@ fn default_cache_bytes() -> u64 {
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib: u64 = total.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
     ((kib * BYTES_PER_KIB).saturating_sub(GIB) / 2).max(LEAST)
+}
+
+/// A thirty-second of the cache, within bounds: where there is memory, versions that are replaced soon are never written to a table.
+fn default_memtable_bytes(cache_bytes: u64) -> u64 {
+    (cache_bytes / 32).clamp(64 * MIB, 256 * MIB)
 }
 
 fn warn_about_access(parameters: &Parameters) {

@@ -12,17 +12,17 @@ use parking_lot::Mutex;
 use std::iter::Sum;
 use std::time::{Duration, Instant};
 
-/// How long figures are collected before they are compared.
+/// How long figures are collected at least before they are compared.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Tasks that a model must have polled in a window for its figure to say something.
+/// Tasks that a model must have polled for its figure to say something; until it has, its window goes on.
 const FEWEST_POLLS: u64 = 2_000;
 /// Share of a new window in the smoothed cost.
 const SMOOTHING: f64 = 0.3;
 /// The other model must be cheaper by this factor to be preferred from now on: figures are noisy, moving costs.
 const CLEARLY: f64 = 0.95;
 /// One connection of so many goes to the model that is not preferred. Each costs twice: its loops take turns from the preferred model's, and
-/// wait for turns themselves.
-const EXPLORE_EVERY: u64 = 128;
+/// wait for turns themselves. With eight of 1,000 connections updates were 4 % fewer.
+const EXPLORE_EVERY: u64 = 512;
 
 /// What a model's threads have done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,8 +106,8 @@ impl State {
             if polls >= FEWEST_POLLS {
                 let spent = now.processor.saturating_sub(before.processor).as_nanos() as f64 / polls as f64;
                 *cost = Some(cost.map_or(spent, |known| known + SMOOTHING * (spent - known)));
+                *before = now;
             }
-            *before = now;
         }
         let [(_, Some(ring)), (_, Some(readiness))] = self.measured else { return };
         let (own, other) = if self.preferred == 0 { (ring, readiness) } else { (readiness, ring) };
@@ -148,15 +148,16 @@ mod tests {
     #[test]
     fn does_not_judge_by_a_few() {
         check([20_000, 10_000], [5_000, 10], 30, ServiceExecutor::Coroutine);
+        check([20_000, 10_000], [5_000, 100], 30, ServiceExecutor::Reactor);
     }
 
     #[test]
     fn goes_on_looking_at_the_other() {
         let auto = Auto::new();
         let now = Instant::now();
-        let placed: Vec<_> = (0..256).map(|_| auto.place(now, Default::default)).collect();
+        let placed: Vec<_> = (0..1_024).map(|_| auto.place(now, Default::default)).collect();
         let others = placed.iter().filter(|model| **model == ServiceExecutor::Reactor).count();
-        assert_eq!(others, 2, "of 256 connections");
+        assert_eq!(others, 2, "of 1,024 connections");
     }
 
     #[test]

@@ -137,6 +137,7 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
             let held = self.input.filled();
             let wanted = match MessageHeader::parse(held, limit) {
                 Ok(Some(header)) if header.length <= held.len() => {
+                    self.input.settle();
                     return Ok(Received::Message { length: header.length });
                 }
                 Ok(Some(header)) => header.length,

@@ -136,7 +136,7 @@ parameters! {
     RowCachePercent "storage.rocksdb.rowCachePercent" integer(25, 0, 90), "%", start("rowCachePercent" "storage.rocksdb.rowCachePercent"),
         "Share of storage.rocksdb.cacheSizeMB for hot documents as they are, which answers reads by `_id` and updates without a search in blocks; 0 keeps blocks only.";
     MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB", start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
-        "Size at which a memtable is written to disk; 0 takes the storage layer's default.";
+        "Size at which a memtable is written to disk; 0 takes a thirty-second of storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB.";
     BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s", start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
         "The one budget of background input and output (flush, compaction, index builds); 0 takes the storage layer's default.";
     LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "", start("" "systemLog.destination"),
