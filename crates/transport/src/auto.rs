@@ -20,8 +20,8 @@ const FEWEST_POLLS: u64 = 2_000;
 const SMOOTHING: f64 = 0.3;
 /// The other model must be cheaper by this factor to be preferred from now on: figures are noisy, moving costs.
 const CLEARLY: f64 = 0.95;
-/// One connection of so many goes to the model that is not preferred. It is dear: alone in its loop it is served at once, again and again, and
-/// each time interrupts a loop that has hundreds of others. One of 1,000 connections takes 8 % of the finds.
+/// One connection of so many goes to the model that is not preferred. It is dear: one of 1,000 connections took 8 % of the finds, and its loop a
+/// fifth of a core; probably because, alone there, it is served at once each time and interrupts a loop that has hundreds of others.
 const EXPLORE_EVERY: u64 = 16_384;
 
 /// What a model's threads have done so far.
