@@ -190,17 +190,18 @@ fn open_store(parameters: &Arc<Parameters>, budget: DescriptorBudget) -> Result<
         mib => mib * MIB,
     };
     let row_cache_bytes = cache_bytes / 100 * parameters.unsigned(Parameter::RowCachePercent);
+    let memtable_bytes = match parameters.unsigned(Parameter::MemtableSizeMb) {
+        0 => default_memtable_bytes(cache_bytes),
+        mib => mib * MIB,
+    };
     let mut options = StorageOptions {
-        memtable_bytes: default_memtable_bytes(cache_bytes),
+        memtable_bytes,
         cache_bytes: (cache_bytes - row_cache_bytes).max(MIB),
         row_cache_bytes,
         journal_interval: Duration::from_millis(parameters.unsigned(Parameter::JournalCommitInterval)),
         open_files_max: budget.table_files,
         ..StorageOptions::default()
     };
-    if let mib @ 1.. = parameters.unsigned(Parameter::MemtableSizeMb) {
-        options.memtable_bytes = mib * MIB;
-    }
     if let mib @ 1.. = parameters.unsigned(Parameter::BackgroundMbPerSecond) {
         options.io_budget_bytes_per_second = mib * MIB;
     }
@@ -313,5 +314,17 @@ impl Running {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, EXIT_CLOSE),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memtables_grow_with_the_cache_within_bounds() {
+        assert_eq!(default_memtable_bytes(256 * MIB), 64 * MIB);
+        assert_eq!(default_memtable_bytes(4096 * MIB), 128 * MIB);
+        assert_eq!(default_memtable_bytes(65_536 * MIB), 256 * MIB);
     }
 }
