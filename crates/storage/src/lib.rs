@@ -56,6 +56,7 @@ mod keyspace;
 mod latch;
 mod options;
 mod pipeline;
+mod prefetch;
 mod row_cache;
 mod statistics;
 mod store;

@@ -1,7 +1,7 @@
 //! Rows by key, with the protocol that keeps them true to the engine.
 //!
 //! ```text
-//!  hash ─▶ bucket: lock │ version │ writes under way │ ghosts │ rows (tag, epoch, referenced, key ‖ value)
+//!  hash ─▶ bucket: lock │ version │ writes under way │ ghosts │ rows (tag, epoch, referenced, length ‖ key ‖ value)
 //!
 //!  reader   lookup ──hit──▶ value                        leader   begin_write: version + 1, one more under way
 //!             └──miss──▶ engine ──▶ fill, unless the                engine writes the batch
@@ -16,10 +16,15 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
+use crate::prefetch::prefetch;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Budget for each bucket: a few documents of usual size.
 const BYTES_PER_BUCKET: u64 = 4 << 10;
+/// Of the key, in front of it.
+const LENGTH_BYTES: usize = 2;
 /// What a row costs besides its key and value: its entry, the counts of its allocation, the allocator's own.
 const ROW_OVERHEAD: u64 = 64;
 /// Longer keys, and values too large to be worth a copy, stay with the engine.
@@ -32,45 +37,56 @@ const GHOSTS: usize = 4;
 /// Buckets that one fill looks through for room.
 const SWEEP_MAX: usize = 128;
 
-/// A key's value as it is kept: the key, then the value.
+/// A key's value as it is kept: the key's length (`u16 LE`), the key, the value.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
-    bytes: Arc<[u8]>,
-    key_len: u16,
-}
+pub(crate) struct Row(Arc<[u8]>);
 
 impl Row {
     fn new(key: &[u8], value: &[u8]) -> Row {
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, key.len() + value.len()).collect();
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, LENGTH_BYTES + key.len() + value.len()).collect();
         if let Some(bytes) = Arc::get_mut(&mut bytes) {
             write_row(bytes, key, value);
         }
-        Row { bytes, key_len: key.len() as u16 }
+        Row(bytes)
     }
 
     /// Another value, in the same memory where nobody reads it and the size is the same.
     fn set_value(&mut self, key: &[u8], value: &[u8]) {
-        match Arc::get_mut(&mut self.bytes) {
-            Some(bytes) if bytes.len() == key.len() + value.len() => write_row(bytes, key, value),
+        match Arc::get_mut(&mut self.0) {
+            Some(bytes) if bytes.len() == LENGTH_BYTES + key.len() + value.len() => {
+                write_row(bytes, key, value);
+            }
             _ => *self = Row::new(key, value),
         }
     }
 
-    fn key(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.key_len)).unwrap_or_default()
+    /// Key and value.
+    fn parts(&self) -> (&[u8], &[u8]) {
+        let parts = self.0.split_first_chunk::<LENGTH_BYTES>();
+        let parts =
+            parts.and_then(|(length, rest)| rest.split_at_checked(u16::from_le_bytes(*length).into()));
+        parts.unwrap_or_default()
+    }
+
+    fn has_key(&self, key: &[u8]) -> bool {
+        // The value is wanted next: its lines come together with the key's.
+        prefetch(self.0.as_ptr(), self.0.len());
+        self.parts().0 == key
     }
 
     pub(crate) fn value(&self) -> &[u8] {
-        self.bytes.get(usize::from(self.key_len)..).unwrap_or_default()
+        self.parts().1
     }
 
     fn cost(&self) -> u64 {
-        self.bytes.len() as u64 + ROW_OVERHEAD
+        self.0.len() as u64 + ROW_OVERHEAD
     }
 }
 
 fn write_row(bytes: &mut [u8], key: &[u8], value: &[u8]) {
-    let (front, back) = bytes.split_at_mut(key.len());
+    let (length, rest) = bytes.split_at_mut(LENGTH_BYTES);
+    let (front, back) = rest.split_at_mut(key.len());
+    length.copy_from_slice(&(key.len() as u16).to_le_bytes());
     front.copy_from_slice(key);
     back.copy_from_slice(value);
 }
@@ -84,20 +100,21 @@ struct Kept {
     referenced: bool,
 }
 
+/// With its lock in one cache line, and so is the first row's entry.
 #[derive(Debug, Default)]
 struct Bucket {
-    rows: Vec<Kept>,
+    rows: SmallVec<[Kept; 1]>,
     /// Changes when a write of one of the bucket's keys begins.
     version: u32,
     /// Writes that have begun and not ended.
     writes: u32,
+    /// The latest first.
     ghosts: [u16; GHOSTS],
-    next_ghost: u8,
 }
 
 impl Bucket {
     fn find(&self, tag: u32, key: &[u8]) -> Option<usize> {
-        self.rows.iter().position(|kept| kept.tag == tag && kept.row.key() == key)
+        self.rows.iter().position(|kept| kept.tag == tag && kept.row.has_key(key))
     }
 
     /// Whether this key was missed before, not long ago.
@@ -105,11 +122,8 @@ impl Bucket {
         if self.ghosts.contains(&ghost) {
             return true;
         }
-        let place = usize::from(self.next_ghost) % GHOSTS;
-        if let Some(forgotten) = self.ghosts.get_mut(place) {
-            *forgotten = ghost;
-        }
-        self.next_ghost = self.next_ghost.wrapping_add(1);
+        self.ghosts.rotate_right(1);
+        self.ghosts[0] = ghost;
         false
     }
 
@@ -127,6 +141,11 @@ impl Bucket {
         freed
     }
 }
+
+#[repr(align(64))]
+struct LockedBucket(Mutex<Bucket>);
+
+pub(super) const BUCKET_BYTES: usize = size_of::<LockedBucket>();
 
 /// What a reader finds.
 #[derive(Debug)]
@@ -148,7 +167,7 @@ pub(crate) struct FillTicket {
 
 /// The table of all rows.
 pub(crate) struct RowTable {
-    buckets: Box<[Mutex<Bucket>]>,
+    buckets: Box<[LockedBucket]>,
     budget: u64,
     bytes: AtomicU64,
     /// The bucket that the next sweep begins with.
@@ -161,7 +180,7 @@ impl RowTable {
     pub(crate) fn new(budget: u64) -> RowTable {
         let buckets = (budget / BYTES_PER_BUCKET).max(1);
         RowTable {
-            buckets: (0..buckets).map(|_| Mutex::new(Bucket::default())).collect(),
+            buckets: (0..buckets).map(|_| LockedBucket(Mutex::new(Bucket::default()))).collect(),
             budget,
             bytes: AtomicU64::new(0),
             hand: AtomicU64::new(0),
@@ -269,7 +288,7 @@ impl RowTable {
     fn bucket(&self, hash: u64) -> Option<&Mutex<Bucket>> {
         // The upper half chooses the bucket, the lower half is the tag.
         let index = ((hash >> 32) * self.buckets.len() as u64) >> 32;
-        self.buckets.get(index as usize)
+        self.buckets.get(index as usize).map(|bucket| &bucket.0)
     }
 
     /// Keeps a row whose key is not in the bucket.
@@ -306,7 +325,7 @@ impl RowTable {
             }
             let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets.len() as u64;
             let Some(bucket) = self.buckets.get(index as usize) else { return };
-            let freed = bucket.lock().sweep(epoch);
+            let freed = bucket.0.lock().sweep(epoch);
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }
@@ -317,7 +336,7 @@ fn may_keep(key: &[u8], value: &[u8]) -> bool {
 }
 
 fn cost(key: &[u8], value: &[u8]) -> u64 {
-    (key.len() + value.len()) as u64 + ROW_OVERHEAD
+    (LENGTH_BYTES + key.len() + value.len()) as u64 + ROW_OVERHEAD
 }
 
 const fn is_removing(epoch: u64) -> bool {

@@ -298,3 +298,8 @@ fn keys_spread_over_buckets() {
     let longest = counts.iter().max().copied().unwrap_or_default();
     assert!(longest <= 40, "ten keys a bucket on average, {longest} in the longest");
 }
+
+#[test]
+fn a_bucket_is_one_cache_line() {
+    assert_eq!(table::BUCKET_BYTES, crate::prefetch::CACHE_LINE_BYTES);
+}

@@ -10,6 +10,8 @@ mod group;
 mod handover;
 #[path = "../../src/pipeline/journal.rs"]
 mod journal;
+#[path = "../../src/prefetch.rs"]
+mod prefetch;
 #[path = "../../src/row_cache/table.rs"]
 mod row_table;
 mod rows;

@@ -15,13 +15,11 @@ use super::errors::storage_error;
 use crate::engine::{EngineCursor, EngineReader};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
 use crate::view::{Entry, PinnedBytes};
 
-const CACHE_LINE_BYTES: usize = 64;
 /// What lies between two values: the next key and the lengths.
 const ENTRY_HEADER_BYTES: usize = CACHE_LINE_BYTES;
-/// More than this the processor cannot have under way, and fetches by itself.
-const PREFETCH_BYTES_MAX: usize = 1 << 10;
 
 /// A borrow of the database for as long as the caller keeps `database`.
 ///
@@ -226,14 +224,5 @@ impl EngineCursor for RocksCursor {
 /// into a memtable: walks over documents wait for memory most of all.
 #[inline]
 fn prefetch_behind(value: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let end = value.as_ptr().wrapping_add(value.len());
-        let bytes = (value.len() + ENTRY_HEADER_BYTES).min(PREFETCH_BYTES_MAX);
-        for offset in (0..bytes).step_by(CACHE_LINE_BYTES) {
-            // SAFETY: a prefetch is a hint: it reads nothing and cannot fault, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(end.wrapping_add(offset).cast()) };
-        }
-    }
+    prefetch(value.as_ptr().wrapping_add(value.len()), value.len() + ENTRY_HEADER_BYTES);
 }
