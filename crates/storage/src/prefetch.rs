@@ -15,4 +15,6 @@ pub(crate) fn prefetch(start: *const u8, bytes: usize) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset).cast()) };
         }
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, bytes.min(BYTES_MAX));
 }

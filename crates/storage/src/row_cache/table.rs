@@ -145,6 +145,7 @@ impl Bucket {
 #[repr(align(64))]
 struct LockedBucket(Mutex<Bucket>);
 
+#[cfg(test)]
 pub(super) const BUCKET_BYTES: usize = size_of::<LockedBucket>();
 
 /// What a reader finds.
