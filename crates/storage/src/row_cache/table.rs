@@ -23,7 +23,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Budget for each bucket: a few documents of usual size.
 const BYTES_PER_BUCKET: u64 = 4 << 10;
-/// Of the key, in front of it.
+/// What the length of a row's key takes.
 const LENGTH_BYTES: usize = 2;
 /// What a row costs besides its key and value: its entry, the counts of its allocation, the allocator's own.
 const ROW_OVERHEAD: u64 = 64;
@@ -43,7 +43,7 @@ pub(crate) struct Row(Arc<[u8]>);
 
 impl Row {
     fn new(key: &[u8], value: &[u8]) -> Row {
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, LENGTH_BYTES + key.len() + value.len()).collect();
+        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, row_len(key, value)).collect();
         if let Some(bytes) = Arc::get_mut(&mut bytes) {
             write_row(bytes, key, value);
         }
@@ -53,9 +53,7 @@ impl Row {
     /// Another value, in the same memory where nobody reads it and the size is the same.
     fn set_value(&mut self, key: &[u8], value: &[u8]) {
         match Arc::get_mut(&mut self.0) {
-            Some(bytes) if bytes.len() == LENGTH_BYTES + key.len() + value.len() => {
-                write_row(bytes, key, value);
-            }
+            Some(bytes) if bytes.len() == row_len(key, value) => write_row(bytes, key, value),
             _ => *self = Row::new(key, value),
         }
     }
@@ -83,6 +81,10 @@ impl Row {
     }
 }
 
+fn row_len(key: &[u8], value: &[u8]) -> usize {
+    LENGTH_BYTES + key.len() + value.len()
+}
+
 fn write_row(bytes: &mut [u8], key: &[u8], value: &[u8]) {
     let (length, rest) = bytes.split_at_mut(LENGTH_BYTES);
     let (front, back) = rest.split_at_mut(key.len());
@@ -100,7 +102,6 @@ struct Kept {
     referenced: bool,
 }
 
-/// With its lock in one cache line, and so is the first row's entry.
 #[derive(Debug, Default)]
 struct Bucket {
     rows: SmallVec<[Kept; 1]>,
@@ -142,11 +143,9 @@ impl Bucket {
     }
 }
 
+/// One cache line, with the entry of its first row.
 #[repr(align(64))]
-struct LockedBucket(Mutex<Bucket>);
-
-#[cfg(test)]
-pub(super) const BUCKET_BYTES: usize = size_of::<LockedBucket>();
+pub(super) struct LockedBucket(Mutex<Bucket>);
 
 /// What a reader finds.
 #[derive(Debug)]
@@ -337,7 +336,7 @@ fn may_keep(key: &[u8], value: &[u8]) -> bool {
 }
 
 fn cost(key: &[u8], value: &[u8]) -> u64 {
-    (LENGTH_BYTES + key.len() + value.len()) as u64 + ROW_OVERHEAD
+    row_len(key, value) as u64 + ROW_OVERHEAD
 }
 
 const fn is_removing(epoch: u64) -> bool {

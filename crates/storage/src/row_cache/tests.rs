@@ -301,5 +301,5 @@ fn keys_spread_over_buckets() {
 
 #[test]
 fn a_bucket_is_one_cache_line() {
-    assert_eq!(table::BUCKET_BYTES, crate::prefetch::CACHE_LINE_BYTES);
+    assert_eq!(size_of::<table::LockedBucket>(), crate::prefetch::CACHE_LINE_BYTES);
 }
