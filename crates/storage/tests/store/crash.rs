@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use storage::{Acknowledge, Direction, KeyRange, Keyspace, OpenError, StorageOptions, Store};
 
@@ -12,8 +12,15 @@ use crate::{COUNT, commit, exists};
 const CHILD_DIRECTORY: &str = "HEDDLE_TEST_CRASH_DIRECTORY";
 const CHILD_THREADS: usize = 4;
 
+/// A child that another test starts holds every lock of this process until it has begun its own program.
 fn open(path: &Path) -> Store {
-    Store::open(path, &StorageOptions::small()).unwrap()
+    let patience = Instant::now() + Duration::from_secs(5);
+    loop {
+        match Store::open(path, &StorageOptions::small()) {
+            Err(OpenError::Locked { .. }) if Instant::now() < patience => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 fn documents(store: &Store) -> usize {
