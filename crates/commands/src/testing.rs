@@ -224,8 +224,8 @@ impl Engine for ForgetfulEngine {
     fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
         self.inner.checkpoint(directory)
     }
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64 {
-        self.inner.approximate_bytes(keyspace, range)
+    fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> storage::RangeBytes {
+        self.inner.range_bytes(keyspace, range)
     }
     fn pressure(&self) -> Pressure {
         self.inner.pressure()

@@ -40,7 +40,7 @@ pub(crate) struct DataDirectory {
 impl DataDirectory {
     /// Creates or checks the directory and locks it.
     pub(crate) fn open(path: &Path) -> Result<DataDirectory, OpenError> {
-        std::fs::create_dir_all(path).map_err(|source| unusable(path, source))?;
+        create_durably(path).map_err(|source| unusable(path, source))?;
         // Before the lock file is created: a directory of something else must stay as it is.
         let format = read_format(path)?;
         let lock = take_lock(path)?;
@@ -113,13 +113,25 @@ impl DataDirectory {
         fill: impl FnOnce(&Path) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
         let io = |error: std::io::Error| StorageError::Engine(format!("{}: {error}", path.display()).into());
-        std::fs::create_dir_all(path).map_err(io)?;
+        create_durably(path).map_err(io)?;
         if std::fs::read_dir(path).map_err(io)?.next().is_some() {
             return Err(StorageError::Engine(format!("{} is not empty", path.display()).into()));
         }
         fill(&path.join(ENGINE_DIRECTORY))?;
         write_format(path, STATE_READY).map_err(io)
     }
+}
+
+/// Creates a directory and those above it that do not exist, so that they are there after a power loss: each new name is
+/// synced in the directory that holds it.
+fn create_durably(path: &Path) -> std::io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let missing: Vec<&Path> = path.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
+    std::fs::create_dir_all(&path)?;
+    missing
+        .iter()
+        .filter_map(|created| created.parent())
+        .try_for_each(|parent| File::open(parent)?.sync_all())
 }
 
 fn encode_mark(synced: u64) -> [u8; 16] {
@@ -241,6 +253,15 @@ mod tests {
             |path| std::fs::write(path.join("heddle.log"), "x").unwrap(),
             |opened| assert!(opened.unwrap().is_new()),
         );
+    }
+
+    #[test]
+    fn directories_above_are_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b/c");
+        assert!(DataDirectory::open(&path).unwrap().is_new());
+        assert!(path.join(FORMAT_FILE).exists());
+        DataDirectory::open(&path).unwrap();
     }
 
     #[test]

@@ -66,7 +66,7 @@ mod view;
 
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
-pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure};
+pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
 pub use error::{CommitError, OpenError, StorageError};
 pub use gate::{Band, GateLimits};
 pub use keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace, ReadTier};

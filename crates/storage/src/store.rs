@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
 use crate::engine::rocks::RocksEngine;
-use crate::engine::{Engine, EngineFailure, EngineReader};
+use crate::engine::{Engine, EngineFailure, EngineReader, RangeBytes};
 use crate::error::{CommitError, OpenError, StorageError};
 use crate::gate::GateLimits;
 use crate::gate::queue::{Admission, Gate};
@@ -260,9 +260,9 @@ impl Store {
         DataDirectory::create_copy(directory, |engine_path| inner.engine.checkpoint(engine_path))
     }
 
-    /// An estimate of the bytes a range occupies, compressed, memtables included.
-    pub fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64 {
-        self.inner.engine.approximate_bytes(keyspace, range)
+    /// An estimate of the bytes a range occupies.
+    pub fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes {
+        self.inner.engine.range_bytes(keyspace, range)
     }
 
     /// Counts and sizes of the pipeline and the engine.

@@ -7,6 +7,7 @@ mod ddl;
 mod dropped;
 mod handover;
 mod model;
+mod sizes;
 mod tiers;
 mod writes;
 

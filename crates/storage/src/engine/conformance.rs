@@ -232,10 +232,34 @@ fn maintenance_keeps_the_data() {
         engine.flush().unwrap();
         engine.compact(DOCUMENTS, &KeyRange::all()).unwrap();
         check(engine, KeyRange::all(), None, Direction::Forward, "a c");
-        assert!(engine.approximate_bytes(DOCUMENTS, &KeyRange::all()) > 0);
-        assert_eq!(engine.approximate_bytes(DOCUMENTS, &KeyRange::starting_at(*b"x")), 0);
+        assert!(engine.range_bytes(DOCUMENTS, &KeyRange::all()).total() > 0);
+        assert_eq!(engine.range_bytes(DOCUMENTS, &KeyRange::starting_at(*b"x")).total(), 0);
         assert!(!engine.pressure().engine_stalled);
     });
+}
+
+#[test]
+fn a_range_has_a_size_before_it_is_flushed() {
+    for_each_engine(|engine| {
+        for number in 0..1000_u16 {
+            write(engine, |unit| unit.put(DOCUMENTS, &number.to_be_bytes(), &[7; 100]));
+        }
+        let all = engine.range_bytes(DOCUMENTS, &KeyRange::all());
+        assert_eq!(all.tables, 0, "nothing was flushed");
+        assert!((100_000..200_000).contains(&all.memtables), "1000 entries of 102 bytes: {all:?}");
+        let half = engine.range_bytes(DOCUMENTS, &KeyRange::starting_at(500_u16.to_be_bytes()));
+        assert!((25_000..100_000).contains(&half.memtables), "about half of {all:?}: {half:?}");
+    });
+}
+
+#[test]
+fn flushes_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true).unwrap();
+    let before = engine.statistics().flushes;
+    put_all(&engine, &["a"]);
+    engine.flush().unwrap();
+    assert_eq!(engine.statistics().flushes, before + 1, "one keyspace had something to flush");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure};
+use super::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 use crate::unit::{Operation, OperationLog, WriteUnit};
@@ -367,13 +367,14 @@ impl Engine for MemoryEngine {
         Err(StorageError::Engine(Arc::from("the in-memory engine has no files to copy")))
     }
 
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64 {
+    fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes {
         let state = self.shared.state.read();
         let newest = |versions: &Versions| {
             versions.last().and_then(|version| version.value.as_ref()).map_or(0, |v| v.len())
         };
         let keys = state.tree(keyspace).keys.iter().filter(|(key, _)| range.contains(key));
-        keys.map(|(key, versions)| (key.len() + newest(versions)) as u64).sum()
+        let memtables = keys.map(|(key, versions)| (key.len() + newest(versions)) as u64).sum();
+        RangeBytes { tables: 0, memtables }
     }
 
     fn pressure(&self) -> Pressure {

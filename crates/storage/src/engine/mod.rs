@@ -62,8 +62,8 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports; an engine without files always fails.
     fn checkpoint(&self, directory: &Path) -> Result<(), StorageError>;
 
-    /// An estimate of the bytes a range occupies in table files and memtables.
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64;
+    /// An estimate of the bytes a range occupies.
+    fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes;
 
     /// How far flush and compaction are behind. Cheap enough for a call every few milliseconds.
     fn pressure(&self) -> Pressure;
@@ -134,6 +134,22 @@ pub enum EngineFailure {
     Failed(Arc<str>),
 }
 
+/// An estimate of the bytes a range occupies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeBytes {
+    /// In table files, compressed.
+    pub tables: u64,
+    /// In memtables, every version that is still there included.
+    pub memtables: u64,
+}
+
+impl RangeBytes {
+    /// Both together.
+    pub const fn total(self) -> u64 {
+        self.tables.saturating_add(self.memtables)
+    }
+}
+
 /// How far flush and compaction are behind: the worst keyspace counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
@@ -194,6 +210,8 @@ pub struct EngineStatistics {
     pub journal_syncs: u64,
     /// Bytes written to the log.
     pub journal_bytes: u64,
+    /// Memtables written to table files.
+    pub flushes: u64,
     /// Bytes written by flushes.
     pub flush_bytes: u64,
     /// Bytes written by compactions.

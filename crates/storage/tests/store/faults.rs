@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use storage::{
     Engine, EngineFailure, EngineReader, EngineStatistics, KeyRange, Keyspace, MemoryEngine, OperationLog,
-    Pressure, StorageError, WriteUnit,
+    Pressure, RangeBytes, StorageError, WriteUnit,
 };
 
 /// What the next calls do.
@@ -112,8 +112,8 @@ impl Engine for FaultyEngine {
         self.memory.checkpoint(directory)
     }
 
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64 {
-        self.memory.approximate_bytes(keyspace, range)
+    fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes {
+        self.memory.range_bytes(keyspace, range)
     }
 
     fn pressure(&self) -> Pressure {

@@ -2,6 +2,7 @@
 
 mod errors;
 mod options;
+mod raw;
 mod reader;
 mod statistics;
 mod warming;
@@ -10,9 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rocksdb::{Cache, ColumnFamily, DB, Options, Range, WriteBatch, WriteOptions, checkpoint::Checkpoint};
+use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteOptions, checkpoint::Checkpoint};
 
-use super::{Engine, EngineFailure, EngineReader, EngineStatistics, Pressure};
+use super::{Engine, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
 use crate::error::StorageError;
 use crate::keyspace::{KeyRange, Keyspace};
 use crate::options::StorageOptions;
@@ -33,6 +34,7 @@ struct Database {
     warming: Warming,
     /// Holds the statistics object.
     options: Options,
+    events: Arc<raw::Events>,
     counts_tickers: bool,
     cache: Cache,
     cache_bytes: u64,
@@ -100,7 +102,8 @@ impl RocksEngine {
     ) -> Result<RocksEngine, RocksOpenFailure> {
         let cache =
             Cache::new_hyper_clock_cache(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX), 0);
-        let database_options = options::database_options(options, create);
+        let mut database_options = options::database_options(options, create);
+        let events = raw::Events::listen(&mut database_options);
         let families = options::column_families(options, &cache);
         let rocks = DB::open_cf_descriptors(&database_options, path, families)?;
         let mut write_options = WriteOptions::default();
@@ -109,6 +112,7 @@ impl RocksEngine {
         let database = Arc::new(Database {
             rocks,
             warming: Warming::default(),
+            events,
             counts_tickers: options.engine_statistics,
             options: database_options,
             cache,
@@ -177,13 +181,13 @@ impl Engine for RocksEngine {
         checkpoint.create_checkpoint(directory).map_err(storage_error)
     }
 
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> u64 {
+    fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes {
         // A bound RocksDB can compare: no key of ours is longer than this and full of 0xff.
         const ABOVE_ALL: [u8; 64] = [u8::MAX; 64];
-        let Ok(family) = self.database.family(keyspace) else { return 0 };
+        let Ok(family) = self.database.family(keyspace) else { return RangeBytes::default() };
         let (lower, upper) =
             (range.lower.as_deref().unwrap_or_default(), range.upper.as_deref().unwrap_or(&ABOVE_ALL));
-        self.database.rocks.get_approximate_sizes_cf(family, &[Range::new(lower, upper)]).iter().sum()
+        raw::range_bytes(&self.database.rocks, family, lower, upper)
     }
 
     fn pressure(&self) -> Pressure {

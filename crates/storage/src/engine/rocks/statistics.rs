@@ -64,6 +64,7 @@ impl Database {
             snapshots: self.property(Keyspace::Internal, property::NUM_SNAPSHOTS),
             journal_syncs: ticker(Ticker::WalFileSynced),
             journal_bytes: ticker(Ticker::WalFileBytes),
+            flushes: self.events.flushes(),
             flush_bytes: ticker(Ticker::FlushWriteBytes),
             compaction_write_bytes: ticker(Ticker::CompactWriteBytes),
             compaction_read_bytes: ticker(Ticker::CompactReadBytes),

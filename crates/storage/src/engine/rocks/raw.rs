@@ -1,0 +1,161 @@
+//! What RocksDB's C interface offers and the crate does not wrap: sizes that count memtables, and events.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use librocksdb_sys as ffi;
+use rocksdb::{AsColumnFamilyRef, AsRawPtr, ColumnFamily, DB, Options};
+
+use crate::engine::RangeBytes;
+
+const MEMTABLES: u8 = ffi::rocksdb_size_approximation_flags_include_memtable as u8;
+const TABLES: u8 = ffi::rocksdb_size_approximation_flags_include_files as u8;
+
+/// An estimate of the bytes between two keys. May read the index blocks of table files.
+pub(super) fn range_bytes(rocks: &DB, family: &ColumnFamily, lower: &[u8], upper: &[u8]) -> RangeBytes {
+    let of = |what| approximate_bytes(rocks, family, lower, upper, what);
+    RangeBytes { tables: of(TABLES), memtables: of(MEMTABLES) }
+}
+
+fn approximate_bytes(rocks: &DB, family: &ColumnFamily, lower: &[u8], upper: &[u8], what: u8) -> u64 {
+    let starts = [lower.as_ptr().cast::<c_char>()];
+    let ends = [upper.as_ptr().cast::<c_char>()];
+    let (start_lengths, end_lengths) = ([lower.len()], [upper.len()]);
+    let mut bytes = 0;
+    let mut error = std::ptr::null_mut();
+    // SAFETY: the database and the column family are borrowed; every array has the one element announced, and all of them
+    // outlive the call.
+    unsafe {
+        ffi::rocksdb_approximate_sizes_cf_with_flags(
+            rocks.as_raw_ptr(),
+            family.inner(),
+            1,
+            starts.as_ptr(),
+            start_lengths.as_ptr(),
+            ends.as_ptr(),
+            end_lengths.as_ptr(),
+            what,
+            &raw mut bytes,
+            &raw mut error,
+        );
+    }
+    if let Some(error) = take_text(error) {
+        tracing::warn!(%error, "the size of a range of keys is not known");
+    }
+    bytes
+}
+
+/// What RocksDB has told from its own threads.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    flushes: AtomicU64,
+}
+
+impl Events {
+    /// Has the database that is opened with these options tell its events.
+    pub(super) fn listen(options: &mut Options) -> Arc<Events> {
+        let events = Arc::new(Events::default());
+        let state = Arc::into_raw(Arc::clone(&events)).cast_mut().cast::<c_void>();
+        // SAFETY: `state` is a share of `events` that `forget` gives back. The listener passes to the options and, by
+        // reference counting, to the database. None of the functions unwinds.
+        unsafe {
+            let listener = ffi::rocksdb_eventlistener_create(
+                state,
+                Some(forget),
+                Some(flush_begins),
+                Some(flush_completed),
+                Some(compaction_begins),
+                Some(compaction_completed),
+                Some(subcompaction),
+                Some(subcompaction),
+                Some(file_ingested),
+                Some(background_error),
+                Some(stall_conditions_changed),
+                Some(memtable_sealed),
+            );
+            ffi::rocksdb_options_add_eventlistener(options.as_raw_ptr(), listener);
+        }
+        events
+    }
+
+    /// Memtables written to table files.
+    pub(super) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+}
+
+unsafe extern "C" fn forget(state: *mut c_void) {
+    // SAFETY: `listen` has made the pointer from an `Arc`, and RocksDB calls this once.
+    drop(unsafe { Arc::from_raw(state.cast::<Events>()) });
+}
+
+unsafe extern "C" fn flush_completed(
+    state: *mut c_void,
+    _database: *mut ffi::rocksdb_t,
+    _flush: *const ffi::rocksdb_flushjobinfo_t,
+) {
+    // SAFETY: the listener holds its share of the events until `forget`.
+    let events = unsafe { &*state.cast::<Events>() };
+    events.flushes.fetch_add(1, Ordering::Relaxed);
+}
+
+// RocksDB's wrapper calls every function without looking whether there is one.
+
+unsafe extern "C" fn flush_begins(
+    _state: *mut c_void,
+    _database: *mut ffi::rocksdb_t,
+    _flush: *const ffi::rocksdb_flushjobinfo_t,
+) {
+}
+
+unsafe extern "C" fn compaction_begins(
+    _state: *mut c_void,
+    _database: *mut ffi::rocksdb_t,
+    _compaction: *const ffi::rocksdb_compactionjobinfo_t,
+) {
+}
+
+unsafe extern "C" fn compaction_completed(
+    _state: *mut c_void,
+    _database: *mut ffi::rocksdb_t,
+    _compaction: *const ffi::rocksdb_compactionjobinfo_t,
+) {
+}
+
+unsafe extern "C" fn subcompaction(_state: *mut c_void, _part: *const ffi::rocksdb_subcompactionjobinfo_t) {}
+
+unsafe extern "C" fn file_ingested(
+    _state: *mut c_void,
+    _database: *mut ffi::rocksdb_t,
+    _file: *const ffi::rocksdb_externalfileingestioninfo_t,
+) {
+}
+
+unsafe extern "C" fn background_error(
+    _state: *mut c_void,
+    _reason: u32,
+    _status: *mut ffi::rocksdb_status_ptr_t,
+) {
+}
+
+unsafe extern "C" fn stall_conditions_changed(
+    _state: *mut c_void,
+    _stall: *const ffi::rocksdb_writestallinfo_t,
+) {
+}
+
+unsafe extern "C" fn memtable_sealed(_state: *mut c_void, _memtable: *const ffi::rocksdb_memtableinfo_t) {}
+
+/// Takes over an error text of RocksDB's.
+fn take_text(text: *mut c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: RocksDB hands over a text that ends with a zero and that `rocksdb_free` frees.
+    unsafe {
+        let owned = CStr::from_ptr(text).to_string_lossy().into_owned();
+        ffi::rocksdb_free(text.cast());
+        Some(owned)
+    }
+}
