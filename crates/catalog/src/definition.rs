@@ -294,7 +294,7 @@ impl CollectionDefinition {
     pub(crate) fn to_record(&self) -> DocumentBuf {
         let mut record = Document::new();
         record.push("id", i64::from(self.id));
-        record.push("uuid", Value::Binary { subtype: UUID_SUBTYPE, bytes: self.uuid.as_bytes().to_vec() });
+        record.push("uuid", Value::binary(UUID_SUBTYPE, self.uuid.as_bytes().to_vec()));
         record.push("db", self.namespace.database());
         record.push("name", self.namespace.collection());
         record.push("options", self.options.to_document());

@@ -336,7 +336,9 @@ mod tests {
                 .map(|entry| {
                     let split = crate::keys::split_entry(&entry.key, &entry.value).expect("a whole entry");
                     assert_eq!(split.document_key, b"id");
-                    Value::Array(decode(split.fields, split.type_bits, &spec.directions()).expect("a key"))
+                    Value::Array(
+                        decode(split.fields, split.type_bits, &spec.directions()).expect("a key").into(),
+                    )
                 })
                 .collect::<Vec<_>>()
         });
@@ -370,7 +372,7 @@ mod tests {
             keys(doc! { "keys": [[NULL, NULL, NULL], [1, 2, NULL], [3, NULL, NULL]] }),
         );
         assert_eq!(paths, [1, 1, 0]);
-        let undefined = Ok(vec![Value::Array(vec![Value::Undefined])]);
+        let undefined = Ok(vec![Value::Array(vec![Value::Undefined].into())]);
         check(doc! { "a": 1 }, doc! {}, doc! { "a": [] }, undefined);
         check(doc! { "a.b": 1 }, doc! {}, doc! { "a": [] }, keys(doc! { "keys": [[NULL]] }));
         let paths = check(
@@ -398,7 +400,7 @@ mod tests {
             doc! { "a": "hashed" },
             doc! {},
             doc! { "a": 5 },
-            Ok(vec![Value::Array(vec![Value::Int64(hash)])]),
+            Ok(vec![Value::Array(vec![Value::Int64(hash)].into())]),
         );
         check(doc! { "a": "hashed" }, doc! {}, doc! { "a": [5] }, Err(16766));
     }

@@ -57,20 +57,20 @@ fn write_value(text: &mut String, value: &Value) {
             write_array(text, values);
             Ok(())
         }
-        Value::Binary { subtype, bytes } => {
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-            write!(text, "BinData({subtype}, {digits})")
+        Value::Binary(binary) => {
+            let digits: String = binary.bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+            write!(text, "BinData({}, {digits})", binary.subtype)
         }
         Value::Undefined => write!(text, "undefined"),
         Value::ObjectId(id) => write!(text, "ObjectId('{id}')"),
         Value::Boolean(flag) => write!(text, "{flag}"),
         Value::DateTime(milliseconds) => write!(text, "new Date({milliseconds})"),
         Value::Null => write!(text, "null"),
-        Value::Regex { pattern, options } => write!(text, "/{pattern}/{options}"),
-        Value::DbPointer { namespace, id } => write!(text, "DBRef('{namespace}', {id})"),
+        Value::Regex(regex) => write!(text, "/{}/{}", regex.pattern, regex.options),
+        Value::DbPointer(pointer) => write!(text, "DBRef('{}', {})", pointer.namespace, pointer.id),
         Value::JavaScript(code) => write!(text, "{code}"),
         Value::Symbol(symbol) => write!(text, "\"{symbol}\""),
-        Value::JavaScriptWithScope { code, .. } => write!(text, "CodeWScope( {code})"),
+        Value::JavaScriptWithScope(scoped) => write!(text, "CodeWScope( {})", scoped.code),
         Value::Int32(number) => write!(text, "{number}"),
         Value::Timestamp(timestamp) => write!(text, "Timestamp({}, {})", timestamp.time, timestamp.increment),
         Value::Int64(number) => write!(text, "{number}"),

@@ -249,6 +249,6 @@ fn check_one<'v>(
 fn describe(index: &IndexDefinition, entry: &Entry) -> String {
     let split = split_entry(&entry.key, &entry.value);
     let values = split.and_then(|split| decode(split.fields, split.type_bits, &index.spec.directions()).ok());
-    let fields = shell_text::value(&Value::Array(values.unwrap_or_default()));
+    let fields = shell_text::value(&Value::Array(values.unwrap_or_default().into()));
     format!("{fields} of document {:02x?}", split.map(|split| split.document_key).unwrap_or_default())
 }

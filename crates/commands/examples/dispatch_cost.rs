@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::open(Store::in_memory(&StorageOptions::small())?)?;
     let server = Server::new(Arc::new(Parameters::default()), catalog, Host::detached())?;
     let connection = Arc::new(Connection::new(1, "example", Arc::new(Detached)));
-    let session = document::Value::Binary { subtype: 4, bytes: vec![7; 16] };
+    let session = document::Value::binary(4, vec![7; 16]);
     let cases = [
         ("ping", doc! { "ping": 1, "$db": "admin" }),
         ("ping with lsid", doc! { "ping": 1, "lsid": { "id": session }, "$db": "admin" }),

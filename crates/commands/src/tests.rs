@@ -363,7 +363,7 @@ fn an_overloaded_server_refuses_who_understands_it() {
     assert_eq!(refused.get("codeName"), Some(&Value::String("IngressRequestRateLimitExceeded".into())));
     assert_eq!(refused.get("baseBackoffMS"), Some(&Value::Int32(40)));
     let labels = ["SystemOverloadedError", "RetryableError"].map(|label| Value::String(label.into()));
-    assert_eq!(refused.get("errorLabels"), Some(&Value::Array(labels.to_vec())));
+    assert_eq!(refused.get("errorLabels"), Some(&Value::Array(labels.to_vec().into())));
     let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
     let (refused, outcome) =
         client.run_with(insert, |request| request.overload = Some(Duration::from_millis(40)));

@@ -307,9 +307,9 @@ pub(crate) fn write_value(buffer: &mut Vec<u8>, value: &Value) {
                 array.push_value(value);
             }
         }
-        Value::JavaScriptWithScope { code, scope } => {
-            let scope = scope.to_buf();
-            write_raw(buffer, RawValue::JavaScriptWithScope { code, scope: scope.as_raw() });
+        Value::JavaScriptWithScope(scoped) => {
+            let scope = scoped.scope.to_buf();
+            write_raw(buffer, RawValue::JavaScriptWithScope { code: &scoped.code, scope: scope.as_raw() });
         }
         scalar => {
             if let Some(raw) = scalar.as_raw_scalar() {
@@ -326,14 +326,16 @@ impl Value {
         Some(match self {
             Value::Double(number) => RawValue::Double(*number),
             Value::String(text) => RawValue::String(text),
-            Value::Binary { subtype, bytes } => RawValue::Binary { subtype: *subtype, bytes },
+            Value::Binary(binary) => RawValue::Binary { subtype: binary.subtype, bytes: &binary.bytes },
             Value::Undefined => RawValue::Undefined,
             Value::ObjectId(id) => RawValue::ObjectId(*id),
             Value::Boolean(flag) => RawValue::Boolean(*flag),
             Value::DateTime(milliseconds) => RawValue::DateTime(*milliseconds),
             Value::Null => RawValue::Null,
-            Value::Regex { pattern, options } => RawValue::Regex { pattern, options },
-            Value::DbPointer { namespace, id } => RawValue::DbPointer { namespace, id: *id },
+            Value::Regex(regex) => RawValue::Regex { pattern: &regex.pattern, options: &regex.options },
+            Value::DbPointer(pointer) => {
+                RawValue::DbPointer { namespace: &pointer.namespace, id: pointer.id }
+            }
             Value::JavaScript(code) => RawValue::JavaScript(code),
             Value::Symbol(text) => RawValue::Symbol(text),
             Value::Int32(number) => RawValue::Int32(*number),
@@ -342,7 +344,7 @@ impl Value {
             Value::Decimal128(number) => RawValue::Decimal128(*number),
             Value::MinKey => RawValue::MinKey,
             Value::MaxKey => RawValue::MaxKey,
-            Value::Document(_) | Value::Array(_) | Value::JavaScriptWithScope { .. } => return None,
+            Value::Document(_) | Value::Array(_) | Value::JavaScriptWithScope(_) => return None,
         })
     }
 
@@ -399,12 +401,12 @@ mod tests {
         let scope = doc! { "x": 1 };
         let document = doc! {
             "double": 1.5, "string": "text\0with zero", "document": { "a": { "b": 1 } }, "array": [1, "two", [3], { "four": 4 }],
-            "binary": (Value::Binary { subtype: 0, bytes: vec![1, 2, 3] }), "undefined": (Value::Undefined),
+            "binary": (Value::binary(0, vec![1, 2, 3])), "undefined": (Value::Undefined),
             "id": (ObjectId::new()), "bool": true, "date": (Value::DateTime(-1)), "null": (Value::Null),
-            "regex": (Value::Regex { pattern: "^a".into(), options: "i".into() }),
-            "pointer": (Value::DbPointer { namespace: "a.b".into(), id: ObjectId::new() }),
+            "regex": (Value::regex("^a", "i")),
+            "pointer": (Value::db_pointer("a.b", ObjectId::new())),
             "code": (Value::JavaScript("f()".into())), "symbol": (Value::Symbol("s".into())),
-            "scoped": (Value::JavaScriptWithScope { code: "g()".into(), scope }), "int": 7, "long": 8_i64,
+            "scoped": (Value::code_with_scope("g()", scope)), "int": 7, "long": 8_i64,
             "timestamp": (Timestamp { time: 1, increment: 2 }), "decimal": (Decimal128::from_bytes([7; 16])),
             "min": (Value::MinKey), "max": (Value::MaxKey),
         };

@@ -147,14 +147,13 @@ impl Value {
             (Value::Document(left), Value::Document(right)) => left.compare(right),
             (Value::Array(left), Value::Array(right)) => left
                 .iter()
-                .zip(right)
+                .zip(right.iter())
                 .map(|(left, right)| left.compare(right))
                 .find(|order| order.is_ne())
                 .unwrap_or_else(|| left.len().cmp(&right.len())),
-            (
-                Value::JavaScriptWithScope { code: left, scope: left_scope },
-                Value::JavaScriptWithScope { code: right, scope: right_scope },
-            ) => left.cmp(right).then_with(|| left_scope.compare(right_scope)),
+            (Value::JavaScriptWithScope(left), Value::JavaScriptWithScope(right)) => {
+                left.code.cmp(&right.code).then_with(|| left.scope.compare(&right.scope))
+            }
             _ => match (self.as_raw_scalar(), other.as_raw_scalar()) {
                 (Some(left), Some(right)) => compare_scalars(left, right),
                 _ => Ordering::Equal,

@@ -146,20 +146,20 @@ fn scalar() -> impl Strategy<Value = Value> {
     prop_oneof![
         6 => number(),
         3 => text().prop_map(Value::String),
-        1 => text().prop_map(Value::Symbol),
+        1 => text().prop_map(|symbol| Value::Symbol(symbol.into())),
         // Subtype 2 is left out: its bytes have an inner length.
         1 => (prop::sample::select(vec![0, 1, 5, 255]), prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 254, 255]), 0..4))
-            .prop_map(|(subtype, bytes)| Value::Binary { subtype, bytes }),
-        1 => (250usize..260, any::<u8>()).prop_map(|(length, byte)| Value::Binary { subtype: 0, bytes: vec![byte; length] }),
+            .prop_map(|(subtype, bytes)| Value::binary(subtype, bytes)),
+        1 => (250usize..260, any::<u8>()).prop_map(|(length, byte)| Value::binary(0, vec![byte; length])),
         1 => any::<[u8; 12]>().prop_map(|bytes| Value::ObjectId(ObjectId::from_bytes(bytes))),
         1 => any::<bool>().prop_map(Value::Boolean),
         1 => prop_oneof![any::<i64>(), landmark()].prop_map(Value::DateTime),
         1 => any::<u64>().prop_map(|bits| Value::Timestamp(Timestamp::from_u64(bits))),
-        1 => (cstring(), cstring()).prop_map(|(pattern, options)| Value::Regex { pattern, options }),
+        1 => (cstring(), cstring()).prop_map(|(pattern, options)| Value::regex(pattern, options)),
         1 => (text(), 0u8..3).prop_map(|(namespace, byte)| {
-            Value::DbPointer { namespace, id: ObjectId::from_bytes([byte; 12]) }
+            Value::db_pointer(namespace, ObjectId::from_bytes([byte; 12]))
         }),
-        1 => text().prop_map(Value::JavaScript),
+        1 => text().prop_map(|code| Value::JavaScript(code.into())),
         1 => prop::sample::select(vec![Value::MinKey, Value::MaxKey, Value::Null, Value::Undefined]),
     ]
 }
@@ -173,9 +173,9 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(3, 12, 4, |inner| {
         let inner = inner.boxed();
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
             tree_of(inner.clone()).prop_map(Value::Document),
-            (text(), tree_of(inner)).prop_map(|(code, scope)| Value::JavaScriptWithScope { code, scope }),
+            (text(), tree_of(inner)).prop_map(|(code, scope)| Value::code_with_scope(code, scope)),
         ]
     })
 }

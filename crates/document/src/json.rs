@@ -214,13 +214,13 @@ mod tests {
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
         {
             let expect = format!(r#"{{ "$binary": {{ "base64": "{base64}", "subType": "00" }} }}"#);
-            check(Value::Binary { subtype: 0, bytes: bytes.into() }, &expect);
+            check(Value::binary(0, bytes), &expect);
         }
     }
 
     #[test]
     fn nested() {
-        check(Value::Array(vec![]), "[]");
-        check(Value::Array(vec![1.into(), Document::new().into()]), "[ 1, {} ]");
+        check(Value::Array(crate::Array::new()), "[]");
+        check(Value::Array(vec![1.into(), Document::new().into()].into()), "[ 1, {} ]");
     }
 }

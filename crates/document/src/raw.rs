@@ -436,21 +436,19 @@ impl<'a> RawValue<'a> {
             RawValue::Double(number) => Value::Double(number),
             RawValue::String(text) => Value::String(text.to_owned()),
             RawValue::Document(document) => Value::Document(document.to_document()),
-            RawValue::Array(array) => Value::Array(array.to_values()),
-            RawValue::Binary { subtype, bytes } => Value::Binary { subtype, bytes: bytes.to_vec() },
+            RawValue::Array(array) => Value::Array(array.to_values().into()),
+            RawValue::Binary { subtype, bytes } => Value::binary(subtype, bytes),
             RawValue::Undefined => Value::Undefined,
             RawValue::ObjectId(id) => Value::ObjectId(id),
             RawValue::Boolean(flag) => Value::Boolean(flag),
             RawValue::DateTime(milliseconds) => Value::DateTime(milliseconds),
             RawValue::Null => Value::Null,
-            RawValue::Regex { pattern, options } => {
-                Value::Regex { pattern: pattern.to_owned(), options: options.to_owned() }
-            }
-            RawValue::DbPointer { namespace, id } => Value::DbPointer { namespace: namespace.to_owned(), id },
-            RawValue::JavaScript(code) => Value::JavaScript(code.to_owned()),
-            RawValue::Symbol(text) => Value::Symbol(text.to_owned()),
+            RawValue::Regex { pattern, options } => Value::regex(pattern, options),
+            RawValue::DbPointer { namespace, id } => Value::db_pointer(namespace, id),
+            RawValue::JavaScript(code) => Value::JavaScript(code.into()),
+            RawValue::Symbol(text) => Value::Symbol(text.into()),
             RawValue::JavaScriptWithScope { code, scope } => {
-                Value::JavaScriptWithScope { code: code.to_owned(), scope: scope.to_document() }
+                Value::code_with_scope(code, scope.to_document())
             }
             RawValue::Int32(number) => Value::Int32(number),
             RawValue::Timestamp(timestamp) => Value::Timestamp(timestamp),

@@ -1,21 +1,20 @@
 //! Owned values and documents: trees that are built, changed and printed. Stored and transmitted documents stay bytes.
 
 use crate::builder::DocumentBuilder;
+use crate::shared::{Array, Shared};
 use crate::validate::DocumentError;
 use crate::{Decimal128, ElementType, ObjectId, RawDocument, Timestamp};
 
-/// A BSON value, owned.
+/// A BSON value, owned. Arrays and documents are shared by their clones until one of them is changed; what is rare and large
+/// is boxed, so that an item of an array takes no more than a string's three words.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[expect(missing_docs, reason = "the names are the specification's own")]
 pub enum Value {
     Double(f64),
     String(String),
     Document(Document),
-    Array(Vec<Value>),
-    Binary {
-        subtype: u8,
-        bytes: Vec<u8>,
-    },
+    Array(Array),
+    Binary(Box<Binary>),
     Undefined,
     ObjectId(ObjectId),
     Boolean(bool),
@@ -23,20 +22,11 @@ pub enum Value {
     DateTime(i64),
     #[default]
     Null,
-    Regex {
-        pattern: String,
-        options: String,
-    },
-    DbPointer {
-        namespace: String,
-        id: ObjectId,
-    },
-    JavaScript(String),
-    Symbol(String),
-    JavaScriptWithScope {
-        code: String,
-        scope: Document,
-    },
+    Regex(Box<Regex>),
+    DbPointer(Box<DbPointer>),
+    JavaScript(Box<str>),
+    Symbol(Box<str>),
+    JavaScriptWithScope(Box<CodeWithScope>),
     Int32(i32),
     Timestamp(Timestamp),
     Int64(i64),
@@ -45,7 +35,63 @@ pub enum Value {
     MaxKey,
 }
 
+// Expressions build arrays of millions of values: each word here is paid for every item.
+const _: () = assert!(size_of::<Value>() == 24 && size_of::<Option<Value>>() == 24);
+const _: () = assert!(size_of::<Array>() == 8 && size_of::<Document>() == 8);
+
+/// Bytes with a subtype that says what they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the specification's own")]
+pub struct Binary {
+    pub subtype: u8,
+    pub bytes: Vec<u8>,
+}
+
+/// A regular expression as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the specification's own")]
+pub struct Regex {
+    pub pattern: String,
+    pub options: String,
+}
+
+/// The deprecated reference to a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the specification's own")]
+pub struct DbPointer {
+    pub namespace: String,
+    pub id: ObjectId,
+}
+
+/// The deprecated JavaScript code with the variables it sees.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names are the specification's own")]
+pub struct CodeWithScope {
+    pub code: String,
+    pub scope: Document,
+}
+
 impl Value {
+    /// Binary data.
+    pub fn binary(subtype: u8, bytes: impl Into<Vec<u8>>) -> Self {
+        Value::Binary(Box::new(Binary { subtype, bytes: bytes.into() }))
+    }
+
+    /// A regular expression.
+    pub fn regex(pattern: impl Into<String>, options: impl Into<String>) -> Self {
+        Value::Regex(Box::new(Regex { pattern: pattern.into(), options: options.into() }))
+    }
+
+    /// A reference to a document.
+    pub fn db_pointer(namespace: impl Into<String>, id: ObjectId) -> Self {
+        Value::DbPointer(Box::new(DbPointer { namespace: namespace.into(), id }))
+    }
+
+    /// Code with the variables it sees.
+    pub fn code_with_scope(code: impl Into<String>, scope: Document) -> Self {
+        Value::JavaScriptWithScope(Box::new(CodeWithScope { code: code.into(), scope }))
+    }
+
     /// The value's type.
     pub const fn kind(&self) -> ElementType {
         match self {
@@ -53,17 +99,17 @@ impl Value {
             Value::String(_) => ElementType::String,
             Value::Document(_) => ElementType::Document,
             Value::Array(_) => ElementType::Array,
-            Value::Binary { .. } => ElementType::Binary,
+            Value::Binary(_) => ElementType::Binary,
             Value::Undefined => ElementType::Undefined,
             Value::ObjectId(_) => ElementType::ObjectId,
             Value::Boolean(_) => ElementType::Boolean,
             Value::DateTime(_) => ElementType::DateTime,
             Value::Null => ElementType::Null,
-            Value::Regex { .. } => ElementType::Regex,
-            Value::DbPointer { .. } => ElementType::DbPointer,
+            Value::Regex(_) => ElementType::Regex,
+            Value::DbPointer(_) => ElementType::DbPointer,
             Value::JavaScript(_) => ElementType::JavaScript,
             Value::Symbol(_) => ElementType::Symbol,
-            Value::JavaScriptWithScope { .. } => ElementType::JavaScriptWithScope,
+            Value::JavaScriptWithScope(_) => ElementType::JavaScriptWithScope,
             Value::Int32(_) => ElementType::Int32,
             Value::Timestamp(_) => ElementType::Timestamp,
             Value::Int64(_) => ElementType::Int64,
@@ -119,27 +165,28 @@ impl Value {
 /// An owned document: named values in order. Names may repeat, as in BSON; `get` finds the first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
-    fields: Vec<(String, Value)>,
+    fields: Shared<(String, Value)>,
 }
 
 impl Document {
     /// A document without fields.
     pub const fn new() -> Self {
-        Document { fields: Vec::new() }
+        Document { fields: Shared::new() }
     }
 
     /// Appends a field without looking for one of the same name.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<Value>) {
-        self.fields.push((name.into(), value.into()));
+        self.fields.as_mut_vec().push((name.into(), value.into()));
     }
 
     /// Sets a field: replaces the value of the first of this name, or appends. Returns the value replaced.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         let (name, value) = (name.into(), value.into());
-        match self.fields.iter_mut().find(|(existing, _)| *existing == name) {
+        let fields = self.fields.as_mut_vec();
+        match fields.iter_mut().find(|(existing, _)| *existing == name) {
             Some((_, existing)) => Some(std::mem::replace(existing, value)),
             None => {
-                self.fields.push((name, value));
+                fields.push((name, value));
                 None
             }
         }
@@ -147,18 +194,18 @@ impl Document {
 
     /// The first field of this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.fields.iter().find(|(existing, _)| existing == name).map(|(_, value)| value)
+        self.fields.as_slice().iter().find(|(existing, _)| existing == name).map(|(_, value)| value)
     }
 
     /// The first field of this name, to be changed.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
-        self.fields.iter_mut().find(|(existing, _)| existing == name).map(|(_, value)| value)
+        self.fields.as_mut_slice().iter_mut().find(|(existing, _)| existing == name).map(|(_, value)| value)
     }
 
     /// Removes the first field of this name, keeping the order of the others.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        let position = self.fields.iter().position(|(existing, _)| existing == name)?;
-        Some(self.fields.remove(position).1)
+        let position = self.fields.as_slice().iter().position(|(existing, _)| existing == name)?;
+        Some(self.fields.as_mut_vec().remove(position).1)
     }
 
     /// Whether a field of this name exists.
@@ -168,12 +215,12 @@ impl Document {
 
     /// The fields in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> + ExactSizeIterator {
-        self.fields.iter().map(|(name, value)| (name.as_str(), value))
+        self.fields.as_slice().iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// The fields in order, their values to be changed.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&str, &mut Value)> + ExactSizeIterator {
-        self.fields.iter_mut().map(|(name, value)| (name.as_str(), value))
+        self.fields.as_mut_slice().iter_mut().map(|(name, value)| (name.as_str(), value))
     }
 
     /// The first field.
@@ -182,13 +229,13 @@ impl Document {
     }
 
     /// The number of fields.
-    pub const fn len(&self) -> usize {
-        self.fields.len()
+    pub fn len(&self) -> usize {
+        self.fields.as_slice().len()
     }
 
     /// Whether there is no field.
-    pub const fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.fields.as_slice().is_empty()
     }
 
     /// The document as bytes.
@@ -199,15 +246,21 @@ impl Document {
     }
 }
 
+impl From<Vec<(String, Value)>> for Document {
+    fn from(fields: Vec<(String, Value)>) -> Self {
+        Document { fields: fields.into() }
+    }
+}
+
 impl<N: Into<String>, V: Into<Value>> FromIterator<(N, V)> for Document {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(fields: I) -> Self {
-        Document { fields: fields.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
+        fields.into_iter().map(|(name, value)| (name.into(), value.into())).collect::<Vec<_>>().into()
     }
 }
 
 impl<N: Into<String>, V: Into<Value>> Extend<(N, V)> for Document {
     fn extend<I: IntoIterator<Item = (N, V)>>(&mut self, fields: I) {
-        self.fields.extend(fields.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self.fields.as_mut_vec().extend(fields.into_iter().map(|(name, value)| (name.into(), value.into())));
     }
 }
 
@@ -215,7 +268,7 @@ impl IntoIterator for Document {
     type Item = (String, Value);
     type IntoIter = std::vec::IntoIter<(String, Value)>;
     fn into_iter(self) -> Self::IntoIter {
-        self.fields.into_iter()
+        self.fields.into_vec().into_iter()
     }
 }
 
@@ -291,7 +344,7 @@ macro_rules! value_from {
 value_from! {
     i32 => Int32, u16 => Int32, i64 => Int64, u32 => Int64, f64 => Double, bool => Boolean, &str => String, String => String,
     &String => String, ObjectId => ObjectId, Timestamp => Timestamp, Decimal128 => Decimal128, Document => Document,
-    Vec<Value> => Array,
+    Vec<Value> => Array, Array => Array,
 }
 
 impl From<&DocumentBuf> for Value {

@@ -135,7 +135,7 @@ fn constant(template: Template) -> Option<Value> {
     match template {
         Template::Constant(value) => Some(value),
         Template::Array(values) => {
-            values.into_iter().map(constant).collect::<Option<Vec<_>>>().map(Value::Array)
+            values.into_iter().map(constant).collect::<Option<Vec<_>>>().map(Value::from)
         }
         Template::Document(fields) => {
             let fields = fields.into_iter().map(|(name, value)| Some((name, constant(value)?)));

@@ -350,15 +350,18 @@ mod tests {
             (Generator::Integer { .. }, Value::Int64(number)) => (5..=9).contains(number),
             (Generator::Double { .. }, Value::Double(number)) => (0.5..1.5).contains(number),
             (Generator::Text { .. }, Value::String(text)) => (2..=4).contains(&text.len()),
-            (Generator::Bytes { .. }, Value::Binary { subtype: 0, bytes }) => bytes.len() == 13,
+            (Generator::Bytes { .. }, Value::Binary(binary)) => {
+                binary.subtype == 0 && binary.bytes.len() == 13
+            }
             (Generator::Boolean { .. }, Value::Boolean(_)) => true,
             (Generator::Date { .. }, Value::DateTime(date)) => (10..=20).contains(date),
             (Generator::FromNow { .. }, Value::DateTime(date)) => {
                 (1_790_000_000_500..=1_790_000_001_000).contains(date)
             }
             (Generator::ObjectId, Value::ObjectId(id)) => id.seconds() == 1_790_000_000,
-            (Generator::Uuid, Value::Binary { subtype: 4, bytes }) => {
-                bytes.len() == 16 && bytes[6] >> 4 == 4 && bytes[8] >> 6 == 2
+            (Generator::Uuid, Value::Binary(binary)) => {
+                let bytes = &binary.bytes;
+                binary.subtype == 4 && bytes.len() == 16 && bytes[6] >> 4 == 4 && bytes[8] >> 6 == 2
             }
             (Generator::Array { .. }, Value::Array(values)) => {
                 (1..=3).contains(&values.len()) && values.iter().all(|value| *value == Value::Int32(1))

@@ -124,7 +124,7 @@ mod tests {
         check(doc! { "a": 2 }, Ok(&["_id", "a"]));
         check(doc! { "_id": [1] }, Err(53));
         check(Document::from_iter([("_id", Value::Undefined)]), Err(53));
-        let regex = Value::Regex { pattern: "a".into(), options: String::new() };
+        let regex = Value::regex("a", "");
         check(Document::from_iter([("_id", regex)]), Err(53));
     }
 

@@ -109,7 +109,7 @@ fn stages<const N: usize>(stages: [Document; N]) -> Value {
 fn batch_of(reply: &Document, name: &str) -> Result<Vec<Value>, i32> {
     match (reply.get("cursor"), reply.get("code")) {
         (Some(Value::Document(cursor)), _) => match cursor.get(name) {
-            Some(Value::Array(batch)) => Ok(batch.clone()),
+            Some(Value::Array(batch)) => Ok(batch.to_vec()),
             other => panic!("no batch: {other:?}"),
         },
         (_, Some(Value::Int32(code))) => Err(*code),

@@ -86,7 +86,7 @@ fn all(server: &Server) -> Vec<(String, Value)> {
         table.map(|parameter| (parameter.definition().name.to_owned(), value(parameter))).collect();
     all.push(("featureCompatibilityVersion".to_owned(), doc! { "version": "7.0" }.into()));
     all.push(("logComponentVerbosity".to_owned(), verbosities(server).into()));
-    all.push(("authenticationMechanisms".to_owned(), Value::Array(Vec::new())));
+    all.push(("authenticationMechanisms".to_owned(), Value::Array(document::Array::new())));
     if server.parameters.is_on(Parameter::EnableTestCommands) {
         all.push((format!("failpoint.{FAIL_COMMAND}"), server.failpoints.describe().into()));
     }

@@ -38,7 +38,7 @@ fn describe(namespace: &Namespace, definition: &CollectionDefinition) -> Documen
     let is_view = definition.options.view.is_some();
     let mut info = doc! { "readOnly": is_view };
     if !is_view {
-        info.push("uuid", Value::Binary { subtype: 4, bytes: definition.uuid.as_bytes().to_vec() });
+        info.push("uuid", Value::binary(4, definition.uuid.as_bytes().to_vec()));
     }
     let mut described = doc! {
         "name": (namespace.collection()), "type": (if is_view { "view" } else { "collection" }),

@@ -56,7 +56,7 @@ fn write(
     reply: &mut DocumentBuilder<'_>,
 ) {
     reply.append("ns", namespace);
-    reply.append_value("uuid", &Value::Binary { subtype: 4, bytes: collection.uuid().as_bytes().to_vec() });
+    reply.append_value("uuid", &Value::binary(4, collection.uuid().as_bytes().to_vec()));
     reply.append("nInvalidDocuments", report.invalid_documents as i64);
     reply.append("nNonCompliantDocuments", report.noncompliant_documents as i64);
     reply.append("nrecords", report.records as i64);

@@ -1,7 +1,7 @@
 //! Bounds for scans: where a class of values begins and ends, as values and as key bytes.
 
 use super::{Direction, tag};
-use crate::{Document, ElementType, ObjectId, Timestamp, Value};
+use crate::{Array, Document, ElementType, ObjectId, Timestamp, Value};
 
 /// The bytes after the last that begin with `prefix`: the exclusive upper bound of a scan over the prefix.
 /// `None` when there are none, because the prefix is empty or all 0xFF.
@@ -63,10 +63,10 @@ pub fn type_bracket(kind: ElementType) -> TypeBracket {
     use ElementType as T;
     let lowest_id = Value::ObjectId(ObjectId::from_bytes([0; 12]));
     let highest_id = Value::ObjectId(ObjectId::from_bytes([0xFF; 12]));
-    let empty_binary = Value::Binary { subtype: 0, bytes: Vec::new() };
-    let empty_regex = Value::Regex { pattern: String::new(), options: String::new() };
-    let empty_scope = Value::JavaScriptWithScope { code: String::new(), scope: Document::new() };
-    let lowest_pointer = Value::DbPointer { namespace: String::new(), id: ObjectId::from_bytes([0; 12]) };
+    let empty_binary = Value::binary(0, Vec::new());
+    let empty_regex = Value::regex("", "");
+    let empty_scope = Value::code_with_scope("", Document::new());
+    let lowest_pointer = Value::db_pointer("", ObjectId::from_bytes([0; 12]));
     let closed = |lower, upper| TypeBracket { lower, upper, upper_inclusive: true };
     let open = |lower, upper| TypeBracket { lower, upper, upper_inclusive: false };
     let single = |value: Value| TypeBracket { lower: value.clone(), upper: value, upper_inclusive: true };
@@ -78,8 +78,8 @@ pub fn type_bracket(kind: ElementType) -> TypeBracket {
             closed(Value::Double(f64::NAN), Value::Double(f64::INFINITY))
         }
         T::String | T::Symbol => open(Value::String(String::new()), Value::Document(Document::new())),
-        T::Document => open(Value::Document(Document::new()), Value::Array(Vec::new())),
-        T::Array => open(Value::Array(Vec::new()), empty_binary),
+        T::Document => open(Value::Document(Document::new()), Value::Array(Array::new())),
+        T::Array => open(Value::Array(Array::new()), empty_binary),
         T::Binary => open(empty_binary, lowest_id),
         T::ObjectId => closed(lowest_id, highest_id),
         T::Boolean => closed(Value::Boolean(false), Value::Boolean(true)),
@@ -88,8 +88,8 @@ pub fn type_bracket(kind: ElementType) -> TypeBracket {
             closed(Value::Timestamp(Timestamp::from_u64(0)), Value::Timestamp(Timestamp::from_u64(u64::MAX)))
         }
         T::Regex => open(empty_regex, lowest_pointer),
-        T::DbPointer => open(lowest_pointer, Value::JavaScript(String::new())),
-        T::JavaScript => open(Value::JavaScript(String::new()), empty_scope),
+        T::DbPointer => open(lowest_pointer, Value::JavaScript("".into())),
+        T::JavaScript => open(Value::JavaScript("".into()), empty_scope),
         T::JavaScriptWithScope => open(empty_scope, Value::MaxKey),
         T::MaxKey => single(Value::MaxKey),
     }

@@ -86,7 +86,7 @@ impl<'k> Decoder<'k> {
             tag::STRING => {
                 let text = self.reader.string()?;
                 match self.types.next().copied().unwrap_or(type_bits::STRING) {
-                    type_bits::SYMBOL => Value::Symbol(text),
+                    type_bits::SYMBOL => Value::Symbol(text.into()),
                     _ => Value::String(text),
                 }
             }
@@ -96,12 +96,12 @@ impl<'k> Decoder<'k> {
                 while !self.reader.at_end()? {
                     values.push(self.nested(depth)?);
                 }
-                Value::Array(values)
+                Value::Array(values.into())
             }
             tag::JAVASCRIPT_WITH_SCOPE => {
                 let code = self.reader.string()?;
                 match self.reader.byte()? {
-                    tag::DOCUMENT => Value::JavaScriptWithScope { code, scope: self.document(depth)? },
+                    tag::DOCUMENT => Value::code_with_scope(code, self.document(depth)?),
                     _ => return Err(KeyError::Malformed),
                 }
             }
@@ -211,20 +211,20 @@ impl<'k> Reader<'k> {
             tag::NULL => Value::Null,
             tag::BINARY => {
                 let length = self.length()?;
-                Value::Binary { subtype: self.byte()?, bytes: self.owned(length)? }
+                Value::binary(self.byte()?, self.owned(length)?)
             }
             tag::OBJECT_ID => Value::ObjectId(ObjectId::from_bytes(self.array()?)),
             tag::FALSE => Value::Boolean(false),
             tag::TRUE => Value::Boolean(true),
             tag::DATE_TIME => Value::DateTime((u64::from_be_bytes(self.array()?) ^ 1 << 63) as i64),
             tag::TIMESTAMP => Value::Timestamp(Timestamp::from_u64(u64::from_be_bytes(self.array()?))),
-            tag::REGEX => Value::Regex { pattern: self.string()?, options: self.string()? },
+            tag::REGEX => Value::regex(self.string()?, self.string()?),
             tag::DB_POINTER => {
                 let length = self.length()?;
                 let namespace = String::from_utf8(self.owned(length)?).map_err(|_| KeyError::Malformed)?;
-                Value::DbPointer { namespace, id: ObjectId::from_bytes(self.array()?) }
+                Value::db_pointer(namespace, ObjectId::from_bytes(self.array()?))
             }
-            tag::JAVASCRIPT => Value::JavaScript(self.string()?),
+            tag::JAVASCRIPT => Value::JavaScript(self.string()?.into()),
             tag::MAX_KEY => Value::MaxKey,
             _ => return Err(KeyError::Malformed),
         })

@@ -127,10 +127,10 @@ impl Encoder<'_> {
                 values.iter().for_each(|value| self.owned(value));
                 self.key.push(tag::END);
             }
-            Value::JavaScriptWithScope { code, scope } => {
+            Value::JavaScriptWithScope(scoped) => {
                 self.key.push(tag::JAVASCRIPT_WITH_SCOPE);
-                text(self.key, code.as_bytes());
-                self.owned_document(scope);
+                text(self.key, scoped.code.as_bytes());
+                self.owned_document(&scoped.scope);
             }
             other => {
                 if let Some(scalar) = other.as_raw_scalar() {

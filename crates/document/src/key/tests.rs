@@ -74,13 +74,13 @@ fn identical(left: &Value, right: &Value) -> bool {
             left == right || left.is_nan() && right.is_nan()
         }
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| identical(left, right))
+            left.len() == right.len()
+                && left.iter().zip(right.iter()).all(|(left, right)| identical(left, right))
         }
         (Value::Document(left), Value::Document(right)) => identical_documents(left, right),
-        (
-            Value::JavaScriptWithScope { code: left, scope: left_scope },
-            Value::JavaScriptWithScope { code: right, scope: right_scope },
-        ) => left == right && identical_documents(left_scope, right_scope),
+        (Value::JavaScriptWithScope(left), Value::JavaScriptWithScope(right)) => {
+            left.code == right.code && identical_documents(&left.scope, &right.scope)
+        }
         _ => left == right,
     }
 }
@@ -112,27 +112,27 @@ fn types_in_order() {
         Value::String("a\0".into()),
         Value::String("ab".into()),
         Value::Document(empty()),
-        Value::Array(vec![]),
-        Value::Array(vec![Value::MinKey]),
-        Value::Array(vec![1.into()]),
-        Value::Array(vec![1.into(), Value::Null]),
-        Value::Array(vec![2.into()]),
-        Value::Binary { subtype: 5, bytes: vec![9] },
-        Value::Binary { subtype: 0, bytes: vec![0, 0] },
-        Value::Binary { subtype: 1, bytes: vec![0, 0] },
-        Value::Binary { subtype: 0, bytes: vec![0; 255] },
+        Value::Array(crate::Array::new()),
+        Value::Array(vec![Value::MinKey].into()),
+        Value::Array(vec![1.into()].into()),
+        Value::Array(vec![1.into(), Value::Null].into()),
+        Value::Array(vec![2.into()].into()),
+        Value::binary(5, vec![9]),
+        Value::binary(0, vec![0, 0]),
+        Value::binary(1, vec![0, 0]),
+        Value::binary(0, vec![0; 255]),
         Value::ObjectId(ObjectId::from_bytes([0; 12])),
         Value::Boolean(false),
         Value::Boolean(true),
         Value::DateTime(-1),
         Value::DateTime(0),
         Value::Timestamp(crate::Timestamp { time: 0, increment: 0 }),
-        Value::Regex { pattern: "a".into(), options: "i".into() },
-        Value::Regex { pattern: "ab".into(), options: String::new() },
-        Value::DbPointer { namespace: "z".into(), id: ObjectId::from_bytes([9; 12]) },
-        Value::DbPointer { namespace: "aa".into(), id: ObjectId::from_bytes([0; 12]) },
+        Value::regex("a", "i"),
+        Value::regex("ab", ""),
+        Value::db_pointer("z", ObjectId::from_bytes([9; 12])),
+        Value::db_pointer("aa", ObjectId::from_bytes([0; 12])),
         Value::JavaScript("z".into()),
-        Value::JavaScriptWithScope { code: "a".into(), scope: empty() },
+        Value::code_with_scope("a", empty()),
         Value::MaxKey,
     ]);
 }
@@ -243,9 +243,9 @@ fn format_is_fixed() {
     assert_eq!(hex("a\0\u{1}b".into()), "a0610101010262".to_owned() + "00");
     assert_eq!(hex(true.into()), "b5");
     assert_eq!(hex(Value::DateTime(1)), "b88000000000000001");
-    assert_eq!(hex(Value::Array(vec![Value::Null])), "a80c00");
+    assert_eq!(hex(Value::Array(vec![Value::Null].into())), "a80c00");
     assert_eq!(hex(Value::Document([("a", Value::Null)].into_iter().collect())), "a40661000c00");
-    assert_eq!(hex(Value::Binary { subtype: 4, bytes: vec![7] }), "ac010407");
+    assert_eq!(hex(Value::binary(4, vec![7])), "ac010407");
 }
 
 #[test]

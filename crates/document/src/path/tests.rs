@@ -98,8 +98,8 @@ fn direct_ways() {
     assert_eq!(path("a.b.1.c").get(document), None);
     assert_eq!(path("a.b.1.c").get_positional(document), Some(RawValue::Int32(2)));
     assert_eq!(path("a.b.9").get_positional(document), None);
-    assert_eq!(path("a.b.c").project(document), Some(Value::Array(vec![1.into(), 2.into()])));
-    assert_eq!(path("a.b.1.c").project(document), Some(Value::Array(vec![])));
+    assert_eq!(path("a.b.c").project(document), Some(Value::Array(vec![1.into(), 2.into()].into())));
+    assert_eq!(path("a.b.1.c").project(document), Some(Value::Array(crate::Array::new())));
     assert_eq!(path("a.x").project(document), None);
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use document::key::GroupKey;
-use document::{Document, Number, RawDocument, RawValue, Value};
+use document::{Binary, CodeWithScope, DbPointer, Document, Number, RawDocument, RawValue, Regex, Value};
 use rustc_hash::FxHashSet;
 
 use crate::error::QueryError;
@@ -49,7 +49,7 @@ pub(crate) struct AccumulatorSpec {
 /// An accumulator's growth is refused beyond this many bytes (`internalQueryMaxPushBytes` and its kin).
 const MAX_ACCUMULATED_BYTES: usize = 100 * 1024 * 1024;
 /// What a value takes besides what it holds.
-const VALUE_BYTES: usize = 48;
+const VALUE_BYTES: usize = size_of::<Value>();
 
 /// What an accumulator has gathered.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl AccumulatorSpec {
             State::Extreme { best, .. } => best.unwrap_or_default(),
             State::First(first) => first.flatten().unwrap_or_default(),
             State::Last(last) => last.unwrap_or_default(),
-            State::Push { items, .. } | State::Set { items, .. } => Value::Array(items),
+            State::Push { items, .. } | State::Set { items, .. } => Value::from(items),
             State::Merged(document) => Value::Document(document),
             State::Count(count) => i32::try_from(count).map_or(Value::Int64(count), Value::Int32),
             State::Deviation(deviation) => match self.kind {
@@ -144,8 +144,8 @@ impl AccumulatorSpec {
                 _ => deviation.of_sample(),
             }
             .map_or(Value::Null, Value::Double),
-            State::FirstN { items, .. } | State::ExtremeN { items, .. } => Value::Array(items),
-            State::LastN { items, .. } => Value::Array(items.into()),
+            State::FirstN { items, .. } | State::ExtremeN { items, .. } => Value::from(items),
+            State::LastN { items, .. } => Value::from(Vec::from(items)),
             State::Sorted { items, .. } => {
                 let mut values = items.into_iter().map(|(_, value)| value);
                 match self.kind {
@@ -323,12 +323,20 @@ fn size(value: &Evaluated) -> usize {
 pub(super) fn approximate_size(value: &Value) -> usize {
     VALUE_BYTES
         + match value {
-            Value::String(text) | Value::Symbol(text) | Value::JavaScript(text) => text.len(),
-            Value::Binary { bytes, .. } => bytes.len(),
-            Value::Array(items) => items.iter().map(approximate_size).sum(),
-            Value::Document(document) => {
-                document.iter().map(|(name, value)| name.len() + VALUE_BYTES + approximate_size(value)).sum()
+            Value::String(text) => text.len(),
+            Value::Symbol(text) | Value::JavaScript(text) => text.len(),
+            Value::Binary(binary) => size_of::<Binary>() + binary.bytes.len(),
+            Value::Regex(regex) => size_of::<Regex>() + regex.pattern.len() + regex.options.len(),
+            Value::DbPointer(pointer) => size_of::<DbPointer>() + pointer.namespace.len(),
+            Value::JavaScriptWithScope(scoped) => {
+                size_of::<CodeWithScope>() + scoped.code.len() + fields_size(&scoped.scope)
             }
+            Value::Array(items) => items.iter().map(approximate_size).sum(),
+            Value::Document(document) => fields_size(document),
             _ => 0,
         }
+}
+
+fn fields_size(document: &Document) -> usize {
+    document.iter().map(|(name, value)| size_of::<String>() + name.len() + approximate_size(value)).sum()
 }

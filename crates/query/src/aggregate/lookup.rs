@@ -37,7 +37,7 @@ impl Foreign {
         let mut out = DocumentBuilder::new(&mut bytes);
         match stages {
             Some(stages) => out.append("", stages),
-            None => out.append_value("", &Value::Array(Vec::new())),
+            None => out.append_value("", &Value::Array(document::Array::new())),
         };
         out.finish();
         Self { database, collection, stages: DocumentBuf::trusted(bytes) }
@@ -422,7 +422,7 @@ fn join_filter(local: Evaluated, foreign: &str) -> DocumentBuf {
     let filter = match local {
         Some(Value::Array(items)) => {
             // In `$in` a regular expression would be a pattern; here it is a value to equal.
-            if items.iter().any(|item| matches!(item, Value::Regex { .. })) {
+            if items.iter().any(|item| matches!(item, Value::Regex(_))) {
                 let either: Vec<Value> =
                     items.into_iter().map(|item| Value::Document(equals(item))).collect();
                 document::doc! { "$or": either }

@@ -58,7 +58,7 @@ impl RedactStage {
                             }
                         }
                         RawValue::Array(inner) => {
-                            out.append_value(element.name(), &Value::Array(self.redact_array(inner)?));
+                            out.append_value(element.name(), &Value::Array(self.redact_array(inner)?.into()));
                         }
                         _ => {
                             out.append_element(element);
@@ -78,7 +78,7 @@ impl RedactStage {
                 RawValue::Document(inner) => {
                     seen.extend(self.redact(inner)?.map(|inner| Value::from(&inner)))
                 }
-                RawValue::Array(inner) => seen.push(Value::Array(self.redact_array(inner)?)),
+                RawValue::Array(inner) => seen.push(Value::Array(self.redact_array(inner)?.into())),
                 other => seen.push(other.to_value()),
             }
         }

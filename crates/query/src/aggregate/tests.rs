@@ -107,7 +107,7 @@ fn context() -> PipelineContext {
 }
 
 fn parse(stages: &[Value]) -> Result<Pipeline, QueryError> {
-    let stages = Value::Array(stages.to_vec());
+    let stages = Value::Array(stages.to_vec().into());
     stages.with_raw(|raw| Pipeline::parse(raw.as_array().expect("an array"), &Environment::at(0)))
 }
 
@@ -474,10 +474,13 @@ fn blocking_stages_refuse_or_spill_beyond_their_memory() {
 
 #[test]
 fn a_lookup_of_a_regular_expression_equals_it() {
-    let regex = Value::Regex { pattern: "a".to_owned(), options: String::new() };
+    let regex = Value::regex("a", "");
     let input = [doc! { "sku": [regex] }];
     let stages =
         array![{ "$lookup": { "from": "items", "localField": "sku", "foreignField": "sku", "as": "found" } }];
     let found = run(&input, &stages, &context()).expect("a result");
-    assert_eq!(found.first().and_then(|document| document.get("found")), Some(&Value::Array(Vec::new())));
+    assert_eq!(
+        found.first().and_then(|document| document.get("found")),
+        Some(&Value::Array(document::Array::new()))
+    );
 }

@@ -50,7 +50,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
 /// The items of the one array operand, or the operands themselves.
 fn items(operands: Vec<Evaluated>) -> Vec<Value> {
     match <[Evaluated; 1]>::try_from(operands) {
-        Ok([Some(Value::Array(items))]) => items,
+        Ok([Some(Value::Array(items))]) => items.into_vec(),
         Ok([single]) => single.into_iter().collect(),
         Err(operands) => operands.into_iter().flatten().collect(),
     }

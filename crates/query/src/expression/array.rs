@@ -155,7 +155,7 @@ fn element_at(array: Evaluated, index: Evaluated) -> Outcome {
 
 fn at(array: Evaluated, index: Evaluated, name: &str, subject: &str) -> Outcome {
     null_if_nullish!(array, index);
-    let Some(Value::Array(mut items)) = array else {
+    let Some(Value::Array(items)) = array else {
         return Err(QueryError::new(
             28689,
             format!("{subject} must be an array, but is {}", type_name(&array)),
@@ -177,7 +177,7 @@ fn at(array: Evaluated, index: Evaluated, name: &str, subject: &str) -> Outcome 
         Ok(place) => Some(place),
         Err(_) => items.len().checked_sub(number.unsigned_abs() as usize),
     };
-    Ok(place.filter(|place| *place < items.len()).map(|place| items.swap_remove(place)))
+    Ok(place.and_then(|place| items.get(place)).cloned())
 }
 
 fn slice_number(operand: &Evaluated, which: &str, codes: [i32; 2]) -> Result<i32, QueryError> {
@@ -247,7 +247,7 @@ fn concat(operands: Vec<Evaluated>) -> Outcome {
             }
         }
     }
-    Ok(Some(Value::Array(joined)))
+    Ok(Some(Value::from(joined)))
 }
 
 fn contains(value: Evaluated, array: Evaluated) -> Outcome {
@@ -318,7 +318,7 @@ fn range(operands: Vec<Evaluated>) -> Outcome {
         items.push(Value::Int32(i32::try_from(current).unwrap_or(i32::MAX)));
         current += step;
     }
-    Ok(Some(Value::Array(items)))
+    Ok(Some(Value::from(items)))
 }
 
 fn reverse(operand: Evaluated) -> Outcome {
@@ -378,7 +378,7 @@ fn zip(mut arguments: Arguments) -> Outcome {
             }
         }
     }
-    let lengths = columns.iter().map(Vec::len);
+    let lengths = columns.iter().map(|items| items.len());
     let rows = if longest { lengths.max() } else { lengths.min() }.unwrap_or(0);
     let fallback =
         |column: usize| defaults.as_ref().and_then(|all| all.get(column)).cloned().unwrap_or_default();
@@ -416,7 +416,7 @@ fn to_object(operand: Evaluated) -> Outcome {
             ));
         }
         let (name, value) = match item {
-            Value::Array(pair) => array_pair(pair)?,
+            Value::Array(pair) => array_pair(pair.into_vec())?,
             Value::Document(pair) => object_pair(pair)?,
             other => {
                 return Err(QueryError::new(
@@ -527,9 +527,10 @@ pub(crate) fn take_count(operand: &Evaluated) -> Result<usize, QueryError> {
 fn take_n(mut arguments: Arguments, which: Take) -> Outcome {
     let count = take_count(&arguments.take("n"))?;
     let input = arguments.take("input");
-    let Some(Value::Array(mut items)) = input else {
+    let Some(Value::Array(items)) = input else {
         return Err(QueryError::new(5788200, "Input must be an array"));
     };
+    let mut items = items.into_vec();
     match which {
         Take::First => items.truncate(count),
         Take::Last => {
@@ -544,5 +545,5 @@ fn take_n(mut arguments: Arguments, which: Take) -> Outcome {
             items.truncate(count);
         }
     }
-    Ok(Some(Value::Array(items)))
+    Ok(Some(Value::from(items)))
 }

@@ -75,7 +75,8 @@ pub(crate) static OPERATORS: &[Operator] = &[
 /// What string operators make of an operand that is not a string; nullish is the empty string.
 pub(crate) fn coerce_to_string(operand: &Evaluated) -> Result<String, QueryError> {
     match operand {
-        Some(Value::String(text) | Value::Symbol(text) | Value::JavaScript(text)) => Ok(text.clone()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Symbol(text) | Value::JavaScript(text)) => Ok(text.to_string()),
         value if nullish(value) => Ok(String::new()),
         Some(Value::DateTime(milliseconds)) => iso_string(*milliseconds),
         Some(Value::Timestamp(timestamp)) => {
@@ -189,7 +190,7 @@ fn to_text(input: &Evaluated) -> Result<String, QueryError> {
     match input {
         Some(Value::ObjectId(id)) => Ok(id.to_string()),
         Some(Value::Boolean(flag)) => Ok(flag.to_string()),
-        Some(Value::Binary { .. } | Value::Document(_) | Value::Array(_) | Value::Regex { .. }) | None => {
+        Some(Value::Binary(_) | Value::Document(_) | Value::Array(_) | Value::Regex(_)) | None => {
             Err(failure(format!(
                 "Unsupported conversion from {} to string in $convert with no onError value",
                 type_name(input)

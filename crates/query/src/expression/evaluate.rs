@@ -156,7 +156,7 @@ fn evaluate_array(items: &[Expression], root: RawDocument<'_>, variables: &mut V
         .iter()
         .map(|item| item.evaluate(root, variables).map(Option::unwrap_or_default))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(Some(Value::Array(values)))
+    Ok(Some(Value::from(values)))
 }
 
 fn evaluate_switch(
@@ -212,7 +212,7 @@ fn evaluate_map(
         variables.set(slot, Some(item));
         mapped.push(body.evaluate(root, variables)?.unwrap_or_default());
     }
-    Ok(Some(Value::Array(mapped)))
+    Ok(Some(Value::from(mapped)))
 }
 
 fn evaluate_filter(
@@ -247,7 +247,7 @@ fn evaluate_filter(
             kept.extend(variables.take(slot));
         }
     }
-    Ok(Some(Value::Array(kept)))
+    Ok(Some(Value::from(kept)))
 }
 
 fn filter_limit(limit: Evaluated) -> Result<usize, QueryError> {

@@ -156,8 +156,8 @@ mod tests {
         check("a.b", Some(Value::Int32(1)));
         check("a.c", None);
         check("s.x", None);
-        check("list.b", Some(Value::Array(vec![Value::Int32(1), Value::Array(vec![Value::Int32(2)])])));
-        check("list.0", Some(Value::Array(vec![])));
+        check("list.b", Some(Value::Array(vec![Value::Int32(1), Value::from(vec![Value::Int32(2)])].into())));
+        check("list.0", Some(Value::Array(document::Array::new())));
     }
 
     #[test]

@@ -220,7 +220,7 @@ fn binary_size(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     match &operand {
         Some(Value::String(text)) => size(text.len()),
-        Some(Value::Binary { bytes, .. }) => size(bytes.len()),
+        Some(Value::Binary(binary)) => size(binary.bytes.len()),
         other => Err(QueryError::new(
             51276,
             format!("$binarySize requires a string or BinData argument, found: {}", type_name(other)),

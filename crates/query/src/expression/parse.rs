@@ -182,7 +182,7 @@ fn system_variable(name: &str, path: Option<Path>, scope: &ParseScope<'_>) -> Re
         }
         // `$redact`'s answers: three distinct constants that only that stage reads.
         "DESCEND" | "PRUNE" | "KEEP" => Some(Value::String(name.to_ascii_lowercase())),
-        "USER_ROLES" => Some(Value::Array(Vec::new())),
+        "USER_ROLES" => Some(Value::Array(document::Array::new())),
         _ => return Err(QueryError::new(17276, format!("Use of undefined variable: {name}"))),
     };
     let value = match path {

@@ -87,7 +87,7 @@ fn operands(mut arguments: Arguments) -> Result<Option<Search>, QueryError> {
     };
     let (pattern, own_options) = match arguments.take("regex") {
         Some(Value::String(pattern)) => (pattern, String::new()),
-        Some(Value::Regex { pattern, options }) => (pattern, options),
+        Some(Value::Regex(regex)) => (regex.pattern, regex.options),
         value if nullish(&value) => return Ok(None),
         _ => {
             return Err(QueryError::new(
@@ -126,12 +126,14 @@ fn find(arguments: Arguments) -> Outcome {
 }
 
 fn find_all(arguments: Arguments) -> Outcome {
-    let Some((name, input, regex)) = operands(arguments)? else { return Ok(Some(Value::Array(Vec::new()))) };
+    let Some((name, input, regex)) = operands(arguments)? else {
+        return Ok(Some(Value::Array(document::Array::new())));
+    };
     let mut found = Vec::new();
     for captures in regex.captures_iter(input.as_str()) {
         found.push(describe(&input, &captures.map_err(|error| failed(name, &error))?));
     }
-    Ok(Some(Value::Array(found)))
+    Ok(Some(Value::from(found)))
 }
 
 /// `idx` counts code points from the beginning of the input.

@@ -80,7 +80,7 @@ fn union(operands: Vec<Evaluated>) -> Outcome {
             other => return Err(not_an_array(17043, "$setUnion", &other)),
         }
     }
-    Ok(Some(Value::Array(normalised(all))))
+    Ok(Some(Value::Array(normalised(all).into())))
 }
 
 fn intersection(operands: Vec<Evaluated>) -> Outcome {
@@ -88,7 +88,7 @@ fn intersection(operands: Vec<Evaluated>) -> Outcome {
     for operand in operands {
         match operand {
             Some(Value::Array(items)) => {
-                let items = normalised(items);
+                let items = normalised(items.into_vec());
                 common = Some(match common {
                     None => items,
                     Some(before) => before.into_iter().filter(|item| has(&items, item)).collect(),
@@ -98,7 +98,7 @@ fn intersection(operands: Vec<Evaluated>) -> Outcome {
             other => return Err(not_an_array(17047, "$setIntersection", &other)),
         }
     }
-    Ok(Some(Value::Array(common.unwrap_or_default())))
+    Ok(Some(Value::Array(common.unwrap_or_default().into())))
 }
 
 fn pair(
@@ -117,7 +117,7 @@ fn pair(
         )
     };
     match (left, right) {
-        (Some(Value::Array(left)), Some(Value::Array(right))) => Ok((left, right)),
+        (Some(Value::Array(left)), Some(Value::Array(right))) => Ok((left.into_vec(), right.into_vec())),
         (Some(Value::Array(_)), right) => Err(wrong(codes[1], "Second", &right)),
         (left, _) => Err(wrong(codes[0], "First", &left)),
     }
@@ -141,7 +141,7 @@ fn difference(left: Evaluated, right: Evaluated) -> Outcome {
             kept.push(item);
         }
     }
-    Ok(Some(Value::Array(kept)))
+    Ok(Some(Value::from(kept)))
 }
 
 fn equals(operands: Vec<Evaluated>) -> Outcome {
@@ -163,7 +163,7 @@ fn equals(operands: Vec<Evaluated>) -> Outcome {
                 ),
             ));
         };
-        sets.push(normalised(items));
+        sets.push(normalised(items.into_vec()));
     }
     let same = |left: &[Value], right: &[Value]| {
         left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left.compare(right).is_eq())
@@ -183,7 +183,7 @@ fn is_subset(left: Evaluated, right: Evaluated) -> Outcome {
 
 fn items(operand: Evaluated, name: &str, code: i32) -> Result<Vec<Value>, QueryError> {
     match operand {
-        Some(Value::Array(items)) => Ok(items),
+        Some(Value::Array(items)) => Ok(items.into_vec()),
         other => Err(QueryError::new(
             code,
             format!("{name}'s argument must be an array, but is {}", type_name(&other)),

@@ -43,7 +43,7 @@ fn negation(child: &MatchNode) -> Document {
                 std::iter::once(first).chain(rest).map(|f| &f.predicate).collect();
             single(first.path.dotted(), Value::Document(single("$not", tests(&predicates))))
         }
-        _ => single("$nor", Value::Array(vec![Value::Document(child.to_document())])),
+        _ => single("$nor", Value::Array(vec![Value::Document(child.to_document())].into())),
     }
 }
 
@@ -89,8 +89,10 @@ fn write_predicate(predicate: &Predicate, operators: &mut Document) {
             }
         }
         Predicate::Remainder(test) => {
-            operators
-                .push("$mod", Value::Array(vec![Value::Int64(test.divisor), Value::Int64(test.remainder)]));
+            operators.push(
+                "$mod",
+                Value::Array(vec![Value::Int64(test.divisor), Value::Int64(test.remainder)].into()),
+            );
         }
         Predicate::Exists => operators.push("$exists", true),
         Predicate::Type(types) => {
@@ -105,10 +107,10 @@ fn write_predicate(predicate: &Predicate, operators: &mut Document) {
         Predicate::ElementObject(filter) => {
             operators.push("$elemMatch", Value::Document(filter.to_document()));
         }
-        Predicate::Nothing => operators.push("$all", Value::Array(Vec::new())),
+        Predicate::Nothing => operators.push("$all", Value::Array(document::Array::new())),
     }
 }
 
 fn regex(pattern: &Pattern) -> Value {
-    Value::Regex { pattern: pattern.pattern().to_owned(), options: pattern.options().to_owned() }
+    Value::regex(pattern.pattern(), pattern.options())
 }

@@ -36,7 +36,7 @@ fn refuses(filter: Document, code: i32, message: &str) {
 }
 
 fn regex(pattern: &str, options: &str) -> Value {
-    Value::Regex { pattern: pattern.to_owned(), options: options.to_owned() }
+    Value::regex(pattern, options)
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn arithmetic_and_bits() {
         &[doc! { "a": -2 }, doc! { "a": 1 }],
     );
     check_all(doc! { "a": { "$bitsAnyClear": 3 } }, &[doc! { "a": 2 }], &[doc! { "a": 3 }]);
-    let mask = Value::Binary { subtype: 0, bytes: vec![0, 1] };
+    let mask = Value::binary(0, vec![0, 1]);
     check_all(
         doc! { "a": { "$bitsAllSet": mask.clone() } },
         &[doc! { "a": 256 }, doc! { "a": mask }],

@@ -33,23 +33,26 @@ pub(crate) fn value(value_shown: &Value) -> String {
         Value::Int32(number) => number.to_string(),
         Value::Int64(number) => number.to_string(),
         Value::Decimal128(number) => number.to_string(),
-        Value::String(text) | Value::Symbol(text) => format!("{text:?}"),
+        Value::String(text) => format!("{text:?}"),
+        Value::Symbol(text) => format!("{text:?}"),
         Value::Document(document) => fields(document),
         Value::Array(values) if values.is_empty() => "[]".to_owned(),
         Value::Array(values) => format!("[ {} ]", values.iter().map(value).collect::<Vec<_>>().join(", ")),
-        Value::Binary { subtype, bytes } => {
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-            format!("BinData({subtype}, {digits})")
+        Value::Binary(binary) => {
+            let digits: String = binary.bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+            format!("BinData({}, {digits})", binary.subtype)
         }
         Value::Undefined => "undefined".to_owned(),
         Value::ObjectId(id) => format!("ObjectId('{id}')"),
         Value::Boolean(flag) => flag.to_string(),
         Value::DateTime(milliseconds) => format!("new Date({milliseconds})"),
         Value::Null => "null".to_owned(),
-        Value::Regex { pattern, options } => format!("/{pattern}/{options}"),
-        Value::DbPointer { namespace, id } => format!("DBRef('{namespace}', {id})"),
-        Value::JavaScript(code) => code.clone(),
-        Value::JavaScriptWithScope { code, scope } => format!("CodeWScope( {code}, {})", fields(scope)),
+        Value::Regex(regex) => format!("/{}/{}", regex.pattern, regex.options),
+        Value::DbPointer(pointer) => format!("DBRef('{}', {})", pointer.namespace, pointer.id),
+        Value::JavaScript(code) => code.to_string(),
+        Value::JavaScriptWithScope(scoped) => {
+            format!("CodeWScope( {}, {})", scoped.code, fields(&scoped.scope))
+        }
         Value::Timestamp(timestamp) => format!("Timestamp({}, {})", timestamp.time, timestamp.increment),
         Value::MinKey => "MinKey".to_owned(),
         Value::MaxKey => "MaxKey".to_owned(),

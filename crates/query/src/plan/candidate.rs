@@ -67,7 +67,7 @@ fn is_class_end(value: &Value) -> bool {
     match value {
         Value::Document(document) => document.is_empty(),
         Value::Array(values) => values.is_empty(),
-        Value::Binary { bytes, .. } => bytes.is_empty(),
+        Value::Binary(binary) => binary.bytes.is_empty(),
         _ => false,
     }
 }

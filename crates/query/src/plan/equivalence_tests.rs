@@ -45,7 +45,7 @@ impl Random {
 }
 
 fn regex(pattern: &str) -> Value {
-    Value::Regex { pattern: pattern.to_owned(), options: String::new() }
+    Value::regex(pattern, "")
 }
 
 fn scalar(random: &mut Random) -> Value {
@@ -65,9 +65,9 @@ fn scalar(random: &mut Random) -> Value {
         18 => Value::MinKey,
         19 => Value::MaxKey,
         20 => regex("^a"),
-        21 => Value::Symbol("a".to_owned()),
+        21 => Value::Symbol("a".into()),
         22 => Value::Int64(random.below(5) as i64),
-        _ => Value::Binary { subtype: 0, bytes: vec![random.below(3) as u8] },
+        _ => Value::binary(0, vec![random.below(3) as u8]),
     }
 }
 
@@ -104,7 +104,7 @@ fn operand(random: &mut Random) -> Value {
     }
     loop {
         let found = value(random, 2);
-        if !matches!(found, Value::Undefined | Value::Regex { .. }) {
+        if !matches!(found, Value::Undefined | Value::Regex(_)) {
             return found;
         }
     }
@@ -124,7 +124,7 @@ fn list(random: &mut Random) -> Value {
     if random.one_in(4) {
         list.push(regex("^a"));
     }
-    Value::Array(list)
+    Value::from(list)
 }
 
 fn operator(random: &mut Random, depth: u64) -> (&'static str, Value) {
@@ -144,7 +144,7 @@ fn operator(random: &mut Random, depth: u64) -> (&'static str, Value) {
         ),
         11 => match random.below(4) {
             0 => ("$regex", Value::String(random.pick(&["^a", "^ab", "b", "^a.*c"]).to_owned())),
-            1 => ("$mod", Value::Array(vec![Value::Int32(2), Value::Int32(1)])),
+            1 => ("$mod", Value::Array(vec![Value::Int32(2), Value::Int32(1)].into())),
             2 => ("$size", Value::Int32(random.below(3) as i32)),
             _ => ("$all", list(random)),
         },

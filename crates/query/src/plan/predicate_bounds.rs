@@ -137,10 +137,7 @@ fn of_list(list: &InList, multikey: bool) -> Option<Bounded> {
 
 /// Strings that begin with the pattern's literal prefix, and the regular expression itself as a value.
 fn of_pattern(pattern: &Pattern) -> Bounded {
-    let itself = Interval::point(Value::Regex {
-        pattern: pattern.pattern().to_owned(),
-        options: pattern.options().to_owned(),
-    });
+    let itself = Interval::point(Value::regex(pattern.pattern(), pattern.options()));
     let prefix = pattern.literal_prefix();
     let after_prefix = prefix.as_ref().and_then(|(prefix, _)| next_text(prefix));
     match (prefix, after_prefix) {

@@ -88,7 +88,7 @@ fn check(patterns: &[&str], filter: Document, expect: &str) {
 }
 
 fn regex(pattern: &str) -> Value {
-    Value::Regex { pattern: pattern.to_owned(), options: String::new() }
+    Value::regex(pattern, "")
 }
 
 #[test]

@@ -115,12 +115,12 @@ impl Modifier {
             Modifier::Push(push) => {
                 let mut values = Vec::new();
                 push.apply(&mut values);
-                Some(Value::Array(values))
+                Some(Value::from(values))
             }
             Modifier::AddToSet(values) => {
                 let mut set = Vec::new();
                 super::array::add_to_set(&mut set, values);
-                Some(Value::Array(set))
+                Some(Value::from(set))
             }
             Modifier::RenameTarget(number) => around.renamed.get(*number).cloned().flatten(),
             Modifier::Unset | Modifier::Pop { .. } | Modifier::Pull(_) | Modifier::RenameSource => None,
@@ -222,7 +222,7 @@ impl Modifier {
 
 fn array(target: &mut Value, refuse: impl FnOnce() -> QueryError) -> Result<&mut Vec<Value>, QueryError> {
     match target {
-        Value::Array(values) => Ok(values),
+        Value::Array(values) => Ok(values.as_mut_vec()),
         _ => Err(refuse()),
     }
 }

@@ -25,7 +25,7 @@ fn name() -> impl Strategy<Value = String> {
 fn value() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(2, 12, 4, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
             prop::collection::btree_map(name(), inner, 0..4)
                 .prop_map(|fields| Value::Document(fields.into_iter().collect())),
         ]

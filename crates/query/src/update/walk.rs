@@ -140,7 +140,7 @@ impl Walk<'_> {
     fn element(
         &self,
         array_name: &str,
-        array: &mut Vec<Value>,
+        array: &mut document::Array,
         name: &str,
         node: &Node,
     ) -> Result<(), QueryError> {
@@ -166,8 +166,9 @@ impl Walk<'_> {
                 format!("can't backfill more than {MAX_PADDING} elements of an array"),
             ));
         }
-        array.resize(index, Value::Null);
-        array.push(value);
+        let values = array.as_mut_vec();
+        values.resize(index, Value::Null);
+        values.push(value);
         Ok(())
     }
 
