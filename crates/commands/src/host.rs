@@ -63,6 +63,19 @@ pub trait ProcessControl: Send + Sync + std::fmt::Debug {
     fn shut_down(&self, timeout_secs: u64);
 }
 
+/// The machine's size, for `hostInfo`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MachineFacts {
+    /// The machine's memory in bytes.
+    pub memory_bytes: u64,
+    /// What the process may use of it in bytes.
+    pub memory_limit_bytes: u64,
+    /// Processors of the machine.
+    pub processors: usize,
+    /// As many threads of the process can run at the same time.
+    pub usable_processors: usize,
+}
+
 /// All of it.
 #[derive(Debug)]
 pub struct Host {
@@ -76,6 +89,8 @@ pub struct Host {
     pub arguments: Vec<String>,
     /// The options as parsed: `{net: {port: …}, …}`, for `getCmdLineOpts`.
     pub parsed_options: Document,
+    /// The machine's size and what the process may use of it.
+    pub machine: MachineFacts,
     /// Called now and then in long computations, with the time: threads with more urgent work get the processor.
     pub let_others_run: fn(Instant),
 }
@@ -131,6 +146,7 @@ impl Host {
             process: Box::new(Detached),
             arguments: Vec::new(),
             parsed_options: Document::new(),
+            machine: MachineFacts::default(),
             let_others_run: |_| {},
         }
     }

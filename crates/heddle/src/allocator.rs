@@ -7,6 +7,7 @@
 //! Figures: `docs/design/thread-models.md`.
 
 use std::ffi::c_long;
+use std::time::Duration;
 
 use libmimalloc_sys::{mi_option_set_default, mi_option_t};
 
@@ -15,13 +16,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// `mi_option_purge_delay` of mimalloc.h, which the binding leaves out.
 const PURGE_DELAY: mi_option_t = 15;
-const PURGE_DELAY_MS: c_long = 60_000;
 
-/// Keeps free memory for a minute before it goes back to the kernel, unless `MIMALLOC_PURGE_DELAY` in the environment says otherwise.
-pub(crate) fn keep_free_memory() {
+/// Keeps free memory for so long before it goes back to the kernel, unless `MIMALLOC_PURGE_DELAY` in the environment says otherwise.
+pub(crate) fn keep_free_memory(time: Duration) {
+    let milliseconds = c_long::try_from(time.as_millis()).unwrap_or(c_long::MAX);
     // SAFETY: changes one word that mimalloc reads as it is. The option's number belongs to the version that is linked; the test
     // below compares its default.
-    unsafe { mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MS) };
+    unsafe { mi_option_set_default(PURGE_DELAY, milliseconds) };
 }
 
 #[cfg(test)]
@@ -47,8 +48,8 @@ mod tests {
             default, 1_000,
             "mimalloc 3 purges after a second by default, and no other option has this default"
         );
-        keep_free_memory();
+        keep_free_memory(Duration::from_secs(60));
         // SAFETY: as above.
-        assert_eq!(unsafe { mi_option_get(PURGE_DELAY) }, PURGE_DELAY_MS);
+        assert_eq!(unsafe { mi_option_get(PURGE_DELAY) }, 60_000);
     }
 }

@@ -4,7 +4,8 @@
 //! `heddle bench cachegrind` measure it here. It takes the options of `serve`, as far as they concern the network.
 
 use crate::descriptors::DescriptorBudget;
-use crate::network::server_options;
+use crate::machine::Machine;
+use crate::network::{Resources, server_options};
 use crate::options::Options;
 use crate::{EXIT_OPTIONS, fail};
 use clap::ArgMatches;
@@ -46,7 +47,9 @@ impl Service for Echo {
 /// Serves until the process is ended.
 pub(crate) fn run(options: &Options, matches: &ArgMatches) -> ExitCode {
     let reply_bytes = matches.get_one::<usize>(REPLY_BYTES).copied().unwrap_or_default();
-    let network_options = match server_options(&options.parameters, DescriptorBudget::of_process()) {
+    let processors = Machine::of_process().usable_processors();
+    let resources = Resources { descriptors: DescriptorBudget::of_process(), processors };
+    let network_options = match server_options(&options.parameters, resources) {
         Ok(network_options) => {
             let io_uring = network_options.io_uring && !matches.get_flag(NO_IO_URING);
             ServerOptions { io_uring, ..network_options }

@@ -20,12 +20,14 @@ mod descriptors;
 mod echo_server;
 mod figures;
 mod logging;
+mod machine;
 mod network;
 mod options;
 mod pid_file;
 mod processor;
 mod serve;
 mod service;
+mod sizing;
 mod yaml;
 
 use std::io::Write;
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
     if let Err(error) = processor::check() {
         return fail(&error, EXIT_MACHINE);
     }
-    allocator::keep_free_memory();
+    allocator::keep_free_memory(sizing::KEEP_FREE);
     let matches = arguments::command().get_matches();
     match matches.subcommand() {
         Some(("serve", given)) => match options::read(given) {

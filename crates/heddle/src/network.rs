@@ -31,9 +31,18 @@ const ADAPTIVE: [Parameter; 8] = [
 const POOL: [Parameter; 3] = [Parameter::PoolMinThreads, Parameter::PoolMaxThreads, Parameter::PoolIdle];
 const OVERLOAD: [Parameter; 2] = [Parameter::OverloadProtection, Parameter::OverloadTarget];
 
+/// What the process may use, as far as the network is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resources {
+    pub(crate) descriptors: DescriptorBudget,
+    /// Threads that can run at the same time.
+    pub(crate) processors: usize,
+}
+
 /// Numbers as they are, or as they would be with one change.
 struct Numbers<'p> {
     parameters: &'p Parameters,
+    resources: Resources,
     changed: Option<(Parameter, i64)>,
 }
 
@@ -68,11 +77,12 @@ impl Numbers<'_> {
             idle_threshold_percent: narrow(Parameter::AdaptiveIdleThreshold),
             recursion_limit: narrow(Parameter::AdaptiveRecursionLimit),
             queues: self.count(Parameter::AdaptiveQueues),
+            processors: self.resources.processors,
         }
     }
 
     fn pool(&self) -> PoolOptions {
-        let usual = PoolOptions::default();
+        let usual = PoolOptions::for_cores(self.resources.processors);
         PoolOptions {
             min_threads: self.count(Parameter::PoolMinThreads),
             max_threads: match self.count(Parameter::PoolMaxThreads) {
@@ -92,10 +102,11 @@ impl Numbers<'_> {
     }
 
     /// The limit that the operator chose, as far as the descriptors allow it.
-    fn max_connections(&self, budget: DescriptorBudget) -> usize {
+    fn max_connections(&self) -> usize {
+        let possible = self.resources.descriptors.connections;
         match self.count(Parameter::MaxConnections) {
-            0 => budget.connections,
-            chosen => chosen.min(budget.connections),
+            0 => possible,
+            chosen => chosen.min(possible),
         }
     }
 }
@@ -106,9 +117,9 @@ impl Numbers<'_> {
 /// Options that contradict each other.
 pub(crate) fn server_options(
     parameters: &Parameters,
-    budget: DescriptorBudget,
+    resources: Resources,
 ) -> Result<ServerOptions, NetworkError> {
-    let numbers = Numbers { parameters, changed: None };
+    let numbers = Numbers { parameters, resources, changed: None };
     let bind_addresses = if parameters.is_on(Parameter::BindIpAll) {
         vec!["*".to_owned()]
     } else {
@@ -130,10 +141,11 @@ pub(crate) fn server_options(
             .then(|| PathBuf::from(parameters.text(Parameter::UnixSocketPrefix))),
         unix_socket_permissions: u32::try_from(parameters.integer(Parameter::UnixSocketPermissions))
             .unwrap_or(0o700),
-        max_connections: numbers.max_connections(budget),
+        max_connections: numbers.max_connections(),
         compressors: compressors.iter().filter_map(|name| wire::Compressor::from_name(name)).collect(),
         executor,
         listener_executors,
+        processors: resources.processors,
         event_loops: numbers.count(Parameter::ServiceEventLoops),
         adaptive,
         pool: numbers.pool(),
@@ -167,20 +179,20 @@ fn executors(text: &str, bind_addresses: &[String]) -> Result<Executors, Network
 }
 
 /// Puts changes of the tunables into effect from now on.
-pub(crate) fn watch(parameters: &Arc<Parameters>, server: &Arc<Server>, budget: DescriptorBudget) {
-    watch_numbers(parameters, server, &ADAPTIVE, |server, numbers| {
+pub(crate) fn watch(parameters: &Arc<Parameters>, server: &Arc<Server>, resources: Resources) {
+    watch_numbers(parameters, server, resources, &ADAPTIVE, |server, numbers| {
         server.set_adaptive(numbers.adaptive()).map_err(|error| error.to_string())
     });
-    watch_numbers(parameters, server, &POOL, |server, numbers| {
+    watch_numbers(parameters, server, resources, &POOL, |server, numbers| {
         server.set_pool(numbers.pool());
         Ok(())
     });
-    watch_numbers(parameters, server, &OVERLOAD, |server, numbers| {
+    watch_numbers(parameters, server, resources, &OVERLOAD, |server, numbers| {
         server.set_overload(numbers.overload());
         Ok(())
     });
-    watch_numbers(parameters, server, &[Parameter::MaxConnections], move |server, numbers| {
-        server.set_max_connections(numbers.max_connections(budget));
+    watch_numbers(parameters, server, resources, &[Parameter::MaxConnections], |server, numbers| {
+        server.set_max_connections(numbers.max_connections());
         Ok(())
     });
     let bind_addresses = names(&parameters.text(Parameter::BindIp));
@@ -195,6 +207,7 @@ pub(crate) fn watch(parameters: &Arc<Parameters>, server: &Arc<Server>, budget: 
 fn watch_numbers(
     parameters: &Arc<Parameters>,
     server: &Arc<Server>,
+    resources: Resources,
     group: &[Parameter],
     apply: impl Fn(&Server, &Numbers<'_>) -> Result<(), String> + Clone + Send + Sync + 'static,
 ) {
@@ -209,7 +222,10 @@ fn watch_numbers(
                 Setting::Text(_) => return Ok(()),
             };
             let (Some(parameters), Some(server)) = (all.upgrade(), server.upgrade()) else { return Ok(()) };
-            apply(&server, &Numbers { parameters: &parameters, changed: Some((parameter, number)) })
+            apply(
+                &server,
+                &Numbers { parameters: &parameters, resources, changed: Some((parameter, number)) },
+            )
         });
     }
 }
@@ -236,7 +252,8 @@ mod tests {
     use super::*;
     use commands::parameters::SERVICE_EXECUTORS;
 
-    const BUDGET: DescriptorBudget = DescriptorBudget { connections: 1_000, table_files: 64 };
+    const RESOURCES: Resources =
+        Resources { descriptors: DescriptorBudget { connections: 1_000, table_files: 64 }, processors: 6 };
 
     fn parameters(settings: &[(Parameter, Setting)]) -> Parameters {
         let parameters = Parameters::default();
@@ -259,8 +276,11 @@ mod tests {
 
     #[test]
     fn defaults_are_the_transports_own() {
-        let (options, usual) =
-            (server_options(&Parameters::default(), BUDGET).expect("valid"), ServerOptions::default());
+        let processors = RESOURCES.processors;
+        let adaptive = AdaptiveOptions { processors, ..AdaptiveOptions::default() };
+        let usual =
+            ServerOptions { adaptive, pool: PoolOptions::for_cores(processors), ..ServerOptions::default() };
+        let options = server_options(&Parameters::default(), RESOURCES).expect("valid");
         assert_eq!(options.adaptive, usual.adaptive);
         assert_eq!(options.pool, usual.pool);
         assert_eq!(options.overload, usual.overload);
@@ -270,6 +290,7 @@ mod tests {
         );
         assert_eq!((options.send_timeout, options.event_loops), (usual.send_timeout, usual.event_loops));
         assert_eq!(options.max_connections, 1_000);
+        assert_eq!((options.processors, options.pool.max_threads), (6, 24), "four threads per processor");
     }
 
     #[test]
@@ -292,7 +313,7 @@ mod tests {
     fn options_that_contradict_each_other_are_refused() {
         let contradicting = parameters(&[(Parameter::AdaptiveRunTime, Setting::Integer(100))]);
         let error =
-            server_options(&contradicting, BUDGET).expect_err("the jitter is longer than the run time");
+            server_options(&contradicting, RESOURCES).expect_err("the jitter is longer than the run time");
         assert!(error.to_string().contains("Jitter"), "{error}");
     }
 
@@ -303,11 +324,15 @@ mod tests {
             (Parameter::OverloadTarget, Setting::Integer(20)),
             (Parameter::PoolMaxThreads, Setting::Integer(3)),
         ]);
-        let options = server_options(&chosen, BUDGET).expect("valid");
+        let options = server_options(&chosen, RESOURCES).expect("valid");
         assert_eq!(options.max_connections, 1_000, "descriptors bound what is chosen");
         assert_eq!(options.overload, OverloadTarget::Fixed(Duration::from_millis(20)));
         assert_eq!(options.pool.max_threads, 3);
-        let off = Numbers { parameters: &chosen, changed: Some((Parameter::OverloadProtection, 0)) };
+        let off = Numbers {
+            parameters: &chosen,
+            resources: RESOURCES,
+            changed: Some((Parameter::OverloadProtection, 0)),
+        };
         assert_eq!(off.overload(), OverloadTarget::Off);
     }
 }

@@ -3,14 +3,16 @@
 use crate::descriptors::DescriptorBudget;
 use crate::figures::Figures;
 use crate::logging::{Log, LogHandle, LogTarget};
-use crate::network;
+use crate::machine::Machine;
+use crate::network::{self, Resources};
 use crate::options::Options;
 use crate::pid_file::PidFile;
 use crate::service::CommandService;
-use crate::{EXIT_OPTIONS, fail};
+use crate::sizing::Sizes;
+use crate::{EXIT_OPTIONS, allocator, fail};
 use catalog::Catalog;
 use commands::Server;
-use commands::host::{Host, ProcessControl};
+use commands::host::{Host, MachineFacts, ProcessControl};
 use commands::parameters::{Parameter, Parameters, Setting};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -123,13 +125,18 @@ struct Running {
 fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Running, StartFailure> {
     let parameters = &options.parameters;
     let budget = DescriptorBudget::of_process();
-    let network_options = network::server_options(parameters, budget)
+    let machine = Machine::of_process();
+    let sizes = Sizes::choose(&machine, parameters);
+    let resources = Resources { descriptors: budget, processors: sizes.processors };
+    let network_options = network::server_options(parameters, resources)
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
     tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"),
         dbpath = %parameters.text(Parameter::DbPath), "Heddle starting");
+    sizes.log(&machine);
+    allocator::keep_free_memory(sizes.keep_free);
     watch_signals(ends.clone(), Arc::clone(log))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
-    let store = open_store(parameters, budget).map_err(StartFailure::with(EXIT_DATA))?;
+    let store = open_store(parameters, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
     let catalog =
         Catalog::open(store.clone()).map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
     let figures = Figures::default();
@@ -139,6 +146,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         process: Box::new(EndByCommand(ends.clone())),
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
+        machine: machine_facts(&machine),
         let_others_run: transport::let_others_run,
     };
     let server = Server::new(Arc::clone(parameters), catalog, host)
@@ -152,7 +160,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error: StartError| StartFailure::with(EXIT_NETWORK)(Box::new(error)))?;
     let transport = Arc::new(transport);
     figures.set(Arc::clone(&transport));
-    network::watch(parameters, &transport, budget);
+    network::watch(parameters, &transport, resources);
     let pid_file = PidFile::write(&parameters.text(Parameter::PidFilePath))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
@@ -184,23 +192,24 @@ fn watch_signals(ends: Sender<End>, log: Arc<Log>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn open_store(parameters: &Arc<Parameters>, budget: DescriptorBudget) -> Result<Store, Box<dyn Error>> {
-    let cache_bytes = match parameters.unsigned(Parameter::CacheSizeMb) {
-        0 => default_cache_bytes(),
-        mib => mib * MIB,
-    };
-    let row_cache_bytes = cache_bytes / 100 * parameters.unsigned(Parameter::RowCachePercent);
-    let memtable_bytes = match parameters.unsigned(Parameter::MemtableSizeMb) {
-        0 => default_memtable_bytes(cache_bytes),
-        mib => mib * MIB,
-    };
+fn machine_facts(machine: &Machine) -> MachineFacts {
+    MachineFacts {
+        memory_bytes: machine.memory,
+        memory_limit_bytes: machine.usable_memory(),
+        processors: machine.processors,
+        usable_processors: machine.usable_processors(),
+    }
+}
+
+fn open_store(
+    parameters: &Arc<Parameters>,
+    sizes: &Sizes,
+    budget: DescriptorBudget,
+) -> Result<Store, Box<dyn Error>> {
     let mut options = StorageOptions {
-        memtable_bytes,
-        cache_bytes: (cache_bytes - row_cache_bytes).max(MIB),
-        row_cache_bytes,
         journal_interval: Duration::from_millis(parameters.unsigned(Parameter::JournalCommitInterval)),
         open_files_max: budget.table_files,
-        ..StorageOptions::default()
+        ..sizes.storage()
     };
     if let mib @ 1.. = parameters.unsigned(Parameter::BackgroundMbPerSecond) {
         options.io_budget_bytes_per_second = mib * MIB;
@@ -215,22 +224,6 @@ fn open_store(parameters: &Arc<Parameters>, budget: DescriptorBudget) -> Result<
         Ok(())
     });
     Ok(store)
-}
-
-/// Half of the memory beyond 1 GiB, and 256 MiB at least.
-fn default_cache_bytes() -> u64 {
-    const GIB: u64 = 1 << 30;
-    const LEAST: u64 = 256 * MIB;
-    const BYTES_PER_KIB: u64 = 1024;
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib: u64 = total.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-    ((kib * BYTES_PER_KIB).saturating_sub(GIB) / 2).max(LEAST)
-}
-
-/// A thirty-second of the cache, within bounds: where there is memory, versions that are replaced soon are never written to a table.
-fn default_memtable_bytes(cache_bytes: u64) -> u64 {
-    (cache_bytes / 32).clamp(64 * MIB, 256 * MIB)
 }
 
 fn warn_about_access(parameters: &Parameters) {

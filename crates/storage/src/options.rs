@@ -37,6 +37,8 @@ pub struct StorageOptions {
     pub open_files_max: i32,
     /// Threads for flush and compaction. Default 0: chosen by the number of processors.
     pub background_jobs: u32,
+    /// What a compaction reads ahead of each of its files, in bytes. Default 2 MiB: few large reads, also where each is slow.
+    pub compaction_readahead_bytes: u64,
     /// Whether the engine counts cache hits and the like. Default true; costs about one per cent.
     pub engine_statistics: bool,
     /// When commits are slowed and held back so that the engine never stops them itself.
@@ -55,6 +57,7 @@ impl Default for StorageOptions {
             journal_bytes_max: GIB,
             open_files_max: 512,
             background_jobs: 0,
+            compaction_readahead_bytes: 2 * MIB,
             engine_statistics: true,
             gate: GateLimits::default(),
         }

@@ -93,6 +93,8 @@ pub struct ServerOptions {
     pub executor: ServiceExecutor,
     /// Thread models of single listeners, by their entry in `bind_addresses` (or the Unix socket's path).
     pub listener_executors: Vec<(String, ServiceExecutor)>,
+    /// Threads that can run at the same time: what a model starts for each of its cores. Default: what the process may use.
+    pub processors: usize,
     /// Event loops of `reactor`, rings of `coroutine`; 0: as many as cores.
     pub event_loops: usize,
     /// Whether `coroutine` may use io_uring where the kernel has it; otherwise it runs on epoll.
@@ -116,10 +118,15 @@ impl ServerOptions {
     /// How many event loops there shall be.
     pub(crate) fn event_loops(&self) -> usize {
         match self.event_loops {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => self.processors.max(1),
             threads => threads,
         }
     }
+}
+
+/// Processors that the process may use, as far as the standard library knows.
+pub(crate) fn usable_processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl Default for ServerOptions {
@@ -139,6 +146,7 @@ impl Default for ServerOptions {
             yield_after_requests: 16,
             executor: ServiceExecutor::Synchronous,
             listener_executors: Vec::new(),
+            processors: usable_processors(),
             event_loops: 0,
             io_uring: true,
             adaptive: AdaptiveOptions::default(),

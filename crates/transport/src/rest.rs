@@ -108,7 +108,7 @@ mod tests {
     use crate::pool::ShortRequests;
 
     fn beside_a_pool() -> Rest {
-        let pool = Pool::start("testpool", PoolOptions::default(), ShortRequests::new());
+        let pool = Pool::start("testpool", PoolOptions::default(), 2, ShortRequests::new());
         Rest::beside(&pool.expect("the system has threads left"))
     }
 
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn loops_end_while_they_linger() {
-        let pool = Pool::start("testpool", PoolOptions::default(), ShortRequests::new());
+        let pool = Pool::start("testpool", PoolOptions::default(), 2, ShortRequests::new());
         let pool = pool.expect("the system has threads left");
         let hooks: Arc<dyn LoopHooks> = Arc::new(NoHooks);
         ends(|| {

@@ -44,13 +44,11 @@ pub struct BlockingStream {
     socket: Arc<Socket>,
     shared: Arc<Shared>,
     requests_since_yield: u32,
-    cores: usize,
 }
 
 impl BlockingStream {
     pub(crate) fn new(socket: Arc<Socket>, shared: Arc<Shared>) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { socket, shared, requests_since_yield: 0, cores }
+        Self { socket, shared, requests_since_yield: 0 }
     }
 }
 
@@ -80,7 +78,7 @@ impl ByteStream for BlockingStream {
             return;
         }
         self.requests_since_yield += 1;
-        if self.requests_since_yield >= after && self.shared.current() > self.cores {
+        if self.requests_since_yield >= after && self.shared.current() > self.shared.options.processors {
             self.requests_since_yield = 0;
             std::thread::yield_now();
         }

@@ -25,7 +25,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     status.append("ok", 1.0).append("end", RawValue::DateTime(server.now_ms()));
     status.finish();
     let mut metrics = data.start_document("systemMetrics");
-    super::host_info::write_system_metrics(&mut metrics);
+    super::host_info::write_system_metrics(&context.server.host.machine, &mut metrics);
     metrics.finish();
     data.append("end", RawValue::DateTime(server.now_ms()));
     Ok(())

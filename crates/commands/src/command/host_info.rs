@@ -3,6 +3,7 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
+use crate::host::MachineFacts;
 use document::{DocumentBuilder, RawValue};
 use std::fs;
 use std::sync::LazyLock;
@@ -37,17 +38,19 @@ fn memory_kib(name: &str) -> i64 {
 }
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
-    const KIB_PER_MIB: i64 = 1024;
+    const MIB: u64 = 1 << 20;
     context.fields.finish()?;
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as i32);
-    let memory = memory_kib("MemTotal") / KIB_PER_MIB;
+    let machine = context.server.host.machine;
+    let mebibytes = |bytes: u64| (bytes / MIB) as i64;
+    let cores = machine.processors as i32;
     let mut system = reply.start_document("system");
     system.append("currentTime", RawValue::DateTime(context.server.now_ms()));
     system.append("hostname", host_name().as_str()).append("cpuAddrSize", 64);
-    system.append("memSizeMB", memory).append("memLimitMB", memory);
+    system.append("memSizeMB", mebibytes(machine.memory_bytes));
+    system.append("memLimitMB", mebibytes(machine.memory_limit_bytes));
     system
         .append("numCores", cores)
-        .append("numCoresAvailableToProcess", cores)
+        .append("numCoresAvailableToProcess", machine.usable_processors as i32)
         .append("numPhysicalCores", cores);
     system.append("cpuArch", std::env::consts::ARCH).append("numaEnabled", false);
     system.finish();
@@ -69,7 +72,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
 }
 
 /// Memory and load of the machine, for `getDiagnosticData`.
-pub(crate) fn write_system_metrics(metrics: &mut DocumentBuilder<'_>) {
+pub(crate) fn write_system_metrics(machine: &MachineFacts, metrics: &mut DocumentBuilder<'_>) {
     let mut memory = metrics.start_document("memory");
     for name in ["MemTotal", "MemFree", "MemAvailable", "Cached", "Dirty", "SwapTotal", "SwapFree"] {
         memory.append(&format!("{name}_kb"), memory_kib(name));
@@ -77,10 +80,7 @@ pub(crate) fn write_system_metrics(metrics: &mut DocumentBuilder<'_>) {
     memory.finish();
     let load = read("/proc/loadavg");
     let mut cpu = metrics.start_document("cpu");
-    cpu.append(
-        "num_logical_cores",
-        std::thread::available_parallelism().map_or(1, |cores| cores.get() as i32),
-    );
+    cpu.append("num_logical_cores", machine.processors as i32);
     if let Some(one_minute) = load.split_whitespace().next().and_then(|number| number.parse::<f64>().ok()) {
         cpu.append("load_1m", one_minute);
     }

@@ -1,7 +1,7 @@
 //! What workers, controller and connections of one `adaptive` model share.
 
 use super::controller::Snapshot;
-use super::options::{AdaptiveOptions, cores};
+use super::options::AdaptiveOptions;
 use super::pressure::processors_are_the_limit;
 use super::record::{Kind, Totals, WorkerRecord};
 use super::roster::{Counts, Roster};
@@ -145,6 +145,7 @@ impl Core {
     /// What the controller decides by. `measure_pressure`: whether the next step may depend on the processors.
     pub(super) fn snapshot(&self, measure_pressure: bool) -> Snapshot {
         let now = self.now();
+        let processors = self.options().processors;
         let (counts, mut snapshot) = self.roster.observe(|workers, ended| {
             let mut snapshot = Snapshot { now, ..Snapshot::default() };
             snapshot.running_time = ended.running;
@@ -158,7 +159,7 @@ impl Core {
                 }
             }
             snapshot.processors_are_the_limit =
-                measure_pressure && processors_are_the_limit(workers, cores());
+                measure_pressure && processors_are_the_limit(workers, processors);
             snapshot
         });
         let Counts { running, pending, crashed, .. } = counts;

@@ -1,6 +1,6 @@
 //! What can be chosen about the `adaptive` model: the seven published parameters and the number of queues.
 
-use std::thread::available_parallelism;
+use crate::options::usable_processors;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -42,6 +42,8 @@ pub struct AdaptiveOptions {
     /// Task queues: 1 is the article's single locked queue, 0 one per core. Counts when the model starts.
     /// `adaptiveServiceExecutorQueues`.
     pub queues: usize,
+    /// Threads that can run at the same time: what is meant by cores above. Default: what the process may use.
+    pub processors: usize,
 }
 
 impl Default for AdaptiveOptions {
@@ -56,6 +58,7 @@ impl Default for AdaptiveOptions {
             idle_threshold_percent: 60,
             recursion_limit: 8,
             queues: 0,
+            processors: usable_processors(),
         }
     }
 }
@@ -158,18 +161,14 @@ impl AdaptiveOptions {
     /// Threads that stay: what was asked for, or half as many as cores, and at least one.
     #[must_use]
     pub fn reserved(&self) -> usize {
-        usize::try_from(self.reserved_threads).unwrap_or(cores() / 2).clamp(1, MOST_THREADS)
+        usize::try_from(self.reserved_threads).unwrap_or(self.processors / 2).clamp(1, MOST_THREADS)
     }
 
     /// Task queues: what was asked for, or one per core.
     #[must_use]
     pub fn queue_count(&self) -> usize {
-        if self.queues == 0 { cores().min(MOST_QUEUES) } else { self.queues }
+        if self.queues == 0 { self.processors.clamp(1, MOST_QUEUES) } else { self.queues }
     }
-}
-
-pub(super) fn cores() -> usize {
-    available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]
@@ -185,10 +184,12 @@ mod tests {
 
     #[test]
     fn the_published_defaults_are_valid() {
-        let options = AdaptiveOptions::default();
-        assert_eq!(options.validate(), Ok(()));
-        assert_eq!(options.reserved(), (cores() / 2).max(1), "reserved threads are half the cores");
-        assert_eq!(options.queue_count(), cores(), "a queue per core");
+        assert_eq!(AdaptiveOptions::default().validate(), Ok(()));
+        for (processors, reserved) in [(1, 1), (2, 1), (3, 1), (16, 8)] {
+            let options = AdaptiveOptions { processors, ..AdaptiveOptions::default() };
+            assert_eq!(options.reserved(), reserved, "reserved threads are half of {processors} cores");
+            assert_eq!(options.queue_count(), processors, "a queue per core");
+        }
     }
 
     #[test]

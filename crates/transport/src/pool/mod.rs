@@ -16,6 +16,7 @@ pub use offer::let_others_run;
 pub use queue::PoolOptions;
 
 use crate::niceness;
+use crate::options::usable_processors;
 use crate::statistics::Figure;
 use crate::task::Task;
 use queue::{PoolQueue, Stopped, Worker};
@@ -60,16 +61,18 @@ thread_local! {
 }
 
 impl Pool {
-    /// Starts the controller, which starts the threads. `short`: the requests that these let pass.
+    /// Starts the controller, which starts the threads. `cores`: threads that can run at the same time; `short`: the requests that
+    /// these let pass.
     ///
     /// # Errors
     /// The kernel has no thread left.
     pub(crate) fn start(
         name: &'static str,
         options: PoolOptions,
+        cores: usize,
         short: Arc<ShortRequests>,
     ) -> io::Result<Arc<Self>> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let cores = cores.max(1);
         let core = Arc::new(Core {
             name,
             queue: PoolQueue::new(options, cores),
@@ -169,7 +172,7 @@ impl Drop for Pool {
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self::for_cores(thread::available_parallelism().map_or(1, usize::from))
+        Self::for_cores(usable_processors())
     }
 }
 

@@ -41,7 +41,8 @@ pub struct PoolOptions {
 
 impl PoolOptions {
     /// More threads than cores serve tasks that wait for the disk: four times as many keep a queue of reads at the device.
-    pub(crate) fn for_cores(cores: usize) -> Self {
+    #[must_use]
+    pub fn for_cores(cores: usize) -> Self {
         Self { min_threads: 1, max_threads: (4 * cores).max(16), idle: Duration::from_secs(30) }
     }
 

@@ -198,7 +198,7 @@ fn spawn(pool: &Arc<Pool>, future: impl Future<Output = ()> + Send + 'static) {
 }
 
 fn start(options: PoolOptions) -> Arc<Pool> {
-    Pool::start("testpool", options, ShortRequests::new()).expect("the system has threads left")
+    Pool::start("testpool", options, 2, ShortRequests::new()).expect("the system has threads left")
 }
 
 fn receive<T>(receiver: &Receiver<T>) -> T {
@@ -394,7 +394,7 @@ fn threads_of_the_pool_offer_the_processor_now_and_then() {
         (among_scans, beside_short_ones)
     };
     let elsewhere = offered.clone();
-    let pool = Pool::start("testpool", options(1, 1), short).expect("the system has threads left");
+    let pool = Pool::start("testpool", options(1, 1), 2, short).expect("the system has threads left");
     let (sender, done) = mpsc::channel();
     spawn(&pool, async move { sender.send((slice(), offered())).expect("the test waits") });
     let (own, on_pool) = receive(&done);
@@ -421,7 +421,7 @@ fn short_requests_are_expected_for_a_while() {
 fn knows_when_everybody_waits_for_it() {
     let short = ShortRequests::new();
     let pool =
-        Pool::start("testpool", options(1, 1), Arc::clone(&short)).expect("the system has threads left");
+        Pool::start("testpool", options(1, 1), 2, Arc::clone(&short)).expect("the system has threads left");
     assert!(!pool.is_working() && !pool.keeps_all_waiting(Duration::ZERO));
     let (release, held) = mpsc::channel::<()>();
     let (sender, begun) = mpsc::channel();

@@ -50,7 +50,9 @@ pub(super) fn database_options(options: &StorageOptions, create: bool) -> Option
     database.set_enable_write_thread_adaptive_yield(false);
     database.set_avoid_unnecessary_blocking_io(true);
     database.set_bytes_per_sync(BYTES_PER_SYNC);
-    database.set_compaction_readahead_size(2 * MIB);
+    database.set_compaction_readahead_size(
+        usize::try_from(options.compaction_readahead_bytes).unwrap_or(2 * MIB),
+    );
     if options.io_budget_bytes_per_second > 0 {
         let rate = i64::try_from(options.io_budget_bytes_per_second).unwrap_or(i64::MAX);
         database.set_ratelimiter(rate, RATE_REFILL_US, RATE_FAIRNESS);
