@@ -22,9 +22,9 @@ def free_port():
 
 
 class Server:
-    """One `heddle serve` process."""
+    """One `heddle serve` process. `before` is called in it before it becomes one."""
 
-    def __init__(self, directory, *arguments, port=None):
+    def __init__(self, directory, *arguments, port=None, before=None):
         self.port = port or free_port()
         self.directory = pathlib.Path(directory)
         self.log = self.directory.parent / f"{self.directory.name}-{self.port}.log"
@@ -32,7 +32,7 @@ class Server:
             BINARY, "serve", "--dbpath", str(self.directory), "--port", str(self.port), "--nounixsocket", *arguments,
         ]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=before)
 
     @property
     def uri(self):

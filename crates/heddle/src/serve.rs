@@ -309,15 +309,3 @@ impl Running {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memtables_grow_with_the_cache_within_bounds() {
-        assert_eq!(default_memtable_bytes(256 * MIB), 64 * MIB);
-        assert_eq!(default_memtable_bytes(4096 * MIB), 128 * MIB);
-        assert_eq!(default_memtable_bytes(65_536 * MIB), 256 * MIB);
-    }
-}

@@ -161,6 +161,14 @@ mod tests {
     }
 
     #[test]
+    fn memtables_grow_with_the_cache_within_bounds() {
+        let memory = 128 * GIB;
+        assert_eq!(default_memtable(memory, 256 * MIB), 64 * MIB);
+        assert_eq!(default_memtable(memory, 4096 * MIB), 128 * MIB);
+        assert_eq!(default_memtable(memory, 65_536 * MIB), 256 * MIB);
+    }
+
+    #[test]
     fn options_come_first() {
         let parameters = Parameters::default();
         for (parameter, mib) in [(Parameter::CacheSizeMb, 100), (Parameter::MemtableSizeMb, 7)] {

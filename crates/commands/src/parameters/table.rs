@@ -132,11 +132,11 @@ parameters! {
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
     CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB", start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
-        "Memory for cached data, blocks and hot documents together; 0 takes half of the machine's memory beyond 1 GiB, and 256 MiB at least.";
+        "Memory for cached data, blocks and hot documents together; 0 takes half of the memory that the process may use beyond 1 GiB, or a third beyond 256 MiB where that is more. What it may use is the machine's memory, or less where a control group says so.";
     RowCachePercent "storage.rocksdb.rowCachePercent" integer(25, 0, 90), "%", start("rowCachePercent" "storage.rocksdb.rowCachePercent"),
         "Share of storage.rocksdb.cacheSizeMB for hot documents as they are, which answers reads by `_id` and updates without a search in blocks; 0 keeps blocks only.";
     MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB", start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
-        "Size at which a memtable is written to disk; 0 takes a thirty-second of storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB.";
+        "Size at which a memtable is written to disk; 0 takes a thirty-second of storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB, but at most a sixty-fourth of the memory that the process may use.";
     BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s", start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
         "The one budget of background input and output (flush, compaction, index builds); 0 takes the storage layer's default.";
     LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "", start("" "systemLog.destination"),

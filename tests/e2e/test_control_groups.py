@@ -1,0 +1,135 @@
+"""A server in a control group: its sizes follow the group's limit, and plain work does not exceed it."""
+
+import json
+import os
+import pathlib
+import re
+import threading
+import uuid
+
+import pytest
+from server_process import Server
+
+MIB = 1 << 20
+DOCUMENT = 8 * 1024
+BATCH = 8 * MIB // DOCUMENT
+CONNECTIONS = 8
+
+
+def mounted(kind, controller):
+    """Where control groups with this controller are mounted."""
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        left, right = line.split(" - ")
+        system, _, options = right.split(" ", 2)
+        place = pathlib.Path(left.split(" ")[4])
+        if kind == system == "cgroup" and controller in options.split(","):
+            return place
+        if kind == system == "cgroup2" and controller in (place / "cgroup.subtree_control").read_text().split():
+            return place
+    return None
+
+
+class Group:
+    """A control group of its own, with a limit on memory."""
+
+    def __init__(self, limit):
+        second, first = mounted("cgroup2", "memory"), mounted("cgroup", "memory")
+        self.directory = (second or first) / f"heddle-test-{uuid.uuid4().hex[:12]}"
+        self.names = ("memory.max", "memory.peak") if second else ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
+        self.directory.mkdir()
+        (self.directory / self.names[0]).write_text(str(limit))
+
+    @property
+    def peak(self):
+        """The most bytes it has used, cached files included; `None` where the kernel does not tell."""
+        file = self.directory / self.names[1]
+        return int(file.read_text()) if file.exists() else None
+
+    def enter(self):
+        (self.directory / "cgroup.procs").write_text(str(os.getpid()))
+
+    def remove(self):
+        self.directory.rmdir()
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """Starts servers in groups with a limit: `limited(bytes, "--flag", …)`."""
+    started = []
+
+    def start(limit, *arguments):
+        try:
+            group = Group(limit)
+        except (OSError, TypeError) as error:
+            pytest.skip(f"no control group with a limit on memory can be made here: {error!r}")
+        running = Server(tmp_path / f"data{len(started)}", *arguments, before=group.enter)
+        started.append((running, group))
+        return running.wait_until_it_answers(), group
+
+    yield start
+    for running, group in started:
+        running.process.kill()
+        running.process.wait()
+        group.remove()
+
+
+def found(running):
+    """What the server says at its start."""
+    lines = [json.loads(line) for line in running.log.read_text().splitlines()]
+    return next(line["attr"] for line in lines if line["msg"].startswith("Memory and processors"))
+
+
+def anonymous_bytes(running):
+    status = pathlib.Path(f"/proc/{running.process.pid}/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) << 10
+
+
+def insert(running, number, batches, failures):
+    """Inserts documents in batches as long as a driver makes them."""
+    try:
+        with running.client() as client:
+            # What compresses well would not fill anything.
+            paddings = [os.urandom(DOCUMENT // 2 - 32).hex() for _ in range(64)]
+            collection = client.limits[f"c{number % 2}"]
+            for batch in range(batches):
+                collection.insert_many([{"p": paddings[i % 64], "n": i, "b": batch} for i in range(BATCH)], ordered=False)
+    except Exception as error:  # the test tells it
+        failures.append(error)
+
+
+@pytest.mark.parametrize("limit_mb, batches", [(512, 6)])
+def test_plain_inserts_and_finds_survive_a_small_group(limited, limit_mb, batches):
+    running, group = limited(limit_mb * MIB)
+    attributes = found(running)
+    assert attributes["memoryLimitMb"] == limit_mb and attributes["memoryLimitFile"].startswith(str(group.directory))
+    assert attributes["cacheMb"] + 10 * attributes["memtableMb"] < limit_mb * 2 // 3
+    with running.client() as client:
+        system = client.admin.command("hostInfo")["system"]
+        assert system["memLimitMB"] == limit_mb < system["memSizeMB"]
+        for number in range(2):
+            client.limits[f"c{number}"].create_index("n")
+    failures = []
+    threads = [
+        threading.Thread(target=insert, args=(running, number, batches, failures)) for number in range(CONNECTIONS)
+    ]
+    for thread in threads:
+        thread.start()
+    peak = 0
+    while any(thread.is_alive() for thread in threads):
+        threads[0].join(0.1)
+        if running.process.poll() is None:
+            peak = max(peak, anonymous_bytes(running))
+        else:
+            break
+    for thread in threads:
+        thread.join(60)
+    assert running.process.poll() is None, f"the server was ended by {running.process.returncode}; {peak >> 20} MiB before"
+    assert not failures, failures
+    with running.client() as client:
+        count = sum(1 for number in range(2) for _ in client.limits[f"c{number}"].find({}, {"n": 1}))
+        assert count == CONNECTIONS * batches * BATCH
+        assert sum(len(document["p"]) for document in client.limits.c0.find().batch_size(BATCH)) > 0
+    print(f"{limit_mb} MiB: {peak >> 20} MiB of anonymous memory at most, {(group.peak or 0) >> 20} with cached files")
+    assert peak < limit_mb * MIB * 9 // 10
+    assert group.peak is None or group.peak <= limit_mb * MIB
+    assert running.stop() == 0
