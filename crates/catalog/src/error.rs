@@ -117,6 +117,8 @@ pub enum WriteError {
     #[error("{0}")]
     BadValue(String),
     #[error("{0}")]
+    DollarPrefixedFieldName(String),
+    #[error("{0}")]
     InvalidIdField(String),
     #[error("{0}")]
     ImmutableField(String),
@@ -151,6 +153,7 @@ impl WriteError {
             WriteError::BadValue(_) => 2,
             WriteError::IllegalOperation(_) => 20,
             WriteError::InvalidBson(_) => 22,
+            WriteError::DollarPrefixedFieldName(_) => 52,
             WriteError::InvalidIdField(_) => 53,
             WriteError::ImmutableField(_) => 66,
             WriteError::CannotIndexParallelArrays(_) => 171,

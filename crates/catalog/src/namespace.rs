@@ -87,6 +87,18 @@ impl Namespace {
         Ok(())
     }
 
+    /// Checks the rules for a collection whose documents a client changes: those of making it, and none that only the server
+    /// writes to.
+    ///
+    /// # Errors
+    /// `InvalidNamespace`.
+    pub fn check_writable(&self) -> Result<(), CatalogError> {
+        if matches!(&*self.collection, "system.profile" | "system.views") {
+            return Err(CatalogError::InvalidNamespace(format!("cannot write to {self}")));
+        }
+        self.check_creatable()
+    }
+
     fn is_permitted_system_collection(&self) -> bool {
         match &*self.collection {
             "system.js" | "system.profile" => true,

@@ -1,6 +1,6 @@
 //! Inserting: many documents in one write unit, errors per document.
 
-use super::rules::{check_document, check_validator, with_leading_id};
+use super::rules::{check_document, check_only_id, check_validator, with_leading_id};
 use super::unique::{UniqueProbe, Uniqueness, duplicate, duplicate_id};
 use super::{Committed, WriteOptions, acknowledge, commit};
 use crate::WriteError;
@@ -162,6 +162,7 @@ impl Collection {
         let bytes = with_leading_id(document);
         let stored = RawDocument::trusted(&bytes);
         let id = check_document(stored)?;
+        check_only_id(stored)?;
         if !bypass_validation {
             check_validator(definition, None, stored)?;
         }

@@ -4,8 +4,8 @@ use crate::WriteError;
 use crate::definition::CollectionDefinition;
 use crate::options::{ValidationAction, ValidationLevel};
 use document::{
-    DocumentBuf, DocumentBuilder, ElementType, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH, ObjectId, RawDocument,
-    RawValue, Value,
+    DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH, ObjectId, RawDocument, RawValue,
+    Value,
 };
 use query::Environment;
 use std::borrow::Cow;
@@ -25,8 +25,14 @@ pub(crate) fn with_leading_id(document: RawDocument<'_>) -> Cow<'_, [u8]> {
             builder.append("_id", RawValue::ObjectId(ObjectId::new()));
         }
     }
-    for element in document.iter().filter(|element| element.name_bytes() != b"_id") {
-        builder.append_element(element);
+    let mut moved = false;
+    for element in document.iter() {
+        // A second one stays, to be refused.
+        if moved || element.name_bytes() != b"_id" {
+            builder.append_element(element);
+        } else {
+            moved = true;
+        }
     }
     builder.finish();
     Cow::Owned(bytes)
@@ -34,6 +40,15 @@ pub(crate) fn with_leading_id(document: RawDocument<'_>) -> Cow<'_, [u8]> {
 
 /// Checks size, depth and `_id` of a document whose `_id` comes first; returns the `_id`.
 pub(crate) fn check_document(document: RawDocument<'_>) -> Result<RawValue<'_>, WriteError> {
+    check_extent(document)?;
+    let id =
+        document.get("_id").ok_or_else(|| WriteError::InvalidIdField("the document has no _id".into()))?;
+    check_id(id)?;
+    Ok(id)
+}
+
+/// Checks size and depth.
+pub(crate) fn check_extent(document: RawDocument<'_>) -> Result<(), WriteError> {
     let size = document.as_bytes().len();
     if size > MAX_DOCUMENT_SIZE {
         return Err(WriteError::ObjectTooLarge(format!(
@@ -52,18 +67,52 @@ pub(crate) fn check_document(document: RawDocument<'_>) -> Result<RawValue<'_>, 
             ),
         });
     }
-    let id =
-        document.get("_id").ok_or_else(|| WriteError::InvalidIdField("the document has no _id".into()))?;
-    check_id(id)?;
-    Ok(id)
+    Ok(())
 }
 
-fn check_id(id: RawValue<'_>) -> Result<(), WriteError> {
-    match id.kind() {
-        kind @ (ElementType::Array | ElementType::Regex | ElementType::Undefined) => {
-            Err(WriteError::InvalidIdField(format!("The '_id' value cannot be of type {}", kind.alias())))
-        }
+pub(crate) fn check_id(id: RawValue<'_>) -> Result<(), WriteError> {
+    match id {
+        RawValue::Array(_) | RawValue::Regex { .. } | RawValue::Undefined => Err(WriteError::InvalidIdField(
+            format!("The '_id' value cannot be of type {}", id.kind().alias()),
+        )),
+        RawValue::Document(_) => match dollar_prefixed(id) {
+            None => Ok(()),
+            Some(name) => Err(WriteError::DollarPrefixedFieldName(format!(
+                "_id fields may not contain '$'-prefixed fields: {name} is not valid for storage."
+            ))),
+        },
         _ => Ok(()),
+    }
+}
+
+/// The first field name with a dollar sign in front, however deep, but for those of references.
+fn dollar_prefixed(value: RawValue<'_>) -> Option<&str> {
+    const REFERENCE: [&str; 3] = ["$ref", "$id", "$db"];
+    let fields = match value {
+        RawValue::Document(fields) => fields,
+        RawValue::Array(values) => return values.iter().find_map(dollar_prefixed),
+        RawValue::JavaScriptWithScope { scope, .. } => scope,
+        _ => return None,
+    };
+    let mut names = fields.iter().map(|field| field.name());
+    let is_reference = matches!(fields.first().map(|first| first.value()), Some(RawValue::String(_)))
+        && names.next() == Some("$ref")
+        && names.next() == Some("$id");
+    fields.iter().enumerate().find_map(|(position, field)| {
+        let name = field.name();
+        let belongs = is_reference && REFERENCE.get(position) == Some(&name);
+        match name.starts_with('$') && !belongs {
+            true => Some(name),
+            false => dollar_prefixed(field.value()),
+        }
+    })
+}
+
+/// Refuses a document with two fields named `_id`; the first is the document's first field.
+pub(crate) fn check_only_id(document: RawDocument<'_>) -> Result<(), WriteError> {
+    match document.iter().skip(1).any(|element| element.name_bytes() == b"_id") {
+        false => Ok(()),
+        true => Err(WriteError::BadValue("can't have multiple _id fields in one document".into())),
     }
 }
 
@@ -126,6 +175,23 @@ mod tests {
         check(Document::from_iter([("_id", Value::Undefined)]), Err(53));
         let regex = Value::regex("a", "");
         check(Document::from_iter([("_id", regex)]), Err(53));
+        check(doc! { "_id": { "$a": 1 } }, Err(52));
+        check(doc! { "_id": { "a": [{ "b": { "$c": 1 } }] } }, Err(52));
+        check(doc! { "_id": { "$ref": "c", "$id": 1, "$db": "d" } }, Ok(&["_id"]));
+        check(doc! { "_id": { "$id": 1, "$ref": "c" } }, Err(52));
+        check(doc! { "_id": { "$ref": "c", "$id": { "$a": 1 } } }, Err(52));
+        check(doc! { "_id": { "a": 1 }, "$b": 2 }, Ok(&["_id", "$b"]));
+    }
+
+    #[test]
+    fn one_id_only() {
+        let only = |names: &[&str]| {
+            let document = names.iter().map(|name| (*name, 1)).collect::<Document>().to_buf();
+            check_only_id(document.as_raw()).map_err(|error| (error.code(), error.to_string()))
+        };
+        assert_eq!(only(&["_id", "a", "b"]), Ok(()));
+        let message = "can't have multiple _id fields in one document".to_owned();
+        assert_eq!(only(&["_id", "a", "_id"]), Err((2, message)));
     }
 
     #[test]

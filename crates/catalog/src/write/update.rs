@@ -1,7 +1,7 @@
 //! Updating and deleting one document under its latch.
 
 use super::latest::{Latest, Version};
-use super::rules::{check_document, check_validator};
+use super::rules::{check_extent, check_id, check_validator};
 use super::unique::{UniqueProbe, Uniqueness, duplicate};
 use super::{Committed, WriteOptions, acknowledge, commit, cursor_options};
 use crate::collection::{Collection, Writing};
@@ -277,7 +277,8 @@ impl Collection {
 }
 
 fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), WriteError> {
-    let id = check_document(new)?;
+    check_extent(new)?;
+    let id = new.get("_id").ok_or_else(|| WriteError::InvalidIdField("the document has no _id".into()))?;
     let (mut before, mut after) = (Vec::with_capacity(16), Vec::with_capacity(16));
     encode_value(&mut after, id);
     if let Some(id) = old.get("_id") {
@@ -286,6 +287,7 @@ fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), Write
     if before == after {
         return Ok(());
     }
+    check_id(id)?;
     Err(WriteError::ImmutableField(format!(
         "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {}",
         crate::shell_text::value(&id.to_value())

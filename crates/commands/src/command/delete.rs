@@ -3,16 +3,16 @@
 use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::exec::environment;
-use crate::fields::Fields;
 use crate::write::{
-    BatchReply, Modification, Statement, before_statement, check_batch_size, documents_of, modify_many,
-    modify_one, statement_filter, writable, write_options,
+    BatchReply, DeleteStatement, Modification, Statement, before_batch, before_statement, check_batch_size,
+    check_writable, documents_of, modify_many, modify_one, writable, write_options,
 };
 use catalog::WriteOptions;
-use document::{DocumentBuilder, RawDocument};
+use document::DocumentBuilder;
 use query::Environment;
+use smallvec::SmallVec;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     execution: Execution::InlineFirst,
@@ -28,8 +28,8 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let namespace = context.collection_namespace()?;
-    let statements = context.fields.documents("deletes")?.ok_or_else(|| context.fields.missing("deletes"))?;
-    let ordered = context.fields.flexible_boolean("ordered")?.unwrap_or(true);
+    let statements = context.fields.documents("deletes")?;
+    let ordered = context.fields.boolean("ordered")?.unwrap_or(true);
     let variables = context.fields.document("let")?;
     let ignored = [
         "runtimeConstants",
@@ -41,15 +41,22 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     ];
     context.fields.ignore(&ignored);
     context.fields.finish()?;
+    let statements = statements.ok_or_else(|| context.fields.missing("deletes"))?;
     let statements = documents_of("delete.deletes", statements)?;
+    before_batch(context, statements.len()).await;
+    let statements: Statements<'_> = statements
+        .iter()
+        .map(|statement| DeleteStatement::parse(*statement))
+        .collect::<CommandResult<_>>()?;
     check_batch_size(statements.len())?;
+    check_writable(namespace)?;
     let environment = environment(context.server, variables)?;
     let options = write_options(context, false);
     let mut outcome = BatchReply::default();
     for (position, statement) in statements.iter().enumerate() {
-        before_statement(context, position, statements.len()).await?;
+        before_statement(context, position)?;
         context.server.counters.count(OperationClass::Delete, 1);
-        match apply(context, namespace, *statement, &environment, options).await {
+        match apply(context, namespace, statement, &environment, options).await {
             Ok(deleted) => outcome.count += deleted,
             Err(error) => {
                 outcome.failed(position, error)?;
@@ -64,27 +71,18 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     Ok(())
 }
 
+/// Most batches have one statement.
+type Statements<'a> = SmallVec<[DeleteStatement<'a>; 1]>;
+
 /// Runs one element of `deletes`; how many documents are gone.
 async fn apply(
     context: &CommandContext<'_>,
     (database, name): (&str, &str),
-    statement: RawDocument<'_>,
+    statement: &DeleteStatement<'_>,
     environment: &Environment,
     options: WriteOptions,
 ) -> CommandResult<u64> {
-    let mut fields = Fields::nested("delete.deletes", statement)?;
-    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-    let filter = statement_filter(&mut fields, filter, None, environment)?;
-    let one = match fields.integer("limit")?.ok_or_else(|| fields.missing("limit"))? {
-        0 => false,
-        1 => true,
-        other => {
-            let message = format!("The limit field in delete objects must be 0 or 1. Got {other}");
-            return Err(CommandError::failed_to_parse(message));
-        }
-    };
-    fields.ignore(&["sampleId"]);
-    fields.finish()?;
+    let filter = statement.selection.compile(environment)?;
     let Some(collection) = writable(context, database, name, false).await? else { return Ok(0) };
     let wanted = Statement {
         collection: &collection,
@@ -93,7 +91,7 @@ async fn apply(
         options,
         keeps_versions: false,
     };
-    Ok(match one {
+    Ok(match statement.one {
         true => u64::from(modify_one(context, &wanted).await?.is_some()),
         false => modify_many(context, &wanted).await?.0,
     })

@@ -18,7 +18,7 @@ use crate::exec::{Executor, Filter, Query, Verdict, environment, execution_stats
 use crate::fields::Fields;
 use crate::generic::GenericArguments;
 use crate::parameters::Parameter;
-use crate::write::statement_filter;
+use crate::write::{DeleteStatement, Selection, UpdateStatement};
 use document::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value, doc};
 use query::plan::{ExplainOptions, Plan, ProjectionKind};
 use query::projection::Projection;
@@ -206,14 +206,17 @@ fn of_statement(
     fields.ignore(&["ordered", "bypassDocumentValidation"]);
     fields.finish()?;
     let statement = only_statement(statements)?;
-    let mut statement = Fields::nested(stage, statement)?;
-    let filter = statement.document("q")?.ok_or_else(|| statement.missing("q"))?;
-    let filter = statement_filter(&mut statement, filter, None, &environment)?;
-    let one = match stage {
-        "DELETE" => statement.integer("limit")? == Some(1),
-        _ => !statement.flexible_boolean("multi")?.unwrap_or(false),
+    let (selection, one) = match stage {
+        "DELETE" => {
+            let statement = DeleteStatement::parse(statement)?;
+            (statement.selection, statement.one)
+        }
+        _ => {
+            let statement = UpdateStatement::parse(statement)?;
+            (statement.selection, !statement.multi)
+        }
     };
-    of_filter(context, &filter, one, stage)
+    of_filter(context, &selection.compile(&environment)?, one, stage)
 }
 
 fn only_statement(statements: RawArray<'_>) -> CommandResult<RawDocument<'_>> {
@@ -228,13 +231,13 @@ fn of_find_and_modify(context: &CommandContext<'_>, fields: &mut Fields<'_>) -> 
     let environment = environment(context.server, fields.document("let")?)?;
     let filter = fields.document("query")?.unwrap_or_default();
     let sort = fields.document("sort")?;
-    let filter = statement_filter(fields, filter, sort, &environment)?;
+    let selection = Selection::take(fields, filter, sort)?;
     let removes = fields.flexible_boolean("remove")?.unwrap_or(false);
     let known =
         ["update", "new", "fields", "projection", "upsert", "arrayFilters", "bypassDocumentValidation"];
     fields.ignore(&known);
     fields.finish()?;
-    of_filter(context, &filter, true, if removes { "DELETE" } else { "UPDATE" })
+    of_filter(context, &selection.compile(&environment)?, true, if removes { "DELETE" } else { "UPDATE" })
 }
 
 fn of_filter(

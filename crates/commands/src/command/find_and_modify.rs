@@ -2,16 +2,19 @@
 
 use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
-use crate::error::{CommandError, CommandResult, code};
+use crate::error::{CommandError, CommandResult};
 use crate::exec::{Filter, environment};
 use crate::write::{
-    Modification, Modified, Statement, insert_upserted, modify_one, statement_filter, writable, write_options,
+    Modification, Modified, Selection, Statement, UpsertRounds, array_filters, check_writable,
+    insert_upserted, modify_one, writable, write_options,
 };
+use catalog::{Collection, WriteOptions};
 use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 use query::Environment;
 use query::expression::Variables;
 use query::projection::Projection;
 use query::update::Update;
+use std::sync::Arc;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     execution: Execution::InlineFirst,
@@ -25,12 +28,12 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
     )
 };
 
-/// How often an upsert looks again because another one inserted the same document first.
-const UPSERT_RETRIES: usize = 10;
+/// What the errors of finding and changing begin with.
+const EXECUTION: &str = "Plan executor error during findAndModify";
 
 /// The command's own fields.
 struct Request<'a> {
-    filter: Filter<'a>,
+    selection: Selection<'a>,
     projection: Option<RawDocument<'a>>,
     update: Option<RawValue<'a>>,
     array_filters: Option<RawArray<'a>>,
@@ -51,8 +54,10 @@ struct Outcome {
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let namespace = context.collection_namespace()?;
-    let environment = environment(context.server, context.fields.document("let")?)?;
-    let request = Request::parse(context, &environment)?;
+    let variables = context.fields.document("let")?;
+    let request = Request::parse(context)?;
+    check_writable(namespace)?;
+    let environment = environment(context.server, variables)?;
     let outcome = request.run(context, namespace, &environment).await?;
     let mut last = reply.start_document("lastErrorObject");
     last.append("n", outcome.count);
@@ -71,17 +76,19 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
 }
 
 impl<'a> Request<'a> {
-    fn parse<'c: 'a>(context: &mut CommandContext<'c>, environment: &'a Environment) -> CommandResult<Self> {
+    fn parse(context: &mut CommandContext<'a>) -> CommandResult<Self> {
         let fields = &mut context.fields;
         let filter = fields.document("query")?.unwrap_or_default();
         let sort = fields.document("sort")?;
         // The older name of `projection`.
         let older = fields.document("fields")?;
         let request = Request {
-            filter: statement_filter(fields, filter, sort, environment)?,
+            selection: Selection::take(fields, filter, sort)?,
             projection: fields.document("projection")?.or(older).filter(|projection| !projection.is_empty()),
-            update: fields.any("update"),
-            array_filters: fields.array("arrayFilters")?,
+            update: fields
+                .any("update")
+                .filter(|update| !matches!(update, RawValue::Null | RawValue::Undefined)),
+            array_filters: array_filters("findAndModify", fields)?,
             remove: fields.flexible_boolean("remove")?.unwrap_or(false),
             returns_new: fields.flexible_boolean("new")?.unwrap_or(false),
             upsert: fields.flexible_boolean("upsert")?.unwrap_or(false),
@@ -89,6 +96,7 @@ impl<'a> Request<'a> {
         };
         fields.ignore(&["runtimeConstants", "collectionUUID", "encryptionInformation", "sampleId", "stmtId"]);
         fields.finish()?;
+        request.update.map_or(Ok(()), Update::check_form)?;
         request.check()?;
         Ok(request)
     }
@@ -118,46 +126,82 @@ impl<'a> Request<'a> {
         let projection = self.projection.map(|spec| Projection::parse(spec, environment)).transpose()?;
         let update =
             self.update.map(|update| Update::parse(update, self.array_filters, environment)).transpose()?;
-        let options = write_options(context, self.bypass_validation);
-        for _ in 0..UPSERT_RETRIES {
+        let filter = self.selection.compile(environment)?;
+        let changing = Changing {
+            request: &self,
+            filter: &filter,
+            update: update.as_ref(),
+            projection: projection.as_ref(),
+            options: write_options(context, self.bypass_validation),
+        };
+        let mut rounds = UpsertRounds::default();
+        loop {
             let collection = writable(context, database, name, self.upsert).await?;
-            if let Some(collection) = &collection {
-                let modification = update.as_ref().map_or(Modification::Remove, Modification::Update);
-                let wanted = Statement {
-                    collection,
-                    filter: &self.filter,
-                    modification,
-                    options,
-                    keeps_versions: true,
-                };
-                if let Some(modified) = modify_one(context, &wanted).await? {
-                    let counters = &context.server.counters;
-                    let counter =
-                        if self.remove { &counters.documents_deleted } else { &counters.documents_updated };
-                    counter.add(u64::from(modified.changed));
-                    return self.found(modified, projection.as_ref());
-                }
-            }
-            let Some((collection, update)) = collection.as_ref().zip(update.as_ref()).filter(|_| self.upsert)
-            else {
-                let updated_existing = (!self.remove).then_some(false);
-                return Ok(Outcome { count: 0, updated_existing, upserted: None, value: None });
-            };
-            let document = update.upsert(self.filter.document())?;
-            if insert_upserted(context, collection, &self.filter, &document, &options).await? {
-                let upserted = document.as_raw().get("_id").map(RawValue::to_value);
-                let value = self.returns_new.then(|| project(projection.as_ref(), document)).transpose()?;
-                return Ok(Outcome { count: 1, updated_existing: Some(false), upserted, value });
+            let round = changing.round(context, collection.as_ref()).await;
+            match round.map_err(|error| error.within(EXECUTION))? {
+                Some(outcome) => return Ok(outcome),
+                None => rounds.lost(context).await?,
             }
         }
-        let message = "the upsert met other inserts of the same document again and again";
-        Err(CommandError::new(code::WRITE_CONFLICT, message))
     }
 
     fn found(&self, modified: Modified, projection: Option<&Projection>) -> CommandResult<Outcome> {
         let shown = if self.returns_new { modified.after } else { modified.before };
         let value = shown.map(|document| project(projection, document)).transpose()?;
         Ok(Outcome { count: 1, updated_existing: (!self.remove).then_some(true), upserted: None, value })
+    }
+}
+
+/// A request with all that was compiled for it.
+struct Changing<'r> {
+    request: &'r Request<'r>,
+    filter: &'r Filter<'r>,
+    update: Option<&'r Update>,
+    projection: Option<&'r Projection>,
+    options: WriteOptions,
+}
+
+impl Changing<'_> {
+    /// Changes, removes or upserts a document; `None` when another one was faster with the same upsert.
+    async fn round(
+        &self,
+        context: &CommandContext<'_>,
+        collection: Option<&Arc<Collection>>,
+    ) -> CommandResult<Option<Outcome>> {
+        if let Some(collection) = collection {
+            let modification = self.update.map_or(Modification::Remove, Modification::Update);
+            let wanted = Statement {
+                collection,
+                filter: self.filter,
+                modification,
+                options: self.options,
+                keeps_versions: true,
+            };
+            if let Some(modified) = modify_one(context, &wanted).await? {
+                self.count(context, &modified);
+                return self.request.found(modified, self.projection).map(Some);
+            }
+        }
+        let Some((collection, update)) = collection.zip(self.update).filter(|_| self.request.upsert) else {
+            let updated_existing = (!self.request.remove).then_some(false);
+            return Ok(Some(Outcome { count: 0, updated_existing, upserted: None, value: None }));
+        };
+        let document = update.upsert(self.filter.document())?;
+        if !insert_upserted(context, collection, self.filter, &document, &self.options).await? {
+            return Ok(None);
+        }
+        let upserted = document.as_raw().get("_id").map(RawValue::to_value);
+        let value = self.request.returns_new.then(|| project(self.projection, document)).transpose()?;
+        Ok(Some(Outcome { count: 1, updated_existing: Some(false), upserted, value }))
+    }
+
+    fn count(&self, context: &CommandContext<'_>, modified: &Modified) {
+        let counters = &context.server.counters;
+        let counter = match self.request.remove {
+            true => &counters.documents_deleted,
+            false => &counters.documents_updated,
+        };
+        counter.add(u64::from(modified.changed));
     }
 }
 

@@ -5,7 +5,7 @@ use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::{
-    BatchReply, before_statement, check_batch_size, documents_of, insert_documents, write_options,
+    BatchReply, before_batch, check_batch_size, check_writable, documents_of, insert_documents, write_options,
 };
 use catalog::{WriteError, WriteOptions};
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
@@ -27,14 +27,15 @@ const DROPPED_RETRIES: usize = 10;
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let (database, name) = context.collection_namespace()?;
-    let documents =
-        context.fields.documents("documents")?.ok_or_else(|| context.fields.missing("documents"))?;
-    let ordered = context.fields.flexible_boolean("ordered")?.unwrap_or(true);
+    let documents = context.fields.documents("documents")?;
+    let ordered = context.fields.boolean("ordered")?.unwrap_or(true);
     let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
     context.fields.ignore(&["collectionUUID", "encryptionInformation", "stmtId", "stmtIds"]);
     context.fields.finish()?;
+    let documents = documents.ok_or_else(|| context.fields.missing("documents"))?;
     let received = documents_of("insert.documents", documents)?;
     check_batch_size(received.len())?;
+    check_writable((database, name))?;
     let stamped: Vec<(usize, DocumentBuf)> = received
         .iter()
         .enumerate()
@@ -63,7 +64,7 @@ async fn insert(
     options: &WriteOptions,
     outcome: &mut BatchReply,
 ) -> CommandResult {
-    before_statement(context, 0, documents.len()).await?;
+    before_batch(context, documents.len()).await;
     let mut begin = 0;
     for _ in 0..DROPPED_RETRIES {
         let collection = match context.server.catalog.collection(database, name) {

@@ -3,17 +3,18 @@
 use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
-use crate::error::{CommandError, CommandResult, code};
+use crate::error::{CommandError, CommandResult};
 use crate::exec::environment;
-use crate::fields::Fields;
 use crate::write::{
-    BatchReply, Modification, Statement, before_statement, check_batch_size, documents_of, insert_upserted,
-    modify_many, modify_one, statement_filter, writable, write_options,
+    BatchReply, Modification, Statement, UpdateStatement, UpsertRounds, before_batch, before_statement,
+    check_batch_size, check_writable, documents_of, insert_upserted, modify_many, modify_one, writable,
+    write_options,
 };
 use catalog::WriteOptions;
 use document::{DocumentBuilder, RawDocument, RawValue, Value};
 use query::Environment;
 use query::update::Update;
+use smallvec::SmallVec;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     execution: Execution::InlineFirst,
@@ -27,13 +28,10 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
     )
 };
 
-/// How often an upsert looks again because another one inserted the same document first.
-const UPSERT_RETRIES: usize = 10;
-
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let namespace = context.collection_namespace()?;
-    let statements = context.fields.documents("updates")?.ok_or_else(|| context.fields.missing("updates"))?;
-    let ordered = context.fields.flexible_boolean("ordered")?.unwrap_or(true);
+    let statements = context.fields.documents("updates")?;
+    let ordered = context.fields.boolean("ordered")?.unwrap_or(true);
     let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
     let variables = context.fields.document("let")?;
     context.fields.ignore(&[
@@ -44,16 +42,23 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         "stmtIds",
     ]);
     context.fields.finish()?;
+    let statements = statements.ok_or_else(|| context.fields.missing("updates"))?;
     let statements = documents_of("update.updates", statements)?;
+    before_batch(context, statements.len()).await;
+    let statements: Statements<'_> = statements
+        .iter()
+        .map(|statement| UpdateStatement::parse(*statement))
+        .collect::<CommandResult<_>>()?;
     check_batch_size(statements.len())?;
+    check_writable(namespace)?;
     let environment = environment(context.server, variables)?;
     let options = write_options(context, bypass);
     let mut outcome = BatchReply::of_updates();
     for (position, statement) in statements.iter().enumerate() {
-        before_statement(context, position, statements.len()).await?;
+        before_statement(context, position)?;
         context.server.counters.count(OperationClass::Update, 1);
         let applied =
-            apply(context, namespace, position, *statement, &environment, options, &mut outcome).await;
+            apply(context, namespace, position, statement, &environment, options, &mut outcome).await;
         if let Err(error) = applied {
             outcome.failed(position, error)?;
             if ordered {
@@ -66,35 +71,33 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     Ok(())
 }
 
+/// Most batches have one statement.
+type Statements<'a> = SmallVec<[UpdateStatement<'a>; 1]>;
+
 /// Runs one element of `updates`.
 async fn apply(
     context: &CommandContext<'_>,
     (database, name): (&str, &str),
     position: usize,
-    statement: RawDocument<'_>,
+    statement: &UpdateStatement<'_>,
     shared: &Environment,
     options: WriteOptions,
     outcome: &mut BatchReply,
 ) -> CommandResult {
-    let mut fields = Fields::nested("update.updates", statement)?;
-    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-    let update = fields.any("u").ok_or_else(|| fields.missing("u"))?;
-    let own = constants(fields.document("c")?, update, shared)?;
+    let own = constants(statement.constants, statement.update, shared)?;
     let environment = own.as_ref().unwrap_or(shared);
-    let filter = statement_filter(&mut fields, filter, None, environment)?;
-    let array_filters = fields.array("arrayFilters")?;
-    let multi = fields.flexible_boolean("multi")?.unwrap_or(false);
-    let upsert = fields.flexible_boolean("upsert")?.unwrap_or(false);
-    fields.ignore(&["upsertSupplied", "sampleId", "allowShardKeyUpdatesWithoutFullShardKeyInQuery"]);
-    fields.finish()?;
-    let update = Update::parse(update, array_filters, environment)?;
-    if multi && update.is_replacement() {
+    let filter = statement.selection.compile(environment)?;
+    let update = Update::parse(statement.update, statement.array_filters, environment)?;
+    if statement.multi && update.is_replacement() {
         return Err(CommandError::failed_to_parse(
             "multi update is not supported for replacement-style update",
         ));
     }
-    for _ in 0..UPSERT_RETRIES {
-        let Some(collection) = writable(context, database, name, upsert).await? else { return Ok(()) };
+    let mut rounds = UpsertRounds::default();
+    loop {
+        let Some(collection) = writable(context, database, name, statement.upsert).await? else {
+            return Ok(());
+        };
         let modification = Modification::Update(&update);
         let wanted = Statement {
             collection: &collection,
@@ -103,13 +106,13 @@ async fn apply(
             options,
             keeps_versions: false,
         };
-        let (matched, changed) = match multi {
+        let (matched, changed) = match statement.multi {
             true => modify_many(context, &wanted).await?,
             false => modify_one(context, &wanted).await?.map_or((0, 0), |one| (1, u64::from(one.changed))),
         };
         outcome.count += matched;
         *outcome.modified.get_or_insert(0) += changed;
-        if matched > 0 || !upsert {
+        if matched > 0 || !statement.upsert {
             return Ok(());
         }
         let document = update.upsert(filter.document())?;
@@ -118,9 +121,8 @@ async fn apply(
             outcome.upserted(position, document.as_raw().get("_id").map_or(Value::Null, RawValue::to_value));
             return Ok(());
         }
+        rounds.lost(context).await?;
     }
-    let message = "the upsert met other inserts of the same document again and again";
-    Err(CommandError::new(code::WRITE_CONFLICT, message))
 }
 
 /// The environment of a statement with constants `c`, which are variables of its pipeline.

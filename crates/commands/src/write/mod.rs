@@ -6,6 +6,8 @@
 //!  delete ─ statements ┘    (errors collected)  └─▶ BatchReply {n, nModified, upserted, writeErrors}
 //! ```
 //!
+//! All statements are read (`statements.rs`) before the first one runs: what is malformed there fails the command.
+//!
 //! In an event loop every statement reads from memory; what is not there makes it begin again where it may block, before
 //! anything of it was written. Large batches go there at once.
 //!
@@ -16,11 +18,13 @@
 
 mod batch;
 mod modify;
+mod statements;
 mod target;
 
 pub(crate) use batch::{BatchReply, check_batch_size, documents_of};
 pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_one, not_on_a_view};
-pub(crate) use target::{insert_documents, insert_upserted, statement_filter, writable};
+pub(crate) use statements::{DeleteStatement, Selection, UpdateStatement, array_filters};
+pub(crate) use target::{UpsertRounds, check_writable, insert_documents, insert_upserted, writable};
 
 use crate::context::CommandContext;
 use crate::error::CommandResult;
@@ -39,19 +43,18 @@ const INLINE_STATEMENTS_MAX: usize = 16;
 /// Statements between two looks at the interrupt switch.
 const STATEMENTS_PER_CHECK: usize = 64;
 
-/// To be called in front of each statement of a batch: large batches move to where they may take long, and every now and then
-/// a kill or a time limit ends them.
+/// To be called before anything is done with the statements of a batch: large ones move to where they may take long.
+pub(crate) async fn before_batch(context: &CommandContext<'_>, statements: usize) {
+    if statements > INLINE_STATEMENTS_MAX {
+        context.offload().await;
+    }
+}
+
+/// To be called in front of each statement of a batch: every now and then a kill or a time limit ends it.
 ///
 /// # Errors
 /// The reason for the end.
-pub(crate) async fn before_statement(
-    context: &CommandContext<'_>,
-    position: usize,
-    statements: usize,
-) -> CommandResult {
-    if position == 0 && statements > INLINE_STATEMENTS_MAX {
-        context.offload().await;
-    }
+pub(crate) fn before_statement(context: &CommandContext<'_>, position: usize) -> CommandResult {
     match position > 0 && position.is_multiple_of(STATEMENTS_PER_CHECK) {
         true => context.interrupt().check(),
         false => Ok(()),

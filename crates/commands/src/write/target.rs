@@ -2,13 +2,11 @@
 
 use super::modify::not_on_a_view;
 use crate::context::CommandContext;
-use crate::error::CommandResult;
-use crate::exec::{Filter, check_collation, parse_hint};
-use crate::fields::Fields;
-use catalog::{Collection, Entry, InsertReport, WriteError, WriteOptions};
+use crate::error::{CommandError, CommandResult, code};
+use crate::exec::Filter;
+use catalog::{Collection, Entry, InsertReport, Namespace, WriteError, WriteOptions};
 use document::{DocumentBuf, RawDocument};
-use query::Environment;
-use query::sort::SortPattern;
+use query::update::asks_for_key;
 use std::sync::Arc;
 use storage::ReadTier;
 
@@ -62,11 +60,11 @@ pub(crate) async fn insert_documents(
     report
 }
 
-/// Inserts the document of an upsert. False when another one inserted a document with the same key first and the filter
-/// asks for that key by equality, so that the statement finds it when it looks again.
+/// Inserts the document of an upsert. False when another one inserted a document with the same key first and the filter asks
+/// for exactly that key, so that the statement finds it when it looks again.
 ///
 /// # Errors
-/// What the catalog refuses, a duplicate key the filter does not speak of included.
+/// What the catalog refuses, duplicate keys included that the filter does not ask for.
 pub(crate) async fn insert_upserted(
     context: &CommandContext<'_>,
     collection: &Collection,
@@ -77,32 +75,45 @@ pub(crate) async fn insert_upserted(
     let mut report = insert_documents(context, collection, &[document.as_raw()], true, options).await;
     match report.errors.pop().map(|(_, error)| error) {
         None => Ok(true),
-        Some(WriteError::DuplicateKey(duplicate)) => {
-            let asked_for = |name: &str| filter.is_id_lookup() || filter.document().contains(name);
-            let comes_again = duplicate.key_pattern.iter().all(|(name, _)| asked_for(name));
-            if comes_again { Ok(false) } else { Err(WriteError::DuplicateKey(duplicate).into()) }
+        Some(WriteError::DuplicateKey(duplicate))
+            if asks_for_key(filter.document(), &duplicate.key_value) =>
+        {
+            Ok(false)
         }
         Some(error) => Err(error.into()),
     }
 }
 
-/// The filter of a statement with its `hint` and `collation`, which are taken from its fields. A malformed filter fails here,
-/// whether or not there is a collection.
+/// The rounds of an upsert: it begins again when another one inserted the document first.
+#[derive(Debug, Default)]
+pub(crate) struct UpsertRounds {
+    lost: usize,
+}
+
+impl UpsertRounds {
+    /// Another one was faster. Every lost round is one that somebody else won, so that a number of them in a row means
+    /// that the filter does not find the document that has its key.
+    ///
+    /// # Errors
+    /// The operation is to end; `WriteConflict` after very many rounds.
+    pub(crate) async fn lost(&mut self, context: &CommandContext<'_>) -> CommandResult {
+        const MAX: usize = 10_000;
+        self.lost += 1;
+        if self.lost == MAX {
+            let message = "the upsert met other inserts of the same document again and again";
+            return Err(CommandError::new(code::WRITE_CONFLICT, message));
+        }
+        context.turns().end_slice().await
+    }
+}
+
+/// Refuses collections that clients do not write to.
 ///
 /// # Errors
-/// Malformed filters and hints, collations that are not supported.
-pub(crate) fn statement_filter<'f, 'c: 'f>(
-    fields: &mut Fields<'c>,
-    filter: RawDocument<'c>,
-    sort: Option<RawDocument<'c>>,
-    environment: &'f Environment,
-) -> CommandResult<Filter<'f>> {
-    let hint = parse_hint(fields.any("hint"))?;
-    check_collation(fields.document("collation")?)?;
-    let sort = sort.map(SortPattern::parse).transpose()?.unwrap_or_default();
-    let filter = Filter::new(filter, environment, hint, Arc::new(sort));
-    if !filter.is_id_lookup() {
-        filter.matcher()?;
+/// `InvalidNamespace`.
+pub(crate) fn check_writable((database, name): (&str, &str)) -> CommandResult {
+    match name.starts_with("system.") {
+        true => Ok(Namespace::new(database, name).check_writable()?),
+        false => Ok(()),
     }
-    Ok(filter)
 }

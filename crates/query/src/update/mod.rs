@@ -17,6 +17,7 @@
 mod array;
 mod array_filters;
 mod bit;
+mod id;
 mod modifier;
 mod operators;
 mod path;
@@ -31,6 +32,8 @@ mod walk;
 mod property_tests;
 #[cfg(test)]
 mod tests;
+
+pub use upsert::asks_for_key;
 
 use std::sync::Arc;
 
@@ -114,13 +117,22 @@ impl Update {
                 ));
             }
             RawValue::Document(document) => Kind::Replacement(replacement::parse(document)?),
-            _ => {
-                return Err(QueryError::failed_to_parse(
-                    "Update argument must be either an object or an array",
-                ));
-            }
+            _ => return Err(neither_document_nor_array()),
         };
         Ok(Update { kind })
+    }
+
+    /// Refuses what cannot be an update whatever it says: other types than documents and arrays, and pipelines with stages that
+    /// do not exist. A command looks at all of its statements so before it runs the first.
+    ///
+    /// # Errors
+    /// `FailedToParse` (9), `TypeMismatch` (14) for stages that are no documents, 40323, 40324.
+    pub fn check_form(spec: RawValue<'_>) -> Result<(), QueryError> {
+        match spec {
+            RawValue::Document(_) => Ok(()),
+            RawValue::Array(stages) => pipeline::check_names(stages),
+            _ => Err(neither_document_nor_array()),
+        }
     }
 
     /// Whether this replaces the whole document; such an update cannot be applied to several documents.
@@ -194,6 +206,10 @@ impl Update {
         }
         Ok(())
     }
+}
+
+fn neither_document_nor_array() -> QueryError {
+    QueryError::failed_to_parse("Update argument must be either an object or an array")
 }
 
 /// A document whose first field begins with a dollar sign is made of operators.

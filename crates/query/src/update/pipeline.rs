@@ -1,6 +1,6 @@
 //! Updates given as an aggregation pipeline, of the stages that make one document of one.
 
-use document::{DocumentBuf, RawArray, RawDocument, RawValue, Value};
+use document::{DocumentBuf, Element, RawArray, RawDocument, RawValue, Value};
 
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
@@ -23,10 +23,7 @@ enum Stage {
 
 impl Pipeline {
     pub(super) fn parse(stages: RawArray<'_>, environment: &Environment) -> Result<Self, QueryError> {
-        let stages = stages.iter().map(|stage| match stage {
-            RawValue::Document(stage) => Stage::parse(stage, environment),
-            _ => Err(QueryError::type_mismatch("Each element of the 'pipeline' array must be an object")),
-        });
+        let stages = stages.iter().map(|stage| Stage::parse(document_of(stage)?, environment));
         Ok(Pipeline { stages: stages.collect::<Result<_, _>>()? })
     }
 
@@ -41,15 +38,41 @@ impl Pipeline {
     }
 }
 
+/// Refuses what is no list of stages, and names of stages that do not exist, whatever the stages say.
+pub(super) fn check_names(stages: RawArray<'_>) -> Result<(), QueryError> {
+    for stage in stages.iter() {
+        let name = only_field(document_of(stage)?)?.name();
+        if !STAGES.contains(&name) && !OTHER_STAGES.contains(&name) {
+            return Err(unrecognized(name));
+        }
+    }
+    Ok(())
+}
+
+fn document_of(stage: RawValue<'_>) -> Result<RawDocument<'_>, QueryError> {
+    stage
+        .as_document()
+        .ok_or_else(|| QueryError::type_mismatch("Each element of the 'pipeline' array must be an object"))
+}
+
+fn only_field(stage: RawDocument<'_>) -> Result<Element<'_>, QueryError> {
+    let mut fields = stage.iter();
+    match (fields.next(), fields.next()) {
+        (Some(field), None) => Ok(field),
+        _ => Err(QueryError::new(
+            40323,
+            "A pipeline stage specification object must contain exactly one field.",
+        )),
+    }
+}
+
+fn unrecognized(name: &str) -> QueryError {
+    QueryError::new(40324, format!("Unrecognized pipeline stage name: '{name}'"))
+}
+
 impl Stage {
     fn parse(stage: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
-        let mut fields = stage.iter();
-        let (Some(operator), None) = (fields.next(), fields.next()) else {
-            return Err(QueryError::new(
-                40323,
-                "A pipeline stage specification object must contain exactly one field.",
-            ));
-        };
+        let operator = only_field(stage)?;
         let (name, operand) = (operator.name(), operator.value());
         let scope = ParseScope::new(environment);
         let within = |error: QueryError| error.within(format!("Invalid {name}"));
@@ -71,11 +94,11 @@ impl Stage {
                 })?;
                 Ok(Stage::Replace(Expression::parse(root, &scope)?))
             }
-            _ if name.starts_with('$') && is_other_stage(name) => Err(QueryError::new(
+            _ if OTHER_STAGES.contains(&name) => Err(QueryError::new(
                 code::INVALID_OPTIONS,
                 format!("{name} is not allowed to be used within an update"),
             )),
-            _ => Err(QueryError::new(40324, format!("Unrecognized pipeline stage name: '{name}'"))),
+            _ => Err(unrecognized(name)),
         }
     }
 
@@ -124,37 +147,37 @@ fn unset_paths(operand: RawValue<'_>) -> Result<Vec<&str>, QueryError> {
     }
 }
 
+/// Stages that make one document of one.
+const STAGES: &[&str] = &["$set", "$addFields", "$unset", "$project", "$replaceRoot", "$replaceWith"];
+
 /// Stages that exist but do not make one document of one.
-fn is_other_stage(name: &str) -> bool {
-    const STAGES: &[&str] = &[
-        "$bucket",
-        "$bucketAuto",
-        "$changeStream",
-        "$collStats",
-        "$count",
-        "$currentOp",
-        "$densify",
-        "$documents",
-        "$facet",
-        "$fill",
-        "$geoNear",
-        "$graphLookup",
-        "$group",
-        "$indexStats",
-        "$limit",
-        "$listSessions",
-        "$lookup",
-        "$match",
-        "$merge",
-        "$out",
-        "$redact",
-        "$sample",
-        "$setWindowFields",
-        "$skip",
-        "$sort",
-        "$sortByCount",
-        "$unionWith",
-        "$unwind",
-    ];
-    STAGES.contains(&name)
-}
+const OTHER_STAGES: &[&str] = &[
+    "$bucket",
+    "$bucketAuto",
+    "$changeStream",
+    "$collStats",
+    "$count",
+    "$currentOp",
+    "$densify",
+    "$documents",
+    "$facet",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$group",
+    "$indexStats",
+    "$limit",
+    "$listSessions",
+    "$lookup",
+    "$match",
+    "$merge",
+    "$out",
+    "$redact",
+    "$sample",
+    "$setWindowFields",
+    "$skip",
+    "$sort",
+    "$sortByCount",
+    "$unionWith",
+    "$unwind",
+];

@@ -2,19 +2,19 @@
 
 use document::{DocumentBuf, DocumentBuilder, RawDocument, json};
 
+use super::id;
 use crate::error::{QueryError, code};
 
 /// Checks a replacement document: none of its top-level fields may begin with a dollar sign. Empty timestamps become the current time.
 pub(super) fn parse(replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
-    if let Some(element) = replacement.iter().find(|element| element.name().starts_with('$')) {
-        let name = element.name();
-        return Err(QueryError::new(
-            code::DOLLAR_PREFIXED_FIELD_NAME,
-            format!(
-                "The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's replacement \
-                 document. Consider using an aggregation pipeline with $replaceWith."
-            ),
-        ));
+    let mut has_id = false;
+    for name in replacement.iter().map(|element| element.name()) {
+        if name.starts_with('$') {
+            return Err(id::dollar_prefixed(name, name));
+        }
+        if name == "_id" && std::mem::replace(&mut has_id, true) {
+            return Err(id::given_twice());
+        }
     }
     Ok(replacement.with_current_timestamps().unwrap_or_else(|| replacement.to_buf()))
 }
@@ -25,6 +25,9 @@ pub(super) fn apply(
     replacement: RawDocument<'_>,
 ) -> Result<DocumentBuf, QueryError> {
     let (old, new) = (document.element(b"_id"), replacement.element(b"_id"));
+    if let Some(new) = new.filter(|new| old.is_none_or(|old| old.raw() != new.raw())) {
+        id::check(new.value())?;
+    }
     if let (Some(old), Some(new)) = (old, new)
         && document::compare(old.value(), new.value()).is_ne()
     {

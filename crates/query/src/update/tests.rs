@@ -336,6 +336,96 @@ fn upserts_begin_with_the_filters_equalities() {
 }
 
 #[test]
+fn an_upserts_filter_is_one_value_for_each_path() {
+    let seed = |filter: Document| {
+        let update = Statement::of(doc! { "$set": { "z": 1 } }).parse().expect("the update parses");
+        let made = update.upsert(filter.to_buf().as_raw());
+        made.map(|document| document.as_raw().to_document()).map_err(|error| (error.code, error.message))
+    };
+    assert_eq!(
+        seed(doc! { "b.y": 1, "b-c": 2, "_id.k": 3, "b.x": 4, "_id.j": 5 }),
+        Ok(doc! { "_id": { "j": 5, "k": 3 }, "b-c": 2, "b": { "x": 4, "y": 1 }, "z": 1 })
+    );
+    let twice = "cannot infer query fields to set, path 'a' is matched twice";
+    assert_eq!(seed(doc! { "$and": [{ "a": 1 }, { "b": 1 }, { "a": 2 }] }), Err((54, twice.to_owned())));
+    let both = "cannot infer query fields to set, both paths 'a.b' and 'a' are matched";
+    assert_eq!(seed(doc! { "a.b": 1, "a-c": 1, "a": 2 }), Err((54, both.to_owned())));
+    let many: Document = (0..200_000).map(|number| (format!("f{number}"), number)).collect();
+    assert_eq!(seed(many).map(|made| made.len()), Ok(200_002), "and takes no longer for very many paths");
+    let replacement = Statement::of(doc! { "a": 1 }).parse().expect("the update parses");
+    let sub_path = replacement.upsert(doc! { "_id.k": 1 }.to_buf().as_raw()).map_err(|error| error.code);
+    assert_eq!(sub_path.map(|_| ()), Err(111));
+}
+
+#[test]
+fn upserts_look_again_only_for_the_key_they_ask_for() {
+    #[track_caller]
+    fn check(filter: Document, key: Document, expect: bool) {
+        assert_eq!(asks_for_key(filter.to_buf().as_raw(), &key), expect, "{filter:?} and {key:?}");
+    }
+    check(doc! { "_id": 1 }, doc! { "_id": 1 }, true);
+    check(doc! { "_id": 1.0 }, doc! { "_id": 1 }, true);
+    check(doc! { "_id": { "$eq": 1 } }, doc! { "_id": 1 }, true);
+    check(doc! { "$and": [{ "a": 1 }, { "$or": [{ "b": { "$in": [2] } }] }] }, doc! { "b": 2, "a": 1 }, true);
+    check(doc! { "a": { "$all": [1] }, "$comment": "x" }, doc! { "a": 1 }, true);
+    check(doc! { "a.b": (Value::Null) }, doc! { "a.b": (Value::Null) }, true);
+    check(doc! { "_id": 2 }, doc! { "_id": 1 }, false);
+    check(doc! { "_id": 1, "until": { "$lt": 5 } }, doc! { "_id": 1 }, false);
+    check(doc! { "_id": 1, "a": 1 }, doc! { "_id": 1 }, false);
+    check(doc! { "a": 1 }, doc! { "a": 1, "b": 2 }, false);
+    check(doc! { "a": 1 }, doc! { "_id": 1 }, false);
+    check(doc! { "_id": { "$in": [1, 2] } }, doc! { "_id": 1 }, false);
+    check(doc! { "_id": { "$eq": 1, "$gt": 0 } }, doc! { "_id": 1 }, false);
+    check(doc! { "_id": 1, "$expr": { "$eq": ["$a", 1] } }, doc! { "_id": 1 }, false);
+    check(doc! { "_id": 1, "$nor": [{ "a": 1 }] }, doc! { "_id": 1 }, false);
+    check(doc! {}, doc! { "_id": 1 }, false);
+}
+
+#[test]
+fn ids_that_cannot_be() {
+    let regex = Value::Regex { pattern: "a".into(), options: String::new() };
+    for (id, code) in [
+        (Value::Array(array![1]), 53),
+        (regex, 53),
+        (Value::Undefined, 53),
+        (Value::Document(doc! { "$a": 1 }), 52),
+        (Value::Document(doc! { "a": { "$b": 1 } }), 0),
+        (Value::Document(doc! { "$ref": "c", "$id": 1 }), 0),
+    ] {
+        let upsert = |update: Value| {
+            let made = Statement::of(update).parse().and_then(|update| update.upsert(RawDocument::EMPTY));
+            made.map_or_else(|error| error.code, |_| 0)
+        };
+        let field = doc! { "_id": (id.clone()) };
+        assert_eq!(upsert(Value::Document(field.clone())), code, "replacement with {id:?}");
+        assert_eq!(upsert(Value::Document(doc! { "$set": (field.clone()) })), code, "$set of {id:?}");
+        let literal = array![{ "$set": { "_id": { "$literal": (id.clone()) } } }];
+        assert_eq!(upsert(Value::Array(literal)), code, "pipeline with {id:?}");
+        if code != 0 {
+            check_error(field, doc! { "_id": 1 }, code);
+            check_error(doc! { "$set": { "_id": (id.clone()) } }, doc! { "_id": 1 }, 66);
+        }
+    }
+    let twice = Document::from_iter([("_id", 1), ("a", 2), ("_id", 1)]);
+    check_error(twice, doc! { "_id": 1 }, 2);
+}
+
+#[test]
+fn forms_are_refused_before_anything_runs() {
+    fn code(update: impl Into<Value>) -> i32 {
+        update.into().with_raw(Update::check_form).map_or_else(|error| error.code, |()| 0)
+    }
+    assert_eq!(code(doc! { "$nope": 1 }), 0, "operators are looked at one by one");
+    assert_eq!(code(array![{ "$set": 5 }, { "$match": {} }]), 0);
+    assert_eq!(code(array![{ "$nope": {} }]), 40324);
+    assert_eq!(code(array![{ "set": {} }]), 40324);
+    assert_eq!(code(array![{ "$set": { "a": 1 }, "$unset": "b" }]), 40323);
+    assert_eq!(code(array![{}]), 40323);
+    assert_eq!(code(array![5]), 14);
+    assert_eq!(code(5), 9);
+}
+
+#[test]
 fn modified_fields_are_the_touched_ones() {
     let touched = |update: Document| Statement::of(update).parse().expect("the update parses").touched();
     let set = touched(doc! { "$set": { "a.b": 1 }, "$rename": { "c": "d" } });
