@@ -383,9 +383,9 @@ fn upserts_look_again_only_for_the_key_they_ask_for() {
 
 #[test]
 fn ids_that_cannot_be() {
-    let regex = Value::Regex { pattern: "a".into(), options: String::new() };
+    let regex = Value::regex("a", "");
     for (id, code) in [
-        (Value::Array(array![1]), 53),
+        (array![1].into(), 53),
         (regex, 53),
         (Value::Undefined, 53),
         (Value::Document(doc! { "$a": 1 }), 52),
@@ -400,7 +400,7 @@ fn ids_that_cannot_be() {
         assert_eq!(upsert(Value::Document(field.clone())), code, "replacement with {id:?}");
         assert_eq!(upsert(Value::Document(doc! { "$set": (field.clone()) })), code, "$set of {id:?}");
         let literal = array![{ "$set": { "_id": { "$literal": (id.clone()) } } }];
-        assert_eq!(upsert(Value::Array(literal)), code, "pipeline with {id:?}");
+        assert_eq!(upsert(literal.into()), code, "pipeline with {id:?}");
         if code != 0 {
             check_error(field, doc! { "_id": 1 }, code);
             check_error(doc! { "$set": { "_id": (id.clone()) } }, doc! { "_id": 1 }, 66);
