@@ -24,12 +24,12 @@ def free_port():
 class Server:
     """One `heddle serve` process. `before` is called in it before it becomes one."""
 
-    def __init__(self, directory, *arguments, port=None, before=None):
+    def __init__(self, directory, *arguments, port=None, before=None, subcommand=("serve",)):
         self.port = port or free_port()
         self.directory = pathlib.Path(directory)
         self.log = self.directory.parent / f"{self.directory.name}-{self.port}.log"
         self.command = [
-            BINARY, "serve", "--dbpath", str(self.directory), "--port", str(self.port), "--nounixsocket", *arguments,
+            BINARY, *subcommand, "--dbpath", str(self.directory), "--port", str(self.port), "--nounixsocket", *arguments,
         ]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=before)

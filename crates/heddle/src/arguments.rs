@@ -1,4 +1,5 @@
-//! The command line. The flags of `serve` are made from the table of parameters.
+//! The command line. The flags of `serve` are made from the table of parameters; without a subcommand they start the server as
+//! well, so that what calls `mongod` can call `heddle`.
 
 use crate::echo_server::{NO_IO_URING, REPLY_BYTES};
 use bench::{BenchCommand, BenchError};
@@ -7,10 +8,14 @@ use commands::parameters::{DEFINITIONS, Definition, Kind};
 
 /// The whole command line.
 pub(crate) fn command() -> Command {
-    Command::new("heddle")
+    // Shown by `heddle serve --help` only.
+    server_options(Command::new("heddle"))
+        .mut_args(|option| option.hide(true))
         .about("A document database that speaks MongoDB's wire protocol")
+        .override_usage("heddle <COMMAND>\n       heddle [OPTIONS OF serve]")
+        .after_help("`heddle --dbpath DIRECTORY` is `heddle serve --dbpath DIRECTORY`, as with mongod.")
         .version(env!("CARGO_PKG_VERSION"))
-        .subcommand_required(true)
+        .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
         .subcommand(server_options(Command::new("serve").about("Starts the server")))
         .subcommand(echo_server())
@@ -107,5 +112,42 @@ mod tests {
     #[test]
     fn flags_are_consistent() {
         command().debug_assert();
+    }
+
+    /// The subcommand, and the value of `--port` that reaches the server.
+    fn check(line: &str, expect: Result<(Option<&str>, &str), clap::error::ErrorKind>) {
+        let parsed = command().try_get_matches_from(line.split(' ')).map_err(|error| error.kind());
+        let found = parsed.as_ref().map(|matches| {
+            let (name, given) =
+                matches.subcommand().map_or((None, matches), |(name, given)| (Some(name), given));
+            let port = given.try_get_one::<String>("net.port").ok().flatten();
+            (name, port.map_or("", String::as_str))
+        });
+        assert_eq!(found, expect.as_ref().map(|expect| *expect), "{line}");
+    }
+
+    #[test]
+    fn serve_is_what_it_does_without_a_subcommand() {
+        use clap::error::ErrorKind;
+        check("heddle serve --port 1", Ok((Some("serve"), "1")));
+        check("heddle --dbpath /data --port 1", Ok((None, "1")));
+        check("heddle -f mongod.conf", Ok((None, "")));
+        check("heddle --config mongod.conf --port 1 -v", Ok((None, "1")));
+        check("heddle parameters", Ok((Some("parameters"), "")));
+        check("heddle", Err(ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand));
+        check("heddle --help", Err(ErrorKind::DisplayHelp));
+        check("heddle --version", Err(ErrorKind::DisplayVersion));
+        check("heddle --port 1 serve", Err(ErrorKind::ArgumentConflict));
+        check("heddle nonsense", Err(ErrorKind::InvalidSubcommand));
+        check("heddle --nonsense 1", Err(ErrorKind::UnknownArgument));
+    }
+
+    #[test]
+    fn the_first_help_names_the_commands_and_not_every_option() {
+        let help = command().render_help().to_string();
+        for wanted in ["serve", "bench", "heddle --dbpath DIRECTORY", "--version"] {
+            assert!(help.contains(wanted), "{wanted} in {help}");
+        }
+        assert!(!help.contains("--wiredTiger") && help.lines().count() < 30, "{help}");
     }
 }

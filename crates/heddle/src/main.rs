@@ -30,6 +30,7 @@ mod service;
 mod sizing;
 mod yaml;
 
+use clap::ArgMatches;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -45,10 +46,8 @@ fn main() -> ExitCode {
     allocator::keep_free_memory(sizing::KEEP_FREE);
     let matches = arguments::command().get_matches();
     match matches.subcommand() {
-        Some(("serve", given)) => match options::read(given) {
-            Ok(options) => serve::run(options),
-            Err(error) => fail(&error, EXIT_OPTIONS),
-        },
+        Some(("serve", given)) => start(given),
+        None => start(&matches),
         Some(("echo-server", given)) => match options::read(given) {
             Ok(options) => echo_server::run(&options, given),
             Err(error) => fail(&error, EXIT_OPTIONS),
@@ -62,6 +61,13 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => ExitCode::from(EXIT_OPTIONS),
+    }
+}
+
+fn start(given: &ArgMatches) -> ExitCode {
+    match options::read(given) {
+        Ok(options) => serve::run(options),
+        Err(error) => fail(&error, EXIT_OPTIONS),
     }
 }
 
