@@ -273,7 +273,7 @@ impl<H: Service> Acceptor<H> {
 
     fn admit(&self, listener: &Listener, socket: Socket, peer: Endpoint, local: Endpoint) {
         let socket = Arc::new(socket);
-        let control = Box::new(SocketControl(Arc::clone(&socket)));
+        let control = Box::new(SocketControl(Arc::downgrade(&socket)));
         let priority = listener.is_priority_port || listener.unix_path().is_some();
         let admission = self.shared.admit(peer.clone(), local, priority, control, &self.service);
         let Some(admission) = admission else { return self.refuse(socket, &peer) };

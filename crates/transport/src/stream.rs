@@ -6,7 +6,7 @@ use socket2::Socket;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// One end of a connection. Buffers are handed over and come back with the result, as a kernel ring needs them.
@@ -85,22 +85,31 @@ impl ByteStream for BlockingStream {
     }
 }
 
-/// A socket as others may end it.
-pub(crate) struct SocketControl(pub(crate) Arc<Socket>);
+/// A socket as others may end it. It belongs to the stream: with that it closes, whoever still holds the session.
+pub(crate) struct SocketControl(pub(crate) Weak<Socket>);
+
+impl SocketControl {
+    fn shutdown(&self, how: Shutdown) {
+        if let Some(socket) = self.0.upgrade() {
+            // Fails only when the client is gone, and then there is nothing to end.
+            let _ = socket.shutdown(how);
+        }
+    }
+}
 
 impl SessionControl for SocketControl {
     fn shutdown_read(&self) {
-        // Fails only when the client is gone, and then there is nothing to end.
-        let _ = self.0.shutdown(Shutdown::Read);
+        self.shutdown(Shutdown::Read);
     }
 
     fn shutdown_both(&self) {
-        let _ = self.0.shutdown(Shutdown::Both);
+        self.shutdown(Shutdown::Both);
     }
 
     fn peer_closed(&self) -> bool {
+        let Some(socket) = self.0.upgrade() else { return true };
         let mut byte = [MaybeUninit::uninit()];
-        match self.0.recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+        match socket.recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
             Ok(count) => count == 0,
             Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }

@@ -5,10 +5,11 @@ use document::doc;
 use std::io::{self, Read, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use transport::{ServiceExecutor, ShutdownReport};
+use transport::{ServerOptions, ServiceExecutor, ShutdownReport};
 use wire::{CommandMessage, OpMsgFlags};
 
 for_each_executor! {
+    a_closed_connection_is_closed_whoever_knows_the_session
     a_client_resets_in_each_phase
     a_panic_at_the_end_leaks_no_session
     ends_a_stream_in_order
@@ -44,6 +45,49 @@ fn a_client_resets_in_each_phase(executor: ServiceExecutor) {
     eventually("the end of all sessions", || server.statistics().connections.current == 0);
     assert_eq!(service.opened.load(Ordering::SeqCst), service.closed.load(Ordering::SeqCst));
     ask(&mut connect(&server), &command(doc! { "echo": 1 }, 1));
+}
+
+/// The client sees the end of file even though somebody still holds the session: at once, in a stream, on the lane.
+fn a_closed_connection_is_closed_whoever_knows_the_session(executor: ServiceExecutor) {
+    for priority_lane in [true, false] {
+        let (server, service) = start(ServerOptions { priority_lane, ..options(executor) });
+        for (name, replies) in [("close", 0), ("close", 3), ("ping", 3)] {
+            let mut stream = connect(&server);
+            // `ping` is diagnostic, so that the whole stream runs on the lane.
+            let body = match name {
+                "ping" => doc! { "ping": 1, "close": replies },
+                _ => doc! { "close": replies },
+            };
+            let request = CommandMessage::new(body.to_buf().as_raw());
+            let request = request.flags(OpMsgFlags::EXHAUST_ALLOWED).finish(7);
+            stream.write_all(request.bytes()).expect("the server reads");
+            for _ in 0..replies {
+                assert!(read_message(&mut stream).expect("a reply").1, "the stream has an end");
+            }
+            let end = stream.read(&mut [0]).expect("the server closes its side");
+            assert_eq!(end, 0, "{name} {replies}, lane {priority_lane}: a reply instead of the end");
+        }
+        let mut panics = connect(&server);
+        panics.write_all(command(doc! { "panic": 1 }, 2).bytes()).expect("the server reads");
+        read_message(&mut panics).expect("the client is told");
+        assert_eq!(
+            panics.read(&mut [0]).expect("the server closes its side"),
+            0,
+            "a panic ends the connection"
+        );
+        let mut malformed = connect(&server);
+        malformed.write_all(&[0xff; 16]).expect("the server reads");
+        assert_eq!(
+            malformed.read(&mut [0]).expect("the server closes its side"),
+            0,
+            "bytes that are no message"
+        );
+        assert_eq!(
+            service.sessions.lock().expect("no panic inside").len(),
+            5,
+            "the sessions are still known"
+        );
+    }
 }
 
 fn a_panic_at_the_end_leaks_no_session(executor: ServiceExecutor) {

@@ -12,7 +12,8 @@ use transport::{NextRequest, Replies, Request, Server, ServerOptions, Service, S
 use wire::{CommandMessage, MAX_MESSAGE_SIZE, Message, MessageRef, OpMsg, OpMsgFlags, parse_reply};
 
 /// `{sleep: ms}` answers later, on a thread that may block; `{fill: n}` with n bytes; `{hold: 1}` blocks whatever thread it is on
-/// until [`Echo::release`]; `{stream: n}` counts down to 0 in an exhaust stream; `{panic: 1}` panics; everything else is
+/// until [`Echo::release`]; `{stream: n}` counts down to 0 in an exhaust stream; `{close: n}` does the same and closes the
+/// connection instead of sending the last reply; `{panic: 1}` panics; everything else is
 /// answered at once. All replies carry `ok`, `calls`, `lane` and whether the request began where it may block, `onPool`. `ping`
 /// is diagnostic.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Echo {
     pub(crate) opened: AtomicUsize,
     pub(crate) closed: AtomicUsize,
     pub(crate) held: AtomicUsize,
+    /// Kept for good by a service that forgets nobody.
+    pub(crate) sessions: Mutex<Vec<Arc<Session>>>,
     released: Mutex<bool>,
     release: Condvar,
 }
@@ -42,8 +45,9 @@ impl Echo {
 }
 
 impl Service for Echo {
-    fn opened(&self, _session: &Arc<Session>) {
+    fn opened(&self, session: &Arc<Session>) {
         self.opened.fetch_add(1, Ordering::SeqCst);
+        self.sessions.lock().expect("no panic inside").push(Arc::clone(session));
     }
 
     async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {
@@ -68,6 +72,9 @@ impl Service for Echo {
             self.hold();
         }
         assert!(amount("panic").is_none(), "the test asked for it");
+        if amount("close") == Some(0) {
+            return Replies::none().then_close();
+        }
         let mut reply = request.reply();
         let mut body = reply.body();
         body.append("ok", 1.0).append("calls", calls as i64);
@@ -77,12 +84,14 @@ impl Service for Echo {
         }
         body.finish();
         let reply = reply.finish();
-        match amount("stream") {
-            Some(left) if left > 0 => {
-                let next = CommandMessage::new(doc! { "stream": (left as i64 - 1) }.to_buf().as_raw());
-                Replies::exhaust(reply, NextRequest::New(next.flags(OpMsgFlags::EXHAUST_ALLOWED).finish(0)))
+        let left = |name| amount(name).filter(|left| *left > 0).map(|left| (name, left as i64 - 1));
+        match left("stream").or_else(|| left("close")) {
+            Some((name, left)) => {
+                let next = doc! { name: left }.to_buf();
+                let next = CommandMessage::new(next.as_raw()).flags(OpMsgFlags::EXHAUST_ALLOWED).finish(0);
+                Replies::exhaust(reply, NextRequest::New(next))
             }
-            _ => Replies::one(reply),
+            None => Replies::one(reply),
         }
     }
 
