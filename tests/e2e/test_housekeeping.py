@@ -140,8 +140,12 @@ def test_fail_point(server):
         fail({"times": 1}, closeConnection=True)
         with pytest.raises(AutoReconnect):
             client.admin.command("ping")
-        fail({"times": 1}, writeConcernError={"code": 64, "errmsg": "slow", "codeName": "WriteConcernFailed"})
-        assert client.admin.command("ping")["writeConcernError"]["code"] == 64
+        error = {"code": 64, "errmsg": "slow", "codeName": "WriteConcernFailed"}
+        fail({"times": 1}, writeConcernError=error, failCommands=["ping", "insert"])
+        assert "writeConcernError" not in client.admin.command("ping"), "no command with a write concern"
+        insert = {"insert": "fail_point", "documents": [{}]}
+        assert client.housekeeping.command(insert)["writeConcernError"]["code"] == 64
+        assert "writeConcernError" not in client.housekeeping.command(insert), "only once"
 
 
 def test_fail_points_are_off_unless_asked_for(start_server):

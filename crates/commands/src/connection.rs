@@ -5,7 +5,7 @@ use crate::interrupt::Interrupt;
 use crate::sessions::SessionId;
 use document::{DocumentBuf, RawDocument};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -30,6 +30,8 @@ pub struct Connection {
     operation: Mutex<OperationSlot>,
     /// The switch of the running operation.
     pub interrupt: Interrupt,
+    /// The cursor whose batches are streamed to the client; 0: none is.
+    streamed_cursor: AtomicI64,
     /// The way back to the transport.
     pub link: Arc<dyn ClientLink>,
 }
@@ -52,6 +54,7 @@ struct Running {
     has_namespace: bool,
     message: Option<String>,
     progress: Option<(u64, u64)>,
+    fail_point: Option<&'static str>,
 }
 
 /// A copy of what an operation looked like at one moment, for `currentOp`.
@@ -73,6 +76,8 @@ pub struct OperationView {
     pub message: Option<String>,
     /// Done and total of that progress.
     pub progress: Option<(u64, u64)>,
+    /// The fail point that it waits at.
+    pub fail_point: Option<&'static str>,
     /// The command document; `None` when it was too long to keep.
     pub command: Option<DocumentBuf>,
     /// Whether it was told to end.
@@ -91,6 +96,7 @@ impl Connection {
             backs_off: AtomicBool::new(false),
             operation: Mutex::new(OperationSlot::default()),
             interrupt: Interrupt::new(Arc::clone(&link)),
+            streamed_cursor: AtomicI64::new(0),
             link,
         }
     }
@@ -140,6 +146,16 @@ impl Connection {
         self.backs_off.load(Ordering::Relaxed)
     }
 
+    /// The client gets the batches of this cursor unasked from now on; 0: the stream has ended.
+    pub(crate) fn stream_cursor(&self, id: i64) {
+        self.streamed_cursor.store(id, Ordering::Relaxed);
+    }
+
+    /// The cursor whose batches are streamed; 0: none is.
+    pub(crate) fn streamed_cursor(&self) -> i64 {
+        self.streamed_cursor.load(Ordering::Relaxed)
+    }
+
     /// The canonical name of the command that runs now.
     pub(crate) fn running_command(&self) -> Option<&'static str> {
         self.operation.lock().running.as_ref().map(|running| running.command_name)
@@ -163,6 +179,7 @@ impl Connection {
             has_namespace: false,
             message: None,
             progress: None,
+            fail_point: None,
         });
         OperationGuard { connection: self, id: start.id }
     }
@@ -180,6 +197,7 @@ impl Connection {
             namespace: running.has_namespace.then(|| slot.namespace.clone()),
             message: running.message.clone(),
             progress: running.progress,
+            fail_point: running.fail_point,
             command: (!slot.command.is_empty()).then(|| DocumentBuf::trusted(slot.command.clone())),
             is_killed: self.interrupt.is_killed(),
         })
@@ -244,6 +262,15 @@ impl OperationGuard<'_> {
             if running.message.as_deref() != Some(message) {
                 running.message = Some(message.to_owned());
             }
+        }
+    }
+}
+
+impl OperationGuard<'_> {
+    /// Tells which fail point the operation waits at.
+    pub(crate) fn set_fail_point(&self, name: Option<&'static str>) {
+        if let Some(running) = &mut self.connection.operation.lock().running {
+            running.fail_point = name;
         }
     }
 }

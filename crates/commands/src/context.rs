@@ -6,12 +6,13 @@ use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
 use crate::generic::GenericArguments;
 use crate::interrupt::Interrupt;
+use crate::request::Next;
 use crate::server::Server;
 use crate::stages::CommitClock;
 use crate::turns::Turns;
-use document::{DocumentBuf, RawDocument};
+use document::RawDocument;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Everything around one running command.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub struct CommandContext<'a> {
     /// The client takes several replies to this request.
     pub exhaust_allowed: bool,
     /// What to run next without a request; see [`crate::Outcome::next`].
-    pub next: Option<DocumentBuf>,
+    pub next: Option<Next>,
     /// How long it waited for commits so far.
     pub commits: CommitClock,
 }
@@ -72,6 +73,12 @@ impl<'a> CommandContext<'a> {
         }
         self.operation.set_namespace(self.database, name);
         Ok((self.database, name))
+    }
+
+    /// What is left of the operation's time limit.
+    pub fn time_left(&self) -> Option<Duration> {
+        let deadline = self.interrupt().deadline()?;
+        Some(deadline.saturating_duration_since(Instant::now()))
     }
 
     /// What a cursor source sees when this command fills a batch.

@@ -193,6 +193,8 @@ pub struct Cursor {
     pub batches: u64,
     /// When it was opened.
     pub created: Instant,
+    /// What is left of the time limit (`maxTimeMS`) of the command that opened it, for all batches together.
+    pub time_left: Option<Duration>,
     /// Where the documents come from.
     pub source: Box<dyn CursorSource>,
 }
@@ -218,6 +220,7 @@ impl Cursor {
             returned: 0,
             batches: 1,
             created: Instant::now(),
+            time_left: None,
             source,
         }
     }
@@ -360,6 +363,11 @@ impl Cursors {
         drop(shard);
         drop(removed);
         true
+    }
+
+    /// Whether somebody killed a cursor that is in use.
+    pub(crate) fn is_killed(&self, id: i64) -> bool {
+        matches!(self.shard(id).lock().get(&id), None | Some(Entry::Pinned { killed: true, .. }))
     }
 
     /// The namespace of a cursor.
@@ -526,8 +534,7 @@ impl PinnedCursor<'_> {
 
     /// Whether somebody killed it meanwhile.
     pub fn is_killed(&self) -> bool {
-        let shard = self.cursors.shard(self.id).lock();
-        matches!(shard.get(&self.id), None | Some(Entry::Pinned { killed: true, .. }))
+        self.cursors.is_killed(self.id)
     }
 }
 

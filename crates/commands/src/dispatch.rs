@@ -4,7 +4,7 @@ use crate::command::{self, Execution, Run};
 use crate::connection::{Connection, OperationStart};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
-use crate::failpoints::Fault;
+use crate::failpoints;
 use crate::fields::Fields;
 use crate::generic::GenericArguments;
 use crate::parameters::Parameter;
@@ -256,45 +256,37 @@ async fn run_with_faults(
     context: &mut CommandContext<'_>,
     reply: &mut Vec<u8>,
 ) -> CommandResult {
-    let fault = server.failpoints.fault(context.name, context.connection);
-    let write_concern_error = match fault {
-        Some(fault) => suffer(server, context, fault).await?,
-        None => None,
-    };
+    if !server.failpoints.is_quiet() {
+        Box::pin(faults_before(server, context)).await?;
+    }
     let mut builder = DocumentBuilder::new(reply);
-    run_guarded(context, &mut builder).await?;
-    if let Some(mut error) = write_concern_error {
-        let labels = error.remove("errorLabels");
-        builder.append_value("writeConcernError", &error.into());
-        if let Some(labels) = labels {
-            builder.append_value("errorLabels", &labels);
-        }
+    let result = run_guarded(context, &mut builder).await;
+    let faults = match server.failpoints.is_quiet() {
+        true => None,
+        false => Box::pin(faults_after(context)).await,
+    };
+    match (result, &faults) {
+        (Ok(()), Some(fields)) => drop(builder.append_fields(fields)),
+        (Ok(()), None) => {}
+        (Err(error), Some(fields)) => return Err(error.with_more(fields)),
+        (Err(error), None) => return Err(error),
     }
     builder.append("ok", 1.0);
     Ok(())
 }
 
-/// A fail point struck.
-async fn suffer(
-    server: &Arc<Server>,
-    context: &CommandContext<'_>,
-    fault: Fault,
-) -> CommandResult<Option<Document>> {
-    if let Some(block) = fault.block {
-        server.sleep(context.interrupt(), Instant::now() + block).await?;
+async fn faults_before(server: &Server, context: &CommandContext<'_>) -> CommandResult {
+    if context.entry.name != "configureFailPoint" {
+        failpoints::check_time_limit(&server.failpoints, context.interrupt())?;
     }
-    if fault.close_connection {
-        return Err(CommandError::close_connection());
-    }
-    if let Some((number, labels)) = fault.error {
-        let mut error = CommandError::new(
-            number,
-            format!("Failing command via 'failCommand' failpoint: {}", context.name),
-        );
-        error.labels = labels.into_iter().map(Into::into).collect();
-        return Err(error);
-    }
-    Ok(fault.write_concern_error)
+    failpoints::fail_before(context).await
+}
+
+/// What fail points add to the reply.
+async fn faults_after(context: &CommandContext<'_>) -> Option<Document> {
+    let fields = failpoints::fail_write_concern(context);
+    failpoints::wait_at_end(context).await;
+    fields
 }
 
 /// Runs the command; a panic ends it with an error and nothing else.

@@ -167,6 +167,16 @@ impl CommandError {
         self
     }
 
+    /// The same error with these fields behind the further ones it has.
+    #[must_use]
+    pub fn with_more(self, fields: &Document) -> Self {
+        let mut extra = self.extra.as_deref().cloned().unwrap_or_default();
+        for (name, value) in fields.iter() {
+            extra.insert(name, value.clone());
+        }
+        self.with_extra(extra)
+    }
+
     /// The code's name, `Location<code>` for codes without one.
     pub fn code_name(&self) -> Cow<'static, str> {
         wire::code_name(self.code)

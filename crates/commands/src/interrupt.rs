@@ -3,9 +3,11 @@
 use crate::error::{CommandError, CommandResult, code};
 use crate::host::{ClientLink, Detached};
 use parking_lot::Mutex;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// The reasons an operation is ended for, in the form of an error code. Zero: it goes on.
@@ -61,6 +63,11 @@ impl Interrupt {
         self.deadline_us.store(u64::try_from(after).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// Takes the time limit away.
+    pub(crate) fn clear_deadline(&self) {
+        self.deadline_us.store(u64::MAX, Ordering::Relaxed);
+    }
+
     /// When the time limit passes.
     pub fn deadline(&self) -> Option<Instant> {
         match self.deadline_us.load(Ordering::Relaxed) {
@@ -82,8 +89,20 @@ impl Interrupt {
         self.reason.load(Ordering::Relaxed) != RUNNING
     }
 
+    /// Waits for `awaited`, or until somebody asks for the end: [`Interrupt::check`] tells then. Afterwards the switch holds
+    /// nobody: a waker holds its connection, which holds the switch.
+    pub async fn wait_for<F: Future>(&self, awaited: F) {
+        let _forgets = ForgetsWaiters(self);
+        let mut awaited = pin!(awaited);
+        poll_fn(|context| {
+            self.register(context.waker());
+            if self.is_killed() { Poll::Ready(()) } else { awaited.as_mut().poll(context).map(drop) }
+        })
+        .await;
+    }
+
     /// Wakes `waker` at the next kill.
-    pub fn register(&self, waker: &Waker) {
+    fn register(&self, waker: &Waker) {
         let mut waiters = self.waiters.lock();
         if !waiters.iter().any(|known| known.will_wake(waker)) {
             waiters.push(waker.clone());
@@ -111,6 +130,17 @@ impl Interrupt {
             }
         }
         Ok(())
+    }
+}
+
+/// A connection runs one operation at a time, and that waits for one thing.
+struct ForgetsWaiters<'i>(&'i Interrupt);
+
+impl Drop for ForgetsWaiters<'_> {
+    fn drop(&mut self) {
+        let waiters = std::mem::take(&mut *self.0.waiters.lock());
+        // Not under the lock.
+        drop(waiters);
     }
 }
 
@@ -148,6 +178,27 @@ mod tests {
             interrupt.kill(code::INTERRUPTED);
         };
         check(twice, Some(11600));
+    }
+
+    #[test]
+    fn holds_nobody_after_a_wait() {
+        struct Counted;
+        impl std::task::Wake for Counted {
+            fn wake(self: Arc<Self>) {}
+        }
+        let counted = Arc::new(Counted);
+        let waker = Waker::from(Arc::clone(&counted));
+        let interrupt = Interrupt::default();
+        let wait = |ready: bool| {
+            let awaited = poll_fn(|_| if ready { Poll::Ready(()) } else { Poll::Pending });
+            let waits = pin!(interrupt.wait_for(awaited));
+            waits.poll(&mut std::task::Context::from_waker(&waker)).is_ready()
+        };
+        assert!(wait(true), "what was awaited is there");
+        assert!(!wait(false), "dropped while it waits");
+        interrupt.kill(code::INTERRUPTED);
+        assert!(wait(false), "an operation that is to end waits for nothing");
+        assert_eq!(Arc::strong_count(&counted), 2, "the switch holds the task that waited");
     }
 
     #[test]

@@ -45,6 +45,15 @@ impl<'m> Request<'m> {
     }
 }
 
+/// What a connection runs without having been asked for it.
+#[derive(Debug)]
+pub enum Next {
+    /// The same request again.
+    Same,
+    /// This command.
+    Command(DocumentBuf),
+}
+
 /// What the connection does after a command.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -53,7 +62,7 @@ pub struct Outcome {
     /// Send no reply: the client wants none.
     pub sends_nothing: bool,
     /// Run this next without waiting for a request, and mark the reply with `moreToCome` (exhaust).
-    pub next: Option<DocumentBuf>,
+    pub next: Option<Next>,
     /// The command was refused as [`Request::overload`] wants.
     pub refused_under_overload: bool,
     /// To be logged when the reply has been sent.

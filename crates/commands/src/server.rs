@@ -19,11 +19,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::Store;
 
@@ -117,9 +114,13 @@ impl Server {
         self.connections.lock().insert(connection.id, connection);
     }
 
-    /// A connection ended.
+    /// A connection ended. A cursor whose batches it streamed ends with it: nobody else knows where the stream stopped.
     pub fn closed(&self, connection: &Connection) {
         self.connections.lock().remove(&connection.id);
+        match connection.streamed_cursor() {
+            0 => {}
+            id => drop(self.cursors.kill(id)),
+        }
     }
 
     /// The open connections.
@@ -148,12 +149,7 @@ impl Server {
     /// The reason for the end.
     pub async fn sleep(&self, interrupt: &Interrupt, when: Instant) -> CommandResult {
         let until = interrupt.deadline().map_or(when, |deadline| deadline.min(when));
-        let mut sleep = pin!(self.timers.sleep_until(until));
-        poll_fn(|context| {
-            interrupt.register(context.waker());
-            if interrupt.is_killed() { Poll::Ready(()) } else { sleep.as_mut().poll(context) }
-        })
-        .await;
+        interrupt.wait_for(self.timers.sleep_until(until)).await;
         interrupt.check()
     }
 

@@ -2,7 +2,7 @@
 
 use commands::host::ClientLink;
 use commands::parameters::Parameter;
-use commands::{Connection, Server, SlowOperation, Stage, StageTimes, dispatch, is_diagnostic};
+use commands::{Connection, Next, Server, SlowOperation, Stage, StageTimes, dispatch, is_diagnostic};
 use document::RawDocument;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,7 +134,8 @@ impl CommandService {
         let message = reply.finish();
         let replies = match outcome.next {
             None => Replies::one(message),
-            Some(next) => {
+            Some(Next::Same) => Replies::exhaust(message, NextRequest::Same),
+            Some(Next::Command(next)) => {
                 let next = CommandMessage::new(next.as_raw()).flags(OpMsgFlags::EXHAUST_ALLOWED).finish(0);
                 Replies::exhaust(message, NextRequest::New(next))
             }

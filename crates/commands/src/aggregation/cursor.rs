@@ -117,6 +117,7 @@ pub(crate) async fn give_first_batch(
         BatchEnd::More if !single_batch => {
             let mut open = Cursor::new(namespace, context.generic.session, context.body, source);
             open.returned = returned;
+            open.time_left = context.time_left();
             context.server.cursors.open(open)
         }
         _ => 0,

@@ -2,8 +2,10 @@
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
-use crate::error::CommandResult;
-use document::DocumentBuilder;
+use crate::error::{CommandError, CommandResult};
+use crate::failpoints::{FailPoint, Mode};
+use document::{DocumentBuilder, RawDocument, RawValue};
+use wire::ErrorCode;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
@@ -16,20 +18,30 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
-    let target = context.fields.target();
-    let Some(name) = target.as_str() else {
-        return Err(crate::fields::wrong_type(
-            "configureFailPoint",
-            "configureFailPoint",
-            target.kind(),
-            &["string"],
-        ));
+    let point = named(context.fields.target())?;
+    let mode = context.fields.any("mode").ok_or_else(|| {
+        let message = "When setting a failpoint, you must supply a 'mode'";
+        CommandError::new(ErrorCode::IllegalOperation as i32, message)
+    })?;
+    let mode = Mode::parse(mode)?;
+    let data = match context.fields.any("data") {
+        None => RawDocument::EMPTY,
+        Some(RawValue::Document(data)) => data,
+        Some(_) => return Err(CommandError::type_mismatch("the 'data' option must be a JSON object")),
     };
-    let mode = context.fields.any("mode").ok_or_else(|| context.fields.missing("mode"))?;
-    let data = context.fields.document("data")?;
-    context.fields.finish()?;
-    let entered = context.server.failpoints.configure(name, mode, data)?;
-    tracing::warn!(target: "COMMAND", id = 23_829, failpoint = name, "Set fail point");
+    context.fields.ignore_rest();
+    let entered = context.server.failpoints.configure(point, mode, data);
+    tracing::warn!(target: "COMMAND", id = 23_829, failpoint = point.name(), ?mode, ?data, "Set failpoint");
     reply.append("count", entered);
     Ok(())
+}
+
+/// The fail point that a command names.
+///
+/// # Errors
+/// `FailPointSetFailed` when there is none of this name.
+pub(super) fn named(target: RawValue<'_>) -> CommandResult<FailPoint> {
+    let name = target.as_str().unwrap_or_default();
+    FailPoint::by_name(name)
+        .ok_or_else(|| CommandError::new(ErrorCode::FailPointSetFailed as i32, format!("{name} not found")))
 }

@@ -137,6 +137,9 @@ fn write(
             &document::doc! { "done": (done as i64), "total": (total as i64) }.into(),
         );
     }
+    if let Some(name) = operation.fail_point {
+        document.append("failpointMsg", name);
+    }
     document.append("numYields", 0);
     if operation.is_killed {
         document.append("killPending", true);

@@ -14,6 +14,7 @@ use crate::exec::{
     Executor, Output, Pause, Query, ReturnKey, Verdict, Walk, check_collation, environment, exact_id,
     parse_hint, parse_sort,
 };
+use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
 use crate::parameters::Parameter;
 use crate::server::Server;
@@ -46,7 +47,8 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 const FIRST_BATCH_DOCUMENTS: usize = 101;
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
-    if find_by_id(context, reply).await? {
+    let waits = context.server.failpoints.is_set(FailPoint::WaitInFindBeforeMakingBatch);
+    if !waits && find_by_id(context, reply).await? {
         return Ok(());
     }
     // Boxed: the short way pays for a small future only.
@@ -289,6 +291,11 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
             _ => ReturnKey::default(),
         });
     }
+    let point = FailPoint::WaitInFindBeforeMakingBatch;
+    if context.server.failpoints.is_set(point) {
+        let namespace = format!("{database}.{name}");
+        Box::pin(wait_while_set(context, point, Some(&namespace), || false)).await?;
+    }
     let source = FindSource { executor, output, tailable: request.tailable, await_data: request.await_data };
     give_first_batch(context, reply, (database, name), source, &request).await
 }
@@ -324,6 +331,7 @@ async fn give_first_batch(
             cursor.tailable = request.tailable;
             cursor.await_data = request.await_data;
             cursor.returned = returned;
+            cursor.time_left = context.time_left();
             context.server.cursors.open(cursor)
         }
     };
@@ -468,13 +476,10 @@ async fn wait_for_insert(
     let mut arrival = pin!(collection.inserted().after(seen));
     let mut sleep = pin!(context.server.sleep_until(until));
     let interrupt = context.turns.interrupt();
-    poll_fn(|task| {
-        interrupt.register(task.waker());
-        if interrupt.is_killed() || arrival.as_mut().poll(task).is_ready() {
-            return Poll::Ready(());
-        }
-        sleep.as_mut().poll(task)
-    })
-    .await;
+    let either = poll_fn(|task| match arrival.as_mut().poll(task) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => sleep.as_mut().poll(task),
+    });
+    interrupt.wait_for(either).await;
     interrupt.check()
 }

@@ -1,4 +1,4 @@
-//! `getMore`: the next batch of a cursor.
+//! `getMore`: the next batch of a cursor, or all that are left, one reply each, for a client that takes them unasked (exhaust).
 //!
 //! Source: MongoDB manual, "getMore" (database command).
 
@@ -6,9 +6,11 @@ use super::find::append_namespace;
 use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
-use crate::cursors::{Batch, BatchEnd, PinnedCursor, not_found};
+use crate::cursors::{Batch, BatchEnd, Cursor, PinnedCursor, not_found};
 use crate::error::{CommandError, CommandResult, code};
+use crate::failpoints::{FailPoint, check_time_limit, fail_after_checkout, wait_while_set};
 use crate::interrupt::Interrupt;
+use crate::request::Next;
 use document::{DocumentBuilder, RawValue};
 use std::time::Duration;
 
@@ -44,16 +46,47 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let server = context.server;
     let pinned = server.cursors.pin(id, &namespace, context.generic.session)?;
     let limit = batch_size.map_or(usize::MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));
-    give_batch(context, reply, (name, id), pinned, limit).await
+    if !server.failpoints.is_quiet()
+        && let Err(error) = Box::pin(fail_points_before(context, &namespace, id)).await
+    {
+        pinned.close();
+        return Err(error);
+    }
+    let id = give_batch(context, reply, (name, id), pinned, limit).await?;
+    if context.exhaust_allowed {
+        context.connection.stream_cursor(id);
+        context.next = (id != 0).then_some(Next::Same);
+    }
+    Ok(())
 }
 
+/// The fail points between the taking of the cursor and its batch.
+async fn fail_points_before(context: &CommandContext<'_>, namespace: &str, id: i64) -> CommandResult {
+    let is_killed = || context.server.cursors.is_killed(id);
+    let point = FailPoint::WaitAfterPinningCursorBeforeGetMoreBatch;
+    wait_while_set(context, point, Some(namespace), is_killed).await?;
+    fail_after_checkout(context)?;
+    let point = FailPoint::WaitWithPinnedCursorDuringGetMoreBatch;
+    wait_while_set(context, point, Some(namespace), is_killed).await
+}
+
+/// The limit on the time of all batches of a cursor together; an awaiting one has none.
+fn limit_time(context: &CommandContext<'_>, cursor: &Cursor) -> CommandResult {
+    if let Some(left) = cursor.time_left.filter(|_| !cursor.await_data) {
+        context.interrupt().set_deadline(context.started + left);
+        context.interrupt().check()?;
+    }
+    check_time_limit(&context.server.failpoints, context.interrupt())
+}
+
+/// Appends `cursor: {nextBatch, id, ns}` and gives the cursor's number, 0 once it is closed.
 async fn give_batch(
     context: &CommandContext<'_>,
     reply: &mut DocumentBuilder<'_>,
     (name, id): (&str, i64),
     mut pinned: PinnedCursor<'_>,
     limit: usize,
-) -> CommandResult {
+) -> CommandResult<i64> {
     let Some(cursor) = pinned.cursor() else { return Err(not_found(id)) };
     let max_time = context.generic.max_time;
     if max_time.is_some() && !cursor.await_data {
@@ -61,7 +94,13 @@ async fn give_batch(
             "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
         ));
     }
-    let await_until = cursor.await_data.then(|| context.started + max_time.unwrap_or(AWAIT_DEFAULT));
+    if let Err(error) = limit_time(context, cursor) {
+        pinned.close();
+        return Err(error);
+    }
+    let awaits = cursor.await_data
+        && context.server.failpoints.enter(FailPoint::DisableAwaitDataForGetMoreCmd, |_| Some(())).is_none();
+    let await_until = awaits.then(|| context.started + max_time.unwrap_or(AWAIT_DEFAULT));
     let mut shown = reply.start_document("cursor");
     let mut batch = Batch::new(shown.start_array("nextBatch"), limit);
     if !cursor.source.begins_inline() {
@@ -73,7 +112,17 @@ async fn give_batch(
     drop(batch);
     cursor.returned += returned;
     cursor.batches += 1;
+    cursor.time_left = context.time_left();
     context.server.counters.documents_returned.add(returned);
+    if !context.server.failpoints.is_quiet() {
+        let point = FailPoint::WaitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch;
+        let namespace = format!("{}.{name}", context.database);
+        let is_killed = || context.server.cursors.is_killed(id);
+        if let Err(error) = Box::pin(wait_while_set(context, point, Some(&namespace), is_killed)).await {
+            pinned.close();
+            return Err(error);
+        }
+    }
     let next_id = match end {
         Err(error) => {
             pinned.close();
@@ -88,7 +137,7 @@ async fn give_batch(
     };
     shown.append("id", next_id);
     append_namespace(&mut shown, context.database, name);
-    Ok(())
+    Ok(next_id)
 }
 
 fn killed(interrupt: &Interrupt) -> CommandError {

@@ -3,7 +3,7 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandResult, code};
-use crate::failpoints::FAIL_COMMAND;
+use crate::failpoints::FailPoint;
 use crate::fields::integer;
 use crate::parameters::{self, Parameter, Setting};
 use crate::server::Server;
@@ -88,7 +88,10 @@ fn all(server: &Server) -> Vec<(String, Value)> {
     all.push(("logComponentVerbosity".to_owned(), verbosities(server).into()));
     all.push(("authenticationMechanisms".to_owned(), Value::Array(document::Array::new())));
     if server.parameters.is_on(Parameter::EnableTestCommands) {
-        all.push((format!("failpoint.{FAIL_COMMAND}"), server.failpoints.describe().into()));
+        let shown = |point: FailPoint| {
+            (format!("failpoint.{}", point.name()), server.failpoints.describe(point).into())
+        };
+        all.extend(FailPoint::ALL.map(shown));
     }
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
     all

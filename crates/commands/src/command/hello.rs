@@ -5,7 +5,9 @@
 use super::{CommandEntry, CommandFuture, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
+use crate::failpoints::{FailPoint, wait_while_set};
 use crate::parameters::Parameter;
+use crate::request::Next;
 use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue};
 use std::time::{Duration, Instant};
 use wire::ErrorCode;
@@ -51,12 +53,15 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
     let compression = negotiate(context, first)?;
     let ask = read_topology_version(context)?;
+    if context.server.failpoints.is_set(FailPoint::WaitInHello) {
+        Box::pin(wait_while_set(context, FailPoint::WaitInHello, None, || false)).await?;
+    }
     if let Some(until) = ask.await_until {
         wait(context, until).await?;
     }
     write(context, &ask, compression, reply);
     if ask.streams {
-        context.next = Some(next_hello(context));
+        context.next = Some(Next::Command(next_hello(context)));
     }
     Ok(())
 }

@@ -66,6 +66,7 @@ mod update;
 mod users_info;
 mod validate;
 mod validate_db_metadata;
+mod wait_for_fail_point;
 mod whatsmyuri;
 
 /// The future of a command.
@@ -267,6 +268,7 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &users_info::COMMAND,
     &validate::COMMAND,
     &validate_db_metadata::COMMAND,
+    &wait_for_fail_point::COMMAND,
     &whatsmyuri::COMMAND,
 ];
 

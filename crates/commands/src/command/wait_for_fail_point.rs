@@ -1,0 +1,36 @@
+//! `waitForFailPoint`: waits until a fail point was entered so many times.
+
+use super::configure_fail_point::named;
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use document::DocumentBuilder;
+use std::time::{Duration, Instant};
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    admin_only: true,
+    only_for_tests: true,
+    ..CommandEntry::diagnostic(
+        "waitForFailPoint",
+        "Waits until a fail point was entered so many times.",
+        Run::Later(|context, reply| Box::pin(run(context, reply))),
+    )
+};
+
+/// Between two looks at the count.
+const PAUSE: Duration = Duration::from_millis(10);
+
+async fn run(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let fields = &mut context.fields;
+    let wanted = fields.integer("timesEntered")?.ok_or_else(|| fields.missing("timesEntered"))?;
+    if context.generic.max_time.is_none() {
+        return Err(fields.missing("maxTimeMS"));
+    }
+    fields.finish()?;
+    let point = named(fields.target())?;
+    let server = context.server;
+    while i64::from(server.failpoints.times_entered(point)) < wanted {
+        server.sleep(context.interrupt(), Instant::now() + PAUSE).await?;
+    }
+    Ok(())
+}
