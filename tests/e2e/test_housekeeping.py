@@ -183,7 +183,7 @@ def test_exporter_sequence(client):
     assert client.admin.command("getParameter", "*")["ok"] == 1.0
     assert client.admin.command("top")["totals"]["note"] == "all times in microseconds"
     assert client.admin.command("hostInfo")["system"]["numCores"] >= 1
-    assert client.admin.command("getCmdLineOpts")["parsed"]["setParameter"]["enableTestCommands"] is True
+    assert client.admin.command("getCmdLineOpts")["parsed"]["setParameter"]["enableTestCommands"] == "1"
     fails(client, {"replSetGetStatus": 1}, 76, "not running with --replSet")
     fails(client, {"replSetGetConfig": 1}, 76)
     fails(client, {"atlasVersion": 1}, 59)

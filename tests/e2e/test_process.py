@@ -81,7 +81,7 @@ def test_configuration_file(start_server, tmp_path):
     good.write_text("setParameter:\n  cursorTimeoutMillis: 1234\nsystemLog:\n  component:\n    network:\n      verbosity: 1\n")
     with start_server("--config", str(good)).client() as client:
         options = client.admin.command("getCmdLineOpts")["parsed"]
-        assert options["setParameter"] == {"cursorTimeoutMillis": 1234}
+        assert options["setParameter"] == {"cursorTimeoutMillis": "1234"}
         assert client.admin.command({"getParameter": 1, "cursorTimeoutMillis": 1})["cursorTimeoutMillis"] == 1234
 
 

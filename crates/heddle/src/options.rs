@@ -96,7 +96,10 @@ impl Options {
         let Some(parameter) = Parameter::by_name(name) else {
             return Err(OptionsError::UnknownParameter { name: name.to_owned() });
         };
-        self.set(parameter, parameter.definition().parse(text)?)
+        // As text, which is what test suites compare with.
+        note(&mut self.given, &["setParameter", name], Value::from(text));
+        self.parameters.set(parameter, parameter.definition().parse(text)?)?;
+        Ok(())
     }
 
     /// One key of the YAML file.
@@ -180,6 +183,8 @@ mod tests {
         assert!(options.parameters.is_on(Parameter::EnableTestCommands));
         assert_eq!(options.verbosities, [("network".to_owned(), 2)]);
         assert_eq!(options.given.get("net"), Some(&doc! { "port": 2000, "bindIp": "0.0.0.0" }.into()));
+        let server_parameters = doc! { "cursorTimeoutMillis": "5", "enableTestCommands": "1" };
+        assert_eq!(options.given.get("setParameter"), Some(&server_parameters.into()));
     }
 
     #[test]
