@@ -131,6 +131,15 @@ impl Collection {
         u64::try_from(self.store.counter(keys::bytes_counter(self.id))).unwrap_or(0)
     }
 
+    /// Rewrites the tables that hold the collection without what was replaced or removed. Blocks.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub fn compact(&self) -> Result<(), CatalogError> {
+        self.store.compact(Keyspace::Documents, &keys::document_range(self.id))?;
+        Ok(self.store.compact(Keyspace::Indexes, &keys::indexes_range(self.id))?)
+    }
+
     /// Whether the collection was dropped.
     #[inline]
     pub fn is_dropped(&self) -> bool {

@@ -35,6 +35,8 @@ const SUSPECTS_MAX: usize = 10_000;
 pub struct BuildProgress {
     index_ids: Vec<IndexId>,
     names: Vec<String>,
+    /// Indexes that go when the new ones are ready.
+    replaced: Vec<IndexId>,
     started: Instant,
     done: AtomicU64,
     total: u64,
@@ -47,11 +49,12 @@ pub struct BuildProgress {
 }
 
 impl BuildProgress {
-    fn new(indexes: Vec<(IndexId, String)>, total: u64) -> Arc<Self> {
+    fn new(indexes: Vec<(IndexId, String)>, replaced: Vec<IndexId>, total: u64) -> Arc<Self> {
         let (index_ids, names) = indexes.into_iter().unzip();
         Arc::new(BuildProgress {
             index_ids,
             names,
+            replaced,
             started: Instant::now(),
             done: AtomicU64::new(0),
             total,
@@ -115,9 +118,13 @@ impl BuildProgress {
     }
 }
 
-/// Starts a build of indexes that the published definition already has in the state `Building`.
-pub(crate) fn start(collection: &Collection, indexes: Vec<(IndexId, String)>) -> Arc<BuildProgress> {
-    let build = BuildProgress::new(indexes, collection.document_count());
+/// Starts a build of indexes that the published definition already has in the state `Building`. The replaced ones go at its end.
+pub(crate) fn start(
+    collection: &Collection,
+    indexes: Vec<(IndexId, String)>,
+    replaced: Vec<IndexId>,
+) -> Arc<BuildProgress> {
+    let build = BuildProgress::new(indexes, replaced, collection.document_count());
     collection.add_build(Arc::clone(&build));
     build
 }
@@ -296,6 +303,7 @@ pub(crate) async fn finish(collection: &Collection, build: &BuildProgress) -> Re
             .change_index(id, |index| (index.spec.clone(), IndexState::Ready, index.multikey.clone()))?;
     }
     let mut unit = WriteUnit::new();
+    drop_from(&mut definition, &build.replaced, &mut unit);
     unit.put(Keyspace::Meta, &keys::record_key(collection.id()), definition.to_record().as_bytes());
     collection.store.commit(unit, Acknowledge::Applied).await?;
     collection.publish(definition);

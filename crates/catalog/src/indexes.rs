@@ -14,6 +14,9 @@ use storage::{Acknowledge, Keyspace, WriteUnit};
 /// Indexes of one collection at most, `_id_` included.
 const INDEXES_MAX: usize = 64;
 
+/// MongoDB's code for what has to wait for other work.
+const CONFLICTING_OPERATION_IN_PROGRESS: i32 = 117;
+
 /// What `createIndexes` did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateIndexesReport {
@@ -117,8 +120,67 @@ impl Catalog {
         if empty {
             return Ok(Plan::Done);
         }
-        index_build::start(collection, added.clone());
+        index_build::start(collection, added.clone(), Vec::new());
         Ok(Plan::Build(added))
+    }
+
+    /// Builds all indexes anew but `_id_`, beside the old ones, which serve until the new ones take their places. Returns the
+    /// specifications of all indexes.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`, `CommandNotSupportedOnView`, `ConflictingOperationInProgress` while an index is being built, and those
+    /// of documents that cannot be indexed. The old indexes stay then.
+    pub async fn rebuild_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexSpec>, CatalogError> {
+        let collection = match self.entry(namespace.database(), namespace.collection()) {
+            Some(Entry::Collection(collection)) => collection,
+            Some(Entry::View(_)) => {
+                return Err(CatalogError::CommandNotSupportedOnView(format!(
+                    "can't re-index a view: {namespace}"
+                )));
+            }
+            None => return Err(CatalogError::NamespaceNotFound("collection does not exist".into())),
+        };
+        let added = self.register_rebuild(&collection).await?;
+        if !added.is_empty() {
+            build_indexes(&collection, added).await?;
+        }
+        Ok(collection.definition().indexes.iter().map(|index| index.spec.clone()).collect())
+    }
+
+    async fn register_rebuild(
+        &self,
+        collection: &Collection,
+    ) -> Result<Vec<(IndexId, String)>, CatalogError> {
+        let _guard = self.begin_change().await;
+        let _writers = collection.begin_change().await.ok_or_else(|| dropped(collection))?;
+        if !collection.builds().is_empty() {
+            return Err(CatalogError::Location {
+                code: CONFLICTING_OPERATION_IN_PROGRESS,
+                message: format!(
+                    "cannot perform operation: an index build is currently running for collection '{}'",
+                    collection.definition().namespace
+                ),
+            });
+        }
+        let mut definition = collection.definition().copy()?;
+        let old: Vec<_> =
+            definition.indexes.iter().filter(|index| index.id != keys::ID_INDEX).cloned().collect();
+        let mut added = Vec::new();
+        for index in &old {
+            added.push((
+                definition.add_index(index.spec.clone(), IndexState::Building)?,
+                index.spec.name.clone(),
+            ));
+        }
+        if added.is_empty() {
+            return Ok(added);
+        }
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
+        self.store().commit(unit, Acknowledge::Applied).await?;
+        collection.publish(definition);
+        index_build::start(collection, added.clone(), old.iter().map(|index| index.id).collect());
+        Ok(added)
     }
 
     /// Drops indexes; how many there were before. Builds of dropped indexes are stopped.

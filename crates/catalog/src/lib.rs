@@ -64,7 +64,7 @@ pub use index_keys::{MultikeyPaths, is_multikey};
 pub use index_spec::{FieldKind, IndexField, IndexSpec};
 pub use indexes::{CreateIndexesReport, IndexSelection};
 pub use keys::{CollectionId, IndexEntry, IndexId};
-pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database};
+pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database, is_internal_database};
 pub use options::{CappedLimits, CollectionOptions, ValidationAction, ValidationLevel, ViewOptions};
 pub use read::{DocumentCursor, EncodedRange, IndexCursor};
 pub use state::{CatalogState, Entry};

@@ -110,10 +110,20 @@ impl Namespace {
         }
     }
 
+    /// Whether the collection is one of the server's own, or in a database of the server's own.
+    pub fn is_internal(&self) -> bool {
+        self.is_system() || is_internal_database(&self.database)
+    }
+
     /// Whether the collection is one of the server's own.
     pub fn is_system(&self) -> bool {
         self.collection.starts_with("system.")
     }
+}
+
+/// Whether the database is there for the server itself.
+pub fn is_internal_database(name: &str) -> bool {
+    matches!(name, "admin" | "config" | "local")
 }
 
 /// Checks a database name.

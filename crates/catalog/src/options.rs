@@ -261,6 +261,11 @@ impl CollectionOptions {
         fields
     }
 
+    /// Whether it was created with `clusteredIndex`.
+    pub fn is_clustered(&self) -> bool {
+        self.other.contains("clusteredIndex")
+    }
+
     /// The validation level in force.
     pub fn level(&self) -> ValidationLevel {
         self.validation_level.unwrap_or_default()

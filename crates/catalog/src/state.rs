@@ -54,6 +54,11 @@ impl CatalogState {
         entries
     }
 
+    /// All names, in no order.
+    pub fn all(&self) -> impl Iterator<Item = (&Namespace, &Entry)> {
+        self.names.iter()
+    }
+
     /// All collections, in no order.
     pub fn collections(&self) -> impl Iterator<Item = &Arc<Collection>> {
         self.names.values().filter_map(|entry| match entry {

@@ -1,5 +1,7 @@
 //! Counting what the server does: operations by class, commands by name, work per collection.
 
+use crate::command::MECHANISMS;
+use crate::figure::narrow;
 use document::{Document, doc};
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -92,6 +94,10 @@ pub struct OperationCounters {
     pub regular_asserts: Counter,
     /// Commands refused because the server was overloaded.
     pub refused_under_overload: Counter,
+    /// `hello` that asked for `saslSupportedMechs`.
+    pub mechanisms_asked: Counter,
+    /// Attempts to log in, by mechanism. None succeeds: there are no users.
+    pub logins: [Counter; MECHANISMS.len()],
 }
 
 impl OperationCounters {
@@ -119,7 +125,7 @@ impl OperationCounters {
     }
 }
 
-/// How the time of one collection is spent: a row of `top`. One pair of counters for each class; sums are made when they are read.
+/// How the time of one collection, or of all, is spent: a row of `top`. One pair of counters for each class; sums are made when they are read.
 #[derive(Debug, Default)]
 pub struct CollectionUsage {
     shards: [UsageShard; USAGE_SHARDS],
@@ -164,10 +170,10 @@ impl CollectionUsage {
 
     fn sum(&self, classes: &[OperationClass]) -> Document {
         let (time, count) = self.sums(classes);
-        doc! { "time": time, "count": count }
+        doc! { "time": (narrow(time)), "count": (narrow(count)) }
     }
 
-    /// The `latencyStats` of `$collStats`, times in microseconds.
+    /// `latencyStats` of `$collStats` and `opLatencies` of `serverStatus`, times in microseconds.
     pub fn latencies(&self) -> Document {
         use OperationClass as Class;
         let of = |classes: &[Class]| {
@@ -303,8 +309,8 @@ mod tests {
         let rows = usage.all();
         assert_eq!(rows.len(), 1);
         let row = rows[0].1.to_document();
-        assert_eq!(row.get("total"), Some(&doc! { "time": 12_i64, "count": 2_i64 }.into()));
-        assert_eq!(row.get("writeLock"), Some(&doc! { "time": 7_i64, "count": 1_i64 }.into()));
+        assert_eq!(row.get("total"), Some(&doc! { "time": 12, "count": 2 }.into()));
+        assert_eq!(row.get("writeLock"), Some(&doc! { "time": 7, "count": 1 }.into()));
         let reads = doc! { "latency": 5_i64, "ops": 1_i64, "queryableEncryptionLatencyMicros": 0_i64 };
         assert_eq!(usage.of("db.a").latencies().get("reads"), Some(&reads.into()));
     }

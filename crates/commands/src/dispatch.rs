@@ -6,7 +6,7 @@ use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::failpoints;
 use crate::fields::Fields;
-use crate::generic::GenericArguments;
+use crate::generic::{ApiVersion, GenericArguments};
 use crate::parameters::Parameter;
 use crate::request::{Outcome, Request};
 use crate::server::{Server, next_operation_id};
@@ -96,14 +96,10 @@ fn prepare<'a>(
         fields.add_sequence(*sequence)?;
     }
     let database = database(request, &generic)?;
-    check_api(server, entry, &generic)?;
+    check_api(server, entry, &generic, &fields)?;
     generic.validate()?;
-    if entry.admin_only && database != "admin" {
-        let message = format!("{} may only be run against the admin database.", entry.name);
-        return Err(CommandError::new(code::UNAUTHORIZED, message));
-    }
-    if generic.write_concern.is_some() && !entry.takes_write_concern {
-        return Err(CommandError::invalid_options("Command does not support writeConcern"));
+    if !generic.help {
+        check_place(entry, database, &generic)?;
     }
     let started = Instant::now();
     if let Some(session) = generic.session {
@@ -189,23 +185,66 @@ fn database<'a>(request: &Request<'a>, generic: &GenericArguments<'a>) -> Comman
     Err(CommandError::new(code::INVALID_NAMESPACE, format!("Invalid database name: '{name}'")))
 }
 
+fn check_place(
+    entry: &command::CommandEntry,
+    database: &str,
+    generic: &GenericArguments<'_>,
+) -> CommandResult {
+    if entry.admin_only && database != "admin" {
+        let message = format!("{} may only be run against the admin database.", entry.name);
+        return Err(CommandError::new(code::UNAUTHORIZED, message));
+    }
+    if generic.write_concern.is_some() && !entry.takes_write_concern {
+        return Err(CommandError::invalid_options("Command does not support writeConcern"));
+    }
+    Ok(())
+}
+
 fn check_api(
     server: &Server,
     entry: &command::CommandEntry,
     generic: &GenericArguments<'_>,
+    fields: &Fields<'_>,
 ) -> CommandResult {
-    if generic.api_strict && generic.api_version && !entry.api_version_1 {
-        let message =
-            format!("Provided apiStrict:true, but the command {} is not in API Version 1", entry.name);
+    let Some(version) = generic.api_version else {
+        let is_required = !entry.accepts_op_query && server.parameters.is_on(Parameter::RequireApiVersion);
+        return match is_required {
+            true => Err(CommandError::new(498_870, "The apiVersion parameter is required")),
+            false => Ok(()),
+        };
+    };
+    if version == ApiVersion::Two && !server.parameters.is_on(Parameter::AcceptApiVersion2) {
+        return Err(CommandError::new(code::API_VERSION_ERROR, "API version must be \"1\""));
+    }
+    if generic.api_deprecation_errors && entry.deprecated_in == Some(version) {
+        let message = format!(
+            "Provided apiDeprecationErrors:true, but the command {} is deprecated in API Version {}",
+            entry.name,
+            version.name()
+        );
+        return Err(CommandError::new(code::API_DEPRECATION_ERROR, message));
+    }
+    if generic.api_strict { check_strictly(entry, version, fields) } else { Ok(()) }
+}
+
+/// With `apiStrict`, only what the version has is taken.
+fn check_strictly(entry: &command::CommandEntry, version: ApiVersion, fields: &Fields<'_>) -> CommandResult {
+    let (command, version_name) = (entry.name, version.name());
+    if !entry.is_in(version) {
+        let message = format!(
+            "Provided apiStrict:true, but the command {command} is not in API Version {version_name}. Information on supported \
+             commands and migrations in API Version {version_name} can be found at https://dochub.mongodb.org/core/manual-versioned-api"
+        );
         return Err(CommandError::new(code::API_STRICT_ERROR, message));
     }
-    if !generic.api_version
-        && !entry.accepts_op_query
-        && server.parameters.is_on(Parameter::RequireApiVersion)
-    {
-        return Err(CommandError::new(498_870, "The apiVersion parameter is required"));
+    match fields.rest().iter().find(|field| entry.unstable_fields.contains(&field.name())) {
+        None => Ok(()),
+        Some(field) => {
+            let message =
+                format!("BSON field '{command}.{}' is not allowed with apiStrict:true.", field.name());
+            Err(CommandError::new(code::API_STRICT_ERROR, message))
+        }
     }
-    Ok(())
 }
 
 /// The time limit of a command: its own, or the default one of reads. In `getMore` it says how long to wait for new documents.
@@ -291,6 +330,11 @@ async fn faults_after(context: &CommandContext<'_>) -> Option<Document> {
 
 /// Runs the command; a panic ends it with an error and nothing else.
 async fn run_guarded(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    if context.generic.help {
+        let help = format!("help for: {} {}", context.entry.name, context.entry.help);
+        reply.append("help", help.as_str());
+        return Ok(());
+    }
     match &context.entry.run {
         Run::Now(run) => {
             let run = *run;
@@ -327,6 +371,7 @@ fn report(
     if !commit_wait.is_zero() {
         server.stages.record([(Stage::CommitWait, commit_wait)]);
     }
+    server.latencies.add(context.entry.latency_class(), took);
     context.operation.with_namespace(|namespace| server.usage.add(namespace, context.entry.class, took));
     if let Some(error) = error
         && error.code == code::INTERNAL_ERROR
@@ -408,9 +453,27 @@ mod tests {
         fails(doc! { "ping": 1, "$db": "a.b" }, 73, "Invalid database name: 'a.b'");
         fails(doc! { "ping": 1, "$db": "a", "apiVersion": "3" }, 322, "API version must be \"1\"");
         let strict = doc! { "buildInfo": 1, "$db": "a", "apiVersion": "1", "apiStrict": true };
-        fails(strict, 323, "Provided apiStrict:true, but the command buildInfo is not in API Version 1");
+        let message = "Provided apiStrict:true, but the command buildInfo is not in API Version 1. Information on supported \
+             commands and migrations in API Version 1 can be found at https://dochub.mongodb.org/core/manual-versioned-api";
+        fails(strict, 323, message);
+        let unstable =
+            doc! { "find": "c", "$db": "a", "apiVersion": "1", "apiStrict": true, "tailable": true };
+        fails(unstable, 323, "BSON field 'find.tailable' is not allowed with apiStrict:true.");
+        fails(doc! { "ping": 1, "$db": "a", "apiVersion": "2" }, 322, "API version must be \"1\"");
         let concern = doc! { "ping": 1, "$db": "a", "writeConcern": { "w": 1 } };
         fails(concern, 72, "Command does not support writeConcern");
+    }
+
+    #[test]
+    fn every_command_helps() {
+        for entry in command::COMMANDS.iter().filter(|entry| !entry.only_for_tests) {
+            let expect = format!("help for: {} {}", entry.name, entry.help);
+            let mut asked = Document::new();
+            asked.push(entry.name, 1);
+            asked.extend(doc! { "help": true, "$db": "test" });
+            check(asked, doc! { "help": (expect.as_str()), "ok": 1.0 });
+        }
+        check(doc! { "hello": 1, "$db": "admin", "help": false }, doc! { "isWritablePrimary": true });
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub mod code {
     pub const COMMAND_NOT_SUPPORTED: i32 = 115;
     /// Work conflicts with other work in progress.
     pub const CONFLICTING_OPERATION_IN_PROGRESS: i32 = 117;
+    /// The client is not who it says, or nobody.
+    pub const AUTHENTICATION_FAILED: i32 = 18;
     /// The command does not work on views.
     pub const COMMAND_NOT_SUPPORTED_ON_VIEW: i32 = 166;
     /// The option does not work on views.
@@ -59,10 +61,16 @@ pub mod code {
     pub const INVALID_SESSION: i32 = 206;
     /// The cursor was killed while in use.
     pub const CURSOR_KILLED: i32 = 237;
+    /// A step that does not fit the conversation so far.
+    pub const PROTOCOL_ERROR: i32 = 17;
+    /// No such way to authenticate.
+    pub const MECHANISM_UNAVAILABLE: i32 = 334;
     /// The API version parameters are not right.
     pub const API_VERSION_ERROR: i32 = 322;
     /// The command is not part of the requested API version.
     pub const API_STRICT_ERROR: i32 = 323;
+    /// The command is to be used no more in the requested API version.
+    pub const API_DEPRECATION_ERROR: i32 = 331;
     /// A request in a retired message form.
     pub const UNSUPPORTED_OP_QUERY_COMMAND: i32 = 352;
     /// The document is larger than 16 MB.

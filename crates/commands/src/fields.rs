@@ -183,11 +183,14 @@ impl<'a> Fields<'a> {
         self.sequences.clear();
     }
 
-    /// Takes every field that is left, as a document: for commands whose options belong to the catalog.
+    /// Takes every field that is left, as a document: for commands whose options belong to the catalog. What is null counts as
+    /// not given.
     pub fn take_rest(&mut self) -> DocumentBuf {
         let mut bytes = Vec::new();
         let mut rest = DocumentBuilder::new(&mut bytes);
-        for element in self.left.drain(..) {
+        let is_given =
+            |element: &Element<'_>| !matches!(element.kind(), ElementType::Null | ElementType::Undefined);
+        for element in self.left.drain(..).filter(is_given) {
             rest.append_element(element);
         }
         rest.finish();

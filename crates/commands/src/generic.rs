@@ -23,14 +23,35 @@ pub struct GenericArguments<'a> {
     pub read_concern: ReadConcern,
     /// `writeConcern`; `None` when not given.
     pub write_concern: Option<WriteConcern>,
-    /// `apiVersion: "1"`.
-    pub api_version: bool,
+    /// `apiVersion`.
+    pub api_version: Option<ApiVersion>,
     /// `apiStrict`.
     pub api_strict: bool,
     /// `apiDeprecationErrors`.
     pub api_deprecation_errors: bool,
     /// `txnNumber`, `autocommit` or `startTransaction` were given.
     pub in_transaction: bool,
+    /// `help: true`: what the command does is told, and nothing is done.
+    pub help: bool,
+}
+
+/// A set of commands and fields that stays as it is (`apiVersion`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiVersion {
+    /// What applications use.
+    One,
+    /// Commands that test clients; taken with `acceptApiVersion2` only.
+    Two,
+}
+
+impl ApiVersion {
+    /// The version as clients write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ApiVersion::One => "1",
+            ApiVersion::Two => "2",
+        }
+    }
 }
 
 /// `readConcern.level`. On one server without replication they all read the latest data.
@@ -62,12 +83,18 @@ impl<'a> GenericArguments<'a> {
     pub fn take(&mut self, command: &'static str, element: Element<'a>) -> CommandResult<bool> {
         let name = element.name_bytes();
         // Most fields of commands begin with other letters; one look at the first byte settles them.
-        if !matches!(name.first(), Some(b'$' | b'l' | b'm' | b'c' | b'r' | b'w' | b'a' | b't' | b's' | b'd'))
-        {
+        if !matches!(
+            name.first(),
+            Some(b'$' | b'l' | b'm' | b'c' | b'r' | b'w' | b'a' | b't' | b's' | b'd' | b'h')
+        ) {
             return Ok(false);
         }
         let value = element.value();
+        if matches!(value, RawValue::Null | RawValue::Undefined) && NULL_IS_NONE.contains(&name) {
+            return Ok(true);
+        }
         match name {
+            b"help" => self.help = is_true(value),
             b"$db" => self.database = Some(text(command, "$db", value)?),
             b"lsid" => self.session = Some(SessionId::parse(object(command, "lsid", value)?, "lsid")?),
             b"maxTimeMS" => self.max_time = max_time(value)?,
@@ -77,12 +104,7 @@ impl<'a> GenericArguments<'a> {
                 self.write_concern = Some(write_concern(object(command, "writeConcern", value)?)?)
             }
             b"$readPreference" => read_preference(value)?,
-            b"apiVersion" => {
-                if text(command, "apiVersion", value)? != "1" {
-                    return Err(CommandError::new(code::API_VERSION_ERROR, "API version must be \"1\""));
-                }
-                self.api_version = true;
-            }
+            b"apiVersion" => self.api_version = Some(api_version(text(command, "apiVersion", value)?)?),
             b"apiStrict" => self.api_strict = flag(command, "apiStrict", value)?,
             b"apiDeprecationErrors" => {
                 self.api_deprecation_errors = flag(command, "apiDeprecationErrors", value)?
@@ -116,7 +138,7 @@ impl<'a> GenericArguments<'a> {
     /// # Errors
     /// API parameters without a version.
     pub fn validate(&self) -> CommandResult {
-        if !self.api_version && (self.api_strict || self.api_deprecation_errors) {
+        if self.api_version.is_none() && (self.api_strict || self.api_deprecation_errors) {
             let given = if self.api_strict { "apiStrict" } else { "apiDeprecationErrors" };
             let message = format!("Provided {given}, without passing apiVersion");
             return Err(CommandError::new(code::API_VERSION_ERROR, message));
@@ -133,6 +155,37 @@ impl<'a> GenericArguments<'a> {
     /// Whether the write must be on the disk before it is acknowledged.
     pub fn is_journaled(&self) -> bool {
         self.write_concern.is_some_and(|concern| concern.journaled)
+    }
+}
+
+/// Arguments that may be null, which is as if they were not there.
+const NULL_IS_NONE: [&[u8]; 9] = [
+    b"lsid",
+    b"maxTimeMS",
+    b"comment",
+    b"readConcern",
+    b"writeConcern",
+    b"$readPreference",
+    b"apiVersion",
+    b"apiStrict",
+    b"apiDeprecationErrors",
+];
+
+fn api_version(name: &str) -> CommandResult<ApiVersion> {
+    match name {
+        "1" => Ok(ApiVersion::One),
+        "2" => Ok(ApiVersion::Two),
+        _ => Err(CommandError::new(code::API_VERSION_ERROR, "API version must be \"1\"")),
+    }
+}
+
+/// Whether a flag of any type is set: all but false, zero, null and undefined counts.
+fn is_true(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Boolean(flag) => flag,
+        RawValue::Null | RawValue::Undefined => false,
+        RawValue::Double(number) => number != 0.0,
+        other => integer(other) != Some(0),
     }
 }
 
@@ -266,7 +319,7 @@ fn read_preference(value: RawValue<'_>) -> CommandResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use document::{Document, doc};
+    use document::{Document, Value, doc};
 
     fn parse(command: Document) -> Result<(bool, bool, Option<u64>), i32> {
         let command = command.to_buf();
@@ -312,10 +365,18 @@ mod tests {
     #[test]
     fn versions_transactions_and_limits() {
         check(doc! { "apiVersion": "1", "apiStrict": true }, Ok((false, false, None)));
-        check(doc! { "apiVersion": "2" }, Err(322));
+        check(doc! { "apiVersion": "3" }, Err(322));
         check(doc! { "apiStrict": true }, Err(322));
         check(doc! { "txnNumber": 1_i64 }, Err(20));
         check(doc! { "maxTimeMS": 0 }, Ok((false, false, None)));
+        check(
+            doc! { "maxTimeMS": (Value::Null), "comment": (Value::Null), "readConcern": (Value::Null), "lsid": (Value::Null) },
+            Ok((false, false, None)),
+        );
+        check(
+            doc! { "writeConcern": (Value::Null), "$readPreference": (Value::Null), "apiVersion": (Value::Null) },
+            Ok((false, false, None)),
+        );
         check(doc! { "maxTimeMS": 1.0 }, Ok((false, false, Some(1))));
         check(doc! { "maxTimeMS": (-1) }, Err(2));
         check(doc! { "maxTimeMS": "1" }, Err(2));

@@ -91,6 +91,8 @@ pub struct Host {
     pub parsed_options: Document,
     /// The machine's size and what the process may use of it.
     pub machine: MachineFacts,
+    /// How many bytes the allocator has from the system.
+    pub allocator_bytes: fn() -> u64,
     /// Called now and then in long computations, with the time: threads with more urgent work get the processor.
     pub let_others_run: fn(Instant),
 }
@@ -147,6 +149,7 @@ impl Host {
             arguments: Vec::new(),
             parsed_options: Document::new(),
             machine: MachineFacts::default(),
+            allocator_bytes: || 0,
             let_others_run: |_| {},
         }
     }

@@ -18,7 +18,7 @@
 //!
 //! # Invariants
 //! - Every request gets a reply document or an error document, even when the command panics.
-//! - No field of a command is ignored silently: what nobody took is an `IDLUnknownField`.
+//! - No field of a command is ignored silently: what nobody took is an unknown field (40415).
 //! - Only this crate turns errors of the layers below into MongoDB's codes.
 //! - No lock is held across an await.
 //! - On a thread that must not block ([`host::ClientLink::may_block`]) nothing reads the disk and nothing computes for long:
@@ -39,6 +39,7 @@ pub mod error;
 mod exec;
 mod failpoints;
 pub mod fields;
+mod figure;
 mod generic;
 pub mod host;
 mod interrupt;
@@ -65,7 +66,7 @@ pub use dispatch::dispatch;
 pub use error::{CommandError, CommandResult, code};
 pub use failpoints::{FailPoint, FailPoints};
 pub use fields::{DocumentList, Fields};
-pub use generic::{GenericArguments, ReadConcern, WriteConcern};
+pub use generic::{ApiVersion, GenericArguments, ReadConcern, WriteConcern};
 pub use interrupt::Interrupt;
 pub use request::{Next, Outcome, Request};
 pub use server::{CommandStatistics, Server};

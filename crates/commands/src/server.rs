@@ -2,7 +2,7 @@
 
 use crate::command::{self, CommandEntry};
 use crate::connection::Connection;
-use crate::counters::{Counter, OperationClass, OperationCounters, Usage};
+use crate::counters::{CollectionUsage, Counter, OperationClass, OperationCounters, Usage};
 use crate::cursors::Cursors;
 use crate::error::{CommandResult, code};
 use crate::exec::{Forecasts, Spill};
@@ -52,6 +52,8 @@ pub struct Server {
     pub counters: OperationCounters,
     /// Counts and times by collection.
     pub usage: Usage,
+    /// Counts and times of all.
+    pub latencies: CollectionUsage,
     /// Where the time of requests goes.
     pub stages: StageHistograms,
     /// Wakes futures at their time.
@@ -92,6 +94,7 @@ impl Server {
             failpoints: FailPoints::default(),
             counters: OperationCounters::default(),
             usage: Usage::default(),
+            latencies: CollectionUsage::default(),
             stages: StageHistograms::default(),
             timers: Timers::start()?,
             host,

@@ -9,7 +9,7 @@
 use std::ffi::c_long;
 use std::time::Duration;
 
-use libmimalloc_sys::{mi_option_set_default, mi_option_t};
+use libmimalloc_sys::{mi_option_set_default, mi_option_t, mi_process_info};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -25,10 +25,29 @@ pub(crate) fn keep_free_memory(time: Duration) {
     unsafe { mi_option_set_default(PURGE_DELAY, milliseconds) };
 }
 
+/// Bytes that the allocator has from the kernel now.
+pub(crate) fn committed_bytes() -> u64 {
+    let mut figures = [0_usize; 8];
+    let [elapsed, user, system, resident, resident_max, committed, committed_max, faults] = &mut figures;
+    // SAFETY: writes one word through each pointer.
+    unsafe {
+        mi_process_info(elapsed, user, system, resident, resident_max, committed, committed_max, faults)
+    };
+    *committed as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use libmimalloc_sys::{mi_is_in_heap_region, mi_option_get};
+
+    #[test]
+    fn tells_what_it_holds() {
+        const BLOCK: usize = 64 << 20;
+        let before = committed_bytes();
+        let block = vec![1_u8; BLOCK];
+        assert!(committed_bytes() >= before.max(BLOCK as u64), "before {before}, with {} more", block.len());
+    }
 
     #[test]
     fn serves_the_c_library_as_well() {

@@ -31,9 +31,10 @@ impl std::fmt::Debug for Figures {
 impl TransportFigures for Figures {
     fn connections(&self) -> Document {
         let figures = self.statistics().connections;
+        let narrow = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
         doc! {
             "current": (figures.current as i32), "available": (figures.available as i32),
-            "totalCreated": (figures.total_created as i64), "rejected": (figures.rejected as i64),
+            "totalCreated": (narrow(figures.total_created)), "rejected": (narrow(figures.rejected)),
             "active": (figures.active as i32), "threaded": (figures.current as i32),
             "adminConnections": { "current": (figures.on_lane as i32) },
             "totalClosed": (figures.total_created.saturating_sub(figures.current) as i64),

@@ -1,5 +1,6 @@
 //! `heddle serve`: everything is put together, runs, and ends in order.
 
+use crate::allocator;
 use crate::descriptors::DescriptorBudget;
 use crate::figures::Figures;
 use crate::logging::{Log, LogHandle, LogTarget};
@@ -147,6 +148,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         arguments: std::env::args().collect(),
         parsed_options: options.given.clone(),
         machine: machine_facts(&machine),
+        allocator_bytes: allocator::committed_bytes,
         let_others_run: transport::let_others_run,
     };
     let server = Server::new(Arc::clone(parameters), catalog, host)

@@ -397,9 +397,6 @@ error_codes! {
     14031 OutOfDiskSpace
     28769 NamespaceCannotBeSharded
     31082 SearchNotEnabled
-    40413 IDLDuplicateField
-    40414 IDLFailedToParse
-    40415 IDLUnknownField
     46841 ClientMarkedKilled
     50768 NotARetryableWriteCommand
     50915 BackupCursorOpenConflictWithCheckpoint
@@ -612,7 +609,7 @@ mod tests {
         check(2, "BadValue");
         check(59, "CommandNotFound");
         check(11000, "DuplicateKey");
-        check(40415, "IDLUnknownField");
+        check(40415, "Location40415");
         check(462, "IngressRequestRateLimitExceeded");
         check(40432, "Location40432");
         check(-1, "Location-1");

@@ -99,7 +99,7 @@ fn a_crash_in_a_build_leaves_no_index() {
     unit.put(Keyspace::Meta, &keys::record_key(things.id()), definition.to_record().as_bytes());
     things.store.commit(unit, Acknowledge::Applied).wait().expect("a commit");
     things.publish(definition);
-    let build = index_build::start(&things, vec![(id, "a".into())]);
+    let build = index_build::start(&things, vec![(id, "a".into())], Vec::new());
     block_on(index_build::fill(&things, &build)).expect("the entries");
     assert_eq!((entries(&things, "a"), build.done()), (50, 50));
     drop((things, catalog));
@@ -166,7 +166,7 @@ fn a_whole_reading_finds_what_no_suspect_told() {
                 })
                 .expect("a change");
             things.publish(definition);
-            let build = index_build::start(&things, vec![(id, name.to_owned())]);
+            let build = index_build::start(&things, vec![(id, name.to_owned())], Vec::new());
             let found = index_build::check_all_entries(&things, &build);
             assert_eq!(found.err().map(|error| error.code()), expect, "index {name}");
             things.remove_build(&build);

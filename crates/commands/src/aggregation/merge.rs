@@ -4,6 +4,7 @@ use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
+use crate::write::stamped;
 use catalog::{
     Catalog, Change, Collection, CollectionDefinition, EncodedRange, IndexDefinition, Namespace, WriteError,
     WriteOptions,
@@ -16,7 +17,7 @@ use query::Environment;
 use query::aggregate::{Output, WhenMatched, WhenNotMatched};
 use query::expression::{Expression, Variables};
 use query::matcher::Matcher;
-use query::update::Update;
+use query::update::{EmptyTimestamps, Update};
 use std::sync::Arc;
 use storage::{Acknowledge, CursorOptions, Direction, ReadTier};
 
@@ -44,7 +45,7 @@ pub(crate) async fn merge(
     pipeline: &mut RunningPipeline,
     output: &Output,
     environment: &Environment,
-    options: WriteOptions,
+    (options, timestamps): (WriteOptions, EmptyTimestamps),
 ) -> CommandResult {
     let Output::Merge { into, on, when_matched, when_not_matched, bindings } = output else {
         return Err(CommandError::internal("$merge got another stage"));
@@ -63,8 +64,13 @@ pub(crate) async fn merge(
         options: WriteOptions { acknowledge: Acknowledge::Applied, ..options },
     };
     merger.check_at_start()?;
+    // The other modes write through update operators and pipelines, which keep empty timestamps.
+    let timestamps = match when_matched {
+        WhenMatched::Replace | WhenMatched::Fail => timestamps,
+        _ => EmptyTimestamps::Kept,
+    };
     while let Some(document) = pipeline.next(context.interrupt()).await? {
-        merger.write(document).await?;
+        merger.write(stamped(document, timestamps)).await?;
     }
     if options.acknowledge == Acknowledge::Journaled {
         // One wait for all: whatever was applied before is in the journal with this.

@@ -25,6 +25,7 @@ mod reader;
 mod reads;
 mod reports;
 mod request;
+mod strict;
 #[cfg(test)]
 mod tests;
 pub(crate) mod views;
@@ -38,3 +39,4 @@ pub(crate) use reader::{Origin, Reader, refuse_database};
 pub(crate) use reads::OpenReads;
 pub(crate) use reports::documents as report_documents;
 pub(crate) use request::{AggregateRequest, AggregateTarget};
+pub(crate) use strict::check_strictly;

@@ -7,9 +7,11 @@ use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
+use crate::write::stamped;
 use catalog::{Catalog, Collection, CollectionOptions, Entry, IndexSpec, Namespace, WriteOptions};
 use document::{DocumentBuf, RawDocument};
 use query::aggregate::Destination;
+use query::update::EmptyTimestamps;
 use std::sync::Arc;
 use storage::Acknowledge;
 
@@ -53,7 +55,7 @@ pub(crate) async fn out(
     context: &CommandContext<'_>,
     pipeline: &mut RunningPipeline,
     destination: &Destination,
-    options: WriteOptions,
+    (options, timestamps): (WriteOptions, EmptyTimestamps),
 ) -> CommandResult {
     let catalog = &context.server.catalog;
     let (target, existing) = namespace(catalog, context.database, destination, CODES)?;
@@ -64,7 +66,7 @@ pub(crate) async fn out(
     let shape = Shape::of(existing.as_ref());
     let name = format!("{TEMPORARY_PREFIX}{}", uuid::Uuid::new_v4());
     let temporary = Namespace::new(target.database(), &name);
-    let result = match fill(context, pipeline, &temporary, existing.as_ref(), options).await {
+    let result = match fill(context, pipeline, &temporary, existing.as_ref(), (options, timestamps)).await {
         Ok(()) => replace(catalog, &temporary, &target, &shape).await,
         Err(error) => Err(error),
     };
@@ -83,7 +85,7 @@ async fn fill(
     pipeline: &mut RunningPipeline,
     temporary: &Namespace,
     target: Option<&Arc<Collection>>,
-    options: WriteOptions,
+    (options, timestamps): (WriteOptions, EmptyTimestamps),
 ) -> CommandResult {
     let catalog = &context.server.catalog;
     let like = target.map(|target| target.definition());
@@ -101,6 +103,7 @@ async fn fill(
     let options = WriteOptions { acknowledge: Acknowledge::Applied, ..options };
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while let Some(document) = pipeline.next(context.interrupt()).await? {
+        let document = stamped(document, timestamps);
         bytes += document.len();
         batch.push(document);
         if batch.len() >= BATCH_DOCUMENTS || bytes >= BATCH_BYTES {

@@ -3,9 +3,11 @@
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{check_collation, parse_hint};
 use crate::fields::Fields;
+use crate::write::empty_timestamps;
 use document::{RawArray, RawDocument, RawValue};
 use query::aggregate::{Pipeline, Source};
 use query::plan::Hint;
+use query::update::EmptyTimestamps;
 
 /// What `aggregate` runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +90,8 @@ pub(crate) struct AggregateRequest<'a> {
     pub(crate) hint: Option<Hint>,
     pub(crate) variables: Option<RawDocument<'a>>,
     pub(crate) bypass_validation: bool,
+    /// What `$out` and `$merge` make of empty timestamps.
+    pub(crate) timestamps: EmptyTimestamps,
 }
 
 impl<'a> AggregateRequest<'a> {
@@ -118,6 +122,7 @@ impl<'a> AggregateRequest<'a> {
             hint: parse_hint(fields.any("hint"))?,
             variables: fields.document("let")?,
             bypass_validation: fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false),
+            timestamps: empty_timestamps(fields)?,
         };
         check_collation(fields.document("collation")?)?;
         fields.ignore(&[

@@ -2,8 +2,8 @@
 
 use super::{CommandEntry, Run};
 use crate::aggregation::{
-    AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, explain_aggregate, give_first_batch,
-    merge, out, refuse_database, report_documents,
+    AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, check_strictly, explain_aggregate,
+    give_first_batch, merge, out, refuse_database, report_documents,
 };
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
@@ -18,6 +18,7 @@ use storage::Acknowledge;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
+    unstable_fields: &["explain"],
     takes_write_concern: true,
     ..CommandEntry::new(
         "aggregate",
@@ -35,6 +36,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         AggregateTarget::Database => context.operation.set_namespace(context.database, "$cmd.aggregate"),
     }
     let request = AggregateRequest::parse(&mut context.fields, false)?;
+    check_strictly(request.pipeline, &context.generic)?;
     if request.explain {
         reply.append_fields(&explain_aggregate(context.server, context.database, target, &request)?);
         return Ok(());
@@ -97,7 +99,9 @@ async fn write(
     let bypass_validation = request.bypass_validation;
     let options = WriteOptions { acknowledge, bypass_validation, ..WriteOptions::default() };
     match output {
-        Output::Out(destination) => out(context, running, destination, options).await,
-        Output::Merge { .. } => merge(context, running, output, environment, options).await,
+        Output::Out(destination) => out(context, running, destination, (options, request.timestamps)).await,
+        Output::Merge { .. } => {
+            merge(context, running, output, environment, (options, request.timestamps)).await
+        }
     }
 }

@@ -21,6 +21,9 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     Ok(())
 }
 
+/// The version of what is stored, as MongoDB counts it.
+pub(crate) const FEATURE_VERSION: &str = "7.0";
+
 /// Appends the fields of `buildInfo`.
 pub(crate) fn write(reply: &mut DocumentBuilder<'_>) {
     reply.append("version", MONGODB_VERSION).append("gitVersion", env!("CARGO_PKG_VERSION"));

@@ -3,6 +3,7 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
+use crate::figure::narrow;
 use crate::write::not_on_a_view;
 use catalog::{Collection, CollectionStatistics, Entry};
 use document::{Document, DocumentBuilder, doc};
@@ -36,19 +37,19 @@ pub(crate) fn scale(context: &mut CommandContext<'_>) -> CommandResult<i64> {
 pub(crate) fn describe(namespace: &str, collection: &Collection, scale: i64) -> Document {
     let figures = collection.statistics();
     let definition = collection.definition();
-    let scaled = |bytes: u64| bytes as i64 / scale;
+    let scaled = |bytes: u64| narrow(bytes as i64 / scale);
     let mut described = doc! {
-        "ns": namespace, "size": (scaled(figures.data_bytes)), "count": (figures.documents as i64),
+        "ns": namespace, "size": (scaled(figures.data_bytes)), "count": (narrow(figures.documents)),
     };
     if figures.documents > 0 {
-        described.push("avgObjSize", figures.document_bytes_mean as i64);
+        described.push("avgObjSize", narrow(figures.document_bytes_mean as i64));
     }
     described.extend(
         doc! { "numOrphanDocs": 0, "storageSize": (scaled(figures.storage_bytes)), "freeStorageSize": 0 },
     );
     described.push("capped", definition.is_capped());
     if let Some(limits) = definition.options.capped {
-        described.push("max", limits.documents_max.map_or(0, |max| max as i64));
+        described.push("max", narrow(limits.documents_max.unwrap_or(0)));
         described.push("maxSize", scaled(limits.size_bytes_max));
     }
     described.push("nindexes", figures.indexes.len() as i32);

@@ -6,7 +6,6 @@ use crate::error::CommandResult;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
-    api_version_1: true,
     ..CommandEntry::diagnostic(
         "connectionStatus",
         "Tells the users and roles of the connection.",

@@ -10,6 +10,7 @@ use query::aggregate::Pipeline;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
+    unstable_fields: &["autoIndexId", "capped", "indexOptionDefaults", "max", "size", "storageEngine"],
     takes_write_concern: true,
     ..CommandEntry::new(
         "create",

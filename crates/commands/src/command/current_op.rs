@@ -6,9 +6,10 @@ use super::{CommandEntry, Run};
 use crate::connection::{Connection, OperationView};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
+use crate::figure::narrow;
 use crate::server::Server;
 use crate::time_text::utc_text;
-use document::{DocumentBuf, DocumentBuilder, RawValue};
+use document::{DocumentBuf, DocumentBuilder};
 use query::{Environment, matcher::Matcher};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -113,7 +114,7 @@ fn write(
     let took = operation.started.elapsed();
     let began_ms = server.now_ms() - i64::try_from(took.as_millis()).unwrap_or(0);
     document.append("currentOpTime", utc_text(began_ms).as_str());
-    document.append("opid", integer_number(operation.id));
+    document.append_value("opid", &narrow(operation.id));
     if let Some(session) = operation.session {
         session.append_to(&mut document.start_document("lsid"));
     }
@@ -143,21 +144,5 @@ fn write(
     document.append("numYields", 0);
     if operation.is_killed {
         document.append("killPending", true);
-    }
-}
-
-/// Numbers that fit are 32 bits wide, as clients expect of `opid`.
-fn integer_number(number: i64) -> RawValue<'static> {
-    i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn operation_numbers_are_narrow_while_they_can_be() {
-        assert_eq!(integer_number(7), RawValue::Int32(7));
-        assert_eq!(integer_number(1 << 40), RawValue::Int64(1 << 40));
     }
 }

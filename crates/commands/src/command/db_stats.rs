@@ -26,7 +26,7 @@ struct Totals {
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let scale = scale(context)?;
-    context.fields.ignore(&["freeStorage"]);
+    let tells_free = context.fields.flexible_boolean("freeStorage")?.unwrap_or(false);
     context.fields.finish()?;
     catalog::check_database(context.database)?;
     let totals = totals(context);
@@ -35,9 +35,18 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     reply.append("db", context.database);
     reply.append("collections", totals.collections).append("views", totals.views);
     reply.append("objects", totals.objects as i64).append("avgObjSize", mean);
+    // Tables are written anew and have no holes to be filled: nothing in them is free.
+    let free = |name: &str, reply: &mut DocumentBuilder<'_>| {
+        if tells_free {
+            reply.append(name, 0.0);
+        }
+    };
     reply.append("dataSize", scaled(totals.data_bytes)).append("storageSize", scaled(totals.storage_bytes));
+    free("freeStorageSize", reply);
     reply.append("indexes", totals.indexes).append("indexSize", scaled(totals.index_bytes));
+    free("indexFreeStorageSize", reply);
     reply.append("totalSize", scaled(totals.storage_bytes + totals.index_bytes));
+    free("totalFreeStorageSize", reply);
     reply.append("scaleFactor", scale);
     if let Some((used, total)) = volume(&context.server.parameters.text(Parameter::DbPath)) {
         reply.append("fsUsedSize", scaled(used)).append("fsTotalSize", scaled(total));

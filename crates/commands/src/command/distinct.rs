@@ -21,7 +21,6 @@ use std::ops::ControlFlow;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     execution: Execution::InlineFirst,
-    api_version_1: true,
     ..CommandEntry::new(
         "distinct",
         "Returns the different values of a field.",

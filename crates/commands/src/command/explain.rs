@@ -11,7 +11,7 @@ use super::find::FindRequest;
 use super::host_info::host_name;
 use super::{CommandEntry, Run};
 use crate::aggregation::views::{ViewFind, is_view};
-use crate::aggregation::{AggregateRequest, AggregateTarget, explain_aggregate};
+use crate::aggregation::{AggregateRequest, AggregateTarget, check_strictly, explain_aggregate};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Executor, Filter, Query, Verdict, environment, execution_stats, run_all};
@@ -71,6 +71,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     if name == "aggregate" {
         let target = AggregateTarget::parse(&fields)?;
         let request = AggregateRequest::parse(&mut fields, true)?;
+        check_strictly(request.pipeline, &context.generic)?;
         reply.append_fields(&explain_aggregate(context.server, context.database, target, &request)?);
     } else {
         explain_query(context, name, &mut fields, verbosity, reply).await?;

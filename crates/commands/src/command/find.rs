@@ -36,6 +36,16 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
     execution: Execution::InlineFirst,
     class: OperationClass::Query,
     api_version_1: true,
+    unstable_fields: &[
+        "awaitData",
+        "max",
+        "min",
+        "noCursorTimeout",
+        "oplogReplay",
+        "returnKey",
+        "showRecordId",
+        "tailable",
+    ],
     ..CommandEntry::new(
         "find",
         "Returns the documents of a collection that pass a filter.",

@@ -6,14 +6,14 @@ use crate::error::{CommandError, CommandResult};
 use crate::exec::{Filter, environment};
 use crate::write::{
     Modification, Modified, Selection, Statement, UpsertRounds, array_filters, check_writable,
-    insert_upserted, modify_one, writable, write_options,
+    empty_timestamps, insert_upserted, modify_one, writable, write_options,
 };
 use catalog::{Collection, WriteOptions};
 use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 use query::Environment;
 use query::expression::Variables;
 use query::projection::Projection;
-use query::update::Update;
+use query::update::{EmptyTimestamps, Update};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -41,6 +41,7 @@ struct Request<'a> {
     returns_new: bool,
     upsert: bool,
     bypass_validation: bool,
+    timestamps: EmptyTimestamps,
 }
 
 /// What happened.
@@ -93,6 +94,7 @@ impl<'a> Request<'a> {
             returns_new: fields.flexible_boolean("new")?.unwrap_or(false),
             upsert: fields.flexible_boolean("upsert")?.unwrap_or(false),
             bypass_validation: fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false),
+            timestamps: empty_timestamps(fields)?,
         };
         fields.ignore(&["runtimeConstants", "collectionUUID", "encryptionInformation", "sampleId", "stmtId"]);
         fields.finish()?;
@@ -124,8 +126,8 @@ impl<'a> Request<'a> {
         environment: &Environment,
     ) -> CommandResult<Outcome> {
         let projection = self.projection.map(|spec| Projection::parse(spec, environment)).transpose()?;
-        let update =
-            self.update.map(|update| Update::parse(update, self.array_filters, environment)).transpose()?;
+        let parse = |update| Update::parse_with(update, self.array_filters, environment, self.timestamps);
+        let update = self.update.map(parse).transpose()?;
         let filter = self.selection.compile(environment)?;
         let changing = Changing {
             request: &self,

@@ -2,8 +2,7 @@
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
-use crate::error::CommandResult;
-use crate::error::{CommandError, code};
+use crate::error::{CommandError, CommandResult};
 use document::DocumentBuilder;
 use document::RawValue;
 
@@ -30,7 +29,10 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
             let lines = log.startup_warnings();
             (lines.len() as u64, lines)
         }
-        other => return Err(CommandError::new(code::INTERNAL_ERROR, format!("no RamLog named: {other}"))),
+        other => {
+            let message = format!("No log named '{other}'");
+            return Err(CommandError::new(wire::ErrorCode::OperationFailed as i32, message));
+        }
     };
     reply.append("totalLinesWritten", total as i32);
     let mut array = reply.start_array("log");

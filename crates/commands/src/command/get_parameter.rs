@@ -1,5 +1,6 @@
 //! `getParameter`: the tunables and a few facts that clients ask for in this way.
 
+use super::build_info::FEATURE_VERSION;
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandResult, code};
@@ -78,14 +79,20 @@ fn read_target(context: &CommandContext<'_>) -> CommandResult<Ask> {
     Ok(ask)
 }
 
+/// The form in which users would be stored: that of SCRAM.
+const AUTHENTICATION_SCHEMA: i32 = 5;
+
 /// Every parameter that can be read, by name.
 fn all(server: &Server) -> Vec<(String, Value)> {
     let table = parameters::ALL.iter().filter(|parameter| parameter.definition().is_server_parameter);
     let value = |parameter: &Parameter| Value::from(&server.parameters.get(*parameter));
     let mut all: Vec<(String, Value)> =
         table.map(|parameter| (parameter.definition().name.to_owned(), value(parameter))).collect();
-    all.push(("featureCompatibilityVersion".to_owned(), doc! { "version": "7.0" }.into()));
+    all.push(("featureCompatibilityVersion".to_owned(), doc! { "version": FEATURE_VERSION }.into()));
     all.push(("logComponentVerbosity".to_owned(), verbosities(server).into()));
+    all.push(("authSchemaVersion".to_owned(), AUTHENTICATION_SCHEMA.into()));
+    // Connections are admitted by other rules; see `overloadProtection`.
+    all.push(("ingressConnectionEstablishmentRateLimiterEnabled".to_owned(), false.into()));
     all.push(("authenticationMechanisms".to_owned(), Value::Array(document::Array::new())));
     if server.parameters.is_on(Parameter::EnableTestCommands) {
         let shown = |point: FailPoint| {

@@ -51,6 +51,10 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     if context.fields.any("backpressure").is_some_and(backs_off) {
         context.connection.set_backs_off();
     }
+    if context.fields.string("saslSupportedMechs")?.is_some() {
+        // There are no users: nobody has mechanisms, and a speculative beginning of a log-in is passed over.
+        context.server.counters.mechanisms_asked.add(1);
+    }
     let compression = negotiate(context, first)?;
     let ask = read_topology_version(context)?;
     if context.server.failpoints.is_set(FailPoint::WaitInHello) {

@@ -5,10 +5,12 @@ use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::{
-    BatchReply, before_batch, check_batch_size, check_writable, documents_of, insert_documents, write_options,
+    BatchReply, before_batch, check_batch_size, check_writable, documents_of, empty_timestamps,
+    insert_documents, write_options,
 };
 use catalog::{WriteError, WriteOptions};
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
+use query::update::EmptyTimestamps;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     execution: Execution::InlineFirst,
@@ -30,17 +32,17 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let documents = context.fields.documents("documents")?;
     let ordered = context.fields.boolean("ordered")?.unwrap_or(true);
     let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
+    let timestamps = empty_timestamps(&mut context.fields)?;
     context.fields.ignore(&["collectionUUID", "encryptionInformation", "stmtId", "stmtIds"]);
     context.fields.finish()?;
     let documents = documents.ok_or_else(|| context.fields.missing("documents"))?;
     let received = documents_of("insert.documents", documents)?;
     check_batch_size(received.len())?;
     check_writable((database, name))?;
-    let stamped: Vec<(usize, DocumentBuf)> = received
-        .iter()
-        .enumerate()
-        .filter_map(|(position, document)| Some((position, document.with_current_timestamps()?)))
-        .collect();
+    let stamped = match timestamps {
+        EmptyTimestamps::Replaced => stamped(&received),
+        EmptyTimestamps::Kept => Vec::new(),
+    };
     let mut documents = received;
     for (position, stamped) in &stamped {
         if let Some(document) = documents.get_mut(*position) {
@@ -54,6 +56,14 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     context.server.counters.documents_inserted.add(outcome.count);
     outcome.write(reply);
     Ok(())
+}
+
+/// The documents that have empty timestamps, with the current time in place of them.
+fn stamped(received: &[RawDocument<'_>]) -> Vec<(usize, DocumentBuf)> {
+    let positions = received.iter().enumerate();
+    positions
+        .filter_map(|(position, document)| Some((position, document.with_current_timestamps()?)))
+        .collect()
 }
 
 async fn insert(

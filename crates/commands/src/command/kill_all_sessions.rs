@@ -8,7 +8,6 @@ use crate::sessions::SessionId;
 use document::{DocumentBuilder, RawArray};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
-    api_version_1: true,
     ..CommandEntry::diagnostic(
         "killAllSessions",
         "Kills the operations and cursors of all sessions of users.",
@@ -17,7 +16,6 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 };
 
 pub(crate) static BY_PATTERN: CommandEntry = CommandEntry {
-    api_version_1: true,
     ..CommandEntry::diagnostic(
         "killAllSessionsByPattern",
         "Kills the operations and cursors of sessions that match a pattern.",

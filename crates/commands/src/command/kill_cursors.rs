@@ -4,7 +4,7 @@
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use document::{DocumentBuilder, RawValue};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -23,9 +23,6 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
             RawValue::Int64(id) => ids.push(id),
             other => return Err(fields.wrong_type("cursors", other.kind(), &["long"])),
         }
-    }
-    if ids.is_empty() {
-        return Err(CommandError::bad_value("Must specify at least one cursor id in: { killCursors: … }"));
     }
     let namespace = format!("{database}.{name}");
     let cursors = &context.server.cursors;

@@ -6,7 +6,6 @@ use crate::error::CommandResult;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
-    api_version_1: true,
     ..CommandEntry::diagnostic(
         "killSessions",
         "Kills the operations and cursors of logical sessions.",

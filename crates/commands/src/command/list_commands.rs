@@ -3,6 +3,7 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
+use crate::generic::ApiVersion;
 use crate::parameters::Parameter;
 use document::DocumentBuilder;
 
@@ -18,10 +19,16 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
         row.append("help", entry.help).append("requiresAuth", false).append("secondaryOk", true);
         row.append("adminOnly", entry.admin_only);
         let mut versions = row.start_array("apiVersions");
-        if entry.api_version_1 {
-            versions.push("1");
+        for version in [ApiVersion::One, ApiVersion::Two].into_iter().filter(|version| entry.is_in(*version))
+        {
+            versions.push(version.name());
         }
         drop(versions);
+        let mut deprecated = row.start_array("deprecatedApiVersions");
+        if let Some(version) = entry.deprecated_in {
+            deprecated.push(version.name());
+        }
+        drop(deprecated);
         if !entry.aliases.is_empty() {
             let mut aliases = row.start_array("aliases");
             for alias in entry.aliases {

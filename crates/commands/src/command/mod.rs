@@ -3,6 +3,7 @@
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
+use crate::generic::ApiVersion;
 use document::{DocumentBuilder, Element, RawDocument, RawValue};
 use hashbrown::HashMap;
 use std::fmt;
@@ -11,9 +12,12 @@ use std::pin::Pin;
 use std::sync::LazyLock;
 
 mod aggregate;
+mod api_version_tests;
+mod authentication;
 mod build_info;
 mod coll_mod;
 pub(crate) mod coll_stats;
+mod compact;
 mod configure_fail_point;
 mod conn_pool_stats;
 mod connection_status;
@@ -21,6 +25,7 @@ mod count;
 mod create;
 mod create_indexes;
 pub(crate) mod current_op;
+mod data_size;
 mod db_stats;
 mod delete;
 mod distinct;
@@ -29,6 +34,7 @@ mod drop_database;
 mod drop_indexes;
 mod end_sessions;
 mod explain;
+mod feature_version;
 mod features;
 mod find;
 mod find_and_modify;
@@ -52,22 +58,28 @@ mod list_indexes;
 mod lock_info;
 mod log_rotate;
 mod ping;
+mod plan_cache;
 mod profile;
+mod re_index;
 mod refresh_sessions;
 mod rename_collection;
 mod repl_set;
 mod roles_info;
+mod rw_concern;
 mod server_status;
 mod set_parameter;
 mod shutdown;
 mod start_session;
 mod top;
+mod transactions;
 mod update;
 mod users_info;
 mod validate;
 mod validate_db_metadata;
 mod wait_for_fail_point;
 mod whatsmyuri;
+
+pub(crate) use authentication::MECHANISMS;
 
 /// The future of a command.
 pub type CommandFuture<'a> = Pin<Box<dyn Future<Output = CommandResult> + Send + 'a>>;
@@ -116,6 +128,12 @@ pub struct CommandEntry {
     pub class: OperationClass,
     /// Member of API version 1.
     pub api_version_1: bool,
+    /// Member of API version 2, which has commands for tests only.
+    pub api_version_2: bool,
+    /// The API version that has it and wants it to be used no more.
+    pub deprecated_in: Option<ApiVersion>,
+    /// Own fields that are no part of any API version.
+    pub unstable_fields: &'static [&'static str],
     /// Takes a write concern.
     pub takes_write_concern: bool,
     /// May come in the retired OP_QUERY form and without `apiVersion`.
@@ -138,11 +156,31 @@ impl CommandEntry {
             admin_only: false,
             class: OperationClass::Command,
             api_version_1: false,
+            api_version_2: false,
+            deprecated_in: None,
+            unstable_fields: &[],
             takes_write_concern: false,
             accepts_op_query: false,
             only_for_tests: false,
             execution: Execution::Pool,
             run,
+        }
+    }
+
+    /// How `serverStatus.opLatencies` counts it: by what it does with data.
+    pub(crate) fn latency_class(&self) -> OperationClass {
+        match self.name {
+            "aggregate" | "count" | "distinct" => OperationClass::Query,
+            "findAndModify" => OperationClass::Update,
+            _ => self.class,
+        }
+    }
+
+    /// Whether an API version has it.
+    pub(crate) const fn is_in(&self, version: ApiVersion) -> bool {
+        match version {
+            ApiVersion::One => self.api_version_1,
+            ApiVersion::Two => self.api_version_2,
         }
     }
 
@@ -209,10 +247,14 @@ pub fn is_diagnostic(body: RawDocument<'_>) -> bool {
 
 /// Every command, sorted by name.
 pub static COMMANDS: &[&CommandEntry] = &[
+    &transactions::ABORT,
     &aggregate::COMMAND,
+    &authentication::AUTHENTICATE,
     &build_info::COMMAND,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
+    &transactions::COMMIT,
+    &compact::COMMAND,
     &configure_fail_point::COMMAND,
     &conn_pool_stats::COMMAND,
     &connection_status::COMMAND,
@@ -220,12 +262,16 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &create::COMMAND,
     &create_indexes::COMMAND,
     &current_op::COMMAND,
+    &data_size::COMMAND,
     &db_stats::COMMAND,
     &delete::COMMAND,
     &distinct::COMMAND,
     &drop::COMMAND,
+    &roles_info::DROP_ALL,
+    &users_info::DROP_ALL,
     &drop_database::COMMAND,
     &drop_indexes::COMMAND,
+    &users_info::DROP,
     &end_sessions::COMMAND,
     &explain::COMMAND,
     &features::COMMAND,
@@ -233,6 +279,7 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &find_and_modify::COMMAND,
     &fsync::COMMAND,
     &get_cmd_line_opts::COMMAND,
+    &rw_concern::GET,
     &get_diagnostic_data::COMMAND,
     &get_log::COMMAND,
     &get_more::COMMAND,
@@ -252,17 +299,41 @@ pub static COMMANDS: &[&CommandEntry] = &[
     &list_indexes::COMMAND,
     &lock_info::COMMAND,
     &log_rotate::COMMAND,
+    &authentication::LOGOUT,
     &ping::COMMAND,
+    &plan_cache::CLEAR,
+    &plan_cache::CLEAR_FILTERS,
+    &plan_cache::LIST_FILTERS,
     &profile::COMMAND,
+    &re_index::COMMAND,
     &refresh_sessions::COMMAND,
     &rename_collection::COMMAND,
+    &repl_set::ABORT_CATCH_UP,
+    &repl_set::FREEZE,
     &repl_set::GET_CONFIG,
+    &repl_set::GET_RBID,
     &repl_set::GET_STATUS,
+    &repl_set::INITIATE,
+    &repl_set::MAINTENANCE,
+    &repl_set::RECONFIG,
+    &repl_set::RESIZE_OPLOG,
+    &repl_set::STEP_DOWN,
+    &repl_set::STEP_UP,
+    &repl_set::SYNC_FROM,
     &roles_info::COMMAND,
+    &authentication::SASL_CONTINUE,
+    &authentication::SASL_START,
     &server_status::COMMAND,
+    &rw_concern::SET,
+    &feature_version::COMMAND,
     &set_parameter::COMMAND,
     &shutdown::COMMAND,
     &start_session::COMMAND,
+    &api_version_tests::DEPRECATION,
+    &api_version_tests::DEPRECATION_IN_VERSION_2,
+    &api_version_tests::REMOVAL,
+    &api_version_tests::VERSION_2,
+    &api_version_tests::VERSIONS_1_AND_2,
     &top::COMMAND,
     &update::COMMAND,
     &users_info::COMMAND,

@@ -1,14 +1,18 @@
 //! `serverStatus`: the figures that monitoring reads. Section names and keys are MongoDB's where it has them; what the store tells of
-//! itself is in the sections `rocksdb` and `heddle`.
+//! itself is in the sections `rocksdb` and `heddle`; `wiredTiger` and `tcmalloc` have what is the same under the names that dashboards
+//! read.
 
 use super::build_info::MONGODB_VERSION;
-use super::{CommandEntry, Run};
+use super::{CommandEntry, Execution, MECHANISMS, Run, find};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::server::Server;
 use crate::stages::STAGE_NAMES;
+use catalog::Entry;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 use std::sync::Arc;
+
+mod engine;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     ..CommandEntry::diagnostic("serverStatus", "Tells figures about the running server.", Run::Now(run))
@@ -58,7 +62,7 @@ pub(crate) fn write(server: &Arc<Server>, sections: &Sections, reply: &mut Docum
     reply.append("host", super::host_info::host_name().as_str()).append("version", MONGODB_VERSION);
     // Tools tell the kinds of servers apart by this name.
     reply.append("process", "mongod").append("pid", i64::from(std::process::id()));
-    reply.append("uptime", uptime.as_secs_f64()).append("uptimeMillis", uptime.as_millis() as i64);
+    reply.append("uptime", uptime.as_secs() as f64).append("uptimeMillis", uptime.as_millis() as i64);
     reply.append("uptimeEstimate", uptime.as_secs() as i64);
     reply.append("localTime", RawValue::DateTime(server.now_ms()));
     for (name, section) in SECTIONS {
@@ -74,6 +78,7 @@ type Section = (&'static str, fn(&Arc<Server>) -> Document);
 const SECTIONS: &[Section] = &[
     ("asserts", asserts),
     ("backgroundFlushing", background_flushing),
+    ("catalogStats", catalog_stats),
     ("connections", |server| server.host.transport.connections()),
     ("extra_info", extra_info),
     ("globalLock", global_lock),
@@ -81,10 +86,15 @@ const SECTIONS: &[Section] = &[
     ("locks", |_| Document::new()),
     ("logicalSessionRecordCache", |server| doc! { "activeSessionsCount": (server.sessions.count() as i32) }),
     ("network", network),
+    ("opLatencies", |server| server.latencies.latencies()),
     ("opcounters", |server| server.counters.to_document()),
     ("opcountersRepl", |_| crate::counters::OperationCounters::default().to_document()),
-    ("rocksdb", rocksdb),
-    ("storageEngine", storage_engine),
+    ("rocksdb", engine::rocksdb),
+    ("security", security),
+    ("storageEngine", engine::storage_engine),
+    ("tcmalloc", engine::allocator),
+    ("transactions", transactions),
+    ("wiredTiger", engine::wired_tiger),
     ("mem", memory),
     ("metrics", metrics),
 ];
@@ -108,30 +118,116 @@ fn process_numbers() -> Vec<i64> {
     after_name.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect()
 }
 
+/// A line such as `VmRSS:  16 kB` of `/proc/self/status`, in kibibytes.
+fn process_kib(name: &str) -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
 fn extra_info(_server: &Arc<Server>) -> Document {
     const MINOR_FAULTS: usize = 7;
     const MAJOR_FAULTS: usize = 9;
+    const USER_TIME: usize = 11;
+    const SYSTEM_TIME: usize = 12;
+    /// The kernel tells times in hundredths of seconds, whatever its own clock does.
+    const MICROS_PER_TICK: i64 = 10_000;
     let numbers = process_numbers();
     let of = |position: usize| numbers.get(position).copied().unwrap_or(0);
     doc! {
-        "note": "fields vary by platform", "page_faults": (of(MAJOR_FAULTS)), "page_reclaims": (of(MINOR_FAULTS)),
+        "note": "fields vary by platform",
+        "user_time_us": (of(USER_TIME) * MICROS_PER_TICK), "system_time_us": (of(SYSTEM_TIME) * MICROS_PER_TICK),
+        "maximum_resident_set_kb": (process_kib("VmHWM")),
+        "page_reclaims": (of(MINOR_FAULTS)), "page_faults": (of(MAJOR_FAULTS)),
     }
 }
 
-fn global_lock(server: &Arc<Server>) -> Document {
+/// Operations that read and that write now, without those of the diagnostic lane.
+fn active_operations(server: &Server) -> (i32, i32) {
     let (mut readers, mut writers) = (0, 0);
     for connection in server.connections() {
         match connection.running_command() {
             Some("insert" | "update" | "delete" | "findAndModify") => writers += 1,
-            Some(_) => readers += 1,
-            None => {}
+            Some(name) if !is_diagnostic_name(name) => readers += 1,
+            _ => {}
         }
     }
+    (readers, writers)
+}
+
+fn is_diagnostic_name(name: &str) -> bool {
+    find(name.as_bytes()).is_some_and(|(_, entry)| entry.execution == Execution::Diagnostic)
+}
+
+fn global_lock(server: &Arc<Server>) -> Document {
+    let (readers, writers) = active_operations(server);
     doc! {
         "totalTime": (server.started.elapsed().as_micros() as i64),
         "currentQueue": { "total": 0, "readers": 0, "writers": 0 },
         "activeClients": { "total": (readers + writers), "readers": readers, "writers": writers },
     }
+}
+
+/// How many names there are of each kind. What the server keeps for itself is counted apart.
+fn catalog_stats(server: &Arc<Server>) -> Document {
+    let (mut collections, mut capped, mut clustered, mut views, mut internal) = (0, 0, 0, 0, 0);
+    let state = server.catalog.state();
+    for (namespace, entry) in state.all() {
+        let Entry::Collection(collection) = entry else {
+            views += 1;
+            continue;
+        };
+        if namespace.is_internal() {
+            internal += 1;
+            continue;
+        }
+        collections += 1;
+        capped += i32::from(collection.is_capped());
+        clustered += i32::from(collection.definition().options.is_clustered());
+    }
+    doc! {
+        "collections": (collections), "capped": (capped), "clustered": (clustered), "timeseries": 0, "views": (views),
+        "internalCollections": (internal), "internalViews": 0,
+    }
+}
+
+/// Who tried to log in. Nobody succeeds: there are no users.
+fn security(server: &Arc<Server>) -> Document {
+    let counters = &server.counters;
+    let attempts = |received: i64| doc! { "received": received, "successful": 0_i64 };
+    let mechanisms: Document = MECHANISMS
+        .into_iter()
+        .zip(&counters.logins)
+        .map(|(name, logins)| {
+            let told = doc! { "speculativeAuthenticate": (attempts(0)), "authenticate": (attempts(logins.get() as i64)) };
+            (name, Value::Document(told))
+        })
+        .collect();
+    doc! {
+        "authentication": {
+            "saslSupportedMechsReceived": (counters.mechanisms_asked.get() as i64), "mechanisms": mechanisms,
+        },
+    }
+}
+
+/// There are no transactions on a standalone.
+fn transactions(_server: &Arc<Server>) -> Document {
+    const COUNTERS: [&str; 13] = [
+        "retriedCommandsCount",
+        "retriedStatementsCount",
+        "transactionsCollectionWriteCount",
+        "currentActive",
+        "currentInactive",
+        "currentOpen",
+        "totalAborted",
+        "totalCommitted",
+        "totalStarted",
+        "totalPrepared",
+        "totalPreparedThenCommitted",
+        "totalPreparedThenAborted",
+        "currentPrepared",
+    ];
+    COUNTERS.into_iter().map(|name| (name, Value::Int64(0))).collect()
 }
 
 /// The transport's figures, with what is known of requests here.
@@ -167,48 +263,9 @@ fn heddle(server: &Arc<Server>) -> Document {
     }
 }
 
-fn rocksdb(server: &Arc<Server>) -> Document {
-    let statistics = server.store.statistics();
-    let (engine, rows) = (statistics.engine, statistics.row_cache);
-    doc! {
-        "engine": (engine.engine),
-        "cache": {
-            "maximum bytes configured": (engine.cache_capacity_bytes as i64), "bytes currently in the cache": (engine.cache_usage_bytes as i64),
-            "bytes pinned": (engine.cache_pinned_bytes as i64), "hits": (engine.cache_hits as i64),
-            "misses": (engine.cache_misses as i64), "bytes read into cache": (engine.cache_read_into_bytes as i64),
-        },
-        "row cache": {
-            "maximum bytes configured": (rows.capacity_bytes as i64), "bytes currently in the cache": (rows.bytes as i64),
-            "hits": (rows.hits as i64), "misses": (rows.misses as i64),
-        },
-        "memtables": { "bytes": (engine.memtable_bytes as i64), "unflushed bytes": (engine.memtable_unflushed_bytes as i64) },
-        "tables": {
-            "files": (engine.table_files as i64), "bytes": (engine.table_bytes as i64), "total bytes": (engine.table_total_bytes as i64),
-            "live data bytes": (engine.live_data_bytes as i64), "reader bytes": (engine.table_reader_bytes as i64),
-        },
-        "journal": { "syncs": (engine.journal_syncs as i64), "bytes": (engine.journal_bytes as i64) },
-        "keys estimated": (engine.keys_estimate as i64),
-        "background jobs running": (engine.background_jobs_running as i64),
-        "background errors": (engine.background_errors as i64),
-        "snapshots": (engine.snapshots as i64),
-    }
-}
-
-fn storage_engine(server: &Arc<Server>) -> Document {
-    doc! {
-        "name": (server.store.statistics().engine.engine), "supportsCommittedReads": true,
-        "supportsPendingDrops": false, "supportsSnapshotReadConcern": false, "readOnly": false, "persistent": true,
-    }
-}
-
 fn memory(_server: &Arc<Server>) -> Document {
     const KIB_PER_MIB: i64 = 1024;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mib = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let kib: i64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-        (kib / KIB_PER_MIB) as i32
-    };
+    let mib = |name: &str| (process_kib(name) / KIB_PER_MIB) as i32;
     doc! { "bits": 64, "resident": (mib("VmRSS")), "virtual": (mib("VmSize")), "supported": true }
 }
 

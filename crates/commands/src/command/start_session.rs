@@ -7,10 +7,8 @@ use crate::parameters::Parameter;
 use crate::sessions::SessionId;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
-    api_version_1: true,
-    ..CommandEntry::diagnostic("startSession", "Begins a logical session.", Run::Now(run))
-};
+pub(crate) static COMMAND: CommandEntry =
+    CommandEntry { ..CommandEntry::diagnostic("startSession", "Begins a logical session.", Run::Now(run)) };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.fields.finish()?;

@@ -7,13 +7,13 @@ use crate::error::{CommandError, CommandResult};
 use crate::exec::environment;
 use crate::write::{
     BatchReply, Modification, Statement, UpdateStatement, UpsertRounds, before_batch, before_statement,
-    check_batch_size, check_writable, documents_of, insert_upserted, modify_many, modify_one, writable,
-    write_options,
+    check_batch_size, check_writable, documents_of, empty_timestamps, insert_upserted, modify_many,
+    modify_one, writable, write_options,
 };
 use catalog::WriteOptions;
 use document::{DocumentBuilder, RawDocument, RawValue, Value};
 use query::Environment;
-use query::update::Update;
+use query::update::{EmptyTimestamps, Update};
 use smallvec::SmallVec;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -34,6 +34,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let ordered = context.fields.boolean("ordered")?.unwrap_or(true);
     let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
     let variables = context.fields.document("let")?;
+    let timestamps = empty_timestamps(&mut context.fields)?;
     context.fields.ignore(&[
         "runtimeConstants",
         "collectionUUID",
@@ -58,7 +59,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         before_statement(context, position)?;
         context.server.counters.count(OperationClass::Update, 1);
         let applied =
-            apply(context, namespace, position, statement, &environment, options, &mut outcome).await;
+            apply(context, namespace, position, statement, (&environment, timestamps), options, &mut outcome)
+                .await;
         if let Err(error) = applied {
             outcome.failed(position, error)?;
             if ordered {
@@ -80,14 +82,14 @@ async fn apply(
     (database, name): (&str, &str),
     position: usize,
     statement: &UpdateStatement<'_>,
-    shared: &Environment,
+    (shared, timestamps): (&Environment, EmptyTimestamps),
     options: WriteOptions,
     outcome: &mut BatchReply,
 ) -> CommandResult {
     let own = constants(statement.constants, statement.update, shared)?;
     let environment = own.as_ref().unwrap_or(shared);
     let filter = statement.selection.compile(environment)?;
-    let update = Update::parse(statement.update, statement.array_filters, environment)?;
+    let update = Update::parse_with(statement.update, statement.array_filters, environment, timestamps)?;
     if statement.multi && update.is_replacement() {
         return Err(CommandError::failed_to_parse(
             "multi update is not supported for replacement-style update",

@@ -3,6 +3,7 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
+use crate::figure::narrow;
 use catalog::{Collection, Entry, ValidationReport};
 use document::{DocumentBuilder, Value};
 use std::sync::Arc;
@@ -59,11 +60,11 @@ fn write(
     reply.append_value("uuid", &Value::binary(4, collection.uuid().as_bytes().to_vec()));
     reply.append("nInvalidDocuments", report.invalid_documents as i64);
     reply.append("nNonCompliantDocuments", report.noncompliant_documents as i64);
-    reply.append("nrecords", report.records as i64);
+    reply.append_value("nrecords", &narrow(report.records as i64));
     reply.append("nIndexes", report.indexes.len() as i32);
     let mut keys = reply.start_document("keysPerIndex");
     for index in &report.indexes {
-        keys.append(&index.name, index.keys as i64);
+        keys.append_value(&index.name, &narrow(index.keys as i64));
     }
     keys.finish();
     let mut details = reply.start_document("indexDetails");

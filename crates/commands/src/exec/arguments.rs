@@ -52,7 +52,7 @@ pub(crate) fn check_collation(collation: Option<RawDocument<'_>>) -> CommandResu
 /// `FailedToParse` for what is no hint.
 pub(crate) fn parse_hint(hint: Option<RawValue<'_>>) -> CommandResult<Option<Hint>> {
     match hint {
-        None => Ok(None),
+        None | Some(RawValue::Null | RawValue::Undefined) => Ok(None),
         Some(value) => Ok(Hint::parse(value)?),
     }
 }

@@ -153,6 +153,8 @@ parameters! {
         "Commands that work for longer, without their waiting for a thread, are logged.";
     JournalCommitInterval "journalCommitInterval" integer(100, 1, 500), "ms", both("journalCommitInterval" "storage.journal.commitIntervalMs"),
         "An acknowledged write without `j: true` is on the disk after this time at the latest.";
+    AcceptApiVersion2 "acceptApiVersion2" off(), "", fixed(),
+        "Accepts API version 2, which has commands that test clients.";
     AdaptiveIdleThreshold "adaptiveServiceExecutorIdlePctThreshold" integer(60, 0, 100), "%", runtime(),
         "`adaptive`: a thread that executes less than this share of its time ends, and a pool that does so does not grow.";
     AdaptiveQueueLatency "adaptiveServiceExecutorMaxQueueLatencyMicros" integer(500, 1, DAY_MS * 1000), "µs", runtime(),

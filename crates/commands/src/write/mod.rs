@@ -28,7 +28,10 @@ pub(crate) use target::{UpsertRounds, check_writable, insert_documents, insert_u
 
 use crate::context::CommandContext;
 use crate::error::CommandResult;
+use crate::fields::Fields;
 use catalog::WriteOptions;
+use document::DocumentBuf;
+use query::update::EmptyTimestamps;
 use storage::Acknowledge;
 
 /// What the write concern and `bypassDocumentValidation` ask for.
@@ -36,6 +39,23 @@ pub(crate) fn write_options(context: &CommandContext<'_>, bypass_validation: boo
     let acknowledge =
         if context.generic.is_journaled() { Acknowledge::Journaled } else { Acknowledge::Applied };
     WriteOptions { acknowledge, bypass_validation, ..WriteOptions::default() }
+}
+
+/// Takes `bypassEmptyTsReplacement`, which tools that restore data send.
+///
+/// # Errors
+/// `TypeMismatch`.
+pub(crate) fn empty_timestamps(fields: &mut Fields<'_>) -> CommandResult<EmptyTimestamps> {
+    let kept = fields.flexible_boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
+    Ok(if kept { EmptyTimestamps::Kept } else { EmptyTimestamps::Replaced })
+}
+
+/// The document as it is stored.
+pub(crate) fn stamped(document: DocumentBuf, timestamps: EmptyTimestamps) -> DocumentBuf {
+    match timestamps {
+        EmptyTimestamps::Replaced => document.as_raw().with_current_timestamps().unwrap_or(document),
+        EmptyTimestamps::Kept => document,
+    }
 }
 
 /// Statements that one event loop works off in a row, at most.

@@ -88,6 +88,16 @@ pub struct UpdateOutcome {
     pub modified: ModifiedFields,
 }
 
+/// What becomes of empty timestamps in the top level of a replacement, `_id` excepted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EmptyTimestamps {
+    /// They become the current time.
+    #[default]
+    Replaced,
+    /// They stay (`bypassEmptyTsReplacement`): what is restored is stored as it was.
+    Kept,
+}
+
 impl Update {
     /// Parses the update of one statement: a document of operators, a replacement document, or a pipeline.
     ///
@@ -98,6 +108,19 @@ impl Update {
         spec: RawValue<'_>,
         array_filters: Option<RawArray<'_>>,
         environment: &Environment,
+    ) -> Result<Self, QueryError> {
+        Self::parse_with(spec, array_filters, environment, EmptyTimestamps::Replaced)
+    }
+
+    /// As [`Update::parse`], told what becomes of empty timestamps.
+    ///
+    /// # Errors
+    /// As [`Update::parse`].
+    pub fn parse_with(
+        spec: RawValue<'_>,
+        array_filters: Option<RawArray<'_>>,
+        environment: &Environment,
+        timestamps: EmptyTimestamps,
     ) -> Result<Self, QueryError> {
         let filtered = array_filters.is_some_and(|filters| !filters.is_empty());
         let kind = match spec {
@@ -116,7 +139,7 @@ impl Update {
                     "Cannot specify arrayFilters with replacement-style update",
                 ));
             }
-            RawValue::Document(document) => Kind::Replacement(replacement::parse(document)?),
+            RawValue::Document(document) => Kind::Replacement(replacement::parse(document, timestamps)?),
             _ => return Err(neither_document_nor_array()),
         };
         Ok(Update { kind })

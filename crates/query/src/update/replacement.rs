@@ -2,11 +2,14 @@
 
 use document::{DocumentBuf, DocumentBuilder, RawDocument, json};
 
-use super::id;
+use super::{EmptyTimestamps, id};
 use crate::error::{QueryError, code};
 
-/// Checks a replacement document: none of its top-level fields may begin with a dollar sign. Empty timestamps become the current time.
-pub(super) fn parse(replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
+/// Checks a replacement document: none of its top-level fields may begin with a dollar sign.
+pub(super) fn parse(
+    replacement: RawDocument<'_>,
+    timestamps: EmptyTimestamps,
+) -> Result<DocumentBuf, QueryError> {
     let mut has_id = false;
     for name in replacement.iter().map(|element| element.name()) {
         if name.starts_with('$') {
@@ -16,7 +19,11 @@ pub(super) fn parse(replacement: RawDocument<'_>) -> Result<DocumentBuf, QueryEr
             return Err(id::given_twice());
         }
     }
-    Ok(replacement.with_current_timestamps().unwrap_or_else(|| replacement.to_buf()))
+    let stamped = match timestamps {
+        EmptyTimestamps::Replaced => replacement.with_current_timestamps(),
+        EmptyTimestamps::Kept => None,
+    };
+    Ok(stamped.unwrap_or_else(|| replacement.to_buf()))
 }
 
 /// The replacement with the `_id` of `document` in front.

@@ -1,0 +1,31 @@
+//! `compact`: rewrites the tables of a collection without what was replaced or removed.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use crate::figure::narrow;
+use crate::write::not_on_a_view;
+use catalog::Entry;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry =
+    CommandEntry::new("compact", "Gives the space of removed documents back.", Run::Now(run));
+
+fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    context.fields.ignore(&["force", "freeSpaceTargetMB"]);
+    context.fields.finish()?;
+    let collection = match context.server.catalog.entry(database, name) {
+        Some(Entry::Collection(collection)) => collection,
+        Some(Entry::View(_)) => return Err(not_on_a_view(database, name)),
+        None => return Err(CommandError::new(code::NAMESPACE_NOT_FOUND, "collection does not exist")),
+    };
+    let bytes = || {
+        let figures = collection.statistics();
+        figures.storage_bytes + figures.index_bytes()
+    };
+    let before = bytes();
+    collection.compact()?;
+    reply.append_value("bytesFreed", &narrow(before.saturating_sub(bytes())));
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! `reIndex`: builds the indexes of a collection anew.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use catalog::Namespace;
+use document::DocumentBuilder;
+
+pub(crate) static COMMAND: CommandEntry = CommandEntry::new(
+    "reIndex",
+    "Builds the indexes of a collection anew.",
+    Run::Later(|context, reply| Box::pin(run(context, reply))),
+);
+
+async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    context.fields.finish()?;
+    let indexes = context.server.catalog.rebuild_indexes(&Namespace::new(database, name)).await?;
+    let count = i32::try_from(indexes.len()).unwrap_or(i32::MAX);
+    reply.append("nIndexesWas", count).append("nIndexes", count);
+    let mut shown = reply.start_array("indexes");
+    for index in &indexes {
+        shown.push(&index.to_document().to_buf());
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! The store and the allocator.
+
+use super::active_operations;
+use crate::parameters::Parameter;
+use crate::server::Server;
+use document::{Document, doc};
+use std::sync::Arc;
+
+pub(super) fn rocksdb(server: &Arc<Server>) -> Document {
+    let statistics = server.store.statistics();
+    let (engine, rows) = (statistics.engine, statistics.row_cache);
+    doc! {
+        "engine": (engine.engine),
+        "cache": {
+            "maximum bytes configured": (engine.cache_capacity_bytes as i64), "bytes currently in the cache": (engine.cache_usage_bytes as i64),
+            "bytes pinned": (engine.cache_pinned_bytes as i64), "hits": (engine.cache_hits as i64),
+            "misses": (engine.cache_misses as i64), "bytes read into cache": (engine.cache_read_into_bytes as i64),
+        },
+        "row cache": {
+            "maximum bytes configured": (rows.capacity_bytes as i64), "bytes currently in the cache": (rows.bytes as i64),
+            "hits": (rows.hits as i64), "misses": (rows.misses as i64),
+        },
+        "memtables": { "bytes": (engine.memtable_bytes as i64), "unflushed bytes": (engine.memtable_unflushed_bytes as i64) },
+        "tables": {
+            "files": (engine.table_files as i64), "bytes": (engine.table_bytes as i64), "total bytes": (engine.table_total_bytes as i64),
+            "live data bytes": (engine.live_data_bytes as i64), "reader bytes": (engine.table_reader_bytes as i64),
+        },
+        "journal": { "syncs": (engine.journal_syncs as i64), "bytes": (engine.journal_bytes as i64) },
+        "keys estimated": (engine.keys_estimate as i64),
+        "background jobs running": (engine.background_jobs_running as i64),
+        "background errors": (engine.background_errors as i64),
+        "snapshots": (engine.snapshots as i64),
+    }
+}
+
+pub(super) fn storage_engine(server: &Arc<Server>) -> Document {
+    doc! {
+        "name": (server.store.statistics().engine.engine), "supportsCommittedReads": true,
+        "supportsPendingDrops": false, "supportsSnapshotReadConcern": false, "readOnly": false, "persistent": true,
+    }
+}
+
+/// What the allocator holds, under the name that dashboards know.
+pub(super) fn allocator(server: &Arc<Server>) -> Document {
+    let held = (server.host.allocator_bytes)();
+    doc! { "generic": { "heap_size": (held as i64) } }
+}
+
+/// The figures of the store that have a counterpart in MongoDB's engine: the caches of blocks and rows are the cache, memtables that
+/// are not yet in a table are its dirty part, and an operation needs no ticket but its connection.
+pub(super) fn wired_tiger(server: &Arc<Server>) -> Document {
+    let statistics = server.store.statistics();
+    let (engine, rows) = (statistics.engine, statistics.row_cache);
+    let (readers, writers) = active_operations(server);
+    let most = connections_max(server);
+    let tickets =
+        |out: i32| doc! { "out": out, "available": (most.saturating_sub(out)), "totalTickets": most };
+    doc! {
+        "uri": "statistics:",
+        "cache": {
+            "bytes currently in the cache": ((engine.cache_usage_bytes + rows.bytes) as i64),
+            "maximum bytes configured": ((engine.cache_capacity_bytes + rows.capacity_bytes) as i64),
+            "tracked dirty bytes in the cache": (engine.memtable_unflushed_bytes as i64),
+            "bytes read into cache": (engine.cache_read_into_bytes as i64),
+            "bytes written from cache": (engine.flush_bytes as i64),
+        },
+        // Memtables written to tables: what a checkpoint is there.
+        "transaction": { "transaction checkpoints": (engine.flushes as i64) },
+        "concurrentTransactions": { "write": (tickets(writers)), "read": (tickets(readers)) },
+    }
+}
+
+/// How many operations there may be at once: as many as connections.
+fn connections_max(server: &Server) -> i32 {
+    let connections = server.host.transport.connections();
+    let figure = |name: &str| match connections.get(name) {
+        Some(document::Value::Int32(number)) => *number,
+        _ => 0,
+    };
+    let most = server.parameters.integer(Parameter::MaxConnections);
+    i32::try_from(most)
+        .ok()
+        .filter(|most| *most > 0)
+        .unwrap_or(figure("current").saturating_add(figure("available")))
+}
