@@ -5,6 +5,7 @@ use crate::command::{coll_stats, current_op, host_info};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
+use crate::figure::narrow;
 use crate::sessions::SessionId;
 use crate::write::not_on_a_view;
 use catalog::Collection;
@@ -86,7 +87,7 @@ fn collection_statistics(
         report.push("storageStats", described);
     }
     if fields.document("count")?.is_some() {
-        report.push("count", collection.ok_or_else(absent)?.document_count() as i64);
+        report.push("count", narrow(collection.ok_or_else(absent)?.document_count()));
     }
     if fields.document("queryExecStats")?.is_some() {
         report.push("queryExecStats", doc! { "collectionScans": { "total": 0i64, "nonTailable": 0i64 } });
