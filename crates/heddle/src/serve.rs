@@ -1,6 +1,5 @@
 //! `heddle serve`: everything is put together, runs, and ends in order.
 
-use crate::allocator;
 use crate::descriptors::DescriptorBudget;
 use crate::figures::Figures;
 use crate::logging::{Log, LogHandle, LogTarget};
