@@ -44,9 +44,6 @@ pub async fn dispatch(
     outcome
 }
 
-/// A longer request goes to where it may take long before its command begins: reading it alone takes its time.
-const INLINE_REQUEST_BYTES: usize = 32 << 10;
-
 /// A request that passed the checks, and its place in the table.
 struct Prepared<'a> {
     context: CommandContext<'a>,
@@ -122,7 +119,7 @@ fn prepare<'a>(
     };
     let goes_to_pool = match entry.execution_of(request.body) {
         Execution::Diagnostic => false,
-        Execution::InlineFirst => request.bytes > INLINE_REQUEST_BYTES,
+        Execution::InlineFirst => request.bytes > wire::LONG_MESSAGE,
         Execution::Pool => true,
     };
     // Written in one piece where the caller wants it: a context is large, and moving it costs more than most commands.

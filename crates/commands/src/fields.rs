@@ -7,6 +7,10 @@ use crate::error::{CommandError, CommandResult, code};
 use document::{DocumentBuf, DocumentBuilder, Element, ElementType, RawArray, RawDocument, RawValue};
 use smallvec::SmallVec;
 
+/// The most fields of a command or a statement that are not generic arguments: several times what any has. The first one beyond
+/// is refused as unknown, so that the checks among them cost no more than a few microseconds however many are sent.
+const MOST_FIELDS: usize = 256;
+
 /// Documents given either as an array field or as a document sequence of the message.
 #[derive(Debug, Clone, Copy)]
 pub enum DocumentList<'a> {
@@ -43,8 +47,11 @@ impl<'a> Fields<'a> {
     /// Adds a field of the document.
     ///
     /// # Errors
-    /// `IDLDuplicateField` when it is there already.
+    /// `IDLDuplicateField` when it is there already; `IDLUnknownField` when there are more than any command has.
     pub fn add(&mut self, element: Element<'a>) -> CommandResult {
+        if self.left.len() >= MOST_FIELDS {
+            return Err(unknown_field(self.command, element.name()));
+        }
         if self.left.iter().any(|known| known.name_bytes() == element.name_bytes()) {
             return Err(self.duplicate(element.name()));
         }
@@ -322,6 +329,18 @@ mod tests {
             },
             Ok(()),
         );
+    }
+
+    #[test]
+    fn more_fields_than_any_command_has_are_refused_early() {
+        let mut many = document::Document::new();
+        for number in 0..1_000_000 {
+            many.push(format!("f{number}"), 1);
+        }
+        let many = many.to_buf();
+        let error = Fields::nested("find", many.as_raw()).expect_err("a million fields");
+        let message = format!("BSON field 'find.f{MOST_FIELDS}' is an unknown field.");
+        assert_eq!((error.code, &*error.message), (40415, &*message));
     }
 
     #[test]

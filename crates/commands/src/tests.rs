@@ -333,6 +333,22 @@ fn diagnostic_commands_stay_in_the_loop() {
 }
 
 #[test]
+fn what_a_client_has_computed_from_a_report_is_not_done_in_the_loop() {
+    let server = server();
+    let offloads = |command: Document| Client::in_loop(&server).run(command).1;
+    let report = |stages: Vec<Document>| {
+        let stages: Vec<Value> = stages.into_iter().map(Value::Document).collect();
+        doc! { "aggregate": 1, "pipeline": stages, "cursor": {}, "$db": "admin" }
+    };
+    assert!(!offloads(report(vec![doc! { "$currentOp": {} }])));
+    assert!(offloads(report(vec![doc! { "$currentOp": {} }, doc! { "$match": { "desc": "conn1" } }])));
+    let long = doc! { "n": { "$size": { "$range": [0, 1000] } } };
+    assert!(offloads(report(vec![doc! { "$currentOp": {} }, doc! { "$project": long }])));
+    assert!(!offloads(doc! { "currentOp": 1, "$ownOps": true, "$db": "admin" }));
+    assert!(offloads(doc! { "currentOp": 1, "desc": "conn1", "$db": "admin" }));
+}
+
+#[test]
 fn the_lane_knows_its_commands() {
     let check = |command: Document, expect: bool| {
         assert_eq!(is_diagnostic(command.to_buf().as_raw()), expect, "{command:?}");

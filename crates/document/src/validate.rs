@@ -59,7 +59,7 @@ pub enum DocumentError {
         offset: usize,
     },
     /// Documents nest too deeply.
-    #[error("BSON document exceeds the maximum nesting depth of {limit}")]
+    #[error("BSONObj exceeds maximum nested object depth: {limit}")]
     TooDeep {
         /// The limit.
         limit: usize,
@@ -200,7 +200,7 @@ mod tests {
         assert!(!fits.to_buf().as_raw().exceeds_depth(MAX_MESSAGE_DEPTH));
         check(
             doc! { "a": fits }.to_buf().as_bytes(),
-            Err("BSON document exceeds the maximum nesting depth of 200"),
+            Err("BSONObj exceeds maximum nested object depth: 200"),
         );
     }
 }

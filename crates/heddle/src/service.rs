@@ -12,6 +12,7 @@ use std::time::Duration;
 use transport::{NextRequest, Replies, Request, RequestTimes, Service, Session};
 use wire::{
     CommandMessage, Compressor, MessageRef, OpCode, OpMsg, OpMsgFlags, OpQuery, ReplyBuilder, WireError,
+    peek_command,
 };
 
 /// Answers requests with commands.
@@ -218,7 +219,7 @@ impl Service for CommandService {
     }
 
     fn is_diagnostic(&self, message: MessageRef<'_>) -> bool {
-        Parsed::read(message).is_ok_and(|parsed| is_diagnostic(parsed.body()))
+        peek_command(message).is_some_and(is_diagnostic)
     }
 
     fn loop_started(&self) {

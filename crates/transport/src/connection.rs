@@ -18,8 +18,9 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use wire::{
-    Compressor, ErrorCode, HEADER_LENGTH, Message, MessageHeader, MessageRef, OpCode, OpMsgFlags,
-    ReplyBuilder, ReplyFormat, WireError, compress_message, decompress_message,
+    Compressor, ErrorCode, HEADER_LENGTH, LONG_MESSAGE, Message, MessageHeader, MessageRef, OpCode,
+    OpMsgFlags, ReplyBuilder, ReplyFormat, WireError, compress_message, compressor_of, decompress_message,
+    inflated_length,
 };
 
 const HTTP_REQUEST: &[u8] = b"GET ";
@@ -34,7 +35,8 @@ const OUTLASTS: Duration = Duration::from_micros(100);
 pub enum Ending {
     /// The connection is over.
     Closed(Closed),
-    /// The connection leaves the diagnostic lane, with these bytes received and not processed: at least one whole message.
+    /// The connection leaves the diagnostic lane, with these bytes received and not processed: a whole message, or the beginning of
+    /// a long one.
     Moves(ReceiveBuffer),
 }
 
@@ -99,13 +101,15 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
         loop {
             let length = match self.receive().await? {
                 Received::Message { length } => length,
+                Received::Long => return Ok(Ending::Moves(std::mem::take(&mut self.input).compact())),
                 Received::End(closed) => return Ok(Ending::Closed(closed)),
             };
-            if self.session.visits_lane() && !self.session.is_ending() && self.leaves_lane(length) {
+            if self.may_leave_lane() && self.leaves_lane(length) {
                 return Ok(Ending::Moves(std::mem::take(&mut self.input).compact()));
             }
+            let is_long = inflated_length(self.input.filled(), length) > LONG_MESSAGE;
             // On the heap, so that a connection that waits for its client does not hold the memory of a request.
-            let closed = if self.session.foresees_pool(length) {
+            let closed = if is_long || self.session.foresees_pool(length) {
                 Box::pin(self.process_on_pool(length)).await?
             } else {
                 let clock = self.start_clock();
@@ -123,7 +127,14 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
         }
     }
 
+    fn may_leave_lane(&self) -> bool {
+        self.session.visits_lane() && !self.session.is_ending()
+    }
+
     fn leaves_lane(&self, length: usize) -> bool {
+        if length > LONG_MESSAGE {
+            return true;
+        }
         let limit = self.session.shared.options.max_message_size;
         let message = self.input.filled().get(..length).unwrap_or_default();
         !MessageRef::parse(message, limit).is_ok_and(|message| self.service.is_diagnostic(message))
@@ -139,6 +150,10 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
                 Ok(Some(header)) if header.length <= held.len() => {
                     self.input.settle();
                     return Ok(Received::Message { length: header.length });
+                }
+                // No diagnostic request is long, and what comes in by megabytes is moved about as it grows.
+                Ok(Some(header)) if header.length > LONG_MESSAGE && self.may_leave_lane() => {
+                    return Ok(Received::Long);
                 }
                 Ok(Some(header)) => header.length,
                 Ok(None) => HEADER_LENGTH,
@@ -192,7 +207,9 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
         let session = self.session;
         session.enter(Phase::Processing);
         let clock = self.start_clock();
-        if clock.overload.is_none() {
+        let is_long = inflated_length(self.input.filled(), length) > LONG_MESSAGE;
+        // A refusal is quick, unless it takes long to see what is refused.
+        if clock.overload.is_none() || is_long {
             poll_fn(|context| session.poll_offload(context)).await;
         }
         Box::pin(self.process(length, clock)).await
@@ -294,7 +311,11 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
 }
 
 enum Received {
-    Message { length: usize },
+    Message {
+        length: usize,
+    },
+    /// The beginning of a message that is too long for the diagnostic lane.
+    Long,
     End(Closed),
 }
 
@@ -307,10 +328,13 @@ fn inflate(
     if received.header().opcode != OpCode::Compressed {
         return Ok((None, None));
     }
-    let (message, compressor) = decompress_message(received, limit, Vec::new())?;
-    if compressor != Compressor::Noop && !session.shared.options.compressors.contains(&compressor) {
+    if let Some(compressor) = compressor_of(received)?
+        && compressor != Compressor::Noop
+        && !session.shared.options.compressors.contains(&compressor)
+    {
         return Err(WireError::Compressor { id: compressor.id() });
     }
+    let (message, compressor) = decompress_message(received, limit, Vec::new())?;
     session.shared.count_decompressed(compressor, received.bytes().len(), message.bytes().len());
     Ok((Some(message), Some(compressor)))
 }

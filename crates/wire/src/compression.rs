@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 
 /// Original opcode, uncompressed size, compressor.
 const COMPRESSED_PREFIX: usize = 9;
+const COMPRESSOR_OFFSET: usize = HEADER_LENGTH + 8;
 /// The most that a buffer is reserved for before any byte of it was inflated.
 const FIRST_RESERVE: usize = 1024 * 1024;
 /// Three bytes of Snappy give at most 64: a larger claim is refused before memory is touched.
@@ -180,6 +181,14 @@ pub fn compress_message(
     Ok(Message::from_written(buffer))
 }
 
+/// The compressor of an OP_COMPRESSED message, before anything is inflated; `None` when the message ends before it is named.
+///
+/// # Errors
+/// [`WireError::Compressor`] for unknown ones.
+pub fn compressor_of(message: MessageRef<'_>) -> Result<Option<Compressor>, WireError> {
+    message.bytes().get(COMPRESSOR_OFFSET).map(|id| Compressor::from_id(*id)).transpose()
+}
+
 /// Inflates an OP_COMPRESSED message into `buffer`, whose old contents are dropped; also tells the compressor.
 ///
 /// # Errors
@@ -193,7 +202,7 @@ pub fn decompress_message(
     let truncated = || WireError::Truncated { part: "compression header", length: bytes.len() };
     let opcode = read_i32(bytes, HEADER_LENGTH).ok_or_else(truncated)?;
     let declared = read_i32(bytes, HEADER_LENGTH + 4).ok_or_else(truncated)?;
-    let compressor = *bytes.get(HEADER_LENGTH + 8).ok_or_else(truncated)?;
+    let compressor = *bytes.get(COMPRESSOR_OFFSET).ok_or_else(truncated)?;
     let data = bytes.get(HEADER_LENGTH + COMPRESSED_PREFIX..).ok_or_else(truncated)?;
     let opcode = OpCode::parse(opcode)?;
     if opcode == OpCode::Compressed {

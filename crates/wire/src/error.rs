@@ -72,6 +72,12 @@ pub enum WireError {
         /// Their name.
         identifier: String,
     },
+    /// More document sequences than any command has.
+    #[error("message has more than {maximum} document sequences")]
+    TooManySequences {
+        /// The most that are read.
+        maximum: usize,
+    },
     /// A document sequence whose name is also a field of the body.
     #[error("duplicate field between body and document sequence {identifier}")]
     SequenceInBody {
@@ -91,6 +97,15 @@ pub enum WireError {
         part: &'static str,
         /// What is wrong.
         error: DocumentError,
+    },
+    /// A document that is longer than any message may carry; its inside was not looked at.
+    #[error(
+        "BSONObj size: {length} (0x{length:X}) is invalid. Size must be between 0 and {}(16MB)",
+        crate::MAX_COMMAND_SIZE
+    )]
+    DocumentTooLarge {
+        /// Its length.
+        length: usize,
     },
     /// A compressor that is not known or not allowed. Fatal.
     #[error("compressor id {id} is not supported here")]
@@ -143,8 +158,10 @@ impl WireError {
                 | Self::NoBody
                 | Self::SecondBody
                 | Self::DuplicateSequence { .. }
+                | Self::TooManySequences { .. }
                 | Self::SequenceInBody { .. }
                 | Self::Document { .. }
+                | Self::DocumentTooLarge { .. }
                 | Self::Utf8 { .. }
                 | Self::LegacyQuery { .. }
         )
@@ -165,10 +182,13 @@ impl WireError {
             Self::SectionKind { .. } => 40432,
             Self::SequenceInBody { .. } => 40433,
             Self::NoBody => 40587,
+            Self::Document { error: DocumentError::TooDeep { .. }, .. } => ErrorCode::Overflow.code(),
             Self::Document { .. } | Self::Utf8 { .. } => ErrorCode::InvalidBSON.code(),
-            Self::Sequence { .. } | Self::DeclaredSize { .. } | Self::Decompress { .. } => {
-                ErrorCode::BadValue.code()
-            }
+            Self::DocumentTooLarge { .. } => ErrorCode::BSONObjectTooLarge.code(),
+            Self::TooManySequences { .. }
+            | Self::Sequence { .. }
+            | Self::DeclaredSize { .. }
+            | Self::Decompress { .. } => ErrorCode::BadValue.code(),
             Self::Compressor { .. } | Self::NestedCompression => ErrorCode::ProtocolError.code(),
             Self::LegacyQuery { .. } => ErrorCode::UnsupportedOpQueryCommand.code(),
         }

@@ -37,16 +37,21 @@ mod limits;
 mod message;
 mod op_msg;
 mod op_query;
+mod peek;
 mod reply;
 
 pub use client::{CommandMessage, parse_reply};
-pub use compression::{Compressor, compress_message, decompress_message};
+pub use compression::{Compressor, compress_message, compressor_of, decompress_message};
 pub use error::WireError;
 pub use error_code::{ErrorCode, code_name};
 pub use flags::OpMsgFlags;
 pub use header::{MessageHeader, OpCode};
-pub use limits::{HEADER_LENGTH, MAX_MESSAGE_SIZE, MAX_WIRE_VERSION, MAX_WRITE_BATCH_SIZE, MIN_WIRE_VERSION};
+pub use limits::{
+    HEADER_LENGTH, LONG_MESSAGE, MAX_COMMAND_SIZE, MAX_MESSAGE_SIZE, MAX_WIRE_VERSION, MAX_WRITE_BATCH_SIZE,
+    MIN_WIRE_VERSION,
+};
 pub use message::{Message, MessageRef};
 pub use op_msg::{DocumentSequence, Documents, OpMsg};
 pub use op_query::OpQuery;
+pub use peek::{inflated_length, peek_command};
 pub use reply::{ReplyBuilder, ReplyFormat};

@@ -2,11 +2,13 @@
 
 use crate::bytes::{read_i32, read_u32, split_c_string, split_document};
 use crate::message::{CHECKSUM_LENGTH, FLAGS_OFFSET};
-use crate::{MessageRef, OpMsgFlags, WireError};
+use crate::{MAX_COMMAND_SIZE, MessageRef, OpMsgFlags, WireError};
 use document::RawDocument;
 
-const KIND_BODY: u8 = 0;
+pub(crate) const KIND_BODY: u8 = 0;
 const KIND_SEQUENCE: u8 = 1;
+/// The most document sequences of one message: no command has more than two. Each is compared with the others and the body.
+const MOST_SEQUENCES: usize = 16;
 
 /// A parsed OP_MSG, borrowed from its message. All documents in it were validated.
 #[derive(Clone, Debug)]
@@ -155,11 +157,10 @@ impl<'a> SectionParser<'a> {
             KIND_BODY => {
                 let truncated = WireError::Truncated { part: "body section", length: self.length };
                 let (body, rest) = split_document(bytes).ok_or(truncated)?;
-                let body = RawDocument::parse(body)
-                    .map_err(|error| WireError::Document { part: "body section", error })?;
-                if self.body.replace(body).is_some() {
+                if self.body.is_some() {
                     return Err(WireError::SecondBody);
                 }
+                self.body = Some(check_document(body, "body section")?);
                 Ok(rest)
             }
             KIND_SEQUENCE => {
@@ -168,6 +169,9 @@ impl<'a> SectionParser<'a> {
                 let size = usize::try_from(size)
                     .map_err(|_| WireError::Sequence { reason: "its size is negative" })?;
                 let (sequence, rest) = bytes.split_at_checked(size).ok_or(truncated)?;
+                if self.sequences.len() >= MOST_SEQUENCES {
+                    return Err(WireError::TooManySequences { maximum: MOST_SEQUENCES });
+                }
                 let sequence = Self::sequence(sequence)?;
                 if self.sequences.iter().any(|known| known.identifier == sequence.identifier) {
                     let identifier = sequence.identifier.to_owned();
@@ -192,13 +196,20 @@ impl<'a> SectionParser<'a> {
         while !rest.is_empty() {
             let (document, after) =
                 split_document(rest).ok_or(WireError::Sequence { reason: "a document runs over its end" })?;
-            RawDocument::parse(document)
-                .map_err(|error| WireError::Document { part: "document sequence", error })?;
+            check_document(document, "document sequence")?;
             rest = after;
             count += 1;
         }
         Ok(DocumentSequence { identifier, documents, count })
     }
+}
+
+/// Looks at a document's size before anything else, then at all of it.
+pub(crate) fn check_document<'a>(bytes: &'a [u8], part: &'static str) -> Result<RawDocument<'a>, WireError> {
+    if bytes.len() > MAX_COMMAND_SIZE {
+        return Err(WireError::DocumentTooLarge { length: bytes.len() });
+    }
+    RawDocument::parse(bytes).map_err(|error| WireError::Document { part, error })
 }
 
 #[cfg(test)]
@@ -287,6 +298,38 @@ mod tests {
         check(&[&body(), &[1, 6, 0, 0, 0, b'a', b'b']], Err(2));
         check(&[&body(), &[1, 7, 0, 0, 0, b'a', 0, 7]], Err(2));
         check(&[&body(), &[1, 6, 0, 0, 0, 0xff, 0]], Err(22));
+    }
+
+    /// A body section whose document has this length.
+    fn long_body(length: usize) -> Vec<u8> {
+        let text = "x".repeat(length - doc! { "ping": "" }.to_buf().as_bytes().len());
+        let mut section = vec![0];
+        section.extend_from_slice(doc! { "ping": text }.to_buf().as_bytes());
+        section
+    }
+
+    #[test]
+    fn documents_that_are_too_large_are_refused_by_their_length() {
+        let parsed = |length| parse(&payload(0, &[&long_body(length)])).map(|(fields, _)| fields);
+        assert_eq!(parsed(MAX_COMMAND_SIZE), Ok(1), "a document of 16 MiB and what a command adds");
+        let error = parsed(MAX_COMMAND_SIZE + 1).expect_err("one byte too many");
+        assert_eq!((error.code(), error.is_fatal()), (10334, false));
+        assert_eq!(
+            error.to_string(),
+            "BSONObj size: 16793601 (0x1004001) is invalid. Size must be between 0 and 16793600(16MB)"
+        );
+    }
+
+    #[test]
+    fn sequences_are_few() {
+        let names: Vec<String> = (0..=MOST_SEQUENCES).map(|number| format!("s{number}")).collect();
+        let sequences: Vec<Vec<u8>> = names.iter().map(|name| sequence(name, 1)).collect();
+        let mut sections: Vec<&[u8]> = sequences.iter().map(Vec::as_slice).collect();
+        let body = body();
+        sections.insert(0, &body);
+        check(&sections, Err(2));
+        sections.pop();
+        assert_eq!(parse(&payload(0, &sections)).map(|(_, found)| found.len()), Ok(MOST_SEQUENCES));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! OP_QUERY: what clients that do not know the server yet say `hello` with.
 
 use crate::bytes::{read_i32, read_u32, split_c_string, split_document};
+use crate::op_msg::check_document;
 use crate::{HEADER_LENGTH, MessageRef, WireError};
 use document::RawDocument;
 
@@ -32,8 +33,7 @@ impl<'a> OpQuery<'a> {
         read_i32(rest, 4).ok_or_else(|| truncated("skip and return counts"))?;
         let rest = rest.get(8..).unwrap_or_default();
         let (document, rest) = split_document(rest).ok_or_else(|| truncated("query document"))?;
-        let document = RawDocument::parse(document)
-            .map_err(|error| WireError::Document { part: "query document", error })?;
+        let document = check_document(document, "query document")?;
         Self::check_projection(rest)?;
         let database = namespace
             .strip_suffix(COMMAND_COLLECTION)
@@ -52,7 +52,7 @@ impl<'a> OpQuery<'a> {
         }
     }
 
-    fn unwrap_query(document: RawDocument<'a>) -> RawDocument<'a> {
+    pub(crate) fn unwrap_query(document: RawDocument<'a>) -> RawDocument<'a> {
         match document.first() {
             Some(element) if matches!(element.name(), "$query" | "query") => {
                 element.value().as_document().unwrap_or(document)

@@ -39,15 +39,20 @@ fn run(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> Co
 
 fn run_by_pattern(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let patterns = patterns(context)?;
-    if patterns.is_empty() {
-        kill_all(context);
-    }
+    let mut everyone = patterns.is_empty();
+    let mut named = Vec::new();
     for pattern in patterns.iter().filter_map(document::RawValue::as_document) {
         match pattern.get("lsid").and_then(document::RawValue::as_document) {
-            Some(lsid) => context.server.kill_sessions(&[SessionId::parse(lsid, "lsid")?]),
-            None if pattern.is_empty() => kill_all(context),
-            None => {}
+            Some(lsid) => named.push(SessionId::parse(lsid, "lsid")?),
+            None => everyone |= pattern.is_empty(),
         }
+    }
+    // Each of the two walks over all operations once, however many patterns there are.
+    if everyone {
+        kill_all(context);
+    }
+    if !named.is_empty() {
+        context.server.kill_sessions(&named);
     }
     Ok(())
 }

@@ -189,12 +189,13 @@ impl CommandEntry {
         CommandEntry { execution: Execution::Diagnostic, ..Self::new(name, help, run) }
     }
 
-    /// Where this very command runs. A report on everything that is idle is a diagnostic one, but too long for a loop.
+    /// Where this very command runs. A report on everything that is idle is a diagnostic one, but too long for a loop; so may be what
+    /// the client has computed from a report.
     pub(crate) fn execution_of(&self, body: RawDocument<'_>) -> Execution {
         match self.name {
-            "currentOp" if reports_idle(body) => Execution::Pool,
+            "currentOp" if reports_idle(body) || filters_operations(body) => Execution::Pool,
             "aggregate" => match report_of_operations(body) {
-                Some(operand) if !reports_idle(operand) => Execution::Diagnostic,
+                Some(report) if !report.is_shaped && !reports_idle(report.operand) => Execution::Diagnostic,
                 _ => Execution::Pool,
             },
             _ => self.execution,
@@ -222,9 +223,22 @@ fn reports_idle(options: RawDocument<'_>) -> bool {
     })
 }
 
-/// The options of `$currentOp`, if an aggregation is what shells send for `db.currentOp()`: that report and stages that only
-/// shape it.
-fn report_of_operations(body: RawDocument<'_>) -> Option<RawDocument<'_>> {
+/// Whether `currentOp` is given a filter on the operations.
+fn filters_operations(body: RawDocument<'_>) -> bool {
+    const NO_FILTERS: [&str; 8] =
+        ["$all", "$clusterTime", "$db", "$ownOps", "$readPreference", "$truncateOps", "comment", "lsid"];
+    body.iter().skip(1).any(|field| !NO_FILTERS.contains(&field.name()))
+}
+
+/// `$currentOp` in an aggregation.
+struct OperationsReport<'a> {
+    operand: RawDocument<'a>,
+    /// Stages follow.
+    is_shaped: bool,
+}
+
+/// What shells send for `db.currentOp()`, if this aggregation is that: the report and stages that only shape it.
+fn report_of_operations(body: RawDocument<'_>) -> Option<OperationsReport<'_>> {
     const SHAPING: [&str; 8] =
         ["$match", "$project", "$addFields", "$set", "$unset", "$sort", "$limit", "$count"];
     let target = body.first().map(|first| first.value());
@@ -235,8 +249,13 @@ fn report_of_operations(body: RawDocument<'_>) -> Option<RawDocument<'_>> {
     };
     let mut stages = pipeline.iter().map(|stage| stage.as_document().and_then(RawDocument::first));
     let report = stages.next().flatten().filter(|stage| stage.name() == "$currentOp")?;
-    let shapes = |stage: Option<Element<'_>>| stage.is_some_and(|stage| SHAPING.contains(&stage.name()));
-    stages.all(shapes).then_some(report.value().as_document()?)
+    let operand = report.value().as_document()?;
+    let mut is_shaped = false;
+    let shapes = |stage: Option<Element<'_>>| {
+        is_shaped = true;
+        stage.is_some_and(|stage| SHAPING.contains(&stage.name()))
+    };
+    stages.all(shapes).then_some(OperationsReport { operand, is_shaped })
 }
 
 /// Whether the diagnostic lane answers this command. The body may still be malformed behind its first field.

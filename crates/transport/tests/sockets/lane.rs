@@ -12,6 +12,7 @@ use transport::{Figure, OverloadTarget, PoolOptions, Server, ServerOptions, Serv
 
 for_each_executor! {
     answers_monitors_while_all_threads_are_stuck
+    begins_long_messages_where_they_may_take_long
     keeps_the_priority_port_on_the_lane
     knows_no_overload_of_a_server_at_rest
     leaves_the_lane_with_the_first_other_request
@@ -76,6 +77,30 @@ fn keeps_the_priority_port_on_the_lane(executor: ServiceExecutor) {
     assert!(on_lane(&ask(&mut priority, &command(doc! { "echo": 1 }, 1))));
     assert!(on_lane(&ask(&mut priority, &command(doc! { "sleep": 1 }, 2))), "offloading left the lane");
     assert!(server.sessions().iter().any(|session| session.is_priority()));
+}
+
+fn long_ping(id: i32) -> wire::Message {
+    command(doc! { "ping": 1, "text": ("x".repeat(1 << 20)) }, id)
+}
+
+/// What a message says of its length is enough to send it where reading it holds up nobody.
+fn begins_long_messages_where_they_may_take_long(executor: ServiceExecutor) {
+    let (server, _service) = start(ServerOptions { priority_port: Some(0), ..options(executor) });
+    let on_pool = |body: &Document| body.get("onPool") == Some(&true.into());
+    let mut stream = connect(&server);
+    assert!(on_lane(&ask(&mut stream, &ping(1))));
+    let answer = ask(&mut stream, &long_ping(2));
+    assert!(!on_lane(&answer) && on_pool(&answer), "a long message: {answer:?}");
+    let small = wire::compress_message(&long_ping(3), wire::Compressor::Zstd, Vec::new()).expect("memory");
+    assert!(small.bytes().len() < 1024, "it is short as it comes");
+    for _ in 0..2 {
+        stream.write_all(small.bytes()).expect("the server reads");
+        let (_, compressed) = crate::support::read_compressed(&mut stream);
+        assert!(on_pool(&compressed), "a message that is long when inflated: {compressed:?}");
+    }
+    let mut priority = TcpStream::connect(server.priority_addresses()[0]).expect("the server accepts");
+    let answer = ask(&mut priority, &long_ping(1));
+    assert!(on_lane(&answer) && on_pool(&answer), "a long message on the priority port: {answer:?}");
 }
 
 fn serves_without_a_lane(executor: ServiceExecutor) {

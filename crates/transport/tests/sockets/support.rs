@@ -9,7 +9,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use transport::{NextRequest, Replies, Request, Server, ServerOptions, Service, ServiceExecutor, Session};
-use wire::{CommandMessage, MAX_MESSAGE_SIZE, Message, MessageRef, OpMsg, OpMsgFlags, parse_reply};
+use wire::{
+    CommandMessage, MAX_MESSAGE_SIZE, Message, MessageRef, OpMsg, OpMsgFlags, decompress_message,
+    parse_reply, peek_command,
+};
 
 /// `{sleep: ms}` answers later, on a thread that may block; `{fill: n}` with n bytes; `{hold: 1}` blocks whatever thread it is on
 /// until [`Echo::release`]; `{stream: n}` counts down to 0 in an exhaust stream; `{close: n}` does the same and closes the
@@ -96,8 +99,8 @@ impl Service for Echo {
     }
 
     fn is_diagnostic(&self, message: MessageRef<'_>) -> bool {
-        OpMsg::parse(message)
-            .is_ok_and(|parsed| parsed.body.first().is_some_and(|first| first.name() == "ping"))
+        let first = peek_command(message).and_then(|command| command.first());
+        first.is_some_and(|first| first.name() == "ping")
     }
 
     fn closed(&self, _session: &Arc<Session>) {
@@ -134,14 +137,28 @@ pub(crate) fn read_reply(stream: &mut impl Read) -> io::Result<(i32, Document)> 
 
 /// Reads one reply: which request it answers, whether more follow, and its body.
 pub(crate) fn read_message(stream: &mut impl Read) -> io::Result<(i32, bool, Document)> {
+    let bytes = read_bytes(stream)?;
+    let message = MessageRef::parse(&bytes, MAX_MESSAGE_SIZE).expect("a message");
+    let body = parse_reply(message).expect("a reply").to_document();
+    Ok((message.header().response_to, !message.expects_reply(), body))
+}
+
+/// Reads one compressed reply: which request it answers, and its body.
+pub(crate) fn read_compressed(stream: &mut impl Read) -> (i32, Document) {
+    let bytes = read_bytes(stream).expect("a reply");
+    let message = MessageRef::parse(&bytes, MAX_MESSAGE_SIZE).expect("a message");
+    let (inner, _) = decompress_message(message, MAX_MESSAGE_SIZE, Vec::new()).expect("a compressed message");
+    let inner = inner.as_ref(MAX_MESSAGE_SIZE).expect("a message");
+    (message.header().response_to, parse_reply(inner).expect("a reply").to_document())
+}
+
+fn read_bytes(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 16];
     stream.read_exact(&mut bytes)?;
     let length = i32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
     bytes.resize(length as usize, 0);
     stream.read_exact(&mut bytes[16..])?;
-    let message = MessageRef::parse(&bytes, MAX_MESSAGE_SIZE).expect("a message");
-    let body = parse_reply(message).expect("a reply").to_document();
-    Ok((message.header().response_to, !message.expects_reply(), body))
+    Ok(bytes)
 }
 
 pub(crate) fn ask(stream: &mut (impl Read + Write), request: &Message) -> Document {
