@@ -29,6 +29,7 @@ mod compare;
 mod date;
 pub mod decimal;
 mod element_type;
+mod field_index;
 #[cfg(test)]
 mod generate;
 pub mod json;
@@ -48,6 +49,7 @@ mod value;
 pub use builder::{ArrayBuilder, DocumentBuilder};
 pub use compare::{Comparable, canonical_type, compare, compare_documents};
 pub use element_type::ElementType;
+pub use field_index::{FieldIndex, Fieldwise};
 pub use number::Number;
 pub use path::FieldPath;
 pub use raw::{Element, Elements, RawArray, RawDocument, RawValue};

@@ -202,6 +202,11 @@ impl Document {
         self.fields.as_mut_slice().iter_mut().find(|(existing, _)| existing == name).map(|(_, value)| value)
     }
 
+    /// The value of the field at this position, to be changed.
+    pub fn value_at_mut(&mut self, position: usize) -> Option<&mut Value> {
+        self.fields.get_mut(position).map(|(_, value)| value)
+    }
+
     /// Removes the first field of this name, keeping the order of the others.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let position = self.fields.as_slice().iter().position(|(existing, _)| existing == name)?;

@@ -39,6 +39,7 @@
 //! foreign collections (`$lookup` asks through a trait that `commands` implements).
 
 pub mod aggregate;
+pub mod checkpoint;
 pub mod environment;
 pub mod error;
 pub mod expression;

@@ -331,9 +331,7 @@ fn parse_pipeline(
     environment: &Environment,
     values: Vec<(String, Value)>,
 ) -> CommandResult<Update> {
-    let mut environment = environment.clone();
-    environment.variables.retain(|(outer, _)| !values.iter().any(|(name, _)| name == outer));
-    environment.variables.extend(values);
+    let environment = environment.with(values);
     let stages = stages.as_raw().get("").ok_or_else(|| {
         CommandError::new(code::INTERNAL_ERROR, "an update pipeline of $merge has no stages")
     })?;

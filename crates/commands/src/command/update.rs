@@ -137,9 +137,6 @@ fn constants(
     if !matches!(update, RawValue::Array(_)) {
         return Err(CommandError::new(51198, "Constant values may only be specified for pipeline updates"));
     }
-    let mut environment = shared.clone();
-    environment
-        .variables
-        .extend(constants.iter().map(|field| (field.name().to_owned(), field.value().to_value())));
-    Ok(Some(environment))
+    let constants = constants.iter().map(|field| (field.name().to_owned(), field.value().to_value()));
+    Ok(Some(shared.with(constants)))
 }

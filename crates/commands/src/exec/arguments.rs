@@ -20,7 +20,7 @@ pub(crate) fn environment(server: &Server, variables: Option<RawDocument<'_>>) -
         let expression = Expression::parse(element.value(), &ParseScope::new(&environment))?;
         let value = expression.evaluate(RawDocument::EMPTY, &mut Variables::new())?;
         if let Some(value) = value {
-            environment.variables.push((element.name().to_owned(), value));
+            environment.bind(element.name().to_owned(), value);
         }
     }
     Ok(environment)

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use document::key::GroupKey;
-use document::{Binary, CodeWithScope, DbPointer, Document, Number, RawDocument, RawValue, Regex, Value};
+use document::{Binary, CodeWithScope, DbPointer, Fieldwise, Number, RawDocument, RawValue, Regex, Value};
 use rustc_hash::FxHashSet;
 
 use crate::error::QueryError;
@@ -61,7 +61,7 @@ pub(crate) enum State {
     Last(Evaluated),
     Push { items: Vec<Value>, bytes: usize },
     Set { seen: FxHashSet<GroupKey>, items: Vec<Value>, bytes: usize },
-    Merged(Document),
+    Merged(Fieldwise),
     Count(i64),
     Deviation(Deviation),
     FirstN { limit: usize, items: Vec<Value> },
@@ -90,7 +90,7 @@ impl AccumulatorSpec {
             Kind::Last => State::Last(None),
             Kind::Push => State::Push { items: Vec::new(), bytes: 0 },
             Kind::AddToSet => State::Set { seen: FxHashSet::default(), items: Vec::new(), bytes: 0 },
-            Kind::MergeObjects => State::Merged(Document::new()),
+            Kind::MergeObjects => State::Merged(Fieldwise::default()),
             Kind::Count => State::Count(0),
             Kind::DeviationOfPopulation | Kind::DeviationOfSample => State::Deviation(Deviation::default()),
             Kind::FirstN => State::FirstN { limit, items: Vec::new() },
@@ -137,7 +137,7 @@ impl AccumulatorSpec {
             State::First(first) => first.flatten().unwrap_or_default(),
             State::Last(last) => last.unwrap_or_default(),
             State::Push { items, .. } | State::Set { items, .. } => Value::from(items),
-            State::Merged(document) => Value::Document(document),
+            State::Merged(merged) => Value::Document(merged.into_document()),
             State::Count(count) => i32::try_from(count).map_or(Value::Int64(count), Value::Int32),
             State::Deviation(deviation) => match self.kind {
                 Kind::DeviationOfPopulation => deviation.of_population(),

@@ -290,13 +290,8 @@ fn bound<'n>(
     environment: &Environment,
     values: impl Iterator<Item = (&'n String, Evaluated)>,
 ) -> Environment {
-    let mut inner = environment.clone();
-    for (name, value) in values {
-        inner.variables.retain(|(outer, _)| outer != name);
-        // A missing value travels as undefined, which a variable of this kind reads as missing.
-        inner.variables.push((name.clone(), value.unwrap_or(Value::Undefined)));
-    }
-    inner
+    // A missing value travels as undefined, which a variable of this kind reads as missing.
+    environment.with(values.map(|(name, value)| (name.clone(), value.unwrap_or(Value::Undefined))))
 }
 
 pub(super) fn parse_union(operand: RawValue<'_>, environment: &Environment) -> Plans {

@@ -16,10 +16,12 @@ impl Pipeline {
     /// Applies what pays: filters move in front of sorts, neighbouring filters, skips and limits become one, and a
     /// limit behind a sort bounds the sort.
     pub(super) fn optimise(&mut self, environment: &Environment) -> Result<(), QueryError> {
-        let mut done: Vec<StagePlan> = Vec::with_capacity(self.stages.len());
+        let mut places: Vec<Place> = Vec::with_capacity(self.stages.len());
         for stage in std::mem::take(&mut self.stages) {
-            push_joined(&mut done, stage, environment)?;
+            push_joined(&mut places, stage);
         }
+        let stages = places.into_iter().map(|place| place.into_stage(environment));
+        let mut done = stages.collect::<Result<Vec<_>, _>>()?;
         bound_sorts(&mut done);
         self.stages = done;
         Ok(())
@@ -88,34 +90,54 @@ impl Pipeline {
     }
 }
 
-fn push_joined(
-    done: &mut Vec<StagePlan>,
-    stage: StagePlan,
-    environment: &Environment,
-) -> Result<(), QueryError> {
-    match (stage, done.last_mut()) {
-        (StagePlan::Match(filter), Some(StagePlan::Sort { limit: None, .. })) => {
-            // The filter may join another one in front of the sort.
-            let sort = done.pop();
-            push_joined(done, StagePlan::Match(filter), environment)?;
-            done.extend(sort);
-        }
-        (StagePlan::Match(filter), Some(StagePlan::Match(before))) => {
-            *before = Arc::new(Filter::parse(both(&before.spec, &filter.spec), environment)?);
-        }
-        (StagePlan::Limit(limit), Some(StagePlan::Limit(before))) => *before = limit.min(*before),
-        (StagePlan::Skip(skip), Some(StagePlan::Skip(before))) => *before = before.saturating_add(skip),
-        (stage, _) => done.push(stage),
-    }
-    Ok(())
+/// A stage, or filters that become one.
+enum Place {
+    Stage(StagePlan),
+    Filters(Vec<Arc<Filter>>),
 }
 
-fn both(left: &DocumentBuf, right: &DocumentBuf) -> DocumentBuf {
-    let mut bytes = Vec::with_capacity(left.len() + right.len() + 32);
+impl Place {
+    fn into_stage(self, environment: &Environment) -> Result<StagePlan, QueryError> {
+        match self {
+            Place::Stage(stage) => Ok(stage),
+            Place::Filters(filters) => match <[Arc<Filter>; 1]>::try_from(filters) {
+                Ok([only]) => Ok(StagePlan::Match(only)),
+                // Parsed again once, however many there are.
+                Err(filters) => Ok(StagePlan::Match(Arc::new(Filter::parse(all(&filters), environment)?))),
+            },
+        }
+    }
+}
+
+fn push_joined(done: &mut Vec<Place>, stage: StagePlan) {
+    match (stage, done.last_mut()) {
+        (StagePlan::Match(filter), Some(Place::Stage(StagePlan::Sort { limit: None, .. }))) => {
+            // The filter may join another one in front of the sort.
+            let sort = done.pop();
+            push_joined(done, StagePlan::Match(filter));
+            done.extend(sort);
+        }
+        (StagePlan::Match(filter), Some(Place::Filters(before))) => before.push(filter),
+        (StagePlan::Match(filter), _) => done.push(Place::Filters(vec![filter])),
+        (StagePlan::Limit(limit), Some(Place::Stage(StagePlan::Limit(before)))) => {
+            *before = limit.min(*before);
+        }
+        (StagePlan::Skip(skip), Some(Place::Stage(StagePlan::Skip(before)))) => {
+            *before = before.saturating_add(skip);
+        }
+        (stage, _) => done.push(Place::Stage(stage)),
+    }
+}
+
+/// The filters as one.
+fn all(filters: &[Arc<Filter>]) -> DocumentBuf {
+    let mut bytes = Vec::with_capacity(filters.iter().map(|filter| filter.spec.len() + 16).sum());
     let mut builder = DocumentBuilder::new(&mut bytes);
-    let mut filters = builder.start_array("$and");
-    filters.push(left.as_raw()).push(right.as_raw());
-    filters.finish();
+    let mut joined = builder.start_array("$and");
+    for filter in filters {
+        joined.push(filter.spec.as_raw());
+    }
+    joined.finish();
     builder.finish();
     DocumentBuf::trusted(bytes)
 }

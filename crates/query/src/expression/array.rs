@@ -1,6 +1,6 @@
 //! Array operators without variables; those that bind variables are in `iterate`.
 
-use document::{Document, Value};
+use document::{Document, Fieldwise, Value};
 
 use crate::error::QueryError;
 
@@ -401,7 +401,7 @@ fn to_object(operand: Evaluated) -> Outcome {
             format!("$arrayToObject requires an array input, found: {}", type_name(&operand)),
         ));
     };
-    let mut object = Document::new();
+    let mut object = Fieldwise::default();
     let mut pairs_are_arrays = None;
     for item in items {
         let is_array = matches!(item, Value::Array(_));
@@ -430,7 +430,7 @@ fn to_object(operand: Evaluated) -> Outcome {
         }
         object.insert(name, value);
     }
-    Ok(Some(Value::Document(object)))
+    Ok(Some(Value::Document(object.into_document())))
 }
 
 fn array_pair(pair: Vec<Value>) -> Result<(String, Value), QueryError> {

@@ -2,6 +2,7 @@
 
 use document::{Document, RawDocument, RawValue, Value};
 
+use crate::checkpoint;
 use crate::error::{QueryError, code};
 
 use super::operators::Arity;
@@ -17,14 +18,28 @@ impl Expression {
         root: RawDocument<'_>,
         variables: &mut Variables,
     ) -> Result<Evaluated, QueryError> {
+        checkpoint::pass(1)?;
         match &self.node {
-            Node::Constant(value) => Ok(value.clone()),
-            Node::Root => Ok(Some(Value::from(root))),
-            Node::Field(path) => Ok(path.of_document(root)),
-            Node::Variable { slot, path } => Ok(variables.get(*slot).and_then(|value| match path {
-                Some(path) => path.of_value(value),
-                None => Some(value.clone()),
-            })),
+            Node::Constant(value) => {
+                checkpoint::pass(value.as_ref().map_or(0, parts))?;
+                Ok(value.clone())
+            }
+            Node::Root => {
+                checkpoint::pass_bytes(root.as_bytes().len())?;
+                Ok(Some(Value::from(root)))
+            }
+            Node::Field(path) => {
+                checkpoint::pass_bytes(root.as_bytes().len())?;
+                Ok(path.of_document(root))
+            }
+            Node::Variable { slot, path } => {
+                let Some(value) = variables.get(*slot) else { return Ok(None) };
+                checkpoint::pass(parts(value))?;
+                Ok(match path {
+                    Some(path) => path.of_value(value),
+                    None => Some(value.clone()),
+                })
+            }
             Node::Object(fields) => evaluate_object(fields, root, variables),
             Node::Array(items) => evaluate_array(items, root, variables),
             Node::Call { operator, operands } => {
@@ -115,6 +130,18 @@ impl Expression {
             return Ok(take(Borrowed::Raw(found)));
         }
         Ok(take(Borrowed::Owned(self.evaluate(root, variables)?)))
+    }
+}
+
+/// In how many parts a value is copied, about.
+fn parts(value: &Value) -> usize {
+    const BYTES_PER_PART: usize = 256;
+    match value {
+        Value::Array(items) => items.len(),
+        Value::Document(fields) => fields.len(),
+        Value::String(text) => text.len() / BYTES_PER_PART,
+        Value::Binary { bytes, .. } => bytes.len() / BYTES_PER_PART,
+        _ => 0,
     }
 }
 

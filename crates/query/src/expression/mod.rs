@@ -42,6 +42,8 @@ mod trigonometry;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use document::Value;
 
 pub use evaluate::Borrowed;
@@ -141,15 +143,16 @@ pub(crate) enum Node {
 pub struct Dependencies {
     /// Whether the document as a whole is read.
     pub whole: bool,
-    /// Dotted paths that are read; meaningless when `whole` is set.
+    /// Dotted paths that are read, each once; meaningless when `whole` is set.
     pub paths: Vec<String>,
+    known: HashSet<String>,
 }
 
 impl Dependencies {
     /// Adds one path.
     pub fn add(&mut self, path: impl Into<String>) {
         let path = path.into();
-        if !self.paths.contains(&path) {
+        if self.known.insert(path.clone()) {
             self.paths.push(path);
         }
     }

@@ -1,6 +1,6 @@
 //! Operators on objects, and the sizes of values.
 
-use document::{Document, RawValue, Value};
+use document::{Fieldwise, RawValue, Value};
 
 use crate::error::QueryError;
 
@@ -69,15 +69,15 @@ fn merge(operands: Vec<Evaluated>) -> Outcome {
         Ok([single]) => vec![single],
         Err(several) => several,
     };
-    let mut merged = Document::new();
+    let mut merged = Fieldwise::default();
     for object in objects {
         merge_into(&mut merged, object)?;
     }
-    Ok(Some(Value::Document(merged)))
+    Ok(Some(Value::Document(merged.into_document())))
 }
 
 /// Adds the fields of `object` to `merged`; null and missing add nothing.
-pub(crate) fn merge_into(merged: &mut Document, object: Evaluated) -> Result<(), QueryError> {
+pub(crate) fn merge_into(merged: &mut Fieldwise, object: Evaluated) -> Result<(), QueryError> {
     match object {
         Some(Value::Document(fields)) => {
             for (name, value) in fields {

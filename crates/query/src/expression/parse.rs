@@ -1,5 +1,7 @@
 //! From BSON to an [`Expression`].
 
+use std::collections::HashSet;
+
 use document::{RawArray, RawDocument, RawValue, Value};
 
 use crate::error::QueryError;
@@ -205,7 +207,7 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
         }
         return Expression::parse_call(first.name(), first.value(), scope);
     }
-    let mut fields = Vec::new();
+    let (mut fields, mut seen) = (Vec::new(), HashSet::new());
     for element in document.iter() {
         let name = element.name();
         if name.contains('.') {
@@ -217,7 +219,7 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
             ));
         }
         check_component(name)?;
-        if fields.iter().any(|(seen, _): &(String, Expression)| seen == name) {
+        if !seen.insert(name) {
             return Err(QueryError::new(
                 16406,
                 format!("duplicate field name specified in object literal: {document:?}"),

@@ -1,5 +1,7 @@
 //! Names at parse time, slots at run time: how `$$name` finds its value.
 
+use std::collections::HashMap;
+
 use document::Value;
 
 use crate::environment::Environment;
@@ -15,9 +17,28 @@ use super::random::Random;
 pub struct ParseScope<'s> {
     environment: &'s Environment,
     parent: Option<&'s ParseScope<'s>>,
-    names: Vec<String>,
+    names: Names,
     first_slot: usize,
     depth: usize,
+}
+
+/// The names that one expression binds; of several alike the last counts. Their hash has a secret: clients choose them.
+#[derive(Debug, Clone, Default)]
+struct Names {
+    count: usize,
+    positions: HashMap<String, usize>,
+}
+
+impl Names {
+    fn new(names: Vec<String>) -> Self {
+        let count = names.len();
+        let positions = names.into_iter().enumerate().map(|(position, name)| (name, position)).collect();
+        Names { count, positions }
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        if self.count == 0 { None } else { self.positions.get(name).copied() }
+    }
 }
 
 /// What a `$$name` stands for.
@@ -31,7 +52,7 @@ pub(crate) enum Binding<'s> {
 impl<'s> ParseScope<'s> {
     /// The outermost scope: only the command's own variables are bound.
     pub fn new(environment: &'s Environment) -> Self {
-        Self { environment, parent: None, names: Vec::new(), first_slot: 0, depth: 0 }
+        Self { environment, parent: None, names: Names::default(), first_slot: 0, depth: 0 }
     }
 
     /// The scope inside an expression that binds `names`; the first of them gets the slot
@@ -40,7 +61,7 @@ impl<'s> ParseScope<'s> {
         ParseScope {
             environment: self.environment,
             parent: Some(self),
-            names,
+            names: Names::new(names),
             first_slot: self.next_slot(),
             depth: self.depth,
         }
@@ -54,14 +75,14 @@ impl<'s> ParseScope<'s> {
         Ok(ParseScope {
             environment: self.environment,
             parent: Some(self),
-            names: Vec::new(),
+            names: Names::default(),
             first_slot: self.next_slot(),
             depth: self.depth + 1,
         })
     }
 
     pub(crate) fn next_slot(&self) -> usize {
-        self.first_slot + self.names.len()
+        self.first_slot + self.names.count
     }
 
     /// The command's environment.
@@ -72,7 +93,7 @@ impl<'s> ParseScope<'s> {
     pub(crate) fn lookup(&self, name: &str) -> Option<Binding<'s>> {
         let mut scope = Some(self);
         while let Some(here) = scope {
-            if let Some(position) = here.names.iter().rposition(|bound| bound == name) {
+            if let Some(position) = here.names.position(name) {
                 return Some(Binding::Slot(here.first_slot + position));
             }
             scope = here.parent;

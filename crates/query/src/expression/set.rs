@@ -130,18 +130,12 @@ fn difference(left: Evaluated, right: Evaluated) -> Outcome {
     let (left, right) = pair(left, right, "$setDifference", [17048, 17049])?;
     let right = normalised(right);
     // The order of first occurrences is kept here, as MongoDB does for this operator alone.
-    let mut kept: Vec<Value> = Vec::new();
-    let mut seen: Vec<Value> = Vec::new();
-    for item in left {
-        if has(&right, &item) {
-            continue;
-        }
-        if let Err(place) = seen.binary_search_by(|candidate| candidate.compare(&item)) {
-            seen.insert(place, item.clone());
-            kept.push(item);
-        }
-    }
-    Ok(Some(Value::from(kept)))
+    let mut sorted: Vec<(usize, Value)> = left.into_iter().enumerate().collect();
+    sorted.sort_by(|(_, one), (_, other)| one.compare(other));
+    sorted.dedup_by(|(_, later), (_, earlier)| later.compare(earlier).is_eq());
+    sorted.retain(|(_, item)| !has(&right, item));
+    sorted.sort_by_key(|(position, _)| *position);
+    Ok(Some(sorted.into_iter().map(|(_, item)| item).collect::<Vec<Value>>().into()))
 }
 
 fn equals(operands: Vec<Evaluated>) -> Outcome {

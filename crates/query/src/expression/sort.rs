@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use document::{RawDocument, RawValue, Value};
 
 use crate::error::QueryError;
+use crate::sort::MAX_SORT_FIELDS;
 
 use super::call::Implementation;
 use super::comparison::compare_evaluated;
@@ -38,6 +39,9 @@ impl ValueOrder {
 
     /// Parses a document of fields and directions.
     pub(crate) fn parse_fields(pattern: RawDocument<'_>) -> Result<Self, QueryError> {
+        if pattern.iter().nth(MAX_SORT_FIELDS).is_some() {
+            return Err(QueryError::bad_value("too many compound keys"));
+        }
         let fields = pattern
             .iter()
             .map(|element| Ok((Path::parse(element.name())?, descending(element.value())?)))

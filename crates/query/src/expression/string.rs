@@ -1,6 +1,7 @@
 //! String operators. Positions and lengths are in bytes or in code points, as each name says.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use document::Value;
 
@@ -298,8 +299,8 @@ fn trim(mut arguments: Arguments, left: bool, right: bool) -> Outcome {
             ),
         ));
     };
-    let removed: Vec<char> = match &chars {
-        None => WHITE_SPACE.to_vec(),
+    let removed: HashSet<char> = match &chars {
+        None => WHITE_SPACE.iter().copied().collect(),
         Some(Some(Value::String(chars))) => chars.chars().collect(),
         Some(other) if nullish(other) => return Ok(NULL),
         Some(other) => {
@@ -313,12 +314,13 @@ fn trim(mut arguments: Arguments, left: bool, right: bool) -> Outcome {
             ));
         }
     };
+    let goes = |letter: char| removed.contains(&letter);
     let mut rest = input.as_str();
     if left {
-        rest = rest.trim_start_matches(removed.as_slice());
+        rest = rest.trim_start_matches(goes);
     }
     if right {
-        rest = rest.trim_end_matches(removed.as_slice());
+        rest = rest.trim_end_matches(goes);
     }
     text(rest)
 }
@@ -393,23 +395,22 @@ fn index_of_bytes(operands: Vec<Evaluated>) -> Outcome {
     };
     let end = operands.end.min(operands.input.len());
     let Some(window) = operands.input.as_bytes().get(operands.start..end) else { return found(None) };
-    let token = operands.token.as_bytes();
-    if token.is_empty() {
-        return found(Some(operands.start));
-    }
-    found(window.windows(token.len()).position(|candidate| candidate == token).map(|at| at + operands.start))
+    found(memchr::memmem::find(window, operands.token.as_bytes()).map(|at| at + operands.start))
 }
 
 fn index_of_cp(operands: Vec<Evaluated>) -> Outcome {
     let Some(operands) = index_of_operands(&operands, "$indexOfCP", [40093, 40094])? else { return Ok(NULL) };
-    let input: Vec<char> = operands.input.chars().collect();
-    let token: Vec<char> = operands.token.chars().collect();
-    let end = operands.end.min(input.len());
-    let Some(window) = input.get(operands.start..end) else { return found(None) };
-    if token.is_empty() {
-        return found(Some(operands.start));
+    let length = operands.input.chars().count();
+    let (start, end) = (operands.start, operands.end.min(length));
+    if start > end {
+        return found(None);
     }
-    found(window.windows(token.len()).position(|candidate| candidate == token).map(|at| at + operands.start))
+    let byte_of = |position: usize| {
+        operands.input.char_indices().nth(position).map_or(operands.input.len(), |(byte, _)| byte)
+    };
+    let window = operands.input.get(byte_of(start)..byte_of(end)).unwrap_or_default();
+    let before = |byte: usize| window.get(..byte).map_or(0, |text| text.chars().count());
+    found(window.find(operands.token.as_str()).map(|byte| start + before(byte)))
 }
 
 fn replace(mut arguments: Arguments, count: usize) -> Outcome {

@@ -55,6 +55,7 @@ pub(crate) use predicate::is_nan;
 
 use crate::environment::Environment;
 use crate::error::QueryError;
+use evaluate::Subject;
 use scan::FieldScan;
 
 /// What a match says beyond yes.
@@ -110,7 +111,7 @@ impl Matcher {
     pub fn matches(&self, document: RawDocument<'_>) -> Result<bool, QueryError> {
         match &self.scan {
             Some(scan) => scan.matches(&self.root, document),
-            None => self.root.matches(document, None),
+            None => self.root.matches(Subject::of(document), None),
         }
         .map_err(|error| *error)
     }
@@ -121,7 +122,7 @@ impl Matcher {
     /// As [`Matcher::matches`].
     pub fn matches_positional(&self, document: RawDocument<'_>) -> Result<Option<MatchDetails>, QueryError> {
         let mut details = MatchDetails::default();
-        let matched = self.root.matches(document, Some(&mut details)).map_err(|error| *error)?;
+        let matched = self.root.matches(Subject::of(document), Some(&mut details)).map_err(|error| *error)?;
         Ok(matched.then_some(details))
     }
 

@@ -55,18 +55,8 @@ impl MatchPath {
         self.parts.iter().any(|part| part.position.is_some())
     }
 
-    /// Calls `visit` with each value the path reaches in `document` (`None`: missing there) and the position in
-    /// the outermost array on the way, until `visit` says true.
-    pub(crate) fn any<'a>(
-        &self,
-        document: RawDocument<'a>,
-        leaf: LeafArrays,
-        visit: &mut impl FnMut(Option<RawValue<'a>>, Option<usize>) -> Verdict,
-    ) -> Verdict {
-        Walk { leaf, visit }.document(&self.parts, document, None)
-    }
-
-    /// As [`MatchPath::any`] for a document whose field named as the path's head has this value.
+    /// Calls `visit` with each value the path reaches in a document whose field named as the path's head has the value `head`
+    /// (`None`: missing there), and the position in the outermost array on the way, until `visit` says true.
     #[inline]
     pub(crate) fn any_below<'a>(
         &self,

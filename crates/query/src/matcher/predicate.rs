@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use document::{ElementType, RawDocument, RawValue, canonical_type, compare};
 
+use super::evaluate::Subject;
 use super::message::truncated;
 use super::{BitTest, Constant, InList, LeafArrays, MatchDetails, MatchNode, Pattern, TypeSet, Verdict};
 
@@ -205,7 +206,7 @@ impl Predicate {
                 element_holds(value, details, |element| all_hold(tests, Some(element)))
             }
             Predicate::ElementObject(filter) => element_holds(value, details, |element| {
-                as_nested(element).map_or(Ok(false), |nested| filter.matches(nested, None))
+                as_nested(element).map_or(Ok(false), |nested| filter.matches(Subject::of(nested), None))
             }),
             Predicate::Compare(_) | Predicate::In(_) | Predicate::Nothing => Ok(false),
         }

@@ -2,6 +2,7 @@
 
 use document::RawDocument;
 
+use super::evaluate::Subject;
 use super::{FieldMatch, MatchNode, Verdict};
 
 /// Which conjuncts of a filter ask for which top-level field.
@@ -51,8 +52,11 @@ impl FieldScan {
                 Some((field, _)) => scan.add(field.path.head().as_bytes(), position),
                 None => scan.others.push(position),
             }
+            if scan.heads.len() > Pending::BITS as usize {
+                return None;
+            }
         }
-        (1..=Pending::BITS as usize).contains(&scan.heads.len()).then_some(scan)
+        (!scan.heads.is_empty()).then_some(scan)
     }
 
     fn add(&mut self, name: &[u8], position: usize) {
@@ -73,7 +77,7 @@ impl FieldScan {
             return Ok(false);
         }
         for conjunct in self.others.iter().filter_map(|position| conjuncts.get(*position)) {
-            if !conjunct.matches(document, None)? {
+            if !conjunct.matches(Subject::of(document), None)? {
                 return Ok(false);
             }
         }

@@ -618,8 +618,7 @@ fn expressions_and_schemas() {
         &[doc! { "a": 5 }],
         &[doc! {}, doc! { "a": "x" }],
     );
-    let environment =
-        Environment { variables: vec![("limit".to_owned(), Value::Int32(3))], ..Environment::default() };
+    let environment = Environment::default().with([("limit".to_owned(), Value::Int32(3))]);
     let filter = doc! { "$expr": { "$lt": ["$a", "$$limit"] } }.to_buf();
     let matcher = Matcher::parse(filter.as_raw(), &environment).unwrap();
     assert_eq!(matcher.matches(doc! { "a": 2 }.to_buf().as_raw()), Ok(true));

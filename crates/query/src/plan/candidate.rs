@@ -1,5 +1,6 @@
 //! One index weighed for one query: bounds, what they leave to check, and what the order is good for.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use document::key::hash64;
@@ -80,7 +81,10 @@ struct Offer {
 
 impl Candidate {
     /// The index with the bounds that the conjuncts give it; `None` when it cannot be used.
-    pub(crate) fn build(index: &Arc<IndexDescription>, conjuncts: &[MatchNode]) -> Option<Self> {
+    pub(crate) fn build<N: Borrow<MatchNode>>(
+        index: &Arc<IndexDescription>,
+        conjuncts: &[N],
+    ) -> Option<Self> {
         if index.hidden || index.collated || !is_complete_for(index, conjuncts) {
             return None;
         }
@@ -88,7 +92,7 @@ impl Candidate {
     }
 
     /// As [`Candidate::build`] for an index that the client insists on: it may lack documents.
-    pub(crate) fn unchecked(index: &Arc<IndexDescription>, conjuncts: &[MatchNode]) -> Self {
+    pub(crate) fn unchecked<N: Borrow<MatchNode>>(index: &Arc<IndexDescription>, conjuncts: &[N]) -> Self {
         let mut candidate = Self {
             index: Arc::clone(index),
             bounds: Vec::with_capacity(index.fields.len()),
@@ -122,16 +126,16 @@ impl Candidate {
     }
 
     fn take(&mut self, offers: Vec<Offer>) {
-        let mut intervals = Intervals::all();
+        let mut parts = Vec::with_capacity(offers.len());
         for offer in offers {
-            intervals = intervals.intersection(&offer.bounded.intervals);
+            parts.push(offer.bounded.intervals);
             if offer.bounded.exact
                 && let Some(settled) = self.settled.get_mut(offer.conjunct)
             {
                 *settled = true;
             }
         }
-        self.bounds.push(intervals);
+        self.bounds.push(Intervals::intersection_of(parts));
     }
 
     /// Whether some bounds let no key through.
@@ -214,14 +218,14 @@ fn is_fixed(field: &IndexField, bounds: &Intervals) -> bool {
     field.order != FieldOrder::Hashed && !field.is_multikey() && bounds.as_point().is_some()
 }
 
-fn offers(field: &IndexField, conjuncts: &[MatchNode]) -> Vec<Offer> {
+fn offers<N: Borrow<MatchNode>>(field: &IndexField, conjuncts: &[N]) -> Vec<Offer> {
     // A number in a path means a position as well as a name; keys know only one of them.
     if field.path.has_position() {
         return Vec::new();
     }
     let view = FieldView::of(field);
     let offers = conjuncts.iter().enumerate().filter_map(|(conjunct, node)| {
-        let bounded = view.bounds(node)?;
+        let bounded = view.bounds(node.borrow())?;
         let bounded = if field.order == FieldOrder::Hashed { hashed(&bounded)? } else { bounded };
         Some(Offer { conjunct, bounded })
     });
@@ -264,11 +268,11 @@ fn keep_tightest(offers: &mut Vec<Offer>) {
 
 /// Whether bounds on two multikey fields may be used together. Where both paths go through the same array, the two keys of an
 /// entry come from one element: only an `$elemMatch` on that array (or a deeper place) asks for that.
-fn can_combine(
+fn can_combine<N: Borrow<MatchNode>>(
     earlier: &IndexField,
     field: &IndexField,
     same_conjunct: bool,
-    conjuncts: &[MatchNode],
+    conjuncts: &[N],
     conjunct: usize,
 ) -> bool {
     let shared = shared_components(earlier.path.dotted(), field.path.dotted());
@@ -276,7 +280,7 @@ fn can_combine(
     let Some(deepest) = field.multikey.iter().rfind(shared_array) else {
         return true;
     };
-    let element_match = conjuncts.get(conjunct).and_then(element_match_path);
+    let element_match = conjuncts.get(conjunct).and_then(|node| element_match_path(node.borrow()));
     same_conjunct
         && element_match.is_some_and(|path| {
             let components = path.split('.').count();

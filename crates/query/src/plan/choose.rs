@@ -11,6 +11,7 @@ use super::request::hinted;
 use super::{
     Access, Hint, IndexBounds, IndexDescription, IndexScan, Intervals, Plan, PlanRequest, ScanDirection,
 };
+use crate::checkpoint;
 use crate::error::QueryError;
 use crate::matcher::{ComparisonOperator, FieldMatch, MatchNode, Matcher, Predicate};
 
@@ -52,7 +53,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, QueryError> {
     if let Some(plan) = id_lookup(request) {
         return Ok(plan);
     }
-    Ok(unhinted(request))
+    unhinted(request)
 }
 
 fn clustered<'r>(request: &PlanRequest<'r>) -> Option<&'r Arc<IndexDescription>> {
@@ -77,15 +78,15 @@ fn id_lookup(request: &PlanRequest<'_>) -> Option<Plan> {
     })
 }
 
-fn unhinted(request: &PlanRequest<'_>) -> Plan {
+fn unhinted(request: &PlanRequest<'_>) -> Result<Plan, QueryError> {
     let conditions = conjuncts(request.matcher.root());
     if conditions.iter().any(is_impossible) {
-        return empty();
+        return Ok(empty());
     }
     let candidates: Vec<Candidate> =
         request.indexes.iter().filter_map(|index| Candidate::build(index, &conditions)).collect();
     if candidates.iter().any(Candidate::is_empty) {
-        return empty();
+        return Ok(empty());
     }
     let best = candidates
         .iter()
@@ -94,15 +95,15 @@ fn unhinted(request: &PlanRequest<'_>) -> Plan {
     if let Some(best) = best
         && best.leading_strength() >= Strength::Points
     {
-        return of_candidate(best, request, &conditions);
+        return Ok(of_candidate(best, request, &conditions));
     }
-    if let Some(plan) = union(request, &conditions, best) {
-        return plan;
+    if let Some(plan) = union(request, &conditions, best)? {
+        return Ok(plan);
     }
-    match best {
+    Ok(match best {
         Some(best) => of_candidate(best, request, &conditions),
         None => natural(request, ScanDirection::Forward),
-    }
+    })
 }
 
 fn is_impossible(node: &MatchNode) -> bool {
@@ -201,37 +202,63 @@ fn forced(request: &PlanRequest<'_>, index: &Arc<IndexDescription>) -> Plan {
     of_candidate(&candidate, request, &conditions)
 }
 
+/// How many disjunctions are looked at for one whose every branch has an index.
+const MOST_DISJUNCTIONS: usize = 16;
+/// For how many branches, times the conditions beside the disjunction, those are considered in the choice of each branch's index.
+const MOST_CONSIDERED: usize = 100_000;
+
 /// A disjunction whose every branch has an index.
-fn union(request: &PlanRequest<'_>, conditions: &[MatchNode], rival: Option<&Candidate>) -> Option<Plan> {
+///
+/// # Errors
+/// The operation's end: there may be thousands of branches.
+fn union(
+    request: &PlanRequest<'_>,
+    conditions: &[MatchNode],
+    rival: Option<&Candidate>,
+) -> Result<Option<Plan>, QueryError> {
     // An index that gives the order beats a union that must be sorted.
     let rival_orders =
         rival.is_some_and(|rival| !request.sort.is_empty() && rival.direction_for(request.sort).is_some());
     if rival_orders {
-        return None;
+        return Ok(None);
     }
-    conditions.iter().enumerate().find_map(|(position, condition)| {
-        let MatchNode::Or(children) = condition else {
-            return None;
-        };
-        let others: Vec<MatchNode> = conditions
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != position)
-            .map(|(_, o)| o.clone())
-            .collect();
-        let mut branches = Vec::with_capacity(children.len());
+    let disjunctions = conditions.iter().enumerate().filter_map(|(position, condition)| match condition {
+        MatchNode::Or(children) => Some((position, children)),
+        _ => None,
+    });
+    for (position, children) in disjunctions.take(MOST_DISJUNCTIONS) {
+        let others = conditions.iter().enumerate().filter(|(other, _)| *other != position);
+        let mut others: Vec<&MatchNode> = others.map(|(_, other)| other).collect();
         let mut exact = others.is_empty();
-        for child in children {
-            let branch = branch(request, child, &others)?;
-            exact &= branch.exact;
-            branches.extend(branch.access);
+        if others.len().saturating_mul(children.len()) > MOST_CONSIDERED {
+            others.clear();
         }
-        Some(Plan {
-            access: if branches.is_empty() { Access::Empty } else { Access::Union(branches) },
-            residual: (!exact).then(|| request.matcher.clone()),
-            sort_provided: request.sort.is_empty(),
-        })
-    })
+        if let Some(branches) = branches(request, children, &others, &mut exact)? {
+            return Ok(Some(Plan {
+                access: if branches.is_empty() { Access::Empty } else { Access::Union(branches) },
+                residual: (!exact).then(|| request.matcher.clone()),
+                sort_provided: request.sort.is_empty(),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// How each branch of a disjunction is read; `None` when one of them has no index.
+fn branches(
+    request: &PlanRequest<'_>,
+    children: &[MatchNode],
+    others: &[&MatchNode],
+    exact: &mut bool,
+) -> Result<Option<Vec<Access>>, QueryError> {
+    let mut branches = Vec::with_capacity(children.len());
+    for child in children {
+        checkpoint::pass((1 + others.len()) * (1 + request.indexes.len()))?;
+        let Some(branch) = branch(request, child, others) else { return Ok(None) };
+        *exact &= branch.exact;
+        branches.extend(branch.access);
+    }
+    Ok(Some(branches))
 }
 
 struct Branch {
@@ -240,11 +267,10 @@ struct Branch {
     exact: bool,
 }
 
-fn branch(request: &PlanRequest<'_>, child: &MatchNode, others: &[MatchNode]) -> Option<Branch> {
-    let mut conditions = conjuncts(child);
-    let own = conditions.len();
-    conditions.extend_from_slice(others);
-    if conditions.iter().any(is_impossible) {
+fn branch(request: &PlanRequest<'_>, child: &MatchNode, others: &[&MatchNode]) -> Option<Branch> {
+    let own = conjuncts(child);
+    let conditions: Vec<&MatchNode> = own.iter().chain(others.iter().copied()).collect();
+    if conditions.iter().any(|condition| is_impossible(condition)) {
         return Some(Branch { access: None, exact: true });
     }
     let candidates: Vec<Candidate> =
@@ -258,7 +284,7 @@ fn branch(request: &PlanRequest<'_>, child: &MatchNode, others: &[MatchNode]) ->
         .max_by(|left, right| rank(left, request).cmp(&rank(right, request)))?;
     Some(Branch {
         access: Some(access(best, ScanDirection::Forward, false)),
-        exact: best.settled.iter().take(own).all(|settled| *settled),
+        exact: best.settled.iter().take(own.len()).all(|settled| *settled),
     })
 }
 

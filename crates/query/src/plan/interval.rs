@@ -28,12 +28,12 @@ impl Cut {
         self.value.compare(&other.value).then(self.after.cmp(&other.after))
     }
 
-    fn min(self, other: Self) -> Self {
-        if self.compare(&other).is_le() { self } else { other }
+    fn min<'c>(&'c self, other: &'c Self) -> &'c Self {
+        if self.compare(other).is_le() { self } else { other }
     }
 
-    fn max(self, other: Self) -> Self {
-        if self.compare(&other).is_ge() { self } else { other }
+    fn max<'c>(&'c self, other: &'c Self) -> &'c Self {
+        if self.compare(other).is_ge() { self } else { other }
     }
 }
 
@@ -98,7 +98,9 @@ impl Intervals {
         for interval in list {
             match merged.last_mut() {
                 Some(last) if interval.from.compare(&last.to).is_le() => {
-                    last.to = last.to.clone().max(interval.to);
+                    if interval.to.compare(&last.to).is_gt() {
+                        last.to = interval.to;
+                    }
                 }
                 _ => merged.push(interval),
             }
@@ -142,11 +144,21 @@ impl Intervals {
         !self.list.is_empty() && self.list.iter().all(|interval| interval.as_point().is_some())
     }
 
-    /// The values in either.
-    #[must_use]
-    pub fn union(mut self, other: Self) -> Self {
-        self.list.extend(other.list);
-        Self::of(self.list)
+    /// The values in any of the parts.
+    pub fn union_of(parts: impl IntoIterator<Item = Self>) -> Self {
+        Self::of(parts.into_iter().flat_map(|part| part.list).collect())
+    }
+
+    /// The values in all of the parts. They are taken in pairs, so that no part is walked over once for each of the others.
+    pub fn intersection_of(mut parts: Vec<Self>) -> Self {
+        while parts.len() > 1 {
+            let pairs = parts.chunks(2).map(|pair| match pair {
+                [left, right] => left.intersection(right),
+                rest => rest.first().cloned().unwrap_or_default(),
+            });
+            parts = pairs.collect();
+        }
+        parts.pop().unwrap_or_else(Self::all)
     }
 
     /// The values in both.
@@ -155,12 +167,9 @@ impl Intervals {
         let mut list = Vec::new();
         let (mut lefts, mut rights) = (self.list.iter().peekable(), other.list.iter().peekable());
         while let (Some(left), Some(right)) = (lefts.peek(), rights.peek()) {
-            let common = Interval::new(
-                left.from.clone().max(right.from.clone()),
-                left.to.clone().min(right.to.clone()),
-            );
-            if !common.is_empty() {
-                list.push(common);
+            let (from, to) = (left.from.max(&right.from), left.to.min(&right.to));
+            if from.compare(to).is_lt() {
+                list.push(Interval::new(from.clone(), to.clone()));
             }
             if left.to.compare(&right.to).is_le() {
                 lefts.next();

@@ -62,33 +62,32 @@ impl<'i> FieldView<'i> {
     }
 
     fn any_of(self, children: &[MatchNode]) -> Option<Bounded> {
-        let mut union = Bounded::exact(Intervals::none());
+        let mut exact = true;
+        let mut parts = Vec::with_capacity(children.len());
         for child in children {
             let one = self.bounds(child)?;
-            union.intervals = union.intervals.union(one.intervals);
-            union.exact &= one.exact;
+            exact &= one.exact;
+            parts.push(one.intervals);
         }
-        Some(union)
+        Some(Bounded { intervals: Intervals::union_of(parts), exact })
     }
 
     /// With arrays, different elements may satisfy the children: the keys of only one of them can be asked for.
     fn all_of(self, children: impl Iterator<Item = Option<Bounded>>) -> Option<Bounded> {
-        let mut found: Option<Bounded> = None;
-        let mut whole = true;
+        let mut exact = true;
+        let mut parts: Vec<Intervals> = Vec::new();
         for child in children {
             let Some(child) = child else {
-                whole = false;
+                exact = false;
                 continue;
             };
-            found = Some(match found {
-                None => child,
-                Some(first) if self.multikey => Bounded::inexact(first.intervals),
-                Some(first) => Bounded {
-                    intervals: first.intervals.intersection(&child.intervals),
-                    exact: first.exact && child.exact,
-                },
-            });
+            exact &= child.exact;
+            if self.multikey && !parts.is_empty() {
+                exact = false;
+                continue;
+            }
+            parts.push(child.intervals);
         }
-        found.map(|bounded| Bounded { exact: bounded.exact && whole, ..bounded })
+        (!parts.is_empty()).then(|| Bounded { intervals: Intervals::intersection_of(parts), exact })
     }
 }

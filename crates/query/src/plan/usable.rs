@@ -1,23 +1,31 @@
 //! Whether an index that leaves documents out (sparse, partial) has all that a filter can match.
 
+use std::borrow::Borrow;
+use std::cell::Cell;
+
 use document::{RawValue, compare};
 
 use super::IndexDescription;
 use crate::matcher::{Comparison, ComparisonOperator, FieldMatch, MatchNode, Predicate};
 
+/// How many pairs of conditions are compared before the answer is no: each level of one tree meets each of the other, so that deep
+/// ones would never be done.
+const MOST_COMPARED: u32 = 10_000;
+
 /// Whether every document that passes all `conjuncts` is in the index.
-pub(crate) fn is_complete_for(index: &IndexDescription, conjuncts: &[MatchNode]) -> bool {
+pub(crate) fn is_complete_for<N: Borrow<MatchNode>>(index: &IndexDescription, conjuncts: &[N]) -> bool {
+    let left = Cell::new(MOST_COMPARED.max(u32::try_from(conjuncts.len()).unwrap_or(u32::MAX)));
     sparse_is_complete(index, conjuncts)
-        && index.partial.as_ref().is_none_or(|partial| implies(conjuncts, partial.root()))
+        && index.partial.as_ref().is_none_or(|partial| implies(conjuncts, partial.root(), &left))
 }
 
 /// A sparse index leaves out the documents that have none of its fields: some condition must fail for those.
-fn sparse_is_complete(index: &IndexDescription, conjuncts: &[MatchNode]) -> bool {
+fn sparse_is_complete<N: Borrow<MatchNode>>(index: &IndexDescription, conjuncts: &[N]) -> bool {
     !index.sparse
         || index.fields.iter().any(|field| {
             // What a number in a path means is not the same for filters and keys.
             !field.path.has_position()
-                && conjuncts.iter().any(|conjunct| fails_without(conjunct, field.path.dotted()))
+                && conjuncts.iter().any(|conjunct| fails_without(conjunct.borrow(), field.path.dotted()))
         })
 }
 
@@ -56,31 +64,35 @@ fn holds_for_missing(predicate: &Predicate) -> bool {
 }
 
 /// Whether documents that pass all `conjuncts` certainly pass `wanted`. May say no where yes would be right.
-fn implies(conjuncts: &[MatchNode], wanted: &MatchNode) -> bool {
+fn implies<N: Borrow<MatchNode>>(conjuncts: &[N], wanted: &MatchNode, left: &Cell<u32>) -> bool {
     match wanted {
-        MatchNode::And(children) => children.iter().all(|child| implies(conjuncts, child)),
+        MatchNode::And(children) => children.iter().all(|child| implies(conjuncts, child, left)),
         MatchNode::Always(verdict) => *verdict,
         wanted => {
             let by_part = match wanted {
-                MatchNode::Or(children) => children.iter().any(|child| implies(conjuncts, child)),
+                MatchNode::Or(children) => children.iter().any(|child| implies(conjuncts, child, left)),
                 _ => false,
             };
-            by_part || conjuncts.iter().any(|conjunct| node_implies(conjunct, wanted))
+            by_part || conjuncts.iter().any(|conjunct| node_implies(conjunct.borrow(), wanted, left))
         }
     }
 }
 
-fn node_implies(given: &MatchNode, wanted: &MatchNode) -> bool {
+fn node_implies(given: &MatchNode, wanted: &MatchNode, left: &Cell<u32>) -> bool {
+    if left.get() == 0 {
+        return false;
+    }
+    left.set(left.get() - 1);
     match (given, wanted) {
         (MatchNode::Always(false), _) => true,
-        (MatchNode::And(children), _) => implies(children, wanted),
+        (MatchNode::And(children), _) => implies(children, wanted, left),
         (MatchNode::Or(children), _) => {
-            children.iter().all(|child| implies(std::slice::from_ref(child), wanted))
+            children.iter().all(|child| implies(std::slice::from_ref(child), wanted, left))
         }
         (MatchNode::Field(given), MatchNode::Field(wanted)) => {
             given.path == wanted.path && predicate_implies(&given.predicate, &wanted.predicate)
         }
-        (MatchNode::Not(given), MatchNode::Not(wanted)) => node_implies(wanted, given),
+        (MatchNode::Not(given), MatchNode::Not(wanted)) => node_implies(wanted, given, left),
         _ => false,
     }
 }

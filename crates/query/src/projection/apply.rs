@@ -1,6 +1,8 @@
 //! Applying a projection: one walk over the raw elements.
 
-use document::{ArrayBuilder, DocumentBuilder, Element, ElementType, RawArray, RawDocument, RawValue};
+use document::{
+    ArrayBuilder, DocumentBuilder, Element, ElementType, FieldIndex, RawArray, RawDocument, RawValue,
+};
 
 use super::ProjectionMode;
 use super::array;
@@ -104,11 +106,12 @@ impl Walk<'_, '_> {
         out: &mut DocumentBuilder<'_>,
     ) -> Result<(), QueryError> {
         let set_in_place = self.mode == ProjectionMode::Addition;
+        let present = FieldIndex::new(document, node.len());
         for (name, rule) in node.children() {
             match rule {
-                Rule::Computed(_) if set_in_place && document.contains(name) => {}
+                Rule::Computed(_) if set_in_place && present.contains(name) => {}
                 Rule::Computed(expression) => self.computed(name, expression, out)?,
-                Rule::Nested(below) if below.appends && !document.contains(name) => {
+                Rule::Nested(below) if below.appends && !present.contains(name) => {
                     self.missing_document(name, below, out)?;
                 }
                 Rule::FirstMatch(matcher) => array::append_first_match(name, matcher, document, out)?,

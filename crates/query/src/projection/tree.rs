@@ -1,5 +1,7 @@
 //! The tree of rules a projection is parsed into: one level per path component.
 
+use std::collections::HashMap;
+
 use crate::error::QueryError;
 use crate::expression::Expression;
 use crate::matcher::Matcher;
@@ -30,10 +32,15 @@ pub(super) struct Section {
     pub(super) limit: i64,
 }
 
+/// Up to so many names a walk finds one quicker than a table.
+const FEW: usize = 16;
+
 /// The rules of one level, in the order in which the projection names them.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     fields: Vec<(Box<str>, Rule)>,
+    /// Where each name stands in `fields`, once there are many. Its hash has a secret: clients choose the names.
+    places: HashMap<Box<[u8]>, usize>,
     /// The number of rules that show something of an existing field.
     pub(super) visible: usize,
     /// Whether a rule here or below appends a field.
@@ -49,9 +56,34 @@ impl Node {
         self.fields.iter().map(|(name, rule)| (&**name, rule))
     }
 
+    /// The number of names.
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<&Rule> {
-        self.fields.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, rule)| rule)
+        if self.fields.len() <= FEW {
+            return self.fields.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, rule)| rule);
+        }
+        self.fields.get(*self.places.get(name)?).map(|(_, rule)| rule)
+    }
+
+    fn find_mut(&mut self, name: &str) -> Option<&mut Rule> {
+        if self.fields.len() <= FEW {
+            return self.fields.iter_mut().find(|(field, _)| **field == *name).map(|(_, rule)| rule);
+        }
+        self.fields.get_mut(*self.places.get(name.as_bytes())?).map(|(_, rule)| rule)
+    }
+
+    fn push(&mut self, name: &str, rule: Rule) {
+        self.fields.push((name.into(), rule));
+        if self.fields.len() > FEW {
+            // All at once when the table begins, then one by one.
+            for (place, (name, _)) in self.fields.iter().enumerate().skip(self.places.len()) {
+                self.places.insert(name.as_bytes().into(), place);
+            }
+        }
     }
 
     /// Puts a rule at the end of a dotted path.
@@ -63,8 +95,7 @@ impl Node {
     fn insert_below(&mut self, whole: &str, rest: &str, rule: Rule) -> Result<(), QueryError> {
         self.appends |= matches!(rule, Rule::Computed(_) | Rule::FirstMatch(_));
         let (name, below) = rest.split_once('.').map_or((rest, None), |(name, below)| (name, Some(below)));
-        let existing = self.fields.iter_mut().find(|(field, _)| **field == *name).map(|(_, rule)| rule);
-        match (existing, below) {
+        match (self.find_mut(name), below) {
             (Some(Rule::Nested(node)), Some(below)) => node.insert_below(whole, below, rule),
             (Some(_), Some(below)) => {
                 Err(QueryError::new(31249, format!("Path collision at {whole} remaining portion {below}")))
@@ -72,14 +103,14 @@ impl Node {
             (Some(_), None) => Err(QueryError::new(31250, format!("Path collision at {whole}"))),
             (None, None) => {
                 self.visible += usize::from(matches!(rule, Rule::Keep | Rule::Slice(_)));
-                self.fields.push((name.into(), rule));
+                self.push(name, rule);
                 Ok(())
             }
             (None, Some(below)) => {
                 let mut node = Node::default();
                 node.insert_below(whole, below, rule)?;
                 self.visible += 1;
-                self.fields.push((name.into(), Rule::Nested(node)));
+                self.push(name, Rule::Nested(node));
                 Ok(())
             }
         }

@@ -1,10 +1,12 @@
 //! Checking values against keywords.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
-use document::{Comparable, Number, RawArray, RawDocument, RawValue};
+use document::{Comparable, FieldIndex, Number, RawArray, RawDocument, RawValue};
 
 use super::{Dependency, Extra, Rule, Schema};
+use crate::checkpoint;
 use crate::error::QueryError;
 use crate::matcher::Pattern;
 
@@ -12,6 +14,7 @@ impl Schema {
     /// Whether the value satisfies every keyword.
     pub(super) fn conforms(&self, value: RawValue<'_>) -> Result<bool, QueryError> {
         for keyword in &self.keywords {
+            checkpoint::pass(1)?;
             if !keyword.rule.holds(value)? {
                 return Ok(false);
             }
@@ -32,7 +35,7 @@ impl Extra {
 impl Dependency {
     pub(super) fn holds(&self, document: RawDocument<'_>) -> Result<bool, QueryError> {
         match self {
-            Dependency::Fields(names) => Ok(names.iter().all(|name| document.contains(name))),
+            Dependency::Fields(names) => Ok(has_all(document, names)),
             Dependency::Conforming(schema) => schema.conforms(RawValue::Document(document)),
         }
     }
@@ -43,6 +46,7 @@ impl Rule {
         match self {
             Rule::Type(set) => return Ok(set.contains(value.kind())),
             Rule::Enum(allowed) => {
+                checkpoint::pass(allowed.len())?;
                 let equal = |allowed: &document::Value| {
                     allowed.with_raw(|allowed| document::compare(allowed, value).is_eq())
                 };
@@ -119,10 +123,11 @@ impl Rule {
         match self {
             Rule::MinProperties(limit) => Ok(document.iter().count() as u64 >= *limit),
             Rule::MaxProperties(limit) => Ok(document.iter().count() as u64 <= *limit),
-            Rule::Required(names) => Ok(names.iter().all(|name| document.contains(name))),
+            Rule::Required(names) => Ok(has_all(document, names)),
             Rule::Properties(fields) => {
+                let present = FieldIndex::new(document, fields.len());
                 for (name, schema) in fields {
-                    if let Some(value) = document.get(name)
+                    if let Some(value) = present.get(name)
                         && !schema.conforms(value)?
                     {
                         return Ok(false);
@@ -133,6 +138,7 @@ impl Rule {
             Rule::PatternProperties(patterns) => {
                 for element in document {
                     for (pattern, schema) in patterns {
+                        checkpoint::pass(1)?;
                         if pattern.is_match(element.name())? && !schema.conforms(element.value())? {
                             return Ok(false);
                         }
@@ -149,8 +155,10 @@ impl Rule {
                 Ok(true)
             }
             Rule::Dependencies(dependencies) => {
+                let present = FieldIndex::new(document, dependencies.len());
                 for (name, dependency) in dependencies {
-                    if document.contains(name) && !dependency.holds(document)? {
+                    checkpoint::pass_bytes(document.as_bytes().len())?;
+                    if present.contains(name) && !dependency.holds(document)? {
                         return Ok(false);
                     }
                 }
@@ -161,16 +169,26 @@ impl Rule {
     }
 }
 
+fn has_all(document: RawDocument<'_>, names: &[String]) -> bool {
+    let present = FieldIndex::new(document, names.len());
+    names.iter().all(|name| present.contains(name))
+}
+
 fn count_conforming(schemas: &[Schema], value: RawValue<'_>) -> Result<usize, QueryError> {
     schemas.iter().try_fold(0, |count, schema| Ok(count + usize::from(schema.conforms(value)?)))
 }
 
 /// Whether neither `properties` nor `patternProperties` names the field.
-pub(super) fn is_additional(name: &str, names: &[String], patterns: &[Pattern]) -> Result<bool, QueryError> {
-    if names.iter().any(|known| known == name) {
+pub(super) fn is_additional(
+    name: &str,
+    names: &HashSet<String>,
+    patterns: &[Pattern],
+) -> Result<bool, QueryError> {
+    if names.contains(name) {
         return Ok(false);
     }
     for pattern in patterns {
+        checkpoint::pass(1)?;
         if pattern.is_match(name)? {
             return Ok(false);
         }

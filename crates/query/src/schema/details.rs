@@ -2,7 +2,7 @@
 //!
 //! Source: MongoDB manual, "Schema Validation: Error Output"; the field names are MongoDB's.
 
-use document::{Document, RawDocument, RawValue, Value, doc};
+use document::{Document, FieldIndex, RawDocument, RawValue, Value, doc};
 
 use super::check::{duplicate, is_additional};
 use super::{Dependency, Extra, Keyword, Rule, Schema};
@@ -165,7 +165,8 @@ impl Keyword {
     fn document_failure(&self, document: RawDocument<'_>, failure: &mut Document) -> Result<(), QueryError> {
         match &self.rule {
             Rule::Required(names) => {
-                let missing = names.iter().filter(|name| !document.contains(name));
+                let present = FieldIndex::new(document, names.len());
+                let missing = names.iter().filter(|name| !present.contains(name));
                 failure.push("missingProperties", missing.map(Value::from).collect::<Vec<_>>());
             }
             Rule::MinProperties(_) | Rule::MaxProperties(_) => {
@@ -174,8 +175,9 @@ impl Keyword {
             }
             Rule::Properties(fields) => {
                 let mut unsatisfied = Vec::new();
+                let present = FieldIndex::new(document, fields.len());
                 for (name, schema) in fields {
-                    if let Some(value) = document.get(name) {
+                    if let Some(value) = present.get(name) {
                         unsatisfied.extend(property_failure(name, schema, value)?);
                     }
                 }
@@ -253,14 +255,16 @@ fn failing_dependencies(
     document: RawDocument<'_>,
 ) -> Result<Vec<Value>, QueryError> {
     let mut found = Vec::new();
+    let present = FieldIndex::new(document, dependencies.len());
     for (name, dependency) in dependencies {
-        if !document.contains(name) || dependency.holds(document)? {
+        if !present.contains(name) || dependency.holds(document)? {
             continue;
         }
         let mut failure = doc! { "conditionalProperty": name };
         match dependency {
             Dependency::Fields(names) => {
-                let missing = names.iter().filter(|name| !document.contains(name));
+                let present = FieldIndex::new(document, names.len());
+                let missing = names.iter().filter(|name| !present.contains(name));
                 failure.push("missingProperties", missing.map(Value::from).collect::<Vec<_>>());
             }
             Dependency::Conforming(schema) => {

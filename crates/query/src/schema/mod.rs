@@ -17,6 +17,8 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use document::{RawDocument, RawValue, Value};
 
 use crate::environment::Environment;
@@ -76,7 +78,7 @@ pub(super) enum Rule {
     Properties(Vec<(String, Schema)>),
     PatternProperties(Vec<(Pattern, Schema)>),
     AdditionalProperties {
-        names: Vec<String>,
+        names: HashSet<String>,
         patterns: Vec<Pattern>,
         extra: Extra,
     },

@@ -1,5 +1,7 @@
 //! Parsing schemas.
 
+use std::collections::HashSet;
+
 use document::{ElementType, Number, RawDocument, RawValue};
 
 use super::{Dependency, Extra, Keyword, Rule, Schema};
@@ -108,12 +110,12 @@ fn names(name: &str, value: RawValue<'_>) -> Result<Vec<String>, QueryError> {
             "$jsonSchema keyword '{name}' cannot be an empty array"
         )));
     }
-    let mut names: Vec<String> = Vec::new();
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
     for value in array.iter() {
         let field = value.as_str().ok_or_else(|| {
             QueryError::type_mismatch(format!("$jsonSchema keyword '{name}' must be an array of strings"))
         })?;
-        if names.iter().any(|known| known == field) {
+        if !known.insert(field) {
             return Err(QueryError::failed_to_parse(format!(
                 "$jsonSchema keyword '{name}' array cannot contain duplicate values"
             )));
@@ -187,10 +189,9 @@ fn enumeration(name: &str, value: RawValue<'_>) -> Result<Rule, QueryError> {
     if values.is_empty() {
         return Err(QueryError::failed_to_parse("$jsonSchema keyword 'enum' cannot be an empty array"));
     }
-    let repeats = |(position, value): (usize, &document::Value)| {
-        values.iter().take(position).any(|earlier| earlier.compare(value).is_eq())
-    };
-    if values.iter().enumerate().any(repeats) {
+    let mut sorted: Vec<&document::Value> = values.iter().collect();
+    sorted.sort_by(|one, other| one.compare(other));
+    if sorted.windows(2).any(|pair| matches!(pair, [one, other] if one.compare(other).is_eq())) {
         return Err(QueryError::failed_to_parse(
             "$jsonSchema keyword 'enum' array cannot contain duplicate values",
         ));

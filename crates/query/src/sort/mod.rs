@@ -23,6 +23,7 @@ mod sorter;
 mod tests;
 
 pub use merge::Sorted;
+pub(crate) use pattern::MAX_SORT_FIELDS;
 pub use pattern::{SortPart, SortPattern};
 pub use run::{RunReader, RunRecord, RunStore};
 pub use sorter::{SortLimits, Sorter};

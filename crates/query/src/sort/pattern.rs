@@ -6,7 +6,7 @@ use document::{DocumentBuf, DocumentBuilder, FieldPath, RawDocument, RawValue, j
 use crate::error::QueryError;
 
 /// The most fields of a compound sort.
-const MAX_SORT_FIELDS: usize = 32;
+pub(crate) const MAX_SORT_FIELDS: usize = 32;
 
 /// One field of a sort pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,10 +47,10 @@ impl SortPattern {
                     "$sort key must not contain duplicate keys (field: '{name}')"
                 )));
             }
+            if parts.len() == MAX_SORT_FIELDS {
+                return Err(QueryError::bad_value("too many compound keys"));
+            }
             parts.push(SortPart { path, direction });
-        }
-        if parts.len() > MAX_SORT_FIELDS {
-            return Err(QueryError::bad_value("too many compound keys"));
         }
         Ok(SortPattern { parts })
     }

@@ -1,7 +1,9 @@
 //! Operators on arrays: `$push`, `$addToSet`, `$pull`, `$pullAll`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use document::key::GroupKey;
 use document::{RawDocument, RawValue, Value};
 
 use crate::environment::Environment;
@@ -150,6 +152,11 @@ pub(super) fn parse_add_to_set(operand: RawValue<'_>) -> Result<Vec<Value>, Quer
 
 /// Appends each value that the array does not hold yet.
 pub(super) fn add_to_set(array: &mut Vec<Value>, values: &[Value]) {
+    if array.len().saturating_mul(values.len()) > MOST_COMPARED {
+        let mut known: HashSet<GroupKey> = array.iter().map(GroupKey::of).collect();
+        array.extend(values.iter().filter(|value| known.insert(GroupKey::of(value))).cloned());
+        return;
+    }
     for value in values {
         if !array.iter().any(|existing| existing.compare(value).is_eq()) {
             array.push(value.clone());
@@ -157,10 +164,13 @@ pub(super) fn add_to_set(array: &mut Vec<Value>, values: &[Value]) {
     }
 }
 
+/// Up to so many comparisons are quicker than a table of keys.
+const MOST_COMPARED: usize = 256;
+
 /// Which elements `$pull` and `$pullAll` remove.
 #[derive(Debug)]
 pub(super) enum Pull {
-    /// Elements equal to one of these (`$pullAll`).
+    /// Elements equal to one of these, which are sorted (`$pullAll`).
     AnyOf(Vec<Value>),
     /// Elements equal to this.
     Equal(Value),
@@ -184,7 +194,11 @@ impl Pull {
 
     pub(super) fn parse_all(operand: RawValue<'_>) -> Result<Self, QueryError> {
         match operand {
-            RawValue::Array(values) => Ok(Pull::AnyOf(values.to_values())),
+            RawValue::Array(values) => {
+                let mut unwanted = values.to_values();
+                unwanted.sort_by(Value::compare);
+                Ok(Pull::AnyOf(unwanted))
+            }
             other => Err(QueryError::bad_value(format!(
                 "$pullAll requires an array argument but was given a {}",
                 other.kind().alias()
@@ -212,7 +226,7 @@ impl Pull {
 
     fn removes(&self, value: &Value) -> Result<bool, QueryError> {
         match self {
-            Pull::AnyOf(values) => Ok(values.iter().any(|unwanted| unwanted.compare(value).is_eq())),
+            Pull::AnyOf(values) => Ok(values.binary_search_by(|unwanted| unwanted.compare(value)).is_ok()),
             Pull::Equal(unwanted) => Ok(unwanted.compare(value).is_eq()),
             Pull::Documents(matcher) => match value {
                 Value::Document(document) => matcher.matches(document.to_buf().as_raw()),

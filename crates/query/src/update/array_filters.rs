@@ -1,5 +1,7 @@
 //! `arrayFilters`: which elements `$[name]` stands for.
 
+use std::collections::{HashMap, HashSet};
+
 use document::{DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 
 use crate::environment::Environment;
@@ -9,12 +11,13 @@ use crate::matcher::Matcher;
 /// The array filters of one update, by name.
 #[derive(Debug, Default)]
 pub(super) struct ArrayFilters {
-    filters: Vec<(String, Matcher)>,
+    /// Its hash has a secret: clients choose the names.
+    filters: HashMap<String, Matcher>,
 }
 
 impl ArrayFilters {
     pub(super) fn parse(filters: RawArray<'_>, environment: &Environment) -> Result<Self, QueryError> {
-        let mut parsed: Vec<(String, Matcher)> = Vec::new();
+        let mut parsed: HashMap<String, Matcher> = HashMap::new();
         for filter in filters.iter() {
             let RawValue::Document(filter) = filter else {
                 return Err(QueryError::type_mismatch("arrayFilters must be an array of objects"));
@@ -22,12 +25,12 @@ impl ArrayFilters {
             let matcher = Matcher::parse(filter, environment)
                 .map_err(|error| error.within("Error parsing array filter"))?;
             let name = top_level_name(filter)?;
-            if parsed.iter().any(|(known, _)| *known == name) {
+            if parsed.contains_key(&name) {
                 return Err(QueryError::failed_to_parse(format!(
                     "Found multiple array filters with the same top-level field name {name}"
                 )));
             }
-            parsed.push((name, matcher));
+            parsed.insert(name, matcher);
         }
         Ok(ArrayFilters { filters: parsed })
     }
@@ -43,10 +46,15 @@ impl ArrayFilters {
     }
 
     /// Refuses a filter that no path uses.
-    pub(super) fn check_used(&self, used: &[String], update: RawDocument<'_>) -> Result<(), QueryError> {
-        match self.filters.iter().find(|(name, _)| !used.contains(name)) {
+    pub(super) fn check_used(
+        &self,
+        used: &HashSet<String>,
+        update: RawDocument<'_>,
+    ) -> Result<(), QueryError> {
+        // Names are told in their order, whatever that of the table.
+        match self.filters.keys().filter(|name| !used.contains(*name)).min() {
             None => Ok(()),
-            Some((name, _)) => Err(QueryError::failed_to_parse(format!(
+            Some(name) => Err(QueryError::failed_to_parse(format!(
                 "The array filter for identifier '{name}' was not used in the update {}",
                 document::json::to_string(update)
             ))),
@@ -64,7 +72,7 @@ impl ArrayFilters {
     }
 
     fn find(&self, identifier: &str) -> Option<&Matcher> {
-        self.filters.iter().find(|(name, _)| name == identifier).map(|(_, matcher)| matcher)
+        self.filters.get(identifier)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Parsing update operators: one table, and the rules for all of them.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use document::{DocumentBuf, Element, ElementType, Number, RawArray, RawDocument, RawValue, Timestamp, json};
@@ -63,7 +64,7 @@ impl Operators {
             tree: Branch::default(),
             filters: ArrayFilters::parse(filters, environment)?,
             renames: Vec::new(),
-            used_filters: Vec::new(),
+            used_filters: HashSet::new(),
             uses_position: false,
             is_flat: true,
         };
@@ -124,7 +125,7 @@ struct Parser<'e> {
     tree: Branch,
     filters: ArrayFilters,
     renames: Vec<(Vec<String>, Vec<String>)>,
-    used_filters: Vec<String>,
+    used_filters: HashSet<String>,
     uses_position: bool,
     is_flat: bool,
 }
@@ -168,7 +169,7 @@ impl Parser<'_> {
                 Component::Matched => self.uses_position = true,
                 Component::Filtered(identifier) => {
                     self.filters.check_known(identifier, path)?;
-                    self.used_filters.push(identifier.clone());
+                    self.used_filters.insert(identifier.clone());
                 }
                 Component::Field(_) | Component::Every => {}
             }

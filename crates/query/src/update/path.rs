@@ -7,7 +7,7 @@ const MAX_COMPONENTS: usize = 180;
 const MAX_INDEX_DIGITS: usize = 9;
 
 /// One component of an update path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Component {
     /// A field, or an array's position when it is a number.
     Field(String),

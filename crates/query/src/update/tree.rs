@@ -1,9 +1,11 @@
 //! The tree of modifiers: one level per path component, conflicts refused, children in the order of application.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use super::modifier::Modifier;
 use super::path::Component;
+use crate::checkpoint;
 use crate::error::{QueryError, code};
 
 /// What happens at one place of the document.
@@ -17,6 +19,8 @@ pub(super) enum Node {
 #[derive(Debug, Default)]
 pub(super) struct Branch {
     pub(super) children: Vec<(Component, Node)>,
+    /// Where each component stands in `children` until they are sorted. Its hash has a secret: clients choose the names.
+    places: HashMap<Component, usize>,
 }
 
 impl Branch {
@@ -41,11 +45,13 @@ impl Branch {
             return Ok(());
         };
         let is_last = depth + 1 == components.len();
-        if self.children.iter().any(|(other, _)| other.is_array_wide() != component.is_array_wide()) {
+        // Either all children go to several elements or none.
+        if self.children.first().is_some_and(|(other, _)| other.is_array_wide() != component.is_array_wide())
+        {
             return Err(conflict(path, depth));
         }
-        let existing = self.children.iter_mut().find(|(other, _)| other == component).map(|(_, node)| node);
-        match existing {
+        let existing = self.places.get(component).and_then(|place| self.children.get_mut(*place));
+        match existing.map(|(_, node)| node) {
             Some(Node::Branch(branch)) if !is_last => branch.insert_at(path, components, depth + 1, modifier),
             Some(_) => Err(conflict(path, depth + 1)),
             None => {
@@ -56,6 +62,7 @@ impl Branch {
                     branch.insert_at(path, components, depth + 1, modifier)?;
                     Node::Branch(branch)
                 };
+                self.places.insert(component.clone(), self.children.len());
                 self.children.push((component.clone(), node));
                 Ok(())
             }
@@ -64,6 +71,7 @@ impl Branch {
 
     /// Brings all children into the order in which MongoDB applies them.
     pub(super) fn sort(&mut self) {
+        self.places = HashMap::new();
         self.children.sort_by(|(left, _), (right, _)| order(left, right));
         for (_, node) in &mut self.children {
             if let Node::Branch(branch) = node {
@@ -83,16 +91,24 @@ impl Node {
     }
 
     /// Whether both write to the same place or one writes below the other.
-    pub(super) fn conflicts_with(&self, other: &Node) -> bool {
+    ///
+    /// # Errors
+    /// The operation's end: each place of the one may have to be compared with each of the other.
+    pub(super) fn conflicts_with(&self, other: &Node) -> Result<bool, QueryError> {
         let (Node::Branch(left), Node::Branch(right)) = (self, other) else {
-            return true;
+            return Ok(true);
         };
-        left.children.iter().any(|(component, node)| {
-            right.children.iter().any(|(other, sibling)| {
-                (component == other || component.is_array_wide() || other.is_array_wide())
-                    && node.conflicts_with(sibling)
-            })
-        })
+        for (component, node) in &left.children {
+            checkpoint::pass(1 + right.children.len())?;
+            for (other, sibling) in &right.children {
+                if (component == other || component.is_array_wide() || other.is_array_wide())
+                    && node.conflicts_with(sibling)?
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 }
 

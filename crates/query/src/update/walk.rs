@@ -1,34 +1,65 @@
 //! Applying modifiers to trees: nested paths, arrays, and whatever a splice of raw bytes cannot do.
 
-use document::{Document, DocumentBuf, RawDocument, RawValue, Value, json};
+use std::collections::HashSet;
+
+use document::{Document, DocumentBuf, Fieldwise, RawDocument, RawValue, Value, json};
 
 use super::array_filters::ArrayFilters;
 use super::modifier::{Effect, Surroundings};
 use super::operators::{Operators, array_on_rename_path};
 use super::path::Component;
 use super::tree::{Branch, Node};
+use crate::checkpoint;
 use crate::error::{QueryError, code};
 
 /// How many nulls at most stand in for array elements that were never set (MongoDB's limit).
 const MAX_PADDING: usize = 1_500_000;
 const CANNOT_BACKFILL_ARRAY: i32 = 34;
+/// From so many fields on, those of a document are found by a table.
+const MANY: usize = 64;
 
 /// The document after all modifiers, by way of a tree of the whole document.
 pub(super) fn apply(operators: &Operators, around: &mut Surroundings<'_>) -> Result<DocumentBuf, QueryError> {
-    let mut tree = Value::Document(around.document.to_document());
-    for (source, target) in &operators.renames {
-        check_no_array("source", source, around.document)?;
-        let value = take(&mut tree, source);
-        if value.is_some() {
-            check_no_array("destination", target, around.document)?;
-        }
-        around.renamed.push(value);
-    }
+    let mut tree = Value::Document(rename(operators, around)?);
     Walk { filters: &operators.filters, around }.below("", &operators.tree, &mut tree)?;
     match tree {
         Value::Document(document) => Ok(document.to_buf()),
         _ => Err(QueryError::new(code::INTERNAL_ERROR, "a document stays a document while it is updated")),
     }
+}
+
+/// The document without the fields that are renamed, whose values are kept for their new places.
+fn rename(operators: &Operators, around: &mut Surroundings<'_>) -> Result<Document, QueryError> {
+    let document = around.document.to_document();
+    if operators.renames.is_empty() {
+        return Ok(document);
+    }
+    let mut fields = Fieldwise::from(document);
+    let mut gone = HashSet::new();
+    for (source, target) in &operators.renames {
+        if source.len() > 1 || target.len() > 1 {
+            checkpoint::pass_bytes(around.document.as_bytes().len())?;
+        }
+        check_no_array("source", source, around.document)?;
+        let value = match source.split_first() {
+            Some((name, below)) if below.is_empty() => {
+                let value = fields.get_mut(name).map(std::mem::take);
+                if value.is_some() {
+                    gone.insert(name.as_str());
+                }
+                value
+            }
+            Some((name, below)) => fields.get_mut(name).and_then(|inner| take(inner, below)),
+            None => None,
+        };
+        if value.is_some() {
+            check_no_array("destination", target, around.document)?;
+        }
+        around.renamed.push(value);
+    }
+    // Only the first field of a name has gone.
+    let kept = fields.into_document().into_iter().filter(|(name, _)| !gone.remove(name.as_str()));
+    Ok(kept.collect())
 }
 
 /// Removes the value at a path.
@@ -111,6 +142,11 @@ impl Walk<'_> {
     }
 
     fn fields(&self, name: &str, branch: &Branch, target: &mut Value) -> Result<(), QueryError> {
+        if let Value::Document(document) = target
+            && branch.children.len() > MANY
+        {
+            return self.many_fields(branch, document);
+        }
         for (component, node) in &branch.children {
             let field = self.field_name(component)?;
             if *component == Component::Matched {
@@ -122,6 +158,38 @@ impl Walk<'_> {
                 other if node.creates(self.around.is_insert) => return Err(not_viable(name, &field, other)),
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// As [`Walk::fields`] without a walk through the document for each of them.
+    fn many_fields(&self, branch: &Branch, document: &mut Document) -> Result<(), QueryError> {
+        let mut fields = Fieldwise::from(std::mem::take(document));
+        let mut gone = HashSet::new();
+        for (component, node) in &branch.children {
+            checkpoint::pass(1)?;
+            let name = self.field_name(component)?;
+            if *component == Component::Matched {
+                check_position_is_free(&name, node, branch)?;
+            }
+            match fields.get_mut(&name) {
+                Some(value) if !gone.contains(&name) => {
+                    if self.change(&name, node, value)? == Effect::Goes {
+                        gone.insert(name);
+                    }
+                }
+                _ => {
+                    if let Some(value) = self.create(&name, node)? {
+                        fields.push(name, value);
+                    }
+                }
+            }
+        }
+        *document = fields.into_document();
+        if !gone.is_empty() {
+            // Only the first field of a name was touched.
+            let kept = std::mem::take(document).into_iter().filter(|(name, _)| !gone.remove(name.as_str()));
+            *document = kept.collect();
         }
         Ok(())
     }
@@ -177,6 +245,7 @@ impl Walk<'_> {
         for (index, element) in array.iter_mut().enumerate() {
             let mut chosen: Vec<&Node> = Vec::new();
             for (component, node) in &branch.children {
+                checkpoint::pass(1)?;
                 let applies = match component {
                     Component::Filtered(identifier) => self.filters.matches(identifier, element)?,
                     _ => true,
@@ -184,8 +253,10 @@ impl Walk<'_> {
                 if !applies {
                     continue;
                 }
-                if chosen.iter().any(|other| other.conflicts_with(node)) {
-                    return Err(conflict(&format!("{name}.{index}")));
+                for other in &chosen {
+                    if other.conflicts_with(node)? {
+                        return Err(conflict(&format!("{name}.{index}")));
+                    }
                 }
                 chosen.push(node);
             }
@@ -201,10 +272,12 @@ impl Walk<'_> {
 
 /// `$` must not stand for a position that another modifier names.
 fn check_position_is_free(position: &str, node: &Node, branch: &Branch) -> Result<(), QueryError> {
-    let taken = branch.children.iter().any(|(component, other)| {
-        matches!(component, Component::Field(name) if name == position) && other.conflicts_with(node)
-    });
-    if taken { Err(conflict(position)) } else { Ok(()) }
+    for (component, other) in &branch.children {
+        if matches!(component, Component::Field(name) if name == position) && other.conflicts_with(node)? {
+            return Err(conflict(position));
+        }
+    }
+    Ok(())
 }
 
 fn conflict(path: &str) -> QueryError {
