@@ -5,6 +5,8 @@ use crate::interrupt::Interrupt;
 use crate::sessions::SessionId;
 use document::{DocumentBuf, RawDocument};
 use parking_lot::Mutex;
+use query::QueryError;
+use query::checkpoint::Watch;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -217,6 +219,12 @@ impl Connection {
     /// Whether an operation runs.
     pub fn is_active(&self) -> bool {
         self.operation.lock().running.is_some()
+    }
+}
+
+impl Watch for Connection {
+    fn look(&self) -> Result<(), QueryError> {
+        self.interrupt.check().map_err(|error| QueryError::new(error.code, error.message))
     }
 }
 

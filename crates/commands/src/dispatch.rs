@@ -12,6 +12,7 @@ use crate::request::{Outcome, Request};
 use crate::server::{Server, next_operation_id};
 use crate::stages::{CommitClock, SlowOperation, Stage, StageTimes};
 use document::{Document, DocumentBuilder, doc};
+use query::checkpoint::watch;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -335,11 +336,14 @@ async fn run_guarded(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
     match &context.entry.run {
         Run::Now(run) => {
             let run = *run;
+            let _watched = watch(Arc::<Connection>::clone(context.connection));
             catch_unwind(AssertUnwindSafe(|| run(context, reply))).unwrap_or_else(|_| Err(panicked()))
         }
         Run::Later(run) => {
+            let connection = Arc::clone(context.connection);
             let mut future = pin!(run(context, reply));
             poll_fn(|task| {
+                let _watched = watch(Arc::<Connection>::clone(&connection));
                 catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task)))
                     .unwrap_or_else(|_| Poll::Ready(Err(panicked())))
             })

@@ -204,7 +204,7 @@ impl Document {
 
     /// The value of the field at this position, to be changed.
     pub fn value_at_mut(&mut self, position: usize) -> Option<&mut Value> {
-        self.fields.get_mut(position).map(|(_, value)| value)
+        self.fields.as_mut_slice().get_mut(position).map(|(_, value)| value)
     }
 
     /// Removes the first field of this name, keeping the order of the others.

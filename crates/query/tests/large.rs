@@ -117,7 +117,7 @@ fn expressions() {
     let made =
         check("$arrayToObject", || evaluate(doc! { "$arrayToObject": (doc! { "$literal": (pairs) }) }));
     assert_eq!(made, object);
-    let both = || Value::Array(vec![numbers(), Value::Array(vec![Value::Int32(7)])]);
+    let both = || Value::from(vec![numbers(), Value::from(vec![Value::Int32(7)])]);
     for (operator, length) in [("$setDifference", MANY - 1), ("$setUnion", MANY), ("$setIntersection", 1)] {
         let result = check(operator, || evaluate(doc! { (operator): (both()) }));
         assert_eq!(result.as_array().map(<[Value]>::len), Some(length as usize), "{operator}");

@@ -447,7 +447,8 @@ impl FindSource {
     ) -> CommandResult<BatchEnd> {
         let Self { executor, output, .. } = self;
         let kind = executor.kind(batch.documents_max());
-        let mut walk = Walk::begin(context.turns, kind, executor.sorts()).await;
+        let surely = executor.surely_outlasts() || output.computes();
+        let mut walk = Walk::begin(context.turns, kind, surely).await;
         loop {
             let pause = executor.run(&mut walk.slice(), |located| {
                 if !output.push(batch, &located)? {

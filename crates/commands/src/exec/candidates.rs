@@ -82,9 +82,9 @@ impl<'c> Candidates<'c> {
         Ok(Found::Yield)
     }
 
-    /// Whether documents are sorted in memory before the first candidate is known.
-    pub(crate) const fn sorts(&self) -> bool {
-        self.executor.sorts()
+    /// Whether the walk is not for an event loop from its first document on.
+    pub(crate) fn surely_outlasts(&self) -> bool {
+        self.executor.surely_outlasts()
     }
 
     /// Whether the walk follows an index, where a changed document can be met again.

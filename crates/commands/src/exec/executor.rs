@@ -215,6 +215,11 @@ impl Executor {
         !matches!(self.order, Order::AsFound)
     }
 
+    /// Whether the walk is not for an event loop from its first document on.
+    pub(crate) fn surely_outlasts(&self) -> bool {
+        self.sorts() || self.stream.matcher.is_heavy()
+    }
+
     /// Whether a tailable walk has seen any document yet.
     pub(crate) fn has_position(&self) -> bool {
         self.stream.scans.iter().any(|scan| scan.last_seen().is_some())
@@ -373,7 +378,7 @@ pub(crate) async fn run_all(
     turns: Turns<'_>,
     mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
 ) -> CommandResult<Pause> {
-    let mut walk = Walk::begin(turns, executor.kind(usize::MAX), executor.sorts()).await;
+    let mut walk = Walk::begin(turns, executor.kind(usize::MAX), executor.surely_outlasts()).await;
     loop {
         match executor.run(&mut walk.slice(), &mut sink)? {
             pause @ (Pause::Sliced | Pause::WouldBlock) => walk.end_slice(pause).await?,

@@ -59,6 +59,6 @@ pub(crate) use filter::{Filter, exact_id};
 pub(crate) use forecast::{Forecasts, Walk};
 pub(crate) use output::{Output, ReturnKey};
 pub(crate) use query::Query;
-pub(crate) use scan::Verdict;
+pub(crate) use scan::{LONG_DOCUMENT, Verdict};
 pub(crate) use slice::{Pause, Slice};
 pub(crate) use spill::Spill;

@@ -60,6 +60,11 @@ impl Output {
         Output { projection, positional, ..Output::default() }
     }
 
+    /// Whether showing a document may take long.
+    pub(crate) fn computes(&self) -> bool {
+        self.projection.as_ref().is_some_and(Projection::computes)
+    }
+
     /// Appends a document to the batch. False when it does not fit.
     ///
     /// # Errors

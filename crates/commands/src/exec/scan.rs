@@ -121,6 +121,16 @@ pub(super) struct Reading<'r> {
     pub(super) tier: ReadTier,
 }
 
+/// A longer document is filtered, changed and copied where that may take long.
+pub(crate) const LONG_DOCUMENT: usize = 64 << 10;
+
+impl Reading<'_> {
+    /// Whether the walk goes elsewhere for this document.
+    fn leaves(&self, document: RawDocument<'_>) -> bool {
+        self.tier != ReadTier::Any && document.as_bytes().len() > LONG_DOCUMENT
+    }
+}
+
 /// What a read gave, `None` when it would have had to go further than it may.
 #[inline]
 fn within_tier<T>(read: Result<T, ReadError>) -> CommandResult<Option<T>> {
@@ -275,9 +285,12 @@ impl Scan {
         let fetched = reading.collection.fetch(reading.view, document_key, reading.tier);
         let Some(found) = within_tier(fetched)? else { return Ok(Pause::WouldBlock) };
         let Some(bytes) = found else { return Ok(Pause::End) };
+        let document = RawDocument::trusted(&bytes);
+        if reading.leaves(document) {
+            return Ok(Pause::WouldBlock);
+        }
         self.figures.keys += 1;
         self.figures.documents += 1;
-        let document = RawDocument::trusted(&bytes);
         let verdict = visit(Located { document_key, document, entry: None, is_covered: false })?;
         if verdict == Verdict::Refuse {
             return Ok(Pause::Stopped);
@@ -337,6 +350,11 @@ impl Scan {
                     return Ok(Pause::Sliced);
                 }
                 continue;
+            }
+            if reading.leaves(document) {
+                // The walk comes back to this document.
+                position.set(Mark::At, [key, &[]]);
+                return Ok(Pause::WouldBlock);
             }
             figures.documents += 1;
             match visit(Located { document_key: key, document, entry: None, is_covered: false })? {
@@ -559,6 +577,9 @@ impl Entries {
         let fetched = reading.collection.fetch(reading.view, entry.document_key, reading.tier);
         let Some(found) = within_tier(fetched)? else { return Ok(Held::NotInMemory) };
         let Some(bytes) = found else { return Ok(Held::Gone) };
+        if reading.leaves(RawDocument::trusted(&bytes)) {
+            return Ok(Held::NotInMemory);
+        }
         figures.documents += 1;
         Ok(Held::Read(bytes))
     }

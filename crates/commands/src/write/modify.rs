@@ -2,7 +2,7 @@
 
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::{Candidates, Filter, Found};
+use crate::exec::{Candidates, Filter, Found, LONG_DOCUMENT};
 use catalog::{Change, Collection, WriteError, WriteOptions};
 use document::{DocumentBuf, RawDocument};
 use query::matcher::MatchDetails;
@@ -48,6 +48,8 @@ pub(crate) struct Modified {
 enum Refusal {
     Command(CommandError),
     Write(WriteError),
+    /// The document is too long for an event loop.
+    Elsewhere,
 }
 
 impl From<WriteError> for Refusal {
@@ -63,9 +65,13 @@ impl From<CommandError> for Refusal {
 }
 
 impl Refusal {
-    /// Whether nothing was done because a read would have had to wait for the disk.
+    /// Whether nothing was done because a read would have had to wait for the disk, or a change would have taken long.
     const fn would_block(&self) -> bool {
-        matches!(self, Refusal::Write(error) if error.would_block())
+        match self {
+            Refusal::Command(_) => false,
+            Refusal::Write(error) => error.would_block(),
+            Refusal::Elsewhere => true,
+        }
     }
 }
 
@@ -74,6 +80,7 @@ impl From<Refusal> for CommandError {
         match refusal {
             Refusal::Command(error) => error,
             Refusal::Write(error) => error.into(),
+            Refusal::Elsewhere => CommandError::internal("a document was too long where none is"),
         }
     }
 }
@@ -105,6 +112,9 @@ impl Statement<'_> {
         let mut modified = None;
         let decide = |found: Option<RawDocument<'_>>| -> Result<Change, Refusal> {
             let Some(document) = found else { return Ok(Change::Keep) };
+            if tier != ReadTier::Any && document.as_bytes().len() > LONG_DOCUMENT {
+                return Err(Refusal::Elsewhere);
+            }
             let Some(details) = self.matched(document)? else { return Ok(Change::Keep) };
             let result = modified.insert(Modified::default());
             if self.keeps_versions {
@@ -131,6 +141,11 @@ impl Statement<'_> {
 }
 
 impl Statement<'_> {
+    /// Whether the change of a single document may take long.
+    const fn computes(&self) -> bool {
+        matches!(self.modification, Modification::Update(update) if update.computes())
+    }
+
     /// Whether the document is meant, and which array element made it so.
     fn matched(&self, document: RawDocument<'_>) -> CommandResult<Option<MatchDetails>> {
         if self.filter.is_id_lookup() {
@@ -152,6 +167,9 @@ pub(crate) async fn modify_one(
     statement: &Statement<'_>,
 ) -> CommandResult<Option<Modified>> {
     if let Some(document_key) = statement.filter.id_document_key(statement.collection) {
+        if statement.computes() {
+            context.offload().await;
+        }
         return statement.modify(context, &document_key).await;
     }
     let mut candidates = open(context, statement).await?;
@@ -193,7 +211,7 @@ pub(crate) async fn modify_many(
 
 async fn open<'c>(context: &CommandContext<'c>, statement: &Statement<'_>) -> CommandResult<Candidates<'c>> {
     let candidates = Candidates::open(context, statement.collection, statement.filter)?;
-    if candidates.sorts() {
+    if candidates.surely_outlasts() || statement.computes() {
         context.offload().await;
     }
     Ok(candidates)

@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 
 use document::key::GroupKey;
-use document::{Binary, CodeWithScope, DbPointer, Fieldwise, Number, RawDocument, RawValue, Regex, Value};
+use document::{
+    Binary, CodeWithScope, DbPointer, Document, Fieldwise, Number, RawDocument, RawValue, Regex, Value,
+};
 use rustc_hash::FxHashSet;
 
 use crate::error::QueryError;

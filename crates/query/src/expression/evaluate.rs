@@ -140,7 +140,7 @@ fn parts(value: &Value) -> usize {
         Value::Array(items) => items.len(),
         Value::Document(fields) => fields.len(),
         Value::String(text) => text.len() / BYTES_PER_PART,
-        Value::Binary { bytes, .. } => bytes.len() / BYTES_PER_PART,
+        Value::Binary(binary) => binary.bytes.len() / BYTES_PER_PART,
         _ => 0,
     }
 }

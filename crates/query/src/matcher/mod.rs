@@ -58,6 +58,9 @@ use crate::error::QueryError;
 use evaluate::Subject;
 use scan::FieldScan;
 
+/// A filter that weighs more may take long on a single document.
+const HEAVY: u32 = 256;
+
 /// What a match says beyond yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MatchDetails {
@@ -71,6 +74,7 @@ pub struct MatchDetails {
 pub struct Matcher {
     root: Arc<MatchNode>,
     scan: Option<Arc<FieldScan>>,
+    is_heavy: bool,
 }
 
 impl Matcher {
@@ -86,7 +90,8 @@ impl Matcher {
     pub fn from_node(root: MatchNode) -> Self {
         let root = Arc::new(root);
         let scan = FieldScan::build(&root).map(Arc::new);
-        Self { root, scan }
+        let is_heavy = root.weight() > HEAVY;
+        Self { root, scan, is_heavy }
     }
 
     /// The filter that every document passes.
@@ -97,6 +102,11 @@ impl Matcher {
     /// The parsed tree.
     pub fn root(&self) -> &MatchNode {
         &self.root
+    }
+
+    /// Whether a single document may take long: the filter computes, or has very many conditions.
+    pub const fn is_heavy(&self) -> bool {
+        self.is_heavy
     }
 
     /// Whether the filter is empty, so that every document passes.

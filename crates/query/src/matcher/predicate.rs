@@ -183,6 +183,21 @@ impl Predicate {
         }
     }
 
+    /// About how many plain comparisons a value is worth.
+    pub(crate) fn weight(&self) -> u32 {
+        const PATTERN: u32 = 32;
+        match self {
+            Predicate::Pattern(_) => PATTERN,
+            Predicate::In(list) => u32::try_from(list.patterns().len())
+                .unwrap_or(u32::MAX)
+                .saturating_mul(PATTERN)
+                .saturating_add(1),
+            Predicate::ElementValue(tests) => weight_of(tests),
+            Predicate::ElementObject(filter) => filter.weight(),
+            _ => 1,
+        }
+    }
+
     /// Whether it holds for this value itself; `None` is a missing value. `$elemMatch` notes in `details` which
     /// element passed.
     pub(crate) fn holds(&self, value: Option<RawValue<'_>>, details: Option<&mut MatchDetails>) -> Verdict {
@@ -239,6 +254,15 @@ fn element_holds<'a>(
         }
     }
     Ok(false)
+}
+
+fn weight_of(tests: &[ValueTest]) -> u32 {
+    tests.iter().fold(0, |sum: u32, test| {
+        sum.saturating_add(match test {
+            ValueTest::Is(predicate) => predicate.weight(),
+            ValueTest::Not(inner) => weight_of(inner),
+        })
+    })
 }
 
 impl ValueTest {

@@ -69,6 +69,21 @@ impl MatchNode {
         }
     }
 
+    /// About how many plain comparisons a document is worth.
+    pub(crate) fn weight(&self) -> u32 {
+        let all = |children: &[MatchNode]| {
+            children.iter().fold(0, |sum: u32, child| sum.saturating_add(child.weight()))
+        };
+        match self {
+            MatchNode::Always(_) => 0,
+            MatchNode::And(children) | MatchNode::Or(children) | MatchNode::Nor(children) => all(children),
+            MatchNode::Not(child) => child.weight(),
+            MatchNode::Field(field) => field.predicate.weight(),
+            // They compute, for as long as they like.
+            MatchNode::Expression(_) | MatchNode::Schema(_) => u32::MAX,
+        }
+    }
+
     /// The node of a test at a path.
     pub fn of_test(path: &MatchPath, test: ValueTest) -> Self {
         match test {

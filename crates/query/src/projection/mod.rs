@@ -124,6 +124,11 @@ impl Projection {
         self.root.kept_paths("", &mut paths).then_some(paths)
     }
 
+    /// Whether values are computed, for as long as expressions like.
+    pub const fn computes(&self) -> bool {
+        self.root.appends
+    }
+
     /// Projects one document. `details` says which array element matched, for `.$`.
     ///
     /// # Errors

@@ -163,6 +163,11 @@ impl Update {
         matches!(self.kind, Kind::Replacement(_))
     }
 
+    /// Whether values are computed, for as long as expressions like.
+    pub const fn computes(&self) -> bool {
+        matches!(self.kind, Kind::Pipeline(_))
+    }
+
     /// Whether the positional `$` is used, so that the matcher must tell which array element matched.
     pub fn needs_match_details(&self) -> bool {
         matches!(&self.kind, Kind::Operators(operators) if operators.uses_position)

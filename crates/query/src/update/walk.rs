@@ -42,7 +42,7 @@ fn rename(operators: &Operators, around: &mut Surroundings<'_>) -> Result<Docume
         }
         check_no_array("source", source, around.document)?;
         let value = match source.split_first() {
-            Some((name, below)) if below.is_empty() => {
+            Some((name, [])) => {
                 let value = fields.get_mut(name).map(std::mem::take);
                 if value.is_some() {
                     gone.insert(name.as_str());
