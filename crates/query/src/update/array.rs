@@ -36,10 +36,15 @@ impl Push {
             value => return Ok(Push { values: vec![value.to_value()], ..Push::default() }),
         };
         let mut push = Push::default();
+        let mut found: Vec<&str> = Vec::new();
         for clause in clauses {
             let value = clause.value();
+            if found.contains(&clause.name()) {
+                return Err(QueryError::bad_value(format!("Only one {} is supported.", clause.name())));
+            }
+            found.push(clause.name());
             match clause.name() {
-                "$each" => push.values = each("$push", value)?,
+                "$each" => push.values = push_each(value)?,
                 "$position" => {
                     push.position = Some(integer(value).ok_or_else(|| {
                         QueryError::bad_value(format!(
@@ -87,24 +92,46 @@ impl Push {
 
 impl PushSort {
     fn parse(value: RawValue<'_>) -> Result<Self, QueryError> {
-        let refusal = || {
-            QueryError::bad_value(
-                "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
-            )
-        };
+        const ONE: &str = "The $sort element value must be either 1 or -1";
         match value {
-            RawValue::Document(pattern) if pattern.is_empty() => {
-                Err(QueryError::bad_value("The $sort pattern is empty when it should be a set of fields."))
-            }
             RawValue::Document(pattern) => {
-                Ok(PushSort::Fields(Arc::new(SortPattern::parse(pattern).map_err(|_| refusal())?)))
+                Self::check_pattern(pattern, ONE)?;
+                let pattern =
+                    SortPattern::parse(pattern).map_err(|error| QueryError::bad_value(error.message))?;
+                Ok(PushSort::Fields(Arc::new(pattern)))
             }
-            other => match other.as_f64() {
+            other if other.is_number() => match other.as_f64() {
                 Some(1.0) => Ok(PushSort::Elements { descending: false }),
                 Some(-1.0) => Ok(PushSort::Elements { descending: true }),
-                _ => Err(refusal()),
+                _ => Err(QueryError::bad_value(ONE)),
             },
+            _ => Err(QueryError::bad_value(
+                "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
+            )),
         }
+    }
+
+    fn check_pattern(pattern: RawDocument<'_>, one: &str) -> Result<(), QueryError> {
+        if pattern.is_empty() {
+            let message = "The $sort pattern is empty when it should be a set of fields.";
+            return Err(QueryError::bad_value(message));
+        }
+        for field in pattern {
+            let name = field.name();
+            let order = Some(field.value()).filter(|value| value.is_number()).and_then(RawValue::as_f64);
+            if !matches!(order, Some(1.0 | -1.0)) {
+                return Err(QueryError::bad_value(one));
+            }
+            if name.is_empty() {
+                return Err(QueryError::bad_value("The $sort field cannot be empty"));
+            }
+            if name.split('.').any(str::is_empty) {
+                return Err(QueryError::bad_value(format!(
+                    "The $sort field is a dotted field but has an empty part: {name}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn apply(&self, array: &mut [Value]) {
@@ -124,11 +151,11 @@ fn integer(value: RawValue<'_>) -> Option<i64> {
     value.as_i64_exact()
 }
 
-fn each(operator: &str, value: RawValue<'_>) -> Result<Vec<Value>, QueryError> {
+fn push_each(value: RawValue<'_>) -> Result<Vec<Value>, QueryError> {
     match value {
         RawValue::Array(values) => Ok(values.to_values()),
         other => Err(QueryError::bad_value(format!(
-            "The argument to $each in {operator} must be an array but it was of type: {}",
+            "The argument to $each in $push must be an array but it was of type: {}",
             other.kind().alias()
         ))),
     }
@@ -136,23 +163,29 @@ fn each(operator: &str, value: RawValue<'_>) -> Result<Vec<Value>, QueryError> {
 
 /// The values of an `$addToSet`.
 pub(super) fn parse_add_to_set(operand: RawValue<'_>) -> Result<Vec<Value>, QueryError> {
-    match operand {
-        RawValue::Document(clauses) if clauses.first().is_some_and(|first| first.name() == "$each") => {
-            if let Some(other) = clauses.iter().nth(1) {
-                return Err(QueryError::bad_value(format!(
-                    "Found unexpected fields after $each in $addToSet: {}",
-                    other.name()
-                )));
-            }
-            each("$addToSet", clauses.first().map_or(RawValue::Null, |first| first.value()))
-        }
-        value => Ok(vec![value.to_value()]),
+    let RawValue::Document(clauses) = operand else { return Ok(vec![operand.to_value()]) };
+    let mut fields = clauses.iter();
+    let Some(each) = fields.next().filter(|first| first.name() == "$each") else {
+        return Ok(vec![operand.to_value()]);
+    };
+    let RawValue::Array(values) = each.value() else {
+        return Err(QueryError::type_mismatch(format!(
+            "The argument to $each in $addToSet must be an array but it was of type {}",
+            each.kind().alias()
+        )));
+    };
+    if fields.next().is_some() {
+        return Err(QueryError::bad_value(format!(
+            "Found unexpected fields after $each in $addToSet: {}",
+            super::quoted(operand)
+        )));
     }
+    Ok(values.to_values())
 }
 
 /// Appends each value that the array does not hold yet.
 pub(super) fn add_to_set(array: &mut Vec<Value>, values: &[Value]) {
-    if array.len().saturating_mul(values.len()) > MOST_COMPARED {
+    if (array.len() + values.len()).saturating_mul(values.len()) > MOST_COMPARED {
         let mut known: HashSet<GroupKey> = array.iter().map(GroupKey::of).collect();
         array.extend(values.iter().filter(|value| known.insert(GroupKey::of(value))).cloned());
         return;
@@ -203,13 +236,6 @@ impl Pull {
                 "$pullAll requires an array argument but was given a {}",
                 other.kind().alias()
             ))),
-        }
-    }
-
-    pub(super) const fn operator(&self) -> &'static str {
-        match self {
-            Pull::AnyOf(_) => "$pullAll",
-            _ => "$pull",
         }
     }
 

@@ -1,9 +1,9 @@
 //! `$bit`.
 
-use document::{Number, RawDocument, RawValue, Value, json};
+use document::{Number, RawDocument, RawValue, Value};
 
-use super::describe_id;
 use super::modifier::Surroundings;
+use super::{describe_id, shown};
 use crate::error::QueryError;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    pub(super) fn parse(path: &str, operand: RawValue<'_>) -> Result<Self, QueryError> {
+    pub(super) fn parse(operand: RawValue<'_>) -> Result<Self, QueryError> {
         let RawValue::Document(clauses) = operand else {
             return Err(QueryError::bad_value(format!(
                 "The $bit modifier is not compatible with a {}. You must pass in an embedded document: {{$bit: {{field: \
@@ -36,26 +36,25 @@ impl Bits {
                 other => {
                     return Err(QueryError::bad_value(format!(
                         "The $bit modifier only supports 'and', 'or', and 'xor', not '{other}' which is an unknown \
-                         operator: {{{other}: {}}}",
-                        json::value_to_string(clause.value())
+                         operator: {{{}}}",
+                        shown(other, clause.value())
                     )));
                 }
             };
             let number = integer(clause.value()).ok_or_else(|| {
                 QueryError::bad_value(format!(
-                    "The $bit modifier field must be an Integer(32/64 bit); a '{}' is not supported here: {{{}: {}}}",
+                    "The $bit modifier field must be an Integer(32/64 bit); a '{}' is not supported here: {{{}}}",
                     clause.kind().alias(),
-                    clause.name(),
-                    json::value_to_string(clause.value())
+                    shown(clause.name(), clause.value())
                 ))
             })?;
             Ok((operation, number))
         });
         let operations: Vec<_> = operations.collect::<Result<_, QueryError>>()?;
         if operations.is_empty() {
-            return Err(QueryError::bad_value(format!(
-                "You must pass in at least one bitwise operation. The format is: {{$bit: {{field: {{and/or/xor: #}}}} ('{path}')"
-            )));
+            return Err(QueryError::bad_value(
+                "You must pass in at least one bitwise operation. The format is: {$bit: {field: {and/or/xor: #}}",
+            ));
         }
         Ok(Bits { operations })
     }

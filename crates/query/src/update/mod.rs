@@ -22,6 +22,7 @@ mod modifier;
 mod operators;
 mod path;
 mod pipeline;
+mod rename;
 mod replacement;
 mod splice;
 mod tree;
@@ -29,7 +30,11 @@ mod upsert;
 mod walk;
 
 #[cfg(test)]
+mod large_tests;
+#[cfg(test)]
 mod property_tests;
+#[cfg(test)]
+mod refusal_tests;
 #[cfg(test)]
 mod tests;
 
@@ -245,9 +250,17 @@ fn is_operators(document: RawDocument<'_>) -> bool {
     document.first().is_some_and(|first| first.name().starts_with('$'))
 }
 
-/// The `_id` of a document as error messages show it.
+/// The `_id` of a document as error messages show it: `_id: 1`.
 fn describe_id(document: RawDocument<'_>) -> String {
-    document
-        .get("_id")
-        .map_or_else(|| "{}".to_owned(), |id| format!("{{_id: {}}}", document::json::value_to_string(id)))
+    document.get("_id").map_or_else(|| "no id".to_owned(), |id| shown("_id", id))
+}
+
+/// A field as error messages show it: `name: value`.
+fn shown(name: &str, value: RawValue<'_>) -> String {
+    format!("{name}: {}", quoted(value))
+}
+
+/// A value as error messages show it.
+fn quoted(value: RawValue<'_>) -> String {
+    document::json::value_to_string(value)
 }

@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 
-use document::{DocumentBuf, DocumentBuilder, Number, RawDocument, RawValue, Value, json};
+use document::{DocumentBuf, DocumentBuilder, Number, RawDocument, RawValue, Value};
 
 use super::array::{Pull, Push};
 use super::bit::Bits;
 use super::describe_id;
+use super::path::Place;
 use crate::error::QueryError;
 
 /// An operand, readable both raw and as a tree.
@@ -95,17 +96,46 @@ pub(super) struct Surroundings<'d> {
     pub(super) renamed: Vec<Option<Value>>,
 }
 
+/// What a modifier wants of a path that ends before its field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Demand {
+    /// Nothing: it has nothing to do.
+    Nothing,
+    /// That the field could be there.
+    Viable,
+    /// That the field can be made.
+    Created,
+}
+
+impl Surroundings<'_> {
+    /// The value that this `$rename` took out.
+    fn renamed(&self, number: usize) -> Option<&Value> {
+        self.renamed.get(number).and_then(Option::as_ref)
+    }
+}
+
 impl Modifier {
-    pub(super) fn creates(&self, is_insert: bool) -> bool {
+    pub(super) fn demand(&self, around: &Surroundings<'_>) -> Demand {
         match self {
-            Modifier::Unset | Modifier::Pop { .. } | Modifier::Pull(_) | Modifier::RenameSource => false,
-            Modifier::SetOnInsert(_) => is_insert,
-            _ => true,
+            Modifier::Unset | Modifier::RenameSource => Demand::Nothing,
+            Modifier::Pop { .. } | Modifier::Pull(_) => Demand::Viable,
+            Modifier::SetOnInsert(_) if !around.is_insert => Demand::Nothing,
+            Modifier::RenameTarget(number) if around.renamed(*number).is_none() => Demand::Nothing,
+            _ => Demand::Created,
         }
     }
 
+    /// Whether this is where a `$rename` puts its value.
+    pub(super) const fn is_rename(&self) -> bool {
+        matches!(self, Modifier::RenameTarget(_))
+    }
+
     /// The value for a field that does not exist; `None` leaves it so.
-    pub(super) fn initial(&self, around: &Surroundings<'_>) -> Result<Option<Value>, QueryError> {
+    pub(super) fn initial(
+        &self,
+        place: &Place<'_>,
+        around: &Surroundings<'_>,
+    ) -> Result<Option<Value>, QueryError> {
         Ok(match self {
             Modifier::Set(operand) | Modifier::Extreme { operand, .. } => Some(operand.value.clone()),
             Modifier::SetOnInsert(operand) => around.is_insert.then(|| operand.value.clone()),
@@ -122,7 +152,13 @@ impl Modifier {
                 super::array::add_to_set(&mut set, values);
                 Some(Value::from(set))
             }
-            Modifier::RenameTarget(number) => around.renamed.get(*number).cloned().flatten(),
+            Modifier::RenameTarget(number) => match around.renamed(*number) {
+                Some(value) => {
+                    check_no_array(place, around)?;
+                    Some(value.clone())
+                }
+                None => None,
+            },
             Modifier::Unset | Modifier::Pop { .. } | Modifier::Pull(_) | Modifier::RenameSource => None,
         })
     }
@@ -158,10 +194,11 @@ impl Modifier {
     /// Changes an existing value.
     pub(super) fn apply(
         &self,
-        name: &str,
+        place: &Place<'_>,
         target: &mut Value,
         around: &Surroundings<'_>,
     ) -> Result<Effect, QueryError> {
+        let name = place.name;
         match self {
             Modifier::Set(operand) => *target = operand.value.clone(),
             Modifier::SetOnInsert(operand) if around.is_insert => *target = operand.value.clone(),
@@ -180,7 +217,7 @@ impl Modifier {
             Modifier::Bit(bits) => *target = bits.apply(name, target, around)?,
             Modifier::Push(push) => {
                 let kind = target.kind().alias();
-                push.apply(array(target, || not_array(name, kind, around))?);
+                push.apply(array(target, || not_array(place, kind, around))?);
             }
             Modifier::AddToSet(values) => {
                 let kind = target.kind().alias();
@@ -195,7 +232,8 @@ impl Modifier {
                 let kind = target.kind().alias();
                 let values = array(target, || {
                     QueryError::type_mismatch(format!(
-                        "Path '{name}' contains an element of non-array type '{kind}'"
+                        "Path '{}' contains an element of non-array type '{kind}'",
+                        place.dotted()
                     ))
                 })?;
                 if *first && !values.is_empty() {
@@ -205,13 +243,12 @@ impl Modifier {
                 }
             }
             Modifier::Pull(pull) => {
-                let operator = pull.operator();
-                pull.apply(array(target, || {
-                    QueryError::bad_value(format!("Cannot apply {operator} to a non-array value"))
-                })?)?;
+                let refuse = || QueryError::bad_value("Cannot apply $pull to a non-array value");
+                pull.apply(array(target, refuse)?)?;
             }
             Modifier::RenameTarget(number) => {
-                if let Some(Some(value)) = around.renamed.get(*number) {
+                if let Some(value) = around.renamed(*number) {
+                    check_no_array(place, around)?;
                     *target = value.clone();
                 }
             }
@@ -227,9 +264,31 @@ fn array(target: &mut Value, refuse: impl FnOnce() -> QueryError) -> Result<&mut
     }
 }
 
-fn not_array(name: &str, kind: &str, around: &Surroundings<'_>) -> QueryError {
+fn not_array(place: &Place<'_>, kind: &str, around: &Surroundings<'_>) -> QueryError {
     QueryError::bad_value(format!(
-        "The field '{name}' must be an array but is of type {kind} in document {}",
+        "The field '{}' must be an array but is of type {kind} in document {{{}}}",
+        place.dotted(),
+        describe_id(around.document)
+    ))
+}
+
+/// `$rename` does not write into arrays.
+pub(super) fn check_no_array(place: &Place<'_>, around: &Surroundings<'_>) -> Result<(), QueryError> {
+    match place.array_above() {
+        None => Ok(()),
+        Some(array) => Err(array_on_rename_path("destination", &place.dotted(), array, around)),
+    }
+}
+
+/// The refusal of a `$rename` whose path runs through an array.
+pub(super) fn array_on_rename_path(
+    end: &str,
+    path: &str,
+    array: &str,
+    around: &Surroundings<'_>,
+) -> QueryError {
+    QueryError::bad_value(format!(
+        "The {end} field cannot be an array element, '{path}' in doc with {} has an array field called '{array}'",
         describe_id(around.document)
     ))
 }
@@ -241,7 +300,7 @@ fn not_numeric(
     around: &Surroundings<'_>,
 ) -> QueryError {
     QueryError::type_mismatch(format!(
-        "Cannot apply {} to a value of non-numeric type. {} has the field '{name}' of non-numeric type {}",
+        "Cannot apply {} to a value of non-numeric type. {{{}}} has the field '{name}' of non-numeric type {}",
         operation.name(),
         describe_id(around.document),
         value.kind().alias()
@@ -260,9 +319,9 @@ fn calculate(
     };
     result.ok_or_else(|| {
         QueryError::bad_value(format!(
-            "Failed to apply {} operations to current value ({}) for document {}",
+            "Failed to apply {} operations to current value ({}) for document {{{}}}",
             operation.name(),
-            json::value_to_string(current.as_raw()),
+            super::quoted(current.as_raw()),
             describe_id(around.document)
         ))
     })

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use document::{DocumentBuf, Element, ElementType, Number, RawArray, RawDocument, RawValue, Timestamp, json};
+use document::{DocumentBuf, Element, ElementType, Number, RawArray, RawDocument, RawValue, Timestamp};
 
 use super::array::{Pull, Push, parse_add_to_set};
 use super::array_filters::ArrayFilters;
@@ -12,7 +12,7 @@ use super::bit::Bits;
 use super::modifier::{Arithmetic, Modifier, Operand, Surroundings};
 use super::path::{self, Component};
 use super::tree::Branch;
-use super::{describe_id, splice, walk};
+use super::{shown, splice, walk};
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::matcher::MatchDetails;
@@ -31,7 +31,7 @@ const OPERATORS: &[(&str, Parse)] = &[
         Ok(Modifier::Extreme { wins: Ordering::Greater, operand: Operand::new(field.value()) })
     }),
     ("$currentDate", current_date),
-    ("$bit", |field, _| Ok(Modifier::Bit(Bits::parse(field.name(), field.value())?))),
+    ("$bit", |field, _| Ok(Modifier::Bit(Bits::parse(field.value())?))),
     ("$push", |field, _| Ok(Modifier::Push(Push::parse(field.value())?))),
     ("$addToSet", |field, _| Ok(Modifier::AddToSet(parse_add_to_set(field.value())?))),
     ("$pop", |field, _| pop(field)),
@@ -44,8 +44,8 @@ const OPERATORS: &[(&str, Parse)] = &[
 pub(super) struct Operators {
     pub(super) tree: Branch,
     pub(super) filters: ArrayFilters,
-    /// Source and target paths of `$rename`.
-    pub(super) renames: Vec<(Vec<String>, Vec<String>)>,
+    /// Source paths of `$rename`, by number.
+    pub(super) renames: Vec<Vec<String>>,
     /// The top-level fields that may change.
     pub(super) touched: Arc<[String]>,
     pub(super) uses_position: bool,
@@ -100,31 +100,33 @@ impl Operators {
             walk::apply(self, &mut around)?
         };
         if self.touched.iter().any(|name| name == "_id") {
-            check_id(document, changed.as_raw())?;
+            self.check_id(document, changed.as_raw())?;
         }
         Ok(changed)
     }
-}
 
-/// `_id` never changes once it is there.
-fn check_id(before: RawDocument<'_>, after: RawDocument<'_>) -> Result<(), QueryError> {
-    let Some(id) = before.get("_id") else {
-        return Ok(());
-    };
-    if after.get("_id").is_some_and(|new| document::compare(new, id).is_eq()) {
-        return Ok(());
+    /// `_id` never changes once it is there.
+    fn check_id(&self, before: RawDocument<'_>, after: RawDocument<'_>) -> Result<(), QueryError> {
+        let Some(id) = before.get("_id") else {
+            return Ok(());
+        };
+        if after.get("_id").is_some_and(|new| document::compare(new, id).is_eq()) {
+            return Ok(());
+        }
+        let (path, modifier) = self.tree.first_path("_id");
+        let what = match modifier {
+            Some(Modifier::RenameSource) => format!("Unsetting the path '{path}' using $rename"),
+            _ => format!("Performing an update on the path '{path}'"),
+        };
+        Err(QueryError::new(code::IMMUTABLE_FIELD, format!("{what} would modify the immutable field '_id'")))
     }
-    Err(QueryError::new(
-        code::IMMUTABLE_FIELD,
-        "Performing an update on the path '_id' would modify the immutable field '_id'",
-    ))
 }
 
 struct Parser<'e> {
     environment: &'e Environment,
     tree: Branch,
     filters: ArrayFilters,
-    renames: Vec<(Vec<String>, Vec<String>)>,
+    renames: Vec<Vec<String>>,
     used_filters: HashSet<String>,
     uses_position: bool,
     is_flat: bool,
@@ -142,15 +144,18 @@ impl Parser<'_> {
         let RawValue::Document(fields) = operator.value() else {
             return Err(QueryError::failed_to_parse(format!(
                 "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} not \
-                 {{{name}: {}}}",
+                 {{{}}}",
                 operator.kind().alias(),
-                json::value_to_string(operator.value())
+                shown(name, operator.value())
             )));
         };
         for field in fields {
             match parse {
                 Some(parse) => {
                     let components = self.path(field.name())?;
+                    if name != "$unset" {
+                        path::check_top_level(&components)?;
+                    }
                     self.is_flat &= !matches!(field.kind(), ElementType::Document | ElementType::Array);
                     let modifier = parse(field, self.environment)?;
                     self.tree.insert(field.name(), &components, modifier)?;
@@ -181,8 +186,8 @@ impl Parser<'_> {
         let from = field.name();
         let Some(to) = field.value().as_str() else {
             return Err(QueryError::bad_value(format!(
-                "The 'to' field for $rename must be a string: {from}: {}",
-                json::value_to_string(field.value())
+                "The 'to' field for $rename must be a string: {}",
+                shown(from, field.value())
             )));
         };
         if to.contains('\0') {
@@ -191,21 +196,29 @@ impl Parser<'_> {
             ));
         }
         let (source, target) = (self.path(from)?, self.path(to)?);
-        if source == target {
+        path::check_top_level(&target)?;
+        let related = match source == target {
+            true => Some("differ"),
+            false => (source.starts_with(&target) || target.starts_with(&source))
+                .then_some("not be on the same path"),
+        };
+        if let Some(must) = related {
             return Err(QueryError::bad_value(format!(
-                "The source and target field for $rename must differ: {from}: \"{to}\""
+                "The source and target field for $rename must {must}: {}",
+                shown(from, field.value())
             )));
         }
         let source_names = plain(&source).ok_or_else(|| {
             QueryError::bad_value(format!("The source field for $rename may not be dynamic: {from}"))
         })?;
-        let target_names = plain(&target).ok_or_else(|| {
-            QueryError::bad_value(format!("The destination field for $rename may not be dynamic: {to}"))
-        })?;
+        if plain(&target).is_none() {
+            let message = format!("The destination field for $rename may not be dynamic: {to}");
+            return Err(QueryError::bad_value(message));
+        }
         self.is_flat = false;
         self.tree.insert(from, &source, Modifier::RenameSource)?;
         self.tree.insert(to, &target, Modifier::RenameTarget(self.renames.len()))?;
-        self.renames.push((source_names, target_names));
+        self.renames.push(source_names);
         Ok(())
     }
 }
@@ -226,9 +239,8 @@ fn calculate(operation: Arithmetic, field: Element<'_>) -> Result<Modifier, Quer
     };
     let number = Number::from_raw(field.value()).ok_or_else(|| {
         QueryError::type_mismatch(format!(
-            "Cannot {verb} with non-numeric argument: {{{}: {}}}",
-            field.name(),
-            json::value_to_string(field.value())
+            "Cannot {verb} with non-numeric argument: {{{}}}",
+            shown(field.name(), field.value())
         ))
     })?;
     Ok(Modifier::Calculate(operation, number))
@@ -236,18 +248,16 @@ fn calculate(operation: Arithmetic, field: Element<'_>) -> Result<Modifier, Quer
 
 fn pop(field: Element<'_>) -> Result<Modifier, QueryError> {
     let value = field.value();
-    match value.as_i64_exact() {
-        Some(1) => Ok(Modifier::Pop { first: false }),
-        Some(-1) => Ok(Modifier::Pop { first: true }),
-        _ if value.is_number() => Err(QueryError::failed_to_parse(format!(
-            "$pop expects 1 or -1, found: {}",
-            json::value_to_string(value)
-        ))),
-        _ => Err(QueryError::failed_to_parse(format!(
-            "Expected a number in: {}: {}",
-            field.name(),
-            json::value_to_string(value)
-        ))),
+    let refuse =
+        |what: &str| Err(QueryError::failed_to_parse(format!("{what}: {}", shown(field.name(), value))));
+    match (value.as_i64_exact(), value.as_f64()) {
+        (Some(1), _) => Ok(Modifier::Pop { first: false }),
+        (Some(-1), _) => Ok(Modifier::Pop { first: true }),
+        (Some(other), _) => Err(QueryError::failed_to_parse(format!("$pop expects 1 or -1, found: {other}"))),
+        _ if !value.is_number() => refuse("Expected a number in"),
+        (None, Some(number)) if number.is_nan() => refuse("Expected an integer, but found NaN in"),
+        (None, Some(number)) if number.fract() == 0.0 => refuse("Cannot represent as a 64-bit integer"),
+        _ => refuse("Expected an integer"),
     }
 }
 
@@ -283,18 +293,4 @@ fn current_date(field: Element<'_>, environment: &Environment) -> Result<Modifie
         }
     };
     Ok(Modifier::Set(Operand::new(value)))
-}
-
-/// The refusal of a `$rename` whose path runs through an array.
-pub(super) fn array_on_rename_path(
-    end: &str,
-    path: &[String],
-    array: &str,
-    document: RawDocument<'_>,
-) -> QueryError {
-    QueryError::bad_value(format!(
-        "The {end} field cannot be an array element, '{}' in doc with {} has an array field called '{array}'",
-        path.join("."),
-        describe_id(document).trim_matches(['{', '}'])
-    ))
 }

@@ -1,5 +1,6 @@
 //! Paths of updates: dotted names and the positional operators.
 
+use super::id::dollar_prefixed;
 use crate::error::{QueryError, code};
 
 /// The most components of a path.
@@ -42,9 +43,14 @@ pub(super) fn parse(path: &str) -> Result<Vec<Component>, QueryError> {
     }
     let components: Vec<Component> =
         path.split('.').map(|name| component(path, name)).collect::<Result<_, _>>()?;
-    if components.first().is_some_and(|first| !matches!(first, Component::Field(_))) {
+    let misplaced = match components.first() {
+        Some(Component::Matched) => Some("positional (i.e. '$')"),
+        Some(Component::Every | Component::Filtered(_)) => Some("array filter identifier (i.e. '$[<id>]')"),
+        Some(Component::Field(_)) | None => None,
+    };
+    if let Some(misplaced) = misplaced {
         return Err(QueryError::bad_value(format!(
-            "Cannot have positional (i.e. '$') element in the first position in path '{path}'"
+            "Cannot have {misplaced} element in the first position in path '{path}'"
         )));
     }
     if components.iter().filter(|component| **component == Component::Matched).count() > 1 {
@@ -68,18 +74,63 @@ fn component(path: &str, name: &str) -> Result<Component, QueryError> {
             format!("The update path '{path}' contains an empty field name, which is not allowed."),
         ));
     }
-    if !name.starts_with('$') || matches!(name, "$id" | "$ref" | "$db") {
-        return Ok(Component::Field(name.to_owned()));
-    }
     if name == "$" {
         return Ok(Component::Matched);
     }
-    match name.strip_prefix("$[").and_then(|rest| rest.strip_suffix(']')) {
-        Some("") => Ok(Component::Every),
-        Some(identifier) => Ok(Component::Filtered(identifier.to_owned())),
-        None => Err(QueryError::new(
-            code::DOLLAR_PREFIXED_FIELD_NAME,
-            format!("The dollar ($) prefixed field '{name}' in '{path}' is not valid for storage."),
-        )),
+    Ok(match name.strip_prefix("$[").and_then(|rest| rest.strip_suffix(']')) {
+        Some("") => Component::Every,
+        Some(identifier) => Component::Filtered(identifier.to_owned()),
+        None => Component::Field(name.to_owned()),
+    })
+}
+
+/// Refuses a top-level field with a dollar sign in front, which operators do not write.
+pub(super) fn check_top_level(components: &[Component]) -> Result<(), QueryError> {
+    match components.first() {
+        Some(Component::Field(name))
+            if name.starts_with('$') && !matches!(name.as_str(), "$id" | "$ref" | "$db") =>
+        {
+            Err(dollar_prefixed(name, name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where in a document something is: a name, and where the value is that has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'p> {
+    above: Option<&'p Place<'p>>,
+    pub(super) name: &'p str,
+    is_element: bool,
+}
+
+impl<'p> Place<'p> {
+    /// A top-level field.
+    pub(super) const fn top(name: &'p str) -> Self {
+        Place { above: None, name, is_element: false }
+    }
+
+    /// A field of the document here.
+    pub(super) const fn field<'c>(&'c self, name: &'c str) -> Place<'c> {
+        Place { above: Some(self), name, is_element: false }
+    }
+
+    /// An element of the array here.
+    pub(super) const fn element<'c>(&'c self, name: &'c str) -> Place<'c> {
+        Place { above: Some(self), name, is_element: true }
+    }
+
+    /// The path from the top.
+    pub(super) fn dotted(&self) -> String {
+        match self.above {
+            None => self.name.to_owned(),
+            Some(above) => format!("{}.{}", above.dotted(), self.name),
+        }
+    }
+
+    /// The name of the innermost array above.
+    pub(super) fn array_above(&self) -> Option<&'p str> {
+        let above = self.above?;
+        if self.is_element { Some(above.name) } else { above.array_above() }
     }
 }

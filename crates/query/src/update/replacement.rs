@@ -1,8 +1,8 @@
 //! Replacement documents: everything changes but `_id`.
 
-use document::{DocumentBuf, DocumentBuilder, RawDocument, json};
+use document::{DocumentBuf, DocumentBuilder, RawDocument};
 
-use super::{EmptyTimestamps, id};
+use super::{EmptyTimestamps, id, shown};
 use crate::error::{QueryError, code};
 
 /// Checks a replacement document: none of its top-level fields may begin with a dollar sign.
@@ -41,8 +41,8 @@ pub(super) fn apply(
         return Err(QueryError::new(
             code::IMMUTABLE_FIELD,
             format!(
-                "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {}",
-                json::value_to_string(new.value())
+                "After applying the update, the (immutable) field '_id' was found to have been altered to {}",
+                shown("_id", new.value())
             ),
         ));
     }

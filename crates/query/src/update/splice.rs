@@ -4,7 +4,7 @@ use document::{DocumentBuf, DocumentBuilder, Element};
 
 use super::array_filters::ArrayFilters;
 use super::modifier::{Effect, Spliced, Surroundings};
-use super::path::Component;
+use super::path::{Component, Place};
 use super::tree::{Branch, Node};
 use super::walk::Walk;
 use crate::error::QueryError;
@@ -52,7 +52,7 @@ pub(super) fn apply(
             continue;
         }
         if let Component::Field(name) = component
-            && let Some(value) = splice.walk.create(name, node)?
+            && let Some(value) = splice.walk.create(&Place::top(name), node)?
         {
             let mut builder = DocumentBuilder::resume(&mut splice.bytes, 0);
             builder.append_value(name, &value);
@@ -108,7 +108,7 @@ fn write(
         return Ok(());
     }
     let mut value = element.value().to_value();
-    if walk.change(name, node, &mut value)? == Effect::Stays {
+    if walk.change(&Place::top(name), node, &mut value)? == Effect::Stays {
         builder.append_value(name, &value);
     }
     Ok(())

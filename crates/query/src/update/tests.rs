@@ -150,8 +150,13 @@ fn renames() {
     );
     check_error(doc! { "$rename": { "a": "a" } }, base.clone(), 2);
     check_error(doc! { "$rename": { "a": 1 } }, base.clone(), 2);
-    check_error(doc! { "$rename": { "a": "x" }, "$set": { "a": 1 } }, base, 40);
-    check_error(doc! { "$rename": { "a.b": "x" } }, doc! { "_id": 1, "a": [{ "b": 1 }] }, 2);
+    check_error(doc! { "$rename": { "a": "x" }, "$set": { "a": 1 } }, base.clone(), 40);
+    check_error(doc! { "$rename": { "a": "a.b" } }, base.clone(), 2);
+    check(
+        doc! { "$rename": { "b.c": "d", "a": "e", "b.missing": "f" } },
+        base,
+        doc! { "_id": 1, "b": {}, "d": 2, "e": 1 },
+    );
 }
 
 #[test]
@@ -260,7 +265,9 @@ fn conflicts_and_malformed_updates() {
     check_error(5, base.clone(), 9);
     check_error(doc! { "$set": { "": 1 } }, base.clone(), 56);
     check_error(doc! { "$set": { "a..b": 1 } }, base.clone(), 56);
-    check_error(doc! { "$set": { "a.$b": 1 } }, base.clone(), 52);
+    check(doc! { "$set": { "a.$b": 1 } }, base.clone(), doc! { "_id": 1, "a": { "b": 1, "$b": 1 } });
+    check(doc! { "$unset": { "$b": 1 } }, doc! { "_id": 1, "$b": 1 }, doc! { "_id": 1 });
+    check_error(doc! { "$rename": { "a": "$b" } }, base.clone(), 52);
     check_error(doc! { "$set": { "$b": 1 } }, base.clone(), 52);
     check_error(doc! { "$set": { "$.a": 1 } }, base.clone(), 2);
     check_error(doc! { "$set": { "a.$.b.$": 1 } }, base.clone(), 2);

@@ -19,9 +19,12 @@ pub(super) enum Node {
 #[derive(Debug, Default)]
 pub(super) struct Branch {
     pub(super) children: Vec<(Component, Node)>,
-    /// Where each component stands in `children` until they are sorted. Its hash has a secret: clients choose the names.
-    places: HashMap<Component, usize>,
+    /// Where each child is, while many are put in. Its hash has a secret: clients choose the names.
+    positions: HashMap<Component, usize>,
 }
+
+/// Up to so many children are looked through one by one.
+pub(super) const FEW: usize = 16;
 
 impl Branch {
     /// Puts a modifier at the end of a path.
@@ -45,13 +48,12 @@ impl Branch {
             return Ok(());
         };
         let is_last = depth + 1 == components.len();
-        // Either all children go to several elements or none.
+        // All children are alike in this.
         if self.children.first().is_some_and(|(other, _)| other.is_array_wide() != component.is_array_wide())
         {
             return Err(conflict(path, depth));
         }
-        let existing = self.places.get(component).and_then(|place| self.children.get_mut(*place));
-        match existing.map(|(_, node)| node) {
+        match self.child(component) {
             Some(Node::Branch(branch)) if !is_last => branch.insert_at(path, components, depth + 1, modifier),
             Some(_) => Err(conflict(path, depth + 1)),
             None => {
@@ -62,16 +64,53 @@ impl Branch {
                     branch.insert_at(path, components, depth + 1, modifier)?;
                     Node::Branch(branch)
                 };
-                self.places.insert(component.clone(), self.children.len());
-                self.children.push((component.clone(), node));
+                self.push(component.clone(), node);
                 Ok(())
             }
         }
     }
 
+    fn child(&mut self, component: &Component) -> Option<&mut Node> {
+        let position = match self.children.len() > FEW {
+            true => *self.positions.get(component)?,
+            false => self.children.iter().position(|(other, _)| other == component)?,
+        };
+        self.children.get_mut(position).map(|(_, node)| node)
+    }
+
+    fn push(&mut self, component: Component, node: Node) {
+        self.children.push((component, node));
+        let known = self.positions.len();
+        if self.children.len() > FEW {
+            let new = self.children.iter().enumerate().skip(known);
+            self.positions.extend(new.map(|(position, (component, _))| (component.clone(), position)));
+        }
+    }
+
+    /// The path of the first modifier at or below a top-level field.
+    pub(super) fn first_path(&self, name: &str) -> (String, Option<&Modifier>) {
+        let mut path = name.to_owned();
+        let mut node = self
+            .children
+            .iter()
+            .find(|(component, _)| matches!(component, Component::Field(field) if field == name))
+            .map(|(_, node)| node);
+        while let Some(Node::Branch(branch)) = node {
+            let first = branch.children.first();
+            if let Some((Component::Field(field), _)) = first {
+                path = format!("{path}.{field}");
+            }
+            node = first.map(|(_, node)| node);
+        }
+        match node {
+            Some(Node::Leaf(modifier)) => (path, Some(modifier)),
+            _ => (path, None),
+        }
+    }
+
     /// Brings all children into the order in which MongoDB applies them.
     pub(super) fn sort(&mut self) {
-        self.places = HashMap::new();
+        self.positions = HashMap::new();
         self.children.sort_by(|(left, _), (right, _)| order(left, right));
         for (_, node) in &mut self.children {
             if let Node::Branch(branch) = node {
@@ -82,14 +121,6 @@ impl Branch {
 }
 
 impl Node {
-    /// Whether applying this to a place that does not exist makes something there.
-    pub(super) fn creates(&self, is_insert: bool) -> bool {
-        match self {
-            Node::Leaf(modifier) => modifier.creates(is_insert),
-            Node::Branch(branch) => branch.children.iter().any(|(_, node)| node.creates(is_insert)),
-        }
-    }
-
     /// Whether both write to the same place or one writes below the other.
     ///
     /// # Errors
