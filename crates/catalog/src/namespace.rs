@@ -115,6 +115,15 @@ impl Namespace {
         self.is_system() || is_internal_database(&self.database)
     }
 
+    /// Whether clients may not drop it: the server and its tools rely on what is in it.
+    pub fn is_kept(&self) -> bool {
+        &*self.database == "admin"
+            && matches!(
+                &*self.collection,
+                "system.version" | "system.users" | "system.roles" | "system.new_users"
+            )
+    }
+
     /// Whether the collection is one of the server's own.
     pub fn is_system(&self) -> bool {
         self.collection.starts_with("system.")

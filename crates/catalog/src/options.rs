@@ -1,7 +1,7 @@
 //! What a collection is created with.
 
 use crate::CatalogError;
-use document::{Document, DocumentBuf, RawDocument, RawValue};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
 
 /// The smallest size of a capped collection, in bytes; smaller requests are raised to it.
 const CAPPED_SIZE_MIN: u64 = 4096;
@@ -184,12 +184,13 @@ impl CollectionOptions {
                         "time-series collections are not supported".into(),
                     ));
                 }
-                "storageEngine"
-                | "indexOptionDefaults"
-                | "clusteredIndex"
-                | "changeStreamPreAndPostImages" => {
+                "storageEngine" | "indexOptionDefaults" | "changeStreamPreAndPostImages" => {
                     document_of(name, value)?;
                     options.other.insert(name, value.to_value());
+                }
+                "clusteredIndex" => {
+                    let given = value.as_document().ok_or_else(|| wrong_type(name, value, "object"))?;
+                    options.other.insert(name, clustered_index(given)?);
                 }
                 "expireAfterSeconds" => {
                     whole(name, value)?;
@@ -261,9 +262,12 @@ impl CollectionOptions {
         fields
     }
 
-    /// Whether it was created with `clusteredIndex`.
-    pub fn is_clustered(&self) -> bool {
-        self.other.contains("clusteredIndex")
+    /// The specification given as `clusteredIndex`, complete. Documents are clustered in any case.
+    pub fn clustered_index(&self) -> Option<&Document> {
+        match self.other.get("clusteredIndex")? {
+            Value::Document(specification) => Some(specification),
+            _ => None,
+        }
     }
 
     /// The validation level in force.
@@ -275,6 +279,46 @@ impl CollectionOptions {
     pub fn action(&self) -> ValidationAction {
         self.validation_action.unwrap_or_default()
     }
+}
+
+/// The specification of a clustered index with what it leaves out.
+fn clustered_index(given: RawDocument<'_>) -> Result<Document, CatalogError> {
+    const REQUIREMENT: i32 = 5_979_700;
+    let (mut key, mut name, mut unique) = (None, "_id_".to_owned(), false);
+    for element in given.iter() {
+        match (element.name(), element.value()) {
+            ("v", value) if value.as_i64_exact() == Some(2) => {}
+            ("key", RawValue::Document(pattern)) => key = Some(pattern),
+            ("name", RawValue::String(given)) if !given.is_empty() => name = given.to_owned(),
+            ("unique", value) => unique = truth("clusteredIndex.unique", value)?,
+            (field @ ("v" | "key" | "name"), value) => {
+                let message = format!(
+                    "BSON field 'create.clusteredIndex.{field}' cannot be of type '{}' or have this value",
+                    value.kind().alias()
+                );
+                return Err(CatalogError::TypeMismatch(message));
+            }
+            (field, _) => {
+                let message = format!("BSON field 'create.clusteredIndex.{field}' is an unknown field.");
+                return Err(CatalogError::Location { code: 40415, message });
+            }
+        }
+    }
+    let Some(key) = key else {
+        let message = "BSON field 'create.clusteredIndex.key' is missing but a required field".to_owned();
+        return Err(CatalogError::Location { code: 40414, message });
+    };
+    if !unique {
+        let message = "The clusteredIndex option requires unique: true to be specified".to_owned();
+        return Err(CatalogError::Location { code: REQUIREMENT, message });
+    }
+    let mut fields = key.iter().map(|field| (field.name() == "_id", field.value().as_i64_exact()));
+    if (fields.next(), fields.next()) != (Some((true, Some(1))), None) {
+        return Err(CatalogError::InvalidIndexSpecificationOption(
+            "The clusteredIndex option is only supported for key: {_id: 1}".into(),
+        ));
+    }
+    Ok(doc! { "v": 2, "key": { "_id": 1 }, "name": name, "unique": true })
 }
 
 fn limits(capped: bool, size: Option<i64>, max: Option<i64>) -> Result<Option<CappedLimits>, CatalogError> {
@@ -347,6 +391,15 @@ mod tests {
         check(doc! { "capped": false, "max": 5 }, Err(72));
         check(doc! { "capped": "yes", "size": 1 }, Err(14));
         check(doc! { "capped": true, "size": -1 }, Err(72));
+        let clustered = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_", "unique": true };
+        check(
+            doc! { "clusteredIndex": { "key": { "_id": 1 }, "unique": true } },
+            Ok(doc! { "clusteredIndex": (clustered.clone()) }),
+        );
+        check(doc! { "clusteredIndex": (clustered.clone()) }, Ok(doc! { "clusteredIndex": clustered }));
+        check(doc! { "clusteredIndex": { "key": { "_id": 1 } } }, Err(5_979_700));
+        check(doc! { "clusteredIndex": { "key": { "a": 1 }, "unique": true } }, Err(197));
+        check(doc! { "clusteredIndex": { "unique": true } }, Err(40414));
         check(doc! { "timeseries": { "timeField": "t" } }, Err(72));
         check(doc! { "bogus": 1 }, Err(40415));
         check(doc! { "validationLevel": "loose" }, Err(2));

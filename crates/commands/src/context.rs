@@ -67,9 +67,15 @@ impl<'a> CommandContext<'a> {
     /// `InvalidNamespace` when the field is no collection name.
     pub fn collection_namespace(&self) -> CommandResult<(&'a str, &'a str)> {
         let name = self.fields.collection_name()?;
-        if name.contains('\0') || name.starts_with('.') {
-            let message = format!("Invalid collection name: {}.{name}", self.database);
-            return Err(CommandError::new(code::INVALID_NAMESPACE, message));
+        let refused = |message: String| Err(CommandError::new(code::INVALID_NAMESPACE, message));
+        if name.is_empty() {
+            return refused(format!("Invalid namespace specified '{}.'", self.database));
+        }
+        if name.starts_with('.') {
+            return refused(format!("Collection names cannot start with '.': {name}"));
+        }
+        if name.contains('\0') {
+            return refused("namespaces cannot have embedded null characters".to_owned());
         }
         self.operation.set_namespace(self.database, name);
         Ok((self.database, name))

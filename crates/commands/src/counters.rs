@@ -201,7 +201,7 @@ impl CollectionUsage {
     }
 }
 
-/// Rows of `top` at most: names come from clients, who may invent any number of them.
+/// Rows of `top` at most.
 const COLLECTIONS_MAX: usize = 10_000;
 
 /// Collections that a thread finds without asking all threads' map, which costs a lock that everybody takes.
@@ -238,8 +238,15 @@ impl Default for Usage {
 }
 
 impl Usage {
-    /// Adds one use of `database.collection`.
-    pub fn add(&self, namespace: &str, class: OperationClass, took: Duration) {
+    /// Adds one use of `database.collection`. A name that is new here counts when it `exists`: clients may ask for any number of
+    /// others.
+    pub fn add(
+        &self,
+        namespace: &str,
+        class: OperationClass,
+        took: Duration,
+        exists: impl FnOnce(&str) -> bool,
+    ) {
         let usage = (self.number, self.forgotten.load(Ordering::Acquire));
         KNOWN.with_borrow_mut(|known| {
             let place = FxBuildHasher.hash_one(namespace) as usize % KNOWN_COLLECTIONS;
@@ -250,16 +257,23 @@ impl Usage {
             {
                 return known.counters.add(class, took);
             }
-            let Some(counters) = self.counters_of(namespace) else { return };
+            let Some(counters) = self.counters_of(namespace, exists) else { return };
             counters.add(class, took);
             *place = Some(KnownCollection { usage, namespace: namespace.to_owned(), counters });
         });
     }
 
-    /// The counters of a collection; none for one too many.
-    fn counters_of(&self, namespace: &str) -> Option<Arc<CollectionUsage>> {
+    /// The counters of a collection; none for one too many, or one that is not there.
+    fn counters_of(
+        &self,
+        namespace: &str,
+        exists: impl FnOnce(&str) -> bool,
+    ) -> Option<Arc<CollectionUsage>> {
         if let Some(known) = self.collections.read().get(namespace) {
             return Some(Arc::clone(known));
+        }
+        if !exists(namespace) {
+            return None;
         }
         let mut collections = self.collections.write();
         let has_room = collections.len() < COLLECTIONS_MAX;
@@ -304,8 +318,8 @@ mod tests {
     #[test]
     fn usage_is_per_collection() {
         let usage = Usage::default();
-        usage.add("db.a", OperationClass::Insert, Duration::from_micros(7));
-        usage.add("db.a", OperationClass::Query, Duration::from_micros(5));
+        usage.add("db.a", OperationClass::Insert, Duration::from_micros(7), |_| true);
+        usage.add("db.a", OperationClass::Query, Duration::from_micros(5), |_| true);
         let rows = usage.all();
         assert_eq!(rows.len(), 1);
         let row = rows[0].1.to_document();
@@ -313,6 +327,13 @@ mod tests {
         assert_eq!(row.get("writeLock"), Some(&doc! { "time": 7, "count": 1 }.into()));
         let reads = doc! { "latency": 5_i64, "ops": 1_i64, "queryableEncryptionLatencyMicros": 0_i64 };
         assert_eq!(usage.of("db.a").latencies().get("reads"), Some(&reads.into()));
+    }
+
+    #[test]
+    fn names_that_nobody_made_are_not_counted() {
+        let usage = Usage::default();
+        usage.add("db.ghost", OperationClass::Query, Duration::from_micros(5), |_| false);
+        assert!(usage.all().is_empty());
     }
 
     #[test]
@@ -334,14 +355,14 @@ mod tests {
         let names: Vec<_> = (0..3 * KNOWN_COLLECTIONS).map(|number| format!("db.c{number}")).collect();
         for _ in 0..3 {
             for name in &names {
-                usage.add(name, OperationClass::Query, Duration::from_micros(5));
+                usage.add(name, OperationClass::Query, Duration::from_micros(5), |_| true);
             }
-            other.add("db.c1", OperationClass::Query, Duration::from_micros(5));
+            other.add("db.c1", OperationClass::Query, Duration::from_micros(5), |_| true);
         }
         assert!(names.iter().all(|name| queries(&usage, name) == 3), "no use is lost");
         usage.forget("db.c1");
         assert_eq!((queries(&usage, "db.c1"), queries(&other, "db.c1")), (0, 3));
-        usage.add("db.c1", OperationClass::Query, Duration::ZERO);
+        usage.add("db.c1", OperationClass::Query, Duration::ZERO, |_| true);
         assert_eq!((queries(&usage, "db.c1"), queries(&usage, "db.c2")), (1, 3));
     }
 }

@@ -3,7 +3,7 @@
 use crate::context::{BatchContext, CommandContext};
 use crate::error::{CommandError, CommandResult, code};
 use crate::sessions::SessionId;
-use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument};
+use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawArray, RawDocument};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::future::Future;
@@ -146,6 +146,20 @@ impl CursorSource for FixedDocuments {
     }
 }
 
+/// A source that ended because of what happened to its collection.
+#[derive(Debug)]
+struct Failed(CommandError);
+
+impl CursorSource for Failed {
+    fn begins_inline(&self) -> bool {
+        true
+    }
+
+    fn fill<'a>(&'a mut self, _context: &'a BatchContext<'a>, _batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
+        Box::pin(std::future::ready(Err(self.0.clone())))
+    }
+}
+
 /// Appends `cursor: {id, ns, firstBatch}` over documents that are all known, and keeps a cursor for what does not fit.
 ///
 /// # Errors
@@ -158,8 +172,9 @@ pub fn open_fixed(
     batch_size: Option<usize>,
 ) -> CommandResult {
     let mut source = FixedDocuments::new(documents);
-    let mut cursor = reply.start_document("cursor");
-    let mut batch = Batch::new(cursor.start_array("firstBatch"), batch_size.unwrap_or(usize::MAX));
+    // The cursor's number stands in front of the batch and is known behind it.
+    let mut bytes = Vec::new();
+    let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), batch_size.unwrap_or(usize::MAX));
     let end = source.fill_now(&mut batch);
     drop(batch);
     let id = match end {
@@ -169,7 +184,9 @@ pub fn open_fixed(
             context.server.cursors.open(Cursor::new(namespace, session, context.body, Box::new(source)))
         }
     };
+    let mut cursor = reply.start_document("cursor");
     cursor.append("id", id).append("ns", namespace);
+    cursor.append("firstBatch", RawArray::from_document(RawDocument::trusted(&bytes)));
     Ok(())
 }
 
@@ -256,7 +273,16 @@ pub struct CursorView {
 #[derive(Debug)]
 enum Entry {
     Idle { cursor: Box<Cursor>, last_use: Instant },
-    Pinned { session: Option<SessionId>, namespace: String, killed: bool },
+    Pinned { session: Option<SessionId>, namespace: String, doom: Option<Doom> },
+}
+
+/// What awaits a cursor that is in use.
+#[derive(Debug, Clone)]
+enum Doom {
+    /// Somebody killed it.
+    Killed,
+    /// Its collection is gone.
+    Failed(CommandError),
 }
 
 const SHARDS: usize = 16;
@@ -342,7 +368,7 @@ impl Cursors {
         }
         check_session(id, cursor.session, session)?;
         let pinned =
-            Entry::Pinned { session: cursor.session, namespace: cursor.namespace.clone(), killed: false };
+            Entry::Pinned { session: cursor.session, namespace: cursor.namespace.clone(), doom: None };
         match std::mem::replace(entry, pinned) {
             Entry::Idle { cursor, .. } => Ok(PinnedCursor { cursors: self, id, cursor: Some(cursor) }),
             Entry::Pinned { .. } => Err(not_found(id)),
@@ -354,8 +380,8 @@ impl Cursors {
         let mut shard = self.shard(id).lock();
         let removed = match shard.get_mut(&id) {
             None => return false,
-            Some(Entry::Pinned { killed, .. }) => {
-                *killed = true;
+            Some(Entry::Pinned { doom, .. }) => {
+                *doom = Some(Doom::Killed);
                 None
             }
             Some(Entry::Idle { .. }) => shard.remove(&id),
@@ -365,9 +391,9 @@ impl Cursors {
         true
     }
 
-    /// Whether somebody killed a cursor that is in use.
+    /// Whether a cursor that is in use was ended meanwhile.
     pub(crate) fn is_killed(&self, id: i64) -> bool {
-        matches!(self.shard(id).lock().get(&id), None | Some(Entry::Pinned { killed: true, .. }))
+        matches!(self.shard(id).lock().get(&id), None | Some(Entry::Pinned { doom: Some(_), .. }))
     }
 
     /// The namespace of a cursor.
@@ -388,8 +414,8 @@ impl Cursors {
             for (id, entry) in shard.iter_mut() {
                 match entry {
                     Entry::Idle { cursor, .. } if chosen(&cursor.namespace, cursor.session) => ids.push(*id),
-                    Entry::Pinned { session, namespace, killed } if chosen(namespace, *session) => {
-                        *killed = true;
+                    Entry::Pinned { session, namespace, doom } if chosen(namespace, *session) => {
+                        *doom = Some(Doom::Killed);
                         count += 1;
                     }
                     _ => {}
@@ -398,6 +424,28 @@ impl Cursors {
             closed.extend(ids.into_iter().filter_map(|id| shard.remove(&id)));
         }
         count + closed.len()
+    }
+
+    /// Ends the cursors of namespaces that `failed` knows an error for. The next `getMore` tells it and closes the cursor; what the
+    /// cursor held is given up at once.
+    pub fn fail_where(&self, mut failed: impl FnMut(&str) -> Option<CommandError>) {
+        let mut given_up = Vec::new();
+        for shard in &self.shards {
+            for entry in shard.lock().values_mut() {
+                match entry {
+                    Entry::Idle { cursor, .. } => {
+                        if let Some(error) = failed(&cursor.namespace) {
+                            given_up.push(std::mem::replace(&mut cursor.source, Box::new(Failed(error))));
+                        }
+                    }
+                    Entry::Pinned { namespace, doom, .. } => {
+                        if let Some(error) = failed(namespace) {
+                            *doom = Some(Doom::Failed(error));
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Closes what nobody used for `timeout`. Returns how many.
@@ -459,7 +507,7 @@ impl Cursors {
     /// A user gives a cursor back.
     fn unpin(&self, id: i64, cursor: Option<Box<Cursor>>) {
         let mut shard = self.shard(id).lock();
-        let killed = matches!(shard.get(&id), None | Some(Entry::Pinned { killed: true, .. }));
+        let killed = matches!(shard.get(&id), None | Some(Entry::Pinned { doom: Some(_), .. }));
         match cursor {
             Some(cursor) if !killed => {
                 shard.insert(id, Entry::Idle { cursor, last_use: Instant::now() });
@@ -471,6 +519,17 @@ impl Cursors {
             }
         }
     }
+}
+
+/// `QueryPlanKilled` (175): the collection of a cursor was dropped.
+pub fn collection_dropped(uuid: uuid::Uuid) -> CommandError {
+    CommandError::new(code::QUERY_PLAN_KILLED, format!("collection dropped. UUID {uuid}"))
+}
+
+/// `QueryPlanKilled` (175): the collection of a cursor has another name.
+pub fn collection_renamed(from: &str, to: &str, uuid: uuid::Uuid) -> CommandError {
+    let message = format!("collection renamed from '{from}' to '{to}'. UUID {uuid}");
+    CommandError::new(code::QUERY_PLAN_KILLED, message)
 }
 
 /// `CursorNotFound` (43).
@@ -532,9 +591,14 @@ impl PinnedCursor<'_> {
         self.cursor = None;
     }
 
-    /// Whether somebody killed it meanwhile.
-    pub fn is_killed(&self) -> bool {
-        self.cursors.is_killed(self.id)
+    /// What ended it meanwhile: somebody killed it, or its collection is gone.
+    pub fn end(&self) -> Option<CommandError> {
+        let killed = || CommandError::new(code::CURSOR_KILLED, "cursor was killed while it was in use");
+        match self.cursors.shard(self.id).lock().get(&self.id) {
+            None | Some(Entry::Pinned { doom: Some(Doom::Killed), .. }) => Some(killed()),
+            Some(Entry::Pinned { doom: Some(Doom::Failed(error)), .. }) => Some(error.clone()),
+            _ => None,
+        }
     }
 }
 
@@ -590,9 +654,23 @@ mod tests {
         let id = cursors.open(cursor(Some(SessionId([1; 16]))));
         let pinned = cursors.pin(id, "db.c", Some(SessionId([1; 16]))).expect("idle");
         assert_eq!(cursors.kill_where(|_, session| session == Some(SessionId([1; 16]))), 1);
-        assert!(pinned.is_killed());
+        assert_eq!(pinned.end().map(|error| error.code), Some(code::CURSOR_KILLED));
         drop(pinned);
         assert_eq!(cursors.figures().open, 0, "a killed cursor does not come back");
+    }
+
+    #[test]
+    fn cursors_tell_what_became_of_their_collection() {
+        let cursors = Cursors::default();
+        let (idle, used) = (cursors.open(cursor(None)), cursors.open(cursor(None)));
+        let pinned = cursors.pin(used, "db.c", None).expect("idle");
+        let uuid = uuid::Uuid::nil();
+        cursors.fail_where(|namespace| (namespace == "db.c").then(|| collection_dropped(uuid)));
+        let expect = "collection dropped. UUID 00000000-0000-0000-0000-000000000000";
+        assert_eq!(pinned.end().map(|error| error.message.into_owned()).as_deref(), Some(expect));
+        drop(pinned);
+        assert_eq!(cursors.pin(used, "db.c", None).expect_err("it was told").code, 43);
+        assert!(cursors.pin(idle, "db.c", None).is_ok(), "an idle one waits to tell it");
     }
 
     #[test]

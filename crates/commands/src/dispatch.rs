@@ -373,7 +373,13 @@ fn report(
         server.stages.record([(Stage::CommitWait, commit_wait)]);
     }
     server.latencies.add(context.entry.latency_class(), took);
-    context.operation.with_namespace(|namespace| server.usage.add(namespace, context.entry.class, took));
+    context.operation.with_namespace(|namespace| {
+        let exists = |namespace: &str| {
+            let names = namespace.split_once('.');
+            names.is_some_and(|(database, name)| server.catalog.entry(database, name).is_some())
+        };
+        server.usage.add(namespace, context.entry.class, took, exists);
+    });
     if let Some(error) = error
         && error.code == code::INTERNAL_ERROR
         && !error.closes_connection

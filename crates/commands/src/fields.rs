@@ -86,17 +86,18 @@ impl<'a> Fields<'a> {
     /// The command's own field as a collection name.
     ///
     /// # Errors
-    /// `InvalidNamespace` when it is no string or empty.
+    /// `BadValue` when it is no string; `InvalidNamespace` for the commands that MongoDB reads in the older way.
     pub fn collection_name(&self) -> CommandResult<&'a str> {
         match self.target {
-            RawValue::String("") => Err(CommandError::new(
-                code::INVALID_NAMESPACE,
-                "Invalid namespace specified: collection name is empty",
-            )),
             RawValue::String(name) => Ok(name),
             other => {
                 let message = format!("collection name has invalid type {}", other.kind().alias());
-                Err(CommandError::new(code::INVALID_NAMESPACE, message))
+                let code = match self.command {
+                    "compact" | "count" | "distinct" | "reIndex" | "validate" => code::INVALID_NAMESPACE,
+                    command if command.starts_with("planCache") => code::INVALID_NAMESPACE,
+                    _ => code::BAD_VALUE,
+                };
+                Err(CommandError::new(code, message))
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::command::{self, CommandEntry};
 use crate::connection::Connection;
 use crate::counters::{CollectionUsage, Counter, OperationClass, OperationCounters, Usage};
 use crate::cursors::Cursors;
-use crate::error::{CommandResult, code};
+use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Forecasts, Spill};
 use crate::failpoints::FailPoints;
 use crate::host::Host;
@@ -182,6 +182,12 @@ impl Server {
         for connection in self.connections() {
             connection.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| true);
         }
+    }
+
+    /// A collection of this name is no more: its cursors end with this error, and its row of `top` goes.
+    pub(crate) fn forget_collection(&self, namespace: &str, error: &CommandError) {
+        self.cursors.fail_where(|of| (of == namespace).then(|| error.clone()));
+        self.usage.forget(namespace);
     }
 
     /// Ends sessions with their cursors.

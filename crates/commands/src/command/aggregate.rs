@@ -6,7 +6,6 @@ use crate::aggregation::{
     give_first_batch, merge, out, refuse_database, report_documents,
 };
 use crate::context::CommandContext;
-use crate::cursors::open_fixed;
 use crate::error::CommandResult;
 use crate::exec::environment;
 use catalog::WriteOptions;
@@ -51,7 +50,10 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     match &output {
         Some(output) => {
             write(context, &request, &mut running, output, &environment).await?;
-            open_fixed(context, reply, &namespace, Vec::new(), None)
+            let mut cursor = reply.start_document("cursor");
+            cursor.start_array("firstBatch").finish();
+            cursor.append("id", 0_i64).append("ns", namespace.as_str());
+            Ok(())
         }
         None => give_first_batch(context, reply, &namespace, running, request.batch_size, false).await,
     }

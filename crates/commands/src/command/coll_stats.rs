@@ -52,15 +52,20 @@ pub(crate) fn describe(namespace: &str, collection: &Collection, scale: i64) -> 
         described.push("max", narrow(limits.documents_max.unwrap_or(0)));
         described.push("maxSize", scaled(limits.size_bytes_max));
     }
-    described.push("nindexes", figures.indexes.len() as i32);
+    let is_clustered = definition.options.clustered_index().is_some();
+    if is_clustered {
+        described.push("clustered", true);
+    }
+    // What documents are clustered by is no index beside them.
+    let shown = || figures.indexes.iter().filter(move |index| !is_clustered || index.name != "_id_");
+    described.push("nindexes", shown().count() as i32);
     described.push(
         "indexBuilds",
         building(&figures).into_iter().map(Into::into).collect::<Vec<document::Value>>(),
     );
     described.push("totalIndexSize", scaled(figures.index_bytes()));
     described.push("totalSize", scaled(figures.index_bytes() + figures.storage_bytes));
-    let sizes: Document =
-        figures.indexes.iter().map(|index| (index.name.as_str(), scaled(index.bytes))).collect();
+    let sizes: Document = shown().map(|index| (index.name.as_str(), scaled(index.bytes))).collect();
     described.extend(doc! { "indexSizes": sizes, "scaleFactor": (scale as i32) });
     described
 }

@@ -2,8 +2,9 @@
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
-use crate::error::CommandResult;
-use catalog::{CatalogError, Namespace};
+use crate::cursors::collection_dropped;
+use crate::error::{CommandError, CommandResult, code};
+use catalog::{CatalogError, Entry, Namespace};
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -22,13 +23,20 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     context.fields.finish()?;
     let namespace = Namespace::new(database, name);
     namespace.check_readable()?;
+    if namespace.is_kept() {
+        let message = format!("can't drop system collection {namespace}");
+        return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
+    }
+    let entry = context.server.catalog.entry(database, name);
     let report = match context.server.catalog.drop_collection(&namespace).await {
         // As in 7.0: what does not exist is dropped already.
         Err(CatalogError::NamespaceNotFound(_)) => return Ok(()),
         other => other?,
     };
     let full = namespace.to_string();
-    context.server.cursors.kill_where(|namespace, _| namespace == full);
+    if let Some(Entry::Collection(dropped)) = entry {
+        context.server.forget_collection(&full, &collection_dropped(dropped.uuid()));
+    }
     if let Some(indexes) = report.indexes {
         reply.append("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX));
     }

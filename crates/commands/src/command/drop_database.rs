@@ -2,7 +2,9 @@
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
-use crate::error::CommandResult;
+use crate::cursors::collection_dropped;
+use crate::error::{CommandError, CommandResult, code};
+use catalog::Entry;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -15,13 +17,26 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
     )
 };
 
+/// The command's own field is not 1.
+const NOT_ONE: i32 = 5_255_100;
+
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    if crate::fields::integer(context.fields.target()) != Some(1) {
+        return Err(CommandError::new(NOT_ONE, "Have to pass 1 as db parameter"));
+    }
     context.fields.finish()?;
-    let database = context.database;
-    if context.server.catalog.drop_database(database).await? {
-        let in_database =
-            |namespace: &str| namespace.split_once('.').is_some_and(|(name, _)| name == database);
-        context.server.cursors.kill_where(|namespace, _| in_database(namespace));
+    let (server, database) = (context.server, context.database);
+    if database == "admin" {
+        let message = format!("Dropping the '{database}' database is prohibited.");
+        return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
+    }
+    let entries = server.catalog.state().entries(database);
+    if server.catalog.drop_database(database).await? {
+        for (namespace, entry) in entries {
+            if let Entry::Collection(dropped) = entry {
+                server.forget_collection(&namespace.to_string(), &collection_dropped(dropped.uuid()));
+            }
+        }
         reply.append("dropped", database);
     }
     Ok(())

@@ -9,7 +9,6 @@ use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, Cursor, PinnedCursor, not_found};
 use crate::error::{CommandError, CommandResult, code};
 use crate::failpoints::{FailPoint, check_time_limit, fail_after_checkout, wait_while_set};
-use crate::interrupt::Interrupt;
 use crate::request::Next;
 use document::{DocumentBuilder, RawValue};
 use std::time::Duration;
@@ -27,6 +26,9 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 
 /// How long an awaiting cursor waits when the client does not say.
 const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
+
+/// How messages call what failed.
+const EXECUTION: &str = "Executor error during getMore";
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let id = match context.fields.target() {
@@ -126,21 +128,23 @@ async fn give_batch(
     let next_id = match end {
         Err(error) => {
             pinned.close();
-            return Err(error);
+            return Err(error.within(EXECUTION));
         }
-        Ok(_) if pinned.is_killed() => return Err(killed(context.interrupt())),
-        Ok(BatchEnd::More) => id,
-        Ok(BatchEnd::Exhausted) => {
-            pinned.close();
-            0
+        Ok(end) => {
+            if let Some(ended) = pinned.end() {
+                let reason = context.interrupt().check().err().unwrap_or(ended);
+                return Err(reason.within(EXECUTION));
+            }
+            match end {
+                BatchEnd::More => id,
+                BatchEnd::Exhausted => {
+                    pinned.close();
+                    0
+                }
+            }
         }
     };
     shown.append("id", next_id);
     append_namespace(&mut shown, context.database, name);
     Ok(next_id)
-}
-
-fn killed(interrupt: &Interrupt) -> CommandError {
-    let killed = || CommandError::new(code::CURSOR_KILLED, "cursor was killed while it was in use");
-    interrupt.check().err().unwrap_or_else(killed)
 }

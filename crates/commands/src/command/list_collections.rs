@@ -44,7 +44,9 @@ fn describe(namespace: &Namespace, definition: &CollectionDefinition) -> Documen
         "name": (namespace.collection()), "type": (if is_view { "view" } else { "collection" }),
         "options": (definition.options.to_document()), "info": info,
     };
-    if let Some(index) = definition.index("_id_").filter(|_| !is_view) {
+    if let Some(index) =
+        definition.index("_id_").filter(|_| !is_view && definition.options.clustered_index().is_none())
+    {
         described.push("idIndex", index.spec.to_document());
     }
     described.to_buf()

@@ -4,8 +4,8 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
 use crate::error::{CommandError, CommandResult, code};
-use catalog::Entry;
-use document::{DocumentBuf, DocumentBuilder};
+use catalog::{CollectionDefinition, Entry, IndexDefinition};
+use document::{Document, DocumentBuf, DocumentBuilder};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
@@ -20,7 +20,8 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     let namespace = format!("{database}.{name}");
     let documents: Vec<DocumentBuf> = match context.server.catalog.entry(database, name) {
         Some(Entry::Collection(collection)) => {
-            collection.definition().indexes.iter().map(|index| index.spec.to_document().to_buf()).collect()
+            let definition = collection.definition();
+            definition.indexes.iter().map(|index| describe(&definition, index).to_buf()).collect()
         }
         Some(Entry::View(_)) => {
             let message = format!("Namespace {namespace} is a view, not a collection");
@@ -34,4 +35,16 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
         }
     };
     open_fixed(context, reply, &namespace, documents, batch_size)
+}
+
+/// The specification as it is shown; that of a clustered collection's `_id` says what it is.
+fn describe(definition: &CollectionDefinition, index: &IndexDefinition) -> Document {
+    match definition.options.clustered_index().filter(|_| index.spec.is_id_index()) {
+        Some(clustered) => {
+            let mut clustered = clustered.clone();
+            clustered.push("clustered", true);
+            clustered
+        }
+        None => index.spec.to_document(),
+    }
 }

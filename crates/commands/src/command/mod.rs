@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 mod aggregate;
 mod api_version_tests;
 mod authentication;
-mod build_info;
+pub(crate) mod build_info;
 mod coll_mod;
 pub(crate) mod coll_stats;
 mod compact;

@@ -2,6 +2,7 @@
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
+use crate::cursors::{collection_dropped, collection_renamed};
 use crate::error::{CommandError, CommandResult};
 use catalog::Namespace;
 use document::RawValue;
@@ -36,9 +37,17 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
     context.fields.ignore(&["stayTemp", "collectionUUID"]);
     context.fields.finish()?;
     let (from, to) = (parse(from)?, parse(to)?);
-    context.server.catalog.rename(&from, &to, drop_target).await?;
-    let ended = [from.to_string(), to.to_string()];
-    context.server.cursors.kill_where(|namespace, _| ended.iter().any(|name| name == namespace));
+    let (server, catalog) = (context.server, &context.server.catalog);
+    let source = catalog.collection(from.database(), from.collection());
+    let target = catalog.collection(to.database(), to.collection());
+    catalog.rename(&from, &to, drop_target).await?;
+    let (from, to) = (from.to_string(), to.to_string());
+    if let Some(dropped) = target {
+        server.forget_collection(&to, &collection_dropped(dropped.uuid()));
+    }
+    if let Some(renamed) = source {
+        server.forget_collection(&from, &collection_renamed(&from, &to, renamed.uuid()));
+    }
     Ok(())
 }
 

@@ -183,7 +183,7 @@ fn catalog_stats(server: &Arc<Server>) -> Document {
         }
         collections += 1;
         capped += i32::from(collection.is_capped());
-        clustered += i32::from(collection.definition().options.is_clustered());
+        clustered += i32::from(collection.definition().options.clustered_index().is_some());
     }
     doc! {
         "collections": (collections), "capped": (capped), "clustered": (clustered), "timeseries": 0, "views": (views),

@@ -1,0 +1,89 @@
+//! What the server keeps for itself: `local.startup_log`, `admin.system.version` and `config.system.sessions`, so that the three
+//! databases are there for whoever looks for them.
+//!
+//! Source: MongoDB manual, "The local Database", "config Database", "setFeatureCompatibilityVersion".
+
+use crate::command::{build_info, host_info};
+use crate::error::CommandResult;
+use crate::parameters::Parameter;
+use crate::server::Server;
+use crate::time_text::calendar_text;
+use catalog::{
+    CappedLimits, Collection, CollectionOptions, Entry, IndexSpec, Namespace, WriteError, WriteOptions,
+};
+use document::{Document, DocumentBuilder, RawDocument, Value, doc};
+use std::sync::Arc;
+
+/// Older starts are forgotten when the log of starts has so many bytes.
+const STARTUP_LOG_BYTES: u64 = 10 << 20;
+
+/// Makes the collections that are missing and notes this start. To be called before clients are served.
+///
+/// # Errors
+/// Storage errors: a full disk, for one.
+pub async fn prepare_own_collections(server: &Arc<Server>) -> CommandResult {
+    note_start(server).await?;
+    keep_feature_version(server).await?;
+    keep_sessions(server).await
+}
+
+async fn note_start(server: &Arc<Server>) -> CommandResult {
+    let namespace = Namespace::new("local", "startup_log");
+    let collection = match server.catalog.collection(namespace.database(), namespace.collection()) {
+        Some(collection) => collection,
+        None => {
+            let capped = Some(CappedLimits { size_bytes_max: STARTUP_LOG_BYTES, documents_max: None });
+            let options = CollectionOptions { capped, ..CollectionOptions::default() };
+            match server.catalog.create(&namespace, options).await? {
+                Entry::Collection(collection) => collection,
+                // Somebody has made a view of this name: starts are not noted.
+                Entry::View(_) => return Ok(()),
+            }
+        }
+    };
+    insert(&collection, &startup(server)).await
+}
+
+/// The entry of this start.
+fn startup(server: &Server) -> Document {
+    let now = server.now_ms();
+    let host = host_info::host_name();
+    let mut build = Vec::new();
+    let mut builder = DocumentBuilder::new(&mut build);
+    build_info::write(&mut builder);
+    builder.finish();
+    doc! {
+        "_id": (format!("{host}-{now}")), "hostname": (host.as_str()), "startTime": (Value::DateTime(now)),
+        "startTimeLocal": (calendar_text(now)), "cmdLine": (server.host.parsed_options.clone()),
+        "pid": (i64::from(std::process::id())), "buildinfo": (RawDocument::trusted(&build).to_document()),
+    }
+}
+
+async fn keep_feature_version(server: &Arc<Server>) -> CommandResult {
+    let collection = server.catalog.collection_or_create("admin", "system.version").await?;
+    let version = doc! { "_id": "featureCompatibilityVersion", "version": (build_info::FEATURE_VERSION) };
+    insert(&collection, &version).await
+}
+
+/// Sessions are kept in memory; clients find the collection with the index that it has elsewhere.
+async fn keep_sessions(server: &Arc<Server>) -> CommandResult {
+    let namespace = Namespace::new("config", "system.sessions");
+    if server.catalog.entry(namespace.database(), namespace.collection()).is_some() {
+        return Ok(());
+    }
+    let seconds = 60 * server.parameters.integer(Parameter::SessionTimeout);
+    let index = doc! { "key": { "lastUse": 1 }, "name": "lsidTTLIndex", "expireAfterSeconds": seconds };
+    let index = IndexSpec::parse(index.to_buf().as_raw())?;
+    server.catalog.create_indexes(&namespace, &[index]).await?;
+    Ok(())
+}
+
+/// Inserts a document that may be there already.
+async fn insert(collection: &Collection, document: &Document) -> CommandResult {
+    let document = document.to_buf();
+    let mut report = collection.insert_many(&[document.as_raw()], true, &WriteOptions::default()).await;
+    match report.errors.pop() {
+        None | Some((_, WriteError::DuplicateKey(_))) => Ok(()),
+        Some((_, error)) => Err(error.into()),
+    }
+}
