@@ -347,10 +347,9 @@ fn same_options(existing: &CollectionOptions, requested: &CollectionOptions) -> 
 fn already_exists(namespace: &Namespace, existing: &Entry) -> CatalogError {
     let options = existing.definition().options.to_document();
     CatalogError::NamespaceExists(match existing {
-        Entry::Collection(_) => format!(
-            "Collection {namespace} already exists: existing options: {}",
-            crate::shell_text::document(&options)
-        ),
+        Entry::Collection(_) => {
+            format!("Collection {namespace} already exists: existing options: {}", options.quoted())
+        }
         Entry::View(_) => format!("A view already exists. NS: {namespace}"),
     })
 }

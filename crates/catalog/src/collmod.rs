@@ -7,7 +7,7 @@ use crate::index_spec::expire_after_seconds;
 use crate::keys;
 use crate::options::{self, ValidationAction, ValidationLevel};
 use crate::state::Entry;
-use crate::{CatalogError, Namespace, shell_text};
+use crate::{CatalogError, Namespace};
 use document::{Document, RawDocument, RawValue};
 use std::sync::Arc;
 use storage::{Acknowledge, CursorOptions, Direction, Keyspace, WriteUnit};
@@ -255,12 +255,12 @@ fn find_index<'d>(
                 [index] => Ok(*index),
                 [] => Err(CatalogError::IndexNotFound(format!(
                     "cannot find index {} for ns {}",
-                    shell_text::document(&pattern),
+                    pattern.quoted(),
                     definition.namespace
                 ))),
                 several => Err(CatalogError::AmbiguousIndexKeyPattern(format!(
                     "index keyPattern {} matches {} indexes, must use index name.",
-                    shell_text::document(&pattern),
+                    pattern.quoted(),
                     several.len()
                 ))),
             }

@@ -196,7 +196,7 @@ impl std::fmt::Display for DuplicateKey {
             "E11000 duplicate key error collection: {} index: {} dup key: {}",
             self.namespace,
             self.index,
-            crate::shell_text::document(&self.key_value)
+            self.key_value.quoted()
         )
     }
 }

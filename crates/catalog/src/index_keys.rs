@@ -279,7 +279,7 @@ fn check_partial_operators(filter: RawDocument<'_>, depth: usize) -> Result<(), 
         if unsupported || name == "$exists" && matches!(element.value(), RawValue::Boolean(false)) {
             return Err(CatalogError::CannotCreateIndex(format!(
                 "Expression not supported in partial index: {}",
-                crate::shell_text::document(&filter.to_document())
+                filter.to_document().quoted()
             )));
         }
         match element.value() {

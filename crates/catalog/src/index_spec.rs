@@ -1,6 +1,6 @@
 //! Index specifications: what `createIndexes` is given and `listIndexes` shows.
 
-use crate::{CatalogError, shell_text};
+use crate::CatalogError;
 use document::key::Direction;
 use document::path::FieldPath;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
@@ -171,7 +171,7 @@ impl IndexSpec {
                 unknown => {
                     return Err(CatalogError::InvalidIndexSpecificationOption(format!(
                         "The field '{unknown}' is not valid for an index specification. Specification: {}",
-                        shell_text::document(&spec.to_document())
+                        spec.to_document().quoted()
                     )));
                 }
             }
@@ -214,7 +214,7 @@ impl IndexSpec {
             return Err(CatalogError::InvalidIndexSpecificationOption(format!(
                 "The field '{}' is not valid for an _id index specification. Specification: {}",
                 element.name(),
-                shell_text::document(&spec.to_document())
+                spec.to_document().quoted()
             )));
         }
         *self = IndexSpec { collation: self.collation.take(), ..IndexSpec::id_index() };
@@ -238,7 +238,7 @@ impl IndexSpec {
         if self.expire_after_seconds.is_some() && self.fields.len() > 1 {
             return cannot(format!(
                 "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {}",
-                shell_text::document(&self.to_document())
+                self.to_document().quoted()
             ));
         }
         let hashed = self.fields.iter().filter(|field| field.kind == FieldKind::Hashed).count();

@@ -6,7 +6,7 @@ use crate::definition::{CollectionDefinition, IndexState};
 use crate::index_build;
 use crate::keys::{self, IndexId};
 use crate::state::Entry;
-use crate::{CatalogError, IndexSpec, Namespace, shell_text};
+use crate::{CatalogError, IndexSpec, Namespace};
 use document::Document;
 use std::sync::Arc;
 use storage::{Acknowledge, Keyspace, WriteUnit};
@@ -252,21 +252,21 @@ fn existing_index(
     definition: &CollectionDefinition,
     spec: &IndexSpec,
 ) -> Result<Option<IndexId>, CatalogError> {
-    let requested = || shell_text::document(&spec.to_document());
+    let requested = || spec.to_document().quoted();
     if let Some(existing) = definition.index(&spec.name) {
         if !existing.spec.has_signature_of(spec) && !spec.is_id_index() {
             return Err(CatalogError::IndexKeySpecsConflict(format!(
                 "An existing index has the same name as the requested index. When index names are not specified, they are \
                  auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
                 requested(),
-                shell_text::document(&existing.spec.to_document())
+                existing.spec.to_document().quoted()
             )));
         }
         if !existing.spec.has_options_of(spec) {
             return Err(CatalogError::IndexOptionsConflict(format!(
                 "An equivalent index already exists with the same name but different options. Requested index: {}, existing index: {}",
                 requested(),
-                shell_text::document(&existing.spec.to_document())
+                existing.spec.to_document().quoted()
             )));
         }
         return Ok(Some(existing.id));
@@ -279,7 +279,7 @@ fn existing_index(
         Some(existing) => Err(CatalogError::IndexOptionsConflict(format!(
             "An equivalent index already exists with a different name and options. Requested index: {}, existing index: {}",
             requested(),
-            shell_text::document(&existing.spec.to_document())
+            existing.spec.to_document().quoted()
         ))),
     }
 }
@@ -289,7 +289,7 @@ fn check_addition(definition: &CollectionDefinition, spec: &IndexSpec) -> Result
         return Err(CatalogError::CannotCreateIndex(format!(
             "add index fails, too many indexes for {} key:{}",
             definition.namespace,
-            shell_text::document(&spec.key)
+            spec.key.quoted()
         )));
     }
     if definition.is_capped() && spec.expire_after_seconds.is_some() {
@@ -314,15 +314,14 @@ fn select(
             })
             .collect(),
         IndexSelection::Pattern(pattern) => match definition.indexes_by_pattern(pattern).as_slice() {
-            [] => Err(CatalogError::IndexNotFound(format!(
-                "can't find index with key: {}",
-                shell_text::document(pattern)
-            ))),
+            [] => {
+                Err(CatalogError::IndexNotFound(format!("can't find index with key: {}", pattern.quoted())))
+            }
             [index] => Ok(vec![droppable(index.id)?]),
             several => Err(CatalogError::AmbiguousIndexKeyPattern(format!(
                 "{} indexes found for key: {}, identify by name instead. Conflicting indexes: {}",
                 several.len(),
-                shell_text::document(pattern),
+                pattern.quoted(),
                 several.iter().map(|index| index.spec.name.as_str()).collect::<Vec<_>>().join(", ")
             ))),
         },

@@ -46,7 +46,6 @@ mod keys;
 mod namespace;
 mod options;
 mod read;
-mod shell_text;
 mod state;
 mod statistics;
 #[cfg(test)]

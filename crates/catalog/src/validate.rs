@@ -1,11 +1,11 @@
 //! `validate`: does every entry belong to a document, has every document its entries, do the counters agree?
 
+use crate::CatalogError;
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::Entry;
 use crate::keys::{self, DOCUMENT_PREFIX, split_entry};
 use crate::waiters::give_way;
-use crate::{CatalogError, shell_text};
 use document::key::decode;
 use document::key::encode_value;
 use document::{RawDocument, RawValue, Value};
@@ -241,7 +241,7 @@ fn check_one<'v>(
     let mut encoded = Vec::with_capacity(32);
     encode_value(&mut encoded, id);
     if encoded != document_key {
-        return Err(format!("its key does not agree with its _id {}", shell_text::value(&id.to_value())));
+        return Err(format!("its key does not agree with its _id {}", id.quoted()));
     }
     Ok(document)
 }
@@ -249,6 +249,6 @@ fn check_one<'v>(
 fn describe(index: &IndexDefinition, entry: &Entry) -> String {
     let split = split_entry(&entry.key, &entry.value);
     let values = split.and_then(|split| decode(split.fields, split.type_bits, &index.spec.directions()).ok());
-    let fields = shell_text::value(&Value::Array(values.unwrap_or_default().into()));
+    let fields = Value::Array(values.unwrap_or_default().into()).quoted();
     format!("{fields} of document {:02x?}", split.map(|split| split.document_key).unwrap_or_default())
 }

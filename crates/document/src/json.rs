@@ -1,4 +1,4 @@
-//! Relaxed extended JSON (specification "MongoDB Extended JSON v2"), for logs and messages.
+//! Relaxed extended JSON (specification "MongoDB Extended JSON v2"), for logs; messages quote values as [`crate::quote`] does.
 
 use crate::date::DateTime;
 use crate::{RawArray, RawDocument, RawValue};
@@ -78,9 +78,10 @@ fn write_value(out: &mut impl Write, value: RawValue<'_>) -> fmt::Result {
         RawValue::Undefined => out.write_str(r#"{ "$undefined": true }"#),
         RawValue::ObjectId(id) => write!(out, r#"{{ "$oid": "{id}" }}"#),
         RawValue::Boolean(flag) => write!(out, "{flag}"),
+        // The specification wants the calendar form from 1970 on only.
         RawValue::DateTime(milliseconds) => match DateTime::from_milliseconds(milliseconds) {
-            Some(date) => write!(out, r#"{{ "$date": "{date}" }}"#),
-            None => write!(out, r#"{{ "$date": {{ "$numberLong": "{milliseconds}" }} }}"#),
+            Some(date) if milliseconds >= 0 => write!(out, r#"{{ "$date": "{date}" }}"#),
+            _ => write!(out, r#"{{ "$date": {{ "$numberLong": "{milliseconds}" }} }}"#),
         },
         RawValue::Null => out.write_str("null"),
         RawValue::Regex { pattern, options } => {

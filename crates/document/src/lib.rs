@@ -39,6 +39,7 @@ pub mod number;
 pub mod path;
 #[cfg(test)]
 mod properties;
+pub mod quote;
 mod raw;
 mod scalar;
 mod shared;

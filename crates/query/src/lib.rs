@@ -43,6 +43,7 @@ pub mod checkpoint;
 pub mod environment;
 pub mod error;
 pub mod expression;
+mod integer;
 pub mod matcher;
 pub mod plan;
 pub mod projection;

@@ -54,7 +54,7 @@ pub(crate) fn check_extent(document: RawDocument<'_>) -> Result<(), WriteError> 
         return Err(WriteError::ObjectTooLarge(format!(
             "BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {MAX_DOCUMENT_SIZE}(16MB) First element: {}",
             document.first().map_or_else(String::new, |element| {
-                format!("{}: {}", element.name(), crate::shell_text::value(&element.value().to_value()))
+                document::quote::element(element.name(), element.value())
             })
         )));
     }
@@ -138,7 +138,7 @@ pub(crate) fn check_validator(
         ValidationAction::Warn => {
             tracing::warn!(
                 namespace = %definition.namespace,
-                id = crate::shell_text::value(&id),
+                id = id.quoted(),
                 "document would fail validation"
             );
             Ok(())

@@ -290,7 +290,7 @@ fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), Write
     check_id(id)?;
     Err(WriteError::ImmutableField(format!(
         "After applying the update, the (immutable) field '_id' was found to have been altered to _id: {}",
-        crate::shell_text::value(&id.to_value())
+        id.quoted()
     )))
 }
 

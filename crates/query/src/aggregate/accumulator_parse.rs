@@ -1,6 +1,6 @@
 //! The table of accumulators, and their parsing.
 
-use document::RawValue;
+use document::{RawValue, quote};
 
 use crate::error::QueryError;
 use crate::expression::{Expression, ParseScope};
@@ -110,7 +110,7 @@ fn with_fields(
     let RawValue::Document(document) = operand else {
         return Err(QueryError::new(
             5787801,
-            format!("specification must be an object; found {name}: {operand:?}"),
+            format!("specification must be an object; found {}", quote::element(name, operand)),
         ));
     };
     let (mut input, mut count, mut order) = (None, None, None);

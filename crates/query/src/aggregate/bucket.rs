@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc, doc_buf};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc, doc_buf, quote};
 
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
@@ -72,7 +72,7 @@ fn checked_group_by(operand: RawValue<'_>, code: i32) -> Result<Value, QueryErro
         code,
         format!(
             "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression, but found: {}.",
-            document::json::value_to_string(operand)
+            quote::operand(Some(operand))
         ),
     ))
 }
@@ -86,10 +86,9 @@ fn constant(
     let expression = Expression::parse(operand, scope)?;
     match expression.as_constant() {
         Some(value) => Ok(value.clone().unwrap_or_default()),
-        None => Err(QueryError::new(
-            code,
-            format!("{message}, but found: {}.", document::json::value_to_string(operand)),
-        )),
+        None => {
+            Err(QueryError::new(code, format!("{message}, but found: {}.", quote::operand(Some(operand)))))
+        }
     }
 }
 

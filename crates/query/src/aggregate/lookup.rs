@@ -165,7 +165,7 @@ fn string_option<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str, QueryEr
     value.as_str().ok_or_else(|| {
         QueryError::failed_to_parse(format!(
             "$lookup argument '{name}: {}' must be a string, is type {}",
-            document::json::value_to_string(value),
+            value.quoted(),
             value.kind().alias()
         ))
     })
@@ -200,7 +200,7 @@ impl<'a> LookupOptions<'a> {
                 ("let", other) => {
                     return Err(QueryError::failed_to_parse(format!(
                         "$lookup argument 'let: {}' must be an object, is type {}",
-                        document::json::value_to_string(other),
+                        other.quoted(),
                         other.kind().alias()
                     )));
                 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value, quote};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
-use crate::expression::{Evaluated, Expression, ParseScope, Random, Variables};
+use crate::expression::{Evaluated, Expression, ParseScope, Random, Variables, brief, type_name};
+use crate::integer::whole_number_from_zero;
 use crate::matcher::Matcher;
 use crate::projection::Projection;
 
@@ -96,34 +97,20 @@ pub(super) fn parse_unset(operand: RawValue<'_>, _: &Environment) -> Plans {
     Ok(vec![StagePlan::Project(Arc::new(projection))])
 }
 
-/// A number of documents: any numeric type, integral or not-negative as the stage wants.
-fn whole_number(operand: RawValue<'_>) -> Option<i64> {
-    operand.is_number().then(|| operand.as_i64_exact()).flatten()
+/// A number of documents, zero or more.
+fn number_of_documents(stage: &str, code: i32, operand: RawValue<'_>) -> Result<u64, QueryError> {
+    let count = whole_number_from_zero(stage, operand).map_err(|error| {
+        QueryError::new(code, format!("invalid argument to {stage} stage: {}", error.message))
+    })?;
+    Ok(count.unsigned_abs())
 }
 
 pub(super) fn parse_skip(operand: RawValue<'_>, _: &Environment) -> Plans {
-    let count = whole_number(operand).and_then(|count| u64::try_from(count).ok()).ok_or_else(|| {
-        QueryError::new(
-            5107200,
-            format!(
-                "invalid argument to $skip stage: Expected a non-negative number in: $skip: {}",
-                document::json::value_to_string(operand)
-            ),
-        )
-    })?;
-    Ok(vec![StagePlan::Skip(count)])
+    Ok(vec![StagePlan::Skip(number_of_documents("$skip", 5107200, operand)?)])
 }
 
 pub(super) fn parse_limit(operand: RawValue<'_>, _: &Environment) -> Plans {
-    let count = whole_number(operand).and_then(|count| u64::try_from(count).ok()).ok_or_else(|| {
-        QueryError::new(
-            5107201,
-            format!(
-                "invalid argument to $limit stage: Expected a non-negative number in: $limit: {}",
-                document::json::value_to_string(operand)
-            ),
-        )
-    })?;
+    let count = number_of_documents("$limit", 5107201, operand)?;
     if count == 0 {
         return Err(QueryError::new(15958, "the limit must be positive"));
     }
@@ -377,16 +364,14 @@ impl Stage for ReplaceRootStage {
 
 impl ReplaceRootStage {
     fn not_a_document(&self, value: &Evaluated, input: RawDocument<'_>) -> QueryError {
-        let (text, kind) = match value {
-            Some(value) => (value.with_raw(document::json::value_to_string), value.kind().alias()),
-            None => ("MISSING".to_owned(), "missing"),
-        };
         QueryError::new(
             40228,
             format!(
-                "{}must evaluate to an object, but resulting value was: {text}. Type of resulting value: '{kind}'. Input document: {}",
+                "{}must evaluate to an object, but resulting value was: {}. Type of resulting value: '{}'. Input document: {}",
                 self.replace.subject,
-                document::json::to_string(input)
+                brief(value),
+                type_name(value),
+                quote::operand(Some(RawValue::Document(input)))
             ),
         )
     }

@@ -6,9 +6,9 @@ use document::{Decimal128, Number, Value};
 use crate::error::{QueryError, code};
 
 use super::accumulate::Sum;
+use super::brief;
 use super::call::Implementation;
 use super::operators::{Arity, Operator};
-use super::string::brief;
 use super::{Evaluated, NULL, Outcome, as_integer, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[

@@ -4,10 +4,11 @@ use document::{Document, Fieldwise, Value};
 
 use crate::error::QueryError;
 
+use super::brief;
 use super::call::{Arguments, Implementation};
 use super::number::as_i32;
 use super::operators::{Arity, Operator, Parameter, Signature};
-use super::string::{brief, position};
+use super::string::position;
 use super::{Evaluated, NULL, Outcome, as_integer, null_if_nullish, nullish, type_name};
 
 static ZIP: Signature = Signature {

@@ -5,12 +5,12 @@ use document::{Decimal128, ElementType, Number, ObjectId, Value};
 
 use crate::error::{QueryError, code};
 
+use super::brief;
 use super::call::{Arguments, Implementation};
 use super::date::{as_milliseconds, iso_string};
 use super::date_format::parse_iso;
 use super::date_zone::Zone;
 use super::operators::{Arity, Operator, Parameter, Signature};
-use super::string::brief;
 use super::{Evaluated, NULL, Outcome, as_integer, is_true, nullish, type_name};
 
 static CONVERT: Signature = Signature {

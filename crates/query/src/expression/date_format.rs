@@ -7,11 +7,11 @@ use jiff::civil::{Date, DateTime, ISOWeekDate, Time, Weekday};
 
 use crate::error::{QueryError, code};
 
+use super::brief;
 use super::call::{Arguments, Implementation};
 use super::date::{as_milliseconds, week_of_year};
 use super::date_zone::{Zone, offset_seconds};
 use super::operators::{Arity, Operator, Parameter, Signature};
-use super::string::brief;
 use super::{NULL, Outcome, nullish, type_name};
 
 static TO_STRING: Signature = Signature {

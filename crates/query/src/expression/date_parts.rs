@@ -6,11 +6,11 @@ use jiff::civil::{Date, DateTime};
 
 use crate::error::QueryError;
 
+use super::brief;
 use super::call::{Arguments, Implementation};
 use super::date::as_milliseconds;
 use super::date_zone::{Zone, out_of_range};
 use super::operators::{Arity, Operator, Parameter, Signature};
-use super::string::brief;
 use super::{NULL, Outcome, as_integer, nullish, type_name};
 
 static TO_PARTS: Signature = Signature {

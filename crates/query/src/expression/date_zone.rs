@@ -7,7 +7,7 @@ use jiff::{Timestamp, Unit};
 
 use crate::error::{QueryError, code};
 
-use super::string::brief;
+use super::brief;
 use super::{Evaluated, nullish, type_name};
 
 /// A time zone: the way from an instant to a local date and back.

@@ -253,6 +253,14 @@ pub(crate) fn nullish(value: &Evaluated) -> bool {
     value.as_ref().is_none_or(Value::is_nullish)
 }
 
+/// A value for an error message.
+pub(crate) fn brief(value: &Evaluated) -> String {
+    match value {
+        Some(value) => value.with_raw(|value| document::quote::operand(Some(value))),
+        None => document::quote::operand(None),
+    }
+}
+
 /// The name of the value's type as MongoDB prints it in errors.
 pub(crate) fn type_name(value: &Evaluated) -> &'static str {
     value.as_ref().map_or("missing", |value| value.kind().alias())

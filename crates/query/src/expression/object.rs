@@ -4,10 +4,10 @@ use document::{Fieldwise, RawValue, Value};
 
 use crate::error::QueryError;
 
+use super::brief;
 use super::call::Implementation;
 use super::operators::{Arity, Operator};
 use super::scope::ParseScope;
-use super::string::brief;
 use super::{Evaluated, Expression, Node, Outcome, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[

@@ -202,7 +202,10 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
         if document.iter().nth(1).is_some() {
             return Err(QueryError::new(
                 15983,
-                format!("an object representing an expression must have exactly one field: {document:?}"),
+                format!(
+                    "An object representing an expression must have exactly one field: {}",
+                    document.quoted()
+                ),
             ));
         }
         return Expression::parse_call(first.name(), first.value(), scope);
@@ -222,7 +225,7 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
         if !seen.insert(name) {
             return Err(QueryError::new(
                 16406,
-                format!("duplicate field name specified in object literal: {document:?}"),
+                format!("duplicate field name specified in object literal: {}", document.quoted()),
             ));
         }
         fields.push((name.to_owned(), Expression::parse(element.value(), scope)?));

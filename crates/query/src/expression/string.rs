@@ -11,7 +11,7 @@ use super::call::{Arguments, Implementation};
 use super::convert::coerce_to_string;
 use super::number::as_i32;
 use super::operators::{Arity, Operator, Parameter, Signature};
-use super::{Evaluated, NULL, Outcome, null_if_nullish, nullish, type_name};
+use super::{Evaluated, NULL, Outcome, brief, null_if_nullish, nullish, type_name};
 
 static TRIM: Signature = Signature {
     parameters: &[Parameter::required("input"), Parameter::optional("chars")],
@@ -323,14 +323,6 @@ fn trim(mut arguments: Arguments, left: bool, right: bool) -> Outcome {
         rest = rest.trim_end_matches(goes);
     }
     text(rest)
-}
-
-/// A value for an error message.
-pub(crate) fn brief(value: &Evaluated) -> String {
-    match value {
-        None => "missing".to_owned(),
-        Some(value) => coerce_to_string(&Some(value.clone())).unwrap_or_else(|_| format!("{value:?}")),
-    }
 }
 
 /// The operands of the `$indexOf` pair.

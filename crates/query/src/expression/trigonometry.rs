@@ -5,9 +5,9 @@ use document::{Decimal128, Number, Value};
 use crate::error::QueryError;
 
 use super::arithmetic::numeric;
+use super::brief;
 use super::call::Implementation;
 use super::operators::{Arity, Operator};
-use super::string::brief;
 use super::{Evaluated, Outcome, null_if_nullish, type_name};
 
 /// A function of one number that is defined on the closed range given.

@@ -2,8 +2,8 @@
 
 use document::{RawValue, Value};
 
-use super::message::whole_number_from_zero;
 use crate::error::QueryError;
+use crate::integer::whole_number_from_zero;
 
 /// Which bits must be how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl BitTest {
             value => {
                 return Err(QueryError::bad_value(format!(
                     "value takes an Array, a number, or a BinData but received: {}",
-                    super::message::element(kind.name(), value)
+                    document::quote::element(kind.name(), value)
                 )));
             }
         };

@@ -3,11 +3,11 @@
 use document::{RawArray, RawDocument, RawValue};
 
 use super::bits::{BitTest, BitTestKind};
-use super::message::{truncated, whole_number_from_zero};
 use super::parse::{self, Place, comparison, equality, is_operator_document};
 use super::predicate::{ComparisonOperator, Predicate, Remainder, ValueTest};
 use super::{Constant, InList, Pattern, TypeSet};
 use crate::error::{QueryError, code};
+use crate::integer::{truncated, whole_number_from_zero};
 
 /// `NotImplemented` of MongoDB's error table.
 const NOT_IMPLEMENTED: i32 = 238;

@@ -22,7 +22,6 @@ mod constant;
 mod evaluate;
 mod field_operators;
 mod in_list;
-mod message;
 mod parse;
 mod path;
 mod pattern;

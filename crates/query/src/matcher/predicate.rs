@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use document::{ElementType, RawDocument, RawValue, canonical_type, compare};
 
 use super::evaluate::Subject;
-use super::message::truncated;
 use super::{BitTest, Constant, InList, LeafArrays, MatchDetails, MatchNode, Pattern, TypeSet, Verdict};
+use crate::integer::truncated;
 
 /// The comparison operators that are not negations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The operand of `$type`.
 
-use document::{Decimal128, ElementType, RawValue};
+use document::{ElementType, RawValue};
 
 use crate::error::QueryError;
 
@@ -42,7 +42,7 @@ impl TypeSet {
             RawValue::Int32(code) => self.add_code(f64::from(code))?,
             RawValue::Int64(code) => self.add_code(code as f64)?,
             RawValue::Double(code) => self.add_code(code)?,
-            RawValue::Decimal128(code) => self.add_code(decimal_code(code))?,
+            RawValue::Decimal128(code) => self.add_code(code.to_f64())?,
             _ => return Err(QueryError::type_mismatch("type must be represented as a number or a string")),
         }
         Ok(())
@@ -70,8 +70,4 @@ impl TypeSet {
     pub fn kinds(self) -> impl Iterator<Item = ElementType> {
         ElementType::ALL.into_iter().filter(move |kind| self.contains(*kind))
     }
-}
-
-fn decimal_code(code: Decimal128) -> f64 {
-    super::message::number(RawValue::Decimal128(code)).parse().unwrap_or(f64::NAN)
 }

@@ -1,6 +1,6 @@
 //! Parsing projections: MongoDB's rules for what may stand beside what.
 
-use document::{DocumentBuilder, Element, ElementType, RawArray, RawDocument, RawValue, json};
+use document::{DocumentBuilder, Element, ElementType, RawArray, RawDocument, RawValue, quote};
 
 use super::tree::{Node, Rule, Section};
 use super::{Projection, ProjectionMode};
@@ -105,7 +105,10 @@ impl<'e> Parser<'e> {
                 if self.mode == Some(ProjectionMode::Exclusion) {
                     return Err(QueryError::new(
                         31310,
-                        format!("Cannot use an expression {element:?} in an exclusion projection"),
+                        format!(
+                            "Cannot use an expression {} in an exclusion projection",
+                            quote::element(element.name(), value)
+                        ),
                     ));
                 }
                 self.mode = Some(ProjectionMode::Inclusion);
@@ -273,7 +276,7 @@ fn section(operand: RawValue<'_>) -> Result<Section, QueryError> {
                  :: Location31273: $slice only supports numbers and [skip, limit] arrays :: The given syntax did \
                  not match the expression $slice syntax. :: caused by :: Expression $slice takes at least 2 \
                  arguments, and at most 3, but 1 were passed in.",
-                json::value_to_string(other)
+                other.quoted()
             ),
         )),
     }

@@ -1,7 +1,7 @@
 //! Sort patterns: parsing and MongoDB's refusals.
 
 use document::key::Direction;
-use document::{DocumentBuf, DocumentBuilder, FieldPath, RawDocument, RawValue, json};
+use document::{DocumentBuf, DocumentBuilder, FieldPath, RawDocument, RawValue, quote};
 
 use crate::error::QueryError;
 
@@ -92,7 +92,7 @@ fn direction(name: &str, value: RawValue<'_>) -> Result<Direction, QueryError> {
         }
         return Err(QueryError::bad_value(format!(
             "$meta is the only expression supported by $sort right now: {}",
-            json::to_string(document)
+            quote::element(name, value)
         )));
     }
     match value.as_number().map(|number| number.to_f64()) {
@@ -102,8 +102,8 @@ fn direction(name: &str, value: RawValue<'_>) -> Result<Direction, QueryError> {
             Err(QueryError::new(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)"))
         }
         None => Err(QueryError::bad_value(format!(
-            "Illegal key in $sort specification: {name}: {}",
-            json::value_to_string(value)
+            "Illegal key in $sort specification: {}",
+            quote::element(name, value)
         ))),
     }
 }

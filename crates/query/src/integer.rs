@@ -1,38 +1,9 @@
-//! Values inside error messages, and numbers that operators want whole.
+//! Numbers that have to be whole, in the words of MongoDB's refusals.
 
 use document::RawValue;
+use document::quote::element;
 
 use crate::error::{QueryError, code};
-
-/// A number in digits, as shells print it; anything else in relaxed extended JSON.
-pub(crate) fn number(value: RawValue<'_>) -> String {
-    match value {
-        RawValue::Int32(number) => number.to_string(),
-        RawValue::Int64(number) => number.to_string(),
-        RawValue::Double(number) => double(number),
-        other => document::json::value_to_string(other),
-    }
-}
-
-/// `name: value`, the way MongoDB quotes an element in a message.
-pub(crate) fn element(name: &str, value: RawValue<'_>) -> String {
-    match value {
-        RawValue::Double(number) if number.is_finite() && number.fract() == 0.0 => {
-            format!("{name}: {number:.1}")
-        }
-        value => format!("{name}: {}", number(value)),
-    }
-}
-
-fn double(number: f64) -> String {
-    if number.is_nan() {
-        "nan".to_owned()
-    } else if number.is_infinite() {
-        if number > 0.0 { "inf".to_owned() } else { "-inf".to_owned() }
-    } else {
-        number.to_string()
-    }
-}
 
 /// Reads a whole number of any numeric type.
 ///
