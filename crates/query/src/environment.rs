@@ -1,9 +1,11 @@
 //! What the surroundings of a query give it: the clock and the variables of the command.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use document::{Timestamp, Value};
+
+use crate::error::QueryError;
 
 /// The surroundings of one command's filters, updates and expressions.
 ///
@@ -16,6 +18,11 @@ pub struct Environment {
     pub cluster_time: Timestamp,
     /// The command's `let` variables, already evaluated. Shared, so that thousands of them are copied for no statement.
     variables: Arc<Bindings>,
+    /// The first call with constant operands that failed when it was evaluated while its expression was parsed. It is an error of the
+    /// whole request, but one that comes behind everything that parsing has to say.
+    failed_constant: OnceLock<Box<QueryError>>,
+    /// Some variables stand for what an enclosing pipeline reads: a call on them that fails does so when it is evaluated, if it is.
+    constants_vary: bool,
 }
 
 /// Variables, and those around them that they may hide.
@@ -37,12 +44,27 @@ impl Environment {
         Arc::make_mut(&mut self.variables).own.insert(name, value);
     }
 
-    /// The environment with these variables too; they hide outer ones of the same name.
+    /// The environment with these variables too, which stand for what is read; they hide outer ones of the same name.
     #[must_use]
     pub fn with(&self, variables: impl IntoIterator<Item = (String, Value)>) -> Self {
         let own: HashMap<String, Value> = variables.into_iter().collect();
         let variables = Arc::new(Bindings { own, outer: Some(Arc::clone(&self.variables)) });
-        Self { variables, ..self.clone() }
+        Self { variables, constants_vary: true, ..self.clone() }
+    }
+
+    /// Fails when a constant of the expressions parsed so far could not be evaluated.
+    ///
+    /// # Errors
+    /// That constant's.
+    pub fn check_constants(&self) -> Result<(), QueryError> {
+        self.failed_constant.get().map_or(Ok(()), |error| Err(QueryError::clone(error)))
+    }
+
+    /// Keeps the error of a call whose operands are all constant, unless there is one already or constants are none here.
+    pub(crate) fn note_failed_constant(&self, error: impl FnOnce() -> QueryError) {
+        if !self.constants_vary {
+            self.failed_constant.get_or_init(|| Box::new(error()));
+        }
     }
 
     /// The value of the `let` variable `name` (without `$$`).

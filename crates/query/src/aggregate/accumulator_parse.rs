@@ -1,6 +1,6 @@
 //! The table of accumulators, and their parsing.
 
-use document::{RawValue, quote};
+use document::{Element, ElementType, RawValue, quote};
 
 use crate::error::QueryError;
 use crate::expression::{Expression, ParseScope};
@@ -46,29 +46,55 @@ static ACCUMULATORS: &[(&str, Kind, Form)] = &[
     ("$topN", Kind::TopN, Form::OrderedAndCount),
 ];
 
-/// Parses `{$sum: "$x"}` of the field `field`.
+/// Parses one field of a group: `total: {$sum: "$x"}`.
 pub(super) fn parse(
-    field: &str,
-    operand: RawValue<'_>,
+    element: Element<'_>,
+    scope: &ParseScope<'_>,
+) -> Result<(String, AccumulatorSpec), QueryError> {
+    let field = element.name();
+    let accumulator = accumulator_of(element).ok_or_else(|| {
+        QueryError::new(40234, format!("The field '{field}' must be an accumulator object"))
+    })?;
+    if field.contains('.') {
+        return Err(QueryError::new(40235, format!("The field name '{field}' cannot contain '.'")));
+    }
+    if field.starts_with('$') {
+        return Err(QueryError::new(40236, format!("The field name '{field}' cannot be an operator name")));
+    }
+    let (first, is_only) = accumulator;
+    if !is_only {
+        return Err(QueryError::new(40238, format!("The field '{field}' must specify one accumulator")));
+    }
+    let name = first.name();
+    if first.kind() == ElementType::Array {
+        return Err(QueryError::new(40237, format!("The {name} accumulator is a unary operator")));
+    }
+    Ok((field.to_owned(), parse_accumulator(first, scope)?))
+}
+
+/// The first field of the object that a group's field is, and whether it is the only one; `None` for anything else.
+fn accumulator_of(element: Element<'_>) -> Option<(Element<'_>, bool)> {
+    let mut fields = element.value().as_document()?.iter();
+    let first = fields.next().filter(|first| first.name().starts_with('$'))?;
+    Some((first, fields.next().is_none()))
+}
+
+fn parse_accumulator(
+    accumulator: Element<'_>,
     scope: &ParseScope<'_>,
 ) -> Result<AccumulatorSpec, QueryError> {
-    let RawValue::Document(document) = operand else {
-        return Err(QueryError::new(40234, format!("The field '{field}' must be an accumulator object")));
-    };
-    let mut fields = document.iter();
-    let (Some(accumulator), None) = (fields.next(), fields.next()) else {
-        return Err(QueryError::new(40238, format!("The field '{field}' must specify one accumulator")));
-    };
     let name = accumulator.name();
     let Some((name, kind, form)) = ACCUMULATORS.iter().find(|(known, ..)| *known == name) else {
-        if !name.starts_with('$') {
-            return Err(QueryError::new(40234, format!("The field '{field}' must be an accumulator object")));
-        }
         return Err(QueryError::new(15952, format!("unknown group operator '{name}'")));
     };
     let operand = accumulator.value();
     match form {
-        Form::Unary => unary(name, *kind, operand, scope),
+        Form::Unary => Ok(AccumulatorSpec {
+            kind: *kind,
+            input: Expression::parse(operand, scope)?,
+            count: None,
+            order: None,
+        }),
         Form::Nothing => match operand {
             RawValue::Document(empty) if empty.is_empty() => Ok(AccumulatorSpec {
                 kind: *kind,
@@ -82,22 +108,6 @@ pub(super) fn parse(
         Form::Ordered => with_fields(name, *kind, operand, &["sortBy", "output"], scope),
         Form::OrderedAndCount => with_fields(name, *kind, operand, &["sortBy", "output", "n"], scope),
     }
-}
-
-fn unary(
-    name: &str,
-    kind: Kind,
-    operand: RawValue<'_>,
-    scope: &ParseScope<'_>,
-) -> Result<AccumulatorSpec, QueryError> {
-    let input = match operand {
-        RawValue::Array(array) => match (array.get(0), array.len()) {
-            (Some(only), 1) => Expression::parse(only, scope)?,
-            _ => return Err(QueryError::new(40237, format!("The {name} accumulator is a unary operator"))),
-        },
-        single => Expression::parse(single, scope)?,
-    };
-    Ok(AccumulatorSpec { kind, input, count: None, order: None })
 }
 
 fn with_fields(

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use document::key::{encode_owned, encode_value};
-use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc_buf};
+use document::{Document, DocumentBuf, DocumentBuilder, ElementType, RawDocument, RawValue, Value, doc_buf};
 use rustc_hash::FxHashMap;
 
 use crate::environment::Environment;
@@ -48,40 +48,41 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
         return Err(QueryError::new(15947, "a group's fields must be specified in an object"));
     };
     let scope = ParseScope::new(environment);
-    let mut id = None;
+    let (mut id, mut fields) = (None, Vec::new());
     for element in spec.iter() {
-        if element.name() == "_id" {
-            if id.is_some() {
-                return Err(QueryError::new(15948, "a group's _id may only be specified once"));
-            }
-            id = Some(Expression::parse(element.value(), &scope)?);
+        if element.name() != "_id" {
+            fields.push(accumulator_parse::parse(element, &scope)?);
+        } else if id.replace(parse_id(element.value(), &scope)?).is_some() {
+            return Err(QueryError::new(15948, "a group's _id may only be specified once"));
         }
     }
     let id = id.ok_or_else(|| QueryError::new(15955, "a group specification must include an _id"))?;
-    let fields = parse_fields(spec, &scope)?;
     Ok(vec![StagePlan::Group(Arc::new(GroupSpec { id, fields }))])
 }
 
-/// Parses the accumulators of `$group` and of `output` of `$bucket`.
+/// Parses what is grouped by. Of an object of one field that field is the key, and a key that is missing is null; of several fields
+/// the missing ones are left out.
+fn parse_id(id: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
+    let RawValue::Document(object) = id else { return Expression::parse(id, scope) };
+    if object.first().is_some_and(|first| first.name().starts_with('$')) {
+        return Expression::parse(id, scope);
+    }
+    if object.iter().any(|field| field.value().is_number() || field.kind() == ElementType::Boolean) {
+        return Err(QueryError::new(17390, "$group does not support inclusion-style expressions"));
+    }
+    let parsed = Expression::parse(id, scope)?;
+    Ok(if object.iter().nth(1).is_some() { parsed } else { parsed.with_null_fields() })
+}
+
+/// Parses the accumulators of `output` of `$bucket`.
 pub(super) fn parse_fields(
     spec: RawDocument<'_>,
     scope: &ParseScope<'_>,
 ) -> Result<Vec<(String, AccumulatorSpec)>, QueryError> {
-    let mut fields = Vec::new();
-    for element in spec.iter().filter(|element| element.name() != "_id") {
-        let name = element.name();
-        if name.contains('.') {
-            return Err(QueryError::new(40235, format!("The field name '{name}' cannot contain '.'")));
-        }
-        if name.starts_with('$') {
-            return Err(QueryError::new(
-                40236,
-                format!("The field name '{name}' cannot be an operator name"),
-            ));
-        }
-        fields.push((name.to_owned(), accumulator_parse::parse(name, element.value(), scope)?));
-    }
-    Ok(fields)
+    spec.iter()
+        .filter(|element| element.name() != "_id")
+        .map(|element| accumulator_parse::parse(element, scope))
+        .collect()
 }
 
 pub(super) fn parse_sort_by_count(

@@ -49,7 +49,8 @@ impl Pipeline {
             let is_last = position + 1 == stages.len();
             pipeline.push_stage(*stage, position == 0, is_last, environment)?;
         }
-        pipeline.optimise(environment)?;
+        let optimised = environment.check_constants().and_then(|()| pipeline.optimise(environment));
+        optimised.map_err(|error| error.within("Failed to optimize pipeline"))?;
         Ok(pipeline)
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Filter {
 
 impl Filter {
     pub(super) fn parse(spec: DocumentBuf, environment: &Environment) -> Result<Self, QueryError> {
-        let matcher = Matcher::parse(spec.as_raw(), environment)?;
+        let matcher = Matcher::parse_stage(spec.as_raw(), environment)?;
         Ok(Self { spec, matcher })
     }
 }
@@ -153,8 +153,8 @@ pub(super) fn parse_sample(operand: RawValue<'_>, _: &Environment) -> Plans {
     }
     let size = size.ok_or_else(|| QueryError::new(28749, "$sample stage must specify a size"))?;
     match u64::try_from(size) {
-        Ok(size) if size > 0 => Ok(vec![StagePlan::Sample(size)]),
-        _ => Err(QueryError::new(28747, "size argument to $sample must be a positive integer")),
+        Ok(size) => Ok(vec![StagePlan::Sample(size)]),
+        Err(_) => Err(QueryError::new(28747, "size argument to $sample must be a positive integer")),
     }
 }
 
@@ -401,7 +401,8 @@ impl SampleStage {
             memory_bytes: context.memory_bytes,
             kept: Vec::new(),
             random: Random::default(),
-            reading: true,
+            // Nothing is wanted of an empty sample.
+            reading: size > 0,
         }
     }
 

@@ -77,7 +77,9 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
             ));
         }
     }
-    let path = path.ok_or_else(|| QueryError::new(28812, "no path specified to $unwind stage"))?;
+    let path = path
+        .filter(|path| !path.is_empty())
+        .ok_or_else(|| QueryError::new(28812, "no path specified to $unwind stage"))?;
     let Some(path) = path.strip_prefix('$') else {
         return Err(QueryError::new(
             28818,

@@ -5,7 +5,7 @@
 
 use document::{RawArray, RawDocument, RawValue, Value};
 
-use crate::error::QueryError;
+use crate::error::{QueryError, code};
 
 use super::Evaluated;
 
@@ -19,22 +19,10 @@ impl Path {
     /// Parses `a.b.c` (without the leading `$`).
     ///
     /// # Errors
-    /// 15998 and 40353 for empty components, 16410 for a component that begins with `$`, 16411 for a null byte.
+    /// As [`check_path`].
     pub fn parse(text: &str) -> Result<Self, QueryError> {
-        if text.is_empty() {
-            return Err(QueryError::new(40352, "FieldPath cannot be constructed with empty string"));
-        }
-        if text.ends_with('.') {
-            return Err(QueryError::new(40353, "FieldPath must not end with a '.'."));
-        }
-        let components: Vec<String> = text.split('.').map(str::to_owned).collect();
-        if components.len() > MAX_PATH_COMPONENTS {
-            return Err(QueryError::new(15, "FieldPath is too deep"));
-        }
-        for component in &components {
-            check_component(component)?;
-        }
-        Ok(Self { components })
+        check_path(text)?;
+        Ok(Self { components: text.split('.').map(str::to_owned).collect() })
     }
 
     /// The names, outermost first.
@@ -83,17 +71,35 @@ pub(crate) struct ArrayOnTheWay;
 /// MongoDB's limit on the depth of a stored document is 200.
 const MAX_PATH_COMPONENTS: usize = 200;
 
+/// The fields of a database reference: the only names with a dollar sign that paths may hold.
+const REFERENCE_FIELDS: [&str; 3] = ["$id", "$ref", "$db"];
+
+/// Checks a dotted path of an expression, a projection or a sort.
+///
+/// # Errors
+/// 40352, 40353 and 15998 for emptiness, 16410 for a name that begins with `$`, 16411 for a null byte, `Overflow` for too many names.
+pub(crate) fn check_path(text: &str) -> Result<(), QueryError> {
+    if text.is_empty() {
+        return Err(QueryError::new(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if text.ends_with('.') {
+        return Err(QueryError::new(40353, "FieldPath must not end with a '.'."));
+    }
+    if text.split('.').nth(MAX_PATH_COMPONENTS).is_some() {
+        return Err(QueryError::new(code::OVERFLOW, "FieldPath is too long"));
+    }
+    text.split('.').try_for_each(check_component)
+}
+
 /// Checks one component of a path or one field name of an object expression.
 pub(crate) fn check_component(component: &str) -> Result<(), QueryError> {
     if component.is_empty() {
         return Err(QueryError::new(15998, "FieldPath field names may not be empty strings."));
     }
-    if component.starts_with('$') {
+    if component.starts_with('$') && !REFERENCE_FIELDS.contains(&component) {
         return Err(QueryError::new(
             16410,
-            format!(
-                "FieldPath field names may not start with '$', given '{component}'. Consider using $getField or $setField."
-            ),
+            "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
         ));
     }
     if component.contains('\0') {
@@ -158,6 +164,16 @@ mod tests {
         check("s.x", None);
         check("list.b", Some(Value::Array(vec![Value::Int32(1), Value::from(vec![Value::Int32(2)])].into())));
         check("list.0", Some(Value::Array(document::Array::new())));
+    }
+
+    #[test]
+    fn fields_of_database_references_are_names() {
+        let document = doc! { "p": { "$ref": "c", "$id": 7, "$db": "d" } };
+        for (path, expect) in [("p.$id", Value::Int32(7)), ("p.$ref", "c".into()), ("p.$db", "d".into())] {
+            let path = Path::parse(path).expect("a valid path");
+            assert_eq!(path.of_document(document.to_buf().as_raw()), Some(expect));
+        }
+        assert!(Path::parse("p.$ids").is_err());
     }
 
     #[test]

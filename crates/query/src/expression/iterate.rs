@@ -85,10 +85,7 @@ impl<'a> Fields<'a> {
                 check_variable_name(name)?;
                 Ok(name.to_owned())
             }
-            Some(other) => Err(QueryError::new(
-                16866,
-                format!("{}: 'as' must be a string, found {}", self.operator, other.kind().alias()),
-            )),
+            Some(_) => Err(QueryError::failed_to_parse("empty variable names are not allowed")),
         }
     }
 }

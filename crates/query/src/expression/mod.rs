@@ -54,6 +54,7 @@ pub use scope::{ParseScope, Variables, check_variable_name};
 
 pub(crate) use accumulate::{Deviation, Sum};
 pub(crate) use array::take_count;
+pub(crate) use field::check_path;
 pub(crate) use number::as_integer;
 pub(crate) use object::merge_into;
 pub(crate) use sort::ValueOrder;
@@ -162,6 +163,18 @@ impl Expression {
     /// An expression that always yields `value`.
     pub fn constant(value: Evaluated) -> Self {
         Self { node: Node::Constant(value) }
+    }
+
+    /// An object whose fields are null where they would be missing.
+    pub(crate) fn with_null_fields(mut self) -> Self {
+        if let Node::Object(fields) = &mut self.node {
+            for (_, field) in fields {
+                let replacement = Expression::constant(NULL);
+                let node = std::mem::replace(&mut field.node, Node::Root);
+                field.node = Node::IfNull(vec![Expression { node }, replacement]);
+            }
+        }
+        self
     }
 
     /// The expression `"$path"`.

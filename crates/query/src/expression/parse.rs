@@ -9,7 +9,7 @@ use crate::error::QueryError;
 use super::call::Implementation;
 use super::field::{Path, check_component};
 use super::operators::{Arity, Operator, Signature, operator};
-use super::scope::{Binding, ParseScope, check_variable_characters};
+use super::scope::{Binding, ParseScope, check_variable_reference};
 use super::{Expression, Node, Variables};
 
 /// Operators that are part of the grammar itself.
@@ -25,12 +25,6 @@ pub(crate) static OPERATORS: &[Operator] = &[
         Arity::Grammar,
         Implementation::Grammar(parse_literal),
         "the operand as it stands; the older name of $literal",
-    ),
-    Operator::new(
-        "$expr",
-        Arity::Grammar,
-        Implementation::Grammar(Expression::parse),
-        "the operand, evaluated; allowed wherever an expression is",
     ),
     Operator::new(
         "$rand",
@@ -70,17 +64,17 @@ impl Expression {
             return Err(QueryError::new(168, format!("Unrecognized expression '{name}'")));
         };
         if let Implementation::Grammar(parse) = operator.implementation {
-            return Ok(parse(operand, scope)?.folded());
+            return Ok(parse(operand, scope)?.folded(scope));
         }
         let node = match operator.arity {
             Arity::Named(signature) => parse_named(operator, signature, operand, scope)?,
             _ => Node::Call { operator, operands: parse_operands(operator, operand, scope)? },
         };
-        Ok(Self { node }.folded())
+        Ok(Self { node }.folded(scope))
     }
 
-    /// Replaces a node whose operands are all constant by its value; an error is left for evaluation to raise.
-    fn folded(self) -> Self {
+    /// Replaces a node whose operands are all constant by its value; an error is noted and left for evaluation to raise.
+    fn folded(self, scope: &ParseScope<'_>) -> Self {
         let foldable = match &self.node {
             Node::Constant(_) | Node::Root | Node::Field(_) | Node::Variable { .. } => false,
             Node::Random | Node::SampleRate(_) => false,
@@ -96,7 +90,10 @@ impl Expression {
         }
         match self.evaluate(RawDocument::EMPTY, &mut Variables::with_seed(0)) {
             Ok(value) => Self::constant(value),
-            Err(_) => self,
+            Err(error) => {
+                scope.note_failed_constant(error);
+                self
+            }
         }
     }
 }
@@ -146,10 +143,7 @@ fn parse_reference(text: &str, scope: &ParseScope<'_>) -> Result<Expression, Que
         Some((name, path)) => (name, Some(Path::parse(path)?)),
         None => (named, None),
     };
-    if name.is_empty() {
-        return Err(QueryError::new(16869, "empty variable names are not allowed"));
-    }
-    check_variable_characters(name)?;
+    check_variable_reference(name)?;
     match scope.lookup(name) {
         Some(binding) => Ok(bound(binding, path)),
         None => system_variable(name, path, scope),
@@ -216,9 +210,7 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
         if name.contains('.') {
             return Err(QueryError::new(
                 16412,
-                format!(
-                    "FieldPath field names may not contain '.', given '{name}'. Consider using $getField or $setField."
-                ),
+                "FieldPath field names may not contain '.'. Consider using $getField or $setField.",
             ));
         }
         check_component(name)?;
@@ -230,12 +222,12 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
         }
         fields.push((name.to_owned(), Expression::parse(element.value(), scope)?));
     }
-    Ok(Expression { node: Node::Object(fields) }.folded())
+    Ok(Expression { node: Node::Object(fields) }.folded(scope))
 }
 
 fn parse_array(array: RawArray<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
     let items = array.iter().map(|item| Expression::parse(item, scope)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Expression { node: Node::Array(items) }.folded())
+    Ok(Expression { node: Node::Array(items) }.folded(scope))
 }
 
 /// Parses the operands of an operator: the items of an array, or the one value that stands alone.

@@ -20,6 +20,8 @@ pub struct ParseScope<'s> {
     names: Names,
     first_slot: usize,
     depth: usize,
+    /// What errors of constants are put into, besides the words of the whole request.
+    context: Option<&'static str>,
 }
 
 /// The names that one expression binds; of several alike the last counts. Their hash has a secret: clients choose them.
@@ -52,7 +54,27 @@ pub(crate) enum Binding<'s> {
 impl<'s> ParseScope<'s> {
     /// The outermost scope: only the command's own variables are bound.
     pub fn new(environment: &'s Environment) -> Self {
-        Self { environment, parent: None, names: Names::default(), first_slot: 0, depth: 0 }
+        Self {
+            environment,
+            parent: None,
+            names: Names::default(),
+            first_slot: 0,
+            depth: 0,
+            context: None,
+        }
+    }
+
+    /// As [`ParseScope::new`], for the expression of a filter.
+    pub(crate) fn of_filter(environment: &'s Environment) -> Self {
+        Self { context: Some("Failed to optimize expression"), ..Self::new(environment) }
+    }
+
+    /// As [`Environment::note_failed_constant`].
+    pub(crate) fn note_failed_constant(&self, error: QueryError) {
+        self.environment.note_failed_constant(|| match self.context {
+            Some(context) => error.within(context),
+            None => error,
+        });
     }
 
     /// The scope inside an expression that binds `names`; the first of them gets the slot
@@ -64,6 +86,7 @@ impl<'s> ParseScope<'s> {
             names: Names::new(names),
             first_slot: self.next_slot(),
             depth: self.depth,
+            context: self.context,
         }
     }
 
@@ -78,6 +101,7 @@ impl<'s> ParseScope<'s> {
             names: Names::default(),
             first_slot: self.next_slot(),
             depth: self.depth + 1,
+            context: self.context,
         })
     }
 
@@ -149,30 +173,36 @@ impl Variables {
 /// Checks that `name` may be bound by `$let` and its kin, or by a command's `let`.
 ///
 /// # Errors
-/// 16867 and 16868, as MongoDB answers.
+/// `FailedToParse`, as MongoDB answers.
 pub fn check_variable_name(name: &str) -> Result<(), QueryError> {
     let Some(first) = name.chars().next() else {
-        return Err(QueryError::new(16866, "empty variable names are not allowed"));
+        return Err(QueryError::failed_to_parse("empty variable names are not allowed"));
     };
     if name == "CURRENT" {
         return Ok(());
     }
     if first.is_ascii() && !first.is_ascii_lowercase() {
-        return Err(QueryError::new(
-            16867,
-            format!("'{name}' starts with an invalid character for a user variable name"),
-        ));
+        return Err(QueryError::failed_to_parse(format!(
+            "'{name}' starts with an invalid character for a user variable name"
+        )));
     }
     check_variable_characters(name)
 }
 
+/// Checks that `$$name` may be read: system variables begin with a capital.
+pub(crate) fn check_variable_reference(name: &str) -> Result<(), QueryError> {
+    match name.chars().next() {
+        Some(first) if first.is_ascii_uppercase() => check_variable_characters(name),
+        _ => check_variable_name(name),
+    }
+}
+
 /// Checks the characters after the first one.
-pub(crate) fn check_variable_characters(name: &str) -> Result<(), QueryError> {
+fn check_variable_characters(name: &str) -> Result<(), QueryError> {
     match name.chars().find(|c| c.is_ascii() && !c.is_ascii_alphanumeric() && *c != '_') {
-        Some(bad) => Err(QueryError::new(
-            16868,
-            format!("'{name}' contains an invalid character for a variable name: '{bad}'"),
-        )),
+        Some(bad) => Err(QueryError::failed_to_parse(format!(
+            "'{name}' contains an invalid character for a variable name: '{bad}'"
+        ))),
         None => Ok(()),
     }
 }

@@ -80,8 +80,18 @@ impl Matcher {
     /// Compiles a filter.
     ///
     /// # Errors
-    /// What MongoDB answers to a malformed filter, mostly `BadValue`.
+    /// What MongoDB answers to a malformed filter, mostly `BadValue`; a constant of `$expr` that cannot be evaluated.
     pub fn parse(filter: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
+        let matcher = Self::parse_stage(filter, environment)?;
+        environment.check_constants()?;
+        Ok(matcher)
+    }
+
+    /// Compiles the filter of one stage of a pipeline, whose constants are judged together with those of the other stages.
+    pub(crate) fn parse_stage(
+        filter: RawDocument<'_>,
+        environment: &Environment,
+    ) -> Result<Self, QueryError> {
         Ok(Self::from_node(parse::filter(filter, environment)?))
     }
 

@@ -84,7 +84,7 @@ fn comment(_: &'static str, _: RawValue<'_>, _: Place<'_>) -> Result<MatchNode, 
 
 fn expression(_: &'static str, value: RawValue<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
     outermost_only("$expr", place)?;
-    let expression = Expression::parse(value, &ParseScope::new(place.environment))?;
+    let expression = Expression::parse(value, &ParseScope::of_filter(place.environment))?;
     Ok(MatchNode::Expression(Arc::new(ExpressionTest { expression, source: value.to_value() })))
 }
 

@@ -1,6 +1,6 @@
 //! The array operators of `find` projections: `$slice`, `$elemMatch`, and the positional `.$`.
 
-use document::{DocumentBuf, DocumentBuilder, Element, RawArray, RawDocument, RawValue};
+use document::{DocumentBuilder, Element, RawArray, RawDocument, RawValue};
 
 use super::tree::Section;
 use crate::error::QueryError;
@@ -37,34 +37,8 @@ pub(super) fn append_first_match(
     Ok(())
 }
 
-/// The document with the first array on `path` cut down to the element that matched; `None` when there is no array on it.
+/// Appends the document's fields, the first array on `path` cut down to the element that matched.
 pub(super) fn keep_matched(
-    document: RawDocument<'_>,
-    path: &[String],
-    index: Option<usize>,
-) -> Result<Option<DocumentBuf>, QueryError> {
-    if !has_array(document, path) {
-        return Ok(None);
-    }
-    let mut bytes = Vec::with_capacity(document.as_bytes().len());
-    let mut builder = DocumentBuilder::new(&mut bytes);
-    cut(document, path, index, &mut builder)?;
-    builder.finish();
-    Ok(Some(DocumentBuf::trusted(bytes)))
-}
-
-fn has_array(document: RawDocument<'_>, path: &[String]) -> bool {
-    let Some((name, below)) = path.split_first() else {
-        return false;
-    };
-    match document.get(name) {
-        Some(RawValue::Array(_)) => true,
-        Some(RawValue::Document(inner)) => has_array(inner, below),
-        _ => false,
-    }
-}
-
-fn cut(
     document: RawDocument<'_>,
     path: &[String],
     index: Option<usize>,
@@ -75,8 +49,8 @@ fn cut(
     };
     for element in document {
         match element.value() {
-            RawValue::Document(inner) if element.name() == name => {
-                cut(inner, below, index, &mut out.start_document(name))?;
+            RawValue::Document(inner) if element.name() == name && !below.is_empty() => {
+                keep_matched(inner, below, index, &mut out.start_document(name))?;
             }
             RawValue::Array(array) if element.name() == name => {
                 let kept = matched_element(array, index)?;

@@ -14,6 +14,7 @@
 //!
 //! Source: MongoDB manual, "Project Fields to Return from Query", "$project", "$addFields" (rules since 4.4).
 
+mod addition;
 mod apply;
 mod array;
 mod parse;
@@ -77,7 +78,7 @@ impl Projection {
     /// # Errors
     /// Colliding or malformed paths and refused expressions.
     pub fn parse_addition(spec: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
-        parse::Parser::new(environment, false).addition(spec)
+        addition::parse(spec, environment)
     }
 
     /// The exclusion of these paths (`$unset`).
@@ -157,13 +158,15 @@ impl Projection {
         variables: &mut Variables,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<(), QueryError> {
+        let mut walk = apply::Walk { mode: self.mode, root: document, variables };
+        let Some(path) = &self.positional else { return walk.document(&self.root, document, out) };
+        let mut bytes = Vec::with_capacity(document.as_bytes().len().min(INITIAL_CAPACITY_BYTES));
+        let mut shown = DocumentBuilder::new(&mut bytes);
+        walk.document(&self.root, document, &mut shown)?;
+        shown.finish();
+        // The position that matched is taken in the array as it is shown: values in front of it that have no such field are gone.
         let index = details.and_then(|details| details.array_index);
-        let cut = match &self.positional {
-            Some(path) => array::keep_matched(document, path, index)?,
-            None => None,
-        };
-        let document = cut.as_ref().map_or(document, DocumentBuf::as_raw);
-        apply::Walk { mode: self.mode, root: document, variables }.document(&self.root, document, out)
+        array::keep_matched(RawDocument::trusted(&bytes), path, index, out)
     }
 }
 

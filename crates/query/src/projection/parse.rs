@@ -53,13 +53,6 @@ impl<'e> Parser<'e> {
         Ok(Projection { mode, root: self.root, positional: self.positional })
     }
 
-    pub(super) fn addition(mut self, spec: RawDocument<'_>) -> Result<Projection, QueryError> {
-        for element in spec {
-            self.added("", element)?;
-        }
-        Ok(Projection { mode: ProjectionMode::Addition, root: self.root, positional: None })
-    }
-
     /// `_id` is shown unless it is hidden, whatever the mode.
     fn place_id(&mut self, mode: ProjectionMode) -> Result<(), QueryError> {
         let inclusion = mode == ProjectionMode::Inclusion;
@@ -71,24 +64,12 @@ impl<'e> Parser<'e> {
         }
     }
 
-    fn added(&mut self, prefix: &str, element: Element<'_>) -> Result<(), QueryError> {
-        let path = join(prefix, element.name());
-        if let RawValue::Document(inner) = element.value()
-            && !is_operator(inner)
-        {
-            if inner.is_empty() {
-                let expression = Expression::parse(element.value(), &self.scope)?;
-                return self.root.insert(&path, Rule::Computed(expression));
-            }
-            return inner.iter().try_for_each(|below| self.added(&path, below));
-        }
-        let expression = Expression::parse(element.value(), &self.scope)?;
-        self.root.insert(&path, Rule::Computed(expression))
-    }
-
     fn field(&mut self, prefix: &str, element: Element<'_>) -> Result<(), QueryError> {
         let path = join(prefix, element.name());
-        if self.find && (path.ends_with(".$") || path.contains(".$.")) {
+        if path.ends_with(".$") && !self.find {
+            return Err(QueryError::new(31324, "Cannot use positional projection in aggregation projection"));
+        }
+        if path.ends_with(".$") || path.contains(".$.") {
             return self.positional(&path, element);
         }
         match element.value() {
@@ -246,12 +227,14 @@ impl<'e> Parser<'e> {
     }
 }
 
-fn join(prefix: &str, name: &str) -> String {
+pub(super) fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-fn is_operator(document: RawDocument<'_>) -> bool {
-    document.first().is_some_and(|first| first.name().starts_with('$'))
+/// Whether an object is a call; beside other fields a name with a dollar sign is a field that cannot be.
+pub(super) fn is_operator(document: RawDocument<'_>) -> bool {
+    let mut fields = document.iter();
+    fields.next().is_some_and(|first| first.name().starts_with('$')) && fields.next().is_none()
 }
 
 /// `$slice` with an array that does not begin with a number is the expression of the same name.

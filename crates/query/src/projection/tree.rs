@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::QueryError;
-use crate::expression::Expression;
+use crate::expression::{Expression, check_path};
 use crate::matcher::Matcher;
 
 /// What happens to the field at the end of a path.
@@ -128,31 +128,4 @@ impl Node {
             Rule::Computed(_) | Rule::Slice(_) | Rule::FirstMatch(_) => false,
         })
     }
-}
-
-/// Paths deeper than BSON may nest are refused.
-const MAX_PATH_COMPONENTS: usize = 200;
-
-fn check_path(path: &str) -> Result<(), QueryError> {
-    if path.is_empty() {
-        return Err(QueryError::new(40352, "FieldPath cannot be constructed with empty string"));
-    }
-    if path.ends_with('.') {
-        return Err(QueryError::new(40353, "FieldPath must not end with a '.'."));
-    }
-    for (position, name) in path.split('.').enumerate() {
-        if name.is_empty() {
-            return Err(QueryError::new(15998, "FieldPath field names may not be empty strings."));
-        }
-        if name.starts_with('$') {
-            return Err(QueryError::new(
-                16410,
-                "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
-            ));
-        }
-        if position >= MAX_PATH_COMPONENTS {
-            return Err(QueryError::new(15, "FieldPath is too long"));
-        }
-    }
-    Ok(())
 }

@@ -4,6 +4,7 @@ use document::key::Direction;
 use document::{DocumentBuf, DocumentBuilder, FieldPath, RawDocument, RawValue, quote};
 
 use crate::error::QueryError;
+use crate::expression::check_path;
 
 /// The most fields of a compound sort.
 pub(crate) const MAX_SORT_FIELDS: usize = 32;
@@ -27,21 +28,15 @@ impl SortPattern {
     /// Parses `{path: 1 | -1, …}`; an empty specification sorts nothing.
     ///
     /// # Errors
-    /// `BadValue` (2) for other values, duplicate paths and more than 32 fields; `CommandNotSupported` (115) for
+    /// 15974, 15975 and 17312 for other values, what [`check_path`] says, `BadValue` (2) for duplicate paths and more than 32 fields; `CommandNotSupported` (115) for
     /// `{$meta: …}`, since there is no text search.
     pub fn parse(spec: RawDocument<'_>) -> Result<Self, QueryError> {
         let mut parts: Vec<SortPart> = Vec::new();
         for element in spec {
             let name = element.name();
-            if name.starts_with('$') {
-                return Err(QueryError::new(
-                    16410,
-                    "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
-                ));
-            }
-            let path = FieldPath::parse(name)
-                .map_err(|error| QueryError::new(path_code(name), error.to_string()))?;
             let direction = direction(name, element.value())?;
+            check_path(name)?;
+            let path = FieldPath::parse(name).map_err(|error| QueryError::bad_value(error.to_string()))?;
             if parts.iter().any(|part| part.path == path) {
                 return Err(QueryError::bad_value(format!(
                     "$sort key must not contain duplicate keys (field: '{name}')"
@@ -77,33 +72,23 @@ impl SortPattern {
     }
 }
 
-fn path_code(name: &str) -> i32 {
-    match name {
-        "" => 40352,
-        _ if name.ends_with('.') => 40353,
-        _ => 15998,
-    }
-}
-
 fn direction(name: &str, value: RawValue<'_>) -> Result<Direction, QueryError> {
     if let RawValue::Document(document) = value {
-        if document.contains("$meta") {
+        if document.first().is_some_and(|first| first.name() == "$meta") {
             return Err(QueryError::new(115, "sorting by $meta is not supported: there is no text search"));
         }
-        return Err(QueryError::bad_value(format!(
-            "$meta is the only expression supported by $sort right now: {}",
-            quote::element(name, value)
-        )));
+        return Err(QueryError::new(17312, "$meta is the only expression supported by $sort right now"));
     }
-    match value.as_number().map(|number| number.to_f64()) {
-        Some(1.0) => Ok(Direction::Ascending),
-        Some(-1.0) => Ok(Direction::Descending),
-        Some(_) => {
+    let Some(number) = value.as_number() else {
+        let key = quote::element(name, value);
+        return Err(QueryError::new(15974, format!("Illegal key in $sort specification: {key}")));
+    };
+    // Fractions do not count.
+    match number.to_i64_saturating() {
+        1 => Ok(Direction::Ascending),
+        -1 => Ok(Direction::Descending),
+        _ => {
             Err(QueryError::new(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)"))
         }
-        None => Err(QueryError::bad_value(format!(
-            "Illegal key in $sort specification: {}",
-            quote::element(name, value)
-        ))),
     }
 }

@@ -1,23 +1,28 @@
 //! What operators refuse, with MongoDB's codes and wording.
 
-use document::{Value, doc};
+use document::{RawValue, Value, doc};
 
 use super::super::{Arity, operators};
-use super::{check, check_error};
+use super::{Expression, ParseScope, check, check_error};
 
 #[test]
 fn grammar() {
     check_error(doc! { "$foo": 1 }, 168, "Unrecognized expression '$foo'");
     check_error(doc! { "$add": 1, "$abs": 2 }, 15983, "must have exactly one field");
     check_error("$$unknown", 17276, "Use of undefined variable: unknown");
+    check_error("$$", 9, "empty variable names are not allowed");
+    check_error("$$$", 9, "'$' starts with an invalid character for a user variable name");
+    check_error("$$a-b", 9, "'a-b' contains an invalid character for a variable name: '-'");
+    check_error(doc! { "$expr": true }, 168, "Unrecognized expression '$expr'");
+    check_error(
+        "$a.$b",
+        16410,
+        "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
+    );
     check_error("$", 16872, "'$' by itself is not a valid FieldPath");
     check_error("$a..b", 15998, "FieldPath field names may not be empty strings.");
     check_error(doc! { "a.b": 1 }, 16412, "FieldPath field names may not contain '.'");
-    check_error(
-        doc! { "$let": { "vars": { "Upper": 1 }, "in": 1 } },
-        16867,
-        "starts with an invalid character",
-    );
+    check_error(doc! { "$let": { "vars": { "Upper": 1 }, "in": 1 } }, 9, "starts with an invalid character");
     check_error(doc! { "$rand": { "x": 1 } }, 3040501, "$rand does not currently accept arguments");
 }
 
@@ -175,6 +180,30 @@ fn conversions() {
 }
 
 #[test]
-fn an_error_in_a_constant_waits_for_evaluation() {
+fn an_error_in_a_constant_is_noted_and_waits() {
     check(doc! { "$cond": ["$flag", 1, { "$divide": [1, 0] }] }, 1);
+    let environment = crate::Environment::default();
+    let call = |operator: &str| doc! { operator: ["$a", { "$divide": [1, 0] }] }.to_buf();
+    for operator in ["$ifNull", "$add"] {
+        let call = call(operator);
+        let parsed = Expression::parse(RawValue::Document(call.as_raw()), &ParseScope::new(&environment));
+        assert!(parsed.is_ok(), "{operator} parses");
+    }
+    let noted = environment.check_constants().map_err(|error| error.code);
+    assert_eq!(noted, Err(2), "the error of the constant is noted");
+    let varying = crate::Environment::default().with([]);
+    let call = call("$ifNull");
+    assert!(Expression::parse(RawValue::Document(call.as_raw()), &ParseScope::new(&varying)).is_ok());
+    assert_eq!(varying.check_constants(), Ok(()), "variables of an enclosing pipeline make no constants");
+}
+
+#[test]
+fn values_are_quoted_as_mongodb_prints_them() {
+    check_error(doc! { "$mergeObjects": ["$list"] }, 40400, "but input 3 is of type int");
+    check_error(
+        doc! { "$trim": { "input": doc! { "$literal": { "a": [1, "x"] } } } },
+        50699,
+        "got {a: [1, \"x\"]} (of type object) instead",
+    );
+    check_error(doc! { "$acos": 1e12 }, 50989, "cannot apply $acos to 1e+12, value must be in [-1,1]");
 }

@@ -26,7 +26,6 @@ fn paths_and_variables() {
     check(document::array!["$int", "$absent"], document::array![7, Value::Null]);
     check(doc! { "$literal": "$int" }, "$int");
     check(doc! { "$const": { "$add": [1] } }, doc! { "$add": [1] });
-    check(doc! { "$expr": "$int" }, 7);
 }
 
 #[test]
