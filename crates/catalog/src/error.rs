@@ -27,6 +27,8 @@ pub enum CatalogError {
     #[error("{0}")]
     CannotCreateIndex(String),
     #[error("{0}")]
+    IndexAlreadyExists(String),
+    #[error("{0}")]
     InvalidOptions(String),
     #[error("{0}")]
     InvalidNamespace(String),
@@ -52,6 +54,9 @@ pub enum CatalogError {
     IndexBuildAborted(String),
     #[error("{0}")]
     ViewDepthLimitExceeded(String),
+    /// The index could not be filled with what the collection holds.
+    #[error("{context} :: caused by :: {cause}")]
+    IndexBuildFailed { context: String, cause: Box<CatalogError> },
     /// A code that has no name in MongoDB's table.
     #[error("{message}")]
     Location { code: i32, message: String },
@@ -81,6 +86,7 @@ impl CatalogError {
             CatalogError::IndexNotFound(_) => 27,
             CatalogError::NamespaceExists(_) => 48,
             CatalogError::CannotCreateIndex(_) => 67,
+            CatalogError::IndexAlreadyExists(_) => 68,
             CatalogError::InvalidOptions(_) => 72,
             CatalogError::InvalidNamespace(_) => 73,
             CatalogError::IndexOptionsConflict(_) => 85,
@@ -94,11 +100,32 @@ impl CatalogError {
             CatalogError::InvalidIndexSpecificationOption(_) => 197,
             CatalogError::IndexBuildAborted(_) => 276,
             CatalogError::CannotConvertIndexToUnique(_) => 359,
+            CatalogError::IndexBuildFailed { cause, .. } => cause.code(),
             CatalogError::Location { code, .. } => *code,
             CatalogError::Write(error) => error.code(),
             CatalogError::Query(error) => error.code,
             CatalogError::Storage(_) | CatalogError::Commit(_) => INTERNAL_ERROR,
             CatalogError::Damaged { .. } => INTERNAL_ERROR,
+        }
+    }
+
+    /// The error of a malformed request within what it was read from; errors of other kinds stay as they are.
+    #[must_use]
+    pub(crate) fn within(self, context: &str) -> Self {
+        let put = |message: String| format!("{context} :: caused by :: {message}");
+        match self {
+            CatalogError::BadValue(message) => CatalogError::BadValue(put(message)),
+            CatalogError::FailedToParse(message) => CatalogError::FailedToParse(put(message)),
+            CatalogError::TypeMismatch(message) => CatalogError::TypeMismatch(put(message)),
+            CatalogError::CannotCreateIndex(message) => CatalogError::CannotCreateIndex(put(message)),
+            CatalogError::InvalidIndexSpecificationOption(message) => {
+                CatalogError::InvalidIndexSpecificationOption(put(message))
+            }
+            CatalogError::Location { code, message } => {
+                CatalogError::Location { code, message: put(message) }
+            }
+            CatalogError::Query(error) => CatalogError::Query(error.within(context)),
+            other => other,
         }
     }
 }

@@ -126,6 +126,33 @@ impl IndexSpec {
     /// Reads and checks one element of the `indexes` array of `createIndexes`.
     ///
     /// # Errors
+    /// Those of [`IndexSpec::parse`]; `BadValue` for names and patterns that only `_id_` has, in part.
+    pub fn requested(spec: RawDocument<'_>) -> Result<Self, CatalogError> {
+        let pattern = spec.get("key").and_then(RawValue::as_document).unwrap_or_default();
+        let parsed = Self::parse(spec);
+        if let Some(direction) = id_pattern(pattern) {
+            if direction != 1.0 && parsed.is_ok() {
+                return Err(CatalogError::BadValue(format!(
+                    "The field 'key' for an _id index must be {{_id: 1}}, but got {}",
+                    pattern.quoted()
+                )));
+            }
+            return parsed;
+        }
+        let parsed =
+            parsed.map_err(|error| error.within(&format!("Error in specification {}", spec.quoted())))?;
+        if parsed.name == "_id_" {
+            return Err(CatalogError::BadValue(format!(
+                "The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, found key: {}",
+                document::quote::element("key", RawValue::Document(pattern))
+            )));
+        }
+        Ok(parsed)
+    }
+
+    /// Reads and checks a specification.
+    ///
+    /// # Errors
     /// `FailedToParse`, `TypeMismatch`, `BadValue`, `CannotCreateIndex`, `InvalidIndexSpecificationOption`.
     pub fn parse(spec: RawDocument<'_>) -> Result<Self, CatalogError> {
         let mut parsed = IndexSpec::id_index();
@@ -135,31 +162,32 @@ impl IndexSpec {
             let value = element.value();
             match element.name() {
                 "key" => {
-                    let pattern = value.as_document().ok_or_else(|| wrong_type("key", value, "object"))?;
+                    let pattern = value.as_document().ok_or_else(|| wrong_type("key", value, "an object"))?;
                     key = Some(pattern);
                 }
-                "name" => name = Some(value.as_str().ok_or_else(|| wrong_type("name", value, "string"))?),
+                "name" => name = Some(value.as_str().ok_or_else(|| wrong_type("name", value, "a string"))?),
                 "unique" => parsed.unique = flag("unique", value)?,
                 "sparse" => parsed.sparse = flag("sparse", value)?,
                 "hidden" => parsed.hidden = flag("hidden", value)?,
                 "prepareUnique" => parsed.prepare_unique = flag("prepareUnique", value)?,
-                "background" => {
-                    flag("background", value)?;
-                }
                 "expireAfterSeconds" => parsed.expire_after_seconds = Some(expire_after_seconds(value)?),
                 "partialFilterExpression" => {
                     let filter = value
                         .as_document()
-                        .ok_or_else(|| wrong_type("partialFilterExpression", value, "object"))?;
+                        .ok_or_else(|| wrong_type("partialFilterExpression", value, "an object"))?;
                     parsed.partial_filter = Some(filter.to_buf());
                 }
                 "collation" => {
                     let collation =
-                        value.as_document().ok_or_else(|| wrong_type("collation", value, "object"))?;
+                        value.as_document().ok_or_else(|| wrong_type("collation", value, "an object"))?;
                     parsed.collation = Some(collation.to_buf()).filter(|_| !is_simple(collation));
                 }
                 "v" => check_version(value)?,
                 "ns" | "clustered" | "dropDups" => {}
+                "background" => {
+                    flag("background", value)?;
+                    parsed.other.insert("background", value.to_value());
+                }
                 "storageEngine" | "comment" => {
                     parsed.other.insert(element.name(), value.to_value());
                 }
@@ -214,7 +242,7 @@ impl IndexSpec {
             return Err(CatalogError::InvalidIndexSpecificationOption(format!(
                 "The field '{}' is not valid for an _id index specification. Specification: {}",
                 element.name(),
-                spec.to_document().quoted()
+                with_version(spec).quoted()
             )));
         }
         *self = IndexSpec { collation: self.collation.take(), ..IndexSpec::id_index() };
@@ -224,7 +252,7 @@ impl IndexSpec {
     fn check_combination(&self) -> Result<(), CatalogError> {
         let cannot = |message: String| Err(CatalogError::CannotCreateIndex(message));
         if self.name.is_empty() {
-            return cannot("The index name cannot be empty".into());
+            return cannot("index name cannot be empty".into());
         }
         if self.name == "*" {
             return Err(CatalogError::BadValue("The index name '*' is not valid.".into()));
@@ -331,6 +359,21 @@ fn is_simple(collation: RawDocument<'_>) -> bool {
     collation.is_empty() || collation.get("locale").and_then(RawValue::as_str) == Some("simple")
 }
 
+/// The direction of a pattern that has `_id` alone in order.
+fn id_pattern(pattern: RawDocument<'_>) -> Option<f64> {
+    let mut fields = pattern.iter();
+    let only = fields.next().filter(|first| first.name() == "_id" && fields.next().is_none())?;
+    only.value().as_f64().filter(|direction| direction.abs() == 1.0)
+}
+
+fn with_version(spec: RawDocument<'_>) -> Document {
+    let mut spec = spec.to_document();
+    if !spec.contains("v") {
+        spec.push("v", 2);
+    }
+    spec
+}
+
 fn missing(field: &str) -> CatalogError {
     CatalogError::FailedToParse(format!(
         "The '{field}' field is a required property of an index specification"
@@ -339,7 +382,7 @@ fn missing(field: &str) -> CatalogError {
 
 fn wrong_type(field: &str, value: RawValue<'_>, expected: &str) -> CatalogError {
     CatalogError::TypeMismatch(format!(
-        "The field '{field}' must be of type {expected}, but got {}",
+        "The field '{field}' must be {expected}, but got {}",
         value.kind().alias()
     ))
 }
@@ -347,7 +390,12 @@ fn wrong_type(field: &str, value: RawValue<'_>, expected: &str) -> CatalogError 
 fn flag(field: &str, value: RawValue<'_>) -> Result<bool, CatalogError> {
     match value {
         RawValue::Boolean(flag) => Ok(flag),
-        value => value.as_f64().map(|number| number != 0.0).ok_or_else(|| wrong_type(field, value, "bool")),
+        value => value.as_f64().map(|number| number != 0.0).ok_or_else(|| {
+            CatalogError::TypeMismatch(format!(
+                "The field '{field} has value {}, which is not convertible to bool",
+                document::quote::element(field, value)
+            ))
+        }),
     }
 }
 
@@ -357,7 +405,7 @@ fn check_version(value: RawValue<'_>) -> Result<(), CatalogError> {
         Some(version) => Err(CatalogError::CannotCreateIndex(format!(
             "Invalid index specification; cannot create an index with v={version}"
         ))),
-        None => Err(wrong_type("v", value, "number")),
+        None => Err(wrong_type("v", value, "a number")),
     }
 }
 
@@ -405,7 +453,8 @@ fn parse_pattern(pattern: RawDocument<'_>) -> Result<Vec<IndexField>, CatalogErr
         }
         if fields.iter().any(|field| field.path.as_str() == name) {
             return Err(CatalogError::BadValue(format!(
-                "The field '{name}' appears multiple times in the index key pattern"
+                "The field '{name}' appears multiple times in the index key pattern {}",
+                pattern.quoted()
             )));
         }
         let path = FieldPath::parse_lenient(name).map_err(|error| {
@@ -463,8 +512,10 @@ mod tests {
             Ok(doc! { "v": 2, "key": { "a": 1 }, "name": "a_1" }),
         );
         check(
-            doc! { "key": { "a": 1, "b": "hashed" }, "name": "x", "sparse": true, "background": true },
-            Ok(doc! { "v": 2, "key": { "a": 1, "b": "hashed" }, "name": "x", "sparse": true }),
+            doc! { "key": { "a": 1, "b": "hashed" }, "name": "x", "background": true, "sparse": true },
+            Ok(
+                doc! { "v": 2, "key": { "a": 1, "b": "hashed" }, "name": "x", "sparse": true, "background": true },
+            ),
         );
         check(doc! { "name": "a" }, Err(9));
         check(doc! { "key": { "a": 1 } }, Err(9));
@@ -489,6 +540,58 @@ mod tests {
         );
         check(doc! { "key": { "_id": 1 }, "name": "_id_", "unique": true }, Err(197));
         check(doc! { "key": { "a": 1 }, "name": "*" }, Err(2));
+    }
+
+    #[track_caller]
+    fn check_refused(request: Document, code: i32, message: &str) {
+        let refused = IndexSpec::requested(request.to_buf().as_raw()).expect_err("the request is refused");
+        assert_eq!((refused.code(), refused.to_string().as_str()), (code, message));
+    }
+
+    #[test]
+    fn refused_requests_quote_their_specification() {
+        check_refused(
+            doc! { "key": { "v": 1 } },
+            9,
+            "Error in specification { key: { v: 1 } } :: caused by :: \
+             The 'name' field is a required property of an index specification",
+        );
+        check_refused(
+            doc! {},
+            9,
+            "Error in specification {} :: caused by :: The 'key' field is a required property of an index specification",
+        );
+        check_refused(
+            doc! { "key": { "v": 1 }, "name": "u", "unique": {} },
+            14,
+            "Error in specification { key: { v: 1 }, name: \"u\", unique: {} } :: caused by :: \
+             The field 'unique has value unique: {}, which is not convertible to bool",
+        );
+        check_refused(
+            doc! { "key": { "_id": 1 }, "name": "_id_", "unique": true },
+            197,
+            "The field 'unique' is not valid for an _id index specification. \
+             Specification: { key: { _id: 1 }, name: \"_id_\", unique: true, v: 2 }",
+        );
+        check_refused(
+            doc! { "key": { "_id": (-1) }, "name": "_id_-1" },
+            2,
+            "The field 'key' for an _id index must be {_id: 1}, but got { _id: -1 }",
+        );
+        check_refused(
+            doc! { "key": { "a": 1 }, "name": "_id_" },
+            2,
+            "The index name '_id_' is reserved for the _id index, which must have key pattern {_id: 1}, \
+             found key: key: { a: 1 }",
+        );
+    }
+
+    #[test]
+    fn fields_of_database_references_are_indexed() {
+        check(
+            doc! { "key": { "p.$id": 1 }, "name": "p" },
+            Ok(doc! { "v": 2, "key": { "p.$id": 1 }, "name": "p" }),
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::{CatalogError, IndexSpec, Namespace};
 use document::Document;
 use std::sync::Arc;
 use storage::{Acknowledge, Keyspace, WriteUnit};
+use uuid::Uuid;
 
 /// Indexes of one collection at most, `_id_` included.
 const INDEXES_MAX: usize = 64;
@@ -71,7 +72,8 @@ impl Catalog {
                 Plan::Nothing | Plan::Done => break,
                 Plan::WaitFor(build) => build.finished().after(0).await,
                 Plan::Build(indexes) => {
-                    build_indexes(&collection, indexes).await?;
+                    let built = build_indexes(&collection, indexes).await;
+                    built.map_err(|error| failed_build(&collection, error))?;
                     break;
                 }
             }
@@ -94,7 +96,7 @@ impl Catalog {
         for spec in specs {
             match existing_index(&definition, spec)? {
                 Some(id) if added.iter().any(|(added, _)| *added == id) => {
-                    return Err(CatalogError::IndexOptionsConflict(format!(
+                    return Err(CatalogError::IndexAlreadyExists(format!(
                         "Identical index already exists: {}",
                         spec.name
                     )));
@@ -238,6 +240,24 @@ async fn build_indexes(collection: &Collection, indexes: Vec<(IndexId, String)>)
     collection.remove_build(&build);
     build.finished().notify();
     outcome
+}
+
+/// Tells of which build an error is that lies in the collection's documents.
+fn failed_build(collection: &Collection, error: CatalogError) -> CatalogError {
+    match error {
+        CatalogError::Write(_) | CatalogError::Query(_) | CatalogError::Location { .. } => {
+            CatalogError::IndexBuildFailed {
+                context: format!(
+                    "Index build failed: {}: Collection {} ( {} )",
+                    Uuid::new_v4(),
+                    collection.definition().namespace,
+                    collection.uuid()
+                ),
+                cause: Box::new(error),
+            }
+        }
+        other => other,
+    }
 }
 
 fn dropped(collection: &Collection) -> CatalogError {

@@ -97,7 +97,7 @@ impl<'a> GenericArguments<'a> {
             b"help" => self.help = is_true(value),
             b"$db" => self.database = Some(text(command, "$db", value)?),
             b"lsid" => self.session = Some(SessionId::parse(object(command, "lsid", value)?, "lsid")?),
-            b"maxTimeMS" => self.max_time = max_time(value)?,
+            b"maxTimeMS" => self.max_time = max_time(command, value)?,
             b"comment" => self.comment = Some(value),
             b"readConcern" => self.read_concern = read_concern(object(command, "readConcern", value)?)?,
             b"writeConcern" => {
@@ -201,10 +201,14 @@ fn flag(command: &'static str, name: &str, value: RawValue<'_>) -> CommandResult
     value.as_bool().ok_or_else(|| wrong_type(command, name, value.kind(), &["bool"]))
 }
 
-fn max_time(value: RawValue<'_>) -> CommandResult<Option<Duration>> {
+fn max_time(command: &'static str, value: RawValue<'_>) -> CommandResult<Option<Duration>> {
     let Some(number) = integer(value) else {
         return Err(CommandError::bad_value("maxTimeMS must be a number"));
     };
+    if command == "aggregate" && number < 0 {
+        let message = format!("BSON field 'maxTimeMS' value must be >= 0, actual value '{number}'");
+        return Err(CommandError::new(code::VALUE_OUT_OF_BOUNDS, message));
+    }
     if matches!(value, RawValue::Double(double) if double.fract() != 0.0) {
         return Err(CommandError::bad_value("maxTimeMS has non-integral value"));
     }

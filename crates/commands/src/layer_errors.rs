@@ -11,6 +11,7 @@ impl From<CatalogError> for CommandError {
             CatalogError::Write(error) => error.into(),
             CatalogError::Storage(error) => error.into(),
             CatalogError::Commit(error) => error.into(),
+            CatalogError::IndexBuildFailed { context, cause } => CommandError::from(*cause).within(&context),
             other => CommandError::new(other.code(), other.to_string()),
         }
     }

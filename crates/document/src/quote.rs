@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn documents_and_arrays() {
         check(Document::new(), "{}", "{}");
-        check(Value::Array(vec![]), "[]", "[]");
+        check(RawValue::Array(RawArray::EMPTY).to_value(), "[]", "[]");
         check(doc! { "a": 1, "b": "x\"y" }, "{ a: 1, b: \"x\"y\" }", "{a: 1, b: \"x\"y\"}");
         check(doc! { "a": { "b": [1, 2] } }, "{ a: { b: [ 1, 2 ] } }", "{a: {b: [1, 2]}}");
         assert_eq!(operand(None), "MISSING");
@@ -287,9 +287,11 @@ mod tests {
         check(Decimal128::parse("1.50").unwrap(), "1.50", "1.50");
         check(Value::Null, "null", "null");
         check(Value::MinKey, "MinKey", "MinKey");
-        check(Value::Regex { pattern: "a".into(), options: "i".into() }, "/a/i", "/a/i");
-        check(Value::Binary { subtype: 0, bytes: vec![1, 0xAF] }, "BinData(0, 01AF)", "BinData(0, \"01AF\")");
-        let uuid = Value::Binary { subtype: 4, bytes: (0..16).collect() };
+        check(RawValue::Regex { pattern: "a", options: "i" }.to_value(), "/a/i", "/a/i");
+        let bytes = RawValue::Binary { subtype: 0, bytes: &[1, 0xAF] };
+        check(bytes.to_value(), "BinData(0, 01AF)", "BinData(0, \"01AF\")");
+        let bytes: Vec<u8> = (0..16).collect();
+        let uuid = RawValue::Binary { subtype: 4, bytes: &bytes };
         assert_eq!(uuid.quoted(), "UUID(\"00010203-0405-0607-0809-0a0b0c0d0e0f\")");
         check(Value::JavaScript("f()".into()), "f()", "Code(\"f()\")");
         check(Value::Symbol("s".into()), "\"s\"", "Symbol(\"s\")");

@@ -3,7 +3,7 @@
 use super::OpenReads;
 use crate::context::{BatchContext, CommandContext};
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 use crate::interrupt::Interrupt;
 use catalog::give_way;
 use document::{DocumentBuf, DocumentBuilder};
@@ -13,6 +13,11 @@ use query::aggregate::{Stage, Step};
 const FIRST_BATCH_DOCUMENTS: usize = 101;
 /// Documents between two looks at the interrupt switch, for pipelines that never come to the end of a slice.
 const DOCUMENTS_PER_CHECK: u32 = 128;
+
+/// What a pipeline's error says first when the command that began it reports it.
+pub(crate) fn pipeline_failed(error: CommandError) -> CommandError {
+    error.within("PlanExecutor error during aggregation")
+}
 
 /// A pipeline that runs.
 pub(crate) struct RunningPipeline {
@@ -110,7 +115,7 @@ pub(crate) async fn give_first_batch(
     let mut cursor = reply.start_document("cursor");
     let limit = batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS);
     let mut batch = Batch::new(cursor.start_array("firstBatch"), limit);
-    let end = source.fill(&context.batch_context(None), &mut batch).await?;
+    let end = source.fill(&context.batch_context(None), &mut batch).await.map_err(pipeline_failed)?;
     let returned = batch.count() as u64;
     drop(batch);
     let id = match end {

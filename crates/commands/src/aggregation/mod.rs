@@ -30,7 +30,7 @@ mod strict;
 mod tests;
 pub(crate) mod views;
 
-pub(crate) use cursor::{RunningPipeline, give_first_batch};
+pub(crate) use cursor::{RunningPipeline, give_first_batch, pipeline_failed};
 pub(crate) use explain::explain_aggregate;
 pub(crate) use merge::merge;
 pub(crate) use out::out;

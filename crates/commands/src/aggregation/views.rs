@@ -1,6 +1,6 @@
 //! Views: stored pipelines that read commands run in front of what they ask for.
 
-use super::{Origin, Reader, RunningPipeline, give_first_batch};
+use super::{Origin, Reader, RunningPipeline, give_first_batch, pipeline_failed};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{Catalog, Entry};
@@ -173,7 +173,7 @@ pub(crate) async fn count_on_view(
     stages.push(doc! { "$count": "count" }.to_buf());
     context.offload().await;
     let mut pipeline = open_view(context, name, stages, find.hint, environment, true)?;
-    let counted = pipeline.next(context.interrupt()).await?;
+    let counted = pipeline.next(context.interrupt()).await.map_err(pipeline_failed)?;
     let count = counted.and_then(|counted| counted.as_raw().get("count").and_then(RawValue::as_i64_exact));
     Ok(count.map_or(0, i64::unsigned_abs))
 }
@@ -192,7 +192,7 @@ pub(crate) async fn each_of_view(
     let find = ViewFind { filter, ..ViewFind::default() };
     context.offload().await;
     let mut pipeline = open_view(context, name, find.stages()?, None, environment, true)?;
-    while let Some(document) = pipeline.next(context.interrupt()).await? {
+    while let Some(document) = pipeline.next(context.interrupt()).await.map_err(pipeline_failed)? {
         each(document.as_raw())?;
     }
     Ok(())

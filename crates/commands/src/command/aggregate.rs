@@ -3,7 +3,7 @@
 use super::{CommandEntry, Run};
 use crate::aggregation::{
     AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, check_strictly, explain_aggregate,
-    give_first_batch, merge, out, refuse_database, report_documents,
+    give_first_batch, merge, out, pipeline_failed, refuse_database, report_documents,
 };
 use crate::context::CommandContext;
 use crate::error::CommandResult;
@@ -49,7 +49,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let namespace = target.namespace(context.database);
     match &output {
         Some(output) => {
-            write(context, &request, &mut running, output, &environment).await?;
+            let written = write(context, &request, &mut running, output, &environment).await;
+            written.map_err(pipeline_failed)?;
             let mut cursor = reply.start_document("cursor");
             cursor.start_array("firstBatch").finish();
             cursor.append("id", 0_i64).append("ns", namespace.as_str());

@@ -17,6 +17,7 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 };
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.fields.check_target_is_text()?;
     let (database, name) = context.collection_namespace()?;
     let indexes = context.fields.array("indexes")?.ok_or_else(|| context.fields.missing("indexes"))?;
     let lenient = context.fields.flexible_boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);
@@ -48,7 +49,7 @@ fn parse(spec: RawValue<'_>, lenient: bool, context: &CommandContext<'_>) -> Com
         return Err(context.fields.wrong_type("indexes.0", spec.kind(), &["object"]));
     };
     if !lenient {
-        return Ok(IndexSpec::parse(spec)?);
+        return Ok(IndexSpec::requested(spec)?);
     }
     let mut known = Vec::new();
     let mut builder = DocumentBuilder::new(&mut known);
@@ -56,5 +57,5 @@ fn parse(spec: RawValue<'_>, lenient: bool, context: &CommandContext<'_>) -> Com
         builder.append_element(element);
     }
     builder.finish();
-    Ok(IndexSpec::parse(RawDocument::trusted(&known))?)
+    Ok(IndexSpec::requested(RawDocument::trusted(&known))?)
 }

@@ -101,7 +101,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
                 // A document without the field stands at null as well: the next entry may have one with it.
                 Ok(if values.add(located.document)? { Verdict::Take } else { Verdict::Ignore })
             })
-            .await?;
+            .await
+            .map_err(|error| error.within("Executor error during distinct command"))?;
             let figures = executor.figures();
             context.server.counters.keys_scanned.add(figures.keys);
             context.server.counters.documents_scanned.add(figures.documents);

@@ -53,6 +53,11 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
     )
 };
 
+/// What the error of a find that runs says first.
+fn failed(error: CommandError) -> CommandError {
+    error.within("Executor error during find command")
+}
+
 /// Documents of the first batch when the client does not say.
 const FIRST_BATCH_DOCUMENTS: usize = 101;
 
@@ -84,7 +89,11 @@ async fn find_by_id(
         return Ok(false);
     }
     let view = collection.read_view();
-    let found = context.turns().read(|tier| collection.get(&view, id, tier)).await?;
+    let found = context
+        .turns()
+        .read(|tier| collection.get(&view, id, tier))
+        .await
+        .map_err(|error| failed(error.into()))?;
     let mut cursor = reply.start_document("cursor");
     let mut batch = cursor.start_array("firstBatch");
     if let Some(bytes) = &found {
@@ -95,12 +104,9 @@ async fn find_by_id(
             }
             Some(projection) => {
                 let mut out = batch.start_document();
-                projection.project_into(
-                    document,
-                    None,
-                    &mut query::expression::Variables::new(),
-                    &mut out,
-                )?;
+                let variables = &mut query::expression::Variables::new();
+                let projected = projection.project_into(document, None, variables, &mut out);
+                projected.map_err(|error| failed(error.into()))?;
             }
         }
         server.counters.documents_returned.add(1);
@@ -237,12 +243,6 @@ impl<'a> FindRequest<'a> {
             true => None,
             false => Some(Projection::parse(self.projection, environment)?),
         };
-        if projection.as_ref().is_some_and(Projection::is_positional) && self.filter.is_empty() {
-            return Err(CommandError::new(
-                51_246,
-                "positional operator '.$' couldn't find a matching element in the array",
-            ));
-        }
         let needs = match projection.as_ref().and_then(Projection::needs) {
             Some(paths) if !self.show_record_id => NeededFields::Only(paths),
             _ => NeededFields::All,
@@ -323,7 +323,7 @@ async fn give_first_batch(
     let end = match limit {
         // Nothing is read: only the cursor is wanted.
         0 => BatchEnd::More,
-        _ => source.fill_batch(&context.batch_context(None), &mut batch).await?,
+        _ => source.fill_batch(&context.batch_context(None), &mut batch).await.map_err(failed)?,
     };
     let returned = batch.count() as u64;
     drop(batch);

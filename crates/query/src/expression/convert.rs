@@ -8,7 +8,7 @@ use crate::error::{QueryError, code};
 use super::brief;
 use super::call::{Arguments, Implementation};
 use super::date::{as_milliseconds, iso_string};
-use super::date_format::parse_iso;
+use super::date_text::parse_date;
 use super::date_zone::Zone;
 use super::operators::{Arity, Operator, Parameter, Signature};
 use super::{Evaluated, NULL, Outcome, as_integer, is_true, nullish, type_name};
@@ -290,7 +290,7 @@ fn to_date(input: &Evaluated) -> Result<Option<i64>, QueryError> {
         ))
     };
     Ok(match input {
-        Some(Value::String(text)) => Some(parse_iso(text, &Zone::utc(), false)?),
+        Some(Value::String(text)) => Some(parse_date(text, &Zone::utc(), false)?),
         Some(Value::Int64(milliseconds)) => Some(*milliseconds),
         Some(Value::Double(milliseconds)) => {
             Some(Number::Double(*milliseconds).to_i64_truncated().ok_or_else(overflow)?)

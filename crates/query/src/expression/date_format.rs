@@ -10,7 +10,8 @@ use crate::error::{QueryError, code};
 use super::brief;
 use super::call::{Arguments, Implementation};
 use super::date::{as_milliseconds, week_of_year};
-use super::date_zone::{Zone, offset_seconds};
+use super::date_text::parse_date;
+use super::date_zone::Zone;
 use super::operators::{Arity, Operator, Parameter, Signature};
 use super::{NULL, Outcome, nullish, type_name};
 
@@ -51,7 +52,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
         "$dateFromString",
         Arity::Named(&FROM_STRING),
         Implementation::Named(from_string),
-        "a date read from text, ISO 8601 or by a format",
+        "a date read from text, by a format or as people write dates",
     ),
 ];
 
@@ -176,7 +177,7 @@ fn from_string(mut arguments: Arguments) -> Outcome {
     let Some(zone) = Zone::of_operand(zone_given, "$dateFromString")? else { return Ok(NULL) };
     let parsed = match (&input, &format) {
         (_, Some(format)) if nullish(format) => return Ok(NULL),
-        (Some(Value::String(text)), None) => parse_iso(text, &zone, explicit_zone),
+        (Some(Value::String(text)), None) => parse_date(text, &zone, explicit_zone),
         (Some(Value::String(text)), Some(Some(Value::String(format)))) => {
             parse_with_format(text, format, &zone)
         }
@@ -205,48 +206,6 @@ fn from_string(mut arguments: Arguments) -> Outcome {
 
 fn unparsable(message: impl Into<String>) -> QueryError {
     QueryError::new(code::CONVERSION_FAILURE, message)
-}
-
-/// Reads an ISO 8601 date, with or without time and zone.
-pub(crate) fn parse_iso(text: &str, zone: &Zone, zone_given: bool) -> Result<i64, QueryError> {
-    let trimmed = text.trim();
-    let (clock, suffix) = split_zone(trimmed);
-    let refused = |why: &str| unparsable(format!("Error parsing date string '{text}'; {why}"));
-    let local: DateTime = match clock.trim_end().parse::<DateTime>() {
-        Ok(local) => local,
-        Err(_) => clock
-            .trim_end()
-            .parse::<Date>()
-            .map_err(|_| {
-                refused("passing a time zone identifier or text as part of the string, or no complete date")
-            })?
-            .into(),
-    };
-    match suffix {
-        None => zone.instant(local),
-        Some(_) if zone_given => Err(unparsable(format!(
-            "you cannot pass in a date/time string with time zone information ('{}') together with a timezone argument",
-            suffix.unwrap_or_default()
-        ))),
-        Some(suffix) => Zone::parse(suffix).map_err(|_| refused("unknown time zone"))?.instant(local),
-    }
-}
-
-/// Splits `Z`, ` UTC`, ` GMT` or an offset off the end of a date with a time.
-fn split_zone(text: &str) -> (&str, Option<&str>) {
-    for name in ["UTC", "GMT", "Z", "z"] {
-        if let Some(rest) = text.strip_suffix(name) {
-            return (rest, Some(if name == "z" { "Z" } else { name }));
-        }
-    }
-    let time_begins = text.find(['T', 't', ' ']).unwrap_or(text.len());
-    match text.rfind(['+', '-']) {
-        Some(sign) if sign > time_begins => match (text.get(..sign), text.get(sign..)) {
-            (Some(clock), Some(offset)) if offset_seconds(offset).is_some() => (clock, Some(offset)),
-            _ => (text, None),
-        },
-        _ => (text, None),
-    }
 }
 
 /// What a format has read so far.

@@ -56,6 +56,11 @@ impl Zone {
         TimeZone::get(text).map(|zone| Self { zone }).map_err(|_| unknown())
     }
 
+    /// Whether the zone's clock is that of UTC.
+    pub(crate) fn is_utc(&self) -> bool {
+        self.zone == TimeZone::UTC
+    }
+
     fn timestamp(milliseconds: i64) -> Result<Timestamp, QueryError> {
         Timestamp::from_millisecond(milliseconds).map_err(|_| out_of_range())
     }
@@ -89,7 +94,7 @@ pub(crate) fn clock_time(milliseconds: i64) -> Result<DateTime, QueryError> {
 }
 
 /// Reads `+hh`, `+hhmm` or `+hh:mm`.
-pub(crate) fn offset_seconds(text: &str) -> Option<i32> {
+fn offset_seconds(text: &str) -> Option<i32> {
     let (sign, digits) = match text.split_at_checked(1)? {
         ("+", digits) => (1, digits),
         ("-", digits) => (-1, digits),

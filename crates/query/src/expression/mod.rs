@@ -23,6 +23,7 @@ mod date;
 mod date_arithmetic;
 mod date_format;
 mod date_parts;
+mod date_text;
 mod date_zone;
 mod evaluate;
 mod field;

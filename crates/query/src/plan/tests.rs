@@ -51,7 +51,7 @@ fn sort_of(sort: &str) -> Vec<SortField> {
 fn describe_access(access: &Access) -> String {
     match access {
         Access::Empty => "nothing".to_owned(),
-        Access::IdLookup { id } => format!("id {}", super::bounds_text::value(id)),
+        Access::IdLookup { id } => format!("id {}", id.quoted()),
         Access::CollectionScan { direction, ids } => {
             let ids = ids.iter().flat_map(|ids| ids.as_slice().iter().map(super::bounds_text::interval));
             format!("collection {} {}", direction.name(), ids.collect::<Vec<_>>().join(" ")).trim().to_owned()
