@@ -185,13 +185,6 @@ impl CommandError {
         self.with_extra(extra)
     }
 
-    /// The same error within what was being done: `context :: caused by :: message`.
-    #[must_use]
-    pub fn within(mut self, context: &str) -> Self {
-        self.message = format!("{context} :: caused by :: {}", self.message).into();
-        self
-    }
-
     /// The code's name, `Location<code>` for codes without one.
     pub fn code_name(&self) -> Cow<'static, str> {
         wire::code_name(self.code)

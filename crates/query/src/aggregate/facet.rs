@@ -9,6 +9,7 @@ use document::{DocumentBuf, DocumentBuilder, RawArray, RawValue};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
+use crate::expression::check_field_name;
 
 use super::rewrite::check_size;
 use super::stages::stage_entry;
@@ -32,12 +33,7 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
     let mut facets = Vec::new();
     for element in spec.iter() {
         let name = element.name();
-        if name.is_empty() || name.contains('.') || name.starts_with('$') {
-            return Err(QueryError::new(
-                16410,
-                format!("FieldPath field names may not be empty, contain '.' or start with '$': '{name}'"),
-            ));
-        }
+        check_field_name(name)?;
         let RawValue::Array(stages) = element.value() else {
             return Err(QueryError::new(
                 40170,

@@ -367,7 +367,7 @@ impl ReplaceRootStage {
         QueryError::new(
             40228,
             format!(
-                "{}must evaluate to an object, but resulting value was: {}. Type of resulting value: '{}'. Input document: {}",
+                "{} must evaluate to an object, but resulting value was: {}. Type of resulting value: '{}'. Input document: {}",
                 self.replace.subject,
                 brief(value),
                 type_name(value),

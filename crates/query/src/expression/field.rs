@@ -108,6 +108,18 @@ pub(crate) fn check_component(component: &str) -> Result<(), QueryError> {
     Ok(())
 }
 
+/// Checks a name that must not be a path of several.
+pub(crate) fn check_field_name(name: &str) -> Result<(), QueryError> {
+    check_component(name)?;
+    if name.contains('.') {
+        return Err(QueryError::new(
+            16412,
+            "FieldPath field names may not contain '.'. Consider using $getField or $setField.",
+        ));
+    }
+    Ok(())
+}
+
 fn raw_at(document: RawDocument<'_>, components: &[String]) -> Evaluated {
     let (name, rest) = components.split_first()?;
     let value = document.get(name)?;

@@ -7,7 +7,7 @@ use document::{RawArray, RawDocument, RawValue, Value};
 use crate::error::QueryError;
 
 use super::call::Implementation;
-use super::field::{Path, check_component};
+use super::field::{Path, check_field_name};
 use super::operators::{Arity, Operator, Signature, operator};
 use super::scope::{Binding, ParseScope, check_variable_reference};
 use super::{Expression, Node, Variables};
@@ -207,13 +207,7 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
     let (mut fields, mut seen) = (Vec::new(), HashSet::new());
     for element in document.iter() {
         let name = element.name();
-        if name.contains('.') {
-            return Err(QueryError::new(
-                16412,
-                "FieldPath field names may not contain '.'. Consider using $getField or $setField.",
-            ));
-        }
-        check_component(name)?;
+        check_field_name(name)?;
         if !seen.insert(name) {
             return Err(QueryError::new(
                 16406,

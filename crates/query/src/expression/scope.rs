@@ -54,14 +54,7 @@ pub(crate) enum Binding<'s> {
 impl<'s> ParseScope<'s> {
     /// The outermost scope: only the command's own variables are bound.
     pub fn new(environment: &'s Environment) -> Self {
-        Self {
-            environment,
-            parent: None,
-            names: Names::default(),
-            first_slot: 0,
-            depth: 0,
-            context: None,
-        }
+        Self { environment, parent: None, names: Names::default(), first_slot: 0, depth: 0, context: None }
     }
 
     /// As [`ParseScope::new`], for the expression of a filter.
