@@ -164,8 +164,8 @@ impl Collection {
         Ok(IndexCursor { collection: Arc::clone(self), cursor, seek_key: prefix, prefix_length, clustered })
     }
 
-    /// Fails when documents behind `last_seen` may have been trimmed before they were read: the position of a
-    /// tailable cursor is lost.
+    /// Fails when the document at `last_seen` is gone: the position of a tailable cursor is lost, and documents behind it may
+    /// have been trimmed before they were read.
     ///
     /// # Errors
     /// `CappedPositionLost`; storage errors, [`storage::StorageError::WouldBlock`] among them.
@@ -175,18 +175,14 @@ impl Collection {
         last_seen: &[u8],
         tier: ReadTier,
     ) -> Result<(), ReadError> {
-        let record = |key: &[u8]| key.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let options = CursorOptions { tier, ..CursorOptions::default() };
-        let range = keys::document_range(self.id());
-        let mut cursor = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
-        let head = cursor.next()?.map(|(key, _)| record(key.get(DOCUMENT_PREFIX..).unwrap_or_default()));
-        match head {
-            Some(head) if head > record(last_seen) + 1 => Err(ReadError::CappedPositionLost(format!(
-                "CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId({})",
-                record(last_seen)
-            ))),
-            _ => Ok(()),
+        let key = keys::document_key(self.id(), last_seen);
+        if view.get_tier(Keyspace::Documents, &key, tier)?.is_some() {
+            return Ok(());
         }
+        let record = last_seen.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        Err(ReadError::CappedPositionLost(format!(
+            "CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId({record})"
+        )))
     }
 
     /// Computes what entry fields a document yields in an index: for tests of coverage and for validation.

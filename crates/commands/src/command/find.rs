@@ -22,7 +22,7 @@ use catalog::Collection;
 use document::{DocumentBuilder, ElementType, RawDocument, RawValue};
 use query::Environment;
 use query::matcher::Matcher;
-use query::plan::{Access, Hint, NeededFields};
+use query::plan::{Hint, NeededFields};
 use query::projection::Projection;
 use smallvec::SmallVec;
 use std::future::{Future, poll_fn};
@@ -294,12 +294,12 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
             "error processing query: ns={database}.{name} tailable cursor requested on non capped collection"
         )));
     }
+    let (sorted, hinted) =
+        (!query.sort.is_empty(), matches!(query.hint, Some(Hint::Name(_) | Hint::Pattern(_))));
     let executor = Executor::open(&collection, query)?;
     if request.return_key {
-        output.return_key = Some(match &executor.plan().access {
-            Access::IndexScan(scan) if executor.plan().sort_provided => ReturnKey::of(&scan.index),
-            _ => ReturnKey::default(),
-        });
+        let plan = executor.plan();
+        output.return_key = Some(ReturnKey::of(plan, hinted || sorted && plan.sort_provided));
     }
     let point = FailPoint::WaitInFindBeforeMakingBatch;
     if context.server.failpoints.is_set(point) {

@@ -7,7 +7,7 @@ use document::key::{Decoder, Direction};
 use document::{DocumentBuilder, RawValue};
 use query::expression::Variables;
 use query::matcher::Matcher;
-use query::plan::IndexDescription;
+use query::plan::{Access, Plan};
 use query::projection::Projection;
 
 /// How documents are shown. Nothing is copied but the shown fields, straight into the reply.
@@ -24,30 +24,49 @@ pub(crate) struct Output {
     variables: Variables,
 }
 
-/// What `returnKey` shows: the fields of the index that the plan walks, none when it walks none.
+/// What `returnKey` shows of the index that the plan walks.
 #[derive(Debug, Default)]
-pub(crate) struct ReturnKey {
-    fields: Vec<(String, Direction)>,
+pub(crate) enum ReturnKey {
+    /// It walks none.
+    #[default]
+    Nothing,
+    /// The documents themselves, in the order of their `_id`.
+    Id,
+    /// The entries of an index with these fields.
+    Fields(Vec<(String, Direction)>),
 }
 
 impl ReturnKey {
-    /// The keys of this index.
-    pub(crate) fn of(index: &IndexDescription) -> Self {
-        let fields = index.fields.iter();
-        ReturnKey {
-            fields: fields
-                .map(|field| (field.path.dotted().to_owned(), field.order.key_direction()))
-                .collect(),
+    /// The keys of what a plan walks. `by_id`: a scan of the collection stands for one of the index of `_id`.
+    pub(crate) fn of(plan: &Plan, by_id: bool) -> Self {
+        match &plan.access {
+            Access::IndexScan(scan) if plan.sort_provided => {
+                let fields = scan.index.fields.iter();
+                let named = fields.map(|field| (field.path.dotted().to_owned(), field.order.key_direction()));
+                ReturnKey::Fields(named.collect())
+            }
+            Access::IdLookup { .. } | Access::CollectionScan { ids: Some(_), .. } => ReturnKey::Id,
+            Access::CollectionScan { ids: None, .. } if by_id => ReturnKey::Id,
+            _ => ReturnKey::Nothing,
         }
     }
 
-    fn write(&self, entry: Option<(&[u8], &[u8])>, out: &mut DocumentBuilder<'_>) {
-        let Some((fields, type_bits)) = entry else { return };
-        let mut decoder = Decoder::new(fields, type_bits);
-        for (name, direction) in &self.fields {
-            if let Ok(value) = decoder.next(*direction) {
-                out.append_value(name, &value);
+    fn write(&self, located: &Located<'_>, out: &mut DocumentBuilder<'_>) {
+        match (self, located.entry) {
+            (ReturnKey::Id, _) => {
+                if let Some(id) = located.document.element(b"_id") {
+                    out.append_element(id);
+                }
             }
+            (ReturnKey::Fields(fields), Some((key, type_bits))) => {
+                let mut decoder = Decoder::new(key, type_bits);
+                for (name, direction) in fields {
+                    if let Ok(value) = decoder.next(*direction) {
+                        out.append_value(name, &value);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -83,7 +102,7 @@ impl Output {
     /// What the projection's expressions say.
     pub(crate) fn write(&mut self, located: &Located<'_>, out: &mut DocumentBuilder<'_>) -> CommandResult {
         match (&self.return_key, &self.projection) {
-            (Some(key), _) => key.write(located.entry, out),
+            (Some(key), _) => key.write(located, out),
             (None, None) => {
                 out.append_all(located.document);
             }

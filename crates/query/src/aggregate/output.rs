@@ -126,10 +126,17 @@ pub(super) fn parse_merge(operand: RawValue<'_>, environment: &Environment) -> R
     let into = merge
         .into
         .ok_or_else(|| QueryError::new(40414, "BSON field '$merge.into' is missing but a required field"))?;
+    let when_matched = merge.when_matched.unwrap_or(WhenMatched::Merge);
+    if let Some(mode) = when_matched.name().filter(|_| merge.has_bindings) {
+        return Err(QueryError::new(
+            51199,
+            format!("Cannot use 'let' variables with 'whenMatched: {mode}' mode"),
+        ));
+    }
     Ok(Output::Merge {
         into,
         on: merge.on.unwrap_or_else(|| vec!["_id".to_owned()]),
-        when_matched: merge.when_matched.unwrap_or(WhenMatched::Merge),
+        when_matched,
         when_not_matched: merge.when_not_matched.unwrap_or(WhenNotMatched::Insert),
         bindings: merge.bindings,
     })
@@ -141,6 +148,7 @@ struct MergeOptions {
     on: Option<Vec<String>>,
     when_matched: Option<WhenMatched>,
     when_not_matched: Option<WhenNotMatched>,
+    has_bindings: bool,
     bindings: Vec<(String, Expression)>,
 }
 
@@ -160,18 +168,17 @@ impl MergeOptions {
             ("whenNotMatched", RawValue::String(mode)) => {
                 self.when_not_matched = Some(when_not_matched(mode)?)
             }
+            ("let" | "whenNotMatched", RawValue::Null) => {}
             ("let", RawValue::Document(bindings)) => {
+                self.has_bindings = true;
                 let scope = ParseScope::new(environment);
                 for element in bindings.iter() {
                     let expression = Expression::parse(element.value(), &scope)?;
                     self.bindings.push((element.name().to_owned(), expression));
                 }
             }
-            ("into" | "on" | "whenMatched" | "whenNotMatched" | "let", other) => {
-                return Err(QueryError::new(
-                    51178,
-                    format!("$merge '{name}' has the wrong type {}", other.kind().alias()),
-                ));
+            (known @ ("into" | "on" | "whenMatched" | "whenNotMatched" | "let"), other) => {
+                return Err(wrong_type(known, other.kind().alias()));
             }
             (unknown, _) => {
                 return Err(QueryError::new(
@@ -182,6 +189,22 @@ impl MergeOptions {
         }
         Ok(())
     }
+}
+
+/// The refusal of a field of `$merge` by its type.
+fn wrong_type(field: &str, found: &str) -> QueryError {
+    let (code, wanted) = match field {
+        "into" => (51178, "a string or an object"),
+        "on" => (51186, "a string or an array of strings"),
+        "whenMatched" => (51191, "a string or an array"),
+        _ => {
+            let wanted = if field == "let" { "object" } else { "string" };
+            return QueryError::type_mismatch(format!(
+                "BSON field '$merge.{field}' is the wrong type '{found}', expected type '{wanted}'"
+            ));
+        }
+    };
+    QueryError::new(code, format!("$merge '{field}' field must be either {wanted}, but found {found}"))
 }
 
 fn on_paths(paths: RawArray<'_>) -> Result<Vec<String>, QueryError> {
@@ -203,6 +226,19 @@ fn on_paths(paths: RawArray<'_>) -> Result<Vec<String>, QueryError> {
         ));
     }
     Ok(paths)
+}
+
+impl WhenMatched {
+    /// The mode's name; a pipeline has none.
+    fn name(&self) -> Option<&'static str> {
+        Some(match self {
+            WhenMatched::Replace => "replace",
+            WhenMatched::KeepExisting => "keepExisting",
+            WhenMatched::Merge => "merge",
+            WhenMatched::Fail => "fail",
+            WhenMatched::Pipeline(_) => return None,
+        })
+    }
 }
 
 fn when_matched(mode: &str) -> Result<WhenMatched, QueryError> {

@@ -408,6 +408,47 @@ fn outputs() {
 }
 
 #[test]
+fn what_merge_refuses() {
+    let check = |options: Document, code: i32, message: &str| {
+        let mut merge = doc! { "into": "c" };
+        for (name, value) in options {
+            merge.insert(name, value);
+        }
+        check_error(array![{ "$merge": merge }], code, message);
+    };
+    for mode in ["replace", "keepExisting", "merge", "fail"] {
+        let message = format!("Cannot use 'let' variables with 'whenMatched: {mode}' mode");
+        check(doc! { "let": { "x": 1 }, "whenMatched": mode }, 51199, &message);
+    }
+    check(doc! { "let": {} }, 51199, "Cannot use 'let' variables with 'whenMatched: merge' mode");
+    check(doc! { "let": 1 }, 14, "BSON field '$merge.let' is the wrong type 'int', expected type 'object'");
+    check(
+        doc! { "into": 1 },
+        51178,
+        "$merge 'into' field must be either a string or an object, but found int",
+    );
+    check(
+        doc! { "on": 1 },
+        51186,
+        "$merge 'on' field must be either a string or an array of strings, but found int",
+    );
+    check(
+        doc! { "whenMatched": 1 },
+        51191,
+        "$merge 'whenMatched' field must be either a string or an array, but found int",
+    );
+    check(
+        doc! { "whenNotMatched": 1 },
+        14,
+        "BSON field '$merge.whenNotMatched' is the wrong type 'int', expected type 'string'",
+    );
+    let nothing = doc! { "into": "c", "let": (Value::Null), "whenNotMatched": (Value::Null) };
+    assert!(parse(&array![{ "$merge": nothing }]).is_ok(), "null stands for a missing option");
+    let pipeline = doc! { "into": "c", "let": { "x": "$a" }, "whenMatched": [{ "$set": { "y": "$$x" } }] };
+    assert!(parse(&array![{ "$merge": pipeline }]).is_ok());
+}
+
+#[test]
 fn grammar() {
     check_error(
         array![{ "$changeStream": {} }],
