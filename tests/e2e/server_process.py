@@ -31,6 +31,9 @@ class Server:
         self.command = [
             BINARY, *subcommand, "--dbpath", str(self.directory), "--port", str(self.port), "--nounixsocket", *arguments,
         ]
+        if "--diskReserveMB" not in arguments:
+            # Directories of ended servers are kept for a while, and there are many of them.
+            self.command += ["--diskReserveMB", "0"]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=before)
 

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use document::RawDocument;
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::{Acknowledge, Direction, ExclusiveGuard, Keyspace, SharedLatch, Store, WriteUnit};
+use storage::{Acknowledge, Direction, ExclusiveGuard, Growth, Keyspace, SharedLatch, Store, WriteUnit};
 
 /// Views on views, at most.
 const VIEW_DEPTH_MAX: usize = 20;
@@ -254,6 +254,8 @@ impl Catalog {
         for (_, entry) in &entries {
             remove_data(&mut unit, entry.definition().id);
         }
+        // A name that changes beside it takes no more room than before.
+        unit.set_growth(Growth::Shrinks);
         self.store.commit(unit, Acknowledge::Applied).await?;
         self.change_state(|state| {
             entries.iter().for_each(|(namespace, _)| state.remove(namespace));
@@ -262,6 +264,8 @@ impl Catalog {
         for (_, entry) in &entries {
             if let Entry::Collection(collection) = entry {
                 collection.mark_dropped();
+                self.store.reclaim(Keyspace::Documents, keys::document_range(collection.id()));
+                self.store.reclaim(Keyspace::Indexes, keys::indexes_range(collection.id()));
             }
         }
         Ok(())
@@ -386,6 +390,7 @@ fn without_unfinished_indexes(
     let mut unit = WriteUnit::new();
     drop_from(&mut definition, &ids, &mut unit);
     unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
+    unit.set_growth(Growth::Shrinks);
     store.commit(unit, Acknowledge::Applied).wait()?;
     Ok(definition)
 }

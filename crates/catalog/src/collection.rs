@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::{
-    Acknowledge, Direction, ExclusiveGuard, HeldLatches, Keyspace, LatchTable, SharedLatch, Store, WriteUnit,
+    Acknowledge, Direction, ExclusiveGuard, Growth, HeldLatches, Keyspace, LatchTable, SharedLatch, Store,
+    WriteUnit,
 };
 use uuid::Uuid;
 
@@ -237,6 +238,8 @@ impl Collection {
         if changed {
             let mut unit = WriteUnit::new();
             unit.put(Keyspace::Meta, &keys::record_key(self.id), definition.to_record().as_bytes());
+            // A few bits; whether the document may come that they are about is decided with its own unit.
+            unit.set_growth(Growth::Keeps);
             self.store.commit(unit, Acknowledge::Applied).await?;
             self.publish(definition);
         }

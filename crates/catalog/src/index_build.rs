@@ -21,7 +21,9 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use storage::{Acknowledge, CursorOptions, Direction, KeyRange, Keyspace, LatchTable, ReadTier, WriteUnit};
+use storage::{
+    Acknowledge, CursorOptions, Direction, Growth, KeyRange, Keyspace, LatchTable, ReadTier, WriteUnit,
+};
 
 /// Documents of one slice: bounds how long their latches are held.
 const SLICE_DOCUMENTS: usize = 128;
@@ -321,8 +323,12 @@ pub(crate) async fn remove_indexes(collection: &Collection, ids: &[IndexId]) -> 
     let mut unit = WriteUnit::new();
     drop_from(&mut definition, ids, &mut unit);
     unit.put(Keyspace::Meta, &keys::record_key(collection.id()), definition.to_record().as_bytes());
+    unit.set_growth(Growth::Shrinks);
     collection.store.commit(unit, Acknowledge::Applied).await?;
     collection.publish(definition);
+    for &id in ids {
+        collection.store.reclaim(Keyspace::Indexes, keys::index_range(collection.id(), id));
+    }
     Ok(())
 }
 

@@ -85,7 +85,7 @@ impl Server {
         command::host_info::read_facts();
         Ok(Arc::new(Server {
             forecasts: Forecasts::default(),
-            spill: Spill::beside_data(&parameters),
+            spill: Spill::beside_data(&parameters, catalog.store()),
             parameters,
             store: catalog.store().clone(),
             catalog,

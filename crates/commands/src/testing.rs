@@ -233,6 +233,15 @@ impl Engine for ForgetfulEngine {
     fn statistics(&self) -> EngineStatistics {
         self.inner.statistics()
     }
+    fn accepts_writes(&self) -> bool {
+        self.inner.accepts_writes()
+    }
+    fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+        self.inner.drop_files(keyspace, range)
+    }
+    fn stop_compacting(&self) {
+        self.inner.stop_compacting();
+    }
     fn close(&self) {
         self.inner.close();
     }

@@ -215,6 +215,9 @@ fn open_store(
         open_files_max: budget.table_files,
         ..sizes.storage()
     };
+    if let Ok(mib) = u64::try_from(parameters.integer(Parameter::DiskReserveMb)) {
+        options.disk_reserve_bytes = Some(mib * MIB);
+    }
     if let mib @ 1.. = parameters.unsigned(Parameter::BackgroundMbPerSecond) {
         options.io_budget_bytes_per_second = mib * MIB;
     }

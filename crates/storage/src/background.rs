@@ -1,8 +1,8 @@
-//! The store's two threads: one brings the journal to stable storage every interval and when somebody
-//! waits for it, one governs the gate.
+//! The store's threads: one brings the journal to stable storage every interval and when somebody waits for it, one governs
+//! the gate and watches the disk, one gives room back (`reclaim.rs`).
 //!
-//! They are apart because a slow disk keeps the first one busy exactly when the second one is needed.
-//! Both rest, without a clock, while nothing is written: an idle store wakes nobody.
+//! They are apart because a slow disk keeps the first and the last one busy exactly when the second one is needed.
+//! All rest, without a clock, while nothing is written: an idle store wakes nobody.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -11,12 +11,19 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::engine::Pressure;
 use crate::gate::assess;
 use crate::gate::queue::Admission;
+use crate::reclaim;
+use crate::space::SpaceState;
 use crate::store::StoreInner;
 
 /// How often the gate is set while writes come in or the gate is not open.
 const GOVERNOR_TICK: Duration = Duration::from_millis(10);
+/// How often the disk is looked at while it has little room and nothing is written.
+const SPACE_TICK: Duration = Duration::from_millis(250);
+/// Memtables are flushed this often while the disk has little room and something is written.
+const FLUSH_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the threads sleep on: the end, a new interval, somebody who waits for a sync, the first write
 /// after a pause.
@@ -150,20 +157,20 @@ fn next(state: &MutexGuard<'_, SignalState>) -> Next {
     if state.stop { Next::Stop } else { Next::Work }
 }
 
-/// Starts both threads; they end at [`Signal::stop`].
+/// Starts the threads; they end at [`Signal::stop`] and [`crate::reclaim::Reclaim::stop`].
 pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let inner = Arc::clone(store);
-    let journal =
-        std::thread::Builder::new().name("heddle-journal".into()).spawn(move || keep_journal(&inner))?;
-    let inner = Arc::clone(store);
-    let governor = std::thread::Builder::new().name("heddle-governor".into()).spawn(move || govern(&inner));
-    match governor {
-        Ok(governor) => Ok(vec![journal, governor]),
-        Err(error) => {
-            store.signal.stop();
-            Err(error)
-        }
+    let threads: [(&str, fn(&StoreInner)); 3] =
+        [("heddle-journal", keep_journal), ("heddle-governor", govern), ("heddle-reclaim", reclaim::run)];
+    let start = |(name, work): (&str, fn(&StoreInner))| {
+        let inner = Arc::clone(store);
+        std::thread::Builder::new().name(name.into()).spawn(move || work(&inner))
+    };
+    let started: std::io::Result<Vec<_>> = threads.into_iter().map(start).collect();
+    if started.is_err() {
+        store.signal.stop();
+        store.reclaim.stop();
     }
+    started
 }
 
 fn keep_journal(store: &StoreInner) {
@@ -189,36 +196,70 @@ fn govern(store: &StoreInner) {
     let signal = &store.signal;
     let mut last = Instant::now();
     let mut seen = None;
+    let mut flushed = Flushed::default();
     loop {
         let busy = || Some(store.applied()) != seen || !is_calm(store);
         if !busy() && signal.rest(&signal.governor, |state| &mut state.governor_rests, busy) == Next::Stop {
             return;
         }
-        if signal.wait_tick(GOVERNOR_TICK) == Next::Stop {
+        let only_space = Some(store.applied()) == seen && gate_is_calm(store);
+        if signal.wait_tick(if only_space { SPACE_TICK } else { GOVERNOR_TICK }) == Next::Stop {
             return;
         }
         seen = Some(store.applied());
         let elapsed = last.elapsed();
         last = Instant::now();
-        set_gate(store, elapsed);
+        let pressure = store.engine.pressure();
+        watch_space(store, &pressure, &mut flushed);
+        set_gate(store, &pressure, elapsed);
     }
 }
 
-/// Whether debt cannot grow and nobody waits for it to shrink, as long as nothing is written.
+/// Whether debt cannot grow and nobody waits for it to shrink, nor for room, as long as nothing is written.
 fn is_calm(store: &StoreInner) -> bool {
+    gate_is_calm(store) && store.space.state() == SpaceState::Normal
+}
+
+fn gate_is_calm(store: &StoreInner) -> bool {
     store.gate.is_open() && !store.group.is_paused()
 }
 
-fn set_gate(store: &StoreInner, elapsed: Duration) {
-    let pressure = store.engine.pressure();
-    let admission = assess(&pressure, &store.gate_limits);
+/// The last flush for want of room.
+#[derive(Default)]
+struct Flushed {
+    at: Option<Instant>,
+    /// What it covered.
+    sequence: u64,
+}
+
+fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
+    let before = store.space.state();
+    store.space.look(pressure, store.memtable_bytes, Instant::now());
+    if store.space.state() == SpaceState::Normal {
+        return;
+    }
+    if before == SpaceState::Normal {
+        store.reclaim.add_small_ones();
+    }
+    // Deletions free nothing before they are in a file, and until then the log grows.
+    let applied = store.applied();
+    if flushed.sequence != applied && flushed.at.is_none_or(|at| at.elapsed() >= FLUSH_PAUSE) {
+        *flushed = Flushed { at: Some(Instant::now()), sequence: applied };
+        store.reclaim.request_flush();
+    }
+}
+
+fn set_gate(store: &StoreInner, pressure: &Pressure, elapsed: Duration) {
+    let admission = assess(pressure, &store.gate_limits);
     if store.gate.is_open() && admission != Admission::Open {
         tracing::warn!(?pressure, ?admission, "commits are slowed while flush and compaction catch up");
     } else if !store.gate.is_open() && admission == Admission::Open {
         tracing::info!(?pressure, "commits run at full speed again");
     }
     store.gate.set(admission, elapsed);
-    if !pressure.engine_stalled {
+    if !pressure.engine_stalled
+        && !store.space.holds_commits(Instant::now(), || store.engine.accepts_writes())
+    {
         store.group.resume(store);
     }
 }

@@ -5,6 +5,7 @@
 //!    heddle.lock    held with an advisory lock while a server runs; contains its process id
 //!    FORMAT         "heddle storage format 1\nstate ready\n"
 //!    journal-mark   8 bytes: the sequence number up to which the journal has been synced, and 8 check bytes
+//!    disk-reserve   room set aside, given up when the disk is full
 //!    engine/        RocksDB's files
 //! ```
 //! See `docs/design/on-disk-layout.md` for what is found after a crash at each point.
@@ -174,8 +175,11 @@ fn take_lock(path: &Path) -> Result<File, OpenError> {
         Err(TryLockError::Error(source)) => return Err(unusable(&lock_path, source)),
     }
     let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    written.map_err(|source| unusable(&lock_path, source))?;
-    Ok(lock)
+    match written {
+        // The lock holds without its text, and a full disk must not keep the server from starting.
+        Err(source) if source.kind() != ErrorKind::StorageFull => Err(unusable(&lock_path, source)),
+        _ => Ok(lock),
+    }
 }
 
 /// `None` for a directory without a format file that may become a heddle one; else whether it is ready.

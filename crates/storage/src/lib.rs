@@ -15,6 +15,7 @@
 //! * **applied** – in the engine and in the kernel's copy of the log: survives the death of the process.
 //! * **journaled** – the log up to there is on stable storage: survives power loss.
 //! * **gate** – where commits wait (without a thread) while flush and compaction catch up.
+//! * **reserve** – room set aside on the data disk, given up when it is full so that deletions and compaction go on ([`Disk`]).
 //! * **latch** – a short, asynchronous lock of one key ([`LatchTable`]) or one collection ([`SharedLatch`]).
 //!
 //! ```text
@@ -37,7 +38,8 @@
 //!   it holds are held until then (that of a [document](HeldLatches::add_document) by who goes on from the unit).
 //! * No thread is held while a commit waits for its turn, for the gate or for another one's sync.
 //! * A commit that did not ask for `Journaled` never waits for a sync.
-//! * After a failed sync nothing is acknowledged any more until the store has been reopened.
+//! * After a failed sync nothing is acknowledged any more until the store has been reopened. A full disk is no such failure.
+//! * On a full disk what makes room is still written, and the store goes on by itself when there is room again.
 //! * Counters are written as absolute values in the batch that changes them: they are exact after a crash.
 //! * Nothing outside `engine/rocks` names a RocksDB type, and nothing here names an async runtime.
 //!
@@ -57,7 +59,9 @@ mod latch;
 mod options;
 mod pipeline;
 mod prefetch;
+mod reclaim;
 mod row_cache;
+mod space;
 mod statistics;
 mod store;
 mod sync;
@@ -77,7 +81,8 @@ pub use options::StorageOptions;
 pub use pipeline::group::QueuePlace;
 pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
 pub use pipeline::{Acknowledge, CommitFuture, Receipt};
+pub use space::{Disk, Room, SpaceState, SpaceStatistics};
 pub use statistics::{CommitStatistics, RowCacheStatistics, StorageStatistics};
 pub use store::{EnqueuedVersion, Store};
-pub use unit::{Operation, OperationLog, WriteUnit};
+pub use unit::{Growth, Operation, OperationLog, WriteUnit};
 pub use view::{Cursor, Entry, PinnedBytes, ReadView};

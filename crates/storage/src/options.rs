@@ -19,6 +19,8 @@ pub struct StorageOptions {
     /// Size of one memtable of the `documents` keyspace in bytes. Default 64 MiB: a flush then writes
     /// files of a size that compaction likes, and recovery replays at most a few of them.
     pub memtable_bytes: u64,
+    /// Size of one table file below level 0. Default 64 MiB.
+    pub table_bytes: u64,
     /// Memtables a keyspace may have before the engine itself stops writes. Default 8; the gate acts far
     /// earlier, see [`StorageOptions::validate`].
     pub memtable_count_max: u32,
@@ -41,6 +43,9 @@ pub struct StorageOptions {
     pub compaction_readahead_bytes: u64,
     /// Whether the engine counts cache hits and the like. Default true; costs about one per cent.
     pub engine_statistics: bool,
+    /// Bytes set aside on the disk, and kept free beside them before writes that grow are refused. Default: a hundredth
+    /// of the file system within bounds. 0 means none: the disk is used up to its last byte.
+    pub disk_reserve_bytes: Option<u64>,
     /// When commits are slowed and held back so that the engine never stops them itself.
     pub gate: GateLimits,
 }
@@ -51,6 +56,7 @@ impl Default for StorageOptions {
             cache_bytes: GIB,
             row_cache_bytes: 256 * MIB,
             memtable_bytes: 64 * MIB,
+            table_bytes: Self::TABLE_BYTES_USUAL,
             memtable_count_max: 8,
             io_budget_bytes_per_second: 512 * MIB,
             journal_interval: Duration::from_millis(100),
@@ -59,6 +65,7 @@ impl Default for StorageOptions {
             background_jobs: 0,
             compaction_readahead_bytes: 2 * MIB,
             engine_statistics: true,
+            disk_reserve_bytes: None,
             gate: GateLimits::default(),
         }
     }
@@ -73,6 +80,22 @@ impl StorageOptions {
     /// informational log, lock, and what flush and compaction are writing. Generous; usual are about twenty.
     pub const DESCRIPTORS_BESIDE_TABLES: u32 = 64;
 
+    /// Size of one table file where the disk is not small.
+    pub(crate) const TABLE_BYTES_USUAL: u64 = 64 * MIB;
+
+    /// As these, fitted to a file system of so many bytes: on a small one no flush and no compaction takes more than a few
+    /// hundredths of it, and neither does the log.
+    pub(crate) fn fitted_to(&self, disk_bytes: u64) -> StorageOptions {
+        let step = (disk_bytes / 128).max(256 << 10);
+        let memtable_bytes = self.memtable_bytes.min(step);
+        StorageOptions {
+            memtable_bytes,
+            table_bytes: self.table_bytes.min(step),
+            journal_bytes_max: self.journal_bytes_max.min((disk_bytes / 16).max(4 * memtable_bytes)),
+            ..self.clone()
+        }
+    }
+
     /// Small caches and memtables, for tests that open many stores.
     pub fn small() -> StorageOptions {
         StorageOptions {
@@ -80,6 +103,7 @@ impl StorageOptions {
             row_cache_bytes: MIB,
             memtable_bytes: 4 * MIB,
             journal_bytes_max: 64 * MIB,
+            disk_reserve_bytes: Some(0),
             ..Default::default()
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::EngineStatistics;
+use crate::space::SpaceStatistics;
 
 /// Figures of the commit pipeline since the store was opened. Times in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct StorageStatistics {
     pub commit: CommitStatistics,
     /// The cache of hot rows.
     pub row_cache: RowCacheStatistics,
+    /// The data disk.
+    pub space: SpaceStatistics,
     /// The engine.
     pub engine: EngineStatistics,
 }

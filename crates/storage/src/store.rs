@@ -1,6 +1,6 @@
 //! The store: an engine, its pipeline and its threads behind one cheap handle.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -22,9 +22,11 @@ use crate::options::StorageOptions;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, QueuePlace, Wakers};
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use crate::pipeline::{Acknowledge, CommitFuture, Receipt, turn};
+use crate::reclaim::Reclaim;
 use crate::row_cache::{CachedReader, RowCache};
+use crate::space::{DataDisk, Disk, Space, SpaceState};
 use crate::statistics::{CommitCounts, StorageStatistics};
-use crate::unit::WriteUnit;
+use crate::unit::{Growth, WriteUnit};
 use crate::view::ReadView;
 
 /// A loop writes a group in the middle of its turn when so many units wait. Each write costs a few microseconds
@@ -78,6 +80,9 @@ pub(crate) struct StoreInner {
     applied: AtomicU64,
     counts: CommitCounts,
     pub(crate) signal: Signal,
+    pub(crate) space: Space,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) memtable_bytes: u64,
     closed: AtomicBool,
 }
 
@@ -90,11 +95,23 @@ impl Store {
         let path = path.as_ref();
         options.validate().map_err(OpenError::Options)?;
         let directory = DataDirectory::open(path)?;
-        let engine = RocksEngine::open(&directory.engine_path(), options, directory.is_new())
-            .map_err(|failure| failure.into_open_error(path))?;
+        let disk = DataDisk::of(path);
+        let unreadable = |source| OpenError::Unreadable { path: path.to_owned(), source };
+        let options = options.fitted_to(disk.room().map_err(unreadable)?.total);
+        let space = Space::of(Arc::new(disk), &options).map_err(unreadable)?;
+        space.before_open().map_err(unreadable)?;
+        let open = || {
+            let spare_disk = space.state() != SpaceState::Normal;
+            RocksEngine::open(&directory.engine_path(), &options, directory.is_new(), spare_disk)
+        };
+        let engine = match open() {
+            Err(failure) if failure.is_no_space() && space.give_up_all() => open(),
+            opened => opened,
+        };
+        let engine = engine.map_err(|failure| failure.into_open_error(path))?;
         directory.check_journal_mark(engine.sequence())?;
         directory.mark_ready()?;
-        Store::assemble(Arc::new(engine), Some(directory), options, path)
+        Store::assemble(Arc::new(engine), Some(directory), space, &options, path)
     }
 
     /// A store that keeps everything in memory and loses it when it is dropped.
@@ -111,12 +128,29 @@ impl Store {
     /// As [`Store::in_memory`].
     pub fn with_engine(engine: Arc<dyn Engine>, options: &StorageOptions) -> Result<Store, OpenError> {
         options.validate().map_err(OpenError::Options)?;
-        Store::assemble(engine, None, options, Path::new(""))
+        Store::assemble(engine, None, Space::unwatched(), options, Path::new(""))
+    }
+
+    /// As [`Store::with_engine`], on a disk of the caller's.
+    ///
+    /// # Errors
+    /// As [`Store::in_memory`], and when the room on the disk is not known.
+    pub fn with_engine_and_disk(
+        engine: Arc<dyn Engine>,
+        disk: Arc<dyn Disk>,
+        options: &StorageOptions,
+    ) -> Result<Store, OpenError> {
+        options.validate().map_err(OpenError::Options)?;
+        let unreadable = |source| OpenError::Unreadable { path: PathBuf::new(), source };
+        let space = Space::of(disk, options).map_err(unreadable)?;
+        space.before_open().map_err(unreadable)?;
+        Store::assemble(engine, None, space, options, Path::new(""))
     }
 
     fn assemble(
         engine: Arc<dyn Engine>,
         directory: Option<DataDirectory>,
+        space: Space,
         options: &StorageOptions,
         path: &Path,
     ) -> Result<Store, OpenError> {
@@ -144,9 +178,13 @@ impl Store {
             applied: AtomicU64::new(applied),
             counts: CommitCounts::default(),
             signal: Signal::new(options.journal_interval),
+            space,
+            reclaim: Reclaim::default(),
+            memtable_bytes: options.memtable_bytes,
             closed: AtomicBool::new(false),
             engine,
         });
+        inner.space.look(&inner.engine.pressure(), inner.memtable_bytes, Instant::now());
         let threads = background::start(&inner)
             .map_err(|source| OpenError::Unreadable { path: path.to_owned(), source })?;
         Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::new(threads) }) })
@@ -251,6 +289,23 @@ impl Store {
         self.inner.open()?.engine.compact(keyspace, range)
     }
 
+    /// Gives back the room of a range whose keys are all deleted and never come again, in the background.
+    pub fn reclaim(&self, keyspace: Keyspace, range: KeyRange) {
+        self.inner.reclaim.add((keyspace, range));
+    }
+
+    /// Whether the data disk has room for something large beside the data. Has the disk looked at again, too.
+    ///
+    /// # Errors
+    /// [`StorageError::NoSpace`].
+    pub fn check_room(&self) -> Result<(), StorageError> {
+        self.inner.signal.written();
+        match self.inner.space.refusal(Growth::Grows) {
+            Some(CommitError::NoSpace(detail)) => Err(StorageError::NoSpace(detail)),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes a consistent copy in a new directory that [`Store::open`] accepts. Table files are linked.
     ///
     /// # Errors
@@ -275,7 +330,8 @@ impl Store {
         commit.gate_held = inner.gate.held();
         commit.gate_waiting = inner.gate.waiting() as u64;
         let row_cache = inner.rows.as_ref().map(|rows| rows.statistics()).unwrap_or_default();
-        StorageStatistics { commit, row_cache, engine: inner.engine.statistics() }
+        let (space, engine) = (inner.space.statistics(), inner.engine.statistics());
+        StorageStatistics { commit, row_cache, space, engine }
     }
 
     /// Closes the store: settles what is enqueued, refuses what comes later, syncs, flushes, stops the
@@ -295,6 +351,8 @@ impl Store {
 impl OpenStore {
     fn stop_threads(&self) {
         self.signal.stop();
+        self.reclaim.stop();
+        self.engine.stop_compacting();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A waker that one of the threads calls may drop the last handle.
             let own = thread.thread().id() == std::thread::current().id();
@@ -363,6 +421,11 @@ impl StoreInner {
         synced.and(flushed)
     }
 
+    /// Whether a sync has failed, after which nothing is on stable storage for sure.
+    pub(crate) fn journal_has_failed(&self) -> bool {
+        self.journal_failure.get().is_some()
+    }
+
     fn sync_failure(&self) -> Option<Arc<str>> {
         self.journal_failure.get().cloned()
     }
@@ -400,6 +463,10 @@ impl GroupWriter for StoreInner {
                     self.counts.engine_stalls.fetch_add(1, Ordering::Relaxed);
                     // New commits wait at the gate from here on; the governor opens it.
                     self.gate.set(Admission::Closed, Duration::ZERO);
+                    self.signal.written();
+                    return GroupOutcome::Stalled;
+                }
+                Err(EngineFailure::NoSpace(_)) if self.space.make_way(Instant::now()) => {
                     self.signal.written();
                     return GroupOutcome::Stalled;
                 }

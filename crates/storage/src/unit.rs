@@ -162,6 +162,28 @@ fn decode<'a>(rest: &mut &'a [u8]) -> Option<Operation<'a>> {
     })
 }
 
+/// What a unit does to the room its data takes. On a disk without room it decides whether the unit is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// It puts more than it takes away.
+    Grows,
+    /// It puts as much as it takes away.
+    Keeps,
+    /// It takes away more than it puts.
+    Shrinks,
+}
+
+impl Growth {
+    /// Of a unit that adds so many bytes, or takes them away.
+    pub const fn of(bytes: i64) -> Growth {
+        match bytes {
+            1.. => Growth::Grows,
+            0 => Growth::Keeps,
+            _ => Growth::Shrinks,
+        }
+    }
+}
+
 /// Puts, deletes and counter changes that become visible and durable together or not at all.
 #[derive(Debug, Default)]
 pub struct WriteUnit {
@@ -169,6 +191,9 @@ pub struct WriteUnit {
     counters: SmallVec<[CounterChange; 4]>,
     latches: HeldLatches,
     follows: Option<QueuePlace>,
+    growth: Option<Growth>,
+    /// Whether there is a put among the operations.
+    puts: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +215,19 @@ impl WriteUnit {
 
     /// Sets `key` to `value`.
     pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) {
+        self.puts = true;
         self.log.put(keyspace, key, value);
+    }
+
+    /// Says what the unit does to the room its data takes, where that is not plain from its operations: one that puts
+    /// something counts as growing, any other as shrinking.
+    pub fn set_growth(&mut self, growth: Growth) {
+        self.growth = Some(growth);
+    }
+
+    /// What the unit does to the room its data takes.
+    pub fn growth(&self) -> Growth {
+        self.growth.unwrap_or(if self.puts { Growth::Grows } else { Growth::Shrinks })
     }
 
     /// Removes `key`; nothing happens when it does not exist.
@@ -244,6 +281,8 @@ impl WriteUnit {
         self.counters.clear();
         self.latches.release();
         self.follows = None;
+        self.growth = None;
+        self.puts = false;
     }
 
     /// The operations, without the counter changes.

@@ -12,7 +12,7 @@ use document::key::encode_value;
 use document::{DocumentBuf, RawDocument};
 use std::sync::Arc;
 use std::time::Duration;
-use storage::{Keyspace, LatchTable, ReadTier, Receipt, WriteUnit};
+use storage::{Growth, Keyspace, LatchTable, ReadTier, Receipt, WriteUnit};
 
 /// What is to become of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,14 +197,15 @@ impl Collection {
             self.trim_for_growth(definition, key, growth, options.tier, &mut unit)?;
         }
         unit.put(Keyspace::Documents, key, new.as_bytes());
+        let added_bytes = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
+        let mut growth = added_bytes;
         for change in &changes {
             change.removed.iter().for_each(|entry| unit.delete(Keyspace::Indexes, &entry.key));
             change.added.iter().for_each(|entry| unit.put(Keyspace::Indexes, &entry.key, &entry.value));
+            growth += entry_bytes(&change.added) - entry_bytes(&change.removed);
         }
-        unit.add_counter(
-            keys::bytes_counter(self.id()),
-            new.as_bytes().len() as i64 - old.as_bytes().len() as i64,
-        );
+        unit.set_growth(Growth::of(growth));
+        unit.add_counter(keys::bytes_counter(self.id()), added_bytes);
         Ok(unit)
     }
 
@@ -274,6 +275,10 @@ impl Collection {
             .collect();
         if additions.is_empty() { Ok(()) } else { self.record_multikey(&additions).await }
     }
+}
+
+fn entry_bytes(entries: &[Entry]) -> i64 {
+    entries.iter().map(|entry| (entry.key.len() + entry.value.len()) as i64).sum()
 }
 
 fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), WriteError> {

@@ -248,7 +248,8 @@ fn network(server: &Arc<Server>) -> Document {
 }
 
 fn heddle(server: &Arc<Server>) -> Document {
-    let commit = server.store.statistics().commit;
+    let statistics = server.store.statistics();
+    let (commit, space) = (statistics.commit, statistics.space);
     doc! {
         "version": (env!("CARGO_PKG_VERSION")),
         "logLinesDropped": (server.host.log.dropped_lines() as i64),
@@ -259,6 +260,10 @@ fn heddle(server: &Arc<Server>) -> Document {
             "journalSyncMicros": (commit.journal_sync_us as i64), "journalSyncMicrosMax": (commit.journal_sync_us_max as i64),
             "gate": (commit.gate), "gateHeld": (commit.gate_held as i64), "gateWaiting": (commit.gate_waiting as i64),
             "engineStalls": (commit.engine_stalls as i64),
+        },
+        "disk": {
+            "state": (space.state.name()), "totalBytes": (space.total_bytes as i64), "freeBytes": (space.free_bytes as i64),
+            "reserveBytes": (space.reserve_bytes as i64),
         },
     }
 }

@@ -5,10 +5,11 @@ use query::QueryError;
 use query::aggregate::SpillStore;
 use query::sort::{RunReader, RunRecord, RunStore};
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use storage::Store;
 
 /// Code of an error of the operating system (`FileStreamFailed`).
 const FILE_STREAM_FAILED: i32 = 39;
@@ -22,24 +23,28 @@ static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Clone)]
 pub(crate) struct Spill {
     directory: Arc<Path>,
+    /// Whose disk it is.
+    store: Option<Store>,
 }
 
 impl Spill {
     /// Spills into this directory, which is made when it is first needed.
+    #[cfg(test)]
     pub(crate) fn into_directory(directory: PathBuf) -> Self {
-        Spill { directory: directory.into() }
+        Spill { directory: directory.into(), store: None }
     }
 
     /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in memory). Looks at the
     /// disk: a server does so once, at its start.
-    pub(crate) fn beside_data(parameters: &Parameters) -> Self {
+    pub(crate) fn beside_data(parameters: &Parameters, store: &Store) -> Self {
         let data = PathBuf::from(parameters.text(Parameter::DbPath));
-        Self::into_directory(if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() })
+        let directory = if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() };
+        Spill { directory: directory.into(), store: Some(store.clone()) }
     }
 
     /// A place for the runs of one sort.
     pub(crate) fn run_store(&self) -> Box<dyn RunStore> {
-        Box::new(FileRuns { directory: Arc::clone(&self.directory), files: Vec::new() })
+        Box::new(FileRuns { spill: self.clone(), files: Vec::new() })
     }
 }
 
@@ -51,15 +56,16 @@ impl SpillStore for Spill {
 
 #[derive(Debug)]
 struct FileRuns {
-    directory: Arc<Path>,
+    spill: Spill,
     files: Vec<File>,
 }
 
 impl FileRuns {
     fn create(&self) -> std::io::Result<File> {
-        std::fs::create_dir_all(&self.directory)?;
+        let directory = &self.spill.directory;
+        std::fs::create_dir_all(directory)?;
         let number = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
-        let path = self.directory.join(format!("sort-{}-{number}", std::process::id()));
+        let path = directory.join(format!("sort-{}-{number}", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
         std::fs::remove_file(&path)?;
         Ok(file)
@@ -68,6 +74,9 @@ impl FileRuns {
 
 impl RunStore for FileRuns {
     fn write_run(&mut self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<(), QueryError> {
+        if let Some(Err(error)) = self.spill.store.as_ref().map(Store::check_room) {
+            return Err(QueryError::new(wire::ErrorCode::OutOfDiskSpace as i32, error.to_string()));
+        }
         let mut write = || -> std::io::Result<File> {
             let mut writer = BufWriter::with_capacity(BUFFER_BYTES, self.create()?);
             for (key, document) in &mut *records {
@@ -128,7 +137,11 @@ impl RunReader for FileRun {
 }
 
 fn failed(error: &std::io::Error) -> QueryError {
-    QueryError::new(FILE_STREAM_FAILED, format!("a sort could not use its file on disk: {error}"))
+    let code = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => wire::ErrorCode::OutOfDiskSpace as i32,
+        _ => FILE_STREAM_FAILED,
+    };
+    QueryError::new(code, format!("a sort could not use its file on disk: {error}"))
 }
 
 #[cfg(test)]

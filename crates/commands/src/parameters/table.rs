@@ -131,6 +131,8 @@ parameters! {
         "File to write the process id into; empty for none.";
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
+    DiskReserveMb "storage.diskReserveMB" integer(-1, -1, 1 << 20), "MiB", start("diskReserveMB" "storage.diskReserveMB"),
+        "Room set aside on the data disk, and kept free beside it. With less, writes that grow are refused; on a full disk it is given up for deletes, drops and compaction. -1 takes a hundredth of the disk, within bounds; 0 none. Less than four times storage.rocksdb.memtableSizeMB helps little.";
     CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB", start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
         "Memory for cached data, blocks and hot documents together; 0 takes half of the memory that the process may use beyond 1 GiB, or a third beyond 256 MiB where that is more. What it may use is the machine's memory, or less where a control group says so.";
     RowCachePercent "storage.rocksdb.rowCachePercent" integer(25, 0, 90), "%", start("rowCachePercent" "storage.rocksdb.rowCachePercent"),

@@ -16,7 +16,7 @@ const DOCUMENTS: Keyspace = Keyspace::Documents;
 fn for_each_engine(body: impl Fn(&dyn Engine)) {
     body(&MemoryEngine::new());
     let directory = tempfile::tempdir().unwrap();
-    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true).unwrap();
+    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
     body(&engine);
 }
 
@@ -206,7 +206,7 @@ fn bytes_outlive_their_engine_handle() {
     let directory = tempfile::tempdir().unwrap();
     let engines: [Box<dyn Engine>; 2] = [
         Box::new(MemoryEngine::new()),
-        Box::new(RocksEngine::open(directory.path(), &StorageOptions::small(), true).unwrap()),
+        Box::new(RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap()),
     ];
     for engine in engines {
         put_all(&*engine, &["a", "b"]);
@@ -255,7 +255,7 @@ fn a_range_has_a_size_before_it_is_flushed() {
 #[test]
 fn flushes_are_counted() {
     let directory = tempfile::tempdir().unwrap();
-    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true).unwrap();
+    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
     let before = engine.statistics().flushes;
     put_all(&engine, &["a"]);
     engine.flush().unwrap();
@@ -265,13 +265,13 @@ fn flushes_are_counted() {
 #[test]
 fn the_cache_tier_says_when_it_would_block() {
     let directory = tempfile::tempdir().unwrap();
-    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true).unwrap();
+    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
     put_all(&engine, &["a"]);
     let tiered = |engine: &RocksEngine| engine.reader().get(DOCUMENTS, b"a", ReadTier::BlockCache);
     assert_eq!(tiered(&engine).unwrap().unwrap(), *b"a!", "memtables are memory");
     engine.flush().unwrap();
     drop(engine);
-    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), false).unwrap();
+    let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), false, false).unwrap();
     assert_eq!(tiered(&engine).err(), Some(StorageError::WouldBlock));
     let options = CursorOptions { tier: ReadTier::BlockCache, fill_cache: true };
     let mut cursor = engine.reader().cursor(DOCUMENTS, KeyRange::all(), Direction::Forward, options).unwrap();

@@ -388,6 +388,16 @@ impl Engine for MemoryEngine {
         EngineStatistics { engine: "memory", keys_estimate: keys, snapshots, ..EngineStatistics::default() }
     }
 
+    fn accepts_writes(&self) -> bool {
+        true
+    }
+
+    fn drop_files(&self, _keyspace: Keyspace, _range: &KeyRange) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn stop_compacting(&self) {}
+
     fn close(&self) {}
 }
 

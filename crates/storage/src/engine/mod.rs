@@ -71,6 +71,19 @@ pub trait Engine: Send + Sync + 'static {
     /// Counts and sizes.
     fn statistics(&self) -> EngineStatistics;
 
+    /// Whether writes succeed. False after one has found the disk full, until the engine has recovered.
+    fn accepts_writes(&self) -> bool;
+
+    /// Removes table files that hold nothing but keys of a range. Only for ranges whose keys are all deleted, and
+    /// once that is on stable storage.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError>;
+
+    /// Makes [`Engine::compact`] end early from now on.
+    fn stop_compacting(&self);
+
     /// Stops background work; the files are released when the last reader and cursor is gone.
     fn close(&self);
 }
@@ -159,6 +172,10 @@ pub struct Pressure {
     pub level0_files: u64,
     /// Bytes compaction should have rewritten already.
     pub pending_compaction_bytes: u64,
+    /// Bytes in memtables that are not in table files yet.
+    pub unflushed_bytes: u64,
+    /// Whether a write, a flush or a compaction has found the disk full since the last call, or writes still do.
+    pub out_of_space: bool,
     /// Whether the engine itself delays or stops writes at this moment.
     pub engine_stalled: bool,
 }

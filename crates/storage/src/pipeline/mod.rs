@@ -95,6 +95,11 @@ impl CommitFuture {
         loop {
             let next = match &mut self.stage {
                 Stage::Gate { unit, ticket } => {
+                    if let Some(refusal) = store.space.refusal(unit.growth()) {
+                        store.gate.abandon(ticket);
+                        self.stage = Stage::Finished;
+                        return Poll::Ready(Err(refusal));
+                    }
                     if store.gate.poll_admit(unit.byte_len(), ticket, waker).is_pending() {
                         return Poll::Pending;
                     }

@@ -35,6 +35,9 @@ pub(crate) struct FaultyEngine {
     sync_held: Mutex<bool>,
     sync_released: Condvar,
     pub(crate) syncs_begun: AtomicUsize,
+    /// What memtables are said to hold.
+    pub(crate) unflushed_bytes: AtomicU64,
+    pub(crate) flushes: AtomicUsize,
     /// The sequence number the last finished sync covered.
     pub(crate) synced: AtomicU64,
 }
@@ -101,6 +104,8 @@ impl Engine for FaultyEngine {
     }
 
     fn flush(&self) -> Result<(), StorageError> {
+        self.unflushed_bytes.store(0, Ordering::SeqCst);
+        self.flushes.fetch_add(1, Ordering::SeqCst);
         self.memory.flush()
     }
 
@@ -117,12 +122,24 @@ impl Engine for FaultyEngine {
     }
 
     fn pressure(&self) -> Pressure {
-        self.memory.pressure()
+        let out_of_space = !self.accepts_writes();
+        let unflushed_bytes = self.unflushed_bytes.load(Ordering::SeqCst);
+        Pressure { out_of_space, unflushed_bytes, ..self.memory.pressure() }
     }
 
     fn statistics(&self) -> EngineStatistics {
         self.memory.statistics()
     }
+
+    fn accepts_writes(&self) -> bool {
+        *self.write_fault.lock() != Fault::NoSpace
+    }
+
+    fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+        self.memory.drop_files(keyspace, range)
+    }
+
+    fn stop_compacting(&self) {}
 
     fn close(&self) {
         self.memory.close();

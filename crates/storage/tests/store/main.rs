@@ -10,6 +10,7 @@ mod handover;
 mod latches;
 mod pipeline;
 mod refusals;
+mod space;
 mod turns;
 
 use storage::{Acknowledge, CommitError, CounterId, Keyspace, Receipt, StorageOptions, Store, WriteUnit};

@@ -13,7 +13,10 @@ use crate::error::{OpenError, StorageError};
 pub struct RocksOpenFailure(Error);
 
 fn is_no_space(error: &Error) -> bool {
-    let text: &str = error.as_ref();
+    says_no_space(error.as_ref())
+}
+
+pub(super) fn says_no_space(text: &str) -> bool {
     ["No space left on device", "Disk quota exceeded", "Max allowed space was reached", "Space limit reached"]
         .iter()
         .any(|sign| text.contains(sign))
@@ -26,6 +29,10 @@ impl From<Error> for RocksOpenFailure {
 }
 
 impl RocksOpenFailure {
+    pub(crate) fn is_no_space(&self) -> bool {
+        is_no_space(&self.0)
+    }
+
     pub(crate) fn into_open_error(self, path: &Path) -> OpenError {
         let (path, detail) = (path.to_owned(), self.0.to_string());
         if is_no_space(&self.0) {

@@ -58,16 +58,30 @@ impl Database {
         })
     }
 
+    /// Whether a write would find the disk full. An entry without content tells whether the engine has recovered.
+    fn is_out_of_space(&self) -> bool {
+        if !self.out_of_space.load(Ordering::Acquire) && !self.events.take_halted() {
+            return false;
+        }
+        let mut probe = WriteBatch::default();
+        probe.put_log_data([]);
+        matches!(self.write(probe), Err(EngineFailure::NoSpace(_)))
+    }
+
     fn write(&self, batch: WriteBatch) -> Result<(), EngineFailure> {
         let written = self.rocks.write_opt(batch, &self.write_options).map_err(write_failure);
-        match &written {
+        self.note_space(&written);
+        written
+    }
+
+    fn note_space(&self, written: &Result<(), EngineFailure>) {
+        match written {
             Ok(()) if self.out_of_space.load(Ordering::Relaxed) => {
                 self.out_of_space.store(false, Ordering::Release)
             }
             Err(EngineFailure::NoSpace(_)) => self.out_of_space.store(true, Ordering::Release),
             _ => {}
         }
-        written
     }
 
     fn append(&self, batch: &mut WriteBatch, log: &OperationLog) -> Result<(), StorageError> {
@@ -91,7 +105,8 @@ pub struct RocksEngine {
 }
 
 impl RocksEngine {
-    /// Opens RocksDB in `path`; with `create`, a database that does not exist is created.
+    /// Opens RocksDB in `path`; with `create`, a database that does not exist is created. With `spare_disk`, what the log
+    /// holds stays in memory, as far as it fits, instead of being written to table files at once.
     ///
     /// # Errors
     /// What RocksDB reports, in its words.
@@ -99,11 +114,15 @@ impl RocksEngine {
         path: &Path,
         options: &StorageOptions,
         create: bool,
+        spare_disk: bool,
     ) -> Result<RocksEngine, RocksOpenFailure> {
         let cache =
             Cache::new_hyper_clock_cache(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX), 0);
         let mut database_options = options::database_options(options, create);
         let events = raw::Events::listen(&mut database_options);
+        if spare_disk {
+            raw::avoid_flush_during_recovery(&mut database_options);
+        }
         let families = options::column_families(options, &cache);
         let rocks = DB::open_cf_descriptors(&database_options, path, families)?;
         let mut write_options = WriteOptions::default();
@@ -148,14 +167,17 @@ impl Engine for RocksEngine {
     }
 
     fn sync_journal(&self) -> Result<(), EngineFailure> {
-        if self.database.out_of_space.load(Ordering::Acquire) {
-            // A sync of the broken log would turn the full disk into an error RocksDB does not recover
-            // from. An entry without content tells whether it has recovered.
-            let mut probe = WriteBatch::default();
-            probe.put_log_data([]);
-            self.database.write(probe)?;
+        // A sync of the broken log would turn the full disk into an error RocksDB does not recover from.
+        if self.database.is_out_of_space() {
+            return Err(EngineFailure::NoSpace(Arc::from(
+                "the log is not synced before the engine has recovered",
+            )));
         }
-        self.database.rocks.flush_wal(true).map_err(write_failure)
+        let synced = self.database.rocks.flush_wal(true).map_err(write_failure);
+        if synced.is_err() {
+            self.database.note_space(&synced);
+        }
+        synced
     }
 
     fn sequence(&self) -> u64 {
@@ -192,7 +214,23 @@ impl Engine for RocksEngine {
 
     fn pressure(&self) -> Pressure {
         self.database.review_warming();
-        self.database.pressure()
+        let (database, events) = (&self.database, &self.database.events);
+        let out_of_space = events.take_starved() | database.is_out_of_space();
+        Pressure { out_of_space, ..database.pressure() }
+    }
+
+    fn accepts_writes(&self) -> bool {
+        !self.database.is_out_of_space()
+    }
+
+    fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+        let (Some(lower), Some(upper)) = (&range.lower, &range.upper) else { return Ok(()) };
+        let family = self.database.family(keyspace)?;
+        self.database.rocks.delete_file_in_range_cf(family, lower, upper).map_err(storage_error)
+    }
+
+    fn stop_compacting(&self) {
+        raw::disable_manual_compaction(&self.database.rocks);
     }
 
     fn statistics(&self) -> EngineStatistics {

@@ -23,6 +23,13 @@ const LEVEL0_SLOWDOWN: i32 = 48;
 const LEVEL0_STOP: i32 = 64;
 const PENDING_SLOWDOWN_BYTES: usize = 128 * GIB;
 const PENDING_STOP_BYTES: usize = 256 * GIB;
+/// A file with so many deletions among so many neighbouring entries, or with this share of them in all, is compacted soon:
+/// what was deleted gives its room back. More than half, because each update of an indexed field is a deletion and a put.
+const DELETION_WINDOW: usize = 4096;
+const DELETION_TRIGGER: usize = 3584;
+const DELETION_SHARE: f64 = 0.75;
+/// Bounds the room a compaction takes on a small disk.
+const TABLES_PER_SMALL_COMPACTION: u64 = 8;
 const INFO_LOG_BYTES: usize = 8 * MIB;
 const INFO_LOG_FILES: usize = 4;
 /// Files are handed to the disk in pieces of this size, so that a sync never finds a mountain.
@@ -98,8 +105,15 @@ fn keyspace_options(keyspace: Keyspace, options: &StorageOptions, cache: &Cache)
     family.set_level_zero_stop_writes_trigger(LEVEL0_STOP);
     family.set_soft_pending_compaction_bytes_limit(PENDING_SLOWDOWN_BYTES);
     family.set_hard_pending_compaction_bytes_limit(PENDING_STOP_BYTES);
-    family.set_target_file_size_base(64 * MIB as u64);
-    family.set_max_bytes_for_level_base(4 * memtable.max(16 * MIB) as u64);
+    family.set_target_file_size_base(options.table_bytes);
+    let level_base = (memtable as u64).max(options.table_bytes.min(16 * MIB as u64));
+    family.set_max_bytes_for_level_base(4 * level_base);
+    if options.table_bytes < StorageOptions::TABLE_BYTES_USUAL {
+        family.set_max_compaction_bytes(TABLES_PER_SMALL_COMPACTION * options.table_bytes);
+    }
+    if matches!(keyspace, Keyspace::Documents | Keyspace::Indexes) {
+        family.add_compact_on_deletion_collector_factory(DELETION_WINDOW, DELETION_TRIGGER, DELETION_SHARE);
+    }
     // Young data is read and rewritten often: cheap compression. Most data lies at the bottom: dense.
     family.set_compression_type(DBCompressionType::Lz4);
     family.set_bottommost_compression_type(DBCompressionType::Zstd);

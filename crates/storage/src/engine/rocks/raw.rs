@@ -2,15 +2,19 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use librocksdb_sys as ffi;
 use rocksdb::{AsColumnFamilyRef, AsRawPtr, ColumnFamily, DB, Options};
 
+use super::errors::says_no_space;
 use crate::engine::RangeBytes;
 
 const MEMTABLES: u8 = ffi::rocksdb_size_approximation_flags_include_memtable as u8;
 const TABLES: u8 = ffi::rocksdb_size_approximation_flags_include_files as u8;
+
+/// `BackgroundErrorReason::kCompaction`.
+const COMPACTION: u32 = 1;
 
 /// An estimate of the bytes between two keys. May read the index blocks of table files.
 pub(super) fn range_bytes(rocks: &DB, family: &ColumnFamily, lower: &[u8], upper: &[u8]) -> RangeBytes {
@@ -46,10 +50,26 @@ fn approximate_bytes(rocks: &DB, family: &ColumnFamily, lower: &[u8], upper: &[u
     bytes
 }
 
+/// Has a database that is opened with these options keep what its log holds in memory.
+pub(super) fn avoid_flush_during_recovery(options: &mut Options) {
+    // SAFETY: the options are borrowed.
+    unsafe { ffi::rocksdb_options_set_avoid_flush_during_recovery(options.as_raw_ptr(), 1) };
+}
+
+/// Ends compactions that were asked for, now and from now on.
+pub(super) fn disable_manual_compaction(rocks: &DB) {
+    // SAFETY: the database is borrowed.
+    unsafe { ffi::rocksdb_disable_manual_compaction(rocks.as_raw_ptr()) };
+}
+
 /// What RocksDB has told from its own threads.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     flushes: AtomicU64,
+    /// A compaction has found the disk full.
+    starved: AtomicBool,
+    /// A flush or a write has, and RocksDB refuses writes until it has recovered.
+    halted: AtomicBool,
 }
 
 impl Events {
@@ -83,6 +103,16 @@ impl Events {
     pub(super) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)
     }
+
+    /// Whether a compaction has found the disk full since the last call.
+    pub(super) fn take_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether RocksDB has begun to refuse writes for want of room since the last call.
+    pub(super) fn take_halted(&self) -> bool {
+        self.halted.load(Ordering::Acquire) && self.halted.swap(false, Ordering::AcqRel)
+    }
 }
 
 unsafe extern "C" fn forget(state: *mut c_void) {
@@ -98,6 +128,27 @@ unsafe extern "C" fn flush_completed(
     // SAFETY: the listener holds its share of the events until `forget`.
     let events = unsafe { &*state.cast::<Events>() };
     events.flushes.fetch_add(1, Ordering::Relaxed);
+}
+
+unsafe extern "C" fn background_error(
+    state: *mut c_void,
+    reason: u32,
+    status: *mut ffi::rocksdb_status_ptr_t,
+) {
+    let mut text = std::ptr::null_mut();
+    // SAFETY: the listener holds its share of the events until `forget`; the status is valid during this call.
+    let events = unsafe {
+        ffi::rocksdb_status_ptr_get_error(status, &raw mut text);
+        &*state.cast::<Events>()
+    };
+    let Some(text) = take_text(text) else { return };
+    if !says_no_space(&text) {
+        tracing::error!(error = text, "the storage engine reports an error in the background");
+    } else if reason == COMPACTION {
+        events.starved.store(true, Ordering::Relaxed);
+    } else {
+        events.halted.store(true, Ordering::Release);
+    }
 }
 
 // RocksDB's wrapper calls every function without looking whether there is one.
@@ -129,13 +180,6 @@ unsafe extern "C" fn file_ingested(
     _state: *mut c_void,
     _database: *mut ffi::rocksdb_t,
     _file: *const ffi::rocksdb_externalfileingestioninfo_t,
-) {
-}
-
-unsafe extern "C" fn background_error(
-    _state: *mut c_void,
-    _reason: u32,
-    _status: *mut ffi::rocksdb_status_ptr_t,
 ) {
 }
 

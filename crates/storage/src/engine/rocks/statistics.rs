@@ -31,6 +31,8 @@ impl Database {
         Pressure {
             immutable_memtables: self.worst(property::NUM_IMMUTABLE_MEM_TABLE),
             level0_files: Keyspace::ALL.iter().filter_map(level0_files).max().unwrap_or(0),
+            unflushed_bytes: self.sum(property::CUR_SIZE_ALL_MEM_TABLES),
+            out_of_space: false,
             pending_compaction_bytes: self.worst(property::ESTIMATE_PENDING_COMPACTION_BYTES),
             engine_stalled: self.property(internal, property::IS_WRITE_STOPPED) != 0
                 || self.property(internal, property::ACTUAL_DELAYED_WRITE_RATE) != 0,

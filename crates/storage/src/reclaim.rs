@@ -1,0 +1,146 @@
+//! Giving back the room of what was deleted, on a thread that may take its time.
+//!
+//! A dropped collection is one range tombstone at first: its files go when compaction has passed, which on an idle store is
+//! never. Here they are removed whole, and what is left of the range is compacted. While the disk has little room, memtables
+//! are flushed too: tombstones free nothing before they are in a file.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::keyspace::{KeyRange, Keyspace};
+use crate::space::SpaceState;
+use crate::store::StoreInner;
+
+/// Less than this is left to the compactions that come anyway, as long as there is room.
+const RANGE_BYTES_MIN: u64 = 16 << 20;
+/// Small ranges remembered for the day when there is none.
+const SMALL_RANGES_MAX: usize = 4096;
+/// Pause between looks whether a deletion is on stable storage.
+const SYNC_PAUSE: Duration = Duration::from_millis(100);
+
+/// A range of keys that are all deleted.
+type Range = (Keyspace, KeyRange);
+
+/// What the thread sleeps on.
+#[derive(Default)]
+pub(crate) struct Reclaim {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stop: bool,
+    flush: bool,
+    ranges: VecDeque<Range>,
+    small: VecDeque<Range>,
+}
+
+enum Work {
+    Flush,
+    Range(Range),
+}
+
+impl Reclaim {
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.work.notify_all();
+    }
+
+    pub(crate) fn request_flush(&self) {
+        self.state.lock().flush = true;
+        self.work.notify_all();
+    }
+
+    pub(crate) fn add(&self, range: Range) {
+        self.state.lock().ranges.push_back(range);
+        self.work.notify_all();
+    }
+
+    /// There is little room: small ranges count.
+    pub(crate) fn add_small_ones(&self) {
+        let mut state = self.state.lock();
+        let small = std::mem::take(&mut state.small);
+        state.ranges.extend(small);
+        self.work.notify_all();
+    }
+
+    fn put_aside(&self, range: Range) {
+        let mut state = self.state.lock();
+        if state.small.len() == SMALL_RANGES_MAX {
+            state.small.pop_front();
+        }
+        state.small.push_back(range);
+    }
+
+    fn next(&self) -> Option<Work> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stop {
+                return None;
+            }
+            if std::mem::take(&mut state.flush) {
+                return Some(Work::Flush);
+            }
+            if let Some(range) = state.ranges.pop_front() {
+                return Some(Work::Range(range));
+            }
+            self.work.wait(&mut state);
+        }
+    }
+
+    /// Whether to go on after a pause.
+    fn pause(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.stop {
+            self.work.wait_for(&mut state, SYNC_PAUSE);
+        }
+        !state.stop
+    }
+}
+
+/// The thread: works until [`Reclaim::stop`].
+pub(crate) fn run(store: &StoreInner) {
+    while let Some(work) = store.reclaim.next() {
+        let done = match &work {
+            Work::Flush => store.engine.flush(),
+            Work::Range((keyspace, range)) => reclaim(store, *keyspace, range),
+        };
+        if let Err(error) = done {
+            tracing::debug!(%error, "room is not given back now");
+        }
+    }
+}
+
+fn reclaim(store: &StoreInner, keyspace: Keyspace, range: &KeyRange) -> Result<(), crate::StorageError> {
+    let there_is_room = store.space.state() == SpaceState::Normal;
+    let bytes_min = if there_is_room { RANGE_BYTES_MIN } else { 1 };
+    let is_worth_it = || store.engine.range_bytes(keyspace, range).tables >= bytes_min;
+    if !is_worth_it() {
+        if there_is_room {
+            store.reclaim.put_aside((keyspace, range.clone()));
+        }
+        return Ok(());
+    }
+    if !deletion_is_stable(store) {
+        return Ok(());
+    }
+    store.engine.drop_files(keyspace, range)?;
+    if is_worth_it() { store.engine.compact(keyspace, range) } else { Ok(()) }
+}
+
+/// Waits until everything applied is on stable storage: files go at once, and must not go before what deletes their keys stays.
+fn deletion_is_stable(store: &StoreInner) -> bool {
+    let applied = store.applied();
+    loop {
+        store.journal.sync_now(store);
+        if store.journal.synced() >= applied {
+            return true;
+        }
+        if store.journal_has_failed() || !store.reclaim.pause() {
+            return false;
+        }
+    }
+}
