@@ -42,8 +42,9 @@ def test_sizes(start_server, flush):
 
 
 def test_flushes_are_counted(start_server):
+    """Where mongostat looks for them."""
     with start_server().client() as client:
-        flushes = lambda: client.admin.command("serverStatus")["backgroundFlushing"]["flushes"]
+        flushes = lambda: client.admin.command("serverStatus")["wiredTiger"]["transaction"]["transaction checkpoints"]
         before = flushes()
         client.sizes.things.insert_one({"_id": 1})
         client.admin.command("fsync")

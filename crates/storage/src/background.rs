@@ -157,11 +157,14 @@ fn next(state: &MutexGuard<'_, SignalState>) -> Next {
     if state.stop { Next::Stop } else { Next::Work }
 }
 
+/// What a thread does until the store is closed.
+type Work = fn(&StoreInner);
+
 /// Starts the threads; they end at [`Signal::stop`] and [`crate::reclaim::Reclaim::stop`].
 pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let threads: [(&str, fn(&StoreInner)); 3] =
+    let threads: [(&str, Work); 3] =
         [("heddle-journal", keep_journal), ("heddle-governor", govern), ("heddle-reclaim", reclaim::run)];
-    let start = |(name, work): (&str, fn(&StoreInner))| {
+    let start = |(name, work): (&str, Work)| {
         let inner = Arc::clone(store);
         std::thread::Builder::new().name(name.into()).spawn(move || work(&inner))
     };

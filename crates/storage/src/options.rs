@@ -44,7 +44,7 @@ pub struct StorageOptions {
     /// Whether the engine counts cache hits and the like. Default true; costs about one per cent.
     pub engine_statistics: bool,
     /// Bytes set aside on the disk, and kept free beside them before writes that grow are refused. Default: a hundredth
-    /// of the file system within bounds. 0 means none: the disk is used up to its last byte.
+    /// of the file system within bounds. 0 means none: nothing is refused before the disk is full.
     pub disk_reserve_bytes: Option<u64>,
     /// When commits are slowed and held back so that the engine never stops them itself.
     pub gate: GateLimits,

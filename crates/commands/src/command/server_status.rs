@@ -77,7 +77,6 @@ type Section = (&'static str, fn(&Arc<Server>) -> Document);
 
 const SECTIONS: &[Section] = &[
     ("asserts", asserts),
-    ("backgroundFlushing", background_flushing),
     ("catalogStats", catalog_stats),
     ("connections", |server| server.host.transport.connections()),
     ("extra_info", extra_info),
@@ -104,11 +103,6 @@ fn asserts(server: &Arc<Server>) -> Document {
         "regular": (server.counters.regular_asserts.get() as i32), "warning": 0, "msg": 0,
         "user": (server.counters.user_asserts.get() as i32), "tripwire": 0, "rollovers": 0,
     }
-}
-
-/// Under the name where `mongostat` looks for flushes: memtables written to table files.
-fn background_flushing(server: &Arc<Server>) -> Document {
-    doc! { "flushes": (server.store.statistics().engine.flushes as i64) }
 }
 
 /// The numbers of `/proc/self/stat` after the name in parentheses, counted from the state (field 3).

@@ -246,9 +246,9 @@ fn a_range_has_a_size_before_it_is_flushed() {
         }
         let all = engine.range_bytes(DOCUMENTS, &KeyRange::all());
         assert_eq!(all.tables, 0, "nothing was flushed");
-        assert!((100_000..200_000).contains(&all.memtables), "1000 entries of 102 bytes: {all:?}");
+        assert!((40_000..300_000).contains(&all.memtables), "1000 entries of 102 bytes: {all:?}");
         let half = engine.range_bytes(DOCUMENTS, &KeyRange::starting_at(500_u16.to_be_bytes()));
-        assert!((25_000..100_000).contains(&half.memtables), "about half of {all:?}: {half:?}");
+        assert!((15_000..200_000).contains(&half.memtables), "about half of {all:?}: {half:?}");
     });
 }
 

@@ -33,7 +33,7 @@ const RESERVE_PERCENT_MAX: u64 = 5;
 const RESERVE_BYTES_MAX: u64 = 1 << 30;
 /// What flushes and compactions need beside memtables of two keyspaces.
 const RESERVE_BESIDE_MEMTABLES: u64 = 64 << 20;
-/// The share of the reserve that is kept for the next start when the rest has been given up.
+/// The share of the reserve that is kept for the next starts when the rest has been given up.
 const KEPT_FOR_START: u64 = 8;
 /// The disk is full when less than this share of the reserve is free beside it.
 const FULL_BELOW: u64 = 4;
@@ -153,13 +153,13 @@ impl Space {
         Space { disk, reserve_bytes, state: AtomicU8::new(0), watch: Mutex::default() }
     }
 
-    /// Before the engine is opened, which needs some room itself: on a full disk all of the reserve is given up for it.
-    /// Otherwise the reserve is made.
+    /// Before the engine is opened, which needs some room itself: on a full disk half of what is left of the reserve is given
+    /// up for it. Otherwise the reserve is made.
     pub(crate) fn before_open(&self) -> std::io::Result<()> {
         let Some(disk) = &self.disk else { return Ok(()) };
         let (free, held) = (disk.room()?.free, disk.reserve());
         if held > 0 && free < self.full_below() {
-            disk.set_reserve(0)?;
+            disk.set_reserve(held / 2)?;
             self.enter(SpaceState::Full, 0, free);
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl Space {
                 self.give_up(&**disk, now);
             }
         } else if state == SpaceState::Normal {
-            if free < self.reserve_bytes.saturating_add(demand) {
+            if self.reserve_bytes > 0 && free < self.reserve_bytes.saturating_add(demand) {
                 self.enter(SpaceState::Low, free + disk.reserve(), free);
             }
         } else {
@@ -289,9 +289,14 @@ impl Space {
         let held = disk.reserve();
         let before = self.watch.lock().room_when_low;
         let wanted = self.reserve_bytes.saturating_mul(3).saturating_add(demand);
-        let wanted = wanted.max(before.saturating_add(self.reserve_bytes / 2));
+        let wanted = wanted.max(before.saturating_add(self.reserve_bytes));
+        let for_starts = self.reserve_bytes / KEPT_FOR_START;
         if free + held >= wanted && self.make_reserve(disk) {
             self.enter(SpaceState::Normal, 0, free);
+        } else if held < for_starts
+            && let Err(error) = disk.set_reserve(for_starts)
+        {
+            tracing::debug!(%error, "what the next start needs cannot be set aside");
         }
     }
 

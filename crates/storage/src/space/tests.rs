@@ -73,7 +73,8 @@ fn what_is_about_to_be_written_counts() {
     check(&shelf, &space, 159 * MIB, &busy, SpaceState::Low, RESERVE);
     let calm = Pressure::default();
     check(&shelf, &space, 159 * MIB, &calm, SpaceState::Low, RESERVE);
-    check(&shelf, &space, 209 * MIB, &calm, SpaceState::Normal, RESERVE);
+    check(&shelf, &space, 258 * MIB, &calm, SpaceState::Low, RESERVE);
+    check(&shelf, &space, 259 * MIB, &calm, SpaceState::Normal, RESERVE);
 }
 
 #[test]
@@ -118,8 +119,10 @@ fn whoever_fills_the_disk_does_not_get_all_of_the_reserve_at_once() {
 #[test]
 fn a_start_on_a_full_disk_has_all_of_the_reserve() {
     let (shelf, space) = space(0, RESERVE / KEPT_FOR_START);
-    assert_eq!((space.state(), shelf.reserve()), (SpaceState::Full, 0));
+    assert_eq!((space.state(), shelf.reserve()), (SpaceState::Full, RESERVE / KEPT_FOR_START / 2));
+    assert!(space.give_up_all() && !space.give_up_all(), "the engine needs more");
     check(&shelf, &space, 0, &Pressure::default(), SpaceState::Full, 0);
+    check(&shelf, &space, 50 * MIB, &Pressure::default(), SpaceState::Full, RESERVE / KEPT_FOR_START);
     check(&shelf, &space, 400 * MIB, &Pressure::default(), SpaceState::Normal, RESERVE);
 }
 

@@ -64,7 +64,9 @@ pub(super) fn database_options(options: &StorageOptions, create: bool) -> Option
         let rate = i64::try_from(options.io_budget_bytes_per_second).unwrap_or(i64::MAX);
         database.set_ratelimiter(rate, RATE_REFILL_US, RATE_FAIRNESS);
     }
-    database.set_max_log_file_size(INFO_LOG_BYTES);
+    database.set_max_log_file_size(
+        INFO_LOG_BYTES.min(usize::try_from(options.table_bytes).unwrap_or(INFO_LOG_BYTES)),
+    );
     database.set_keep_log_file_num(INFO_LOG_FILES);
     database.set_log_level(LogLevel::Info);
     database.set_stats_dump_period_sec(600);
