@@ -65,6 +65,17 @@ def test_cursors_and_sorts(collection):
     assert total == [{"_id": None, "sum": -sum(range(5_000))}]
 
 
+def test_exhaust_cursors(collection):
+    collection.insert_many({"_id": number, "pad": "x" * 5_000} for number in range(600))
+    for batch_size in (1, 50, 0):
+        cursor = collection.find(cursor_type=pymongo.CursorType.EXHAUST, batch_size=batch_size)
+        assert [one["_id"] for one in cursor] == list(range(600))
+    stopped = collection.find(cursor_type=pymongo.CursorType.EXHAUST, batch_size=5)
+    assert next(stopped)["_id"] == 0
+    stopped.close()
+    assert collection.count_documents({}) == 600
+
+
 def test_bulk_writes_in_their_order(collection):
     operations = [InsertOne({"_id": number}) for number in range(200)]
     operations += [UpdateOne({"_id": number}, {"$set": {"v": number}}) for number in range(200)]

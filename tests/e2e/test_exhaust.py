@@ -146,6 +146,23 @@ def test_a_killed_cursor_ends_the_stream(raw, client, collection):
     client.exhaust.drop_collection(name)
 
 
+def test_a_kill_reaches_a_get_more_that_waits(server, client, collection):
+    """Not only between batches: a client that closes its cursor does not wait for the end of the waiting."""
+    name = f"log{next(_numbers)}"
+    log = client.exhaust.create_collection(name, capped=True, size=1 << 20)
+    log.insert_one({})
+    with RawConnection(server.port, timeout=30) as raw:
+        cursor = ask(raw, {"find": name, "tailable": True, "awaitData": True})["cursor"]["id"]
+        raw.send_msg({"getMore": Int64(cursor), "collection": name, "maxTimeMS": 25_000, "$db": "exhaust"})
+        waits = {"currentOp": 1, "ns": log.full_name, "op": "getmore"}
+        eventually(lambda: client.admin.command(waits)["inprog"], "the getMore does not show in currentOp")
+        began = time.monotonic()
+        assert client.exhaust.command({"killCursors": name, "cursors": [Int64(cursor)]})["cursorsKilled"] == [cursor]
+        reply = raw.receive()[3]
+        assert reply["code"] == 237 and time.monotonic() - began < 15, reply
+    log.drop()
+
+
 def test_a_dropped_collection_ends_the_stream(raw, client, collection):
     name = f"log{next(_numbers)}"
     client.exhaust.create_collection(name, capped=True, size=1 << 20).insert_one({})

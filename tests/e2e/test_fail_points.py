@@ -215,21 +215,22 @@ def test_time_limits(client, collection):
 
 def test_all_batches_share_one_time_limit(client, collection):
     """What a find was granted, its getMores use up."""
-    first = collection.database.command({"find": collection.name, "batchSize": 1, "maxTimeMS": 400})["cursor"]
-    wait = "waitWithPinnedCursorDuringGetMoreBatch"
-    more = {"getMore": Int64(first["id"]), "collection": collection.name, "batchSize": 1}
-    for _ in range(20):
-        with fail_point(client, wait, nss=collection.full_name, shouldContinueOnInterrupt=True):
-            ended = threading.Timer(0.1, client.admin.command, [{"configureFailPoint": wait, "mode": "off"}])
-            ended.start()
-            try:
-                collection.database.command(more)
-            except ExecutionTimeout:
-                break
-            finally:
-                ended.join()
-    else:
-        raise AssertionError("twenty batches of 100 ms each within a limit of 400 ms")
+    database, wait = collection.database, "waitWithPinnedCursorDuringGetMoreBatch"
+    with client.start_session() as session:
+        first = database.command({"find": collection.name, "batchSize": 1, "maxTimeMS": 900}, session=session)["cursor"]
+        more = {"getMore": Int64(first["id"]), "collection": collection.name, "batchSize": 1}
+        for _ in range(9):
+            with fail_point(client, wait, nss=collection.full_name, shouldContinueOnInterrupt=True):
+                ended = threading.Timer(0.3, client.admin.command, [{"configureFailPoint": wait, "mode": "off"}])
+                ended.start()
+                try:
+                    database.command(more, session=session)
+                except ExecutionTimeout:
+                    break
+                finally:
+                    ended.join()
+        else:
+            raise AssertionError("nine batches of 300 ms each within a limit of 900 ms")
 
 
 def test_fail_get_more(client, collection):

@@ -1,5 +1,6 @@
 //! Open cursors: who owns them, who uses them now, and when they end.
 
+use crate::connection::Connection;
 use crate::context::{BatchContext, CommandContext};
 use crate::error::{CommandError, CommandResult, code};
 use crate::sessions::SessionId;
@@ -8,6 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -272,8 +274,16 @@ pub struct CursorView {
 
 #[derive(Debug)]
 enum Entry {
-    Idle { cursor: Box<Cursor>, last_use: Instant },
-    Pinned { session: Option<SessionId>, namespace: String, doom: Option<Doom> },
+    Idle {
+        cursor: Box<Cursor>,
+        last_use: Instant,
+    },
+    Pinned {
+        session: Option<SessionId>,
+        namespace: String,
+        doom: Option<Doom>,
+        user: Option<Arc<Connection>>,
+    },
 }
 
 /// What awaits a cursor that is in use.
@@ -367,21 +377,25 @@ impl Cursors {
             return Err(CommandError::new(code::UNAUTHORIZED, message));
         }
         check_session(id, cursor.session, session)?;
-        let pinned =
-            Entry::Pinned { session: cursor.session, namespace: cursor.namespace.clone(), doom: None };
+        let (session, namespace) = (cursor.session, cursor.namespace.clone());
+        let pinned = Entry::Pinned { session, namespace, doom: None, user: None };
         match std::mem::replace(entry, pinned) {
             Entry::Idle { cursor, .. } => Ok(PinnedCursor { cursors: self, id, cursor: Some(cursor) }),
             Entry::Pinned { .. } => Err(not_found(id)),
         }
     }
 
-    /// Closes a cursor. One in use ends when its user gives it back. False when there is none.
+    /// Closes a cursor. One in use ends when its user gives it back, and its user is told to end. False when there is none.
     pub fn kill(&self, id: i64) -> bool {
         let mut shard = self.shard(id).lock();
         let removed = match shard.get_mut(&id) {
             None => return false,
-            Some(Entry::Pinned { doom, .. }) => {
+            Some(Entry::Pinned { doom, user, .. }) => {
                 *doom = Some(Doom::Killed);
+                // Under the lock, so that the user still runs the operation that has the cursor.
+                if let Some(user) = user {
+                    user.interrupt.kill(code::CURSOR_KILLED);
+                }
                 None
             }
             Some(Entry::Idle { .. }) => shard.remove(&id),
@@ -414,7 +428,7 @@ impl Cursors {
             for (id, entry) in shard.iter_mut() {
                 match entry {
                     Entry::Idle { cursor, .. } if chosen(&cursor.namespace, cursor.session) => ids.push(*id),
-                    Entry::Pinned { session, namespace, doom } if chosen(namespace, *session) => {
+                    Entry::Pinned { session, namespace, doom, .. } if chosen(namespace, *session) => {
                         *doom = Some(Doom::Killed);
                         count += 1;
                     }
@@ -586,6 +600,13 @@ impl PinnedCursor<'_> {
         self.cursor.as_deref_mut()
     }
 
+    /// Tells whose operation a kill of the cursor ends.
+    pub(crate) fn set_user(&self, connection: &Arc<Connection>) {
+        if let Some(Entry::Pinned { user, .. }) = self.cursors.shard(self.id).lock().get_mut(&self.id) {
+            *user = Some(Arc::clone(connection));
+        }
+    }
+
     /// Ends the cursor.
     pub fn close(mut self) {
         self.cursor = None;
@@ -671,6 +692,21 @@ mod tests {
         drop(pinned);
         assert_eq!(cursors.pin(used, "db.c", None).expect_err("it was told").code, 43);
         assert!(cursors.pin(idle, "db.c", None).is_ok(), "an idle one waits to tell it");
+    }
+
+    #[test]
+    fn kill_ends_the_operation_of_who_uses_a_cursor() {
+        let cursors = Cursors::default();
+        let user = Arc::new(Connection::new(1, "test", Arc::new(crate::host::Detached)));
+        let id = cursors.open(cursor(None));
+        let pinned = cursors.pin(id, "db.c", None).expect("idle");
+        pinned.set_user(&user);
+        assert!(cursors.kill(id));
+        assert_eq!(user.interrupt.check().map_err(|error| error.code), Err(237));
+        drop(pinned);
+        user.interrupt.reset();
+        assert!(!cursors.kill(id), "it is gone");
+        assert!(user.interrupt.check().is_ok(), "what its former user does now goes on");
     }
 
     #[test]

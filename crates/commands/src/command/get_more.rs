@@ -47,6 +47,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let namespace = format!("{}.{name}", context.database);
     let server = context.server;
     let pinned = server.cursors.pin(id, &namespace, context.generic.session)?;
+    pinned.set_user(context.connection);
     let limit = batch_size.map_or(usize::MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));
     if !server.failpoints.is_quiet()
         && let Err(error) = Box::pin(fail_points_before(context, &namespace, id)).await
