@@ -99,9 +99,10 @@ def test_an_error_ends_the_stream(raw, collection):
     assert not flags & MORE_TO_COME and reply["code"] == 43
 
 
-def test_driver(server, client, collection):
+@pytest.mark.parametrize("options", [{}, {"compressors": "zlib"}])
+def test_driver(server, client, collection, options):
     filled(collection, 500, pad="x" * 1000)
-    with server.client(maxPoolSize=1) as one:
+    with server.client(maxPoolSize=1, **options) as one:
         for batch_size in (0, 7, 100):
             cursor = one.exhaust[collection.name].find(cursor_type=CursorType.EXHAUST, batch_size=batch_size)
             assert [document["_id"] for document in cursor] == list(range(500))
