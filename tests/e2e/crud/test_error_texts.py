@@ -4,9 +4,9 @@ import re
 import uuid
 
 import pytest
-from bson import ObjectId
+from bson import Int64, ObjectId
 from bson.binary import Binary, UuidRepresentation
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, WriteError
 
 
 def refused(database, command):
@@ -263,3 +263,18 @@ def test_an_empty_sample_and_a_kept_option(collection):
     assert collection.index_information()["a_1"]["background"] is True
     collection.create_index("a")
     assert list(collection.index_information()) == ["_id_", "a_1"], "the option makes no other index"
+
+
+def test_updates_quote_values_too(collection):
+    collection.insert_one({"_id": "x", "n": Int64(2**63 - 1), "v": {"a": [1, None]}})
+    for update, code, message in [
+        (
+            {"$inc": {"n": 1}},
+            2,
+            'Failed to apply $inc operations to current value ((NumberLong)9223372036854775807) for document {_id: "x"}',
+        ),
+        ({"$set": {"v.a.b": 1}}, 28, "Cannot create field 'b' in element {a: [ 1, null ]}"),
+    ]:
+        with pytest.raises(WriteError) as refusal:
+            collection.update_one({"_id": "x"}, update)
+        assert (refusal.value.code, refusal.value.details["errmsg"]) == (code, message)

@@ -3,14 +3,17 @@
 use std::fmt::Write as _;
 
 use document::Value;
-use jiff::civil::{Date, DateTime, ISOWeekDate, Time, Weekday};
+use jiff::civil::{Date, DateTime};
 
 use crate::error::{QueryError, code};
 
 use super::brief;
 use super::call::{Arguments, Implementation};
 use super::date::{as_milliseconds, week_of_year};
-use super::date_text::parse_date;
+use super::date_text::{
+    Clock, NamedZone, civil, day_of_week, day_of_year, failure, incomplete, instant, malformed, parse_date,
+    zone_at,
+};
 use super::date_zone::Zone;
 use super::operators::{Arity, Operator, Parameter, Signature};
 use super::{NULL, Outcome, nullish, type_name};
@@ -179,7 +182,7 @@ fn from_string(mut arguments: Arguments) -> Outcome {
         (_, Some(format)) if nullish(format) => return Ok(NULL),
         (Some(Value::String(text)), None) => parse_date(text, &zone, explicit_zone),
         (Some(Value::String(text)), Some(Some(Value::String(format)))) => {
-            parse_with_format(text, format, &zone)
+            parse_with_format(text, format, &zone, explicit_zone)
         }
         (Some(Value::String(_)), Some(other)) => {
             return Err(QueryError::new(
@@ -191,7 +194,7 @@ fn from_string(mut arguments: Arguments) -> Outcome {
                 ),
             ));
         }
-        _ => Err(unparsable(format!(
+        _ => Err(failure(format!(
             "$dateFromString requires that 'dateString' be a string, found: {} with value {}",
             type_name(&input),
             brief(&input)
@@ -204,41 +207,35 @@ fn from_string(mut arguments: Arguments) -> Outcome {
     }
 }
 
-fn unparsable(message: impl Into<String>) -> QueryError {
-    QueryError::new(code::CONVERSION_FAILURE, message)
-}
-
 /// What a format has read so far.
 #[derive(Default)]
 struct Read {
-    year: Option<i16>,
-    month: Option<i8>,
-    day: Option<i8>,
-    day_of_year: Option<i16>,
-    week_year: Option<i16>,
-    week: Option<i8>,
-    week_day: Option<i8>,
-    hour: i8,
-    minute: i8,
-    second: i8,
-    millisecond: i32,
-    zone: Option<Zone>,
+    year: Option<i32>,
+    month: Option<i32>,
+    day: Option<i32>,
+    day_of_year: Option<i32>,
+    week_year: Option<i32>,
+    week: Option<i32>,
+    week_day: Option<i32>,
+    clock: Clock,
+    zone: Option<NamedZone>,
 }
 
-fn parse_with_format(text: &str, format: &str, zone: &Zone) -> Result<i64, QueryError> {
-    let refused = |why: &str| unparsable(format!("Error parsing date string '{text}'; {why}"));
+fn parse_with_format(text: &str, format: &str, zone: &Zone, zone_given: bool) -> Result<i64, QueryError> {
     let mut read = Read::default();
     let mut rest = text;
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {
+        let refused = |reason: &str| {
+            let reason = if rest.is_empty() { "Data missing" } else { reason };
+            malformed(text, text.len() - rest.len(), reason)
+        };
         let literal = match letter {
             '%' => match letters.next() {
                 None => return Err(QueryError::new(18535, "Unmatched '%' at end of format string")),
                 Some('%') => '%',
                 Some(specifier) => {
-                    rest = read.specifier(specifier, rest)?.ok_or_else(|| {
-                        refused(&format!("the text does not match '%{specifier}' of the format"))
-                    })?;
+                    rest = read.specifier(specifier, rest)?.ok_or_else(|| refused(not_found(specifier)))?;
                     continue;
                 }
             },
@@ -247,12 +244,31 @@ fn parse_with_format(text: &str, format: &str, zone: &Zone) -> Result<i64, Query
         rest = rest.strip_prefix(literal).ok_or_else(|| refused("Format literal not found"))?;
     }
     if !rest.is_empty() {
-        return Err(refused("Trailing data"));
+        return Err(malformed(text, text.len() - rest.len(), "Trailing data"));
     }
-    let date = read.date().ok_or_else(|| refused("A valid and complete date is needed"))?;
-    let time = Time::new(read.hour, read.minute, read.second, read.millisecond * 1_000_000)
-        .map_err(|_| refused("the time of day is out of range"))?;
-    read.zone.as_ref().unwrap_or(zone).instant(date.to_datetime(time))
+    let date = read.date(text)?;
+    let time = read.clock.to_time();
+    let time = time.ok_or_else(|| malformed(text, text.len(), "The parsed time was invalid"))?;
+    instant(date.to_datetime(time), read.zone, zone, zone_given)
+}
+
+/// What is said of a text that has not what a specifier wants.
+fn not_found(specifier: char) -> &'static str {
+    match specifier {
+        'Y' => "A four digit year could not be found",
+        'm' => "A two digit month could not be found",
+        'd' => "A two digit day could not be found",
+        'j' => "A three digit day-of-year could not be found",
+        'G' => "A four digit ISO year could not be found",
+        'V' => "A two digit ISO week could not be found",
+        'u' => "A single digit ISO day of the week could not be found",
+        'H' => "A two digit hour could not be found",
+        'M' => "A two digit minute could not be found",
+        'S' => "A two digit second could not be found",
+        'L' => "A three digit millisecond could not be found",
+        'b' | 'B' => "A textual month could not be found",
+        _ => "The timezone could not be found in the database",
+    }
 }
 
 /// Splits at most `most` digits off the front.
@@ -265,6 +281,7 @@ fn digits(text: &str, most: usize) -> Option<(i32, &str)> {
 impl Read {
     /// Reads one specifier; `Ok(None)` when the text does not match it.
     fn specifier<'a>(&mut self, specifier: char, text: &'a str) -> Result<Option<&'a str>, QueryError> {
+        let clock = &mut self.clock;
         Ok(match specifier {
             'Y' => number(text, 4, &mut self.year),
             'm' => number(text, 2, &mut self.month),
@@ -273,26 +290,25 @@ impl Read {
             'G' => number(text, 4, &mut self.week_year),
             'V' => number(text, 2, &mut self.week),
             'u' => number(text, 1, &mut self.week_day),
-            'H' => plain(text, 2, &mut self.hour),
-            'M' => plain(text, 2, &mut self.minute),
-            'S' => plain(text, 2, &mut self.second),
-            'L' => plain(text, 3, &mut self.millisecond),
+            'H' => plain(text, 2, &mut clock.hour),
+            'M' => plain(text, 2, &mut clock.minute),
+            'S' => plain(text, 2, &mut clock.second),
+            'L' => plain(text, 3, &mut clock.millisecond).inspect(|rest| {
+                // `.5` is half a second.
+                (text.len() - rest.len()..3).for_each(|_| clock.millisecond *= 10);
+            }),
             'b' | 'B' => self.month_name(text, specifier == 'b'),
             'z' => {
-                let end = text
-                    .find(|letter: char| !matches!(letter, '+' | '-' | ':' | '0'..='9'))
-                    .unwrap_or(text.len());
-                self.zone_text(text, end)
+                let (zone, rest) = zone_at(text).unzip();
+                self.zone = zone;
+                rest
             }
             'Z' => {
-                let sign = usize::from(text.starts_with(['+', '-']));
-                let sign_value = if text.starts_with('-') { -1 } else { 1 };
-                text.get(sign..).and_then(|rest| digits(rest, 4)).and_then(|(minutes, rest)| {
-                    let (hours, minutes) = (minutes / 60, minutes % 60);
-                    let sign = if sign_value < 0 { '-' } else { '+' };
-                    self.zone = Zone::parse(&format!("{sign}{hours:02}{minutes:02}")).ok();
-                    self.zone.as_ref().map(|_| rest)
-                })
+                let sign = if text.starts_with('-') { -1 } else { 1 };
+                let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+                let (minutes, rest) = digits(unsigned, 4).unzip();
+                self.zone = minutes.map(|minutes| NamedZone::of_seconds(sign * minutes * 60));
+                rest
             }
             unknown => {
                 return Err(QueryError::new(
@@ -304,51 +320,46 @@ impl Read {
     }
 
     fn month_name<'a>(&mut self, text: &'a str, abbreviated: bool) -> Option<&'a str> {
-        for (position, name) in MONTHS.iter().enumerate() {
+        for (month, name) in (1..).zip(MONTHS) {
             let name = if abbreviated { name.get(..ABBREVIATED)? } else { name };
             if text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name)) {
-                self.month = i8::try_from(position + 1).ok();
+                self.month = Some(month);
                 return text.get(name.len()..);
             }
         }
         None
     }
 
-    fn zone_text<'a>(&mut self, text: &'a str, end: usize) -> Option<&'a str> {
-        let (zone, rest) = match text.strip_prefix('Z') {
-            Some(rest) => ("Z", rest),
-            None => text.split_at_checked(end)?,
-        };
-        self.zone = Some(Zone::parse(zone).ok()?);
-        Some(rest)
-    }
-
-    fn date(&self) -> Option<Date> {
-        match (self.year, self.week_year) {
-            (Some(year), None) => match self.day_of_year {
-                Some(day) => {
-                    let first = Date::new(year, 1, 1).ok()?;
-                    first.checked_add(jiff::Span::new().days(i64::from(day) - 1)).ok()
-                }
-                None => Date::new(year, self.month.unwrap_or(1), self.day.unwrap_or(1)).ok(),
-            },
-            (None, Some(year)) => {
-                let day = Weekday::from_monday_one_offset(self.week_day.unwrap_or(1)).ok()?;
-                Some(ISOWeekDate::new(year, self.week.unwrap_or(1), day).ok()?.date())
+    fn date(&self, text: &str) -> Result<Date, QueryError> {
+        let invalid = || malformed(text, text.len(), "The parsed date was invalid");
+        let natural = [self.year, self.month, self.day, self.day_of_year];
+        if [self.week_year, self.week, self.week_day].iter().any(Option::is_some) {
+            if natural.iter().any(Option::is_some) {
+                return Err(malformed(
+                    text,
+                    text.len(),
+                    "Mixing of ISO dates with natural dates is not allowed",
+                ));
             }
-            _ => None,
+            let year = self.week_year.ok_or_else(invalid)?;
+            return day_of_week(year, self.week.unwrap_or(1), self.week_day.unwrap_or(1)).ok_or_else(invalid);
+        }
+        match natural {
+            [Some(year), _, _, Some(day)] => day_of_year(year, day).ok_or_else(invalid),
+            [Some(year), Some(month), Some(day), None] => civil(year, month, day).ok_or_else(invalid),
+            _ => Err(incomplete(text)),
         }
     }
 }
 
-fn number<'a, T: TryFrom<i32>>(text: &'a str, most: usize, place: &mut Option<T>) -> Option<&'a str> {
+fn number<'a>(text: &'a str, most: usize, place: &mut Option<i32>) -> Option<&'a str> {
     let (found, rest) = digits(text, most)?;
-    *place = Some(T::try_from(found).ok()?);
+    *place = Some(found);
     Some(rest)
 }
 
-fn plain<'a, T: TryFrom<i32>>(text: &'a str, most: usize, place: &mut T) -> Option<&'a str> {
+fn plain<'a>(text: &'a str, most: usize, place: &mut i32) -> Option<&'a str> {
     let (found, rest) = digits(text, most)?;
-    *place = T::try_from(found).ok()?;
+    *place = found;
     Some(rest)
 }

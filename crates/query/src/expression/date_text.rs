@@ -10,6 +10,7 @@ use jiff::{Span, ToSpan};
 
 use crate::error::{QueryError, code};
 
+use super::date_names::{ABBREVIATIONS, MONTHS, WEEKDAYS};
 use super::date_zone::{Zone, clock_milliseconds};
 
 /// Reads a date; `zone_given` when the zone comes from the client, beside which the text must not name another one.
@@ -21,8 +22,20 @@ pub(crate) fn parse_date(text: &str, zone: &Zone, zone_given: bool) -> Result<i6
     if let Some(seconds) = parsed.instant {
         return Ok(seconds.saturating_mul(1000));
     }
-    let local = parsed.local(text)?;
-    let Some(named) = parsed.zone else { return zone.instant(local) };
+    instant(parsed.local(text)?, parsed.zone, zone, zone_given)
+}
+
+/// The moment of a local date: in the zone that its text names, else in the client's.
+///
+/// # Errors
+/// Both are given.
+pub(super) fn instant(
+    local: DateTime,
+    named: Option<NamedZone>,
+    zone: &Zone,
+    zone_given: bool,
+) -> Result<i64, QueryError> {
+    let Some(named) = named else { return zone.instant(local) };
     if zone_given && !zone.is_utc() {
         return Err(failure(match named.name {
             None => "you cannot pass in a date/time string with GMT offset together with a timezone argument"
@@ -35,13 +48,17 @@ pub(crate) fn parse_date(text: &str, zone: &Zone, zone_given: bool) -> Result<i6
     Ok(clock_milliseconds(local)? - i64::from(named.seconds) * 1000)
 }
 
-fn failure(message: String) -> QueryError {
+pub(super) fn failure(message: String) -> QueryError {
     QueryError::new(code::CONVERSION_FAILURE, message)
 }
 
-fn malformed(text: &str, position: usize, reason: &str) -> QueryError {
+pub(super) fn malformed(text: &str, position: usize, reason: &str) -> QueryError {
     let character = text.get(position..).and_then(|rest| rest.chars().next()).unwrap_or('\0');
     failure(format!("Error parsing date string '{text}'; {position}: {reason} '{character}'"))
+}
+
+pub(super) fn incomplete(text: &str) -> QueryError {
+    failure(format!("an incomplete date/time string has been found, with elements missing: \"{text}\""))
 }
 
 /// What was read so far.
@@ -61,16 +78,18 @@ struct Parsed {
     instant: Option<i64>,
 }
 
+/// A time of day as it was read.
 #[derive(Clone, Copy, Default)]
-struct Clock {
-    hour: i32,
-    minute: i32,
-    second: i32,
-    millisecond: i32,
+pub(super) struct Clock {
+    pub(super) hour: i32,
+    pub(super) minute: i32,
+    pub(super) second: i32,
+    pub(super) millisecond: i32,
 }
 
+/// The zone that a text names.
 #[derive(Clone, Copy)]
-struct NamedZone {
+pub(super) struct NamedZone {
     /// East of Greenwich.
     seconds: i32,
     /// Absent for an offset in digits.
@@ -89,6 +108,7 @@ enum Piece {
     Day(Date),
     Time(Clock),
     DateAndTime {
+        year: Option<i32>,
         month: i32,
         day: i32,
         clock: Clock,
@@ -147,8 +167,8 @@ impl Parsed {
                 self.take_date(Some(date.year().into()), Some(date.month().into()), Some(date.day().into()))
             }
             Piece::Time(clock) => self.take_time(clock),
-            Piece::DateAndTime { month, day, clock } => {
-                self.take_date(None, Some(month), Some(day))?;
+            Piece::DateAndTime { year, month, day, clock } => {
+                self.take_date(year, Some(month), Some(day))?;
                 self.take_time(clock)
             }
             Piece::FourDigits(number) if self.time.is_none() && number % 100 < 60 && number < 2400 => {
@@ -203,9 +223,7 @@ impl Parsed {
 
     fn local(&self, text: &str) -> Result<DateTime, QueryError> {
         let (Some(year), Some(month), Some(day)) = (self.year, self.month, self.day) else {
-            return Err(failure(format!(
-                "an incomplete date/time string has been found, with elements missing: \"{text}\""
-            )));
+            return Err(incomplete(text));
         };
         let end = text.len() + 1;
         let date =
@@ -220,7 +238,8 @@ impl Parsed {
 }
 
 impl Clock {
-    fn to_time(self) -> Option<Time> {
+    /// The time, when it is one.
+    pub(super) fn to_time(self) -> Option<Time> {
         let small = |number: i32| i8::try_from(number).ok();
         Time::new(
             small(self.hour)?,
@@ -232,7 +251,38 @@ impl Clock {
     }
 }
 
-fn civil(year: i32, month: i32, day: i32) -> Option<Date> {
+impl NamedZone {
+    /// An offset in digits.
+    pub(super) fn of_seconds(seconds: i32) -> Self {
+        Self { seconds, name: None }
+    }
+}
+
+/// Splits a zone off the front: `Z`, ` EST`, `+02:00`, ` GMT+5`.
+pub(super) fn zone_at(text: &str) -> Option<(NamedZone, &str)> {
+    let mut start = Reader { bytes: text.as_bytes(), at: 0 };
+    start.some_of(b" ");
+    [offset as Form, abbreviation].iter().find_map(|form| {
+        let mut reader = start;
+        match form(&mut reader)? {
+            Piece::Zone(zone) => Some((zone, text.get(reader.at..)?)),
+            _ => None,
+        }
+    })
+}
+
+/// A day of an ISO week; weeks and days beyond the year's count on.
+pub(super) fn day_of_week(year: i32, week: i32, day: i32) -> Option<Date> {
+    let first = ISOWeekDate::new(i16::try_from(year).ok()?, 1, Weekday::Monday).ok()?.date();
+    first.checked_add(Span::new().days((week - 1) * 7 + day - 1)).ok()
+}
+
+/// A day of a year, from 1.
+pub(super) fn day_of_year(year: i32, day: i32) -> Option<Date> {
+    civil(year, 1, 1)?.checked_add(Span::new().days(day - 1)).ok()
+}
+
+pub(super) fn civil(year: i32, month: i32, day: i32) -> Option<Date> {
     Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
 }
 
@@ -257,6 +307,7 @@ const FORMS: &[Form] = &[
     iso_date,
     iso_month,
     compact_date,
+    compact_date_and_time,
     day_first_date,
     day_month_name_year,
     month_name_day_year,
@@ -269,7 +320,7 @@ const FORMS: &[Form] = &[
     ordinal_date,
     weekday,
     word,
-    instant,
+    seconds_since_1970,
     offset,
     abbreviation,
 ];
@@ -417,9 +468,9 @@ fn month_day_and_time(reader: &mut Reader<'_>) -> Option<Piece> {
     match (twelve_hour_time(&mut other), time_of_day(reader)) {
         (Some(Piece::Time(clock)), _) => {
             *reader = other;
-            Some(Piece::DateAndTime { month, day, clock })
+            Some(Piece::DateAndTime { year: None, month, day, clock })
         }
-        (None, Some(Piece::Time(clock))) => Some(Piece::DateAndTime { month, day, clock }),
+        (None, Some(Piece::Time(clock))) => Some(Piece::DateAndTime { year: None, month, day, clock }),
         _ => None,
     }
 }
@@ -492,6 +543,13 @@ fn iso_month(reader: &mut Reader<'_>) -> Option<Piece> {
 fn compact_date(reader: &mut Reader<'_>) -> Option<Piece> {
     let (year, month, day) = (reader.digits(4)?, reader.pair(12)?, reader.pair(31)?);
     Some(Piece::Date { year: Some(year), month, day: Some(day) })
+}
+
+/// `20200714102030`.
+fn compact_date_and_time(reader: &mut Reader<'_>) -> Option<Piece> {
+    let (year, month, day) = (Some(reader.digits(4)?), reader.pair(12)?, reader.pair(31)?);
+    let (hour, minute, second) = (reader.pair(24)?, reader.pair(59)?, reader.pair(60)?);
+    Some(Piece::DateAndTime { year, month, day, clock: Clock { hour, minute, second, millisecond: 0 } })
 }
 
 /// `14-07-2020`, `14.07.2020`, `14.07.20`.
@@ -580,7 +638,7 @@ fn month_name_only(reader: &mut Reader<'_>) -> Option<Piece> {
 
 /// `2020-W29-2`, `2020W29`: Monday unless a day is named.
 fn week_date(reader: &mut Reader<'_>) -> Option<Piece> {
-    let year = i16::try_from(reader.digits(4)?).ok()?;
+    let year = reader.digits(4)?;
     reader.one_of(b"-");
     reader.one_of(b"Ww")?;
     let week = reader.pair(53).filter(|week| *week > 0)?;
@@ -590,23 +648,18 @@ fn week_date(reader: &mut Reader<'_>) -> Option<Piece> {
     if let Some(given) = further.digit().filter(|day| *day <= 7) {
         (day, *reader) = (given, further);
     }
-    let first = ISOWeekDate::new(year, 1, Weekday::Monday).ok()?.date();
-    after(first, (week - 1) * 7 + day - 1)
+    day_of_week(year, week, day).map(Piece::Day)
 }
 
 /// `2020-196`, `2020.196`, `2020196`: a day of the year.
 fn ordinal_date(reader: &mut Reader<'_>) -> Option<Piece> {
-    let year = i16::try_from(reader.digits(4)?).ok()?;
+    let year = reader.digits(4)?;
     reader.one_of(b".-");
     let day = reader.digits(3).filter(|day| (1..=366).contains(day))?;
     if reader.peek().is_some_and(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    after(Date::new(year, 1, 1).ok()?, day - 1)
-}
-
-fn after(first: Date, days: i32) -> Option<Piece> {
-    first.checked_add(Span::new().days(days)).ok().map(Piece::Day)
+    day_of_year(year, day).map(Piece::Day)
 }
 
 fn weekday(reader: &mut Reader<'_>) -> Option<Piece> {
@@ -634,7 +687,7 @@ fn ends_word(reader: &Reader<'_>) -> Option<()> {
 }
 
 /// `@1594721400`: seconds since 1970.
-fn instant(reader: &mut Reader<'_>) -> Option<Piece> {
+fn seconds_since_1970(reader: &mut Reader<'_>) -> Option<Piece> {
     /// Digits of the most seconds that a date can hold.
     const DIGITS_MAX: usize = 15;
     reader.one_of(b"@")?;
@@ -675,74 +728,6 @@ fn abbreviation(reader: &mut Reader<'_>) -> Option<Piece> {
     }
     Some(Piece::Zone(NamedZone { seconds: minutes * 60, name: Some(name) }))
 }
-
-const MONTHS: &[(&str, i32)] = &[
-    ("january", 1),
-    ("jan", 1),
-    ("february", 2),
-    ("feb", 2),
-    ("march", 3),
-    ("mar", 3),
-    ("april", 4),
-    ("apr", 4),
-    ("may", 5),
-    ("june", 6),
-    ("jun", 6),
-    ("july", 7),
-    ("jul", 7),
-    ("august", 8),
-    ("aug", 8),
-    ("september", 9),
-    ("sept", 9),
-    ("sep", 9),
-    ("october", 10),
-    ("oct", 10),
-    ("november", 11),
-    ("nov", 11),
-    ("december", 12),
-    ("dec", 12),
-];
-
-const WEEKDAYS: &[(&str, Weekday)] = &[
-    ("monday", Weekday::Monday),
-    ("mon", Weekday::Monday),
-    ("tuesday", Weekday::Tuesday),
-    ("tues", Weekday::Tuesday),
-    ("tue", Weekday::Tuesday),
-    ("wednesday", Weekday::Wednesday),
-    ("wednes", Weekday::Wednesday),
-    ("wed", Weekday::Wednesday),
-    ("thursday", Weekday::Thursday),
-    ("thurs", Weekday::Thursday),
-    ("thur", Weekday::Thursday),
-    ("thu", Weekday::Thursday),
-    ("friday", Weekday::Friday),
-    ("fri", Weekday::Friday),
-    ("saturday", Weekday::Saturday),
-    ("satur", Weekday::Saturday),
-    ("sat", Weekday::Saturday),
-    ("sunday", Weekday::Sunday),
-    ("sun", Weekday::Sunday),
-];
-
-/// Builds the table of abbreviations: each with its name and its minutes east of Greenwich.
-macro_rules! abbreviations {
-    ($($name:literal $minutes:expr,)*) => {
-        &[$(($name, ($name, $minutes))),*]
-    };
-}
-
-const ABBREVIATIONS: &[(&str, (&str, i32))] = abbreviations![
-    "UTC" 0, "GMT" 0, "WET" 0, "WEST" 60, "BST" 60, "CET" 60, "CEST" 120, "EET" 120, "EEST" 180, "SAST" 120,
-    "IST" 120, "IDT" 180, "MSK" 180, "MSD" 240, "PKT" 300, "WIB" 420, "HKT" 480, "AWST" 480, "JST" 540, "KST" 540,
-    "ACST" 570, "ACDT" 630, "AEST" 600, "AEDT" 660, "NZST" 720, "NZDT" 780, "NST" -210, "AST" -240, "ADT" -180,
-    "EST" -300, "EDT" -240, "CST" -360, "CDT" -300, "MST" -420, "MDT" -360, "PST" -480, "PDT" -420, "AKST" -540,
-    "AKDT" -480, "HST" -600,
-    // The letters of the military.
-    "A" 60, "B" 120, "C" 180, "D" 240, "E" 300, "F" 360, "G" 420, "H" 480, "I" 540, "K" 600, "L" 660, "M" 720,
-    "N" -60, "O" -120, "P" -180, "Q" -240, "R" -300, "S" -360, "T" -420, "U" -480, "V" -540, "W" -600, "X" -660,
-    "Y" -720, "Z" 0,
-];
 
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ mod convert;
 mod date;
 mod date_arithmetic;
 mod date_format;
+mod date_names;
 mod date_parts;
 mod date_text;
 mod date_zone;

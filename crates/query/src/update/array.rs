@@ -177,7 +177,7 @@ pub(super) fn parse_add_to_set(operand: RawValue<'_>) -> Result<Vec<Value>, Quer
     if fields.next().is_some() {
         return Err(QueryError::bad_value(format!(
             "Found unexpected fields after $each in $addToSet: {}",
-            super::quoted(operand)
+            operand.quoted()
         )));
     }
     Ok(values.to_values())

@@ -56,7 +56,7 @@ impl ArrayFilters {
             None => Ok(()),
             Some(name) => Err(QueryError::failed_to_parse(format!(
                 "The array filter for identifier '{name}' was not used in the update {}",
-                super::quoted(RawValue::Document(update))
+                update.quoted()
             ))),
         }
     }

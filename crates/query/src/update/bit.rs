@@ -1,9 +1,10 @@
 //! `$bit`.
 
+use document::quote::element;
 use document::{Number, RawDocument, RawValue, Value};
 
+use super::describe_id;
 use super::modifier::Surroundings;
-use super::{describe_id, shown};
 use crate::error::QueryError;
 
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +38,7 @@ impl Bits {
                     return Err(QueryError::bad_value(format!(
                         "The $bit modifier only supports 'and', 'or', and 'xor', not '{other}' which is an unknown \
                          operator: {{{}}}",
-                        shown(other, clause.value())
+                        element(other, clause.value())
                     )));
                 }
             };
@@ -45,7 +46,7 @@ impl Bits {
                 QueryError::bad_value(format!(
                     "The $bit modifier field must be an Integer(32/64 bit); a '{}' is not supported here: {{{}}}",
                     clause.kind().alias(),
-                    shown(clause.name(), clause.value())
+                    element(clause.name(), clause.value())
                 ))
             })?;
             Ok((operation, number))

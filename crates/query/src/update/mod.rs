@@ -42,6 +42,7 @@ pub use upsert::asks_for_key;
 
 use std::sync::Arc;
 
+use document::quote::element;
 use document::{DocumentBuf, MAX_DOCUMENT_SIZE, RawArray, RawDocument, RawValue};
 
 use crate::environment::Environment;
@@ -252,15 +253,5 @@ fn is_operators(document: RawDocument<'_>) -> bool {
 
 /// The `_id` of a document as error messages show it: `_id: 1`.
 fn describe_id(document: RawDocument<'_>) -> String {
-    document.get("_id").map_or_else(|| "no id".to_owned(), |id| shown("_id", id))
-}
-
-/// A field as error messages show it: `name: value`.
-fn shown(name: &str, value: RawValue<'_>) -> String {
-    format!("{name}: {}", quoted(value))
-}
-
-/// A value as error messages show it.
-fn quoted(value: RawValue<'_>) -> String {
-    document::json::value_to_string(value)
+    document.get("_id").map_or_else(|| "no id".to_owned(), |id| element("_id", id))
 }

@@ -321,7 +321,7 @@ fn calculate(
         QueryError::bad_value(format!(
             "Failed to apply {} operations to current value ({}) for document {{{}}}",
             operation.name(),
-            super::quoted(current.as_raw()),
+            document::quote::number(current.as_raw()),
             describe_id(around.document)
         ))
     })

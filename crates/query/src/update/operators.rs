@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use document::quote::element;
 use document::{DocumentBuf, Element, ElementType, Number, RawArray, RawDocument, RawValue, Timestamp};
 
 use super::array::{Pull, Push, parse_add_to_set};
@@ -12,7 +13,7 @@ use super::bit::Bits;
 use super::modifier::{Arithmetic, Modifier, Operand, Surroundings};
 use super::path::{self, Component};
 use super::tree::Branch;
-use super::{shown, splice, walk};
+use super::{splice, walk};
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::matcher::MatchDetails;
@@ -146,7 +147,7 @@ impl Parser<'_> {
                 "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} not \
                  {{{}}}",
                 operator.kind().alias(),
-                shown(name, operator.value())
+                element(name, operator.value())
             )));
         };
         for field in fields {
@@ -187,7 +188,7 @@ impl Parser<'_> {
         let Some(to) = field.value().as_str() else {
             return Err(QueryError::bad_value(format!(
                 "The 'to' field for $rename must be a string: {}",
-                shown(from, field.value())
+                element(from, field.value())
             )));
         };
         if to.contains('\0') {
@@ -205,7 +206,7 @@ impl Parser<'_> {
         if let Some(must) = related {
             return Err(QueryError::bad_value(format!(
                 "The source and target field for $rename must {must}: {}",
-                shown(from, field.value())
+                element(from, field.value())
             )));
         }
         let source_names = plain(&source).ok_or_else(|| {
@@ -240,7 +241,7 @@ fn calculate(operation: Arithmetic, field: Element<'_>) -> Result<Modifier, Quer
     let number = Number::from_raw(field.value()).ok_or_else(|| {
         QueryError::type_mismatch(format!(
             "Cannot {verb} with non-numeric argument: {{{}}}",
-            shown(field.name(), field.value())
+            element(field.name(), field.value())
         ))
     })?;
     Ok(Modifier::Calculate(operation, number))
@@ -249,7 +250,7 @@ fn calculate(operation: Arithmetic, field: Element<'_>) -> Result<Modifier, Quer
 fn pop(field: Element<'_>) -> Result<Modifier, QueryError> {
     let value = field.value();
     let refuse =
-        |what: &str| Err(QueryError::failed_to_parse(format!("{what}: {}", shown(field.name(), value))));
+        |what: &str| Err(QueryError::failed_to_parse(format!("{what}: {}", element(field.name(), value))));
     match (value.as_i64_exact(), value.as_f64()) {
         (Some(1), _) => Ok(Modifier::Pop { first: false }),
         (Some(-1), _) => Ok(Modifier::Pop { first: true }),

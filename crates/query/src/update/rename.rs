@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use document::quote::element;
 use document::{Document, Value};
 
 use super::modifier::{Surroundings, array_on_rename_path};
 use super::path::Component;
-use super::shown;
 use crate::error::{QueryError, code};
 
 /// Takes the values at these paths out of the document; `None` for paths that do not exist.
@@ -45,7 +45,7 @@ impl<'s> Source<'s> {
         let message = format!(
             "cannot use the part ({name} of {}) to traverse the element ({{{}}})",
             self.path.join("."),
-            value.with_raw(|value| shown(name, value))
+            value.with_raw(|value| element(name, value))
         );
         QueryError::new(code::PATH_NOT_VIABLE, message)
     }

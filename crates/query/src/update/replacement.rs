@@ -1,8 +1,9 @@
 //! Replacement documents: everything changes but `_id`.
 
+use document::quote::element;
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
 
-use super::{EmptyTimestamps, id, shown};
+use super::{EmptyTimestamps, id};
 use crate::error::{QueryError, code};
 
 /// Checks a replacement document: none of its top-level fields may begin with a dollar sign.
@@ -42,7 +43,7 @@ pub(super) fn apply(
             code::IMMUTABLE_FIELD,
             format!(
                 "After applying the update, the (immutable) field '_id' was found to have been altered to {}",
-                shown("_id", new.value())
+                element("_id", new.value())
             ),
         ));
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use document::quote::element;
 use document::{Document, DocumentBuf, Value};
 
 use super::array_filters::ArrayFilters;
@@ -10,7 +11,6 @@ use super::modifier::{Demand, Effect, Surroundings, check_no_array};
 use super::operators::Operators;
 use super::path::{Component, Place};
 use super::rename;
-use super::shown;
 use super::tree::{Branch, FEW, Node};
 use crate::checkpoint;
 use crate::error::{QueryError, code};
@@ -82,7 +82,7 @@ impl Walk<'_> {
             Value::Array(array) if array_wide => self.every_element(place, branch, array.as_mut_vec()),
             other if array_wide => Err(QueryError::bad_value(format!(
                 "Cannot apply array updates to non-array element {}",
-                other.with_raw(|value| shown(place.name, value))
+                other.with_raw(|value| element(place.name, value))
             ))),
             Value::Document(document) => self.document(Some(place), branch, document),
             Value::Array(array) => self.elements(place, branch, array),
@@ -268,7 +268,7 @@ impl Walk<'_> {
         let branch = match node {
             Node::Branch(branch) => branch,
             Node::Leaf(modifier) => {
-                let element = || target.with_raw(|value| shown(above.name, value));
+                let element = || target.with_raw(|value| element(above.name, value));
                 let message = match modifier.demand(self.around) {
                     Demand::Nothing => return Ok(()),
                     Demand::Viable => {

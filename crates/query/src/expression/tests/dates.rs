@@ -65,6 +65,36 @@ fn text() {
         date(1_709_210_040_000),
     );
     check(doc! { "$dateFromString": { "dateString": "soon", "onError": "bad" } }, "bad");
+    for (text, format, expect) in [
+        ("2017-07-04T11:56:02.81Z", "%Y-%m-%dT%H:%M:%S.%LZ", "2017-07-04T11:56:02.810Z"),
+        ("2017-07-14T12:02:44.771 GMT+02:00", "%Y-%m-%dT%H:%M:%S.%L%z", "2017-07-14T10:02:44.771Z"),
+        ("2017-07-14T12:02:44.771 EST", "%Y-%m-%dT%H:%M:%S.%L%z", "2017-07-14T17:02:44.771Z"),
+        ("4/26/1992:+285", "%m/%d/%Y:%Z", "1992-04-25T19:15:00Z"),
+        ("1992 % 04 % 26", "%Y %% %m %% %d", "1992-04-26T00:00:00Z"),
+        ("2017", "%G", "2017-01-02T00:00:00Z"),
+        ("2017, Week 53", "%G, Week %V", "2018-01-01T00:00:00Z"),
+        ("53.7.2017", "%V.%u.%G", "2018-01-07T00:00:00Z"),
+        ("2020-196", "%Y-%j", "2020-07-14T00:00:00Z"),
+    ] {
+        check(doc! { "$dateFromString": { "dateString": text, "format": format } }, at(expect));
+    }
+    for (text, format, message) in [
+        ("2018-01", "%Y-%m-%d", "Error parsing date string '2018-01'; 7: Data missing"),
+        ("2018-01", "%Y", "Trailing data"),
+        ("1992-26-04", "Y-d-m", "0: Format literal not found '1'"),
+        ("2018-x", "%Y-%m", "5: A two digit month could not be found 'x'"),
+        (
+            "2018-01",
+            "%Y-%m",
+            "an incomplete date/time string has been found, with elements missing: \"2018-01\"",
+        ),
+        ("ISO Day 6", "ISO Day %u", "The parsed date was invalid"),
+        ("1, 2018", "%V, %Y", "Mixing of ISO dates with natural dates is not allowed"),
+    ] {
+        check_error(doc! { "$dateFromString": { "dateString": text, "format": format } }, 241, message);
+    }
+    let both = doc! { "dateString": "4/26/1992:+0445", "format": "%m/%d/%Y:%z", "timezone": "+0500" };
+    check_error(doc! { "$dateFromString": both }, 241, "GMT offset together with a timezone argument");
     check(doc! { "$dateFromString": { "dateString": Value::Null, "onNull": "none" } }, "none");
     check_error(
         doc! { "$dateFromString": { "dateString": "soon" } },
