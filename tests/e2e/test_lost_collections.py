@@ -117,6 +117,20 @@ def test_names_that_cannot_be(client, command):
     assert refused(7) == (2, "collection name has invalid type int")
 
 
+def test_a_name_that_is_taken(database):
+    uuid = uuid_of(database)
+    assert database.command({"create": "things"})["ok"] == 1.0, "the same again is no change"
+    with pytest.raises(OperationFailure) as failure:
+        database.command({"create": "things", "validationLevel": "off"})
+    message = f'namespace lost.things already exists, but with different options: {{ uuid: UUID("{uuid}") }}'
+    assert (failure.value.code, failure.value.details["errmsg"]) == (48, message)
+    uuid = database.command({"create": "ring", "capped": True, "size": 4096}) and uuid_of(database, "ring")
+    with pytest.raises(OperationFailure) as failure:
+        database.command({"create": "ring"})
+    message = f'namespace lost.ring already exists, but with different options: {{ uuid: UUID("{uuid}"), capped: true, size: 4096 }}'
+    assert failure.value.details["errmsg"] == message
+
+
 def test_clustered_collections(client, database):
     database.create_collection("clustered", clusteredIndex={"key": {"_id": 1}, "unique": True})
     database.create_collection("named", clusteredIndex={"key": {"_id": 1}, "unique": True, "name": "by id"})

@@ -1,14 +1,14 @@
 //! The catalog: opening, looking up, creating, dropping and renaming.
 
 use crate::collection::{Collection, KeyLatches};
-use crate::definition::{CollectionDefinition, IndexState};
+use crate::definition::{CollectionDefinition, IndexState, UUID_SUBTYPE};
 use crate::index_build::{delete_range, drop_from};
 use crate::keys::{self, CollectionId};
 use crate::namespace::{Namespace, check_database};
 use crate::state::{CatalogState, Entry};
 use crate::{CatalogError, CollectionOptions};
 use arc_swap::ArcSwap;
-use document::RawDocument;
+use document::{RawDocument, Value, doc};
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::{Acknowledge, Direction, ExclusiveGuard, Growth, Keyspace, SharedLatch, Store, WriteUnit};
@@ -349,10 +349,15 @@ fn same_options(existing: &CollectionOptions, requested: &CollectionOptions) -> 
 }
 
 fn already_exists(namespace: &Namespace, existing: &Entry) -> CatalogError {
-    let options = existing.definition().options.to_document();
     CatalogError::NamespaceExists(match existing {
-        Entry::Collection(_) => {
-            format!("Collection {namespace} already exists: existing options: {}", options.quoted())
+        Entry::Collection(collection) => {
+            let uuid = collection.uuid().as_bytes().to_vec();
+            let mut options = doc! { "uuid": (Value::binary(UUID_SUBTYPE, uuid)) };
+            options.extend(collection.definition().options.to_document());
+            format!(
+                "namespace {namespace} already exists, but with different options: {}",
+                options.to_buf().as_raw().quoted()
+            )
         }
         Entry::View(_) => format!("A view already exists. NS: {namespace}"),
     })

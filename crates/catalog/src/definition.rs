@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
 /// BSON's binary subtype of a UUID.
-const UUID_SUBTYPE: u8 = 4;
+pub(crate) const UUID_SUBTYPE: u8 = 4;
 
 /// Whether an index can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

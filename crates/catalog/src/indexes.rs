@@ -149,7 +149,7 @@ impl Catalog {
         Ok(collection.definition().indexes.iter().map(|index| index.spec.clone()).collect())
     }
 
-    async fn register_rebuild(
+    pub(crate) async fn register_rebuild(
         &self,
         collection: &Collection,
     ) -> Result<Vec<(IndexId, String)>, CatalogError> {
@@ -326,13 +326,21 @@ fn select(
         IndexSelection::All => {
             Ok(definition.indexes.iter().map(|index| index.id).filter(|&id| id != keys::ID_INDEX).collect())
         }
-        IndexSelection::Names(names) => names
-            .iter()
-            .map(|name| match definition.index(name) {
-                Some(index) => droppable(index.id),
-                None => Err(CatalogError::IndexNotFound(format!("index not found with name [{name}]"))),
-            })
-            .collect(),
+        IndexSelection::Names(names) => {
+            let mut ids = Vec::new();
+            for name in names {
+                let known = ids.len();
+                // While it is built anew, an index is there twice.
+                for index in definition.indexes.iter().filter(|index| index.spec.name == *name) {
+                    ids.push(droppable(index.id)?);
+                }
+                if ids.len() == known {
+                    let message = format!("index not found with name [{name}]");
+                    return Err(CatalogError::IndexNotFound(message));
+                }
+            }
+            Ok(ids)
+        }
         IndexSelection::Pattern(pattern) => match definition.indexes_by_pattern(pattern).as_slice() {
             [] => {
                 Err(CatalogError::IndexNotFound(format!("can't find index with key: {}", pattern.quoted())))

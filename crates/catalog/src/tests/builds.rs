@@ -117,6 +117,56 @@ fn a_crash_in_a_build_leaves_no_index() {
 }
 
 #[test]
+fn indexes_are_rebuilt_beside_the_old_ones() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
+        index(&catalog, "c", doc! { "key": { "u": 1 }, "name": "u", "unique": true }).expect("an index");
+        fill(&things, 500);
+        // An entry that no document has: what a rebuild is for.
+        let definition = things.definition();
+        let old = definition.index("a").expect("the index").id;
+        let mut unit = WriteUnit::new();
+        let stray = [keys::index_prefix(things.id(), old).as_slice(), b"stray"].concat();
+        unit.put(Keyspace::Indexes, &stray, b"");
+        things.store.commit(unit, Acknowledge::Applied).wait().expect("a commit");
+        let rebuilt = block_on(catalog.rebuild_indexes(&namespace("c"))).expect("new indexes");
+        let names: Vec<_> = rebuilt.iter().map(|spec| spec.name.as_str()).collect();
+        assert_eq!(names, ["_id_", "a", "u"]);
+        assert!(things.definition().index("a").expect("the index").id > old, "ids are not used again");
+        assert_eq!((entries(&things, "a"), entries(&things, "u")), (500, 500));
+        assert!(things.builds().is_empty());
+        assert_valid(&things);
+        assert!(insert(&things, doc! { "_id": "twice", "u": 7 }).is_err(), "it is unique still");
+        assert_code(block_on(catalog.rebuild_indexes(&namespace("nothing"))).map(drop), 26);
+    });
+}
+
+#[test]
+fn a_crash_in_a_rebuild_leaves_the_old_indexes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    let open =
+        || Catalog::open(Store::open(&path, &StorageOptions::small()).expect("a store")).expect("a catalog");
+    let catalog = open();
+    let things = collection(&catalog, "c");
+    index(&catalog, "c", doc! { "key": { "u": 1 }, "name": "u", "unique": true }).expect("an index");
+    fill(&things, 50);
+    let old = things.definition().index("u").expect("the index").id;
+    // As far as a rebuild gets before the process dies.
+    block_on(catalog.register_rebuild(&things)).expect("registered");
+    let build = things.builds().remove(0);
+    block_on(index_build::fill(&things, &build)).expect("the entries");
+    drop((build, things, catalog));
+    let catalog = open();
+    let things = collection(&catalog, "c");
+    let definition = things.definition();
+    assert_eq!(definition.indexes.iter().map(|index| index.id).collect::<Vec<_>>(), [keys::ID_INDEX, old]);
+    assert_eq!(entries(&things, "u"), 50);
+    assert_valid(&things);
+}
+
+#[test]
 fn validate_finds_damage() {
     on_both_engines(|catalog| {
         let things = collection(&catalog, "c");
