@@ -354,10 +354,7 @@ fn already_exists(namespace: &Namespace, existing: &Entry) -> CatalogError {
             let uuid = collection.uuid().as_bytes().to_vec();
             let mut options = doc! { "uuid": (Value::binary(UUID_SUBTYPE, uuid)) };
             options.extend(collection.definition().options.to_document());
-            format!(
-                "namespace {namespace} already exists, but with different options: {}",
-                options.to_buf().as_raw().quoted()
-            )
+            format!("namespace {namespace} already exists, but with different options: {}", options.quoted())
         }
         Entry::View(_) => format!("A view already exists. NS: {namespace}"),
     })
