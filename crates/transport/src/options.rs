@@ -1,6 +1,7 @@
 //! What can be chosen when a server starts.
 
 use crate::descriptors::{default_max_connections, descriptor_limit};
+use crate::pool::STACK_BYTES;
 use crate::{AdaptiveOptions, OverloadTarget, PoolOptions};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -142,7 +143,7 @@ impl Default for ServerOptions {
             listen_backlog: 4096,
             send_timeout: Duration::from_secs(60),
             keepalive_idle: Duration::from_secs(120),
-            thread_stack_bytes: 2 * 1024 * 1024,
+            thread_stack_bytes: STACK_BYTES,
             yield_after_requests: 16,
             executor: ServiceExecutor::Synchronous,
             listener_executors: Vec::new(),

@@ -53,6 +53,18 @@ impl ServerProcess {
         }
     }
 
+    /// The process's number.
+    #[allow(dead_code, reason = "not every test looks at the process")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether the process has not ended.
+    #[allow(dead_code, reason = "not every test looks at the process")]
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("the process can be looked after").is_none()
+    }
+
     /// A new connection.
     pub(crate) fn client(&self) -> CommandClient {
         let client = CommandClient::connect(self.address).expect("the server accepts a connection");

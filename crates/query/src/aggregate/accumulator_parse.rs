@@ -46,6 +46,11 @@ static ACCUMULATORS: &[(&str, Kind, Form)] = &[
     ("$topN", Kind::TopN, Form::OrderedAndCount),
 ];
 
+/// The names of all accumulators of `$group`.
+pub fn accumulator_names() -> impl Iterator<Item = &'static str> {
+    ACCUMULATORS.iter().map(|(name, ..)| *name)
+}
+
 /// Parses one field of a group: `total: {$sum: "$x"}`.
 pub(super) fn parse(
     element: Element<'_>,

@@ -45,6 +45,7 @@ use std::sync::Arc;
 
 use document::{DocumentBuf, RawDocument};
 
+pub use accumulator_parse::accumulator_names;
 pub use output::{Destination, Output, WhenMatched, WhenNotMatched};
 pub use simple::Documents;
 pub use stages::{StageEntry, StagePosition, stage_entries};

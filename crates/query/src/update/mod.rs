@@ -40,6 +40,8 @@ mod tests;
 
 pub use upsert::asks_for_key;
 
+pub use operators::operator_names;
+
 use std::sync::Arc;
 
 use document::quote::element;

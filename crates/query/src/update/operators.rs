@@ -40,6 +40,11 @@ const OPERATORS: &[(&str, Parse)] = &[
     ("$pullAll", |field, _| Ok(Modifier::Pull(Pull::parse_all(field.value())?))),
 ];
 
+/// The names of all update operators.
+pub fn operator_names() -> impl Iterator<Item = &'static str> {
+    OPERATORS.iter().map(|(name, _)| *name).chain(["$rename"])
+}
+
 /// A parsed document of operators.
 #[derive(Debug)]
 pub(super) struct Operators {
