@@ -95,6 +95,9 @@ struct Trial {
     offences: Vec<String>,
 }
 
+/// Processor time is measured in hundredths of a second, which says nothing of the bytes of short requests.
+const LONG: usize = 32 << 10;
+
 /// A request that has not been answered by then is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -153,12 +156,15 @@ impl Trial {
 
     fn end(mut self) {
         let memory = most_memory(self.server.pid());
+        let slowest = self.costs.iter().map(|cost| cost.ping).max().unwrap_or_default();
+        let counted = self.costs.len();
+        println!("{counted} requests, at most {} MiB of memory, slowest ping {slowest:.1?}", memory >> 20);
+        self.costs.sort_by_key(|cost| std::cmp::Reverse(cost.processor));
+        println!("the ten that kept processors busy for longest:");
+        self.costs.iter().take(10).for_each(|cost| println!("{cost}"));
+        self.costs.retain(|cost| cost.bytes >= LONG);
         self.costs.sort_by_key(|cost| std::cmp::Reverse(cost.nanos_per_byte()));
-        println!(
-            "{} requests, at most {} MiB of memory; the ten that cost most:",
-            self.costs.len(),
-            memory >> 20
-        );
+        println!("the ten longer than {LONG} bytes that did so for longest per byte:");
         self.costs.iter().take(10).for_each(|cost| println!("{cost}"));
         if memory > self.form.memory_bytes {
             self.offences.push(format!("the server took {} MiB", memory >> 20));

@@ -47,11 +47,11 @@ impl Client {
 
     fn exchange(&mut self, message: &[u8]) -> io::Result<i32> {
         self.socket.write_all(message)?;
-        let mut bytes = vec![0; 16];
-        self.socket.read_exact(&mut bytes)?;
-        let length = i32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-        bytes.resize(length as usize, 0);
-        self.socket.read_exact(&mut bytes[16..])?;
+        let mut length = [0; 4];
+        self.socket.read_exact(&mut length)?;
+        let mut bytes = length.to_vec();
+        let rest = u64::try_from(i32::from_le_bytes(length)).unwrap_or(0).saturating_sub(4);
+        (&self.socket).take(rest).read_to_end(&mut bytes)?;
         let message = MessageRef::parse(&bytes, MAX_MESSAGE_SIZE).expect("a reply is a message");
         let reply: RawDocument<'_> = parse_reply(message).expect("a reply is well-formed");
         let code = reply.get("code").and_then(|code| code.as_i64_exact()).unwrap_or(0);
