@@ -56,6 +56,6 @@ pub use number::Number;
 pub use path::FieldPath;
 pub use raw::{Element, Elements, RawArray, RawDocument, RawValue};
 pub use scalar::{Decimal128, ObjectId, Timestamp};
-pub use shared::{Array, Values};
+pub use shared::{Array, Measure, Values};
 pub use validate::{DocumentError, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH};
 pub use value::{Binary, CodeWithScope, DbPointer, Document, DocumentBuf, Regex, Value};

@@ -1,7 +1,7 @@
 //! Owned values and documents: trees that are built, changed and printed. Stored and transmitted documents stay bytes.
 
 use crate::builder::DocumentBuilder;
-use crate::shared::{Array, Shared};
+use crate::shared::{Array, Measure, Shared};
 use crate::validate::DocumentError;
 use crate::{Decimal128, ElementType, ObjectId, RawDocument, Timestamp};
 
@@ -117,6 +117,31 @@ impl Value {
             Value::MinKey => ElementType::MinKey,
             Value::MaxKey => ElementType::MaxKey,
         }
+    }
+
+    /// The value with all it holds. Its bytes are at least those it takes as BSON, but for the names of an array's elements.
+    pub fn measure(&self) -> Measure {
+        let held = match self {
+            Value::String(text) => Measure::scalar(text.len()),
+            Value::Symbol(text) | Value::JavaScript(text) => Measure::scalar(text.len()),
+            Value::Array(values) => values.measure(),
+            Value::Document(document) => document.measure(),
+            Value::Binary(binary) => Measure::scalar(size_of::<Binary>() + binary.bytes.len()),
+            Value::Regex(regex) => {
+                Measure::scalar(size_of::<Regex>() + regex.pattern.len() + regex.options.len())
+            }
+            Value::DbPointer(pointer) => Measure::scalar(size_of::<DbPointer>() + pointer.namespace.len()),
+            Value::JavaScriptWithScope(scoped) => {
+                scoped.scope.measure().with(Measure::scalar(size_of::<CodeWithScope>() + scoped.code.len()))
+            }
+            _ => Measure::default(),
+        };
+        Measure { bytes: held.bytes.saturating_add(size_of::<Value>()), depth: held.depth }
+    }
+
+    /// The bytes of [`Value::measure`].
+    pub fn memory_bytes(&self) -> usize {
+        self.measure().bytes
     }
 
     /// The text of a string.
@@ -241,6 +266,12 @@ impl Document {
     /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.fields.as_slice().is_empty()
+    }
+
+    /// The fields with all they hold.
+    pub fn measure(&self) -> Measure {
+        self.fields
+            .measure(|(name, value)| value.measure().with(Measure::scalar(size_of::<String>() + name.len())))
     }
 
     /// The document as bytes.

@@ -58,6 +58,8 @@ pub mod code {
     pub const COMMAND_NOT_SUPPORTED: i32 = 115;
     /// A conversion that cannot be made.
     pub const CONVERSION_FAILURE: i32 = 241;
+    /// A memory limit of something that cannot spill was passed.
+    pub const EXCEEDED_MEMORY_LIMIT: i32 = 146;
     /// A memory limit of a stage was passed and spilling is not allowed.
     pub const QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED: i32 = 292;
     /// A document or reply larger than the format allows.

@@ -3,7 +3,7 @@
 use super::OpenReads;
 use crate::context::{BatchContext, CommandContext};
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandError, CommandResult, code};
 use crate::interrupt::Interrupt;
 use catalog::give_way;
 use document::{DocumentBuf, DocumentBuilder};
@@ -18,6 +18,8 @@ const DOCUMENTS_PER_CHECK: u32 = 128;
 pub(crate) fn pipeline_failed(error: CommandError) -> CommandError {
     error.within("PlanExecutor error during aggregation")
 }
+/// What a document made by the server may be larger than a stored one, as in MongoDB.
+const MAX_REPLY_DOCUMENT_SIZE: usize = document::MAX_DOCUMENT_SIZE + (16 << 10);
 
 /// A pipeline that runs.
 pub(crate) struct RunningPipeline {
@@ -40,6 +42,7 @@ impl RunningPipeline {
         loop {
             match self.top.next()? {
                 Step::Document(document) => {
+                    check_size(document.len())?;
                     self.until_check -= 1;
                     if self.until_check == 0 {
                         self.until_check = DOCUMENTS_PER_CHECK;
@@ -55,6 +58,19 @@ impl RunningPipeline {
             }
         }
     }
+}
+
+/// Refuses a document that a client could not be sent; between stages there may be larger ones.
+fn check_size(bytes: usize) -> CommandResult {
+    if bytes <= MAX_REPLY_DOCUMENT_SIZE {
+        return Ok(());
+    }
+    Err(CommandError::new(
+        code::BSON_OBJECT_TOO_LARGE,
+        format!(
+            "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {MAX_REPLY_DOCUMENT_SIZE}(16MB)"
+        ),
+    ))
 }
 
 /// A running pipeline behind a cursor.

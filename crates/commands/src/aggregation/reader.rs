@@ -9,7 +9,8 @@ use crate::server::Server;
 use catalog::Catalog;
 use document::{Document, DocumentBuf, Value, doc};
 use query::aggregate::{
-    Documents, ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, SpillStore, Stage,
+    DEFAULT_MEMORY_BYTES, Documents, ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext,
+    SpillStore, Stage,
 };
 use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields};
@@ -86,6 +87,7 @@ impl Reader {
             foreign: Some(Arc::new(self.clone())),
             spill: self.spill.clone().map(|spill| -> Arc<dyn SpillStore> { Arc::new(spill) }),
             memory_bytes: self.stage_memory_bytes,
+            accumulator_bytes: DEFAULT_MEMORY_BYTES,
         }
     }
 

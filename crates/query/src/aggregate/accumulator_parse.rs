@@ -89,34 +89,36 @@ fn parse_accumulator(
     scope: &ParseScope<'_>,
 ) -> Result<AccumulatorSpec, QueryError> {
     let name = accumulator.name();
-    let Some((name, kind, form)) = ACCUMULATORS.iter().find(|(known, ..)| *known == name) else {
+    let Some(&(name, kind, form)) = ACCUMULATORS.iter().find(|(known, ..)| *known == name) else {
         return Err(QueryError::new(15952, format!("unknown group operator '{name}'")));
     };
     let operand = accumulator.value();
     match form {
         Form::Unary => Ok(AccumulatorSpec {
-            kind: *kind,
+            name,
+            kind,
             input: Expression::parse(operand, scope)?,
             count: None,
             order: None,
         }),
         Form::Nothing => match operand {
             RawValue::Document(empty) if empty.is_empty() => Ok(AccumulatorSpec {
-                kind: *kind,
+                name,
+                kind,
                 input: Expression::constant(None),
                 count: None,
                 order: None,
             }),
             _ => Err(QueryError::type_mismatch("$count takes no arguments, i.e. $count:{}")),
         },
-        Form::InputAndCount => with_fields(name, *kind, operand, &["input", "n"], scope),
-        Form::Ordered => with_fields(name, *kind, operand, &["sortBy", "output"], scope),
-        Form::OrderedAndCount => with_fields(name, *kind, operand, &["sortBy", "output", "n"], scope),
+        Form::InputAndCount => with_fields(name, kind, operand, &["input", "n"], scope),
+        Form::Ordered => with_fields(name, kind, operand, &["sortBy", "output"], scope),
+        Form::OrderedAndCount => with_fields(name, kind, operand, &["sortBy", "output", "n"], scope),
     }
 }
 
 fn with_fields(
-    name: &str,
+    name: &'static str,
     kind: Kind,
     operand: RawValue<'_>,
     wanted: &[&str],
@@ -157,5 +159,5 @@ fn with_fields(
     }
     let output = if wanted.contains(&"output") { ("output", 5788004) } else { ("input", 5787907) };
     let input = input.ok_or_else(|| absent(output.1, output.0))?;
-    Ok(AccumulatorSpec { kind, input, count, order })
+    Ok(AccumulatorSpec { name, kind, input, count, order })
 }

@@ -9,7 +9,7 @@ use crate::error::{QueryError, code};
 use crate::expression::{Expression, ParseScope, Variables};
 use crate::sort::SortPattern;
 
-use super::accumulator::{AccumulatorSpec, approximate_size};
+use super::accumulator::AccumulatorSpec;
 use super::group::{Group, GroupSpec, default_output, parse_fields};
 use super::{PipelineContext, Stage, StagePlan, Step};
 
@@ -262,30 +262,45 @@ fn bucket_count(operand: RawValue<'_>) -> Result<usize, QueryError> {
 pub(super) struct BucketAutoStage {
     input: Box<dyn Stage>,
     spec: Arc<BucketAutoSpec>,
+    context: PipelineContext,
     variables: Variables,
-    memory_bytes: usize,
     bytes: usize,
     read: Vec<(Value, DocumentBuf)>,
-    buckets: Option<std::vec::IntoIter<DocumentBuf>>,
+    cut: Option<Cut>,
 }
+
+/// Where the sorted documents are cut.
+struct Cut {
+    /// Documents in buckets so far.
+    start: usize,
+    /// Buckets made so far.
+    made: usize,
+    /// Documents of a bucket.
+    size: usize,
+    /// Buckets that get one more.
+    surplus: usize,
+}
+
+/// What a document takes beside its bytes while it waits to be sorted.
+const ENTRY_BYTES: usize = size_of::<(Value, DocumentBuf)>();
 
 impl BucketAutoStage {
     pub(super) fn new(input: Box<dyn Stage>, spec: &Arc<BucketAutoSpec>, context: &PipelineContext) -> Self {
         Self {
             input,
             spec: Arc::clone(spec),
+            context: context.clone(),
             variables: Variables::new(),
-            memory_bytes: context.memory_bytes,
             bytes: 0,
             read: Vec::new(),
-            buckets: None,
+            cut: None,
         }
     }
 
     fn take(&mut self, document: DocumentBuf) -> Result<(), QueryError> {
         let key = self.spec.group_by.evaluate(document.as_raw(), &mut self.variables)?.unwrap_or_default();
-        self.bytes += approximate_size(&key) + document.len();
-        if self.bytes > self.memory_bytes {
+        self.bytes += ENTRY_BYTES + key.memory_bytes() + document.len();
+        if self.bytes > self.context.memory_bytes {
             return Err(QueryError::new(
                 code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
                 "Exceeded memory limit for $bucketAuto",
@@ -295,41 +310,44 @@ impl BucketAutoStage {
         Ok(())
     }
 
-    /// Cuts the sorted documents into buckets of about equal size; equal keys stay together.
-    fn distribute(&mut self) -> Result<Vec<DocumentBuf>, QueryError> {
-        let mut sorted = std::mem::take(&mut self.read);
-        sorted.sort_by(|(left, _), (right, _)| left.compare(right));
-        let size = sorted.len().div_euclid(self.spec.buckets).max(1);
-        let mut surplus = if sorted.len() > self.spec.buckets { sorted.len() % self.spec.buckets } else { 0 };
-        let mut buckets = Vec::new();
-        let mut start = 0;
-        while start < sorted.len() && buckets.len() < self.spec.buckets {
-            let mut end = start + size + usize::from(surplus > 0);
-            surplus = surplus.saturating_sub(1);
-            if buckets.len() + 1 == self.spec.buckets {
-                end = sorted.len();
-            }
-            let last = |end: usize| sorted.get(end - 1).map(|(key, _)| key);
-            while end < sorted.len() && same_key(last(end), sorted.get(end).map(|(key, _)| key)) {
-                end += 1;
-            }
-            let end = end.min(sorted.len());
-            let upper = sorted.get(end).map(|(key, _)| key).or_else(|| last(end)).cloned();
-            buckets.push(self.bucket(sorted.get(start..end).unwrap_or_default(), upper.unwrap_or_default())?);
-            start = end;
-        }
-        Ok(buckets)
+    /// Sorts the documents, to be cut into buckets of about equal size.
+    fn sort(&mut self) -> Cut {
+        self.read.sort_by(|(left, _), (right, _)| left.compare(right));
+        let (count, buckets) = (self.read.len(), self.spec.buckets);
+        let surplus = if count > buckets { count % buckets } else { 0 };
+        Cut { start: 0, made: 0, size: count.div_euclid(buckets).max(1), surplus }
     }
 
-    fn bucket(&mut self, members: &[(Value, DocumentBuf)], upper: Value) -> Result<DocumentBuf, QueryError> {
+    /// The next bucket; equal keys stay together.
+    fn next_bucket(&mut self) -> Result<Option<DocumentBuf>, QueryError> {
+        let (sorted, wanted) = (&self.read, self.spec.buckets);
+        let Some(cut) = self.cut.as_mut().filter(|cut| cut.start < sorted.len() && cut.made < wanted) else {
+            return Ok(None);
+        };
+        let mut end = cut.start + cut.size + usize::from(cut.surplus > 0);
+        cut.surplus = cut.surplus.saturating_sub(1);
+        cut.made += 1;
+        if cut.made == wanted {
+            end = sorted.len();
+        }
+        let last = |end: usize| sorted.get(end - 1).map(|(key, _)| key);
+        while end < sorted.len() && same_key(last(end), sorted.get(end).map(|(key, _)| key)) {
+            end += 1;
+        }
+        let end = end.min(sorted.len());
+        let upper = sorted.get(end).map(|(key, _)| key).or_else(|| last(end)).cloned();
+        let members = sorted.get(cut.start..end).unwrap_or_default();
+        cut.start = end;
         let lower = members.first().map(|(key, _)| key.clone()).unwrap_or_default();
         let first = members.first().map_or(RawDocument::EMPTY, |(_, document)| document.as_raw());
-        let id = Value::Document(doc! { "min": lower, "max": upper });
-        let mut group = Group::start(id, &self.spec.fields, first, &mut self.variables)?;
+        let id = Value::Document(doc! { "min": lower, "max": (upper.unwrap_or_default()) });
+        let fields = &self.spec.fields;
+        let mut group = Group::start(id, fields, first, &mut self.variables)?;
         for (_, document) in members {
-            group.add(&self.spec.fields, document.as_raw(), &mut self.variables)?;
+            group.add(fields, document.as_raw(), &mut self.variables, &self.context)?;
+            group.check(&self.context)?;
         }
-        group.finish(&self.spec.fields)
+        group.finish(fields).map(Some)
     }
 }
 
@@ -340,13 +358,13 @@ fn same_key(left: Option<&Value>, right: Option<&Value>) -> bool {
 impl Stage for BucketAutoStage {
     fn next(&mut self) -> Result<Step, QueryError> {
         loop {
-            if let Some(buckets) = &mut self.buckets {
-                return Ok(buckets.next().map_or(Step::End, Step::Document));
+            if self.cut.is_some() {
+                return Ok(self.next_bucket()?.map_or(Step::End, Step::Document));
             }
             match self.input.next()? {
                 Step::Document(document) => self.take(document)?,
                 Step::Yield => return Ok(Step::Yield),
-                Step::End => self.buckets = Some(self.distribute()?.into_iter()),
+                Step::End => self.cut = Some(self.sort()),
             }
         }
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use document::{DocumentBuf, DocumentBuilder, RawArray, RawValue};
 
+use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::check_field_name;
@@ -96,7 +97,6 @@ struct Facet {
     feed: Arc<Mutex<Feed>>,
     top: Box<dyn Stage>,
     results: Vec<DocumentBuf>,
-    bytes: usize,
     done: bool,
 }
 
@@ -114,20 +114,18 @@ impl Facet {
         feed.ended || !feed.waiting.is_empty()
     }
 
-    /// Pulls until the pipeline has used up what it was fed.
-    fn drain(&mut self) -> Result<(), QueryError> {
+    /// Pulls until the pipeline has used up what it was fed. `bytes` counts the results of all facets.
+    fn drain(&mut self, bytes: &mut usize, most_bytes: usize) -> Result<(), QueryError> {
         while !self.done {
             match self.top.next()? {
                 Step::Document(document) => {
-                    self.bytes += document.len();
+                    *bytes += document.len();
                     self.results.push(document);
-                    if self.bytes > document::MAX_DOCUMENT_SIZE {
+                    if *bytes > most_bytes {
                         return Err(QueryError::new(
                             4031700,
                             format!(
-                                "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
-                                self.bytes,
-                                document::MAX_DOCUMENT_SIZE
+                                "document constructed by $facet is {bytes} bytes, which exceeds the limit of {most_bytes} bytes"
                             ),
                         ));
                     }
@@ -135,7 +133,7 @@ impl Facet {
                 Step::End => self.done = true,
                 // A stage may also yield of itself, so only an empty feed ends the round.
                 Step::Yield if !self.has_waiting() => break,
-                Step::Yield => {}
+                Step::Yield => checkpoint::pass(1)?,
             }
         }
         Ok(())
@@ -145,6 +143,9 @@ impl Facet {
 pub(super) struct FacetStage {
     input: Box<dyn Stage>,
     facets: Vec<Facet>,
+    /// Of the results of all facets.
+    bytes: usize,
+    most_bytes: usize,
     reading: bool,
 }
 
@@ -160,10 +161,10 @@ impl FacetStage {
             .map(|(name, pipeline)| {
                 let feed = Arc::new(Mutex::new(Feed::default()));
                 let top = pipeline.open(Box::new(FeedSource { feed: Arc::clone(&feed) }), context)?;
-                Ok(Facet { name: name.clone(), feed, top, results: Vec::new(), bytes: 0, done: false })
+                Ok(Facet { name: name.clone(), feed, top, results: Vec::new(), done: false })
             })
             .collect::<Result<_, QueryError>>()?;
-        Ok(Self { input, facets, reading: true })
+        Ok(Self { input, facets, bytes: 0, most_bytes: context.memory_bytes, reading: true })
     }
 
     fn result(&mut self) -> Result<DocumentBuf, QueryError> {
@@ -192,7 +193,7 @@ impl Stage for FacetStage {
             self.reading = fed.is_some();
             for facet in self.facets.iter_mut().filter(|facet| !facet.done) {
                 facet.feed(fed.clone());
-                facet.drain()?;
+                facet.drain(&mut self.bytes, self.most_bytes)?;
             }
             if fed.is_none() {
                 return self.result().map(Step::Document);

@@ -2,8 +2,8 @@
 //!
 //! Groups are found by the order-preserving encoding of their keys, so that numerically equal keys of different types are one
 //! group. When the groups exceed the memory limit and there is a place to spill to, no further group is begun: documents of
-//! groups in memory are still accumulated, all others are sorted by their key outside memory and grouped afterwards, one group
-//! at a time.
+//! groups in memory are still accumulated while these do not grow much, all others are sorted by their key outside memory and
+//! grouped afterwards, one group at a time. A group that may not grow goes on from where it stood when its documents come back.
 
 use std::sync::Arc;
 
@@ -11,13 +11,14 @@ use document::key::{encode_owned, encode_value};
 use document::{Document, DocumentBuf, DocumentBuilder, ElementType, RawDocument, RawValue, Value, doc_buf};
 use rustc_hash::FxHashMap;
 
+use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Borrowed, Dependencies, Expression, ParseScope, Variables};
 use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
 
-use super::accumulator::{AccumulatorSpec, State, approximate_size};
-use super::rewrite::check_size;
+use super::accumulator::{AccumulatorSpec, State};
+use super::rewrite::{append_bounded, check_size};
 use super::{PipelineContext, Stage, StagePlan, Step, accumulator_parse};
 
 /// A parsed `$group`.
@@ -126,6 +127,10 @@ pub(super) fn parse_sort_by_count(
 pub(super) struct Group {
     id: Value,
     states: Vec<State>,
+    /// What key and states hold, about.
+    bytes: usize,
+    /// Documents of this group were put aside; so are all that come later, until those are taken in.
+    continues: bool,
 }
 
 impl Group {
@@ -138,30 +143,51 @@ impl Group {
         let states = fields
             .iter()
             .map(|(_, accumulator)| accumulator.start(first, variables))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { id, states })
+            .collect::<Result<Vec<_>, _>>()?;
+        let bytes = GROUP_BYTES + id.memory_bytes() + states.iter().map(State::bytes).sum::<usize>();
+        Ok(Self { id, states, bytes, continues: false })
     }
 
-    /// Takes a document in; returns by how many bytes the group has grown.
+    /// Takes a document in.
+    ///
+    /// # Errors
+    /// What the expressions raise; 146 when an accumulator holds more than it may.
     pub(super) fn add(
         &mut self,
         fields: &[(String, AccumulatorSpec)],
         document: RawDocument<'_>,
         variables: &mut Variables,
-    ) -> Result<usize, QueryError> {
-        let mut grown = 0;
+        context: &PipelineContext,
+    ) -> Result<(), QueryError> {
+        checkpoint::pass(1)?;
         for ((_, accumulator), state) in fields.iter().zip(&mut self.states) {
-            grown += accumulator.add(state, document, variables)?;
+            let before = state.bytes();
+            accumulator.add(state, document, variables, context.accumulator_bytes)?;
+            self.bytes = self.bytes + state.bytes() - before;
         }
-        Ok(grown)
+        Ok(())
+    }
+
+    /// Refuses a group that alone takes more than a stage may: there is nothing of it that could be put aside.
+    pub(super) fn check(&self, context: &PipelineContext) -> Result<(), QueryError> {
+        if self.bytes <= context.memory_bytes {
+            return Ok(());
+        }
+        Err(QueryError::new(
+            code::EXCEEDED_MEMORY_LIMIT,
+            format!(
+                "the accumulators of one group used too much memory and cannot spill to disk. Used: {} bytes. Memory limit: {} bytes",
+                self.bytes, context.memory_bytes
+            ),
+        ))
     }
 
     pub(super) fn finish(self, fields: &[(String, AccumulatorSpec)]) -> Result<DocumentBuf, QueryError> {
         let mut bytes = Vec::with_capacity(128);
         let mut out = DocumentBuilder::new(&mut bytes);
-        out.append_value("_id", &self.id);
+        append_bounded(&mut out, "_id", &self.id)?;
         for ((name, accumulator), state) in fields.iter().zip(self.states) {
-            out.append_value(name, &accumulator.finish(state));
+            append_bounded(&mut out, name, &accumulator.finish(state))?;
         }
         out.finish();
         check_size(DocumentBuf::trusted(bytes))
@@ -170,7 +196,8 @@ impl Group {
 
 /// What a group takes besides its key and what its accumulators hold.
 const GROUP_BYTES: usize = 128;
-const STATE_BYTES: usize = 64;
+/// Records of a group that was put aside between two yields.
+const RECORDS_PER_YIELD: usize = 1024;
 
 pub(super) struct GroupStage {
     input: Box<dyn Stage>,
@@ -181,8 +208,10 @@ pub(super) struct GroupStage {
     table: FxHashMap<Box<[u8]>, usize>,
     groups: Vec<Group>,
     bytes: usize,
-    /// Documents whose groups are not in memory, to be sorted by group key.
+    /// Documents put aside, to be sorted by group key.
     spilled: Option<Sorter>,
+    /// The groups of documents put aside as far as they had come before, by group key.
+    begun: FxHashMap<Box<[u8]>, Group>,
     key: Vec<u8>,
 }
 
@@ -191,10 +220,10 @@ enum Phase {
     Writing {
         groups: std::vec::IntoIter<Group>,
     },
-    /// Grouping what was spilled; a document that begins the next group is kept for it.
+    /// Grouping what was spilled.
     Merging {
         sorted: Sorted,
-        ahead: Option<DocumentBuf>,
+        current: Option<(Box<[u8]>, Group)>,
     },
     Done,
 }
@@ -211,8 +240,15 @@ impl GroupStage {
             groups: Vec::new(),
             bytes: 0,
             spilled: None,
+            begun: FxHashMap::default(),
             key: Vec::new(),
         }
+    }
+
+    /// Whether groups that are there already must not grow any more. They may a little longer than new ones may begin: most
+    /// accumulators keep their size.
+    fn is_full(&self) -> bool {
+        self.bytes > self.context.memory_bytes + self.context.memory_bytes / 8
     }
 
     fn take(&mut self, document: &DocumentBuf) -> Result<(), QueryError> {
@@ -232,10 +268,17 @@ impl GroupStage {
                 Some(value)
             }
         })?;
-        if let Some(position) = self.table.get(self.key.as_slice()).copied() {
-            if let Some(group) = self.groups.get_mut(position) {
-                self.bytes += group.add(&spec.fields, raw, &mut self.variables)?;
+        let is_full = self.is_full();
+        if let Some(position) = self.table.get(self.key.as_slice()).copied()
+            && let Some(group) = self.groups.get_mut(position)
+        {
+            group.continues |= is_full;
+            if group.continues {
+                return self.spill(raw);
             }
+            let before = group.bytes;
+            group.add(&spec.fields, raw, &mut self.variables, &self.context)?;
+            self.bytes = self.bytes + group.bytes - before;
             return Ok(());
         }
         if self.bytes > self.context.memory_bytes {
@@ -245,9 +288,9 @@ impl GroupStage {
             Some(id) => id,
             None => spec.id.evaluate(raw, &mut self.variables)?.unwrap_or_default(),
         };
-        self.bytes += self.key.len() + GROUP_BYTES + STATE_BYTES * spec.fields.len() + approximate_size(&id);
         let mut group = Group::start(id, &spec.fields, raw, &mut self.variables)?;
-        self.bytes += group.add(&spec.fields, raw, &mut self.variables)?;
+        group.add(&spec.fields, raw, &mut self.variables, &self.context)?;
+        self.bytes += self.key.len() + group.bytes;
         self.table.insert(self.key.as_slice().into(), self.groups.len());
         self.groups.push(group);
         Ok(())
@@ -285,34 +328,47 @@ impl GroupStage {
                 Step::End => break,
             }
         }
-        self.table = FxHashMap::default();
-        self.phase = Phase::Writing { groups: std::mem::take(&mut self.groups).into_iter() };
+        let mut groups: Vec<Option<Group>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
+        for (key, position) in std::mem::take(&mut self.table) {
+            let begun = groups.get_mut(position).and_then(|group| group.take_if(|group| group.continues));
+            if let Some(group) = begun {
+                self.begun.insert(key, group);
+            }
+        }
+        let done: Vec<Group> = groups.into_iter().flatten().collect();
+        self.phase = Phase::Writing { groups: done.into_iter() };
         Ok(true)
     }
 
-    /// Builds the next group of what was spilled: its records stand together.
-    fn next_merged(&mut self) -> Result<Option<DocumentBuf>, QueryError> {
-        let Phase::Merging { sorted, ahead } = &mut self.phase else { return Ok(None) };
-        let first = match ahead.take() {
-            Some(first) => first,
-            None => match sorted.next()? {
-                Some(first) => first,
-                None => return Ok(None),
-            },
-        };
-        let (key, document) = split(&first);
-        let id = self.spec.id.evaluate(document, &mut self.variables)?.unwrap_or_default();
-        let mut group = Group::start(id, &self.spec.fields, document, &mut self.variables)?;
-        group.add(&self.spec.fields, document, &mut self.variables)?;
-        while let Some(record) = sorted.next()? {
-            let (next_key, document) = split(&record);
-            if next_key != key {
-                *ahead = Some(record);
-                break;
+    /// Goes on with what was spilled: the records of a group stand together.
+    fn next_merged(&mut self) -> Result<Step, QueryError> {
+        let Phase::Merging { sorted, current } = &mut self.phase else { return Ok(Step::End) };
+        let (spec, variables, context) = (&self.spec, &mut self.variables, &self.context);
+        for _ in 0..RECORDS_PER_YIELD {
+            let Some(record) = sorted.next()? else {
+                let last = current.take();
+                return last
+                    .map_or(Ok(Step::End), |(_, group)| group.finish(&spec.fields).map(Step::Document));
+            };
+            let (key, document) = split(&record);
+            let done = current.take_if(|(known, _)| **known != *key);
+            let (_, group) = match current {
+                Some(current) => current,
+                None => current.insert(match self.begun.remove_entry(key) {
+                    Some(begun) => begun,
+                    None => {
+                        let id = spec.id.evaluate(document, variables)?.unwrap_or_default();
+                        (key.into(), Group::start(id, &spec.fields, document, variables)?)
+                    }
+                }),
+            };
+            group.add(&spec.fields, document, variables, context)?;
+            group.check(context)?;
+            if let Some((_, group)) = done {
+                return group.finish(&spec.fields).map(Step::Document);
             }
-            group.add(&self.spec.fields, document, &mut self.variables)?;
         }
-        group.finish(&self.spec.fields).map(Some)
+        Ok(Step::Yield)
     }
 }
 
@@ -342,16 +398,17 @@ impl Stage for GroupStage {
                     Some(group) => return group.finish(&self.spec.fields).map(Step::Document),
                     None => {
                         self.phase = match self.spilled.take() {
-                            Some(sorter) => Phase::Merging { sorted: sorter.finish()?, ahead: None },
+                            Some(sorter) => Phase::Merging { sorted: sorter.finish()?, current: None },
                             None => Phase::Done,
                         };
                     }
                 },
                 Phase::Merging { .. } => {
-                    if let Some(document) = self.next_merged()? {
-                        return Ok(Step::Document(document));
+                    let step = self.next_merged()?;
+                    if step == Step::End {
+                        self.phase = Phase::Done;
                     }
-                    self.phase = Phase::Done;
+                    return Ok(step);
                 }
                 Phase::Done => return Ok(Step::End),
             }

@@ -445,13 +445,13 @@ impl Stage for LookupStage {
             match current.foreign.next()? {
                 Step::Document(document) => {
                     current.bytes += document.len();
-                    if current.bytes > document::MAX_DOCUMENT_SIZE {
+                    if current.bytes > self.context.memory_bytes {
                         return Err(QueryError::new(
                             4568,
                             format!(
                                 "Total size of documents in {} matching pipeline's $lookup stage exceeds {} bytes",
                                 self.spec.foreign.collection.as_deref().unwrap_or_default(),
-                                document::MAX_DOCUMENT_SIZE
+                                self.context.memory_bytes
                             ),
                         ));
                     }

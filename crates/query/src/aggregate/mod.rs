@@ -31,8 +31,9 @@ mod open;
 mod optimise;
 mod output;
 mod parse;
+mod ranked;
 mod redact;
-mod rewrite;
+pub(crate) mod rewrite;
 mod simple;
 mod sort;
 mod stages;
@@ -121,9 +122,11 @@ pub struct PipelineContext {
     pub spill: Option<Arc<dyn SpillStore>>,
     /// Bytes that one blocking stage may hold (MongoDB: 100 MB).
     pub memory_bytes: usize,
+    /// Bytes that one accumulator of one group may hold (MongoDB: 100 MB; `internalQueryMaxPushBytes` and its kin).
+    pub accumulator_bytes: usize,
 }
 
-/// MongoDB's memory limit of one blocking stage, in bytes.
+/// MongoDB's memory limit of one blocking stage, and of one accumulator, in bytes.
 pub const DEFAULT_MEMORY_BYTES: usize = 100 * 1024 * 1024;
 
 impl PipelineContext {
@@ -134,6 +137,7 @@ impl PipelineContext {
             foreign: None,
             spill: None,
             memory_bytes: DEFAULT_MEMORY_BYTES,
+            accumulator_bytes: DEFAULT_MEMORY_BYTES,
         }
     }
 }
@@ -146,6 +150,7 @@ impl std::fmt::Debug for PipelineContext {
             .field("foreign", &self.foreign.is_some())
             .field("spill", &self.spill.is_some())
             .field("memory_bytes", &self.memory_bytes)
+            .field("accumulator_bytes", &self.accumulator_bytes)
             .finish()
     }
 }

@@ -1,9 +1,10 @@
 //! Copying a document with one field replaced: only the documents on the way to the field are rewritten.
 
-use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue};
+use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value};
 
 use crate::error::QueryError;
 use crate::expression::Path;
+use crate::expression::limits::check_string;
 
 /// Writes the new field, or nothing to remove it.
 pub(crate) type Write<'w> = &'w mut dyn FnMut(&mut DocumentBuilder<'_>, &str);
@@ -47,20 +48,34 @@ fn copy(document: RawDocument<'_>, components: &[String], write: Write<'_>, out:
     }
 }
 
-/// Refuses a document that a client could not be sent.
+/// Refuses a document that no stage may hand to the next one. Between stages documents may be larger than a client could be
+/// sent, as in MongoDB.
 ///
 /// # Errors
-/// `BSONObjectTooLarge` (10334).
+/// 13548.
 pub(crate) fn check_size(document: DocumentBuf) -> Result<DocumentBuf, QueryError> {
-    if document.len() > document::MAX_DOCUMENT_SIZE {
-        return Err(QueryError::new(
-            crate::error::code::BSON_OBJECT_TOO_LARGE,
-            format!(
-                "BSONObj size: {} is invalid. Size must be between 0 and {}",
-                document.len(),
-                document::MAX_DOCUMENT_SIZE
-            ),
-        ));
-    }
+    check_string(document.len())?;
     Ok(document)
+}
+
+/// Appends a computed field to a document that is being made, and stops as soon as that is too large: expressions may
+/// compute values that are larger than a document, and many of them.
+///
+/// # Errors
+/// As [`check_size`].
+pub(crate) fn append_bounded(
+    out: &mut DocumentBuilder<'_>,
+    name: &str,
+    value: &Value,
+) -> Result<(), QueryError> {
+    out.append_value(name, value);
+    check_string(out.len())
+}
+
+/// What `value`, an object, is as bytes.
+///
+/// # Errors
+/// As [`check_size`].
+pub(crate) fn to_bounded(object: &Document) -> Result<DocumentBuf, QueryError> {
+    check_size(object.to_buf())
 }

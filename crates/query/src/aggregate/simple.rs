@@ -11,6 +11,7 @@ use crate::integer::whole_number_from_zero;
 use crate::matcher::Matcher;
 use crate::projection::Projection;
 
+use super::rewrite::to_bounded;
 use super::{PipelineContext, Source, Stage, StagePlan, Step};
 
 type Plans = Result<Vec<StagePlan>, QueryError>;
@@ -356,7 +357,7 @@ impl Stage for ReplaceRootStage {
             return Ok(Step::Document(root.to_buf()));
         }
         match self.replace.expression.evaluate(raw, &mut self.variables)? {
-            Some(Value::Document(root)) => Ok(Step::Document(root.to_buf())),
+            Some(Value::Document(root)) => to_bounded(&root).map(Step::Document),
             other => Err(self.not_a_document(&other, raw)),
         }
     }

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use document::{Document, DocumentBuf, Value, array, doc};
 
+mod memory;
+
 use super::{
     ForeignCollections, ForeignRead, Output, Pipeline, PipelineContext, Source, SpillStore, Stage, Step,
     WhenMatched, stage_entries,

@@ -114,12 +114,14 @@ pub(super) struct UnwindStage {
     spec: Arc<UnwindSpec>,
     document: DocumentBuf,
     items: std::iter::Enumerate<std::vec::IntoIter<Item>>,
-    until_yield: u32,
+    until_yield: usize,
 }
 
+/// What is copied in about the time of one item, in bytes: items of a large document are few to a yield.
+const BYTES_PER_ITEM: usize = 16 << 10;
 /// Items yielded before the control goes back: unwinding several arrays of one document multiplies, and the source, which
 /// minds the time, is not asked meanwhile.
-const ITEMS_PER_YIELD: u32 = 1024;
+const ITEMS_PER_YIELD: usize = 1024;
 
 impl UnwindStage {
     pub(super) fn new(input: Box<dyn Stage>, spec: &Arc<UnwindSpec>) -> Self {
@@ -197,7 +199,8 @@ impl Stage for UnwindStage {
                 return Ok(Step::Yield);
             }
             if let Some((position, item)) = self.items.next() {
-                self.until_yield -= 1;
+                let taken = 1 + self.document.len() / BYTES_PER_ITEM;
+                self.until_yield = self.until_yield.saturating_sub(taken);
                 return Ok(Step::Document(self.with_item(position, &item)));
             }
             let document = match self.input.next()? {

@@ -1,6 +1,6 @@
 //! Array operators without variables; those that bind variables are in `iterate`.
 
-use document::{Document, Fieldwise, Value};
+use document::{Array, Document, Fieldwise, Value};
 
 use crate::error::QueryError;
 
@@ -9,7 +9,7 @@ use super::call::{Arguments, Implementation};
 use super::number::as_i32;
 use super::operators::{Arity, Operator, Parameter, Signature};
 use super::string::position;
-use super::{Evaluated, NULL, Outcome, as_integer, null_if_nullish, nullish, type_name};
+use super::{Evaluated, NULL, Outcome, as_integer, limits, null_if_nullish, nullish, type_name};
 
 static ZIP: Signature = Signature {
     parameters: &[
@@ -236,9 +236,14 @@ fn slice(operands: Vec<Evaluated>) -> Outcome {
 
 fn concat(operands: Vec<Evaluated>) -> Outcome {
     let mut joined = Vec::new();
+    let mut bytes = 0;
     for operand in operands {
         match operand {
-            Some(Value::Array(items)) => joined.extend(items),
+            Some(Value::Array(items)) => {
+                bytes += items.measure().bytes;
+                limits::check_bytes("$concatArrays", bytes)?;
+                joined.extend(items);
+            }
             value if nullish(&value) => return Ok(NULL),
             other => {
                 return Err(QueryError::new(
@@ -248,7 +253,7 @@ fn concat(operands: Vec<Evaluated>) -> Outcome {
             }
         }
     }
-    Ok(Some(Value::from(joined)))
+    limits::array("$concatArrays", joined)
 }
 
 fn contains(value: Evaluated, array: Evaluated) -> Outcome {
@@ -297,11 +302,6 @@ fn range_number(operand: &Evaluated, which: &str, codes: [i32; 2]) -> Result<i64
     })
 }
 
-/// Bytes that `$range` may fill: MongoDB refuses more than 100 MB.
-const RANGE_MEMORY_LIMIT: i64 = 100 * 1024 * 1024;
-/// Memory counted for one item of a range.
-const RANGE_ITEM_SIZE: i64 = 16;
-
 fn range(operands: Vec<Evaluated>) -> Outcome {
     let missing = None;
     let start = range_number(operands.first().unwrap_or(&missing), "starting", [34443, 34444])?;
@@ -310,10 +310,9 @@ fn range(operands: Vec<Evaluated>) -> Outcome {
     if step == 0 {
         return Err(QueryError::new(34449, "$range requires a non-zero step value"));
     }
-    if (end - start) / step > RANGE_MEMORY_LIMIT / RANGE_ITEM_SIZE {
-        return Err(QueryError::new(146, "$range would use too much memory and cannot spill"));
-    }
-    let mut items = Vec::new();
+    let count = usize::try_from((end - start) / step).unwrap_or(0);
+    limits::check_range(count)?;
+    let mut items = Vec::with_capacity(count + 1);
     let mut current = start;
     while (step > 0 && current < end) || (step < 0 && current > end) {
         items.push(Value::Int32(i32::try_from(current).unwrap_or(i32::MAX)));
@@ -383,6 +382,8 @@ fn zip(mut arguments: Arguments) -> Outcome {
     let rows = if longest { lengths.max() } else { lengths.min() }.unwrap_or(0);
     let fallback =
         |column: usize| defaults.as_ref().and_then(|all| all.get(column)).cloned().unwrap_or_default();
+    let row_bytes = size_of::<Value>() * (columns.len() + 1);
+    limits::check_bytes("$zip", rows.saturating_mul(row_bytes))?;
     let zipped = (0..rows).map(|row| {
         let cells = columns.iter().enumerate();
         Value::Array(
@@ -391,7 +392,7 @@ fn zip(mut arguments: Arguments) -> Outcome {
                 .collect(),
         )
     });
-    Ok(Some(Value::Array(zipped.collect())))
+    limits::array("$zip", zipped.collect::<Array>())
 }
 
 fn to_object(operand: Evaluated) -> Outcome {
@@ -431,7 +432,7 @@ fn to_object(operand: Evaluated) -> Outcome {
         }
         object.insert(name, value);
     }
-    Ok(Some(Value::Document(object.into_document())))
+    limits::object("$arrayToObject", object.into_document())
 }
 
 fn array_pair(pair: Vec<Value>) -> Result<(String, Value), QueryError> {
@@ -494,7 +495,7 @@ fn from_object(operand: Evaluated) -> Outcome {
         pair.push("v", value);
         Value::Document(pair)
     });
-    Ok(Some(Value::Array(pairs.collect())))
+    limits::array("$objectToArray", pairs.collect::<Array>())
 }
 
 /// Which items the `N` operators take.

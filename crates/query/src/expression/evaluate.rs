@@ -1,12 +1,12 @@
 //! Running a parsed expression on one document.
 
-use document::{Document, RawDocument, RawValue, Value};
+use document::{RawDocument, RawValue, Value};
 
 use crate::checkpoint;
 use crate::error::{QueryError, code};
 
 use super::operators::Arity;
-use super::{Evaluated, Expression, Node, Outcome, Variables, is_true, nullish, type_name};
+use super::{Evaluated, Expression, Node, Outcome, Variables, is_true, limits, nullish, type_name};
 
 impl Expression {
     /// What the expression yields for the document `root`.
@@ -19,6 +19,13 @@ impl Expression {
         variables: &mut Variables,
     ) -> Result<Evaluated, QueryError> {
         checkpoint::pass(1)?;
+        let held = variables.held_bytes();
+        let result = self.evaluate_node(root, variables);
+        variables.release_to(held);
+        result
+    }
+
+    fn evaluate_node(&self, root: RawDocument<'_>, variables: &mut Variables) -> Outcome {
         match &self.node {
             Node::Constant(value) => {
                 checkpoint::pass(value.as_ref().map_or(0, parts))?;
@@ -43,10 +50,12 @@ impl Expression {
             Node::Object(fields) => evaluate_object(fields, root, variables),
             Node::Array(items) => evaluate_array(items, root, variables),
             Node::Call { operator, operands } => {
-                let values = operands
-                    .iter()
-                    .map(|operand| operand.evaluate(root, variables))
-                    .collect::<Result<Vec<_>, _>>()?;
+                let mut values = Vec::with_capacity(operands.len());
+                for operand in operands {
+                    let value = operand.evaluate(root, variables)?;
+                    variables.hold(&value)?;
+                    values.push(value);
+                }
                 operator.call(values)
             }
             Node::Named { operator, parameters } => {
@@ -56,10 +65,15 @@ impl Expression {
                         "an operator without parameters was given some",
                     ));
                 };
-                let values = parameters
-                    .iter()
-                    .map(|given| given.as_ref().map(|operand| operand.evaluate(root, variables)).transpose())
-                    .collect::<Result<Vec<_>, _>>()?;
+                let mut values = Vec::with_capacity(parameters.len());
+                for given in parameters {
+                    let value =
+                        given.as_ref().map(|operand| operand.evaluate(root, variables)).transpose()?;
+                    if let Some(value) = &value {
+                        variables.hold(value)?;
+                    }
+                    values.push(value);
+                }
                 operator.call_named(signature, values)
             }
             Node::All(operands) => {
@@ -82,16 +96,7 @@ impl Expression {
                 evaluate_switch(branches, default.as_deref(), root, variables)
             }
             Node::IfNull(operands) => evaluate_if_null(operands, root, variables),
-            Node::Let { slot, bindings, body } => {
-                let values = bindings
-                    .iter()
-                    .map(|binding| binding.evaluate(root, variables))
-                    .collect::<Result<Vec<_>, _>>()?;
-                for (offset, value) in values.into_iter().enumerate() {
-                    variables.set(slot + offset, value);
-                }
-                body.evaluate(root, variables)
-            }
+            Node::Let { slot, bindings, body } => evaluate_let(*slot, bindings, body, root, variables),
             Node::Map { input, slot, body } => evaluate_map(input, *slot, body, root, variables),
             Node::Filter { input, slot, condition, limit } => {
                 evaluate_filter(input, *slot, condition, limit.as_deref(), root, variables)
@@ -168,22 +173,48 @@ fn evaluate_object(
     root: RawDocument<'_>,
     variables: &mut Variables,
 ) -> Outcome {
-    let mut object = Document::new();
+    let mut object = Vec::with_capacity(fields.len());
     for (name, field) in fields {
         if let Some(value) = field.evaluate(root, variables)? {
-            object.push(name.as_str(), value);
+            variables.hold_bytes(value.memory_bytes())?;
+            object.push((name.clone(), value));
         }
     }
-    Ok(Some(Value::Document(object)))
+    limits::object("an object", object.into())
 }
 
 /// A missing item becomes null, so that positions stay what they are.
 fn evaluate_array(items: &[Expression], root: RawDocument<'_>, variables: &mut Variables) -> Outcome {
-    let values = items
-        .iter()
-        .map(|item| item.evaluate(root, variables).map(Option::unwrap_or_default))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(Some(Value::from(values)))
+    let mut values = Vec::with_capacity(items.len());
+    for item in items {
+        let value = item.evaluate(root, variables)?.unwrap_or_default();
+        variables.hold_bytes(value.memory_bytes())?;
+        values.push(value);
+    }
+    limits::array("an array", values)
+}
+
+fn evaluate_let(
+    slot: usize,
+    bindings: &[Expression],
+    body: &Expression,
+    root: RawDocument<'_>,
+    variables: &mut Variables,
+) -> Outcome {
+    let mut values = Vec::with_capacity(bindings.len());
+    for binding in bindings {
+        let value = binding.evaluate(root, variables)?;
+        variables.hold(&value)?;
+        values.push(value);
+    }
+    for (offset, value) in values.into_iter().enumerate() {
+        variables.set(slot + offset, value);
+    }
+    let result = body.evaluate(root, variables);
+    for offset in 0..bindings.len() {
+        variables.take(slot + offset);
+    }
+    result
 }
 
 fn evaluate_switch(
@@ -234,12 +265,17 @@ fn evaluate_map(
             ));
         }
     };
+    variables.hold_bytes(items.measure().bytes)?;
     let mut mapped = Vec::with_capacity(items.len());
+    let mut filling = limits::Filling::of("$map");
     for item in items {
         variables.set(slot, Some(item));
-        mapped.push(body.evaluate(root, variables)?.unwrap_or_default());
+        let value = body.evaluate(root, variables)?.unwrap_or_default();
+        variables.hold_bytes(filling.add(&value)?)?;
+        mapped.push(value);
     }
-    Ok(Some(Value::from(mapped)))
+    variables.take(slot);
+    limits::array("$map", mapped)
 }
 
 fn evaluate_filter(
@@ -264,6 +300,7 @@ fn evaluate_filter(
         Some(limit) => filter_limit(limit.evaluate(root, variables)?)?,
         None => usize::MAX,
     };
+    variables.hold_bytes(items.measure().bytes)?;
     let mut kept = Vec::new();
     for item in items {
         if kept.len() >= limit {
@@ -274,6 +311,7 @@ fn evaluate_filter(
             kept.extend(variables.take(slot));
         }
     }
+    variables.take(slot);
     Ok(Some(Value::from(kept)))
 }
 
@@ -311,11 +349,17 @@ fn evaluate_reduce(
             ));
         }
     };
+    variables.hold_bytes(items.measure().bytes)?;
+    let held = variables.held_bytes();
     let mut accumulated = initial.evaluate(root, variables)?;
     for item in items {
+        variables.release_to(held);
+        variables.hold(&accumulated)?;
         variables.set(slot, Some(item));
         variables.set(slot + 1, accumulated);
         accumulated = body.evaluate(root, variables)?;
     }
+    variables.take(slot);
+    variables.take(slot + 1);
     Ok(accumulated)
 }

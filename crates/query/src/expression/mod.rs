@@ -29,6 +29,7 @@ mod date_zone;
 mod evaluate;
 mod field;
 mod iterate;
+pub(crate) mod limits;
 mod number;
 mod object;
 mod operators;

@@ -8,7 +8,7 @@ use super::brief;
 use super::call::Implementation;
 use super::operators::{Arity, Operator};
 use super::scope::ParseScope;
-use super::{Evaluated, Expression, Node, Outcome, null_if_nullish, nullish, type_name};
+use super::{Evaluated, Expression, Node, Outcome, limits, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new(
@@ -73,19 +73,28 @@ fn merge(operands: Vec<Evaluated>) -> Outcome {
     for object in objects {
         merge_into(&mut merged, object)?;
     }
-    Ok(Some(Value::Document(merged.into_document())))
+    limits::object("$mergeObjects", merged.into_document())
 }
 
-/// Adds the fields of `object` to `merged`; null and missing add nothing.
-pub(crate) fn merge_into(merged: &mut Fieldwise, object: Evaluated) -> Result<(), QueryError> {
+/// What a field takes beside its name and its value, about.
+const FIELD_BYTES: usize = 64;
+
+/// Adds the fields of `object` to `merged`; null and missing add nothing. Returns how many bytes came and how many went.
+pub(crate) fn merge_into(merged: &mut Fieldwise, object: Evaluated) -> Result<(usize, usize), QueryError> {
     match object {
         Some(Value::Document(fields)) => {
+            let (mut came, mut went) = (0, 0);
             for (name, value) in fields {
-                merged.insert(name, value);
+                came += value.memory_bytes();
+                let new_bytes = FIELD_BYTES + 2 * name.len();
+                match merged.insert(name, value) {
+                    Some(before) => went += before.memory_bytes(),
+                    None => came += new_bytes,
+                }
             }
-            Ok(())
+            Ok((came, went))
         }
-        value if nullish(&value) => Ok(()),
+        value if nullish(&value) => Ok((0, 0)),
         other => Err(QueryError::new(
             40400,
             format!(
@@ -209,7 +218,7 @@ fn set_field(field: Evaluated, input: Evaluated, value: Evaluated) -> Outcome {
         Some(value) => object.insert(name, value),
         None => object.remove(&name),
     };
-    Ok(Some(Value::Document(object)))
+    limits::object("$setField", object)
 }
 
 fn size(bytes: usize) -> Outcome {

@@ -8,6 +8,7 @@ use crate::error::QueryError;
 
 use super::call::Implementation;
 use super::field::{Path, check_field_name};
+use super::limits::bytes_of;
 use super::operators::{Arity, Operator, Signature, operator};
 use super::scope::{Binding, ParseScope, check_variable_reference};
 use super::{Expression, Node, Variables};
@@ -73,7 +74,8 @@ impl Expression {
         Ok(Self { node }.folded(scope))
     }
 
-    /// Replaces a node whose operands are all constant by its value; an error is noted and left for evaluation to raise.
+    /// Replaces a node whose operands are all constant by its value, unless that is much larger than they are: a short text
+    /// would fill the memory. An error is noted and left for evaluation to raise.
     fn folded(self, scope: &ParseScope<'_>) -> Self {
         let foldable = match &self.node {
             Node::Constant(_) | Node::Root | Node::Field(_) | Node::Variable { .. } => false,
@@ -88,8 +90,11 @@ impl Expression {
         if !foldable {
             return self;
         }
+        let mut given_bytes = 0;
+        self.for_each_operand(&mut |operand| given_bytes += operand.as_constant().map_or(0, bytes_of));
         match self.evaluate(RawDocument::EMPTY, &mut Variables::with_seed(0)) {
-            Ok(value) => Self::constant(value),
+            Ok(value) if bytes_of(&value) <= given_bytes + MAX_FOLDED_GROWTH => Self::constant(value),
+            Ok(_) => self,
             Err(error) => {
                 scope.note_failed_constant(error);
                 self
@@ -97,6 +102,9 @@ impl Expression {
         }
     }
 }
+
+/// By how many bytes a folded value may exceed its operands.
+const MAX_FOLDED_GROWTH: usize = 256;
 
 fn parse_literal(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expression, QueryError> {
     Ok(Expression::constant(Some(operand.to_value())))

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use document::Value;
 
+use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::QueryError;
 
-use super::Evaluated;
 use super::random::Random;
+use super::{Evaluated, limits};
 
 /// The names an expression may use: the command's environment, and the variables that the expressions around it bind.
 ///
@@ -123,6 +124,9 @@ impl<'s> ParseScope<'s> {
 const MAX_EXPRESSION_DEPTH: usize = 200;
 const OVERFLOW_CODE: i32 = 15;
 
+/// About how much of a value is made in the time of a step.
+const BYTES_PER_STEP: usize = 256;
+
 /// The values of the variables bound by `$let`, `$map`, `$filter`, `$reduce` while an expression runs, and the source
 /// of `$rand`.
 ///
@@ -130,6 +134,8 @@ const OVERFLOW_CODE: i32 = 15;
 #[derive(Debug, Clone, Default)]
 pub struct Variables {
     slots: Vec<Evaluated>,
+    /// Bytes of the operands and variables of all expressions that are at work.
+    held_bytes: usize,
     /// The generator behind `$rand`.
     pub(crate) random: Random,
 }
@@ -142,7 +148,7 @@ impl Variables {
 
     /// As [`Variables::new`], with a fixed seed for `$rand` (tests, simulation).
     pub fn with_seed(seed: u64) -> Self {
-        Self { slots: Vec::new(), random: Random::with_seed(seed) }
+        Self { random: Random::with_seed(seed), ..Self::default() }
     }
 
     pub(crate) fn get(&self, slot: usize) -> Option<&Value> {
@@ -156,6 +162,36 @@ impl Variables {
         if let Some(place) = self.slots.get_mut(slot) {
             *place = value;
         }
+    }
+
+    /// Bytes held until [`Variables::release_to`].
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Counts a value that is kept while others are computed.
+    ///
+    /// # Errors
+    /// 146 when too much is held; the reason for the operation's end.
+    pub(super) fn hold(&mut self, value: &Evaluated) -> Result<(), QueryError> {
+        self.hold_bytes(limits::bytes_of(value))
+    }
+
+    /// As [`Variables::hold`], for so many bytes.
+    ///
+    /// # Errors
+    /// As [`Variables::hold`].
+    pub(super) fn hold_bytes(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.held_bytes = self.held_bytes.saturating_add(bytes);
+        if self.held_bytes > limits::MAX_HELD_BYTES {
+            return Err(limits::too_much("the expression", self.held_bytes, limits::MAX_HELD_BYTES));
+        }
+        checkpoint::pass(bytes / BYTES_PER_STEP)
+    }
+
+    /// Lets go of everything but so many bytes.
+    pub(super) fn release_to(&mut self, held_bytes: usize) {
+        self.held_bytes = held_bytes;
     }
 
     pub(crate) fn take(&mut self, slot: usize) -> Evaluated {

@@ -6,7 +6,7 @@ use crate::error::QueryError;
 
 use super::call::Implementation;
 use super::operators::{Arity, Operator};
-use super::{Evaluated, NULL, Outcome, is_true, nullish, type_name};
+use super::{Evaluated, NULL, Outcome, is_true, limits, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new(
@@ -80,7 +80,7 @@ fn union(operands: Vec<Evaluated>) -> Outcome {
             other => return Err(not_an_array(17043, "$setUnion", &other)),
         }
     }
-    Ok(Some(Value::Array(normalised(all).into())))
+    limits::array("$setUnion", normalised(all))
 }
 
 fn intersection(operands: Vec<Evaluated>) -> Outcome {

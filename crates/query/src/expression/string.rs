@@ -11,7 +11,7 @@ use super::call::{Arguments, Implementation};
 use super::convert::coerce_to_string;
 use super::number::as_i32;
 use super::operators::{Arity, Operator, Parameter, Signature};
-use super::{Evaluated, NULL, Outcome, brief, null_if_nullish, nullish, type_name};
+use super::{Evaluated, NULL, Outcome, brief, limits, null_if_nullish, nullish, type_name};
 
 static TRIM: Signature = Signature {
     parameters: &[Parameter::required("input"), Parameter::optional("chars")],
@@ -140,7 +140,10 @@ fn concat(operands: Vec<Evaluated>) -> Outcome {
     let mut joined = String::new();
     for operand in &operands {
         match operand {
-            Some(Value::String(part)) => joined.push_str(part),
+            Some(Value::String(part)) => {
+                limits::check_string(joined.len() + part.len())?;
+                joined.push_str(part);
+            }
             value if nullish(value) => return Ok(NULL),
             other => {
                 return Err(QueryError::new(
@@ -275,7 +278,13 @@ fn split(input: Evaluated, separator: Evaluated) -> Outcome {
     if separator.is_empty() {
         return Err(QueryError::new(40087, "$split requires a non-empty separator"));
     }
-    Ok(Some(Value::Array(input.split(separator.as_str()).map(Value::from).collect())))
+    let mut parts = Vec::new();
+    let mut filling = limits::Filling::of("$split");
+    for part in input.split(separator.as_str()).map(Value::from) {
+        filling.add(&part)?;
+        parts.push(part);
+    }
+    limits::array("$split", parts)
 }
 
 /// What `$trim` removes when no characters are given (MongoDB manual, "$trim: Whitespace Characters").
@@ -422,7 +431,13 @@ fn replace(mut arguments: Arguments, count: usize) -> Outcome {
         }
     }
     match strings.as_slice() {
-        [input, find, replacement] if !any_null => text(input.replacen(find.as_str(), replacement, count)),
+        [input, find, replacement] if !any_null => {
+            let replaced = input.matches(find.as_str()).take(count).count();
+            limits::check_string(
+                (input.len() + replaced * replacement.len()).saturating_sub(replaced * find.len()),
+            )?;
+            text(input.replacen(find.as_str(), replacement, count))
+        }
         _ => Ok(NULL),
     }
 }

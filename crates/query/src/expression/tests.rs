@@ -7,6 +7,7 @@ use crate::environment::Environment;
 
 mod dates;
 mod errors;
+mod limits;
 mod values;
 
 /// The document that every expression below is evaluated on.
@@ -46,7 +47,7 @@ fn check_error(operand: impl Into<Value>, code: i32, wording: &str) {
             assert_eq!(found, code, "{operand:?} answers: {message}");
             assert!(message.contains(wording), "{operand:?} answers: {message}, which lacks: {wording}");
         }
-        Ok(value) => panic!("{operand:?} should be refused, but yields {value:?}"),
+        Ok(value) => panic!("{operand:?} should be refused, but yields {:.300}", format!("{value:?}")),
     }
 }
 

@@ -7,6 +7,7 @@ use document::{
 use super::ProjectionMode;
 use super::array;
 use super::tree::{Node, Rule};
+use crate::aggregate::rewrite::append_bounded;
 use crate::error::QueryError;
 use crate::expression::{Expression, Variables};
 
@@ -141,9 +142,9 @@ impl Walk<'_, '_> {
         expression: &Expression,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<(), QueryError> {
-        if let Some(value) = expression.evaluate(self.root, self.variables)? {
-            out.append_value(name, &value);
+        match expression.evaluate(self.root, self.variables)? {
+            Some(value) => append_bounded(out, name, &value),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use document::{DocumentBuf, Element, RawArray, RawDocument, RawValue, Value};
 
+use crate::aggregate::rewrite::to_bounded;
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Expression, ParseScope, Variables};
@@ -106,7 +107,7 @@ impl Stage {
         match self {
             Stage::Project(projection) => projection.project(document, None, variables),
             Stage::Replace(expression) => match expression.evaluate(document, variables)? {
-                Some(Value::Document(replaced)) => Ok(replaced.to_buf()),
+                Some(Value::Document(replaced)) => to_bounded(&replaced),
                 other => Err(QueryError::new(
                     40228,
                     format!(
