@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -19,17 +20,25 @@ PATIENCE_SECONDS = 90
 
 
 class SmallDisk:
-    """A file system of its own in memory."""
+    """A file system of its own: in memory, or in a file."""
 
-    def __init__(self, path):
+    def __init__(self, path, kind):
         path.mkdir()
         self.path = path
         self.data = path / "data"
         self.filler = path / "filler"
         self.servers = []
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(path)], capture_output=True, text=True
-        )
+        if kind == "tmpfs":
+            mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(path)]
+        else:
+            if shutil.which("mkfs.ext4") is None:
+                pytest.skip("mkfs.ext4 is not there")
+            image = path.parent / "image"
+            image.touch()
+            os.truncate(image, DISK_MIB * 2**20)
+            subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+            mount = ["mount", "-o", "loop", str(image), str(path)]
+        mounted = subprocess.run(mount, capture_output=True, text=True)
         if mounted.returncode != 0:
             pytest.skip(f"this user may not mount a small file system: {mounted.stderr.strip()}")
 
@@ -52,8 +61,8 @@ class SmallDisk:
 
 
 @pytest.fixture
-def disk(tmp_path, start_server):
-    small = SmallDisk(tmp_path / "disk")
+def disk(tmp_path, start_server, request):
+    small = SmallDisk(tmp_path / "disk", getattr(request, "param", "tmpfs"))
     yield small
     # Servers end before `start_server` does: a mounted file system cannot be left behind.
     for server in small.servers:
@@ -177,6 +186,7 @@ def test_a_drop_gives_its_room_back(disk, start):
         assert ids(kept) == list(range(101))
 
 
+@pytest.mark.parametrize("disk", ["tmpfs", "ext4"], indirect=True)
 def test_others_fill_the_disk_and_make_room(disk, start):
     server = start()
     with server.client() as client:
@@ -195,6 +205,7 @@ def test_others_fill_the_disk_and_make_room(disk, start):
         assert lines in (["E", "I"], ["W", "E", "I"]), lines
 
 
+@pytest.mark.parametrize("disk", ["tmpfs", "ext4"], indirect=True)
 def test_start_on_a_full_disk_after_a_kill(disk, start):
     server = start()
     with server.client() as client:

@@ -15,8 +15,12 @@ use crate::store::StoreInner;
 
 /// Less than this is left to the compactions that come anyway, as long as there is room.
 const RANGE_BYTES_MIN: u64 = 16 << 20;
-/// Small ranges remembered for the day when there is none.
+/// As long as there is little, less than this is.
+const RANGE_BYTES_MIN_LOW: u64 = 256 << 10;
+/// Small ranges remembered for the day when there is little room.
 const SMALL_RANGES_MAX: usize = 4096;
+/// Ranges that wait at most. Further ones are left to the compactions that come anyway.
+const RANGES_MAX: usize = 65_536;
 /// Pause between looks whether a deletion is on stable storage.
 const SYNC_PAUSE: Duration = Duration::from_millis(100);
 
@@ -55,15 +59,18 @@ impl Reclaim {
     }
 
     pub(crate) fn add(&self, range: Range) {
-        self.state.lock().ranges.push_back(range);
-        self.work.notify_all();
+        let mut state = self.state.lock();
+        if state.ranges.len() < RANGES_MAX {
+            state.ranges.push_back(range);
+            self.work.notify_all();
+        }
     }
 
     /// There is little room: small ranges count.
     pub(crate) fn add_small_ones(&self) {
         let mut state = self.state.lock();
         let small = std::mem::take(&mut state.small);
-        state.ranges.extend(small);
+        state.ranges.extend(joined(small.into()));
         self.work.notify_all();
     }
 
@@ -116,7 +123,7 @@ pub(crate) fn run(store: &StoreInner) {
 
 fn reclaim(store: &StoreInner, keyspace: Keyspace, range: &KeyRange) -> Result<(), crate::StorageError> {
     let there_is_room = store.space.state() == SpaceState::Normal;
-    let bytes_min = if there_is_room { RANGE_BYTES_MIN } else { 1 };
+    let bytes_min = if there_is_room { RANGE_BYTES_MIN } else { RANGE_BYTES_MIN_LOW };
     let is_worth_it = || store.engine.range_bytes(keyspace, range).tables >= bytes_min;
     if !is_worth_it() {
         if there_is_room {
@@ -131,6 +138,23 @@ fn reclaim(store: &StoreInner, keyspace: Keyspace, range: &KeyRange) -> Result<(
     if is_worth_it() { store.engine.compact(keyspace, range) } else { Ok(()) }
 }
 
+/// Makes one of ranges that lie side by side: what was dropped together is compacted together.
+fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.sort_unstable_by(|(one, a), (other, b)| (*one as u8, &a.lower).cmp(&(*other as u8, &b.lower)));
+    let mut joined: Vec<Range> = Vec::with_capacity(ranges.len());
+    for (keyspace, range) in ranges {
+        match joined.last_mut() {
+            Some((last, before))
+                if *last == keyspace && before.upper.is_some() && before.upper >= range.lower =>
+            {
+                before.upper = range.upper.max(before.upper.take());
+            }
+            _ => joined.push((keyspace, range)),
+        }
+    }
+    joined
+}
+
 /// Waits until everything applied is on stable storage: files go at once, and must not go before what deletes their keys stays.
 fn deletion_is_stable(store: &StoreInner) -> bool {
     let applied = store.applied();
@@ -142,5 +166,26 @@ fn deletion_is_stable(store: &StoreInner) -> bool {
         if store.journal_has_failed() || !store.reclaim.pause() {
             return false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_joined() {
+        let range = |keyspace, lower: u8, upper: u8| (keyspace, KeyRange::new([lower], [upper]));
+        let (documents, indexes) = (Keyspace::Documents, Keyspace::Indexes);
+        let ranges = vec![
+            range(documents, 3, 4),
+            range(indexes, 2, 3),
+            range(documents, 1, 2),
+            range(documents, 2, 3),
+            range(documents, 6, 9),
+            range(documents, 7, 8),
+        ];
+        let expected = [range(documents, 1, 4), range(documents, 6, 9), range(indexes, 2, 3)];
+        assert_eq!(joined(ranges), expected);
     }
 }

@@ -9,6 +9,7 @@ mod faults;
 mod handover;
 mod latches;
 mod pipeline;
+mod reclaim;
 mod refusals;
 mod space;
 mod turns;

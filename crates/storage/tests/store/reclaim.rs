@@ -1,0 +1,108 @@
+//! What was deleted gives its room back.
+
+use std::time::{Duration, Instant};
+
+use storage::{Acknowledge, Direction, KeyRange, Keyspace, StorageOptions, Store, WriteUnit};
+
+const MIB: u64 = 1 << 20;
+const VALUE_BYTES: usize = 64 << 10;
+
+/// Bytes that do not compress.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut step = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..VALUE_BYTES).map(|_| step()).collect()
+}
+
+fn key(collection: u8, number: u32) -> Vec<u8> {
+    [&[collection][..], &number.to_be_bytes()].concat()
+}
+
+fn put(store: &Store, collection: u8, count: u32) {
+    for number in 0..count {
+        let mut unit = WriteUnit::new();
+        unit.put(
+            Keyspace::Documents,
+            &key(collection, number),
+            &noise(u64::from(number) << 8 | u64::from(collection)),
+        );
+        store.commit(unit, Acknowledge::Applied).wait().unwrap();
+    }
+}
+
+fn bytes(store: &Store, collection: u8) -> u64 {
+    store.range_bytes(Keyspace::Documents, &KeyRange::prefix([collection])).total()
+}
+
+#[track_caller]
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_dropped_range_gives_its_files_back_and_its_neighbours_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), &StorageOptions::small()).unwrap();
+    for collection in 1..=3 {
+        put(&store, collection, 400);
+    }
+    store.flush().unwrap();
+    store.compact(Keyspace::Documents, &KeyRange::all()).unwrap();
+    assert!(bytes(&store, 2) > 20 * MIB);
+    let mut reading =
+        store.read_view().cursor(Keyspace::Documents, KeyRange::prefix([2]), Direction::Forward).unwrap();
+    let mut unit = WriteUnit::new();
+    unit.delete_range(Keyspace::Documents, &[2], &[3]);
+    store.commit(unit, Acknowledge::Applied).wait().unwrap();
+    assert!(bytes(&store, 2) > 20 * MIB, "the tombstone alone frees nothing");
+    store.reclaim(Keyspace::Documents, KeyRange::prefix([2]));
+    eventually("the files of the dropped range are gone", || bytes(&store, 2) < 2 * MIB);
+    let mut read = 0;
+    while reading.next().unwrap().is_some() {
+        read += 1;
+    }
+    assert_eq!(read, 400, "who was reading reads on");
+    drop(reading);
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(directory.path(), &StorageOptions::small()).unwrap();
+    for (collection, count) in [(1, 400), (2, 0), (3, 400)] {
+        let mut cursor = store
+            .read_view()
+            .cursor(Keyspace::Documents, KeyRange::prefix([collection]), Direction::Forward)
+            .unwrap();
+        let mut found = 0;
+        while let Some((key, value)) = cursor.next().unwrap() {
+            let number = u64::from(u32::from_be_bytes(key[1..].try_into().unwrap()));
+            assert_eq!(value, noise(number << 8 | u64::from(collection)));
+            found += 1;
+        }
+        assert_eq!(found, count, "collection {collection}");
+    }
+}
+
+#[test]
+fn many_deletions_give_their_room_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), &StorageOptions::small()).unwrap();
+    put(&store, 1, 400);
+    store.flush().unwrap();
+    store.compact(Keyspace::Documents, &KeyRange::all()).unwrap();
+    for number in 0..400 {
+        let mut unit = WriteUnit::new();
+        unit.delete(Keyspace::Documents, &key(1, number));
+        store.commit(unit, Acknowledge::Applied).wait().unwrap();
+    }
+    assert!(bytes(&store, 1) > 20 * MIB);
+    store.flush().unwrap();
+    eventually("the deleted documents are gone from the files", || bytes(&store, 1) < MIB);
+}
