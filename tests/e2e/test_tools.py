@@ -294,7 +294,8 @@ def test_exporter_of_databases_and_collections(client, shop):
 def test_agent_reads_operations_by_aggregation(client):
     """What agents that follow slow operations send."""
     stages = [{"$currentOp": {"allUsers": True, "idleConnections": True, "idleCursors": True}}, {"$match": {"type": "op"}}]
-    operations = first_batch(client.admin, {"aggregate": 1, "pipeline": stages, "cursor": {}})
+    # Monitors of clients that other tests closed are among them until their hello has waited long enough.
+    operations = first_batch(client.admin, {"aggregate": 1, "pipeline": stages, "cursor": {"batchSize": 10_000}})
     assert any(operation["active"] and operation["command"].get("aggregate") == 1 for operation in operations)
     assert client.admin.command({"serverStatus": 1, "tcmalloc": 0, "locks": 1})["ok"] == 1.0
     assert client.admin.command({"getParameter": 1, "logLevel": 1})["logLevel"] == 0

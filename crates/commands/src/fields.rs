@@ -102,20 +102,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Checks that the command's own field is a string, for the commands on indexes: they call everything else a bad value.
-    ///
-    /// # Errors
-    /// `BadValue`.
-    pub fn check_target_is_text(&self) -> CommandResult {
-        match self.target {
-            RawValue::String(_) => Ok(()),
-            other => Err(CommandError::bad_value(format!(
-                "collection name has invalid type {}",
-                other.kind().alias()
-            ))),
-        }
-    }
-
     /// Takes a field of any type.
     #[inline]
     pub fn any(&mut self, name: &str) -> Option<RawValue<'a>> {

@@ -17,7 +17,6 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 };
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
-    context.fields.check_target_is_text()?;
     let (database, name) = context.collection_namespace()?;
     let indexes = context.fields.array("indexes")?.ok_or_else(|| context.fields.missing("indexes"))?;
     let lenient = context.fields.flexible_boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);

@@ -18,7 +18,6 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 };
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
-    context.fields.check_target_is_text()?;
     let (database, name) = context.collection_namespace()?;
     let selection = context.fields.any("index").ok_or_else(|| context.fields.missing("index"))?;
     context.fields.ignore(&["collectionUUID"]);
