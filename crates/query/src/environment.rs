@@ -39,8 +39,9 @@ impl Environment {
         Self { now_ms, ..Self::default() }
     }
 
-    /// Binds a variable.
+    /// Binds a variable. What its own expression held was evaluated as far as it was needed.
     pub fn bind(&mut self, name: String, value: Value) {
+        self.failed_constant = OnceLock::new();
         Arc::make_mut(&mut self.variables).own.insert(name, value);
     }
 

@@ -72,7 +72,7 @@ fn checked_group_by(operand: RawValue<'_>, code: i32) -> Result<Value, QueryErro
         code,
         format!(
             "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression, but found: {}.",
-            quote::operand(Some(operand))
+            operand.quoted()
         ),
     ))
 }

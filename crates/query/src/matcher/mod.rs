@@ -82,8 +82,12 @@ impl Matcher {
     /// # Errors
     /// What MongoDB answers to a malformed filter, mostly `BadValue`; a constant of `$expr` that cannot be evaluated.
     pub fn parse(filter: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
+        // The environment of a batch may hold the error of an earlier statement.
+        let is_first = environment.check_constants().is_ok();
         let matcher = Self::parse_stage(filter, environment)?;
-        environment.check_constants()?;
+        if is_first {
+            environment.check_constants()?;
+        }
         Ok(matcher)
     }
 

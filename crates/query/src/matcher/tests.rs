@@ -624,3 +624,15 @@ fn expressions_and_schemas() {
     assert_eq!(matcher.matches(doc! { "a": 2 }.to_buf().as_raw()), Ok(true));
     assert_eq!(matcher.matches(doc! { "a": 3 }.to_buf().as_raw()), Ok(false));
 }
+
+#[test]
+fn a_constant_that_fails_refuses_its_own_filter_only() {
+    let environment = Environment::default();
+    let parse = |divisor: i32| {
+        let filter = doc! { "$expr": { "$or": ["$a", { "$divide": [1, divisor] }] } }.to_buf();
+        Matcher::parse(filter.as_raw(), &environment).map(drop).map_err(|error| error.message)
+    };
+    let failed = "Failed to optimize expression :: caused by :: can't $divide by zero".to_owned();
+    assert_eq!(parse(0), Err(failed));
+    assert_eq!(parse(1), Ok(()), "the next filter of the same environment is another one");
+}
