@@ -66,7 +66,7 @@ pub use keys::{CollectionId, IndexEntry, IndexId};
 pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database, is_internal_database};
 pub use options::{CappedLimits, CollectionOptions, ValidationAction, ValidationLevel, ViewOptions};
 pub use read::{DocumentCursor, EncodedRange, IndexCursor};
-pub use state::{CatalogState, Entry};
+pub use state::{CatalogState, Entry, NameCounts};
 pub use statistics::{CollectionStatistics, IndexSize};
 pub use validate::{IndexValidation, ValidationReport};
 pub use waiters::{Arrival, Waiters, give_way};

@@ -6,7 +6,7 @@ use crate::namespace::{Namespace, NamespaceRef};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
@@ -31,6 +31,23 @@ impl Entry {
 #[derive(Debug, Clone, Default)]
 pub struct CatalogState {
     names: HashMap<Namespace, Entry, FxBuildHasher>,
+    /// Counted when it is first asked for, once for each version of the state.
+    counts: OnceLock<NameCounts>,
+}
+
+/// How many names there are of each kind. What the server keeps for itself is counted apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NameCounts {
+    /// Collections of clients.
+    pub collections: u64,
+    /// Those of them that are capped.
+    pub capped: u64,
+    /// Those of them that were created with `clusteredIndex`.
+    pub clustered: u64,
+    /// Views.
+    pub views: u64,
+    /// Collections of the server.
+    pub internal: u64,
 }
 
 impl CatalogState {
@@ -54,9 +71,24 @@ impl CatalogState {
         entries
     }
 
-    /// All names, in no order.
-    pub fn all(&self) -> impl Iterator<Item = (&Namespace, &Entry)> {
-        self.names.iter()
+    /// How many names there are of each kind.
+    pub fn counts(&self) -> NameCounts {
+        *self.counts.get_or_init(|| {
+            let mut counts = NameCounts::default();
+            for (namespace, entry) in &self.names {
+                match entry {
+                    Entry::View(_) => counts.views += 1,
+                    Entry::Collection(_) if namespace.is_internal() => counts.internal += 1,
+                    Entry::Collection(collection) => {
+                        counts.collections += 1;
+                        counts.capped += u64::from(collection.is_capped());
+                        let is_clustered = collection.definition().options.clustered_index().is_some();
+                        counts.clustered += u64::from(is_clustered);
+                    }
+                }
+            }
+            counts
+        })
     }
 
     /// All collections, in no order.
@@ -74,10 +106,12 @@ impl CatalogState {
     }
 
     pub(crate) fn insert(&mut self, namespace: Namespace, entry: Entry) {
+        self.counts = OnceLock::new();
         self.names.insert(namespace, entry);
     }
 
     pub(crate) fn remove(&mut self, namespace: &Namespace) {
+        self.counts = OnceLock::new();
         self.names.remove(namespace);
     }
 }

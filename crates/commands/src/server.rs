@@ -184,10 +184,11 @@ impl Server {
         }
     }
 
-    /// A collection of this name is no more: its cursors end with this error, and its row of `top` goes.
-    pub(crate) fn forget_collection(&self, namespace: &str, error: &CommandError) {
-        self.cursors.fail_where(|of| (of == namespace).then(|| error.clone()));
-        self.usage.forget(namespace);
+    /// Collections of these names are no more: their cursors end with these errors, and their rows of `top` go.
+    pub(crate) fn forget_collections(&self, lost: &HashMap<String, CommandError>) {
+        // One walk over all cursors, however many collections there were.
+        self.cursors.fail_where(|namespace| lost.get(namespace).cloned());
+        lost.keys().for_each(|namespace| self.usage.forget(namespace));
     }
 
     /// Ends sessions with their cursors.

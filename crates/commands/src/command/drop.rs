@@ -35,7 +35,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     };
     let full = namespace.to_string();
     if let Some(Entry::Collection(dropped)) = entry {
-        context.server.forget_collection(&full, &collection_dropped(dropped.uuid()));
+        let lost = [(full.clone(), collection_dropped(dropped.uuid()))];
+        context.server.forget_collections(&lost.into_iter().collect());
     }
     if let Some(indexes) = report.indexes {
         reply.append("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX));

@@ -32,11 +32,11 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
     let entries = server.catalog.state().entries(database);
     if server.catalog.drop_database(database).await? {
-        for (namespace, entry) in entries {
-            if let Entry::Collection(dropped) = entry {
-                server.forget_collection(&namespace.to_string(), &collection_dropped(dropped.uuid()));
-            }
-        }
+        let lost = entries.into_iter().filter_map(|(namespace, entry)| match entry {
+            Entry::Collection(dropped) => Some((namespace.to_string(), collection_dropped(dropped.uuid()))),
+            Entry::View(_) => None,
+        });
+        server.forget_collections(&lost.collect());
         reply.append("dropped", database);
     }
     Ok(())

@@ -42,12 +42,9 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
     let target = catalog.collection(to.database(), to.collection());
     catalog.rename(&from, &to, drop_target).await?;
     let (from, to) = (from.to_string(), to.to_string());
-    if let Some(dropped) = target {
-        server.forget_collection(&to, &collection_dropped(dropped.uuid()));
-    }
-    if let Some(renamed) = source {
-        server.forget_collection(&from, &collection_renamed(&from, &to, renamed.uuid()));
-    }
+    let dropped = target.map(|dropped| (to.clone(), collection_dropped(dropped.uuid())));
+    let renamed = source.map(|renamed| (from.clone(), collection_renamed(&from, &to, renamed.uuid())));
+    server.forget_collections(&dropped.into_iter().chain(renamed).collect());
     Ok(())
 }
 

@@ -8,7 +8,6 @@ use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::server::Server;
 use crate::stages::STAGE_NAMES;
-use catalog::Entry;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 use std::sync::Arc;
 
@@ -162,26 +161,12 @@ fn global_lock(server: &Arc<Server>) -> Document {
     }
 }
 
-/// How many names there are of each kind. What the server keeps for itself is counted apart.
 fn catalog_stats(server: &Arc<Server>) -> Document {
-    let (mut collections, mut capped, mut clustered, mut views, mut internal) = (0, 0, 0, 0, 0);
-    let state = server.catalog.state();
-    for (namespace, entry) in state.all() {
-        let Entry::Collection(collection) = entry else {
-            views += 1;
-            continue;
-        };
-        if namespace.is_internal() {
-            internal += 1;
-            continue;
-        }
-        collections += 1;
-        capped += i32::from(collection.is_capped());
-        clustered += i32::from(collection.definition().options.clustered_index().is_some());
-    }
+    let counts = server.catalog.state().counts();
+    let count = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
     doc! {
-        "collections": (collections), "capped": (capped), "clustered": (clustered), "timeseries": 0, "views": (views),
-        "internalCollections": (internal), "internalViews": 0,
+        "collections": (count(counts.collections)), "capped": (count(counts.capped)), "clustered": (count(counts.clustered)),
+        "timeseries": 0, "views": (count(counts.views)), "internalCollections": (count(counts.internal)), "internalViews": 0,
     }
 }
 
