@@ -47,6 +47,7 @@ mod integer;
 pub mod matcher;
 pub mod plan;
 pub mod projection;
+mod regex;
 pub mod schema;
 pub mod sort;
 pub mod update;

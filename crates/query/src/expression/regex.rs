@@ -1,12 +1,12 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 
 use document::{Document, Value};
-use fancy_regex::{Captures, Regex};
 
+use crate::checkpoint;
 use crate::error::QueryError;
+use crate::regex::{Groups, Regex};
 
 use super::call::{Arguments, Implementation};
 use super::operators::{Arity, Operator, Parameter, Signature};
@@ -45,32 +45,34 @@ pub(crate) static OPERATORS: &[Operator] = &[
 const CACHED_PATTERNS: usize = 16;
 
 thread_local! {
-    static CACHE: RefCell<Vec<(String, Rc<Regex>)>> = const { RefCell::new(Vec::new()) };
+    static CACHE: RefCell<Vec<(String, Regex)>> = const { RefCell::new(Vec::new()) };
 }
 
-fn compiled(name: &str, pattern: &str, options: &str) -> Result<Rc<Regex>, QueryError> {
+fn compiled(name: &str, pattern: &str, options: &str) -> Result<Regex, QueryError> {
     if let Some(bad) = options.chars().find(|option| !"imsxu".contains(*option)) {
         return Err(QueryError::new(51108, format!("{name} invalid flag in regex options: {bad}")));
     }
-    let flags: String = options.chars().filter(|option| *option != 'u').collect();
-    let source = if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };
+    if pattern.contains('\0') {
+        let message = format!("{name}: regular expression cannot contain an embedded null byte");
+        return Err(QueryError::new(51109, message));
+    }
+    let source = format!("{options}/{pattern}");
     CACHE.with_borrow_mut(|cache| {
         if let Some((_, regex)) = cache.iter().find(|(known, _)| *known == source) {
-            return Ok(Rc::clone(regex));
+            return Ok(regex.clone());
         }
-        let regex = Regex::new(&source)
-            .map_err(|error| QueryError::new(51111, format!("Invalid Regex in {name}: {error}")))?;
-        let regex = Rc::new(regex);
+        let regex = Regex::compile(pattern, options)
+            .map_err(|refusal| QueryError::new(51111, format!("Invalid Regex in {name}: {refusal}")))?;
         if cache.len() >= CACHED_PATTERNS {
             cache.remove(0);
         }
-        cache.push((source, Rc::clone(&regex)));
+        cache.push((source, regex.clone()));
         Ok(regex)
     })
 }
 
 /// The operator's name, its input and the compiled pattern.
-type Search = (&'static str, String, Rc<Regex>);
+type Search = (&'static str, String, Regex);
 
 /// What to search; `None` when the input or the pattern is null.
 fn operands(mut arguments: Arguments) -> Result<Option<Search>, QueryError> {
@@ -106,46 +108,82 @@ fn operands(mut arguments: Arguments) -> Result<Option<Search>, QueryError> {
     Ok(input.map(|input| (name, input, regex)))
 }
 
-fn failed(name: &str, error: &fancy_regex::Error) -> QueryError {
-    QueryError::new(
-        51156,
-        format!("Error occurred while executing the regular expression in {name}: {error}"),
-    )
-}
-
 fn matches(arguments: Arguments) -> Outcome {
     let Some((name, input, regex)) = operands(arguments)? else { return Ok(Some(Value::Boolean(false))) };
-    let found = regex.is_match(input.as_str()).map_err(|error| failed(name, &error))?;
+    let found = regex.is_match(&input).map_err(|failure| failure.into_error(&format!(" in {name}")))?;
     Ok(Some(Value::Boolean(found)))
 }
 
 fn find(arguments: Arguments) -> Outcome {
     let Some((name, input, regex)) = operands(arguments)? else { return Ok(NULL) };
-    let found = regex.captures(input.as_str()).map_err(|error| failed(name, &error))?;
-    Ok(found.map_or(NULL, |captures| Some(describe(&input, &captures))))
+    let found = regex.groups_from(&input, 0).map_err(|failure| failure.into_error(&format!(" in {name}")))?;
+    Ok(found.map_or(NULL, |groups| Some(describe(&input, &groups, &mut Position::default()))))
 }
+
+/// Bytes that the matches of `$regexFindAll` may take together (MongoDB's `BufferMaxSize`).
+const MAX_OUTPUT_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that a linear search goes through in about one step.
+const BYTES_PER_STEP: usize = 64;
 
 fn find_all(arguments: Arguments) -> Outcome {
     let Some((name, input, regex)) = operands(arguments)? else {
         return Ok(Some(Value::Array(document::Array::new())));
     };
-    let mut found = Vec::new();
-    for captures in regex.captures_iter(input.as_str()) {
-        found.push(describe(&input, &captures.map_err(|error| failed(name, &error))?));
+    let (mut found, mut bytes, mut from) = (Vec::new(), 0, 0);
+    let mut position = Position::default();
+    // The empty input is searched as well.
+    while from == 0 || from < input.len() {
+        checkpoint::pass(1 + (input.len() - from) / BYTES_PER_STEP)?;
+        let groups = regex.groups_from(&input, from);
+        let Some(groups) = groups.map_err(|failure| failure.into_error(&format!(" in {name}")))? else {
+            break;
+        };
+        let description = describe(&input, &groups, &mut position);
+        bytes += description.memory_bytes();
+        if bytes > MAX_OUTPUT_BYTES {
+            let message = format!("{name}: the size of buffer to store output exceeded the 64MB limit");
+            return Err(QueryError::new(51151, message));
+        }
+        found.push(description);
+        let whole = groups.first().cloned().flatten().unwrap_or_default();
+        // After an empty match the search goes on behind the next character.
+        from = match input.get(whole.end..).and_then(|rest| rest.chars().next()) {
+            Some(skipped) if whole.is_empty() => whole.end + skipped.len_utf8(),
+            Some(_) => whole.end,
+            None => break,
+        };
     }
     Ok(Some(Value::from(found)))
 }
 
+/// A place in the input in bytes and in code points: matches come in order, so that nothing is counted twice.
+#[derive(Default)]
+struct Position {
+    byte: usize,
+    characters: usize,
+}
+
+impl Position {
+    fn advance(&mut self, input: &str, byte: usize) -> usize {
+        match input.get(self.byte..byte) {
+            Some(between) => self.characters += between.chars().count(),
+            // `\K` can move a match's beginning back.
+            None => self.characters = input.get(..byte).map_or(0, |before| before.chars().count()),
+        }
+        self.byte = byte;
+        self.characters
+    }
+}
+
 /// `idx` counts code points from the beginning of the input.
-fn describe(input: &str, captures: &Captures<'_, str>) -> Value {
-    let whole = captures.get(0);
-    let start = whole.map_or(0, |found| found.start());
-    let characters = input.get(..start).map_or(0, |before| before.chars().count());
-    let groups =
-        captures.iter().skip(1).map(|group| group.map_or(Value::Null, |found| Value::from(found.as_str())));
+fn describe(input: &str, groups: &Groups, position: &mut Position) -> Value {
+    let text = |group: &Option<std::ops::Range<usize>>| group.clone().and_then(|group| input.get(group));
+    let start = groups.first().and_then(|whole| whole.as_ref()).map_or(0, |whole| whole.start);
+    let characters = position.advance(input, start);
+    let captures = groups.iter().skip(1).map(|group| text(group).map_or(Value::Null, Value::from));
     let mut description = Document::new();
-    description.push("match", whole.map_or("", |found| found.as_str()));
+    description.push("match", groups.first().and_then(text).unwrap_or_default());
     description.push("idx", Value::Int32(i32::try_from(characters).unwrap_or(i32::MAX)));
-    description.push("captures", Value::Array(groups.collect()));
+    description.push("captures", Value::Array(captures.collect()));
     Value::Document(description)
 }
