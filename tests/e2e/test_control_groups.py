@@ -12,7 +12,7 @@ from server_process import Server
 
 MIB = 1 << 20
 DOCUMENT = 8 * 1024
-BATCH = 8 * MIB // DOCUMENT
+BATCH = 46 * MIB // DOCUMENT
 CONNECTIONS = 8
 
 
@@ -97,7 +97,7 @@ def insert(running, number, batches, failures):
         failures.append(error)
 
 
-@pytest.mark.parametrize("limit_mb, batches", [(512, 6)])
+@pytest.mark.parametrize("limit_mb, batches", [(512, 1)])
 def test_plain_inserts_and_finds_survive_a_small_group(limited, limit_mb, batches):
     running, group = limited(limit_mb * MIB)
     attributes = found(running)

@@ -45,6 +45,8 @@ pub struct Batch<'b> {
     documents_max: usize,
 }
 
+/// A batch beyond this many bytes needs room among the replies in memory.
+const LARGE: usize = 128 << 10;
 /// Bytes that the fields of a cursor reply take beside the documents, generously.
 const REPLY_OVERHEAD: usize = 16 << 10;
 
@@ -105,6 +107,12 @@ impl<'b> Batch<'b> {
     #[inline]
     pub const fn is_full(&self) -> bool {
         self.array.count() >= self.documents_max
+    }
+
+    /// Whether it needs room among the replies in memory.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.array.len() >= LARGE
     }
 
     /// How many documents it has.

@@ -21,6 +21,11 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     fn poll_offload(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
+    /// Ready when the operation may go on with its reply, which has become large. While clients leave too many replies unread it waits,
+    /// and the task is woken.
+    fn poll_reply_room(&self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
     /// How long the operation has waited for such a thread.
     fn offload_wait(&self) -> Duration {
         Duration::ZERO

@@ -60,7 +60,7 @@ mod turns;
 mod write;
 
 pub use aggregation::remove_unfinished_outputs;
-pub use command::{COMMANDS, CommandEntry, Execution, is_diagnostic};
+pub use command::{COMMANDS, CommandEntry, Execution, is_diagnostic, may_reply_large};
 pub use connection::{Connection, OperationGuard, OperationView};
 pub use context::{BatchContext, CommandContext};
 pub use dispatch::dispatch;

@@ -83,6 +83,16 @@ impl<'c> Turns<'c> {
         Ok(())
     }
 
+    /// Waits while memory for replies is short. To be called once, when this one has become large.
+    ///
+    /// # Errors
+    /// The reason for the operation's end.
+    pub(crate) async fn reply_room(&self) -> CommandResult {
+        let link = &self.connection.link;
+        self.interrupt().wait_for(poll_fn(|task| link.poll_reply_room(task))).await;
+        self.interrupt().check()
+    }
+
     /// Reads from memory where that is enough, and otherwise where it may block.
     ///
     /// # Errors

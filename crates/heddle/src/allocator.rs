@@ -9,7 +9,7 @@
 use std::ffi::c_long;
 use std::time::Duration;
 
-use libmimalloc_sys::{mi_option_set_default, mi_option_t, mi_process_info};
+use libmimalloc_sys::{mi_collect, mi_option_set_default, mi_option_t, mi_process_info};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -34,6 +34,22 @@ pub(crate) fn committed_bytes() -> u64 {
         mi_process_info(elapsed, user, system, resident, resident_max, committed, committed_max, faults)
     };
     *committed as u64
+}
+
+/// Gives back what has been free for longer than [`keep_free_memory`] says. The allocator looks for it only when memory is asked for,
+/// and a server that idles asks for none.
+pub(crate) fn give_back_expired() {
+    // SAFETY: it frees memory that nobody uses.
+    unsafe { mi_collect(false) };
+}
+
+/// As [`give_back_expired`], and frees what the calling thread keeps for itself. Not forced: that would give back at once what other
+/// threads have freed just now.
+pub(crate) fn give_back_of_thread() {
+    /// A page that a thread keeps in reserve is freed when the thread has looked at it so often (`MI_RETIRE_CYCLES` in mimalloc's
+    /// `page.c`).
+    const LOOKS: usize = 16;
+    (0..LOOKS).for_each(|_| give_back_expired());
 }
 
 #[cfg(test)]

@@ -47,8 +47,9 @@ impl Service for Echo {
 /// Serves until the process is ended.
 pub(crate) fn run(options: &Options, matches: &ArgMatches) -> ExitCode {
     let reply_bytes = matches.get_one::<usize>(REPLY_BYTES).copied().unwrap_or_default();
-    let processors = Machine::of_process().usable_processors();
-    let resources = Resources { descriptors: DescriptorBudget::of_process(), processors };
+    let machine = Machine::of_process();
+    let (processors, memory) = (machine.usable_processors(), machine.usable_memory());
+    let resources = Resources { descriptors: DescriptorBudget::of_process(), processors, memory };
     let network_options = match server_options(&options.parameters, resources) {
         Ok(network_options) => {
             let io_uring = network_options.io_uring && !matches.get_flag(NO_IO_URING);

@@ -59,6 +59,8 @@ impl TransportFigures for Figures {
             "physicalBytesIn": (network.physical_bytes_in as i64), "physicalBytesOut": (network.physical_bytes_out as i64),
             "numRequests": (network.num_requests as i64),
             "stalledSends": (statistics.stalled_sends as i64),
+            "unreadReplies": (group(&statistics.unread_replies)),
+            "largeRequests": (group(&statistics.large_requests)),
             "compression": (statistics.compression.iter().map(compressor).collect::<Document>()),
             "serviceExecutorTaskStats": task_stats,
             "serviceExecutors": executors,

@@ -37,6 +37,8 @@ pub(crate) struct Resources {
     pub(crate) descriptors: DescriptorBudget,
     /// Threads that can run at the same time.
     pub(crate) processors: usize,
+    /// Memory in bytes.
+    pub(crate) memory: u64,
 }
 
 /// Numbers as they are, or as they would be with one change.
@@ -101,6 +103,15 @@ impl Numbers<'_> {
         }
     }
 
+    /// A sixteenth of the memory, within bounds, unless the operator chose something else.
+    fn unread_replies_max(&self) -> u64 {
+        const MIB: u64 = 1 << 20;
+        match self.unsigned(Parameter::UnreadRepliesMax) {
+            0 => (self.resources.memory / 16).clamp(32 * MIB, 1024 * MIB),
+            chosen => chosen,
+        }
+    }
+
     /// The limit that the operator chose, as far as the descriptors allow it.
     fn max_connections(&self) -> usize {
         let possible = self.resources.descriptors.connections;
@@ -110,6 +121,9 @@ impl Numbers<'_> {
         }
     }
 }
+
+/// The longest message: less could never be received.
+const LARGEST_MESSAGE: u64 = wire::MAX_MESSAGE_SIZE as u64;
 
 /// What the transport starts with.
 ///
@@ -151,6 +165,8 @@ pub(crate) fn server_options(
         pool: numbers.pool(),
         overload: numbers.overload(),
         send_timeout: numbers.millis(Parameter::SendTimeout),
+        unread_replies_max: numbers.unread_replies_max(),
+        large_requests_max: (resources.memory / 8).max(LARGEST_MESSAGE),
         ..ServerOptions::default()
     })
 }
@@ -193,6 +209,10 @@ pub(crate) fn watch(parameters: &Arc<Parameters>, server: &Arc<Server>, resource
     });
     watch_numbers(parameters, server, resources, &[Parameter::MaxConnections], |server, numbers| {
         server.set_max_connections(numbers.max_connections());
+        Ok(())
+    });
+    watch_numbers(parameters, server, resources, &[Parameter::UnreadRepliesMax], |server, numbers| {
+        server.set_unread_replies_max(numbers.unread_replies_max());
         Ok(())
     });
     let bind_addresses = names(&parameters.text(Parameter::BindIp));
@@ -252,8 +272,11 @@ mod tests {
     use super::*;
     use commands::parameters::SERVICE_EXECUTORS;
 
-    const RESOURCES: Resources =
-        Resources { descriptors: DescriptorBudget { connections: 1_000, table_files: 64 }, processors: 6 };
+    const RESOURCES: Resources = Resources {
+        descriptors: DescriptorBudget { connections: 1_000, table_files: 64 },
+        processors: 6,
+        memory: 1 << 30,
+    };
 
     fn parameters(settings: &[(Parameter, Setting)]) -> Parameters {
         let parameters = Parameters::default();
@@ -290,6 +313,8 @@ mod tests {
         );
         assert_eq!((options.send_timeout, options.event_loops), (usual.send_timeout, usual.event_loops));
         assert_eq!(options.max_connections, 1_000);
+        assert_eq!(options.unread_replies_max, 64 << 20, "a sixteenth of the memory");
+        assert_eq!(options.large_requests_max, 128 << 20, "an eighth of the memory");
         assert_eq!((options.processors, options.pool.max_threads), (6, 24), "four threads per processor");
     }
 

@@ -36,6 +36,9 @@ const EXIT_CLOSE: u8 = 14;
 
 const MIB: u64 = 1 << 20;
 
+/// Memory that is free is looked for at least so often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 /// Why the server ends.
 #[derive(Debug)]
 enum End {
@@ -127,7 +130,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let budget = DescriptorBudget::of_process();
     let machine = Machine::of_process();
     let sizes = Sizes::choose(&machine, parameters);
-    let resources = Resources { descriptors: budget, processors: sizes.processors };
+    let resources = Resources { descriptors: budget, processors: sizes.processors, memory: sizes.memory };
     let network_options = network::server_options(parameters, resources)
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
     tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"),
@@ -273,11 +276,19 @@ fn tell_addresses(transport: &transport::Server) {
 impl Running {
     /// Does the regular work until somebody asks for the end, then ends in order.
     fn until_the_end(self, ends: &Receiver<End>) -> ExitCode {
+        let mut expired = Instant::now();
         let end = loop {
             let pause = Duration::from_secs(self.parameters.unsigned(Parameter::CursorMonitorFrequency));
-            match ends.recv_timeout(pause) {
+            match ends.recv_timeout(pause.min(LONGEST_PAUSE)) {
                 Ok(end) => break end,
-                Err(RecvTimeoutError::Timeout) => self.server.expire(Instant::now()),
+                Err(RecvTimeoutError::Timeout) => {
+                    if expired.elapsed() >= pause {
+                        expired = Instant::now();
+                        self.server.expire(expired);
+                    }
+                    self.transport.tidy();
+                    allocator::give_back_expired();
+                }
                 Err(RecvTimeoutError::Disconnected) => break End::Command(Duration::ZERO),
             }
         };

@@ -1,8 +1,11 @@
 //! Where the transport and the commands meet.
 
+use crate::allocator;
 use commands::host::ClientLink;
 use commands::parameters::Parameter;
-use commands::{Connection, Next, Server, SlowOperation, Stage, StageTimes, dispatch, is_diagnostic};
+use commands::{
+    Connection, Next, Server, SlowOperation, Stage, StageTimes, dispatch, is_diagnostic, may_reply_large,
+};
 use document::RawDocument;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +45,10 @@ impl ClientLink for SessionLink {
 
     fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
         self.0.upgrade().map_or(Poll::Ready(()), |session| session.poll_offload(context))
+    }
+
+    fn poll_reply_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.upgrade().map_or(Poll::Ready(()), |session| session.poll_reply_room(context))
     }
 
     fn offload_wait(&self) -> Duration {
@@ -222,12 +229,20 @@ impl Service for CommandService {
         peek_command(message).is_some_and(is_diagnostic)
     }
 
+    fn may_reply_large(&self, message: MessageRef<'_>) -> bool {
+        peek_command(message).is_some_and(may_reply_large)
+    }
+
     fn loop_started(&self) {
         storage::defer_commits();
     }
 
     fn turn_ended(&self) {
         self.server.store.turn_ended();
+    }
+
+    fn thread_rests(&self) {
+        allocator::give_back_of_thread();
     }
 
     fn finished(&self, session: &Arc<Session>, times: &RequestTimes) {

@@ -210,6 +210,12 @@ pub(crate) fn keep_output(mut buffer: Vec<u8>) {
     }
 }
 
+/// Gives back the small buffers that the thread keeps.
+pub(crate) fn release_spares() {
+    drop(SPARE_INPUT.replace(Spares::new()));
+    drop(SPARE_OUTPUT.replace(Spares::new()));
+}
+
 /// Whether a connection may keep a reply buffer of this capacity while it is idle.
 pub(crate) const fn is_small(capacity: usize) -> bool {
     capacity <= 4 * RETAINED
@@ -220,7 +226,14 @@ pub(crate) const fn is_small(capacity: usize) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct LargeBuffers {
     /// A leaf in the order of locks, held for a push or a pop.
-    idle: Mutex<Vec<Vec<u8>>>,
+    idle: Mutex<IdleBuffers>,
+}
+
+#[derive(Debug, Default)]
+struct IdleBuffers {
+    buffers: Vec<Vec<u8>>,
+    /// So many were always there since the last [`LargeBuffers::tidy`].
+    unused: usize,
 }
 
 impl LargeBuffers {
@@ -229,7 +242,10 @@ impl LargeBuffers {
 
     /// A large buffer, or an empty one when none is idle.
     pub(crate) fn take(&self) -> Vec<u8> {
-        self.idle.lock().pop().unwrap_or_default()
+        let mut idle = self.idle.lock();
+        let buffer = idle.buffers.pop();
+        idle.unused = idle.unused.min(idle.buffers.len());
+        buffer.unwrap_or_default()
     }
 
     /// Keeps the buffer for others unless it is huge or there are enough.
@@ -238,9 +254,21 @@ impl LargeBuffers {
             return;
         }
         let mut idle = self.idle.lock();
-        if idle.len() < Self::MOST_BUFFERS {
-            idle.push(buffer);
+        if idle.buffers.len() < Self::MOST_BUFFERS {
+            idle.buffers.push(buffer);
         }
+    }
+
+    /// Gives back what nobody wanted since the last call.
+    pub(crate) fn tidy(&self) {
+        let mut idle = self.idle.lock();
+        let unused: Vec<Vec<u8>> = {
+            let unused = idle.unused.min(idle.buffers.len());
+            idle.buffers.drain(..unused).collect()
+        };
+        idle.unused = idle.buffers.len();
+        drop(idle);
+        drop(unused);
     }
 }
 
@@ -328,6 +356,30 @@ mod tests {
             taken(vec![Vec::with_capacity(large_capacity()), Vec::new()]),
             (many - 1, SPARE_BYTES - 2048)
         );
+    }
+
+    #[test]
+    fn large_buffers_that_nobody_wants_are_given_back() {
+        let buffers = LargeBuffers::default();
+        let kept = || buffers.idle.lock().buffers.len();
+        (0..5).for_each(|_| buffers.give(Vec::with_capacity(large_capacity())));
+        buffers.tidy();
+        assert_eq!(kept(), 5, "they have just come");
+        let used: Vec<_> = (0..3).map(|_| buffers.take()).collect();
+        used.into_iter().for_each(|buffer| buffers.give(buffer));
+        buffers.tidy();
+        assert_eq!(kept(), 3, "two were not wanted");
+        buffers.tidy();
+        assert_eq!(kept(), 0, "none was wanted");
+    }
+
+    #[test]
+    fn a_thread_that_rests_keeps_no_buffers() {
+        keep_output(Vec::with_capacity(1_000));
+        keep_input(spare_input());
+        release_spares();
+        assert_eq!(SPARE_INPUT.with_borrow(|spares| spares.bytes), 0);
+        assert_eq!(spare_output().capacity(), 0);
     }
 
     fn large_capacity() -> usize {

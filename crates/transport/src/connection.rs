@@ -1,6 +1,7 @@
 //! The connection loop: the only place that drives a connection.
 
 use crate::buffer::{is_small, keep_output, spare_output};
+use crate::large_requests::LARGE;
 use crate::overload::{Admitter, Overload};
 use crate::service::ReplyKind;
 use crate::timing::RequestTimes;
@@ -107,6 +108,9 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
             if self.may_leave_lane() && self.leaves_lane(length) {
                 return Ok(Ending::Moves(std::mem::take(&mut self.input).compact()));
             }
+            if self.session.shared.unread.is_full() && self.may_reply_large(length) {
+                self.wait_for_room().await;
+            }
             let is_long = inflated_length(self.input.filled(), length) > LONG_MESSAGE;
             // On the heap, so that a connection that waits for its client does not hold the memory of a request.
             let closed = if is_long || self.session.foresees_pool(length) {
@@ -116,6 +120,9 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
                 Box::pin(self.process(length, clock)).await?
             };
             self.input.consume(length);
+            if self.session.holds_large_request() {
+                self.session.release_request();
+            }
             if let Some(closed) = closed {
                 return Ok(Ending::Closed(closed));
             }
@@ -129,6 +136,18 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
 
     fn may_leave_lane(&self) -> bool {
         self.session.visits_lane() && !self.session.is_ending()
+    }
+
+    /// While clients leave too many replies unread, requests wait: their replies would come on top.
+    async fn wait_for_room(&self) {
+        let session = self.session;
+        poll_fn(|context| session.poll_begin(context)).await;
+    }
+
+    fn may_reply_large(&self, length: usize) -> bool {
+        let limit = self.session.shared.options.max_message_size;
+        let message = self.input.filled().get(..length).unwrap_or_default();
+        MessageRef::parse(message, limit).is_ok_and(|message| self.service.may_reply_large(message))
     }
 
     fn leaves_lane(&self, length: usize) -> bool {
@@ -146,8 +165,20 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
         self.session.enter(Phase::Receiving);
         loop {
             let held = self.input.filled();
-            let wanted = match MessageHeader::parse(held, limit) {
+            let header = MessageHeader::parse(held, limit);
+            if let Ok(Some(header)) = &header
+                && let Some(bytes) = large_request(header, held)
+                && !self.session.holds_large_request()
+                && !self.may_leave_lane()
+            {
+                poll_fn(|context| self.session.poll_admit_request(bytes, context)).await;
+            }
+            let held = self.input.filled();
+            let wanted = match header {
                 Ok(Some(header)) if header.length <= held.len() => {
+                    if self.session.holds_large_request() {
+                        self.session.large_received();
+                    }
                     self.input.settle();
                     return Ok(Received::Message { length: header.length });
                 }
@@ -171,7 +202,12 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
             self.begun = self.begun.or(self.ready);
             match result {
                 Ok(0) => return self.end_of_file(),
-                Ok(count) => self.session.counters.physical_in.add(count),
+                Ok(count) => {
+                    self.session.counters.physical_in.add(count);
+                    if self.session.holds_large_request() {
+                        self.session.large_progress();
+                    }
+                }
                 Err(_) if self.session.is_ending() => return Ok(Received::End(Closed::ByServer)),
                 Err(_) if self.session.has_given_up_sending() => return Err(ConnectionError::SendTimedOut),
                 Err(error) => return Err(ConnectionError::Receive(error)),
@@ -211,6 +247,10 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
         // A refusal is quick, unless it takes long to see what is refused.
         if clock.overload.is_none() || is_long {
             poll_fn(|context| session.poll_offload(context)).await;
+        }
+        // Much may have been produced while it waited for the pool.
+        if session.shared.unread.is_full() {
+            self.wait_for_room().await;
         }
         Box::pin(self.process(length, clock)).await
     }
@@ -274,6 +314,7 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
                 reply.set_flags(OpMsgFlags::MORE_TO_COME);
             }
             if !expects_reply {
+                session.count_reply(0);
                 self.output.keep(session, reply.into_bytes());
                 clock.finished(session, &**self.service);
                 return Ok(close.then_some(Closed::ByService));
@@ -290,6 +331,9 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
             }
             response_to = reply_id;
             self.stream.give_way(true).await;
+            if session.shared.unread.is_full() {
+                self.wait_for_room().await;
+            }
             clock.again(session);
         }
     }
@@ -317,6 +361,19 @@ enum Received {
     /// The beginning of a message that is too long for the diagnostic lane.
     Long,
     End(Closed),
+}
+
+/// What a message counts with among the large ones, with what it inflates to; `None` when it is none, or that is not known yet.
+fn large_request(header: &MessageHeader, held: &[u8]) -> Option<u64> {
+    let inflated = match header.opcode {
+        OpCode::Compressed => {
+            let declared = held.get(HEADER_LENGTH + 4..HEADER_LENGTH + 8)?;
+            i32::from_le_bytes(declared.try_into().ok()?).max(0) as usize
+        }
+        _ => 0,
+    };
+    let bytes = header.length + inflated;
+    (bytes > LARGE).then_some(bytes as u64)
 }
 
 /// Decompresses a compressed message; leaves others alone.
@@ -375,6 +432,7 @@ impl Output {
         session.enter(Phase::Sending);
         session.counters.physical_out.add(reply.bytes().len());
         let (result, buffer) = stream.send(reply.into_bytes()).await;
+        session.count_reply(0);
         self.keep(session, buffer);
         result.map_err(|error| send_failed(session, error))
     }

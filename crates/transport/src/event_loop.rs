@@ -1,14 +1,16 @@
 //! One thread that polls whatever is ready and never blocks but for events: the loops of `reactor` and the diagnostic lane.
 
 use crate::auto::Usage;
+use crate::buffer::release_spares;
 use crate::executors::{Newcomer, drive};
+use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
 use crate::pool::Pool;
 use crate::readiness::{Poller, ReadinessStream};
 use crate::rest::{GATHER, Rest};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
-use crate::task::spawn;
+use crate::task::{TaskQueue, spawn};
 use crate::thread_clock::ThreadClock;
 use crate::{ReceiveBuffer, Service};
 use std::io;
@@ -26,6 +28,8 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) trait LoopHooks: Send + Sync + 'static {
     fn loop_started(&self);
     fn turn_ended(&self);
+    /// As well on threads that may block.
+    fn thread_rests(&self);
 }
 
 impl<H: Service> LoopHooks for H {
@@ -35,6 +39,11 @@ impl<H: Service> LoopHooks for H {
 
     fn turn_ended(&self) {
         Service::turn_ended(self);
+    }
+
+    fn thread_rests(&self) {
+        release_spares();
+        Service::thread_rests(self);
     }
 }
 
@@ -47,6 +56,7 @@ pub(crate) struct EventLoop {
     waits: AtomicU64,
     edges: AtomicU64,
     clock: ThreadClock,
+    idle: IdleWatch,
 }
 
 /// A running loop and its thread.
@@ -69,6 +79,7 @@ impl RunningLoop {
             waits: AtomicU64::new(0),
             edges: AtomicU64::new(0),
             clock: ThreadClock::default(),
+            idle: IdleWatch::default(),
         });
         let driven = Arc::clone(&event_loop);
         let thread = thread::Builder::new().name(name).spawn(move || {
@@ -160,6 +171,14 @@ impl EventLoop {
         };
         spawn(future, served, Arc::clone(&self.queue), pool);
         Ok(())
+    }
+
+    /// Has the thread give back memory if it has come to rest.
+    pub(crate) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
+        if self.idle.rests(self.queue.statistics().executed, 1) {
+            let queue = Arc::clone(&self.queue);
+            give_back(hooks, move |task| queue.push(task));
+        }
     }
 
     /// What the loop's thread has done so far.

@@ -36,6 +36,10 @@ impl LoopHooks for LaneHooks {
     fn turn_ended(&self) {
         self.0.turn_ended();
     }
+
+    fn thread_rests(&self) {
+        self.0.thread_rests();
+    }
 }
 
 /// A connection that looks for a thread model.
@@ -152,7 +156,8 @@ impl Executors {
         let _one_at_a_time = self.starting.lock();
         if self.adaptive.get().is_none() {
             let options = *self.adaptive_options.lock();
-            let adaptive = Adaptive::start(options, self.shared.options.thread_stack_bytes)?;
+            let adaptive =
+                Adaptive::start(options, self.shared.options.thread_stack_bytes, Arc::clone(&self.hooks))?;
             // Nobody else has set it: the lock is held.
             let _ = self.adaptive.set(adaptive);
         }
@@ -248,6 +253,16 @@ impl Executors {
         if unserved % LOG_EVERY == 1 {
             tracing::warn!(target: "network", %error, unserved, "the system does not let a connection be served; it is closed");
         }
+    }
+
+    /// Has threads that have come to rest since the last call give back memory that they keep.
+    pub(crate) fn tidy(&self) {
+        let hooks = &self.hooks;
+        self.lane.event_loop.tidy(hooks);
+        [&self.pool, &self.lane_pool].into_iter().for_each(|pool| pool.tidy(hooks));
+        self.reactor.get().into_iter().for_each(|reactor| reactor.tidy(hooks));
+        self.coroutine.get().into_iter().for_each(|coroutine| coroutine.tidy(hooks));
+        self.shared.large_buffers.tidy();
     }
 
     /// One entry for each model that has been started.

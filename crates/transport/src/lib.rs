@@ -35,6 +35,8 @@ mod error;
 mod event_loop;
 mod executors;
 mod gate;
+mod idle;
+mod large_requests;
 mod listener;
 mod niceness;
 mod options;
@@ -58,6 +60,7 @@ mod synchronous;
 mod task;
 mod thread_clock;
 mod timing;
+mod unread;
 
 #[cfg(test)]
 mod simulated;

@@ -84,6 +84,12 @@ pub struct ServerOptions {
     pub listen_backlog: i32,
     /// How long one piece of a reply may wait for a client that does not read; zero waits for ever.
     pub send_timeout: Duration,
+    /// Bytes of replies that clients have not taken, over all connections: beyond it requests wait and the slowest readers are
+    /// ended; zero: no bound. Default 1 GiB.
+    pub unread_replies_max: u64,
+    /// Bytes of large requests that are in memory at a time, over all connections; one is always admitted. Zero: no bound. Default
+    /// 1 GiB.
+    pub large_requests_max: u64,
     /// Idle time before the kernel asks whether a silent client lives.
     pub keepalive_idle: Duration,
     /// Stack of a connection's thread in bytes; memory is used only as deep as calls go.
@@ -142,6 +148,8 @@ impl Default for ServerOptions {
             compressors: Compressor::NEGOTIABLE.to_vec(),
             listen_backlog: 4096,
             send_timeout: Duration::from_secs(60),
+            unread_replies_max: 1 << 30,
+            large_requests_max: 1 << 30,
             keepalive_idle: Duration::from_secs(120),
             thread_stack_bytes: STACK_BYTES,
             yield_after_requests: 16,

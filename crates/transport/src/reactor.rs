@@ -44,6 +44,11 @@ impl Reactor {
         self.loops.iter().map(|running| running.event_loop.usage()).sum()
     }
 
+    /// Has threads that have come to rest give back memory.
+    pub(crate) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
+        self.loops.iter().for_each(|running| running.event_loop.tidy(hooks));
+    }
+
     pub(crate) fn statistics(&self) -> ExecutorStatistics {
         let loops: Vec<_> = self.loops.iter().map(|running| &running.event_loop).collect();
         let connections = loops.iter().map(|one| one.connections() as u64).sum();

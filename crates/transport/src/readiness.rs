@@ -294,8 +294,8 @@ impl ByteStream for ReadinessStream {
     async fn send(&mut self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         let result = match (&*self.registration.socket).write(&bytes) {
             Ok(count) if count == bytes.len() => Ok(()),
-            Ok(count) => self.send_rest(bytes.get(count..).unwrap_or_default()).await,
-            Err(error) if retries(&error) => self.send_rest(&bytes).await,
+            Ok(count) => self.send_rest(&bytes, count).await,
+            Err(error) if retries(&error) => self.send_rest(&bytes, 0).await,
             Err(error) => Err(error),
         };
         (result, bytes)
@@ -318,9 +318,10 @@ impl ByteStream for ReadinessStream {
 
 impl ReadinessStream {
     /// The socket is full: the client does not read as fast as it asks. The sweeper ends the connection when that lasts.
-    async fn send_rest(&self, mut rest: &[u8]) -> io::Result<()> {
+    async fn send_rest(&self, bytes: &[u8], from: usize) -> io::Result<()> {
         let readiness = &self.registration.readiness;
-        let stall = Stall::begin(&self.session);
+        let stall = Stall::begin(&self.session, bytes.len());
+        let mut rest = bytes.get(from..).unwrap_or_default();
         while !rest.is_empty() {
             let edge = poll_fn(|context| readiness.poll(context, Direction::Write)).await;
             match (&*self.registration.socket).write(rest) {

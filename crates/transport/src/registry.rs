@@ -2,6 +2,7 @@
 
 use crate::buffer::LargeBuffers;
 use crate::gate::Gate;
+use crate::large_requests::LargeRequests;
 use crate::overload::{Admitter, Overload, OverloadTarget, Served};
 use crate::pool::ShortRequests;
 use crate::statistics::{
@@ -10,6 +11,7 @@ use crate::statistics::{
 };
 use crate::sweeper::Stalls;
 use crate::timing::{RequestTimes, TimeHistograms};
+use crate::unread::UnreadReplies;
 use crate::{
     ConnectionError, Endpoint, Phase, ServerOptions, Service, ServiceExecutor, Session, SessionControl,
 };
@@ -35,6 +37,8 @@ pub(crate) struct Shared {
     send_timed_out: AtomicU64,
     pub(crate) panicked: AtomicU64,
     pub(crate) stalls: Stalls,
+    pub(crate) unread: UnreadReplies,
+    pub(crate) large_requests: LargeRequests,
     timing: Arc<TimeHistograms>,
     /// One for each thread model, by its number: a model with little to do says nothing of the others' queues.
     admitters: [Admitter; ServiceExecutor::ALL.len()],
@@ -68,6 +72,7 @@ impl Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         self.session.enter(Phase::Ended);
+        self.session.lets_go_of_memory();
         if let Some(closed) = self.closed.take() {
             closed(&self.session);
         }
@@ -84,19 +89,21 @@ impl Shared {
             pool_admitter: Admitter::new(options.overload, Instant::now()),
             offloaded: AtomicU64::new(0),
             offloaded_us: AtomicU64::new(0),
-            options,
             created: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             unserved: AtomicU64::new(0),
             broken: AtomicU64::new(0),
             send_timed_out: AtomicU64::new(0),
             stalls: Stalls::default(),
+            unread: UnreadReplies::new(options.unread_replies_max),
+            large_requests: LargeRequests::new(options.large_requests_max),
             timing: TimeHistograms::new(),
             panicked: AtomicU64::new(0),
             short_requests: ShortRequests::new(),
             large_buffers: LargeBuffers::default(),
             compression: Default::default(),
             sessions: Gate::new(),
+            options,
         })
     }
 
@@ -274,6 +281,8 @@ impl Shared {
             admission: Vec::new(),
             times: self.timing.statistics(),
             stalled_sends: self.stalls.current() as u64,
+            unread_replies: counts(self.unread.figures()),
+            large_requests: counts(self.large_requests.figures()),
             compression: self.compression_statistics(),
         }
     }
@@ -292,4 +301,8 @@ impl Shared {
             })
             .collect()
     }
+}
+
+fn counts(figures: [(&'static str, u64); 4]) -> Vec<(&'static str, Figure)> {
+    figures.map(|(name, count)| (name, Figure::Count(count))).to_vec()
 }

@@ -177,6 +177,7 @@ mod tests {
     impl LoopHooks for NoHooks {
         fn loop_started(&self) {}
         fn turn_ended(&self) {}
+        fn thread_rests(&self) {}
     }
 
     /// Ends a new loop, which lingers first of all, at each point of that.

@@ -7,6 +7,7 @@ use crate::refusal::Refusal;
 use crate::registry::Shared;
 use crate::session::Lane;
 use crate::stream::SocketControl;
+use crate::sweeper::Bounds;
 use crate::{
     AdaptiveOptions, AdaptiveOptionsError, Endpoint, OverloadTarget, PoolOptions, ReceiveBuffer,
     ServerOptions, Service, ServiceExecutor, Session, StartError, TransportStatistics,
@@ -92,12 +93,15 @@ impl Server {
     }
 
     fn start_sweeper(&self) -> io::Result<()> {
-        let timeout = self.shared.options.send_timeout;
-        if timeout.is_zero() {
-            return Ok(());
-        }
+        let timeout = Some(self.shared.options.send_timeout).filter(|timeout| !timeout.is_zero());
         let shared = Arc::clone(&self.shared);
-        let sweep = move || shared.stalls.sweep_until_stopped(timeout, || shared.sessions());
+        let sweep = move || {
+            shared.stalls.sweep_until_stopped(
+                timeout,
+                &Bounds { unread: &shared.unread, requests: &shared.large_requests },
+                || shared.sessions(),
+            )
+        };
         *self.sweeper.lock() = Some(thread::Builder::new().name("sweeper".to_owned()).spawn(sweep)?);
         Ok(())
     }
@@ -115,9 +119,21 @@ impl Server {
         self.executors.set_adaptive_options(options)
     }
 
+    /// Changes the bound on replies that clients have not taken, in bytes; zero: there is none.
+    pub fn set_unread_replies_max(&self, bytes: u64) {
+        self.shared.unread.set_limit(bytes);
+        self.shared.stalls.hurry();
+    }
+
     /// Changes the admission under overload; it begins anew.
     pub fn set_overload(&self, target: OverloadTarget) {
         self.shared.set_overload(target);
+    }
+
+    /// Has threads that have had nothing to do since the last call give back memory that they keep for what comes next
+    /// ([`Service::thread_rests`]). To be called every few seconds; a server that idles is told once.
+    pub fn tidy(&self) {
+        self.executors.tidy();
     }
 
     /// The TCP addresses listened on, with the ports the kernel chose.
@@ -200,6 +216,9 @@ impl Server {
         for session in self.shared.sessions() {
             session.end();
         }
+        // Those that wait for others' memory see that they end.
+        self.shared.unread.wake_all();
+        self.shared.large_requests.wake_all();
         let forced = self.shared.wait_drained(Instant::now() + grace);
         if forced == 0 {
             return ShutdownReport { forced: 0, abandoned: 0 };

@@ -25,12 +25,21 @@ pub trait Service: Send + Sync + 'static {
         false
     }
 
+    /// Whether the reply to this request may be large. Asked only while clients leave too many replies unread: then such requests wait.
+    fn may_reply_large(&self, _message: MessageRef<'_>) -> bool {
+        true
+    }
+
     /// Comes once on each thread that must never block, before it polls anything.
     fn loop_started(&self) {}
 
     /// Comes on the threads of [`Service::loop_started`] whenever everything that was ready has been polled: work that many
     /// requests share is done here once for all of them.
     fn turn_ended(&self) {}
+
+    /// Comes on a thread, whether it may block or not, that has had nothing to do for a while: it may give back memory that it
+    /// keeps for what comes next.
+    fn thread_rests(&self) {}
 
     /// The reply is with the kernel (or none was wanted): where the request's time went.
     fn finished(&self, _session: &Arc<Session>, _times: &RequestTimes) {}

@@ -3,6 +3,7 @@
 use crate::placement::{Placement, PlacementCell};
 use crate::registry::Shared;
 use crate::statistics::SessionCounters;
+use crate::unread::RESERVED;
 use crate::{Endpoint, ServiceExecutor};
 use std::any::Any;
 use std::fmt;
@@ -75,6 +76,16 @@ pub struct Session {
     accept_wait_us: AtomicU64,
     /// Microseconds after `opened_at`, plus one, since which a send makes no progress; 0: none does.
     stalled_since_us: AtomicU64,
+    /// Microseconds after `opened_at`, plus one, since which its client has been taking a reply; 0: it takes none.
+    sending_since_us: AtomicU64,
+    /// What its reply counts with among those in memory.
+    reply_bytes: AtomicU64,
+    /// What its request counts with among the large ones in memory.
+    request_bytes: AtomicU64,
+    /// Microseconds after `opened_at`, plus one, since which it has received a large request; 0: it receives none.
+    large_since_us: AtomicU64,
+    /// The same for the latest part of it.
+    large_progress_us: AtomicU64,
     /// The sweeper ended it because its client did not read.
     gave_up_sending: AtomicBool,
     /// Bit n: the compressor with id n was agreed on.
@@ -111,6 +122,11 @@ impl Session {
             lane: AtomicU8::new(Lane::Off as u8),
             accept_wait_us: AtomicU64::new(0),
             stalled_since_us: AtomicU64::new(0),
+            sending_since_us: AtomicU64::new(0),
+            reply_bytes: AtomicU64::new(0),
+            request_bytes: AtomicU64::new(0),
+            large_since_us: AtomicU64::new(0),
+            large_progress_us: AtomicU64::new(0),
             gave_up_sending: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             compressors: AtomicU8::new(0),
@@ -262,10 +278,113 @@ impl Session {
 
     /// Since when a send makes no progress.
     pub(crate) fn stalled_since(&self) -> Option<Instant> {
-        match self.stalled_since_us.load(Ordering::Relaxed) {
+        self.instant(&self.stalled_since_us)
+    }
+
+    /// Since when a client has been taking a reply that its socket did not take at once.
+    pub(crate) fn sending_since(&self) -> Option<Instant> {
+        self.instant(&self.sending_since_us)
+    }
+
+    fn instant(&self, micros: &AtomicU64) -> Option<Instant> {
+        match micros.load(Ordering::Relaxed) {
             0 => None,
             since => self.opened_at.checked_add(Duration::from_micros(since - 1)),
         }
+    }
+
+    /// What its reply counts with among those in memory, in bytes.
+    pub(crate) fn reply_bytes(&self) -> u64 {
+        self.reply_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts the reply in memory with so many bytes from now on. Only the session's loop calls this.
+    pub(crate) fn count_reply(&self, bytes: u64) {
+        let before = self.reply_bytes.load(Ordering::Relaxed);
+        if before == bytes {
+            return;
+        }
+        self.reply_bytes.store(bytes, Ordering::Relaxed);
+        if self.shared.unread.change(before, bytes) {
+            self.shared.stalls.hurry();
+        }
+    }
+
+    /// Whether its request counts among the large ones.
+    #[inline]
+    pub(crate) fn holds_large_request(&self) -> bool {
+        self.request_bytes.load(Ordering::Relaxed) != 0
+    }
+
+    /// Ready when the rest of a large message may be received.
+    pub(crate) fn poll_admit_request(&self, bytes: u64, context: &Context<'_>) -> Poll<()> {
+        if self.shared.large_requests.poll_admit(self.id, bytes, context).is_pending() && !self.is_ending() {
+            self.shared.stalls.hurry();
+            return Poll::Pending;
+        }
+        self.request_bytes.store(bytes, Ordering::Relaxed);
+        self.large_progress();
+        self.large_since_us.store(self.micros_open() + 1, Ordering::Relaxed);
+        Poll::Ready(())
+    }
+
+    /// A part of a large message has come.
+    pub(crate) fn large_progress(&self) {
+        self.large_progress_us.store(self.micros_open() + 1, Ordering::Relaxed);
+    }
+
+    /// All of a large message has come.
+    pub(crate) fn large_received(&self) {
+        self.large_since_us.store(0, Ordering::Relaxed);
+    }
+
+    /// Since when it has received a large message, and when the latest part came.
+    pub(crate) fn receiving_large_since(&self) -> Option<(Instant, Instant)> {
+        Some((self.instant(&self.large_since_us)?, self.instant(&self.large_progress_us)?))
+    }
+
+    /// A large request is answered.
+    pub(crate) fn release_request(&self) {
+        let bytes = self.request_bytes.swap(0, Ordering::Relaxed);
+        self.large_received();
+        if bytes > 0 {
+            self.shared.large_requests.release(bytes);
+        }
+    }
+
+    /// The session has ended.
+    pub(crate) fn lets_go_of_memory(&self) {
+        self.count_reply(0);
+        self.shared.large_requests.abandon(self.id);
+        self.release_request();
+    }
+
+    /// Whether others' unread replies do not concern it: operators need their answers most when memory is short.
+    pub(crate) fn ignores_unread(&self) -> bool {
+        self.is_priority() || self.is_on_lane() || self.is_ending()
+    }
+
+    /// Ready when another request may begin.
+    pub(crate) fn poll_begin(&self, context: &Context<'_>) -> Poll<()> {
+        if self.ignores_unread() || self.shared.unread.poll_begin(context).is_ready() {
+            return Poll::Ready(());
+        }
+        self.shared.stalls.hurry();
+        Poll::Pending
+    }
+
+    /// Ready when the request may go on with its reply, which has become large: while clients leave too many replies unread, most wait.
+    pub fn poll_reply_room(&self, context: &Context<'_>) -> Poll<()> {
+        if self.reply_bytes() > 0 || self.ignores_unread() {
+            return Poll::Ready(());
+        }
+        let unread = &self.shared.unread;
+        if unread.poll_reserve(context).is_pending() {
+            self.shared.stalls.hurry();
+            return Poll::Pending;
+        }
+        self.reply_bytes.store(RESERVED, Ordering::Relaxed);
+        Poll::Ready(())
     }
 
     /// Ends the session because its client does not read.
@@ -379,10 +498,13 @@ pub(crate) struct Stall<'s> {
 }
 
 impl<'s> Stall<'s> {
-    pub(crate) fn begin(session: &'s Session) -> Self {
+    /// `bytes`: what the reply takes in memory.
+    pub(crate) fn begin(session: &'s Session, bytes: usize) -> Self {
         let stall = Stall { session };
         stall.progressed();
+        session.sending_since_us.store(session.micros_open() + 1, Ordering::Relaxed);
         session.shared.stalls.began();
+        session.count_reply(bytes as u64);
         stall
     }
 
@@ -396,7 +518,10 @@ impl<'s> Stall<'s> {
 impl Drop for Stall<'_> {
     fn drop(&mut self) {
         self.session.stalled_since_us.store(0, Ordering::Relaxed);
+        self.session.sending_since_us.store(0, Ordering::Relaxed);
+        // First, for those that count_reply has look whether anybody sends.
         self.session.shared.stalls.ended();
+        self.session.count_reply(0);
     }
 }
 

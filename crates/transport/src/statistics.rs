@@ -153,6 +153,10 @@ pub struct TransportStatistics {
     pub times: Vec<(&'static str, Figure)>,
     /// Replies that wait for their clients at the moment.
     pub stalled_sends: u64,
+    /// Replies in memory that their clients have not taken.
+    pub unread_replies: Vec<(&'static str, Figure)>,
+    /// Large requests in memory.
+    pub large_requests: Vec<(&'static str, Figure)>,
     /// `network.compression`, one entry for each compressor allowed.
     pub compression: Vec<CompressionStatistics>,
 }

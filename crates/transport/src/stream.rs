@@ -1,7 +1,7 @@
 //! Moving bytes, in owned buffers.
 
-use crate::registry::Shared;
-use crate::{ReceiveBuffer, SessionControl};
+use crate::session::Stall;
+use crate::{ReceiveBuffer, Session, SessionControl};
 use socket2::Socket;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -39,16 +39,19 @@ pub trait ByteStream: Send + 'static {
     fn give_way(&mut self, pipelined: bool) -> impl Future<Output = ()> + Send;
 }
 
+/// How much of a reply is sent between two notes that its client reads.
+const PIECE: usize = 256 * 1024;
+
 /// A socket whose calls block the thread.
 pub struct BlockingStream {
     socket: Arc<Socket>,
-    shared: Arc<Shared>,
+    session: Arc<Session>,
     requests_since_yield: u32,
 }
 
 impl BlockingStream {
-    pub(crate) fn new(socket: Arc<Socket>, shared: Arc<Shared>) -> Self {
-        Self { socket, shared, requests_since_yield: 0 }
+    pub(crate) fn new(socket: Arc<Socket>, session: Arc<Session>) -> Self {
+        Self { socket, session, requests_since_yield: 0 }
     }
 }
 
@@ -68,20 +71,42 @@ impl ByteStream for BlockingStream {
     }
 
     async fn send(&mut self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        ((&*self.socket).write_all(&bytes), bytes)
+        let result = match self.socket.send_with_flags(&bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+            Ok(count) if count == bytes.len() => Ok(()),
+            Ok(count) => self.send_rest(&bytes, count),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                self.send_rest(&bytes, 0)
+            }
+            Err(error) => Err(error),
+        };
+        (result, bytes)
     }
 
     /// Article S0: a thread gives way now and then, which lets the others finish their requests before they are preempted.
     async fn give_way(&mut self, _pipelined: bool) {
-        let after = self.shared.options.yield_after_requests;
+        let after = self.session.shared.options.yield_after_requests;
         if after == 0 {
             return;
         }
         self.requests_since_yield += 1;
-        if self.requests_since_yield >= after && self.shared.current() > self.shared.options.processors {
+        if self.requests_since_yield >= after
+            && self.session.shared.current() > self.session.shared.options.processors
+        {
             self.requests_since_yield = 0;
             std::thread::yield_now();
         }
+    }
+}
+
+impl BlockingStream {
+    /// The socket is full: the client does not read as fast as it asks.
+    fn send_rest(&self, bytes: &[u8], from: usize) -> io::Result<()> {
+        let stall = Stall::begin(&self.session, bytes.len());
+        for piece in bytes.get(from..).unwrap_or_default().chunks(PIECE) {
+            (&*self.socket).write_all(piece)?;
+            stall.progressed();
+        }
+        Ok(())
     }
 }
 

@@ -58,17 +58,16 @@ impl Synchronous {
     pub(crate) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>) -> io::Result<()> {
         let Newcomer { admission, socket, input } = newcomer;
         let session = Arc::clone(admission.session());
-        let shared = Arc::clone(&session.shared);
         session.place(Placement::Anywhere);
         socket.set_nonblocking(false)?;
         let place = self.take_place()?;
         let builder = thread::Builder::new()
             .name(format!("conn{}", session.id()))
-            .stack_size(shared.options.thread_stack_bytes);
+            .stack_size(session.shared.options.thread_stack_bytes);
         let service = Arc::clone(service);
         let spawned = builder.spawn(move || {
             session.looked_at();
-            let stream = BlockingStream::new(socket, shared);
+            let stream = BlockingStream::new(socket, Arc::clone(&session));
             block_on(drive(&session, stream, service, input));
             drop(place);
             drop(admission);

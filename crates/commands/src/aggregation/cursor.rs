@@ -5,6 +5,7 @@ use crate::context::{BatchContext, CommandContext};
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
 use crate::error::{CommandError, CommandResult, code};
 use crate::interrupt::Interrupt;
+use crate::turns::Turns;
 use catalog::give_way;
 use document::{DocumentBuf, DocumentBuilder};
 use query::aggregate::{Stage, Step};
@@ -86,11 +87,12 @@ impl PipelineCursor {
         PipelineCursor { pipeline, held: None }
     }
 
-    async fn fill_batch(&mut self, interrupt: &Interrupt, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+    async fn fill_batch(&mut self, turns: Turns<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+        let mut is_large = false;
         while !batch.is_full() {
             let document = match self.held.take() {
                 Some(document) => document,
-                None => match self.pipeline.next(interrupt).await? {
+                None => match self.pipeline.next(turns.interrupt()).await? {
                     Some(document) => document,
                     None => return Ok(BatchEnd::Exhausted),
                 },
@@ -98,6 +100,10 @@ impl PipelineCursor {
             if !batch.push(document.as_raw()) {
                 self.held = Some(document);
                 break;
+            }
+            if !is_large && batch.is_large() {
+                is_large = true;
+                turns.reply_room().await?;
             }
         }
         Ok(BatchEnd::More)
@@ -107,7 +113,7 @@ impl PipelineCursor {
 impl CursorSource for PipelineCursor {
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(async move {
-            let end = self.fill_batch(context.turns.interrupt(), batch).await;
+            let end = self.fill_batch(context.turns, batch).await;
             self.pipeline.reads.save();
             end
         })

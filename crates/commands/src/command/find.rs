@@ -449,15 +449,22 @@ impl FindSource {
         let kind = executor.kind(batch.documents_max());
         let surely = executor.surely_outlasts() || output.computes();
         let mut walk = Walk::begin(context.turns, kind, surely).await;
+        let mut is_large = false;
         loop {
+            let mut has_grown = false;
             let pause = executor.run(&mut walk.slice(), |located| {
                 if !output.push(batch, &located)? {
                     return Ok(Verdict::Refuse);
                 }
-                Ok(if batch.is_full() { Verdict::TakeAndStop } else { Verdict::Take })
+                has_grown = !is_large && batch.is_large() && !batch.is_full();
+                Ok(if batch.is_full() || has_grown { Verdict::TakeAndStop } else { Verdict::Take })
             })?;
             match pause {
                 Pause::Sliced | Pause::WouldBlock => walk.end_slice(pause).await?,
+                Pause::Stopped if has_grown => {
+                    is_large = true;
+                    context.turns.reply_room().await?;
+                }
                 Pause::End | Pause::Stopped => {
                     walk.end()?;
                     return Ok(if pause == Pause::End { BatchEnd::Exhausted } else { BatchEnd::More });

@@ -264,6 +264,16 @@ pub fn is_diagnostic(body: RawDocument<'_>) -> bool {
     entry.is_some_and(|(_, entry)| entry.is_diagnostic(body))
 }
 
+/// Whether the reply to this command may be large: neither a write's nor a diagnostic command's is.
+pub fn may_reply_large(body: RawDocument<'_>) -> bool {
+    let entry = body.first().and_then(|first| find(first.name_bytes()));
+    entry.is_some_and(|(_, entry)| {
+        let writes =
+            matches!(entry.class, OperationClass::Insert | OperationClass::Update | OperationClass::Delete);
+        !writes && !entry.is_diagnostic(body)
+    })
+}
+
 /// Every command, sorted by name.
 pub static COMMANDS: &[&CommandEntry] = &[
     &transactions::ABORT,

@@ -213,6 +213,8 @@ parameters! {
         "The most threads of the pool; 0 for four per core, and 16 at least.";
     PoolMinThreads "servicePoolMinThreads" integer(1, 0, 4096), "threads", runtime(),
         "Threads of the pool that are kept although they have nothing to do.";
+    UnreadRepliesMax "unreadRepliesMaxBytes" integer(0, 0, i64::MAX), "bytes", runtime(),
+        "Memory for replies that clients have not taken, over all connections. Beyond it requests wait, and the connections that have taken nothing for longest are ended. 0 takes a sixteenth of the memory that the process may use, and from 32 MiB to 1 GiB.";
     TtlMonitorEnabled "ttlMonitorEnabled" on(), "", runtime(),
         "Whether documents of TTL indexes may be deleted in the background.";
     TtlMonitorSleep "ttlMonitorSleepSecs" integer(60, 1, i32::MAX as i64), "s", runtime(),

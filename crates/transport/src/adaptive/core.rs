@@ -7,6 +7,7 @@ use super::record::{Kind, Totals, WorkerRecord};
 use super::roster::{Counts, Roster};
 use super::sockets::{Pushing, Sockets};
 use super::tasks::Queues;
+use crate::event_loop::LoopHooks;
 use crate::task::{Task, TaskQueue};
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -51,12 +52,17 @@ pub(super) struct Core {
     waiting: Vec<Waiting>,
     workers_numbered: AtomicU64,
     pub(super) thread_stack_bytes: usize,
+    pub(super) hooks: Arc<dyn LoopHooks>,
 }
 
 impl Core {
     /// # Errors
     /// The kernel has no descriptor left.
-    pub(super) fn new(options: AdaptiveOptions, thread_stack_bytes: usize) -> io::Result<Arc<Self>> {
+    pub(super) fn new(
+        options: AdaptiveOptions,
+        thread_stack_bytes: usize,
+        hooks: Arc<dyn LoopHooks>,
+    ) -> io::Result<Arc<Self>> {
         let count = options.queue_count();
         let mut waiting = Vec::new();
         waiting.resize_with(count, Waiting::default);
@@ -72,6 +78,7 @@ impl Core {
             waiting,
             workers_numbered: AtomicU64::new(0),
             thread_stack_bytes,
+            hooks,
         }))
     }
 

@@ -36,6 +36,7 @@ use self::roster::Cause;
 use self::sockets::Pushing;
 use self::stream::AdaptiveStream;
 use self::tasks::Reactor;
+use crate::event_loop::LoopHooks;
 use crate::executors::{Newcomer, drive};
 use crate::placement::Placement;
 use crate::readiness::ReadinessStream;
@@ -63,9 +64,13 @@ impl Adaptive {
     ///
     /// # Errors
     /// Options that [`AdaptiveOptions::validate`] refuses; the system has no descriptor or not one thread left.
-    pub(crate) fn start(options: AdaptiveOptions, thread_stack_bytes: usize) -> io::Result<Self> {
+    pub(crate) fn start(
+        options: AdaptiveOptions,
+        thread_stack_bytes: usize,
+        hooks: Arc<dyn LoopHooks>,
+    ) -> io::Result<Self> {
         options.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let core = Core::new(options, thread_stack_bytes)?;
+        let core = Core::new(options, thread_stack_bytes, hooks)?;
         let home = |queue| Arc::new(Home { core: Arc::clone(&core), queue });
         let homes = (0..core.queues.count()).map(home).collect();
         let model = Self { core: Arc::clone(&core), homes, controller: Mutex::new(None) };

@@ -5,6 +5,7 @@ use super::core::Core;
 use super::record::WorkerRecord;
 use super::roster::Cause;
 use super::tasks::{Rest, Turn};
+use crate::idle::IdleWatch;
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
@@ -92,6 +93,7 @@ impl Drop for Departure<'_> {
 fn work(core: &Core, record: &Arc<WorkerRecord>) -> End {
     let mut turn = Turn::new(record.number as usize);
     let mut random = Random(record.number);
+    let idle = IdleWatch::default();
     loop {
         let begun = core.now();
         let executed_before = record.executing(begun);
@@ -105,6 +107,9 @@ fn work(core: &Core, record: &Arc<WorkerRecord>) -> End {
             && core.roster.leave_idle(record, options.reserved(), |sum, worker| sum.add(worker.totals(now)))
         {
             return End::Idle;
+        }
+        if idle.rests(record.executing(now).as_nanos() as u64, 0) {
+            core.hooks.thread_rests();
         }
     }
 }

@@ -94,6 +94,14 @@ impl Coroutine {
         }
     }
 
+    /// Has threads that have come to rest give back memory.
+    pub(crate) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
+        match &self.driver {
+            Driver::Rings(rings) => rings.iter().for_each(|ring| ring.tidy(hooks)),
+            Driver::Epoll(loops) => loops.iter().for_each(|running| running.event_loop.tidy(hooks)),
+        }
+    }
+
     /// Whether the kernel gives rings.
     pub(crate) const fn has_rings(&self) -> bool {
         matches!(self.driver, Driver::Rings(_))

@@ -7,6 +7,7 @@ use crate::Service;
 use crate::auto::Usage;
 use crate::event_loop::LoopHooks;
 use crate::executors::{Newcomer, drive};
+use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
 use crate::pool::Pool;
 use crate::rest::{GATHER, Rest};
@@ -47,6 +48,7 @@ pub(super) struct Home {
     turns: AtomicU64,
     sleeps: AtomicU64,
     clock: ThreadClock,
+    idle: IdleWatch,
     /// What the ring's thread counted when it ended its last turn. A leaf in the order of locks, held for a copy.
     counts: Mutex<ConnectionCounts>,
 }
@@ -64,6 +66,7 @@ impl Home {
             turns: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
             clock: ThreadClock::default(),
+            idle: IdleWatch::default(),
             counts: Mutex::default(),
         }))
     }
@@ -154,6 +157,14 @@ impl RunningRing {
             drop(admission);
         };
         spawn(future, served, Arc::clone(&self.home.queue), Some(Arc::clone(pool)));
+    }
+
+    /// Has the thread give back memory if it has come to rest.
+    pub(super) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
+        if self.home.idle.rests(self.home.queue.statistics().executed, 1) {
+            let queue = Arc::clone(&self.home.queue);
+            give_back(hooks, move |task| queue.push(task));
+        }
     }
 
     /// What the ring's thread has done so far.

@@ -93,7 +93,7 @@ impl RingStream {
 
     /// The socket is full: the client does not read as fast as it asks. The sweeper ends the connection when that lasts.
     async fn send_rest(&self, mut bytes: Vec<u8>, mut from: usize) -> (io::Result<()>, Vec<u8>) {
-        let stall = Stall::begin(&self.session);
+        let stall = Stall::begin(&self.session, bytes.len());
         while from < bytes.len() {
             let result;
             (result, bytes) = self.send_by_ring(bytes, from).await;

@@ -15,6 +15,8 @@ pub(crate) use offer::ShortRequests;
 pub use offer::let_others_run;
 pub use queue::PoolOptions;
 
+use crate::event_loop::LoopHooks;
+use crate::idle::{IdleWatch, give_back};
 use crate::niceness;
 use crate::options::usable_processors;
 use crate::statistics::Figure;
@@ -53,6 +55,7 @@ struct Core {
     /// Threads that run a task.
     working: AtomicUsize,
     short: Arc<ShortRequests>,
+    idle: IdleWatch,
 }
 
 thread_local! {
@@ -82,6 +85,7 @@ impl Pool {
             panicked: AtomicU64::new(0),
             working: AtomicUsize::new(0),
             short,
+            idle: IdleWatch::default(),
         });
         let controlled = Arc::clone(&core);
         thread::Builder::new().name(format!("{name}control")).spawn(move || control(&controlled))?;
@@ -116,6 +120,18 @@ impl Pool {
         let now = Instant::now();
         let is_old = |queued| now.saturating_duration_since(queued) > longer_than;
         !self.core.short.are_about(now) && self.core.queue.oldest().is_some_and(is_old)
+    }
+
+    /// Has the threads give back memory if all have come to rest.
+    pub(crate) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
+        let (counts, _) = self.core.queue.counts();
+        if counts.idle == counts.threads && self.core.idle.rests(counts.executed, counts.idle as u64) {
+            for _ in 0..counts.idle {
+                let core = Arc::clone(&self.core);
+                // Each task calls another thread that sleeps.
+                give_back(hooks, move |task| refuse(core.queue.push(task, Instant::now())));
+            }
+        }
     }
 
     /// Changes the limits; threads beyond a smaller maximum end after the task that they run.

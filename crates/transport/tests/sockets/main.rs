@@ -22,8 +22,11 @@ macro_rules! for_each_executor {
 
 mod adaptive;
 mod ends;
+mod idle;
 mod lane;
+mod large_requests;
 mod messages;
 mod models;
 mod serving;
 mod support;
+mod unread;

@@ -27,6 +27,8 @@ pub(crate) struct Echo {
     pub(crate) held: AtomicUsize,
     /// Kept for good by a service that forgets nobody.
     pub(crate) sessions: Mutex<Vec<Arc<Session>>>,
+    /// Threads that were told that they rest.
+    pub(crate) rests: AtomicUsize,
     released: Mutex<bool>,
     release: Condvar,
 }
@@ -51,6 +53,10 @@ impl Service for Echo {
     fn opened(&self, session: &Arc<Session>) {
         self.opened.fetch_add(1, Ordering::SeqCst);
         self.sessions.lock().expect("no panic inside").push(Arc::clone(session));
+    }
+
+    fn thread_rests(&self) {
+        self.rests.fetch_add(1, Ordering::SeqCst);
     }
 
     async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {

@@ -2,6 +2,7 @@
 
 use crate::AdaptiveOptions;
 use crate::adaptive::Adaptive;
+use crate::event_loop::LoopHooks;
 use crate::statistics::Figure;
 use crate::task::TaskQueue;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,8 +24,21 @@ fn options() -> AdaptiveOptions {
     }
 }
 
+#[derive(Default)]
+struct Hooks {
+    rests: AtomicUsize,
+}
+
+impl LoopHooks for Hooks {
+    fn loop_started(&self) {}
+    fn turn_ended(&self) {}
+    fn thread_rests(&self) {
+        self.rests.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 fn start(options: AdaptiveOptions) -> Adaptive {
-    Adaptive::start(options, STACK).expect("threads and descriptors")
+    Adaptive::start(options, STACK, Arc::new(Hooks::default())).expect("threads and descriptors")
 }
 
 /// Has a worker run something.
@@ -152,5 +166,23 @@ fn tasks_that_nobody_runs_are_dropped_with_the_model() {
 #[test]
 fn options_that_are_not_valid_start_nothing() {
     let absurd = AdaptiveOptions { reserved_threads: 1_000_000, ..options() };
-    assert!(Adaptive::start(absurd, STACK).is_err());
+    assert!(Adaptive::start(absurd, STACK, Arc::new(Hooks::default())).is_err());
+}
+
+#[test]
+fn a_worker_that_rests_is_told_once() {
+    let hooks = Arc::new(Hooks::default());
+    let told: Arc<dyn LoopHooks> = Arc::<Hooks>::clone(&hooks);
+    let model = Adaptive::start(options(), STACK, told).expect("threads and descriptors");
+    for rests in 1..3 {
+        // Long enough to be seen among nanoseconds.
+        run(&model, 0, || thread::sleep(Duration::from_millis(1)));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while hooks.rests.load(Ordering::SeqCst) < rests {
+            assert!(Instant::now() < deadline, "rest {rests} was not told");
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(hooks.rests.load(Ordering::SeqCst), rests, "told again and again");
+    }
 }
