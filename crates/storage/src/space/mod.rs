@@ -35,6 +35,8 @@ const RESERVE_BYTES_MAX: u64 = 1 << 30;
 const RESERVE_BESIDE_MEMTABLES: u64 = 64 << 20;
 /// The share of the reserve that is kept for the next starts when the rest has been given up.
 const KEPT_FOR_START: u64 = 8;
+/// A start needs so much in any case: manifest, options, a log.
+const START_BYTES: u64 = 4 << 20;
 /// The disk is full when less than this share of the reserve is free beside it.
 const FULL_BELOW: u64 = 4;
 /// While less than this share of the reserve is free, the next half of it is given up …
@@ -255,6 +257,10 @@ impl Space {
         self.disk.as_ref().map_or(0, |disk| disk.reserve())
     }
 
+    fn kept_for_start(&self) -> u64 {
+        (self.reserve_bytes / KEPT_FOR_START).max(START_BYTES.min(self.reserve_bytes / 2))
+    }
+
     fn full_below(&self) -> u64 {
         self.reserve_bytes / FULL_BELOW
     }
@@ -270,7 +276,7 @@ impl Space {
     /// Gives up half of the reserve, but for what a start needs. Whether there was anything to give up.
     fn give_up(&self, disk: &dyn Disk, now: Instant) -> bool {
         let held = disk.reserve();
-        let kept = (held / 2).max(self.reserve_bytes / KEPT_FOR_START);
+        let kept = (held / 2).max(self.kept_for_start());
         let free = disk.room().map_or(0, |room| room.free);
         let mut given = held > kept;
         if given && let Err(error) = disk.set_reserve(kept) {
@@ -290,7 +296,7 @@ impl Space {
         let before = self.watch.lock().room_when_low;
         let wanted = self.reserve_bytes.saturating_mul(3).saturating_add(demand);
         let wanted = wanted.max(before.saturating_add(self.reserve_bytes));
-        let for_starts = self.reserve_bytes / KEPT_FOR_START;
+        let for_starts = self.kept_for_start();
         if free + held >= wanted && self.make_reserve(disk) {
             self.enter(SpaceState::Normal, 0, free);
         } else if held < for_starts

@@ -106,7 +106,7 @@ pub struct RocksEngine {
 
 impl RocksEngine {
     /// Opens RocksDB in `path`; with `create`, a database that does not exist is created. With `spare_disk`, what the log
-    /// holds stays in memory, as far as it fits, instead of being written to table files at once.
+    /// holds stays in memory, as far as it fits, instead of being written to table files at once, and files grow as they are written.
     ///
     /// # Errors
     /// What RocksDB reports, in its words.
@@ -121,7 +121,7 @@ impl RocksEngine {
         let mut database_options = options::database_options(options, create);
         let events = raw::Events::listen(&mut database_options);
         if spare_disk {
-            raw::avoid_flush_during_recovery(&mut database_options);
+            raw::spare_disk(&mut database_options);
         }
         let families = options::column_families(options, &cache);
         let rocks = DB::open_cf_descriptors(&database_options, path, families)?;

@@ -50,10 +50,13 @@ fn approximate_bytes(rocks: &DB, family: &ColumnFamily, lower: &[u8], upper: &[u
     bytes
 }
 
-/// Has a database that is opened with these options keep what its log holds in memory.
-pub(super) fn avoid_flush_during_recovery(options: &mut Options) {
+/// Has a database that is opened with these options keep what its log holds in memory, and take no room in advance.
+pub(super) fn spare_disk(options: &mut Options) {
     // SAFETY: the options are borrowed.
-    unsafe { ffi::rocksdb_options_set_avoid_flush_during_recovery(options.as_raw_ptr(), 1) };
+    unsafe {
+        ffi::rocksdb_options_set_avoid_flush_during_recovery(options.as_raw_ptr(), 1);
+        ffi::rocksdb_options_set_allow_fallocate(options.as_raw_ptr(), 0);
+    }
 }
 
 /// Ends compactions that were asked for, now and from now on.
