@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from pymongo import ReturnDocument
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 
 def update(collection, filter, change, **options):
@@ -59,6 +59,18 @@ def test_every_unique_key_that_the_filter_pins(collection):
     assert update(collection, {"_id": 2}, {"$set": {"name": "x"}})["writeErrors"] == [{"index": 0, **by_name}]
     assert update(collection, {"name": "y"}, {"$set": {"name": "x"}})["writeErrors"] == [{"index": 0, **by_name}]
     assert collection.count_documents({}) == 1
+
+
+def test_expressions_are_no_filter_for_an_upsert(collection):
+    message = "$expr is not allowed in the query predicate for an upsert"
+    for filter in [{"$expr": {"$eq": ["$a", 1]}}, {"b": 1, "$or": [{"a": 1}, {"$and": [{"$expr": True}]}]}]:
+        error = update(collection, filter, {"$set": {"a": 1}})["writeErrors"][0]
+        assert (error["code"], error["errmsg"]) == (224, message)
+        with pytest.raises(OperationFailure) as caught:
+            find_and_modify(collection, filter, {"$set": {"a": 1}})
+        assert (caught.value.code, caught.value.details["errmsg"]) == (224, message)
+        assert collection.update_one(filter, {"$set": {"a": 1}}).matched_count == 0
+    assert collection.count_documents({}) == 0
 
 
 def together(count, work):

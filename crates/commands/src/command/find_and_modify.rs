@@ -13,7 +13,7 @@ use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Va
 use query::Environment;
 use query::expression::Variables;
 use query::projection::Projection;
-use query::update::{EmptyTimestamps, Update};
+use query::update::{EmptyTimestamps, Update, check_upsert_filter};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -129,6 +129,9 @@ impl<'a> Request<'a> {
         let parse = |update| Update::parse_with(update, self.array_filters, environment, self.timestamps);
         let update = self.update.map(parse).transpose()?;
         let filter = self.selection.compile(environment)?;
+        if self.upsert {
+            check_upsert_filter(filter.document())?;
+        }
         let changing = Changing {
             request: &self,
             filter: &filter,

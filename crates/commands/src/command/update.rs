@@ -13,7 +13,7 @@ use crate::write::{
 use catalog::WriteOptions;
 use document::{DocumentBuilder, RawDocument, RawValue, Value};
 use query::Environment;
-use query::update::{EmptyTimestamps, Update};
+use query::update::{EmptyTimestamps, Update, check_upsert_filter};
 use smallvec::SmallVec;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -89,6 +89,9 @@ async fn apply(
     let own = constants(statement.constants, statement.update, shared)?;
     let environment = own.as_ref().unwrap_or(shared);
     let filter = statement.selection.compile(environment)?;
+    if statement.upsert {
+        check_upsert_filter(filter.document())?;
+    }
     let update = Update::parse_with(statement.update, statement.array_filters, environment, timestamps)?;
     if statement.multi && update.is_replacement() {
         return Err(CommandError::failed_to_parse(

@@ -6,7 +6,7 @@ use catalog::WriteError;
 use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, Value, doc};
 use smallvec::SmallVec;
 
-/// The bytes of `writeErrors` in one reply, at most; later errors keep their code and lose their message.
+/// The bytes of messages in one reply, at most; later errors keep their code and lose their message.
 const ERROR_BYTES_MAX: usize = MAX_DOCUMENT_SIZE / 2;
 
 /// The statements or documents of a batch.
@@ -87,9 +87,10 @@ impl BatchReply {
         if let Some(extra) = error.extra {
             described.extend(*extra);
         }
-        let fits = self.error_bytes < ERROR_BYTES_MAX;
-        described.push("errmsg", if fits { &*error.message } else { "" });
-        self.error_bytes += error.message.len();
+        let room = ERROR_BYTES_MAX.saturating_sub(self.error_bytes);
+        let end = error.message.floor_char_boundary(room);
+        described.push("errmsg", error.message.get(..end).unwrap_or_default());
+        self.error_bytes += end;
         self.errors.push(described);
         Ok(())
     }
@@ -157,6 +158,19 @@ mod tests {
                 "writeErrors": [{ "index": 4, "code": 2, "errmsg": "no" }],
             },
         );
+    }
+
+    #[test]
+    fn messages_leave_room_for_the_reply() {
+        let mut reply = BatchReply::default();
+        for position in 0..3 {
+            let message = "ü".repeat(ERROR_BYTES_MAX / 4 + 1);
+            reply.failed(position, CommandError::bad_value(message)).expect("a statement's error");
+        }
+        let lengths =
+            reply.errors.iter().map(|error| error.get("errmsg").and_then(Value::as_str).map(str::len));
+        let half = ERROR_BYTES_MAX / 2;
+        assert_eq!(lengths.collect::<Vec<_>>(), [Some(half + 2), Some(half - 2), Some(0)]);
     }
 
     #[test]

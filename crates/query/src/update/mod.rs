@@ -38,7 +38,7 @@ mod refusal_tests;
 #[cfg(test)]
 mod tests;
 
-pub use upsert::asks_for_key;
+pub use upsert::{asks_for_key, check_upsert_filter};
 
 pub use operators::operator_names;
 
@@ -237,7 +237,7 @@ impl Update {
         if may_deepen && document.exceeds_depth(MAX_STORED_DEPTH) {
             return Err(QueryError::new(
                 code::OVERFLOW,
-                format!("Document exceeds maximum nested object depth: {MAX_STORED_DEPTH}"),
+                format!("Document exceeds maximum nesting depth of {MAX_STORED_DEPTH}"),
             ));
         }
         Ok(())

@@ -7,6 +7,7 @@ use crate::error::QueryError;
 
 const NOT_SINGLE_VALUE_FIELD: i32 = 54;
 const NOT_EXACT_VALUE_FIELD: i32 = 111;
+const QUERY_FEATURE_NOT_ALLOWED: i32 = 224;
 
 /// The equalities of a filter as a document; of a replacement's filter only `_id` counts.
 pub(super) fn seed(filter: RawDocument<'_>, only_id: bool) -> Result<DocumentBuf, QueryError> {
@@ -36,6 +37,30 @@ pub fn asks_for_key(filter: RawDocument<'_>, key: &Document) -> bool {
         equality.is_some_and(|(_, asked)| value.with_raw(|value| document::compare(*asked, value)).is_eq())
     };
     equalities.nothing_else && equalities.found.len() == key.len() && key.iter().all(asked_for)
+}
+
+/// Refuses `$expr` in the filter of an upsert: what it compares says nothing of the document that would be inserted.
+///
+/// # Errors
+/// `QueryFeatureNotAllowed`.
+pub fn check_upsert_filter(filter: RawDocument<'_>) -> Result<(), QueryError> {
+    match uses_expression(filter) {
+        false => Ok(()),
+        true => Err(QueryError::new(
+            QUERY_FEATURE_NOT_ALLOWED,
+            "$expr is not allowed in the query predicate for an upsert",
+        )),
+    }
+}
+
+fn uses_expression(filter: RawDocument<'_>) -> bool {
+    filter.iter().any(|element| match (element.name(), element.value()) {
+        ("$expr", _) => true,
+        ("$and" | "$or" | "$nor", RawValue::Array(clauses)) => {
+            clauses.iter().filter_map(RawValue::as_document).any(uses_expression)
+        }
+        _ => false,
+    })
 }
 
 /// The document with its `_id` in front; a missing one is made.
