@@ -80,6 +80,10 @@ def test_expressions_stop_at_mongodbs_bounds(one):
     refused(one, numbers, 146, "$range would use too much memory (268435496 bytes) and cannot spill to disk.")
     document = [{"$project": {"x": {"$range": [0, {"$add": ["$_id", 2_000_000]}]}}}]
     refused(one, document, 10334, "is invalid. Size must be between 0 and 16793600(16MB)")
+    with pytest.raises(OperationFailure) as raised:
+        one.find_one({}, {"x": document[0]["$project"]["x"]})
+    assert raised.value.code == 10334, raised.value
+    assert one.database.command("ping")["ok"] == 1.0
     size = [document[0], {"$project": {"n": {"$size": "$x"}}}]
     assert one.aggregate(size).to_list() == [{"_id": 1, "n": 2_000_001}]
 

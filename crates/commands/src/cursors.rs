@@ -87,6 +87,7 @@ impl<'b> Batch<'b> {
         let mut document = self.array.start_document();
         let written = write(&mut document);
         document.finish();
+        let written = written.and_then(|()| check_size(self.array.len() - length));
         let fits = count == 0 || self.array.len() + REPLY_OVERHEAD <= MAX_DOCUMENT_SIZE;
         if written.is_err() || !fits {
             self.array.roll_back(count, length);
@@ -119,6 +120,25 @@ impl<'b> Batch<'b> {
     pub const fn count(&self) -> usize {
         self.array.count()
     }
+}
+
+/// What a document made by the server may be larger than a stored one, as in MongoDB.
+const MAX_REPLY_DOCUMENT_SIZE: usize = MAX_DOCUMENT_SIZE + (16 << 10);
+
+/// Refuses a document that a client could not be sent; between the stages of a pipeline there may be larger ones.
+///
+/// # Errors
+/// 10334.
+pub(crate) fn check_size(bytes: usize) -> CommandResult {
+    if bytes <= MAX_REPLY_DOCUMENT_SIZE {
+        return Ok(());
+    }
+    Err(CommandError::new(
+        code::BSON_OBJECT_TOO_LARGE,
+        format!(
+            "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {MAX_REPLY_DOCUMENT_SIZE}(16MB)"
+        ),
+    ))
 }
 
 /// A source over documents that are all known: the list commands.

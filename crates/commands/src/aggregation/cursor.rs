@@ -2,8 +2,8 @@
 
 use super::OpenReads;
 use crate::context::{BatchContext, CommandContext};
-use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
-use crate::error::{CommandError, CommandResult, code};
+use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource, check_size};
+use crate::error::{CommandError, CommandResult};
 use crate::interrupt::Interrupt;
 use crate::turns::Turns;
 use catalog::give_way;
@@ -19,8 +19,6 @@ const DOCUMENTS_PER_CHECK: u32 = 128;
 pub(crate) fn pipeline_failed(error: CommandError) -> CommandError {
     error.within("PlanExecutor error during aggregation")
 }
-/// What a document made by the server may be larger than a stored one, as in MongoDB.
-const MAX_REPLY_DOCUMENT_SIZE: usize = document::MAX_DOCUMENT_SIZE + (16 << 10);
 
 /// A pipeline that runs.
 pub(crate) struct RunningPipeline {
@@ -59,19 +57,6 @@ impl RunningPipeline {
             }
         }
     }
-}
-
-/// Refuses a document that a client could not be sent; between stages there may be larger ones.
-fn check_size(bytes: usize) -> CommandResult {
-    if bytes <= MAX_REPLY_DOCUMENT_SIZE {
-        return Ok(());
-    }
-    Err(CommandError::new(
-        code::BSON_OBJECT_TOO_LARGE,
-        format!(
-            "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {MAX_REPLY_DOCUMENT_SIZE}(16MB)"
-        ),
-    ))
 }
 
 /// A running pipeline behind a cursor.

@@ -2,6 +2,7 @@
 
 use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
+use crate::cursors::check_size;
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{Filter, environment};
 use crate::write::{
@@ -213,6 +214,10 @@ impl Changing<'_> {
 fn project(projection: Option<&Projection>, document: DocumentBuf) -> CommandResult<DocumentBuf> {
     match projection {
         None => Ok(document),
-        Some(projection) => Ok(projection.project(document.as_raw(), None, &mut Variables::new())?),
+        Some(projection) => {
+            let shown = projection.project(document.as_raw(), None, &mut Variables::new())?;
+            check_size(shown.len())?;
+            Ok(shown)
+        }
     }
 }
