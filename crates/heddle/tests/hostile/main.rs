@@ -6,6 +6,8 @@
 //! ones until the time is over, and the others are answered within a tenth of a second. `HEDDLE_HOSTILE_SEED` repeats the random ones.
 
 mod combined;
+mod frames;
+mod interrupts;
 mod operands;
 mod server;
 mod shapes;
@@ -95,6 +97,9 @@ struct Trial {
     offences: Vec<String>,
 }
 
+/// After so many requests the documents are as they were.
+const RESTORE_EVERY: usize = 250;
+
 /// Processor time is measured in hundredths of a second, which says nothing of the bytes of short requests.
 const LONG: usize = 32 << 10;
 
@@ -114,23 +119,32 @@ impl Trial {
         if std::env::var_os("HEDDLE_HOSTILE_VERBOSE").is_some() {
             println!("{}", shape.name);
         }
-        let message = server::message(shape);
+        self.send_message(shape.name.clone(), &server::message(shape));
+    }
+
+    /// Sends a whole message; gives the error code of its reply.
+    fn send_message(&mut self, name: String, message: &[u8]) -> Option<i32> {
         let before = processor_time(self.server.pid());
         self.pinger.take_slowest();
-        let outcome = self.client.send(&message);
+        let outcome = self.client.send(message);
         if matches!(outcome, Outcome::Closed) {
             // A connection that ends is seen a moment before the process's end.
             std::thread::sleep(Duration::from_millis(300));
         }
-        assert!(self.server.is_running(), "{} ended the server", shape.name);
+        assert!(self.server.is_running(), "{name} ended the server");
         let processor = processor_time(self.server.pid()).saturating_sub(before);
         let ping = self.pinger.take_slowest();
         if !matches!(outcome, Outcome::Answered(_)) {
             self.client = Client::connect(self.server.address, PATIENCE);
         }
-        let cost = Cost { name: shape.name.clone(), bytes: message.len(), processor, ping, outcome };
+        let code = match outcome {
+            Outcome::Answered(code) => Some(code),
+            _ => None,
+        };
+        let cost = Cost { name, bytes: message.len(), processor, ping, outcome };
         self.judge(&cost);
         self.costs.push(cost);
+        code
     }
 
     fn judge(&mut self, cost: &Cost) {
@@ -173,16 +187,31 @@ impl Trial {
     }
 }
 
-/// Documents that the requests meet: a wide one and one with lists, and a collection with indexes.
-fn load(server: &ServerProcess) {
+/// A wide document with lists.
+fn wide() -> Document {
     const WIDE: usize = 20_000;
-    let mut client = server.client();
     let mut wide = doc! { "_id": 0, "a": 1 };
     wide.extend(operands::fields("f", WIDE, operands::int));
     wide.push("list", operands::numbers(WIDE));
     wide.push("items", operands::array(WIDE / 10, |number| doc! { "a": (number as i32) }.into()));
+    wide
+}
+
+/// Brings the wide document back that requests may have changed.
+fn restore(server: &ServerProcess) {
+    let update = doc! { "q": { "_id": 0 }, "u": (wide()), "upsert": true };
+    let command =
+        doc! { "update": COLLECTION, "updates": [update], "bypassDocumentValidation": true, "$db": DATABASE };
+    run(&mut server.client(), command);
+}
+
+/// Documents that the requests meet: a wide one and a small one, and a collection with indexes.
+fn load(server: &ServerProcess) {
+    let mut client = server.client();
+    let wide = wide();
     let small = doc! { "_id": 1, "a": "text", "list": [1, 2, 3], "d": (Value::DateTime(0)) };
     run(&mut client, doc! { "insert": COLLECTION, "documents": [wide, small], "$db": DATABASE });
+    run(&mut client, doc! { "insert": "sink", "documents": [{ "_id": 0 }], "$db": DATABASE });
     let indexed: Vec<Value> =
         (0..100).map(|number| doc! { "_id": number, "a": number, "b": number, "c": 1 }.into()).collect();
     run(&mut client, doc! { "insert": "indexed", "documents": indexed, "$db": DATABASE });
@@ -244,7 +273,10 @@ fn no_message_holds_up_the_others() {
     let (random_time, shapes) = (form.random, shapes::all(form.length));
     let only = std::env::var("HEDDLE_HOSTILE_ONLY").unwrap_or_default();
     let mut trial = Trial::begin(form, directory.path());
-    for shape in shapes.iter().filter(|shape| shape.name.contains(&only)) {
+    for (position, shape) in shapes.iter().filter(|shape| shape.name.contains(&only)).enumerate() {
+        if position % RESTORE_EVERY == 0 {
+            restore(&trial.server);
+        }
         trial.send(shape);
     }
     let (mut random, began) = (Random(seed), Instant::now());
@@ -253,5 +285,17 @@ fn no_message_holds_up_the_others() {
             trial.send(&shape);
         }
     }
+    for frame in frames::all().iter().filter(|frame| frame.name.contains(&only)) {
+        let code = trial.send_message(frame.name.clone(), &frame.bytes);
+        if code != frame.code {
+            trial.offences.push(format!("{}: answered with {code:?}, expected {:?}", frame.name, frame.code));
+        }
+    }
     trial.end();
+}
+
+#[test]
+fn what_goes_on_for_long_ends_when_it_is_told_to() {
+    let directory = tempfile::tempdir().expect("a directory");
+    interrupts::check(directory.path());
 }

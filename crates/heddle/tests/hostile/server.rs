@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use wire::{CommandMessage, MAX_MESSAGE_SIZE, MessageRef, parse_reply};
+use wire::{CommandMessage, MAX_MESSAGE_SIZE, MessageRef, OpCode, decompress_message, peek_command};
 
 /// What came of one request.
 #[derive(Debug)]
@@ -53,7 +53,14 @@ impl Client {
         let rest = u64::try_from(i32::from_le_bytes(length)).unwrap_or(0).saturating_sub(4);
         (&self.socket).take(rest).read_to_end(&mut bytes)?;
         let message = MessageRef::parse(&bytes, MAX_MESSAGE_SIZE).expect("a reply is a message");
-        let reply: RawDocument<'_> = parse_reply(message).expect("a reply is well-formed");
+        let inflated = (message.header().opcode == OpCode::Compressed).then(|| {
+            decompress_message(message, MAX_MESSAGE_SIZE, Vec::new()).expect("a compressed reply").0
+        });
+        let message = match &inflated {
+            Some(inflated) => inflated.as_ref(MAX_MESSAGE_SIZE).expect("a reply is a message"),
+            None => message,
+        };
+        let reply: RawDocument<'_> = peek_command(message).expect("a reply has a body");
         let code = reply.get("code").and_then(|code| code.as_i64_exact()).unwrap_or(0);
         Ok(i32::try_from(code).unwrap_or(-1))
     }

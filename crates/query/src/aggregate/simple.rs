@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value, quote};
 
+use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::{Evaluated, Expression, ParseScope, Random, Variables, brief, type_name};
@@ -249,7 +250,12 @@ impl Stage for MatchStage {
     fn next(&mut self) -> Result<Step, QueryError> {
         for _ in 0..REFUSALS_PER_PULL {
             match self.input.next()? {
-                Step::Document(document) if !self.filter.matcher.matches(document.as_raw())? => {}
+                Step::Document(document) => {
+                    checkpoint::pass_bytes(document.len())?;
+                    if self.filter.matcher.matches(document.as_raw())? {
+                        return Ok(Step::Document(document));
+                    }
+                }
                 other => return Ok(other),
             }
         }
@@ -267,6 +273,7 @@ impl Stage for ProjectStage {
     fn next(&mut self) -> Result<Step, QueryError> {
         match self.input.next()? {
             Step::Document(document) => {
+                checkpoint::pass_bytes(document.len())?;
                 self.projection.project(document.as_raw(), None, &mut self.variables).map(Step::Document)
             }
             other => Ok(other),

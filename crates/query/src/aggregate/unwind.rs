@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use document::{DocumentBuf, ElementType, RawDocument, RawValue};
 
+use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::Path;
@@ -199,6 +200,7 @@ impl Stage for UnwindStage {
                 return Ok(Step::Yield);
             }
             if let Some((position, item)) = self.items.next() {
+                checkpoint::pass_bytes(self.document.len())?;
                 let taken = 1 + self.document.len() / BYTES_PER_ITEM;
                 self.until_yield = self.until_yield.saturating_sub(taken);
                 return Ok(Step::Document(self.with_item(position, &item)));
@@ -207,6 +209,7 @@ impl Stage for UnwindStage {
                 Step::Document(document) => document,
                 other => return Ok(other),
             };
+            checkpoint::pass_bytes(document.len())?;
             if let Some(document) = self.take(document) {
                 return Ok(Step::Document(document));
             }

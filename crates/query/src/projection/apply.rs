@@ -8,6 +8,7 @@ use super::ProjectionMode;
 use super::array;
 use super::tree::{Node, Rule};
 use crate::aggregate::rewrite::append_bounded;
+use crate::checkpoint;
 use crate::error::QueryError;
 use crate::expression::{Expression, Variables};
 
@@ -115,7 +116,12 @@ impl Walk<'_, '_> {
                 Rule::Nested(below) if below.appends && !present.contains(name) => {
                     self.missing_document(name, below, out)?;
                 }
-                Rule::FirstMatch(matcher) => array::append_first_match(name, matcher, document, out)?,
+                Rule::FirstMatch(matcher) => {
+                    if let Some(RawValue::Array(array)) = present.get(name) {
+                        checkpoint::pass_bytes(document.as_bytes().len())?;
+                        array::append_first_match(name, matcher, (document, array), out)?;
+                    }
+                }
                 _ => {}
             }
         }

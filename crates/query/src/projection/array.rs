@@ -24,12 +24,9 @@ pub(super) fn append_section(element: Element<'_>, section: Section, out: &mut D
 pub(super) fn append_first_match(
     name: &str,
     matcher: &Matcher,
-    document: RawDocument<'_>,
+    (document, array): (RawDocument<'_>, RawArray<'_>),
     out: &mut DocumentBuilder<'_>,
 ) -> Result<(), QueryError> {
-    let Some(RawValue::Array(array)) = document.get(name) else {
-        return Ok(());
-    };
     let found = matcher.matches_positional(document)?.and_then(|details| details.array_index);
     if let Some(element) = found.and_then(|index| array.elements().nth(index)) {
         out.start_array(name).push_raw(element.kind(), element.value_bytes());
