@@ -15,9 +15,8 @@ use crate::stages::StageHistograms;
 use crate::timers::{Sleep, Timers};
 use catalog::Catalog;
 use document::ObjectId;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -202,7 +201,7 @@ impl Server {
     /// Ends the cursors and operations of sessions.
     pub fn kill_sessions(&self, sessions: &[SessionId]) {
         self.close_cursors_of(sessions);
-        let doomed: FxHashSet<SessionId> = sessions.iter().copied().collect();
+        let doomed: HashSet<SessionId> = sessions.iter().copied().collect();
         let is_doomed = |owner: Option<SessionId>| owner.is_some_and(|owner| doomed.contains(&owner));
         for connection in self.connections() {
             connection.kill_operation(code::INTERRUPTED, |_, owner| is_doomed(owner));
@@ -211,7 +210,7 @@ impl Server {
 
     /// One walk over all cursors, however many sessions end.
     fn close_cursors_of(&self, sessions: &[SessionId]) {
-        let ended: FxHashSet<SessionId> = sessions.iter().copied().collect();
+        let ended: HashSet<SessionId> = sessions.iter().copied().collect();
         self.cursors.kill_where(|_, owner| owner.is_some_and(|owner| ended.contains(&owner)));
     }
 

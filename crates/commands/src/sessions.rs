@@ -78,7 +78,7 @@ const SHARDS: usize = 32;
 #[derive(Debug)]
 pub struct Sessions {
     /// Each guards the last use of its share of the sessions.
-    shards: [Mutex<HashMap<SessionId, Instant, rustc_hash::FxBuildHasher>>; SHARDS],
+    shards: [Mutex<HashMap<SessionId, Instant>>; SHARDS],
 }
 
 impl Default for Sessions {
@@ -125,7 +125,7 @@ impl Sessions {
     }
 
     #[expect(clippy::indexing_slicing, reason = "the remainder is below the number of shards")]
-    fn shard(&self, id: SessionId) -> &Mutex<HashMap<SessionId, Instant, rustc_hash::FxBuildHasher>> {
+    fn shard(&self, id: SessionId) -> &Mutex<HashMap<SessionId, Instant>> {
         &self.shards[usize::from(id.0[15]) % SHARDS]
     }
 }

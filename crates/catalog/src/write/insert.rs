@@ -12,7 +12,6 @@ use crate::waiters::give_way;
 use document::key::encode_value;
 use document::{RawDocument, RawValue};
 use hashbrown::HashSet;
-use rustc_hash::FxBuildHasher;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -370,7 +369,7 @@ struct FreshKeys<'c> {
     view: storage::ReadView,
     tier: ReadTier,
     probes: Vec<(usize, Arc<IndexDefinition>, UniqueProbe)>,
-    claimed: HashSet<Vec<u8>, FxBuildHasher>,
+    claimed: HashSet<Vec<u8>>,
 }
 
 impl<'c> FreshKeys<'c> {

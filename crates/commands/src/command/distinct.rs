@@ -13,10 +13,10 @@ use crate::fields::Fields;
 use document::key::encode_value;
 use document::path::{FieldPath, LeafArray, Place};
 use document::{DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue, Value};
+use hashbrown::HashSet;
 use query::Environment;
 use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields, Plan};
-use rustc_hash::FxHashSet;
 use std::ops::ControlFlow;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -119,7 +119,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
 #[derive(Debug)]
 struct DistinctValues {
     path: FieldPath,
-    known: FxHashSet<Box<[u8]>>,
+    known: HashSet<Box<[u8]>>,
     list: Vec<Value>,
     bytes: usize,
     key: Vec<u8>,
@@ -129,7 +129,7 @@ impl DistinctValues {
     fn of(path: &str) -> CommandResult<Self> {
         let path = FieldPath::parse_lenient(path)
             .map_err(|error| CommandError::new(code::BAD_VALUE, error.to_string()))?;
-        Ok(DistinctValues { path, known: FxHashSet::default(), list: Vec::new(), bytes: 0, key: Vec::new() })
+        Ok(DistinctValues { path, known: HashSet::default(), list: Vec::new(), bytes: 0, key: Vec::new() })
     }
 
     /// Adds the values of a document. Whether it has any.

@@ -1,11 +1,11 @@
 //! Documents that a walk has met already.
 
-use rustc_hash::FxHashSet;
+use hashbrown::HashSet;
 
 /// The keys of documents met so far.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    keys: FxHashSet<Box<[u8]>>,
+    keys: HashSet<Box<[u8]>>,
 }
 
 impl Seen {

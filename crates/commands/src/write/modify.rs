@@ -5,9 +5,9 @@ use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Candidates, Filter, Found, LONG_DOCUMENT};
 use catalog::{Change, Collection, WriteError, WriteOptions};
 use document::{DocumentBuf, RawDocument};
+use hashbrown::HashSet;
 use query::matcher::MatchDetails;
 use query::update::Update;
-use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use storage::ReadTier;
 
@@ -193,7 +193,7 @@ pub(crate) async fn modify_many(
     }
     let mut candidates = open(context, statement).await?;
     // A change may move a document along the index that is being walked: it would be met again.
-    let mut seen = FxHashSet::default();
+    let mut seen = HashSet::new();
     let may_meet_again =
         candidates.walks_an_index() && matches!(statement.modification, Modification::Update(_));
     while let Some(document_key) = next(context, &mut candidates).await? {

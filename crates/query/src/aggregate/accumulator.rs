@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use document::key::GroupKey;
 use document::{Fieldwise, Number, RawDocument, RawValue, Value};
-use rustc_hash::FxHashSet;
+use hashbrown::HashSet;
 
 use crate::error::{QueryError, code};
 use crate::expression::{Borrowed, Deviation, Evaluated, Expression, Sum, Variables, merge_into, take_count};
@@ -66,7 +66,7 @@ enum Gathered {
     First(Option<Evaluated>),
     Last(Evaluated),
     Push(Vec<Value>),
-    Set { seen: FxHashSet<GroupKey>, items: Vec<Value> },
+    Set { seen: HashSet<GroupKey>, items: Vec<Value> },
     Merged(Fieldwise),
     Count(i64),
     Deviation(Deviation),
@@ -98,7 +98,7 @@ impl AccumulatorSpec {
             Kind::First => Gathered::First(None),
             Kind::Last => Gathered::Last(None),
             Kind::Push => Gathered::Push(Vec::new()),
-            Kind::AddToSet => Gathered::Set { seen: FxHashSet::default(), items: Vec::new() },
+            Kind::AddToSet => Gathered::Set { seen: HashSet::default(), items: Vec::new() },
             Kind::MergeObjects => Gathered::Merged(Fieldwise::default()),
             Kind::Count => Gathered::Count(0),
             Kind::DeviationOfPopulation | Kind::DeviationOfSample => {

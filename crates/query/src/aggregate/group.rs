@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use document::key::{encode_owned, encode_value};
 use document::{Document, DocumentBuf, DocumentBuilder, ElementType, RawDocument, RawValue, Value, doc_buf};
-use rustc_hash::FxHashMap;
+use hashbrown::HashMap;
 
 use crate::checkpoint;
 use crate::environment::Environment;
@@ -205,13 +205,13 @@ pub(super) struct GroupStage {
     context: PipelineContext,
     variables: Variables,
     phase: Phase,
-    table: FxHashMap<Box<[u8]>, usize>,
+    table: HashMap<Box<[u8]>, usize>,
     groups: Vec<Group>,
     bytes: usize,
     /// Documents put aside, to be sorted by group key.
     spilled: Option<Sorter>,
     /// The groups of documents put aside as far as they had come before, by group key.
-    begun: FxHashMap<Box<[u8]>, Group>,
+    begun: HashMap<Box<[u8]>, Group>,
     key: Vec<u8>,
 }
 
@@ -236,11 +236,11 @@ impl GroupStage {
             context: context.clone(),
             variables: Variables::new(),
             phase: Phase::Reading,
-            table: FxHashMap::default(),
+            table: HashMap::default(),
             groups: Vec::new(),
             bytes: 0,
             spilled: None,
-            begun: FxHashMap::default(),
+            begun: HashMap::default(),
             key: Vec::new(),
         }
     }
