@@ -40,14 +40,15 @@ impl Pipeline {
     fn parse_stages(stages: &[RawDocument<'_>], environment: &Environment) -> Result<Self, QueryError> {
         let mut pipeline = Self { source: Source::Collection, stages: Vec::new(), output: None };
         if stages.len() > MAX_STAGES {
-            return Err(QueryError::new(
-                7749501,
-                format!("Pipeline length must be no longer than {MAX_STAGES} stages."),
-            ));
+            return Err(too_long());
         }
         for (position, stage) in stages.iter().enumerate() {
             let is_last = position + 1 == stages.len();
             pipeline.push_stage(*stage, position == 0, is_last, environment)?;
+            // Some stages stand for two, and each is a level of recursion when the pipeline runs.
+            if pipeline.stages.len() > MAX_STAGES {
+                return Err(too_long());
+            }
         }
         let optimised = environment.check_constants().and_then(|()| pipeline.optimise(environment));
         optimised.map_err(|error| error.within("Failed to optimize pipeline"))?;
@@ -98,4 +99,8 @@ fn wrapped(operand: RawValue<'_>) -> DocumentBuf {
     builder.append("", operand);
     builder.finish();
     DocumentBuf::trusted(bytes)
+}
+
+fn too_long() -> QueryError {
+    QueryError::new(7749501, format!("Pipeline length must be no longer than {MAX_STAGES} stages."))
 }

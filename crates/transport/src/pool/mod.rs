@@ -36,7 +36,7 @@ const NICENESS: i32 = 10;
 /// The kernel takes the whole slice from a thread that offers the processor early; so it is the shortest there is.
 const SLICE: Duration = Duration::from_micros(100);
 /// Scans and aggregations recurse no deeper than requests do elsewhere.
-pub(crate) const STACK_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// See the module. Dropping it stops it.
 pub(crate) struct Pool {
