@@ -101,7 +101,7 @@ fn prepare<'a>(
     }
     let started = Instant::now();
     if let Some(session) = generic.session {
-        server.sessions.touch(session, started);
+        server.sessions.touch(session, started)?;
     }
     let operation = connection.begin(OperationStart {
         id: next_operation_id(),

@@ -82,6 +82,7 @@ impl Server {
     pub fn new(parameters: Arc<Parameters>, catalog: Arc<Catalog>, host: Host) -> std::io::Result<Arc<Self>> {
         // Facts of the machine that are in files are read before anybody waits for them.
         command::host_info::read_facts();
+        let sessions_max = usize::try_from(parameters.unsigned(Parameter::SessionsMax)).unwrap_or(usize::MAX);
         Ok(Arc::new(Server {
             forecasts: Forecasts::default(),
             spill: Spill::beside_data(&parameters, catalog.store()),
@@ -89,7 +90,7 @@ impl Server {
             store: catalog.store().clone(),
             catalog,
             cursors: Cursors::default(),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(sessions_max),
             failpoints: FailPoints::default(),
             counters: OperationCounters::default(),
             usage: Usage::default(),

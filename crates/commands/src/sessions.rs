@@ -5,6 +5,7 @@
 use crate::error::{CommandError, CommandResult, code};
 use document::{DocumentBuilder, RawDocument, RawValue};
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use parking_lot::Mutex;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -79,19 +80,30 @@ const SHARDS: usize = 32;
 pub struct Sessions {
     /// Each guards the last use of its share of the sessions.
     shards: [Mutex<HashMap<SessionId, Instant>>; SHARDS],
-}
-
-impl Default for Sessions {
-    fn default() -> Self {
-        Sessions { shards: std::array::from_fn(|_| Mutex::default()) }
-    }
+    /// Sessions that a share has at most.
+    shard_length_max: usize,
 }
 
 impl Sessions {
+    /// None yet, and about `max` at most: identifiers are random, so that each share has its part of them.
+    pub fn new(max: usize) -> Self {
+        Sessions { shards: std::array::from_fn(|_| Mutex::default()), shard_length_max: max.div_ceil(SHARDS) }
+    }
+
     /// Notes that a session is in use.
+    ///
+    /// # Errors
+    /// `TooManyLogicalSessions` when it is a new one too many.
     #[inline]
-    pub fn touch(&self, id: SessionId, now: Instant) {
-        self.shard(id).lock().insert(id, now);
+    pub fn touch(&self, id: SessionId, now: Instant) -> CommandResult {
+        let mut shard = self.shard(id).lock();
+        let has_room = shard.len() < self.shard_length_max;
+        match shard.entry(id) {
+            Entry::Occupied(mut known) => *known.get_mut() = now,
+            Entry::Vacant(new) if has_room => drop(new.insert(now)),
+            Entry::Vacant(_) => return Err(too_many(id)),
+        }
+        Ok(())
     }
 
     /// Forgets a session. Its cursors and operations are the caller's to end.
@@ -130,19 +142,40 @@ impl Sessions {
     }
 }
 
+#[cold]
+fn too_many(id: SessionId) -> CommandError {
+    let message = format!(
+        "Unable to add session ID {id} into the cache because the number of active sessions is too high"
+    );
+    CommandError::new(code::TOO_MANY_LOGICAL_SESSIONS, message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn unused_sessions_expire() {
-        let (sessions, start) = (Sessions::default(), Instant::now());
+        let (sessions, start) = (Sessions::new(1000), Instant::now());
         let (old, young) = (SessionId::random(), SessionId::random());
-        sessions.touch(old, start);
-        sessions.touch(young, start + Duration::from_secs(20));
+        sessions.touch(old, start).expect("room");
+        sessions.touch(young, start + Duration::from_secs(20)).expect("room");
         assert_eq!(sessions.expire(start + Duration::from_secs(30), Duration::from_secs(30)), [old]);
         assert_eq!(sessions.all(), [young]);
         assert!(sessions.end(young) && !sessions.end(young));
+    }
+
+    #[test]
+    fn their_number_is_bounded() {
+        let (sessions, start) = (Sessions::new(2 * SHARDS), Instant::now());
+        let [first, second, third] = [0, 1, 2].map(|byte| SessionId([byte; 16].map(|_| byte * SHARDS as u8)));
+        sessions.touch(first, start).expect("room");
+        sessions.touch(second, start).expect("room");
+        let refused = sessions.touch(third, start).expect_err("a third one of the same share");
+        assert_eq!(refused.code, 261);
+        sessions.touch(first, start).expect("it is known");
+        assert!(sessions.end(second));
+        sessions.touch(third, start).expect("room again");
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     for session in super::start_session::listed(context)? {
-        context.server.sessions.touch(session, context.started);
+        context.server.sessions.touch(session, context.started)?;
     }
     context.fields.finish()?;
     let _ = reply;

@@ -13,7 +13,7 @@ pub(crate) static COMMAND: CommandEntry =
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.fields.finish()?;
     let session = SessionId::random();
-    context.server.sessions.touch(session, context.started);
+    context.server.sessions.touch(session, context.started)?;
     let mut id = reply.start_document("id");
     session.append_to(&mut id);
     id.finish();

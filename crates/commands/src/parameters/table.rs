@@ -185,6 +185,8 @@ parameters! {
         "Memory that one sort may use; beyond it, a query without allowDiskUse fails.";
     SessionTimeout "localLogicalSessionTimeoutMinutes" integer(30, 1, 1_000_000), "min", fixed(),
         "A session that nobody uses is forgotten after this time, and its cursors are closed.";
+    SessionsMax "maxSessions" integer(1_000_000, 1, 1 << 30), "sessions", fixed(),
+        "Sessions in use at most; new ones are refused beyond it.";
     MaxTimeMs "defaultMaxTimeMS" integer(0, 0, i32::MAX as i64), "ms", runtime(),
         "Time limit of reads that bring none; 0 for none.";
     NoTableScan "notablescan" off(), "", runtime(),
