@@ -13,7 +13,7 @@ pub(crate) const DATABASE: &str = "hostile";
 pub(crate) const COLLECTION: &str = "c";
 
 /// How long a request may run by its own will, in milliseconds.
-pub(crate) const MAX_TIME_MS: i32 = 1000;
+pub(crate) const MAX_TIME_MS: i32 = 300;
 
 /// One request.
 pub(crate) struct Shape {
