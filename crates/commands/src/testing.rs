@@ -209,8 +209,8 @@ impl Engine for ForgetfulEngine {
     fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
         self.inner.write(units, counters)
     }
-    fn sync_journal(&self) -> Result<(), EngineFailure> {
-        self.inner.sync_journal()
+    fn sync_journal(&self, alone: bool) -> Result<(), EngineFailure> {
+        self.inner.sync_journal(alone)
     }
     fn sequence(&self) -> u64 {
         self.inner.sequence()

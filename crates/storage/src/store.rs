@@ -509,7 +509,7 @@ impl JournalWriter for StoreInner {
     fn sync(&self) -> SyncOutcome<CommitError> {
         let covered = self.applied();
         let started = Instant::now();
-        match self.engine.sync_journal() {
+        match self.engine.sync_journal(self.space.is_scarce()) {
             Ok(()) => {}
             Err(EngineFailure::Stalled | EngineFailure::NoSpace(_)) => return SyncOutcome::NotNow,
             Err(EngineFailure::Failed(detail)) => {

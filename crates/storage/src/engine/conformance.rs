@@ -228,7 +228,8 @@ fn maintenance_keeps_the_data() {
         put_all(engine, &["a", "b", "c"]);
         engine.flush().unwrap();
         write(engine, |unit| unit.delete(DOCUMENTS, b"b"));
-        engine.sync_journal().unwrap();
+        engine.sync_journal(false).unwrap();
+        engine.sync_journal(true).unwrap();
         engine.flush().unwrap();
         engine.compact(DOCUMENTS, &KeyRange::all()).unwrap();
         check(engine, KeyRange::all(), None, Direction::Forward, "a c");

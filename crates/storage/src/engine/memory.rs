@@ -347,7 +347,7 @@ impl Engine for MemoryEngine {
         Ok(sequence)
     }
 
-    fn sync_journal(&self) -> Result<(), EngineFailure> {
+    fn sync_journal(&self, _alone: bool) -> Result<(), EngineFailure> {
         Ok(())
     }
 

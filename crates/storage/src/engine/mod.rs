@@ -34,12 +34,13 @@ pub trait Engine: Send + Sync + 'static {
     /// Nothing of the batch is visible then. [`EngineFailure::Stalled`] asks for the same call later.
     fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure>;
 
-    /// Brings the log to stable storage: every batch whose `write` returned before this call.
+    /// Brings the log to stable storage: every batch whose `write` returned before this call. With `alone`, writes that come
+    /// meanwhile are [`EngineFailure::Stalled`]: where one of them may find the disk full.
     ///
     /// # Errors
     /// After [`EngineFailure::Failed`] it is unknown what reached stable storage. After the other two
     /// nothing is lost, and a later call that succeeds covers what this one should have covered.
-    fn sync_journal(&self) -> Result<(), EngineFailure>;
+    fn sync_journal(&self, alone: bool) -> Result<(), EngineFailure>;
 
     /// The sequence number of the last applied operation.
     fn sequence(&self) -> u64;

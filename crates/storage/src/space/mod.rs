@@ -43,6 +43,8 @@ const FULL_BELOW: u64 = 4;
 const NEXT_HALF_BELOW: u64 = 16;
 /// … this long after the last one: whoever fills the disk and then fails has not had all of it.
 const NEXT_HALF_PAUSE: Duration = Duration::from_secs(2);
+/// With less room than this, whatever the reserve has, a write may find the disk full.
+const ENOUGH_MIN: u64 = 64 << 20;
 /// An engine that found the disk full looks for room every five seconds. Commits that met it wait for that, …
 const HOLD: Duration = Duration::from_secs(15);
 /// … and after this time it was not enough room.
@@ -199,6 +201,13 @@ impl Space {
             SpaceState::Normal => None,
             state => refused(state, growth),
         }
+    }
+
+    /// Whether a write may find the disk full at any moment.
+    pub(crate) fn is_scarce(&self) -> bool {
+        let Some(disk) = &self.disk else { return false };
+        let enough = self.reserve_bytes.saturating_mul(2).max(ENOUGH_MIN);
+        self.state() != SpaceState::Normal || !disk.room().is_ok_and(|room| room.free >= enough)
     }
 
     /// Looks at the disk and acts. Called by the governor; `memtable_bytes` is what a file of level 0 has at most.

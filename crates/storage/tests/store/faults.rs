@@ -85,7 +85,7 @@ impl Engine for FaultyEngine {
         self.memory.write(units, counters)
     }
 
-    fn sync_journal(&self) -> Result<(), EngineFailure> {
+    fn sync_journal(&self, _alone: bool) -> Result<(), EngineFailure> {
         let covered = self.memory.sequence();
         self.syncs_begun.fetch_add(1, Ordering::SeqCst);
         let mut held = self.sync_held.lock();

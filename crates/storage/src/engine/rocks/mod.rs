@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::RwLock;
 use rocksdb::{Cache, ColumnFamily, DB, Options, WriteBatch, WriteOptions, checkpoint::Checkpoint};
 
 use super::{Engine, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
@@ -43,6 +44,9 @@ struct Database {
     /// Set by a write that found the disk full, cleared by the next one that succeeds. In between the log
     /// accepts nothing and must not be synced; recovery writes the memtables to tables and starts a new log.
     out_of_space: AtomicBool,
+    /// Shared by writes until what came of them is noted; a sync where room is scarce has it alone. The log of a write
+    /// that has just found the disk full must not be synced.
+    log_access: RwLock<()>,
 }
 
 impl Database {
@@ -65,10 +69,17 @@ impl Database {
         }
         let mut probe = WriteBatch::default();
         probe.put_log_data([]);
-        matches!(self.write(probe), Err(EngineFailure::NoSpace(_)))
+        let _access = self.log_access.read();
+        matches!(self.write_to_log(probe), Err(EngineFailure::NoSpace(_)))
     }
 
+    /// Nobody waits for a sync here: that may be an event loop.
     fn write(&self, batch: WriteBatch) -> Result<(), EngineFailure> {
+        let _access = self.log_access.try_read().ok_or(EngineFailure::Stalled)?;
+        self.write_to_log(batch)
+    }
+
+    fn write_to_log(&self, batch: WriteBatch) -> Result<(), EngineFailure> {
         let written = self.rocks.write_opt(batch, &self.write_options).map_err(write_failure);
         self.note_space(&written);
         written
@@ -138,6 +149,7 @@ impl RocksEngine {
             cache_bytes: options.cache_bytes,
             write_options,
             out_of_space: AtomicBool::new(false),
+            log_access: RwLock::new(()),
         });
         database.review_warming();
         Ok(RocksEngine { latest: Arc::new(RocksReader::latest(Arc::clone(&database))), database })
@@ -166,9 +178,11 @@ impl Engine for RocksEngine {
         Ok(self.sequence())
     }
 
-    fn sync_journal(&self) -> Result<(), EngineFailure> {
+    fn sync_journal(&self, alone: bool) -> Result<(), EngineFailure> {
         // A sync of the broken log would turn the full disk into an error RocksDB does not recover from.
-        if self.database.is_out_of_space() {
+        let full = self.database.is_out_of_space();
+        let _alone = alone.then(|| self.database.log_access.write());
+        if full || self.database.out_of_space.load(Ordering::Acquire) {
             return Err(EngineFailure::NoSpace(Arc::from(
                 "the log is not synced before the engine has recovered",
             )));
@@ -239,5 +253,44 @@ impl Engine for RocksEngine {
 
     fn close(&self) {
         self.database.rocks.cancel_all_background_work(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_does_not_wait_for_a_sync_that_is_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
+        let write = || {
+            let mut unit = WriteUnit::new();
+            unit.put(Keyspace::Documents, b"a", b"1");
+            engine.write(&[unit], &OperationLog::default())
+        };
+        let syncing = engine.database.log_access.write();
+        assert!(matches!(write(), Err(EngineFailure::Stalled)));
+        drop(syncing);
+        write().unwrap();
+        engine.sync_journal(true).unwrap();
+    }
+
+    #[test]
+    fn the_log_of_a_write_that_found_the_disk_full_is_not_synced() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
+        let database = Arc::clone(&engine.database);
+        let writing = database.log_access.read();
+        std::thread::scope(|threads| {
+            let sync = threads.spawn(|| engine.sync_journal(true));
+            while database.log_access.try_read().is_some() {
+                std::thread::yield_now();
+            }
+            // As a write does whose error has come from the log but not from RocksDB yet.
+            database.out_of_space.store(true, Ordering::Release);
+            drop(writing);
+            assert!(matches!(sync.join().unwrap(), Err(EngineFailure::NoSpace(_))));
+        });
     }
 }
