@@ -3,8 +3,8 @@
 use super::scan::Located;
 use crate::cursors::Batch;
 use crate::error::CommandResult;
+use document::DocumentBuilder;
 use document::key::{Decoder, Direction};
-use document::{DocumentBuilder, RawValue};
 use query::expression::Variables;
 use query::matcher::Matcher;
 use query::plan::{Access, Plan};
@@ -121,26 +121,18 @@ impl Output {
     }
 }
 
-/// Documents of capped collections have numbers; the others are stored by `_id`, which stands for a record id.
+/// Documents of capped collections have numbers. The others are stored by `_id`: its value is what clustered collections show.
 fn append_record_id(located: &Located<'_>, out: &mut DocumentBuilder<'_>) {
     /// Bytes of a record number; keys of values are never that short and begin with a higher byte.
     const RECORD_NUMBER_BYTES: usize = 8;
-    let mut encoded = Vec::new();
-    let key = match located.document_key {
-        [] => {
-            if let Some(id) = located.document.get("_id") {
-                document::key::encode_value(&mut encoded, id);
-            }
-            &*encoded
-        }
-        key => key,
-    };
-    match key.first_chunk::<RECORD_NUMBER_BYTES>() {
-        Some(number @ [0, ..]) if key.len() == RECORD_NUMBER_BYTES => {
+    match located.document_key.first_chunk::<RECORD_NUMBER_BYTES>() {
+        Some(number @ [0, ..]) if located.document_key.len() == RECORD_NUMBER_BYTES => {
             out.append("$recordId", i64::from_be_bytes(*number));
         }
         _ => {
-            out.append("$recordId", RawValue::Binary { subtype: 0, bytes: key });
+            if let Some(id) = located.document.get("_id") {
+                out.append("$recordId", id);
+            }
         }
     }
 }
