@@ -440,6 +440,10 @@ fn parse_pattern(pattern: RawDocument<'_>) -> Result<Vec<IndexField>, CatalogErr
     }
     let mut fields: Vec<IndexField> = Vec::new();
     for element in pattern.iter() {
+        // Before names are compared: there may be any number of them.
+        if fields.len() == FIELDS_MAX {
+            return Err(CatalogError::Location { code: 13103, message: "too many compound keys".into() });
+        }
         let name = element.name();
         let kind = parse_kind(element.value())?;
         if name == "$**" || name.ends_with(".$**") {
@@ -461,9 +465,6 @@ fn parse_pattern(pattern: RawDocument<'_>) -> Result<Vec<IndexField>, CatalogErr
             CatalogError::CannotCreateIndex(format!("Index key contains an illegal field name: {error}"))
         })?;
         fields.push(IndexField { path, kind });
-    }
-    if fields.len() > FIELDS_MAX {
-        return Err(CatalogError::Location { code: 13103, message: "too many compound keys".into() });
     }
     Ok(fields)
 }
@@ -518,6 +519,10 @@ mod tests {
             ),
         );
         check(doc! { "name": "a" }, Err(9));
+        let mut many: Document = (0..32).map(|number| (format!("f{number}"), Value::from(1))).collect();
+        assert!(IndexSpec::parse(doc! { "key": (many.clone()), "name": "x" }.to_buf().as_raw()).is_ok());
+        many.push("", "what comes too late is not looked at");
+        check(doc! { "key": many, "name": "x" }, Err(13103));
         check(doc! { "key": { "a": 1 } }, Err(9));
         check(doc! { "key": {}, "name": "a" }, Err(67));
         check(doc! { "key": { "a": 0 }, "name": "a" }, Err(67));
