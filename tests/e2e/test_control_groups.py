@@ -97,7 +97,7 @@ def insert(running, number, batches, failures):
         failures.append(error)
 
 
-@pytest.mark.parametrize("limit_mb, batches", [(512, 1)])
+@pytest.mark.parametrize("limit_mb, batches", [(1024, 1)])
 def test_plain_inserts_and_finds_survive_a_small_group(limited, limit_mb, batches):
     running, group = limited(limit_mb * MIB)
     attributes = found(running)
