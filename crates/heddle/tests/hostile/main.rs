@@ -6,6 +6,7 @@
 //! ones until the time is over, and the others are answered within a tenth of a second. `HEDDLE_HOSTILE_SEED` repeats the random ones.
 
 mod combined;
+mod crowds;
 mod frames;
 mod interrupts;
 mod operands;
@@ -15,6 +16,7 @@ mod shapes;
 #[path = "../support/mod.rs"]
 mod support;
 
+use crowds::Sizes;
 use document::{Document, Value, doc};
 use server::{Client, Outcome, Pinger, most_memory, processor_time};
 use shapes::{COLLECTION, DATABASE, MAX_TIME_MS, Shape};
@@ -36,6 +38,9 @@ struct Form {
     random: Duration,
     /// Random shapes differ from run to run.
     explores: bool,
+    crowds: Sizes,
+    /// How long others may wait at most beside a crowd.
+    crowd_ping: Duration,
 }
 
 impl Form {
@@ -49,6 +54,8 @@ impl Form {
             memory_bytes: 3 << 30,
             random: Duration::from_secs(10),
             explores: false,
+            crowds: Sizes::short(),
+            crowd_ping: Duration::from_secs(4),
         }
     }
 
@@ -61,6 +68,8 @@ impl Form {
             memory_bytes: 8 << 30,
             random,
             explores: true,
+            crowds: Sizes::long(),
+            crowd_ping: Duration::from_secs(1),
         }
     }
 
@@ -179,11 +188,25 @@ impl Trial {
         }
     }
 
+    /// Lets very many come at once.
+    fn crowd(&mut self, name: &str, count: usize, send: impl FnOnce()) {
+        self.pinger.take_slowest();
+        let began = Instant::now();
+        send();
+        assert!(self.server.is_running(), "{name} ended the server");
+        let ping = self.pinger.take_slowest();
+        println!("{count} {name} in {:.1?}, slowest ping {ping:.1?}", began.elapsed());
+        if ping > self.form.crowd_ping {
+            self.offences.push(format!("{name} held up others: {ping:.1?}"));
+        }
+    }
+
     fn end(mut self) {
         let memory = most_memory(self.server.pid());
         let slowest = self.costs.iter().map(|cost| cost.ping).max().unwrap_or_default();
         let counted = self.costs.len();
         println!("{counted} requests, at most {} MiB of memory, slowest ping {slowest:.1?}", memory >> 20);
+        crowds::nothing_panicked(&self);
         self.costs.sort_by_key(|cost| std::cmp::Reverse(cost.processor));
         println!("the ten that kept processors busy for longest:");
         self.costs.iter().take(10).for_each(|cost| println!("{cost}"));
@@ -297,6 +320,9 @@ fn no_message_holds_up_the_others() {
         if code != frame.code {
             trial.offences.push(format!("{}: answered with {code:?}, expected {:?}", frame.name, frame.code));
         }
+    }
+    if "crowds".contains(&only) {
+        crowds::send_all(&mut trial, seed);
     }
     trial.end();
 }
