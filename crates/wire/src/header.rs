@@ -1,6 +1,6 @@
 //! The sixteen bytes in front of every message.
 
-use crate::bytes::{read_i32, wire_length};
+use crate::bytes::wire_length;
 use crate::{HEADER_LENGTH, WireError};
 
 /// The operations that are spoken.
@@ -70,7 +70,9 @@ impl MessageHeader {
 
     #[inline]
     fn fields(bytes: &[u8]) -> Option<[i32; 4]> {
-        Some([read_i32(bytes, 0)?, read_i32(bytes, 4)?, read_i32(bytes, 8)?, read_i32(bytes, 12)?])
+        let header: &[u8; HEADER_LENGTH] = bytes.first_chunk()?;
+        let &[length, request_id, response_to, opcode] = header.as_chunks().0 else { return None };
+        Some([length, request_id, response_to, opcode].map(i32::from_le_bytes))
     }
 
     /// The header as it is sent.
