@@ -191,7 +191,7 @@ impl CollectionDefinition {
     ) -> Result<Self, CatalogError> {
         let mut definition = CollectionDefinition {
             id,
-            uuid: Uuid::new_v4(),
+            uuid: ambient::uuid(),
             namespace,
             options,
             indexes: Vec::new(),

@@ -57,7 +57,7 @@ impl BuildProgress {
             index_ids,
             names,
             replaced,
-            started: Instant::now(),
+            started: ambient::now(),
             done: AtomicU64::new(0),
             total,
             cancelled: AtomicBool::new(false),

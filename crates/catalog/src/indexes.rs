@@ -10,7 +10,6 @@ use crate::{CatalogError, IndexSpec, Namespace};
 use document::Document;
 use std::sync::Arc;
 use storage::{Acknowledge, Keyspace, WriteUnit};
-use uuid::Uuid;
 
 /// Indexes of one collection at most, `_id_` included.
 const INDEXES_MAX: usize = 64;
@@ -249,7 +248,7 @@ fn failed_build(collection: &Collection, error: CatalogError) -> CatalogError {
             CatalogError::IndexBuildFailed {
                 context: format!(
                     "Index build failed: {}: Collection {} ( {} )",
-                    Uuid::new_v4(),
+                    ambient::uuid(),
                     collection.definition().namespace,
                     collection.uuid()
                 ),

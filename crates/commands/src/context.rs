@@ -84,7 +84,7 @@ impl<'a> CommandContext<'a> {
     /// What is left of the operation's time limit.
     pub fn time_left(&self) -> Option<Duration> {
         let deadline = self.interrupt().deadline()?;
-        Some(deadline.saturating_duration_since(Instant::now()))
+        Some(deadline.saturating_duration_since(ambient::now()))
     }
 
     /// What a cursor source sees when this command fills a batch.

@@ -266,7 +266,7 @@ impl Cursor {
             originating_command: if kept { originating_command.to_buf() } else { DocumentBuf::default() },
             returned: 0,
             batches: 1,
-            created: Instant::now(),
+            created: ambient::now(),
             time_left: None,
             source,
         }
@@ -375,7 +375,7 @@ impl Cursors {
             if let hashbrown::hash_map::Entry::Vacant(vacant) = shard.entry(id)
                 && let Some(cursor) = cursor.take()
             {
-                vacant.insert(Entry::Idle { cursor, last_use: Instant::now() });
+                vacant.insert(Entry::Idle { cursor, last_use: ambient::now() });
                 return id;
             }
         }
@@ -552,7 +552,7 @@ impl Cursors {
         let killed = matches!(shard.get(&id), None | Some(Entry::Pinned { doom: Some(_), .. }));
         match cursor {
             Some(cursor) if !killed => {
-                shard.insert(id, Entry::Idle { cursor, last_use: Instant::now() });
+                shard.insert(id, Entry::Idle { cursor, last_use: ambient::now() });
             }
             closed => {
                 shard.remove(&id);
@@ -609,9 +609,7 @@ fn check_session(id: i64, owner: Option<SessionId>, caller: Option<SessionId>) -
 
 /// Cursor numbers are random, positive and not zero.
 fn random_id() -> i64 {
-    let bytes = *uuid::Uuid::new_v4().as_bytes();
-    let number = bytes.first_chunk().map_or(1, |chunk| i64::from_le_bytes(*chunk));
-    (number & i64::MAX).max(1)
+    (i64::from_le_bytes(ambient::random_bytes()) & i64::MAX).max(1)
 }
 
 /// A cursor in use. Dropping it gives the cursor back; [`PinnedCursor::close`] ends it.

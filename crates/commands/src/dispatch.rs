@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Runs one request and appends the body of its reply to `reply`.
 pub async fn dispatch(
@@ -99,7 +99,7 @@ fn prepare<'a>(
     if !generic.help {
         check_place(entry, database, &generic)?;
     }
-    let started = Instant::now();
+    let started = ambient::now();
     if let Some(session) = generic.session {
         server.sessions.touch(session, started)?;
     }
@@ -363,7 +363,7 @@ fn report(
     times: &StageTimes,
     error: Option<&CommandError>,
 ) -> Option<Box<SlowOperation>> {
-    let took = context.started.elapsed();
+    let took = ambient::elapsed(context.started);
     let commit_wait = context.commits.total();
     let offload_wait = context.connection.link.offload_wait();
     let working = took.saturating_sub(offload_wait);

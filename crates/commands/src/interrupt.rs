@@ -45,7 +45,7 @@ impl Interrupt {
             reason: AtomicI32::new(RUNNING),
             deadline_us: AtomicU64::new(u64::MAX),
             next_look_us: AtomicU64::new(LOOK_EVERY_US),
-            epoch: Instant::now(),
+            epoch: ambient::now(),
             link,
             waiters: Mutex::new(Vec::new()),
         }
@@ -119,7 +119,7 @@ impl Interrupt {
             RUNNING => {}
             reason => return Err(interrupted(reason)),
         }
-        let now_us = self.epoch.elapsed().as_micros() as u64;
+        let now_us = ambient::elapsed(self.epoch).as_micros() as u64;
         if now_us >= self.deadline_us.load(Ordering::Relaxed) {
             return Err(interrupted(code::MAX_TIME_EXPIRED));
         }

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use storage::Store;
 
 /// How many times a command ran and failed.
@@ -80,10 +80,20 @@ impl Server {
     /// # Errors
     /// When the system gives no thread for the timers.
     pub fn new(parameters: Arc<Parameters>, catalog: Arc<Catalog>, host: Host) -> std::io::Result<Arc<Self>> {
+        Ok(Self::with_timers(parameters, catalog, host, Timers::start()?))
+    }
+
+    /// As [`Server::new`], with timers of the caller's.
+    pub fn with_timers(
+        parameters: Arc<Parameters>,
+        catalog: Arc<Catalog>,
+        host: Host,
+        timers: Timers,
+    ) -> Arc<Self> {
         // Facts of the machine that are in files are read before anybody waits for them.
         command::host_info::read_facts();
         let sessions_max = usize::try_from(parameters.unsigned(Parameter::SessionsMax)).unwrap_or(usize::MAX);
-        Ok(Arc::new(Server {
+        Arc::new(Server {
             forecasts: Forecasts::default(),
             spill: Spill::beside_data(&parameters, catalog.store()),
             parameters,
@@ -96,15 +106,15 @@ impl Server {
             usage: Usage::default(),
             latencies: CollectionUsage::default(),
             stages: StageHistograms::default(),
-            timers: Timers::start()?,
+            timers,
             host,
-            started: Instant::now(),
+            started: ambient::now(),
             process_id: ObjectId::new(),
             connections: Mutex::default(),
             statistics: command::COMMANDS.iter().map(|_| CommandStatistics::default()).collect(),
             next_connection: AtomicI64::new(1),
             shutting_down: AtomicBool::new(false),
-        }))
+        })
     }
 
     /// The number of the next connection, counted from 1.
@@ -142,8 +152,7 @@ impl Server {
 
     /// Milliseconds since 1970.
     pub fn now_ms(&self) -> i64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        i64::try_from(ambient::since_epoch().as_millis()).unwrap_or(i64::MAX)
     }
 
     /// Waits until `when`, or until the operation is told to end.

@@ -26,7 +26,7 @@ pub const ANONYMOUS_USER_DIGEST: [u8; 32] = [
 impl SessionId {
     /// A new identifier.
     pub fn random() -> Self {
-        SessionId(uuid::Uuid::new_v4().into_bytes())
+        SessionId(ambient::uuid().into_bytes())
     }
 
     /// Reads `{id: UUID}` (with or without `uid`).

@@ -1,4 +1,5 @@
-//! One thread that wakes futures at their time: the only clock-driven thing below `heddle`, which names no runtime.
+//! Wakes futures at their time, by a thread or by whom it is told to: the only clock-driven thing below `heddle`, which names no
+//! runtime.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// A cheap handle on the timer thread.
+/// A cheap handle on those who sleep.
 #[derive(Debug, Clone)]
 pub struct Timers {
     shared: Arc<Shared>,
@@ -46,6 +47,21 @@ impl Timers {
         Ok(Timers { shared })
     }
 
+    /// Timers that no thread looks at: somebody calls [`Timers::wake_due`].
+    pub fn without_thread() -> Self {
+        Timers { shared: Arc::default() }
+    }
+
+    /// The next time that somebody waits for.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.shared.queue.lock().waiting.first_key_value().map(|((when, _), _)| *when)
+    }
+
+    /// Wakes whose time has come.
+    pub fn wake_due(&self) {
+        self.shared.queue.lock().take_due().into_iter().for_each(Waker::wake);
+    }
+
     /// Completes at `when`; at once when that has passed.
     pub fn sleep_until(&self, when: Instant) -> Sleep {
         Sleep { timers: self.clone(), when, number: None }
@@ -73,23 +89,30 @@ impl Shared {
         }
         /// How long the thread waits when nothing is due, so that it notices that nobody holds it any more.
         const IDLE: std::time::Duration = std::time::Duration::from_secs(1);
-        let now = Instant::now();
+        let now = ambient::now();
         let until =
             queue.waiting.first_key_value().map_or(now + IDLE, |((when, _), _)| *when.min(&(now + IDLE)));
         if until > now {
             self.changed.wait_until(&mut queue, until);
         }
-        let now = Instant::now();
+        let due = queue.take_due();
+        drop(queue);
+        due.into_iter().for_each(Waker::wake);
+        true
+    }
+}
+
+impl Queue {
+    fn take_due(&mut self) -> Vec<Waker> {
+        let now = ambient::now();
         let mut due = Vec::new();
-        while let Some(entry) = queue.waiting.first_entry() {
+        while let Some(entry) = self.waiting.first_entry() {
             if entry.key().0 > now {
                 break;
             }
             due.push(entry.remove());
         }
-        drop(queue);
-        due.into_iter().for_each(Waker::wake);
-        true
+        due
     }
 }
 
@@ -105,7 +128,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if Instant::now() >= self.when {
+        if ambient::now() >= self.when {
             return Poll::Ready(());
         }
         let shared = self.timers.shared.clone();

@@ -1,9 +1,6 @@
 //! The scalar types of BSON that Rust has no type for.
 
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A 12-byte object id: 4 bytes of seconds since 1970, 5 random bytes per process, a 3-byte counter;
 /// all big-endian, so that ids sort by time.
@@ -14,26 +11,10 @@ impl ObjectId {
     /// A new id, unique in this process and, by its random part, among processes.
     #[expect(clippy::new_without_default, reason = "each call makes another id")]
     pub fn new() -> Self {
-        static PROCESS: OnceLock<[u8; 8]> = OnceLock::new();
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let process = PROCESS.get_or_init(|| {
-            let mut random = [0; 8];
-            if getrandom::fill(&mut random).is_err() {
-                // Without an entropy source the process id keeps processes of one host apart.
-                let process_id = std::process::id().to_le_bytes();
-                for (target, source) in random.iter_mut().zip(process_id) {
-                    *target = source;
-                }
-            }
-            let [.., a, b, c] = random;
-            COUNTER.store(u32::from_be_bytes([0, a, b, c]), Ordering::Relaxed);
-            random
-        });
-        let seconds =
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs()) as u32;
-        let [t0, t1, t2, t3] = seconds.to_be_bytes();
-        let [p0, p1, p2, p3, p4, ..] = *process;
-        let [_, c0, c1, c2] = COUNTER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let (process, number) = ambient::unique_number();
+        let [t0, t1, t2, t3] = (ambient::since_epoch().as_secs() as u32).to_be_bytes();
+        let [p0, p1, p2, p3, p4] = process;
+        let [_, c0, c1, c2] = number.to_be_bytes();
         ObjectId([t0, t1, t2, t3, p0, p1, p2, p3, p4, c0, c1, c2])
     }
 

@@ -3,18 +3,11 @@
 //! Source: MongoDB manual, "BSON Types: Timestamps".
 
 use crate::{DocumentBuf, DocumentBuilder, Element, RawDocument, RawValue, Timestamp};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Timestamp {
     /// The current time, later than every timestamp this process has had from here before.
     pub fn now() -> Self {
-        static LATEST: AtomicU64 = AtomicU64::new(0);
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-        let first = Timestamp { time: seconds as u32, increment: 1 }.as_u64();
-        let next = |latest: u64| first.max(latest + 1);
-        let latest = LATEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |latest| Some(next(latest)));
-        Timestamp::from_u64(latest.map_or(first, next))
+        Timestamp::from_u64(ambient::timestamp())
     }
 }
 

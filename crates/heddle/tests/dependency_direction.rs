@@ -1,17 +1,20 @@
 //! Fails on an arrow between crates that is not in the design.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 /// Each crate and what it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("document", &[]),
+    ("ambient", &[]),
+    ("document", &["ambient"]),
     ("wire", &["document"]),
-    ("query", &["document"]),
-    ("storage", &[]),
-    ("catalog", &["storage", "query", "document"]),
+    ("query", &["document", "ambient"]),
+    ("storage", &["ambient"]),
+    ("catalog", &["storage", "query", "document", "ambient"]),
     ("transport", &["wire"]),
-    ("commands", &["catalog", "query", "wire", "storage", "document"]),
+    ("commands", &["catalog", "query", "wire", "storage", "document", "ambient"]),
     ("bench", &["wire", "document"]),
     ("heddle", &["document", "wire", "query", "storage", "catalog", "transport", "commands", "bench"]),
 ];
@@ -51,6 +54,43 @@ fn dependencies_point_downwards() {
             .map(|dependency| dependency["name"].as_str().unwrap_or_default().to_owned())
             .collect();
         check(package["name"].as_str().expect("a name"), &normal, &allowed);
+    }
+}
+
+/// What gives each run of a simulation another course. Tables whose hashes have a secret are not among it: their order must never show.
+const AMBIENT: &[&str] =
+    &["Instant::now", "SystemTime::now", ".elapsed()", "new_v4", "RandomState::new", "getrandom::"];
+
+/// The part of a file before its tests.
+fn product_code(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).expect("a source file is readable");
+    let end = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+    text.chars().take(end).collect()
+}
+
+fn check_ambient(directory: &Path) {
+    for entry in std::fs::read_dir(directory).expect("a source directory is readable") {
+        let path = entry.expect("an entry is readable").path();
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        if path.is_dir() && name != "tests" {
+            check_ambient(&path);
+        } else if path.is_file() && !name.ends_with("tests.rs") && name != "testing.rs" {
+            let code = product_code(&path);
+            let found = AMBIENT.iter().find(|source| code.contains(**source));
+            assert!(
+                found.is_none(),
+                "{} takes {found:?}, which a simulation cannot: see `ambient`",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn time_and_randomness_come_from_one_crate() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates are side by side");
+    for name in ["document", "query", "storage", "catalog", "commands"] {
+        check_ambient(&crates.join(name).join("src"));
     }
 }
 

@@ -77,6 +77,11 @@ impl Signal {
         self.state.lock().journal_interval
     }
 
+    /// Whether somebody waits for a sync by the journal thread; asked once.
+    fn take_sync_request(&self) -> bool {
+        std::mem::take(&mut self.state.lock().sync_requested)
+    }
+
     /// Makes the journal thread sync at once.
     pub(crate) fn request_sync(&self) {
         let mut state = self.state.lock();
@@ -138,7 +143,7 @@ impl Signal {
         let mut state = self.state.lock();
         loop {
             let deadline = since + state.journal_interval;
-            if state.stop || std::mem::take(&mut state.sync_requested) || Instant::now() >= deadline {
+            if state.stop || std::mem::take(&mut state.sync_requested) || ambient::now() >= deadline {
                 return next(&state);
             }
             self.journal.wait_until(&mut state, deadline);
@@ -146,7 +151,7 @@ impl Signal {
     }
 
     fn wait_tick(&self, tick: Duration) -> Next {
-        let deadline = Instant::now() + tick;
+        let deadline = ambient::now() + tick;
         let mut state = self.state.lock();
         while !state.stop && !self.governor.wait_until(&mut state, deadline).timed_out() {}
         next(&state)
@@ -179,28 +184,27 @@ pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<(
 fn keep_journal(store: &StoreInner) {
     let signal = &store.signal;
     let behind = || store.journal.is_behind(store.applied());
-    let mut last = Instant::now();
+    let mut last = ambient::now();
     loop {
         if !behind() {
             if signal.rest(&signal.journal, |state| &mut state.journal_rests, behind) == Next::Stop {
                 return;
             }
-            last = Instant::now();
+            last = ambient::now();
         }
         if signal.wait_journal(last) == Next::Stop {
             return;
         }
-        last = Instant::now();
+        last = ambient::now();
         store.journal.sync_now(store);
     }
 }
 
 fn govern(store: &StoreInner) {
     let signal = &store.signal;
-    let mut last = Instant::now();
-    let mut seen = None;
-    let mut flushed = Flushed::default();
+    let mut governor = Governor::new();
     loop {
+        let seen = governor.seen;
         let busy = || Some(store.applied()) != seen || !is_calm(store);
         if !busy() && signal.rest(&signal.governor, |state| &mut state.governor_rests, busy) == Next::Stop {
             return;
@@ -209,12 +213,69 @@ fn govern(store: &StoreInner) {
         if signal.wait_tick(if only_space { SPACE_TICK } else { GOVERNOR_TICK }) == Next::Stop {
             return;
         }
-        seen = Some(store.applied());
-        let elapsed = last.elapsed();
-        last = Instant::now();
+        governor.tick(store);
+    }
+}
+
+/// What the governor knows from one tick to the next.
+struct Governor {
+    last: Instant,
+    /// What was applied at the last tick.
+    seen: Option<u64>,
+    flushed: Flushed,
+}
+
+impl Governor {
+    fn new() -> Governor {
+        Governor { last: ambient::now(), seen: None, flushed: Flushed::default() }
+    }
+
+    fn tick(&mut self, store: &StoreInner) {
+        self.seen = Some(store.applied());
+        let elapsed = ambient::elapsed(self.last);
+        self.last = ambient::now();
         let pressure = store.engine.pressure();
-        watch_space(store, &pressure, &mut flushed);
+        watch_space(store, &pressure, &mut self.flushed);
         set_gate(store, &pressure, elapsed);
+    }
+}
+
+/// The work of the threads for a store that has none: a simulation decides when each would come to it. See
+/// [`Store::without_threads`](crate::Store::without_threads).
+pub struct Background {
+    store: Arc<StoreInner>,
+    governor: Governor,
+}
+
+impl Background {
+    pub(crate) fn new(store: Arc<StoreInner>) -> Background {
+        Background { store, governor: Governor::new() }
+    }
+
+    /// Whether somebody waits for [`Background::sync_journal`]; asked once.
+    pub fn take_sync_request(&self) -> bool {
+        self.store.signal.take_sync_request()
+    }
+
+    /// What the journal thread does at each interval and when somebody waits for it.
+    pub fn sync_journal(&self) {
+        self.store.journal.sync_now(&*self.store);
+    }
+
+    /// One tick of the governor.
+    pub fn govern(&mut self) {
+        self.governor.tick(&self.store);
+    }
+
+    /// One piece of the work of giving room back, if there is any.
+    pub fn reclaim(&self) {
+        reclaim::run_once(&self.store);
+    }
+}
+
+impl std::fmt::Debug for Background {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Background").finish_non_exhaustive()
     }
 }
 
@@ -237,7 +298,7 @@ struct Flushed {
 
 fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
     let before = store.space.state();
-    store.space.look(pressure, store.memtable_bytes, Instant::now());
+    store.space.look(pressure, store.memtable_bytes, ambient::now());
     if store.space.state() == SpaceState::Normal {
         return;
     }
@@ -246,8 +307,8 @@ fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
     }
     // Deletions free nothing before they are in a file, and until then the log grows.
     let applied = store.applied();
-    if flushed.sequence != applied && flushed.at.is_none_or(|at| at.elapsed() >= FLUSH_PAUSE) {
-        *flushed = Flushed { at: Some(Instant::now()), sequence: applied };
+    if flushed.sequence != applied && flushed.at.is_none_or(|at| ambient::elapsed(at) >= FLUSH_PAUSE) {
+        *flushed = Flushed { at: Some(ambient::now()), sequence: applied };
         store.reclaim.request_flush();
     }
 }
@@ -261,7 +322,7 @@ fn set_gate(store: &StoreInner, pressure: &Pressure, elapsed: Duration) {
     }
     store.gate.set(admission, elapsed);
     if !pressure.engine_stalled
-        && !store.space.holds_commits(Instant::now(), || store.engine.accepts_writes())
+        && !store.space.holds_commits(ambient::now(), || store.engine.accepts_writes())
     {
         store.group.resume(store);
     }

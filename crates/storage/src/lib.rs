@@ -68,6 +68,7 @@ mod sync;
 mod unit;
 mod view;
 
+pub use background::Background;
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};

@@ -47,6 +47,15 @@ enum Work {
     Range(Range),
 }
 
+impl State {
+    fn take(&mut self) -> Option<Work> {
+        match std::mem::take(&mut self.flush) {
+            true => Some(Work::Flush),
+            false => self.ranges.pop_front().map(Work::Range),
+        }
+    }
+}
+
 impl Reclaim {
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
@@ -88,11 +97,8 @@ impl Reclaim {
             if state.stop {
                 return None;
             }
-            if std::mem::take(&mut state.flush) {
-                return Some(Work::Flush);
-            }
-            if let Some(range) = state.ranges.pop_front() {
-                return Some(Work::Range(range));
+            if let Some(work) = state.take() {
+                return Some(work);
             }
             self.work.wait(&mut state);
         }
@@ -111,7 +117,21 @@ impl Reclaim {
 /// The thread: works until [`Reclaim::stop`].
 pub(crate) fn run(store: &StoreInner) {
     while let Some(work) = store.reclaim.next() {
-        let done = match &work {
+        work.run(store);
+    }
+}
+
+/// One piece of the thread's work, for a store without threads.
+pub(crate) fn run_once(store: &StoreInner) {
+    let work = store.reclaim.state.lock().take();
+    if let Some(work) = work {
+        work.run(store);
+    }
+}
+
+impl Work {
+    fn run(self, store: &StoreInner) {
+        let done = match &self {
             Work::Flush => store.engine.flush(),
             Work::Range((keyspace, range)) => reclaim(store, *keyspace, range),
         };

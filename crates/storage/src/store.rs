@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::background::{self, Signal};
+use crate::background::{self, Background, Signal};
 use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
@@ -111,7 +111,7 @@ impl Store {
         let engine = engine.map_err(|failure| failure.into_open_error(path))?;
         directory.check_journal_mark(engine.sequence())?;
         directory.mark_ready()?;
-        Store::assemble(Arc::new(engine), Some(directory), space, &options, path)
+        Store::assemble(Arc::new(engine), Some(directory), space, &options, path)?.start_threads(path)
     }
 
     /// A store that keeps everything in memory and loses it when it is dropped.
@@ -128,7 +128,8 @@ impl Store {
     /// As [`Store::in_memory`].
     pub fn with_engine(engine: Arc<dyn Engine>, options: &StorageOptions) -> Result<Store, OpenError> {
         options.validate().map_err(OpenError::Options)?;
-        Store::assemble(engine, None, Space::unwatched(), options, Path::new(""))
+        let path = Path::new("");
+        Store::assemble(engine, None, Space::unwatched(), options, path)?.start_threads(path)
     }
 
     /// As [`Store::with_engine`], on a disk of the caller's.
@@ -136,6 +137,28 @@ impl Store {
     /// # Errors
     /// As [`Store::in_memory`], and when the room on the disk is not known.
     pub fn with_engine_and_disk(
+        engine: Arc<dyn Engine>,
+        disk: Arc<dyn Disk>,
+        options: &StorageOptions,
+    ) -> Result<Store, OpenError> {
+        Store::on_disk(engine, disk, options)?.start_threads(Path::new(""))
+    }
+
+    /// As [`Store::with_engine_and_disk`], without threads: what they would do is done when it is told to.
+    ///
+    /// # Errors
+    /// As [`Store::with_engine_and_disk`].
+    pub fn without_threads(
+        engine: Arc<dyn Engine>,
+        disk: Arc<dyn Disk>,
+        options: &StorageOptions,
+    ) -> Result<(Store, Background), OpenError> {
+        let store = Store::on_disk(engine, disk, options)?;
+        let background = Background::new(Arc::clone(&store.inner));
+        Ok((store, background))
+    }
+
+    fn on_disk(
         engine: Arc<dyn Engine>,
         disk: Arc<dyn Disk>,
         options: &StorageOptions,
@@ -184,10 +207,15 @@ impl Store {
             closed: AtomicBool::new(false),
             engine,
         });
-        inner.space.look(&inner.engine.pressure(), inner.memtable_bytes, Instant::now());
-        let threads = background::start(&inner)
+        inner.space.look(&inner.engine.pressure(), inner.memtable_bytes, ambient::now());
+        Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::default() }) })
+    }
+
+    fn start_threads(self, path: &Path) -> Result<Store, OpenError> {
+        let threads = background::start(&self.inner)
             .map_err(|source| OpenError::Unreadable { path: path.to_owned(), source })?;
-        Ok(Store { inner: Arc::new(OpenStore { inner, threads: Mutex::new(threads) }) })
+        *self.inner.threads.lock() = threads;
+        Ok(self)
     }
 
     /// The latest view: each read sees every write acknowledged before it.
@@ -434,7 +462,7 @@ impl StoreInner {
         if units.iter().all(WriteUnit::is_empty) {
             return Ok(self.applied());
         }
-        let started = Instant::now();
+        let started = ambient::now();
         let sequence = self.counters.write_with(units, |counters| {
             let write = || self.engine.write(units, counters);
             match &self.rows {
@@ -445,7 +473,7 @@ impl StoreInner {
         self.applied.store(sequence, Ordering::Release);
         self.signal.written();
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;
-        self.counts.group_written(units.len() as u64, bytes, started.elapsed().as_micros() as u64);
+        self.counts.group_written(units.len() as u64, bytes, ambient::elapsed(started).as_micros() as u64);
         Ok(sequence)
     }
 }
@@ -466,7 +494,7 @@ impl GroupWriter for StoreInner {
                     self.signal.written();
                     return GroupOutcome::Stalled;
                 }
-                Err(EngineFailure::NoSpace(_)) if self.space.make_way(Instant::now()) => {
+                Err(EngineFailure::NoSpace(_)) if self.space.make_way(ambient::now()) => {
                     self.signal.written();
                     return GroupOutcome::Stalled;
                 }
@@ -508,7 +536,7 @@ impl JournalWriter for StoreInner {
 
     fn sync(&self) -> SyncOutcome<CommitError> {
         let covered = self.applied();
-        let started = Instant::now();
+        let started = ambient::now();
         match self.engine.sync_journal(self.space.is_scarce()) {
             Ok(()) => {}
             Err(EngineFailure::Stalled | EngineFailure::NoSpace(_)) => return SyncOutcome::NotNow,
@@ -518,7 +546,7 @@ impl JournalWriter for StoreInner {
                 return SyncOutcome::Failed(CommitError::JournalFailed(Arc::clone(detail)));
             }
         }
-        self.counts.journal_synced(started.elapsed().as_micros() as u64);
+        self.counts.journal_synced(ambient::elapsed(started).as_micros() as u64);
         if let Some(directory) = &self.directory {
             directory.write_journal_mark(covered);
         }

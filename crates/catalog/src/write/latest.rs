@@ -3,7 +3,7 @@
 use crate::WriteError;
 use crate::collection::Collection;
 use document::RawDocument;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::{
     Acknowledge, EnqueuedVersion, Keyspace, LatchGuard, LatchTable, PinnedBytes, QueuePlace, Queueing,
     ReadTier, WriteUnit,
@@ -64,8 +64,8 @@ impl Collection {
         let Some(place) = place else { return Ok(Duration::ZERO) };
         let mut unit = WriteUnit::new();
         unit.follow(place);
-        let began = Instant::now();
+        let began = ambient::now();
         self.store.commit(unit, Acknowledge::Applied).await?;
-        Ok(began.elapsed())
+        Ok(ambient::elapsed(began))
     }
 }

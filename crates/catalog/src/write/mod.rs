@@ -23,7 +23,7 @@ pub use update::{Change, UpdateReport};
 
 use crate::WriteError;
 use crate::collection::Writing;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::{Acknowledge, CursorOptions, ReadTier, Receipt, Store, WriteUnit};
 
 /// How a write is done.
@@ -47,9 +47,9 @@ pub(crate) struct Committed {
 /// Commits a unit, which gives up the writer's latches when it is applied, and waits for that.
 async fn commit(store: &Store, mut unit: WriteUnit, writing: &mut Writing) -> Result<Committed, WriteError> {
     unit.hold(std::mem::take(&mut writing.latches));
-    let began = Instant::now();
+    let began = ambient::now();
     let receipt = store.commit(unit, Acknowledge::Applied).await?;
-    Ok(Committed { receipt, wait: began.elapsed() })
+    Ok(Committed { receipt, wait: ambient::elapsed(began) })
 }
 
 /// Waits for what the caller asked for, after the unit was applied and the latches were given up. Answers with the time it
@@ -58,9 +58,9 @@ async fn acknowledge(store: &Store, receipt: Receipt, level: Acknowledge) -> Res
     if level != Acknowledge::Journaled {
         return Ok(Duration::ZERO);
     }
-    let began = Instant::now();
+    let began = ambient::now();
     store.journaled(receipt).await?;
-    Ok(began.elapsed())
+    Ok(ambient::elapsed(began))
 }
 
 /// Cursors of a write's reads.

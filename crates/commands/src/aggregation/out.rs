@@ -64,7 +64,7 @@ pub(crate) async fn out(
         return Err(CommandError::new(CAPPED_TARGET, message));
     }
     let shape = Shape::of(existing.as_ref());
-    let name = format!("{TEMPORARY_PREFIX}{}", uuid::Uuid::new_v4());
+    let name = format!("{TEMPORARY_PREFIX}{}", ambient::uuid());
     let temporary = Namespace::new(target.database(), &name);
     let result = match fill(context, pipeline, &temporary, existing.as_ref(), (options, timestamps)).await {
         Ok(()) => replace(catalog, &temporary, &target, &shape).await,

@@ -97,8 +97,8 @@ fn collection_statistics(
 }
 
 fn index_statistics(context: &CommandContext<'_>, collection: &Collection) -> Vec<DocumentBuf> {
-    let since =
-        context.server.now_ms() - i64::try_from(context.server.started.elapsed().as_millis()).unwrap_or(0);
+    let since = context.server.now_ms()
+        - i64::try_from(ambient::elapsed(context.server.started).as_millis()).unwrap_or(0);
     let host = host_info::host_name();
     let definition = collection.definition();
     let described = definition.indexes.iter().map(|index| {

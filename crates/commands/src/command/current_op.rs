@@ -111,7 +111,7 @@ fn write(
     }
     document.append("active", operation.is_some());
     let Some(operation) = operation else { return };
-    let took = operation.started.elapsed();
+    let took = ambient::elapsed(operation.started);
     let began_ms = server.now_ms() - i64::try_from(took.as_millis()).unwrap_or(0);
     document.append("currentOpTime", utc_text(began_ms).as_str());
     document.append_value("opid", &narrow(operation.id));

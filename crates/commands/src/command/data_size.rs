@@ -32,6 +32,6 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
         found.map_or((0, 0), |collection| (collection.data_bytes(), collection.document_count()));
     reply.append("estimate", estimate);
     reply.append_value("size", &narrow(size)).append_value("numObjects", &narrow(documents));
-    reply.append("millis", context.started.elapsed().as_millis() as i32);
+    reply.append("millis", ambient::elapsed(context.started).as_millis() as i32);
     Ok(())
 }

@@ -22,7 +22,6 @@ use crate::write::{DeleteStatement, Selection, UpdateStatement};
 use document::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value, doc};
 use query::plan::{ExplainOptions, Plan, ProjectionKind};
 use query::projection::Projection;
-use std::time::Instant;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
@@ -134,13 +133,13 @@ async fn explain_query(
     if verbosity == Verbosity::QueryPlanner {
         return Ok(());
     }
-    let began = Instant::now();
+    let began = ambient::now();
     let mut executor = None;
     if let (Some(collection), Some(plan)) = (&collection, plan) {
         let executor = executor.insert(Executor::with_plan(collection, query, plan)?);
         run_all(executor, context.turns(), |_| Ok(Verdict::Take)).await?;
     }
-    let time_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+    let time_ms = i64::try_from(ambient::elapsed(began).as_millis()).unwrap_or(i64::MAX);
     let counts_only = options.count || write_stage.is_some();
     let mut statistics = execution_stats(&winning, executor.as_ref(), counts_only, time_ms);
     if verbosity == Verbosity::AllPlansExecution {

@@ -433,7 +433,7 @@ impl FindSource {
             }
             let end = self.fill_slices(context, batch).await?;
             let waits = end == BatchEnd::Exhausted && batch.count() == 0 && self.await_data;
-            let until = context.await_until.filter(|until| waits && *until > Instant::now());
+            let until = context.await_until.filter(|until| waits && *until > ambient::now());
             let Some(until) = until else { return Ok(BatchEnd::More) };
             self.executor.save();
             wait_for_insert(context, &collection, seen, until).await?;

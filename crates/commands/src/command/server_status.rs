@@ -57,7 +57,7 @@ impl Sections {
 
 /// Appends all sections that are wanted.
 pub(crate) fn write(server: &Arc<Server>, sections: &Sections, reply: &mut DocumentBuilder<'_>) {
-    let uptime = server.started.elapsed();
+    let uptime = ambient::elapsed(server.started);
     reply.append("host", super::host_info::host_name().as_str()).append("version", MONGODB_VERSION);
     // Tools tell the kinds of servers apart by this name.
     reply.append("process", "mongod").append("pid", i64::from(std::process::id()));
@@ -155,7 +155,7 @@ fn is_diagnostic_name(name: &str) -> bool {
 fn global_lock(server: &Arc<Server>) -> Document {
     let (readers, writers) = active_operations(server);
     doc! {
-        "totalTime": (server.started.elapsed().as_micros() as i64),
+        "totalTime": (ambient::elapsed(server.started).as_micros() as i64),
         "currentQueue": { "total": 0, "readers": 0, "writers": 0 },
         "activeClients": { "total": (readers + writers), "readers": readers, "writers": writers },
     }

@@ -5,7 +5,7 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::DocumentBuilder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     admin_only: true,
@@ -30,7 +30,7 @@ async fn run(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>)
     let point = named(fields.target())?;
     let server = context.server;
     while i64::from(server.failpoints.times_entered(point)) < wanted {
-        server.sleep(context.interrupt(), Instant::now() + PAUSE).await?;
+        server.sleep(context.interrupt(), ambient::now() + PAUSE).await?;
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ impl<'c> Walk<'c> {
             Stage::Settled
         } else if turns.forecasts().outlasts(kind) {
             turns.offload().await;
-            Stage::Foreseen(Instant::now())
+            Stage::Foreseen(ambient::now())
         } else {
             Stage::InLoop
         };
@@ -111,7 +111,7 @@ impl<'c> Walk<'c> {
         match self.stage {
             Stage::InLoop => self.turns.forecasts().note(self.kind, false),
             Stage::Foreseen(began) => {
-                self.turns.forecasts().note(self.kind, began.elapsed() >= self.turns.loop_slice())
+                self.turns.forecasts().note(self.kind, ambient::elapsed(began) >= self.turns.loop_slice())
             }
             Stage::Settled => {}
         }

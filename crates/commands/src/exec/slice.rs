@@ -48,13 +48,13 @@ impl Slice {
 
     /// A slice in which nothing is read that is not in memory. It begins now.
     pub(crate) fn in_memory(length: Duration) -> Self {
-        Slice { tier: ReadTier::BlockCache, began: Some(Instant::now()), ..Self::lasting(length, |_| {}) }
+        Slice { tier: ReadTier::BlockCache, began: Some(ambient::now()), ..Self::lasting(length, |_| {}) }
     }
 
     /// A slice that is over after so many steps.
     #[cfg(test)]
     pub(crate) fn of_steps(steps: u32, tier: ReadTier) -> Self {
-        Slice { tier, began: Instant::now().checked_sub(SLICE), steps_left: steps, ..Self::begin() }
+        Slice { tier, began: ambient::now().checked_sub(SLICE), steps_left: steps, ..Self::begin() }
     }
 
     /// How far reads may go.
@@ -72,7 +72,7 @@ impl Slice {
     #[cold]
     fn look(&mut self) -> bool {
         self.steps_left = STEPS_PER_LOOK;
-        let now = Instant::now();
+        let now = ambient::now();
         (self.let_others_run)(now);
         let began = *self.began.get_or_insert(now);
         now.saturating_duration_since(began) >= self.length

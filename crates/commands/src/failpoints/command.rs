@@ -12,7 +12,7 @@ use crate::command::CommandEntry;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use document::{Document, RawArray, RawDocument, RawValue};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The text of every error of this fail point.
 const MESSAGE: &str = "Failing command via 'failCommand' failpoint";
@@ -147,7 +147,7 @@ pub(crate) async fn fail_before(context: &CommandContext<'_>) -> CommandResult {
         "Activating 'failCommand' failpoint");
     if let Some(block) = fault.block.as_ref() {
         let block = (*block).map_err(CommandError::invalid_options)?;
-        server.sleep(context.interrupt(), Instant::now() + block).await?;
+        server.sleep(context.interrupt(), ambient::now() + block).await?;
     }
     fault.into_error().map_or(Ok(()), Err)
 }

@@ -121,9 +121,7 @@ fn fraction(value: RawValue<'_>) -> CommandResult<f64> {
 
 /// A number of [0, 1).
 fn random_fraction() -> f64 {
-    let bytes = *uuid::Uuid::new_v4().as_bytes();
-    let number = bytes.first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk));
-    f64::from(number) / (f64::from(u32::MAX) + 1.0)
+    f64::from(u32::from_le_bytes(ambient::random_bytes())) / (f64::from(u32::MAX) + 1.0)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use super::{FailPoint, FailPoints};
 use crate::error::CommandResult;
 use crate::interrupt::Interrupt;
-use std::time::Instant;
 
 /// The operation's time limit is known, if it has one.
 ///
@@ -16,7 +15,7 @@ pub(crate) fn check_time_limit(points: &FailPoints, interrupt: &Interrupt) -> Co
     if points.enter(FailPoint::MaxTimeNeverTimeOut, |_| Some(())).is_some() {
         interrupt.clear_deadline();
     } else if points.enter(FailPoint::MaxTimeAlwaysTimeOut, |_| Some(())).is_some() {
-        interrupt.set_deadline(Instant::now());
+        interrupt.set_deadline(ambient::now());
     }
     interrupt.check()
 }

@@ -8,7 +8,7 @@ use super::FailPoint;
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::{RawArray, RawDocument, RawValue};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two looks at the fail point.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -82,7 +82,7 @@ async fn wait_on(
 ) -> CommandResult {
     let server = context.server;
     while server.failpoints.is_set(point) {
-        server.sleep_until(Instant::now() + PAUSE).await;
+        server.sleep_until(ambient::now() + PAUSE).await;
         let interrupted = context.interrupt().check();
         if wait.continues_on_interrupt {
             if interrupted.is_err() || killed() {

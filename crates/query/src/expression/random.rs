@@ -1,7 +1,5 @@
 //! A small seeded generator for `$rand`, `$sampleRate` and `$sample`; not for secrets.
 
-use std::hash::{BuildHasher, RandomState};
-
 /// SplitMix64: one addition and three mixes per number, and every seed is a good one.
 ///
 /// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (2014).
@@ -38,9 +36,8 @@ impl Random {
 }
 
 impl Default for Random {
-    /// Seeded with the entropy the standard library keys its hash maps with.
     fn default() -> Self {
-        Self::with_seed(RandomState::new().hash_one(0u8))
+        Self::with_seed(ambient::seed())
     }
 }
 
