@@ -112,12 +112,13 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
                 self.wait_for_room().await;
             }
             let is_long = inflated_length(self.input.filled(), length) > LONG_MESSAGE;
-            // On the heap, so that a connection that waits for its client does not hold the memory of a request.
+            // On the heap, so that a connection that waits for its client does not hold the memory of a request; and made
+            // there: `Box::pin` would make it here and copy its four thousand bytes.
             let closed = if is_long || self.session.foresees_pool(length) {
                 Box::pin(self.process_on_pool(length)).await?
             } else {
                 let clock = self.start_clock();
-                Box::pin(self.process(length, clock)).await?
+                Box::into_pin(Box::write(Box::new_uninit(), self.process(length, clock))).await?
             };
             self.input.consume(length);
             if self.session.holds_large_request() {
@@ -252,7 +253,7 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
         if session.shared.unread.is_full() {
             self.wait_for_room().await;
         }
-        Box::pin(self.process(length, clock)).await
+        Box::into_pin(Box::write(Box::new_uninit(), self.process(length, clock))).await
     }
 
     /// Has the message at the front of the input answered. Gives the reason when the connection shall end.
