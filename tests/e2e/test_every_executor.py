@@ -7,8 +7,8 @@ import pytest
 from pymongo import DeleteOne, InsertOne, UpdateOne
 from raw_wire import RawConnection
 
-EXECUTORS = ["synchronous", "adaptive", "reactor", "coroutine", "auto"]
-STATISTICS = {"synchronous": "passthrough"}
+EXECUTORS = ["synchronous", "adaptive", "reactor", "auto"]
+STATISTICS = {"synchronous": "passthrough", "auto": "coroutine"}
 
 
 @pytest.fixture(scope="module", params=EXECUTORS)
@@ -39,9 +39,8 @@ def test_the_model_serves(modelled, executor):
         network = client.admin.command("serverStatus")["network"]
     assert client and network["numRequests"] > 0
     expected = STATISTICS.get(executor, executor)
-    if executor != "auto":
-        assert network["serviceExecutorTaskStats"]["executor"] == expected
-        assert expected in network["serviceExecutors"]
+    assert network["serviceExecutorTaskStats"]["executor"] == expected
+    assert expected in network["serviceExecutors"]
 
 
 def test_documents_come_and_go(collection):

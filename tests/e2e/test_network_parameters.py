@@ -159,7 +159,7 @@ def test_the_model_changes_under_load(start_server):
     assert {"passthrough", "adaptive", "reactor"} <= set(known)
     messages = [json.loads(line) for line in running.log.read_text().splitlines()]
     changes = [line for line in messages if "service executor" in line["msg"]]
-    assert [line["attr"]["now"] for line in changes][:3] == ["adaptive", "reactor", "auto"]
+    assert [line["attr"]["now"] for line in changes][:3] == ["adaptive", "reactor", "coroutine"]
 
 
 def test_slow_lines_tell_where_the_time_went(start_server):

@@ -64,7 +64,6 @@ impl TransportFigures for Figures {
             "compression": (statistics.compression.iter().map(compressor).collect::<Document>()),
             "serviceExecutorTaskStats": task_stats,
             "serviceExecutors": executors,
-            "autoServiceExecutor": (group(&statistics.auto)),
             "diagnosticLane": (group(&statistics.lane)),
             "admission": (group(&statistics.admission)),
             "requestTimes": (group(&statistics.times)),

@@ -294,7 +294,9 @@ mod tests {
 
     #[test]
     fn the_table_and_the_transport_know_the_same_models() {
-        assert_eq!(SERVICE_EXECUTORS.map(Some), ServiceExecutor::ALL.map(|model| Some(model.name())));
+        let [models @ .., auto] = SERVICE_EXECUTORS;
+        assert_eq!(models.map(Some), ServiceExecutor::ALL.map(|model| Some(model.name())));
+        assert_eq!(ServiceExecutor::from_name(auto), Some(ServiceExecutor::Coroutine));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! One thread that polls whatever is ready and never blocks but for events: the loops of `reactor` and the diagnostic lane.
 
-use crate::auto::Usage;
 use crate::buffer::release_spares;
 use crate::executors::{Newcomer, drive};
 use crate::idle::{IdleWatch, give_back};
@@ -11,7 +10,6 @@ use crate::rest::{GATHER, Rest};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
-use crate::thread_clock::ThreadClock;
 use crate::{ReceiveBuffer, Service};
 use std::io;
 use std::sync::Arc;
@@ -55,7 +53,6 @@ pub(crate) struct EventLoop {
     turns: AtomicU64,
     waits: AtomicU64,
     edges: AtomicU64,
-    clock: ThreadClock,
     idle: IdleWatch,
 }
 
@@ -78,12 +75,10 @@ impl RunningLoop {
             turns: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             edges: AtomicU64::new(0),
-            clock: ThreadClock::default(),
             idle: IdleWatch::default(),
         });
         let driven = Arc::clone(&event_loop);
         let thread = thread::Builder::new().name(name).spawn(move || {
-            driven.clock.watch_this_thread();
             hooks.loop_started();
             driven.run(&driven.queue.own(), &*hooks, rest);
         })?;
@@ -179,11 +174,6 @@ impl EventLoop {
             let queue = Arc::clone(&self.queue);
             give_back(hooks, move |task| queue.push(task));
         }
-    }
-
-    /// What the loop's thread has done so far.
-    pub(crate) fn usage(&self) -> Usage {
-        Usage { polls: self.queue.statistics().executed, processor: self.clock.processor() }
     }
 
     /// Connections that live here.

@@ -1,7 +1,6 @@
 //! The thread models of one server: started when first chosen, all serving side by side.
 
 use crate::adaptive::{Adaptive, AdaptiveOptions, AdaptiveOptionsError};
-use crate::auto::Auto;
 use crate::coroutine::Coroutine;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::niceness;
@@ -78,7 +77,6 @@ pub(crate) struct Executors {
     /// The lane's own reserve of threads that may block.
     lane_pool: Arc<Pool>,
     lane: RunningLoop,
-    auto: Auto,
     synchronous: Synchronous,
     /// Held while a model starts, so that it starts once.
     starting: Mutex<()>,
@@ -111,7 +109,6 @@ impl Executors {
             pool,
             lane_pool,
             lane,
-            auto: Auto::new(),
             synchronous,
             starting: Mutex::new(()),
             adaptive: OnceLock::new(),
@@ -129,7 +126,6 @@ impl Executors {
         match model {
             ServiceExecutor::Synchronous => Ok(()),
             ServiceExecutor::Reactor => self.reactor().map(|_| ()),
-            ServiceExecutor::Auto => self.coroutine().and_then(|_| self.reactor()).map(|_| ()),
             ServiceExecutor::Adaptive => self.adaptive().map(|_| ()),
             ServiceExecutor::Coroutine => self.coroutine().map(|_| ()),
         }
@@ -204,35 +200,11 @@ impl Executors {
         match model {
             ServiceExecutor::Synchronous => self.synchronous.adopt(newcomer, service),
             ServiceExecutor::Reactor => self.reactor()?.adopt(newcomer, service),
-            ServiceExecutor::Auto => self.adopt(self.place()?, newcomer, service),
             ServiceExecutor::Adaptive => self.adaptive()?.adopt(newcomer, service),
             ServiceExecutor::Coroutine => self.coroutine()?.adopt(newcomer, service),
         }
     }
 
-    /// The model that `auto` gives a new connection.
-    fn place(&self) -> io::Result<ServiceExecutor> {
-        let (coroutine, reactor) = (self.coroutine()?, self.reactor()?);
-        if !coroutine.has_rings() {
-            return Ok(ServiceExecutor::Reactor);
-        }
-        Ok(self.auto.place(Instant::now(), || [coroutine.usage(), reactor.usage()]))
-    }
-
-    /// The model that a connection of `model` most likely gets.
-    pub(crate) fn resolve(&self, model: ServiceExecutor) -> ServiceExecutor {
-        match model {
-            ServiceExecutor::Auto if self.coroutine.get().is_some_and(Coroutine::has_rings) => {
-                self.auto.preferred()
-            }
-            ServiceExecutor::Auto => ServiceExecutor::Reactor,
-            other => other,
-        }
-    }
-
-    pub(crate) fn auto_figures(&self) -> Vec<(&'static str, Figure)> {
-        self.auto.figures()
-    }
 
     /// Serves a new connection on the diagnostic lane until it asks for more than diagnostics; `then` takes it on.
     ///

@@ -25,7 +25,6 @@
 //! No commands, no authentication, no sessions in the database's sense: the service has those. No TLS yet.
 
 mod adaptive;
-mod auto;
 mod buffer;
 mod connection;
 mod coroutine;
@@ -58,7 +57,6 @@ mod sweeper;
 mod sync;
 mod synchronous;
 mod task;
-mod thread_clock;
 mod timing;
 mod unread;
 

@@ -20,14 +20,11 @@ pub enum ServiceExecutor {
     Reactor = 2,
     /// One task per connection on one ring per core (article S3).
     Coroutine = 3,
-    /// Chosen for each connection by measured load.
-    Auto = 4,
 }
 
 impl ServiceExecutor {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Synchronous, Self::Adaptive, Self::Reactor, Self::Coroutine, Self::Auto];
+    pub const ALL: [Self; 4] = [Self::Synchronous, Self::Adaptive, Self::Reactor, Self::Coroutine];
 
     /// The name in configuration.
     #[must_use]
@@ -37,13 +34,14 @@ impl ServiceExecutor {
             Self::Adaptive => "adaptive",
             Self::Reactor => "reactor",
             Self::Coroutine => "coroutine",
-            Self::Auto => "auto",
         }
     }
 
-    /// The model with this name in configuration.
+    /// The model with this name in configuration. `auto` is `coroutine`: at no load was another one clearly ahead, and where the kernel
+    /// gives no rings it runs on the loops of `reactor` by itself.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
+        let name = if name == "auto" { Self::Coroutine.name() } else { name };
         Self::ALL.into_iter().find(|model| model.name() == name)
     }
 

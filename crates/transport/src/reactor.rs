@@ -1,7 +1,6 @@
 //! The `reactor` thread model (article S1): one event loop per core, connections handed out in turn; each stays on its loop.
 //! What would block or runs long goes to the elastic pool.
 
-use crate::auto::Usage;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
@@ -37,11 +36,6 @@ impl Reactor {
             Some(running) => running.event_loop.adopt(newcomer, service, Some(Arc::clone(&self.pool)), drop),
             None => Err(io::ErrorKind::NotFound.into()),
         }
-    }
-
-    /// What the model's threads have done so far.
-    pub(crate) fn usage(&self) -> Usage {
-        self.loops.iter().map(|running| running.event_loop.usage()).sum()
     }
 
     /// Has threads that have come to rest give back memory.

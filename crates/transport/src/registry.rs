@@ -277,7 +277,6 @@ impl Shared {
             network,
             executors: Vec::new(),
             lane: Vec::new(),
-            auto: Vec::new(),
             admission: Vec::new(),
             times: self.timing.statistics(),
             stalled_sends: self.stalls.current() as u64,

@@ -189,13 +189,12 @@ impl Server {
     pub fn statistics(&self) -> TransportStatistics {
         let mut statistics = self.shared.statistics();
         statistics.executors = self.executors.statistics();
-        let model = self.executors.resolve(self.executor());
+        let model = self.executor();
         statistics.admission = self.shared.admission_figures(model);
         let default = model.statistics_name();
         // A stable sort: the others keep their order.
         statistics.executors.sort_by_key(|one| one.executor != default);
         statistics.lane = self.executors.lane_figures();
-        statistics.auto = self.executors.auto_figures();
         statistics
     }
 

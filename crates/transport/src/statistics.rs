@@ -145,8 +145,6 @@ pub struct TransportStatistics {
     pub executors: Vec<ExecutorStatistics>,
     /// The diagnostic lane.
     pub lane: Vec<(&'static str, Figure)>,
-    /// What `auto` prefers, and why.
-    pub auto: Vec<(&'static str, Figure)>,
     /// Admission under overload.
     pub admission: Vec<(&'static str, Figure)>,
     /// Histograms of the parts of a request's time.

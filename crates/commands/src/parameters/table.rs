@@ -120,7 +120,7 @@ parameters! {
     PriorityPort "net.priorityPort" integer(0, 0, 65_535), "", start("priorityPort" "net.priorityPort"),
         "A second TCP port, on the same addresses, whose connections are served by the diagnostic lane whatever they ask and are never refused because of load; 0 for none.";
     ServiceExecutor "serviceExecutor" Kind::Form { default: "auto", form: "synchronous, adaptive, reactor, coroutine, auto; or `address=name` pairs, separated by commas", check: ExecutorChoice::check }, "", both("serviceExecutor" "net.serviceExecutor"),
-        "Thread model of new connections. `synchronous` is a thread per connection; `adaptive` an elastic pool of threads; `reactor` an event loop per core and a pool for what takes long; `coroutine` the same over one ring per core; `auto` chooses by measured load. Pairs set it for single listeners, named as in net.bindIp (a Unix socket by its path); one name without an address is for all others.";
+        "Thread model of new connections. `synchronous` is a thread per connection; `adaptive` an elastic pool of threads; `reactor` an event loop per core and a pool for what takes long; `coroutine` the same over one ring per core; `auto` is `coroutine`. Pairs set it for single listeners, named as in net.bindIp (a Unix socket by its path); one name without an address is for all others.";
     UnixSocketEnabled "net.unixDomainSocket.enabled" on(), "", start("" "net.unixDomainSocket.enabled"),
         "Listens on a Unix socket as well; the flag `--nounixsocket` turns it off.";
     UnixSocketPermissions "net.unixDomainSocket.filePermissions" integer(0o700, 0, 0o777), "file mode", start("filePermissions" "net.unixDomainSocket.filePermissions"),

@@ -20,7 +20,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use crate::auto::Usage;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
@@ -86,25 +85,12 @@ impl Coroutine {
         }
     }
 
-    /// What the model's threads have done so far.
-    pub(crate) fn usage(&self) -> Usage {
-        match &self.driver {
-            Driver::Rings(rings) => rings.iter().map(RunningRing::usage).sum(),
-            Driver::Epoll(loops) => loops.iter().map(|running| running.event_loop.usage()).sum(),
-        }
-    }
-
     /// Has threads that have come to rest give back memory.
     pub(crate) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
         match &self.driver {
             Driver::Rings(rings) => rings.iter().for_each(|ring| ring.tidy(hooks)),
             Driver::Epoll(loops) => loops.iter().for_each(|running| running.event_loop.tidy(hooks)),
         }
-    }
-
-    /// Whether the kernel gives rings.
-    pub(crate) const fn has_rings(&self) -> bool {
-        matches!(self.driver, Driver::Rings(_))
     }
 
     pub(crate) fn statistics(&self) -> ExecutorStatistics {

@@ -4,7 +4,6 @@ use super::connections::{ConnectionCounts, Connections};
 use super::ring::{KERNEL_BATCH, Owner, Ring};
 use super::stream::{RingStream, with_ring};
 use crate::Service;
-use crate::auto::Usage;
 use crate::event_loop::LoopHooks;
 use crate::executors::{Newcomer, drive};
 use crate::idle::{IdleWatch, give_back};
@@ -14,7 +13,6 @@ use crate::rest::{GATHER, Rest};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
-use crate::thread_clock::ThreadClock;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::RefCell;
@@ -47,7 +45,6 @@ pub(super) struct Home {
     stopping: AtomicBool,
     turns: AtomicU64,
     sleeps: AtomicU64,
-    clock: ThreadClock,
     idle: IdleWatch,
     /// What the ring's thread counted when it ended its last turn. A leaf in the order of locks, held for a copy.
     counts: Mutex<ConnectionCounts>,
@@ -65,7 +62,6 @@ impl Home {
             stopping: AtomicBool::new(false),
             turns: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
-            clock: ThreadClock::default(),
             idle: IdleWatch::default(),
             counts: Mutex::default(),
         }))
@@ -129,7 +125,6 @@ impl RunningRing {
             if refused {
                 return;
             }
-            driven.clock.watch_this_thread();
             hooks.loop_started();
             let ownership = driven.queue.own();
             driven.run(&ownership, &*hooks, rest);
@@ -165,11 +160,6 @@ impl RunningRing {
             let queue = Arc::clone(&self.home.queue);
             give_back(hooks, move |task| queue.push(task));
         }
-    }
-
-    /// What the ring's thread has done so far.
-    pub(super) fn usage(&self) -> Usage {
-        Usage { polls: self.home.queue.statistics().executed, processor: self.home.clock.processor() }
     }
 
     /// Connections that live here.

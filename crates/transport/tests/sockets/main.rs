@@ -8,7 +8,6 @@ macro_rules! for_each_executor {
         for_each_executor! { @model adaptive Adaptive $($name)* }
         for_each_executor! { @model reactor Reactor $($name)* }
         for_each_executor! { @model coroutine Coroutine $($name)* }
-        for_each_executor! { @model auto Auto $($name)* }
     };
     (@model $module:ident $model:ident $($name:ident)*) => {
         mod $module {

@@ -113,9 +113,7 @@ fn counts_what_it_does(executor: ServiceExecutor) {
     assert_eq!(statistics.network.bytes_in, 6 * request.bytes().len() as u64);
     assert_eq!(statistics.network.physical_bytes_in, statistics.network.bytes_in);
     assert_eq!(statistics.network.bytes_out, statistics.network.physical_bytes_out);
-    if executor != ServiceExecutor::Auto {
-        assert_eq!(statistics.executors[0].executor, executor.statistics_name());
-    }
+    assert_eq!(statistics.executors[0].executor, executor.statistics_name());
     first.write_all(command(doc! { "sleep": 200 }, 2).bytes()).expect("the server reads");
     eventually("an active session", || server.statistics().connections.active == 1);
 }
