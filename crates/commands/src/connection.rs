@@ -23,8 +23,6 @@ pub struct Connection {
     pub remote: String,
     /// What the client told about itself in its first `hello`: `{application, driver, os, …}`.
     client_metadata: OnceLock<DocumentBuf>,
-    /// The compressors that both sides know, in the client's order.
-    compressors: OnceLock<Vec<String>>,
     said_hello: AtomicBool,
     /// The client backs off when it is told of an overload.
     backs_off: AtomicBool,
@@ -93,7 +91,6 @@ impl Connection {
             id,
             remote: remote.into(),
             client_metadata: OnceLock::new(),
-            compressors: OnceLock::new(),
             said_hello: AtomicBool::new(false),
             backs_off: AtomicBool::new(false),
             operation: Mutex::new(OperationSlot::default()),
@@ -121,16 +118,6 @@ impl Connection {
     /// `client.application.name`.
     pub fn application_name(&self) -> Option<&str> {
         self.client_metadata()?.get("application")?.as_document()?.get("name")?.as_str()
-    }
-
-    /// The compressors agreed upon in the first `hello`.
-    pub fn compressors(&self) -> &[String] {
-        self.compressors.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Stores the negotiated compressors; the first `hello` decides.
-    pub fn set_compressors(&self, compressors: Vec<String>) {
-        let _ = self.compressors.set(compressors);
     }
 
     /// Marks the first `hello`. True when this is the first.

@@ -14,8 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use transport::{NextRequest, Replies, Request, RequestTimes, Service, Session};
 use wire::{
-    CommandMessage, Compressor, MessageRef, OpCode, OpMsg, OpMsgFlags, OpQuery, ReplyBuilder, WireError,
-    peek_command,
+    CommandMessage, MessageRef, OpCode, OpMsg, OpMsgFlags, OpQuery, ReplyBuilder, WireError, peek_command,
 };
 
 /// Answers requests with commands.
@@ -101,13 +100,7 @@ impl CommandService {
         !self.server.parameters.is_on(Parameter::Quiet)
     }
 
-    async fn run(
-        &self,
-        session: &Session,
-        attachment: &Attachment,
-        request: &Request<'_>,
-        mut reply: ReplyBuilder,
-    ) -> Replies {
+    async fn run(&self, attachment: &Attachment, request: &Request<'_>, mut reply: ReplyBuilder) -> Replies {
         let parsed = match Parsed::read(request.message()) {
             Ok(parsed) => parsed,
             Err(error) => return refuse(reply, &error),
@@ -133,12 +126,6 @@ impl CommandService {
         if outcome.sends_nothing {
             return Replies::none();
         }
-        let is_handshake = is_handshake(body);
-        if is_handshake {
-            let agreed: Vec<Compressor> =
-                connection.compressors().iter().filter_map(|name| Compressor::from_name(name)).collect();
-            session.set_compressors(&agreed);
-        }
         let message = reply.finish();
         let replies = match outcome.next {
             None => Replies::one(message),
@@ -148,7 +135,7 @@ impl CommandService {
                 Replies::exhaust(message, NextRequest::New(next))
             }
         };
-        let replies = if is_handshake { replies.uncompressed() } else { replies };
+        let replies = if is_handshake(body) { replies.uncompressed() } else { replies };
         if outcome.refused_under_overload { replies.as_refused() } else { replies }
     }
 }
@@ -254,7 +241,7 @@ impl Service for CommandService {
     async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {
         let reply = request.reply();
         match session.extension::<Attachment>() {
-            Some(attachment) => self.run(session, attachment, &request, reply).await,
+            Some(attachment) => self.run(attachment, &request, reply).await,
             None => Replies::none().then_close(),
         }
     }

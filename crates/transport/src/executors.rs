@@ -205,7 +205,6 @@ impl Executors {
         }
     }
 
-
     /// Serves a new connection on the diagnostic lane until it asks for more than diagnostics; `then` takes it on.
     ///
     /// # Errors

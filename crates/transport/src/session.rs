@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use wire::Compressor;
 
 /// What the connection loop does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +87,6 @@ pub struct Session {
     large_progress_us: AtomicU64,
     /// The sweeper ended it because its client did not read.
     gave_up_sending: AtomicBool,
-    /// Bit n: the compressor with id n was agreed on.
-    compressors: AtomicU8,
     next_message_id: AtomicU32,
     extension: OnceLock<Box<dyn Any + Send + Sync>>,
     pub(crate) counters: SessionCounters,
@@ -129,7 +126,6 @@ impl Session {
             large_progress_us: AtomicU64::new(0),
             gave_up_sending: AtomicBool::new(false),
             ending: AtomicBool::new(false),
-            compressors: AtomicU8::new(0),
             next_message_id: AtomicU32::new(0),
             extension: OnceLock::new(),
             counters: SessionCounters::default(),
@@ -444,18 +440,6 @@ impl Session {
         self.control.peer_closed()
     }
 
-    /// Stores what `hello` agreed on.
-    pub fn set_compressors(&self, compressors: &[Compressor]) {
-        let bits = compressors.iter().fold(0, |bits, compressor| bits | 1 << compressor.id());
-        self.compressors.store(bits, Ordering::Relaxed);
-    }
-
-    /// Whether `hello` agreed on this compressor.
-    #[must_use]
-    pub fn has_compressor(&self, compressor: Compressor) -> bool {
-        self.compressors.load(Ordering::Relaxed) & (1 << compressor.id()) != 0
-    }
-
     /// Attaches the service's own state; only the first value is kept.
     ///
     /// # Errors
@@ -469,12 +453,6 @@ impl Session {
     #[must_use]
     pub fn extension<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.extension.get()?.downcast_ref()
-    }
-
-    /// Bytes received and sent on the socket so far.
-    #[must_use]
-    pub fn bytes_transferred(&self) -> (u64, u64) {
-        (self.counters.physical_in.get(), self.counters.physical_out.get())
     }
 
     /// Requests processed so far.

@@ -96,12 +96,6 @@ impl<'a> MessageRef<'a> {
             _ => ReplyFormat::Msg { checksum: self.flags().contains(OpMsgFlags::CHECKSUM_PRESENT) },
         }
     }
-
-    /// A copy that owns its bytes.
-    #[must_use]
-    pub fn to_message(self) -> Message {
-        Message { bytes: self.bytes.to_vec() }
-    }
 }
 
 /// The bytes of one whole message. Ids and checksum are filled in by [`Message::seal`].

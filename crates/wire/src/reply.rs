@@ -1,7 +1,6 @@
 //! Replies, written once and in place.
 
-use crate::bytes::patch_i32;
-use crate::message::{CHECKSUM_LENGTH, FLAGS_OFFSET};
+use crate::message::CHECKSUM_LENGTH;
 use crate::{HEADER_LENGTH, Message, MessageHeader, OpCode, OpMsgFlags, WireError, code_name};
 use document::DocumentBuilder;
 
@@ -102,16 +101,6 @@ impl ReplyBuilder {
         self.bytes.len().saturating_sub(self.body_offset())
     }
 
-    /// Says whether another reply follows this one. OP_REPLY has no such flag.
-    pub fn set_more_to_come(&mut self, more_to_come: bool) {
-        let ReplyFormat::Msg { checksum } = self.format else { return };
-        let mut flags = if checksum { OpMsgFlags::CHECKSUM_PRESENT } else { OpMsgFlags::NONE };
-        if more_to_come {
-            flags = flags.with(OpMsgFlags::MORE_TO_COME);
-        }
-        patch_i32(&mut self.bytes, FLAGS_OFFSET, flags.bits().cast_signed());
-    }
-
     /// Ends the reply. A body that was never begun is sent as an empty document. Ids and checksum are filled in by
     /// [`Message::seal`].
     #[must_use]
@@ -155,8 +144,10 @@ mod tests {
         let mut reply = ReplyBuilder::new(vec![9; 100], format);
         reply.body().append("dropped", 1);
         reply.body().append("ok", 1.0);
-        reply.set_more_to_come(more_to_come);
         let mut message = reply.finish();
+        if more_to_come {
+            message.set_flags(OpMsgFlags::MORE_TO_COME);
+        }
         message.seal(5, 4);
         let view = message.as_ref(MAX_MESSAGE_SIZE).expect("a reply is a message");
         assert_eq!((view.header().request_id, view.header().response_to), (5, 4));

@@ -55,7 +55,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         // There are no users: nobody has mechanisms, and a speculative beginning of a log-in is passed over.
         context.server.counters.mechanisms_asked.add(1);
     }
-    let compression = negotiate(context, first)?;
+    let compression = negotiate(context)?;
     let ask = read_topology_version(context)?;
     if context.server.failpoints.is_set(FailPoint::WaitInHello) {
         Box::pin(wait_while_set(context, FailPoint::WaitInHello, None, || false)).await?;
@@ -130,7 +130,7 @@ fn check_client(client: RawDocument<'_>) -> CommandResult {
 }
 
 /// The compressors that both sides know, in the client's order. `None` when the client asked for none.
-fn negotiate(context: &mut CommandContext<'_>, first: bool) -> CommandResult<Option<Vec<String>>> {
+fn negotiate(context: &mut CommandContext<'_>) -> CommandResult<Option<Vec<String>>> {
     let Some(offered) = context.fields.array("compression")? else { return Ok(None) };
     let known = context.server.parameters.text(Parameter::Compressors);
     let agreed: Vec<String> = offered
@@ -139,9 +139,6 @@ fn negotiate(context: &mut CommandContext<'_>, first: bool) -> CommandResult<Opt
         .filter(|name| known.split(',').any(|known| known.trim() == *name))
         .map(str::to_owned)
         .collect();
-    if first {
-        context.connection.set_compressors(agreed.clone());
-    }
     Ok(Some(agreed))
 }
 
