@@ -23,7 +23,7 @@ use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, QueuePlace,
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use crate::pipeline::{Acknowledge, CommitFuture, Receipt, turn};
 use crate::reclaim::Reclaim;
-use crate::row_cache::{CachedReader, RowCache};
+use crate::row_cache::{CachedReader, PinnedReader, RowCache};
 use crate::space::{DataDisk, Disk, Space, SpaceState};
 use crate::statistics::{CommitCounts, StorageStatistics};
 use crate::unit::{Growth, WriteUnit};
@@ -232,7 +232,11 @@ impl Store {
     /// A view of this moment, for reads that must agree with each other. Takes a snapshot in the engine;
     /// old versions are kept while it lives.
     pub fn pinned_view(&self) -> ReadView {
-        ReadView::new(self.inner.engine.pinned_reader())
+        let pinned = self.inner.engine.pinned_reader();
+        ReadView::new(match self.inner.rows {
+            Some(_) => Arc::new(PinnedReader::new(pinned, self.inner.latest.reader())),
+            None => pinned,
+        })
     }
 
     /// Commits a unit. See [`CommitFuture`] for what a poll and a drop do.

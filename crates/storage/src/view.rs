@@ -25,6 +25,10 @@ impl ReadView {
         ReadView { reader }
     }
 
+    pub(crate) fn reader(&self) -> Arc<dyn EngineReader> {
+        Arc::clone(&self.reader)
+    }
+
     /// The value of `key`, without copying it where the engine allows.
     ///
     /// # Errors

@@ -21,7 +21,8 @@ pub(crate) enum Found {
     End,
 }
 
-/// A walk over the documents that a write may concern.
+/// A walk over the documents that a write may concern. It reads one state to its end, so that it does not meet again what the
+/// write moves along an index.
 #[derive(Debug)]
 pub(crate) struct Candidates<'c> {
     executor: Executor,
@@ -85,10 +86,5 @@ impl<'c> Candidates<'c> {
     /// Whether the walk is not for an event loop from its first document on.
     pub(crate) fn surely_outlasts(&self) -> bool {
         self.executor.surely_outlasts()
-    }
-
-    /// Whether the walk follows an index, where a changed document can be met again.
-    pub(crate) fn walks_an_index(&self) -> bool {
-        self.executor.walks_an_index()
     }
 }

@@ -32,7 +32,8 @@ pub(crate) struct Executor {
 #[derive(Debug)]
 struct Stream {
     collection: Arc<Collection>,
-    view: ReadView,
+    /// What is read from, until the walk is put aside; `None` before its next step.
+    view: Option<ReadView>,
     matcher: Matcher,
     residual: Option<Matcher>,
     /// Whether the filter has anything to check on documents that an index led to.
@@ -113,7 +114,7 @@ impl Executor {
         }
         let stream = Stream {
             collection: Arc::clone(collection),
-            view: collection.read_view(),
+            view: None,
             rechecks: !query.matcher.is_everything(),
             matcher: query.matcher,
             residual: plan.residual.clone(),
@@ -187,11 +188,6 @@ impl Executor {
         &self.stream.collection
     }
 
-    /// Whether the walk follows an index, where a changed document can move.
-    pub(crate) fn walks_an_index(&self) -> bool {
-        self.stream.scans.iter().any(Scan::walks_an_index)
-    }
-
     /// A number for walks that likely take as long as this one: by the same way through the same collection, for as many documents (the nearest
     /// power of two).
     pub(crate) fn kind(&self, documents_max: usize) -> u64 {
@@ -231,7 +227,10 @@ impl Executor {
     /// `CappedPositionLost`, storage errors.
     pub(crate) fn check_capped_position(&self, tier: ReadTier) -> Result<(), ReadError> {
         match self.stream.scans.first().and_then(Scan::last_seen) {
-            Some(last) => self.stream.collection.check_capped_position(&self.stream.view, last, tier),
+            Some(last) => {
+                let collection = &self.stream.collection;
+                collection.check_capped_position(&collection.read_view(), last, tier)
+            }
             None => Ok(()),
         }
     }
@@ -303,7 +302,11 @@ impl Stream {
         slice: &mut Slice,
         sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
-        let reading = Reading { collection: &self.collection, view: &self.view, tier: slice.tier() };
+        let view = match &self.view {
+            Some(view) => view,
+            None => self.view.insert(view_for(&self.collection, &self.scans)),
+        };
+        let reading = Reading { collection: &self.collection, view, tier: slice.tier() };
         while let Some(scan) = self.scans.get_mut(self.current) {
             let by_index = scan.walks_an_index();
             let filter = match by_index {
@@ -335,6 +338,16 @@ impl Stream {
 
     fn save(&mut self) {
         self.scans.iter_mut().for_each(Scan::save);
+        self.view = None;
+    }
+}
+
+/// What these scans read from. An entry of an index and the document that it leads to have to be of one moment, and so have two
+/// ways on which a changed document can be met; a single walk over documents is of one moment by itself.
+fn view_for(collection: &Collection, scans: &[Scan]) -> ReadView {
+    match scans.iter().any(Scan::walks_an_index) {
+        true => collection.pinned_view(),
+        false => collection.read_view(),
     }
 }
 

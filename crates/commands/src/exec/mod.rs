@@ -30,9 +30,11 @@
 //! }
 //! ```
 //! # Invariants
-//! - A document that an index led to is checked against the whole filter: it may have changed since the entry was written.
-//! - [`Executor::save`] lets go of every cursor of the store; the next run seeks the remembered position on the latest state.
-//!   An ordered walk meets no document twice, whatever is inserted or deleted meanwhile.
+//! - Between two calls of [`Executor::save`] a walk along indexes reads one state of the store, entries and documents alike: what
+//!   changes meanwhile neither leaves its place in the order nor is met twice or missed.
+//! - [`Executor::save`] lets go of cursors and state; the next run seeks the remembered position on the latest state. Only a
+//!   document whose place has changed in between can be met again or missed.
+//! - A document that an index led to is checked against the whole filter: the index may have become multikey since it was planned.
 //! - In an event loop a slice reads from memory only; a walk that needs more pauses in front of it.
 //! - A dropped collection or index ends the walk with `QueryPlanKilled`.
 

@@ -176,15 +176,25 @@ fn query(filter: &Document, sort: &Document, skip: u64, limit: Option<u64>) -> Q
     }
 }
 
-/// Runs in batches of `batch` documents, refusing now and then, in slices that end anywhere; `between` runs after each pause.
+/// Runs in batches of `batch` documents, refusing now and then, in slices that end anywhere, and put aside now and then;
+/// `between` runs after each pause.
 fn run_batches(
     collection: &Arc<Collection>,
     query: Query,
     batch: usize,
     dice: &mut Dice,
-    mut between: impl FnMut(&mut Dice),
+    between: impl FnMut(&mut Dice),
 ) -> Vec<Document> {
     let mut executor = Executor::open(collection, query).expect("a plan");
+    run_executor(&mut executor, (batch, true), dice, between)
+}
+
+fn run_executor(
+    executor: &mut Executor,
+    (batch, saves): (usize, bool),
+    dice: &mut Dice,
+    mut between: impl FnMut(&mut Dice),
+) -> Vec<Document> {
     let mut found = Vec::new();
     loop {
         let full = found.len() + batch;
@@ -202,7 +212,7 @@ fn run_batches(
         if pause == Pause::End {
             return found;
         }
-        if dice.below(2) == 0 {
+        if saves && dice.below(2) == 0 {
             executor.save();
         }
         between(dice);
@@ -323,6 +333,113 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
 fn everything(collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
     let found = run_batches(collection, Query::default(), 1_000, &mut Dice(1), |_| {});
     found.into_iter().map(|document| (id_of(&document), document)).collect()
+}
+
+/// Changes a document of [`moving_collection`], or takes it away and back.
+fn move_one(collection: &Arc<Collection>, count: u64, dice: &mut Dice) {
+    let id = dice.below(count) as i32;
+    if dice.below(4) == 0 {
+        remove(collection, id);
+        insert(collection, &moving_document(id, dice));
+    } else {
+        replace(collection, &moving_document(id, dice));
+    }
+}
+
+fn moving_document(id: i32, dice: &mut Dice) -> Document {
+    let tags: Vec<Value> = (0..dice.below(3)).map(|_| dice.number().into()).collect();
+    doc! { "_id": id, "a": (dice.number()), "b": (dice.number()), "t": tags }
+}
+
+fn moving_collection(count: u64, dice: &mut Dice) -> (Arc<crate::server::Server>, Arc<Collection>) {
+    let (server, collection) = collection(&["a", "b,-c", "t"]);
+    (0..count as i32).for_each(|id| insert(&collection, &moving_document(id, dice)));
+    (server, collection)
+}
+
+/// A walk by this kind of plan gives what was there when it began: in order, nothing twice, nothing missed.
+#[track_caller]
+fn check_one_state(filter: Document, sort: Document, limit: Option<u64>, needs: NeededFields, kind: &str) {
+    let mut dice = Dice(16);
+    let (_server, collection) = moving_collection(60, &mut dice);
+    for _ in 0..40 {
+        let query = Query { needs: needs.clone(), ..query(&filter, &sort, 0, limit) };
+        let mut expect = brute_force(&everything(&collection), &query);
+        expect.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
+        let mut executor = Executor::open(&collection, query.clone()).expect("a plan");
+        assert_eq!(super::tests::kind(&executor.plan().access), kind, "{:?}", executor.plan());
+        let found =
+            run_executor(&mut executor, (3, false), &mut dice, |dice| move_one(&collection, 60, dice));
+        match &needs {
+            NeededFields::Nothing => assert_eq!(found.len(), expect.len()),
+            NeededFields::Only(_) => {
+                let values = |documents: &[Document]| documents.iter().map(|d| d.get("a").cloned()).collect();
+                let (found, mut expect): (Vec<_>, Vec<_>) = (values(&found), values(&expect));
+                expect.sort_by(|one, other| {
+                    one.clone().unwrap_or_default().compare(&other.clone().unwrap_or_default())
+                });
+                assert_eq!(found, expect);
+            }
+            NeededFields::All => {
+                assert_eq!(sort_keys(&query, &found), sort_keys(&query, &expect));
+                let ids: BTreeSet<i32> = found.iter().map(id_of).collect();
+                assert_eq!(ids.len(), found.len(), "a document twice");
+                assert!(
+                    limit.is_some() || ids == expect.iter().map(id_of).collect(),
+                    "others than there were"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_walk_gives_one_state_while_documents_move_along_its_index() {
+    let (all, from_two) = (|| NeededFields::All, || doc! { "a": { "$gte": 2 } });
+    check_one_state(doc! {}, doc! { "a": 1 }, Some(3), all(), "index");
+    check_one_state(from_two(), doc! { "a": 1 }, None, all(), "index");
+    check_one_state(doc! {}, doc! { "a": -1 }, Some(40), all(), "index");
+    check_one_state(doc! { "a": { "$in": [1, 5, 7] } }, doc! { "b": 1 }, None, all(), "index");
+    check_one_state(doc! { "t": { "$gte": 2 } }, doc! {}, None, all(), "index");
+    check_one_state(doc! {}, doc! { "t": 1 }, None, all(), "index");
+    check_one_state(doc! { "$or": [{ "a": 1 }, { "t": 5 }] }, doc! {}, None, all(), "union");
+    check_one_state(from_two(), doc! {}, None, NeededFields::Only(vec!["a".to_owned()]), "index");
+    check_one_state(from_two(), doc! {}, None, NeededFields::Nothing, "index");
+    check_one_state(doc! { "t": { "$gte": 2 } }, doc! {}, None, NeededFields::Nothing, "index");
+}
+
+#[test]
+fn a_distinct_walk_gives_one_state() {
+    let mut dice = Dice(17);
+    let (_server, collection) = moving_collection(6, &mut dice);
+    for _ in 0..100 {
+        let values = |documents: &mut dyn Iterator<Item = Document>| -> BTreeSet<i64> {
+            documents.filter_map(|document| document.to_buf().as_raw().get("a")?.as_i64_exact()).collect()
+        };
+        let expect = values(&mut everything(&collection).into_values());
+        let query = Query { needs: NeededFields::Only(vec!["a".to_owned()]), ..Query::default() };
+        let plan = query.plan_distinct(&collection.definition(), "a").expect("an index leads to each value");
+        let mut executor = Executor::with_plan(&collection, query, plan).expect("an index");
+        let found = run_executor(&mut executor, (1, false), &mut dice, |dice| move_one(&collection, 6, dice));
+        assert_eq!(values(&mut found.into_iter()), expect);
+    }
+}
+
+#[test]
+fn an_ordered_walk_stays_in_order_when_it_is_put_aside() {
+    let mut dice = Dice(18);
+    let (_server, collection) = moving_collection(60, &mut dice);
+    for round in 0..80 {
+        let sort = if round % 2 == 0 {
+            doc! { "a": 1 }
+        } else {
+            doc! { "a": -1 }
+        };
+        let query = query(&doc! {}, &sort, 0, None);
+        let found =
+            run_batches(&collection, query.clone(), 5, &mut dice, |dice| move_one(&collection, 60, dice));
+        assert!(sort_keys(&query, &found).is_sorted(), "out of order by {sort:?}");
+    }
 }
 
 /// Runs a query whose keys answer it, and compares documents and figures: documents, keys, documents read.

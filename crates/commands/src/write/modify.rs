@@ -5,7 +5,6 @@ use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Candidates, Filter, Found, LONG_DOCUMENT};
 use catalog::{Change, Collection, WriteError, WriteOptions};
 use document::{DocumentBuf, RawDocument};
-use hashbrown::HashSet;
 use query::matcher::MatchDetails;
 use query::update::Update;
 use std::sync::Arc;
@@ -192,14 +191,7 @@ pub(crate) async fn modify_many(
         return Ok(modified.map_or((0, 0), |modified| (1, u64::from(modified.changed))));
     }
     let mut candidates = open(context, statement).await?;
-    // A change may move a document along the index that is being walked: it would be met again.
-    let mut seen = HashSet::new();
-    let may_meet_again =
-        candidates.walks_an_index() && matches!(statement.modification, Modification::Update(_));
     while let Some(document_key) = next(context, &mut candidates).await? {
-        if may_meet_again && !seen.insert(document_key.clone()) {
-            continue;
-        }
         if let Some(modified) = statement.modify(context, &document_key).await? {
             matched += 1;
             changed += u64::from(modified.changed);

@@ -1,7 +1,8 @@
 //! The cache of hot rows above the engine: values of single keys as they are, without the engine's way to them through
 //! memtables, filters, indexes and blocks. See `docs/design/row-cache.md`.
 //!
-//! Only the latest view and only [`Keyspace::Documents`] read through it; cursors and pinned views never do.
+//! Only [`Keyspace::Documents`] is read through it, by the latest view, and by a pinned one until something is written; cursors
+//! never do.
 
 mod table;
 #[cfg(test)]
@@ -208,5 +209,63 @@ impl EngineReader for CachedReader {
 
     fn sequence(&self) -> u64 {
         self.engine.sequence()
+    }
+}
+
+/// A reader of one moment: what the cache has is of that moment too until something is written.
+pub(crate) struct PinnedReader {
+    pinned: Arc<dyn EngineReader>,
+    latest: Arc<dyn EngineReader>,
+    sequence: u64,
+}
+
+impl PinnedReader {
+    pub(crate) fn new(pinned: Arc<dyn EngineReader>, latest: Arc<dyn EngineReader>) -> PinnedReader {
+        let sequence = pinned.sequence();
+        PinnedReader { pinned, latest, sequence }
+    }
+
+    fn is_latest(&self) -> bool {
+        self.latest.sequence() == self.sequence
+    }
+}
+
+impl EngineReader for PinnedReader {
+    fn get(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        tier: ReadTier,
+    ) -> Result<Option<PinnedBytes>, StorageError> {
+        if self.is_latest() {
+            let found = self.latest.get(keyspace, key, tier)?;
+            // Asked again: a write may have come in between. It is applied before its rows are in the cache.
+            if self.is_latest() {
+                return Ok(found);
+            }
+        }
+        self.pinned.get(keyspace, key, tier)
+    }
+
+    fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
+        self.pinned.multi_get(keyspace, keys)
+    }
+
+    fn cursor(
+        &self,
+        keyspace: Keyspace,
+        range: KeyRange,
+        direction: Direction,
+        options: CursorOptions,
+    ) -> Result<Box<dyn EngineCursor>, StorageError> {
+        self.pinned.cursor(keyspace, range, direction, options)
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence
     }
 }
