@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p catalog --example catalog_speed [documents]`
 
-use catalog::{Catalog, Change, Collection, IndexSpec, Namespace, WriteError, WriteOptions};
+use catalog::{Catalog, Change, Collection, IndexSpec, Namespace, OperationContext, Receipts, WriteError};
 use document::{DocumentBuf, RawDocument, RawValue, doc};
 use std::future::Future;
 use std::pin::pin;
@@ -37,14 +37,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let store = Store::open(directory.path().join("data"), &StorageOptions::default())?;
     let catalog = Catalog::open(store.clone())?;
-    let things = block_on(catalog.collection_or_create("bench", "things"))?;
+    let receipts = Receipts::default();
+    let context = OperationContext::writing(&store, &receipts);
+    let things = block_on(catalog.collection_or_create(&context, "bench", "things"))?;
     let pad = "x".repeat(950);
     let documents: Vec<DocumentBuf> = (0..count)
         .map(|id| doc! { "_id": id as i32, "n": (id % 1000) as i32, "pad": pad.as_str() }.to_buf())
         .collect();
     let raw: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
-    let options = WriteOptions::default();
-    let report = timed("bulk insert", count, || block_on(things.insert_many(&raw, true, &options)));
+    let report = timed("bulk insert", count, || block_on(things.insert_many(&context, &raw, true)));
     assert_eq!(report.inserted, count);
     let view = store.read_view();
     timed("find by _id", count, || {
@@ -68,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     timed("update of one field by _id", count, || {
         (0..count).try_for_each(|id| {
             let key = Collection::document_key_of_id(RawValue::Int32((id * 7919 % count) as i32));
-            block_on(things.update(&key, &options, |found: Option<RawDocument<'_>>| {
+            block_on(things.update(&context, &key, |found: Option<RawDocument<'_>>| {
                 let mut bytes = found.map(|found| found.as_bytes().to_vec()).unwrap_or_default();
                 // `_id` takes 9 bytes behind the length, `n` its type and name 3: the number is at 16.
                 if let Some(byte) = bytes.get_mut(16) {
@@ -87,7 +88,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let spec = IndexSpec::parse(doc! { "key": { "n": 1 }, "name": "n" }.to_buf().as_raw())?;
     timed("index build", count, || {
-        block_on(catalog.create_indexes(&Namespace::new("bench", "things"), std::slice::from_ref(&spec)))
+        let namespace = Namespace::new("bench", "things");
+        block_on(catalog.create_indexes(&context, &namespace, std::slice::from_ref(&spec)))
     })?;
     let report = timed("validate", count, || block_on(things.validate()))?;
     assert!(report.is_valid(), "{report:?}");

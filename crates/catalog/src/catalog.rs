@@ -6,12 +6,12 @@ use crate::index_build::{delete_range, drop_from};
 use crate::keys::{self, CollectionId};
 use crate::namespace::{Namespace, check_database};
 use crate::state::{CatalogState, Entry};
-use crate::{CatalogError, CollectionOptions};
+use crate::{CatalogError, CollectionOptions, OperationContext, Receipts};
 use arc_swap::ArcSwap;
 use document::{RawDocument, Value, doc};
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::{Acknowledge, Direction, ExclusiveGuard, Growth, Keyspace, SharedLatch, Store, WriteUnit};
+use storage::{Direction, ExclusiveGuard, Growth, Keyspace, ReadView, SharedLatch, Store, WriteUnit};
 
 /// Views on views, at most.
 const VIEW_DEPTH_MAX: usize = 20;
@@ -44,15 +44,18 @@ impl Catalog {
     /// # Errors
     /// Storage errors; [`CatalogError::Damaged`] for a record that makes no sense.
     pub fn open(store: Store) -> Result<Arc<Self>, CatalogError> {
+        let receipts = Receipts::default();
+        let context = OperationContext::writing(&store, &receipts);
         let key_latches = Arc::new(KeyLatches::default());
         let mut state = CatalogState::default();
-        for definition in load_records(&store)? {
+        for definition in load_records(context.view)? {
             let definition = without_unfinished_indexes(&store, definition)?;
             let namespace = definition.namespace.clone();
             let entry = match definition.options.view {
                 Some(_) => Entry::View(Arc::new(definition)),
                 None => {
-                    Entry::Collection(Collection::open(store.clone(), Arc::clone(&key_latches), definition)?)
+                    let key_latches = Arc::clone(&key_latches);
+                    Entry::Collection(Collection::open(store.clone(), key_latches, context.view, definition)?)
                 }
             };
             state.insert(namespace, entry);
@@ -97,7 +100,9 @@ impl Catalog {
         self.state.load().get(database, name).cloned()
     }
 
-    pub(crate) async fn begin_change(&self) -> ExclusiveGuard {
+    /// Keeps other changes of the catalog out. Whatever this one finds done already, others have done.
+    pub(crate) async fn begin_change(&self, context: &OperationContext<'_>) -> ExclusiveGuard {
+        context.receipts.observed();
         self.latch.exclusive().await
     }
 
@@ -114,18 +119,19 @@ impl Catalog {
     /// `NamespaceExists`, `InvalidNamespace`, `DatabaseDifferCase`, what the validator's parser says.
     pub async fn create(
         &self,
+        context: &OperationContext<'_>,
         namespace: &Namespace,
         options: CollectionOptions,
     ) -> Result<Entry, CatalogError> {
         namespace.check_creatable()?;
-        let _guard = self.begin_change().await;
+        let _guard = self.begin_change(context).await;
         if let Some(existing) = self.entry(namespace.database(), namespace.collection()) {
             if same_options(&existing.definition().options, &options) {
                 return Ok(existing);
             }
             return Err(already_exists(namespace, &existing));
         }
-        self.create_latched(namespace, options).await
+        self.create_latched(context, namespace, options).await
     }
 
     /// The collection of this name, created with default options when it does not exist: the first insert.
@@ -134,6 +140,7 @@ impl Catalog {
     /// `CommandNotSupportedOnView` when the name is a view's; otherwise as [`Catalog::create`].
     pub async fn collection_or_create(
         &self,
+        context: &OperationContext<'_>,
         database: &str,
         name: &str,
     ) -> Result<Arc<Collection>, CatalogError> {
@@ -143,7 +150,7 @@ impl Catalog {
             }
             let namespace = Namespace::new(database, name);
             namespace.check_creatable()?;
-            let _guard = self.begin_change().await;
+            let _guard = self.begin_change(context).await;
             match self.entry(database, name) {
                 Some(Entry::Collection(collection)) => return Ok(collection),
                 Some(Entry::View(_)) => {
@@ -152,8 +159,9 @@ impl Catalog {
                     )));
                 }
                 None => {
+                    let options = CollectionOptions::default();
                     if let Entry::Collection(collection) =
-                        self.create_latched(&namespace, CollectionOptions::default()).await?
+                        self.create_latched(context, &namespace, options).await?
                     {
                         return Ok(collection);
                     }
@@ -164,6 +172,7 @@ impl Catalog {
 
     async fn create_latched(
         &self,
+        context: &OperationContext<'_>,
         namespace: &Namespace,
         options: CollectionOptions,
     ) -> Result<Entry, CatalogError> {
@@ -180,17 +189,18 @@ impl Catalog {
         if let Some(view) = &options.view {
             check_view_cycle(&state, namespace, &view.view_on)?;
         }
-        let id = self.next_id()?;
+        let id = self.next_id(context)?;
         let definition = CollectionDefinition::new(id, namespace.clone(), options)?;
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Meta, keys::NEXT_ID_KEY, &(id + 1).to_be_bytes());
         unit.put(Keyspace::Meta, &keys::record_key(id), definition.to_record().as_bytes());
-        self.store.commit(unit, Acknowledge::Applied).await?;
+        context.commit(&self.store, unit).await?;
         let entry = match definition.options.view {
             Some(_) => Entry::View(Arc::new(definition)),
             None => {
                 let key_latches = Arc::clone(&self.key_latches);
-                Entry::Collection(Collection::open(self.store.clone(), key_latches, definition)?)
+                let store = self.store.clone();
+                Entry::Collection(Collection::open(store, key_latches, context.view, definition)?)
             }
         };
         self.change_state(|state| state.insert(namespace.clone(), entry.clone()));
@@ -198,8 +208,8 @@ impl Catalog {
     }
 
     /// The id for a new collection. The caller holds the catalog's latch and stores the next one.
-    fn next_id(&self) -> Result<CollectionId, CatalogError> {
-        let stored = self.store.read_view().get(Keyspace::Meta, keys::NEXT_ID_KEY)?;
+    fn next_id(&self, context: &OperationContext<'_>) -> Result<CollectionId, CatalogError> {
+        let stored = context.view.get(Keyspace::Meta, keys::NEXT_ID_KEY)?;
         let next = stored.and_then(|bytes| bytes.first_chunk().copied()).map_or(1, u32::from_be_bytes);
         if next == CollectionId::MAX {
             return Err(CatalogError::IllegalOperation("the store has given out all collection ids".into()));
@@ -211,12 +221,16 @@ impl Catalog {
     ///
     /// # Errors
     /// `NamespaceNotFound`.
-    pub async fn drop_collection(&self, namespace: &Namespace) -> Result<DropReport, CatalogError> {
-        let _guard = self.begin_change().await;
+    pub async fn drop_collection(
+        &self,
+        context: &OperationContext<'_>,
+        namespace: &Namespace,
+    ) -> Result<DropReport, CatalogError> {
+        let _guard = self.begin_change(context).await;
         let entry = self.entry(namespace.database(), namespace.collection());
         let entry = entry.ok_or_else(|| CatalogError::NamespaceNotFound("ns not found".into()))?;
         let unit = WriteUnit::new();
-        self.drop_entries(vec![(namespace.clone(), entry.clone())], unit, |_| {}).await?;
+        self.drop_entries(context, vec![(namespace.clone(), entry.clone())], unit, |_| {}).await?;
         let indexes = matches!(entry, Entry::Collection(_)).then(|| entry.definition().indexes.len());
         Ok(DropReport { indexes })
     }
@@ -225,14 +239,18 @@ impl Catalog {
     ///
     /// # Errors
     /// `InvalidNamespace`, storage errors.
-    pub async fn drop_database(&self, database: &str) -> Result<bool, CatalogError> {
+    pub async fn drop_database(
+        &self,
+        context: &OperationContext<'_>,
+        database: &str,
+    ) -> Result<bool, CatalogError> {
         check_database(database)?;
-        let _guard = self.begin_change().await;
+        let _guard = self.begin_change(context).await;
         let entries = self.state().entries(database);
         if entries.is_empty() {
             return Ok(false);
         }
-        self.drop_entries(entries, WriteUnit::new(), |_| {}).await?;
+        self.drop_entries(context, entries, WriteUnit::new(), |_| {}).await?;
         Ok(true)
     }
 
@@ -240,6 +258,7 @@ impl Catalog {
     /// changed. The caller holds the catalog's latch.
     async fn drop_entries(
         &self,
+        context: &OperationContext<'_>,
         entries: Vec<(Namespace, Entry)>,
         mut unit: WriteUnit,
         change: impl FnOnce(&mut CatalogState),
@@ -256,7 +275,7 @@ impl Catalog {
         }
         // A name that changes beside it takes no more room than before.
         unit.set_growth(Growth::Shrinks);
-        self.store.commit(unit, Acknowledge::Applied).await?;
+        context.commit(&self.store, unit).await?;
         self.change_state(|state| {
             entries.iter().for_each(|(namespace, _)| state.remove(namespace));
             change(state);
@@ -277,6 +296,7 @@ impl Catalog {
     /// `NamespaceNotFound`, `NamespaceExists` (unless `drop_target`), `IllegalOperation`, `InvalidNamespace`.
     pub async fn rename(
         &self,
+        context: &OperationContext<'_>,
         from: &Namespace,
         to: &Namespace,
         drop_target: bool,
@@ -290,7 +310,7 @@ impl Catalog {
                 "error with target or source namespace: renaming system collections is not allowed: {from} to {to}"
             )));
         }
-        let _guard = self.begin_change().await;
+        let _guard = self.begin_change(context).await;
         let collection = match self.entry(from.database(), from.collection()) {
             Some(Entry::Collection(collection)) => collection,
             Some(Entry::View(_)) => {
@@ -320,7 +340,7 @@ impl Catalog {
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
         let dropped = target.map(|target| (to.clone(), target)).into_iter().collect();
-        self.drop_entries(dropped, unit, |state| {
+        self.drop_entries(context, dropped, unit, |state| {
             collection.publish(definition);
             state.remove(from);
             state.insert(to.clone(), Entry::Collection(Arc::clone(&collection)));
@@ -329,13 +349,17 @@ impl Catalog {
     }
 
     /// Stores and puts in force a changed view. The caller holds the catalog's latch.
-    pub(crate) async fn replace_view(&self, definition: CollectionDefinition) -> Result<(), CatalogError> {
+    pub(crate) async fn replace_view(
+        &self,
+        context: &OperationContext<'_>,
+        definition: CollectionDefinition,
+    ) -> Result<(), CatalogError> {
         if let Some(view) = &definition.options.view {
             check_view_cycle(&self.state(), &definition.namespace, &view.view_on)?;
         }
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-        self.store.commit(unit, Acknowledge::Applied).await?;
+        context.commit(&self.store, unit).await?;
         self.change_state(|state| {
             state.insert(definition.namespace.clone(), Entry::View(Arc::new(definition)));
         });
@@ -368,8 +392,8 @@ fn remove_data(unit: &mut WriteUnit, id: CollectionId) {
     unit.remove_counter(keys::bytes_counter(id));
 }
 
-fn load_records(store: &Store) -> Result<Vec<CollectionDefinition>, CatalogError> {
-    let mut cursor = store.read_view().cursor(Keyspace::Meta, keys::record_range(), Direction::Forward)?;
+fn load_records(view: &ReadView) -> Result<Vec<CollectionDefinition>, CatalogError> {
+    let mut cursor = view.cursor(Keyspace::Meta, keys::record_range(), Direction::Forward)?;
     let mut definitions = Vec::new();
     while let Some((key, value)) = cursor.next()? {
         let damaged = |defect: String| CatalogError::Damaged { record: format!("{key:02x?}"), defect };
@@ -393,7 +417,7 @@ fn without_unfinished_indexes(
     drop_from(&mut definition, &ids, &mut unit);
     unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
     unit.set_growth(Growth::Shrinks);
-    store.commit(unit, Acknowledge::Applied).wait()?;
+    store.commit(unit).wait()?;
     Ok(definition)
 }
 

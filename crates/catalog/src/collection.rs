@@ -4,13 +4,13 @@ use crate::definition::CollectionDefinition;
 use crate::index_build::BuildProgress;
 use crate::keys::{self, CollectionId};
 use crate::waiters::Waiters;
-use crate::{CatalogError, ReadError, WriteError};
+use crate::{CatalogError, OperationContext, ReadError, WriteError};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::{
-    Acknowledge, Direction, ExclusiveGuard, Growth, HeldLatches, Keyspace, LatchTable, SharedLatch, Store,
+    Direction, ExclusiveGuard, Growth, HeldLatches, Keyspace, LatchTable, ReadView, SharedLatch, Store,
     WriteUnit,
 };
 use uuid::Uuid;
@@ -68,6 +68,7 @@ impl Collection {
     pub(crate) fn open(
         store: Store,
         key_latches: Arc<KeyLatches>,
+        view: &ReadView,
         definition: CollectionDefinition,
     ) -> Result<Arc<Self>, CatalogError> {
         let collection = Collection {
@@ -86,15 +87,15 @@ impl Collection {
             definition: ArcSwap::from_pointee(definition),
         };
         if collection.capped {
-            let last = collection.last_record()?;
+            let last = collection.last_record(view)?;
             collection.next_record.store(last + 1, Ordering::Relaxed);
         }
         Ok(Arc::new(collection))
     }
 
-    fn last_record(&self) -> Result<u64, CatalogError> {
+    fn last_record(&self, view: &ReadView) -> Result<u64, CatalogError> {
         let range = keys::document_range(self.id);
-        let mut cursor = self.store.read_view().cursor(Keyspace::Documents, range, Direction::Backward)?;
+        let mut cursor = view.cursor(Keyspace::Documents, range, Direction::Backward)?;
         let last =
             cursor.next()?.and_then(|(key, _)| key.get(keys::DOCUMENT_PREFIX..)?.first_chunk().copied());
         Ok(last.map_or(0, u64::from_be_bytes))
@@ -221,6 +222,7 @@ impl Collection {
     /// Records new multikey paths before the first entry that needs them becomes visible.
     pub(crate) async fn record_multikey(
         &self,
+        context: &OperationContext<'_>,
         additions: &[(keys::IndexId, Vec<u128>)],
     ) -> Result<(), WriteError> {
         let _guard = self.definition_latch.exclusive().await;
@@ -240,7 +242,7 @@ impl Collection {
             unit.put(Keyspace::Meta, &keys::record_key(self.id), definition.to_record().as_bytes());
             // A few bits; whether the document may come that they are about is decided with its own unit.
             unit.set_growth(Growth::Keeps);
-            self.store.commit(unit, Acknowledge::Applied).await?;
+            context.commit(&self.store, unit).await?;
             self.publish(definition);
         }
         Ok(())

@@ -7,10 +7,10 @@ use crate::index_spec::expire_after_seconds;
 use crate::keys;
 use crate::options::{self, ValidationAction, ValidationLevel};
 use crate::state::Entry;
-use crate::{CatalogError, Namespace};
+use crate::{CatalogError, Namespace, OperationContext};
 use document::{Document, RawDocument, RawValue};
 use std::sync::Arc;
-use storage::{Acknowledge, CursorOptions, Direction, Keyspace, WriteUnit};
+use storage::{CursorOptions, Direction, Keyspace, WriteUnit};
 
 impl Catalog {
     /// Applies the fields of a `collMod` command (without the command's own and the generic ones); returns the
@@ -21,25 +21,27 @@ impl Catalog {
     /// `Location40415` for an unknown field.
     pub async fn coll_mod(
         &self,
+        context: &OperationContext<'_>,
         namespace: &Namespace,
         fields: RawDocument<'_>,
     ) -> Result<Document, CatalogError> {
-        let _guard = self.begin_change().await;
+        let _guard = self.begin_change(context).await;
         match self.entry(namespace.database(), namespace.collection()) {
             None => Err(CatalogError::NamespaceNotFound(format!("ns does not exist: {namespace}"))),
-            Some(Entry::View(definition)) => self.modify_view(&definition, fields).await,
+            Some(Entry::View(definition)) => self.modify_view(context, &definition, fields).await,
             Some(Entry::Collection(collection)) => {
                 let writers = collection.begin_change().await;
                 let _writers = writers.ok_or_else(|| {
                     CatalogError::NamespaceNotFound(format!("ns does not exist: {namespace}"))
                 })?;
-                modify_collection(&collection, fields).await
+                modify_collection(context, &collection, fields).await
             }
         }
     }
 
     async fn modify_view(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         fields: RawDocument<'_>,
     ) -> Result<Document, CatalogError> {
@@ -56,12 +58,13 @@ impl Catalog {
                 }
             }
         }
-        self.replace_view(changed).await?;
+        self.replace_view(context, changed).await?;
         Ok(Document::new())
     }
 }
 
 async fn modify_collection(
+    context: &OperationContext<'_>,
     collection: &Collection,
     fields: RawDocument<'_>,
 ) -> Result<Document, CatalogError> {
@@ -70,7 +73,10 @@ async fn modify_collection(
     for element in fields.iter() {
         let value = element.value();
         match element.name() {
-            "index" => modify_index(collection, &mut definition, document_of("index", value)?, &mut reply)?,
+            "index" => {
+                let request = document_of("index", value)?;
+                modify_index(context, collection, &mut definition, request, &mut reply)?;
+            }
             "validator" => {
                 definition.options.validator =
                     Some(document_of("validator", value)?.to_buf()).filter(|validator| !validator.is_empty());
@@ -100,7 +106,7 @@ async fn modify_collection(
     }
     let mut unit = WriteUnit::new();
     unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-    collection.store.commit(unit, Acknowledge::Applied).await?;
+    context.commit(&collection.store, unit).await?;
     collection.publish(definition);
     Ok(reply)
 }
@@ -144,6 +150,7 @@ struct IndexRequest {
 }
 
 fn modify_index(
+    context: &OperationContext<'_>,
     collection: &Collection,
     definition: &mut CollectionDefinition,
     request: RawDocument<'_>,
@@ -178,7 +185,7 @@ fn modify_index(
                 "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first.".into(),
             ));
         }
-        check_unique(collection, &index)?;
+        check_unique(context, collection, &index)?;
         spec.unique = true;
         spec.prepare_unique = false;
         reply.push("unique_new", true);
@@ -269,11 +276,14 @@ fn find_index<'d>(
 }
 
 /// Fails when two documents have the same key; the caller keeps writers out.
-fn check_unique(collection: &Collection, index: &IndexDefinition) -> Result<(), CatalogError> {
+fn check_unique(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    index: &IndexDefinition,
+) -> Result<(), CatalogError> {
     let options = CursorOptions { fill_cache: false, ..CursorOptions::default() };
     let range = keys::index_range(collection.id(), index.id);
-    let mut cursor =
-        collection.store.read_view().cursor_with(Keyspace::Indexes, range, Direction::Forward, options)?;
+    let mut cursor = context.view.cursor_with(Keyspace::Indexes, range, Direction::Forward, options)?;
     let mut previous: Option<Vec<u8>> = None;
     while let Some((key, value)) = cursor.next()? {
         let Some(entry) = keys::split_entry(key, value) else { continue };

@@ -9,21 +9,19 @@
 //! ```
 //! A crash in between leaves indexes in the state `building` in the record; opening the catalog removes them.
 
-use crate::CatalogError;
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexState};
 use crate::index_keys::Entry;
 use crate::keys::{self, DOCUMENT_PREFIX, IndexId};
 use crate::waiters::{Waiters, give_way};
 use crate::write::unique::{UniqueProbe, duplicate};
+use crate::{CatalogError, OperationContext};
 use document::RawDocument;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use storage::{
-    Acknowledge, CursorOptions, Direction, Growth, KeyRange, Keyspace, LatchTable, ReadTier, WriteUnit,
-};
+use storage::{CursorOptions, Direction, Growth, KeyRange, Keyspace, LatchTable, ReadTier, WriteUnit};
 
 /// Documents of one slice: bounds how long their latches are held.
 const SLICE_DOCUMENTS: usize = 128;
@@ -132,16 +130,20 @@ pub(crate) fn start(
 }
 
 /// Fills the indexes. Afterwards [`finish`] or [`abandon`] is called with the collection's writers kept out.
-pub(crate) async fn fill(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
+pub(crate) async fn fill(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: &BuildProgress,
+) -> Result<(), CatalogError> {
     let mut position = Some(Vec::new());
     while let Some(from) = position.take() {
         build.check_going_on()?;
-        position = fill_slice(collection, build, &from).await?;
+        position = fill_slice(context, collection, build, &from).await?;
         if build.suspects.lock().len() >= SUSPECTS_MAX {
             // Most likely there are real duplicates, and the build fails early. Those cleared now may become duplicates
             // again, and the list is not kept: only a whole reading at the end is sure then.
             build.overflowed.store(true, Ordering::Release);
-            check_suspects(collection, build)?;
+            check_suspects(context, collection, build)?;
         }
         give_way().await;
     }
@@ -150,23 +152,23 @@ pub(crate) async fn fill(collection: &Collection, build: &BuildProgress) -> Resu
 
 /// Adds the entries of the documents from a document key on; returns where the next slice begins.
 async fn fill_slice(
+    context: &OperationContext<'_>,
     collection: &Collection,
     build: &BuildProgress,
     from: &[u8],
 ) -> Result<Option<Vec<u8>>, CatalogError> {
-    let keys = slice_keys(collection, from)?;
+    let keys = slice_keys(context, collection, from)?;
     let Some(last) = keys.last() else { return Ok(None) };
     let next = [last.get(DOCUMENT_PREFIX..).unwrap_or_default(), &[0]].concat();
     let mut writing = collection.begin_write().await?;
     let hashes: Vec<u64> = keys.iter().map(|key| LatchTable::hash(key)).collect();
     writing.latches.add_keys(collection.key_latches.documents.lock_many(&hashes).await);
     let definition = &*writing.definition;
-    let view = collection.store.read_view();
     let mut entries: Vec<(IndexId, bool, Entry)> = Vec::new();
     let mut additions = Vec::new();
     for key in &keys {
         // A document that is gone by now has no entries any more.
-        let Some(bytes) = view.get(Keyspace::Documents, key)? else { continue };
+        let Some(bytes) = context.view.get(Keyspace::Documents, key)? else { continue };
         let document_key = key.get(DOCUMENT_PREFIX..).unwrap_or_default();
         for index in definition.indexes.iter().filter(|index| build.index_ids.contains(&index.id)) {
             let found = index.generator.entries(RawDocument::trusted(&bytes), document_key)?;
@@ -177,7 +179,7 @@ async fn fill_slice(
         }
     }
     if !additions.is_empty() {
-        collection.record_multikey(&additions).await?;
+        collection.record_multikey(context, &additions).await?;
     }
     let unique: Vec<u64> = entries
         .iter()
@@ -185,25 +187,28 @@ async fn fill_slice(
         .map(|(_, _, entry)| LatchTable::hash(entry.fields()))
         .collect();
     writing.latches.add_keys(collection.key_latches.unique_keys.lock_many(&unique).await);
-    note_suspects(collection, build, &entries)?;
+    note_suspects(context, collection, build, &entries)?;
     let mut unit = WriteUnit::new();
     for (_, _, entry) in &entries {
         unit.put(Keyspace::Indexes, &entry.key, &entry.value);
     }
     if !unit.is_empty() {
         unit.hold(writing.latches);
-        collection.store.commit(unit, Acknowledge::Applied).await?;
+        context.commit(&collection.store, unit).await?;
     }
     build.done.fetch_add(keys.len() as u64, Ordering::Relaxed);
     Ok(Some(next))
 }
 
-fn slice_keys(collection: &Collection, from: &[u8]) -> Result<Vec<Vec<u8>>, CatalogError> {
+fn slice_keys(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    from: &[u8],
+) -> Result<Vec<Vec<u8>>, CatalogError> {
     let lower = keys::document_key(collection.id(), from);
     let range = KeyRange { lower: Some(lower), upper: keys::document_range(collection.id()).upper };
     let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
-    let mut cursor =
-        collection.store.read_view().cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
+    let mut cursor = context.view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
     let (mut keys, mut bytes) = (Vec::with_capacity(SLICE_DOCUMENTS), 0);
     while keys.len() < SLICE_DOCUMENTS && bytes < SLICE_BYTES {
         let Some((key, value)) = cursor.next()? else { break };
@@ -215,11 +220,11 @@ fn slice_keys(collection: &Collection, from: &[u8]) -> Result<Vec<Vec<u8>>, Cata
 
 /// Looks for duplicates among the entries of a slice and in the index so far.
 fn note_suspects(
+    context: &OperationContext<'_>,
     collection: &Collection,
     build: &BuildProgress,
     entries: &[(IndexId, bool, Entry)],
 ) -> Result<(), CatalogError> {
-    let view = collection.store.read_view();
     for &index in &build.index_ids {
         let mut own: Vec<&Entry> = entries
             .iter()
@@ -230,7 +235,7 @@ fn note_suspects(
             continue;
         }
         own.sort_unstable();
-        let mut probe = UniqueProbe::new(&view, collection.id(), index, ReadTier::Any)?;
+        let mut probe = UniqueProbe::new(context, collection.id(), index)?;
         let mut previous: Option<&Entry> = None;
         for entry in own {
             if previous.is_some_and(|previous| previous.fields() == entry.fields())
@@ -245,13 +250,17 @@ fn note_suspects(
 }
 
 /// Fails when a suspected duplicate still is one.
-fn check_suspects(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
+fn check_suspects(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: &BuildProgress,
+) -> Result<(), CatalogError> {
     let suspects = std::mem::take(&mut *build.suspects.lock());
-    let (view, definition) = (collection.store.read_view(), collection.definition());
+    let definition = collection.definition();
     for (id, entry) in suspects {
         let Some(index) = definition.index_by_id(id) else { continue };
         // The entry itself may be gone; what counts is whether two documents have its fields now.
-        if count_entries(&view, &entry)? > 1 {
+        if count_entries(context.view, &entry)? > 1 {
             return Err(CatalogError::Write(duplicate(&definition, index, &entry)));
         }
     }
@@ -268,14 +277,18 @@ fn count_entries(view: &storage::ReadView, entry: &Entry) -> Result<usize, Catal
 }
 
 /// Fails when two neighbouring entries of a unique index have the same fields.
-pub(crate) fn check_all_entries(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
-    let (view, definition) = (collection.store.read_view(), collection.definition());
+pub(crate) fn check_all_entries(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: &BuildProgress,
+) -> Result<(), CatalogError> {
+    let definition = collection.definition();
     for index in build.index_ids.iter().filter_map(|&id| definition.index_by_id(id)) {
         if !index.spec.unique {
             continue;
         }
         let range = keys::index_range(collection.id(), index.id);
-        let mut cursor = view.cursor(Keyspace::Indexes, range, Direction::Forward)?;
+        let mut cursor = context.view.cursor(Keyspace::Indexes, range, Direction::Forward)?;
         let mut previous: Vec<u8> = Vec::new();
         let mut is_first = true;
         while let Some((key, value)) = cursor.next()? {
@@ -294,10 +307,14 @@ pub(crate) fn check_all_entries(collection: &Collection, build: &BuildProgress) 
 }
 
 /// The last step with writers kept out: no duplicates, then the indexes become ready.
-pub(crate) async fn finish(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
-    check_suspects(collection, build)?;
+pub(crate) async fn finish(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: &BuildProgress,
+) -> Result<(), CatalogError> {
+    check_suspects(context, collection, build)?;
     if build.overflowed.load(Ordering::Acquire) {
-        check_all_entries(collection, build)?;
+        check_all_entries(context, collection, build)?;
     }
     let mut definition = collection.definition().copy()?;
     for &id in &build.index_ids {
@@ -307,24 +324,32 @@ pub(crate) async fn finish(collection: &Collection, build: &BuildProgress) -> Re
     let mut unit = WriteUnit::new();
     drop_from(&mut definition, &build.replaced, &mut unit);
     unit.put(Keyspace::Meta, &keys::record_key(collection.id()), definition.to_record().as_bytes());
-    collection.store.commit(unit, Acknowledge::Applied).await?;
+    context.commit(&collection.store, unit).await?;
     collection.publish(definition);
     Ok(())
 }
 
 /// Removes the indexes with writers kept out.
-pub(crate) async fn abandon(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
-    remove_indexes(collection, &build.index_ids).await
+pub(crate) async fn abandon(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: &BuildProgress,
+) -> Result<(), CatalogError> {
+    remove_indexes(context, collection, &build.index_ids).await
 }
 
 /// Removes indexes and all their entries in one unit.
-pub(crate) async fn remove_indexes(collection: &Collection, ids: &[IndexId]) -> Result<(), CatalogError> {
+pub(crate) async fn remove_indexes(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    ids: &[IndexId],
+) -> Result<(), CatalogError> {
     let mut definition = collection.definition().copy()?;
     let mut unit = WriteUnit::new();
     drop_from(&mut definition, ids, &mut unit);
     unit.put(Keyspace::Meta, &keys::record_key(collection.id()), definition.to_record().as_bytes());
     unit.set_growth(Growth::Shrinks);
-    collection.store.commit(unit, Acknowledge::Applied).await?;
+    context.commit(&collection.store, unit).await?;
     collection.publish(definition);
     for &id in ids {
         collection.store.reclaim(Keyspace::Indexes, keys::index_range(collection.id(), id));

@@ -6,10 +6,10 @@ use crate::definition::{CollectionDefinition, IndexState};
 use crate::index_build;
 use crate::keys::{self, IndexId};
 use crate::state::Entry;
-use crate::{CatalogError, IndexSpec, Namespace};
+use crate::{CatalogError, IndexSpec, Namespace, OperationContext};
 use document::Document;
 use std::sync::Arc;
-use storage::{Acknowledge, Keyspace, WriteUnit};
+use storage::{Keyspace, WriteUnit};
 
 /// Indexes of one collection at most, `_id_` included.
 const INDEXES_MAX: usize = 64;
@@ -59,19 +59,21 @@ impl Catalog {
     /// those of documents that cannot be indexed. Nothing is left behind then.
     pub async fn create_indexes(
         &self,
+        context: &OperationContext<'_>,
         namespace: &Namespace,
         specs: &[IndexSpec],
     ) -> Result<CreateIndexesReport, CatalogError> {
         namespace.check_readable()?;
         let existed = self.entry(namespace.database(), namespace.collection()).is_some();
-        let collection = self.collection_or_create(namespace.database(), namespace.collection()).await?;
+        let (database, name) = (namespace.database(), namespace.collection());
+        let collection = self.collection_or_create(context, database, name).await?;
         let indexes_before = collection.definition().indexes.len();
         loop {
-            match self.register_indexes(&collection, specs).await? {
+            match self.register_indexes(context, &collection, specs).await? {
                 Plan::Nothing | Plan::Done => break,
                 Plan::WaitFor(build) => build.finished().after(0).await,
                 Plan::Build(indexes) => {
-                    let built = build_indexes(&collection, indexes).await;
+                    let built = build_indexes(context, &collection, indexes).await;
                     built.map_err(|error| failed_build(&collection, error))?;
                     break;
                 }
@@ -83,10 +85,11 @@ impl Catalog {
 
     async fn register_indexes(
         &self,
+        context: &OperationContext<'_>,
         collection: &Collection,
         specs: &[IndexSpec],
     ) -> Result<Plan, CatalogError> {
-        let _guard = self.begin_change().await;
+        let _guard = self.begin_change(context).await;
         let _writers = collection.begin_change().await.ok_or_else(|| dropped(collection))?;
         let mut definition = collection.definition().copy()?;
         let empty = collection.document_count() == 0;
@@ -116,7 +119,7 @@ impl Catalog {
         }
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-        self.store().commit(unit, Acknowledge::Applied).await?;
+        context.commit(self.store(), unit).await?;
         collection.publish(definition);
         if empty {
             return Ok(Plan::Done);
@@ -131,7 +134,11 @@ impl Catalog {
     /// # Errors
     /// `NamespaceNotFound`, `CommandNotSupportedOnView`, `ConflictingOperationInProgress` while an index is being built, and those
     /// of documents that cannot be indexed. The old indexes stay then.
-    pub async fn rebuild_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexSpec>, CatalogError> {
+    pub async fn rebuild_indexes(
+        &self,
+        context: &OperationContext<'_>,
+        namespace: &Namespace,
+    ) -> Result<Vec<IndexSpec>, CatalogError> {
         let collection = match self.entry(namespace.database(), namespace.collection()) {
             Some(Entry::Collection(collection)) => collection,
             Some(Entry::View(_)) => {
@@ -141,18 +148,19 @@ impl Catalog {
             }
             None => return Err(CatalogError::NamespaceNotFound("collection does not exist".into())),
         };
-        let added = self.register_rebuild(&collection).await?;
+        let added = self.register_rebuild(context, &collection).await?;
         if !added.is_empty() {
-            build_indexes(&collection, added).await?;
+            build_indexes(context, &collection, added).await?;
         }
         Ok(collection.definition().indexes.iter().map(|index| index.spec.clone()).collect())
     }
 
     pub(crate) async fn register_rebuild(
         &self,
+        context: &OperationContext<'_>,
         collection: &Collection,
     ) -> Result<Vec<(IndexId, String)>, CatalogError> {
-        let _guard = self.begin_change().await;
+        let _guard = self.begin_change(context).await;
         let _writers = collection.begin_change().await.ok_or_else(|| dropped(collection))?;
         if !collection.builds().is_empty() {
             return Err(CatalogError::Location {
@@ -178,7 +186,7 @@ impl Catalog {
         }
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-        self.store().commit(unit, Acknowledge::Applied).await?;
+        context.commit(self.store(), unit).await?;
         collection.publish(definition);
         index_build::start(collection, added.clone(), old.iter().map(|index| index.id).collect());
         Ok(added)
@@ -190,10 +198,11 @@ impl Catalog {
     /// `NamespaceNotFound`, `IndexNotFound`, `AmbiguousIndexKeyPattern`, `InvalidOptions` for `_id_`.
     pub async fn drop_indexes(
         &self,
+        context: &OperationContext<'_>,
         namespace: &Namespace,
         selection: &IndexSelection,
     ) -> Result<usize, CatalogError> {
-        let _guard = self.begin_change().await;
+        let _guard = self.begin_change(context).await;
         let collection = match self.entry(namespace.database(), namespace.collection()) {
             Some(Entry::Collection(collection)) => collection,
             Some(Entry::View(_)) => {
@@ -210,29 +219,33 @@ impl Catalog {
             build.cancel();
         }
         if !ids.is_empty() {
-            index_build::remove_indexes(&collection, &ids).await?;
+            index_build::remove_indexes(context, &collection, &ids).await?;
         }
         Ok(definition.indexes.len())
     }
 }
 
-async fn build_indexes(collection: &Collection, indexes: Vec<(IndexId, String)>) -> Result<(), CatalogError> {
+async fn build_indexes(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    indexes: Vec<(IndexId, String)>,
+) -> Result<(), CatalogError> {
     let ids: Vec<IndexId> = indexes.iter().map(|(id, _)| *id).collect();
     let Some(build) = ids.first().and_then(|&id| collection.build(id)) else {
         return Err(dropped(collection));
     };
-    let filled = index_build::fill(collection, &build).await;
+    let filled = index_build::fill(context, collection, &build).await;
     let outcome = match collection.begin_change().await {
         // The collection's data and all its indexes went with it.
         None => Err(dropped(collection)),
         Some(_writers) => {
             let finished = match filled {
-                Ok(()) => index_build::finish(collection, &build).await,
+                Ok(()) => index_build::finish(context, collection, &build).await,
                 Err(error) => Err(error),
             };
             match finished {
                 Ok(()) => Ok(()),
-                Err(error) => index_build::abandon(collection, &build).await.and(Err(error)),
+                Err(error) => index_build::abandon(context, collection, &build).await.and(Err(error)),
             }
         }
     };

@@ -23,7 +23,8 @@
 //! * Looking up a name takes no lock and allocates nothing; steps of cursors allocate nothing.
 //! * Whatever a view shows of an index, the definition loaded after it knows: multikey paths are durable and published
 //!   before the first entry that needs them.
-//! * Latches are taken in one order (see [`Collection`]) and given up before a write waits for the journal.
+//! * Latches are taken in one order (see [`Collection`]) and given up when its unit is applied: no write waits for the journal.
+//! * Whatever an operation commits is in its [`Receipts`], also when it fails afterwards.
 //! * Ids of collections, and of indexes in a collection, are never used again.
 //! * After a crash no index is half built: unfinished ones are removed at opening.
 //! * Record ids of a capped collection become visible in ascending order.
@@ -44,6 +45,7 @@ mod index_spec;
 mod indexes;
 mod keys;
 mod namespace;
+mod operation;
 mod options;
 mod read;
 mod state;
@@ -64,10 +66,11 @@ pub use index_spec::{FieldKind, IndexField, IndexSpec};
 pub use indexes::{CreateIndexesReport, IndexSelection};
 pub use keys::{CollectionId, IndexEntry, IndexId};
 pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database, is_internal_database};
+pub use operation::{OperationContext, Receipts};
 pub use options::{CappedLimits, CollectionOptions, ValidationAction, ValidationLevel, ViewOptions};
 pub use read::{DocumentCursor, EncodedRange, IndexCursor};
 pub use state::{CatalogState, Entry, NameCounts};
 pub use statistics::{CollectionStatistics, IndexSize};
 pub use validate::{IndexValidation, ValidationReport};
 pub use waiters::{Arrival, Waiters, give_way};
-pub use write::{Change, InsertReport, UpdateReport, WriteOptions};
+pub use write::{Change, InsertReport, UpdateReport};

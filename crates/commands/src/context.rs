@@ -8,8 +8,8 @@ use crate::generic::GenericArguments;
 use crate::interrupt::Interrupt;
 use crate::request::Next;
 use crate::server::Server;
-use crate::stages::CommitClock;
 use crate::turns::Turns;
+use catalog::{OperationContext, Receipts};
 use document::RawDocument;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,8 +41,8 @@ pub struct CommandContext<'a> {
     pub exhaust_allowed: bool,
     /// What to run next without a request; see [`crate::Outcome::next`].
     pub next: Option<Next>,
-    /// How long it waited for commits so far.
-    pub commits: CommitClock,
+    /// What it has written so far; the write concern is awaited for it when the command is done.
+    pub receipts: Receipts,
 }
 
 impl<'a> CommandContext<'a> {
@@ -54,6 +54,11 @@ impl<'a> CommandContext<'a> {
     /// Where it runs, and when it lets others go first.
     pub fn turns(&self) -> Turns<'a> {
         Turns::new(self.connection, self.server)
+    }
+
+    /// What the writes of this command are given, on a thread that may block. They read the latest versions.
+    pub fn writing(&self) -> OperationContext<'_> {
+        OperationContext::writing(&self.server.store, &self.receipts)
     }
 
     /// Goes to a thread that may block, unless the command is on one.

@@ -10,7 +10,8 @@ use crate::generic::{ApiVersion, GenericArguments};
 use crate::parameters::Parameter;
 use crate::request::{Outcome, Request};
 use crate::server::{Server, next_operation_id};
-use crate::stages::{CommitClock, SlowOperation, Stage, StageTimes};
+use crate::stages::{SlowOperation, Stage, StageTimes};
+use catalog::Receipts;
 use document::{Document, DocumentBuilder, doc};
 use query::checkpoint::watch;
 use std::future::{Future, poll_fn};
@@ -138,7 +139,7 @@ fn prepare<'a>(
             started,
             exhaust_allowed: request.exhaust_allowed,
             next: None,
-            commits: CommitClock::default(),
+            receipts: Receipts::default(),
         },
         position,
         times,
@@ -298,11 +299,15 @@ async fn run_with_faults(
     }
     let mut builder = DocumentBuilder::new(reply);
     let result = run_guarded(context, &mut builder).await;
+    let unmet = match context.generic.is_journaled() {
+        true => await_write_concern(context).await,
+        false => None,
+    };
     let faults = match server.failpoints.is_quiet() {
         true => None,
         false => Box::pin(faults_after(context)).await,
     };
-    match (result, &faults) {
+    match (result, &faults.or(unmet)) {
         (Ok(()), Some(fields)) => drop(builder.append_fields(fields)),
         (Ok(()), None) => {}
         (Err(error), Some(fields)) => return Err(error.with_more(fields)),
@@ -310,6 +315,17 @@ async fn run_with_faults(
     }
     builder.append("ok", 1.0);
     Ok(())
+}
+
+/// Waits once, for whatever the command has written, also when it failed afterwards. Answers with what the reply tells when
+/// the write concern is not met: what was written stays written.
+async fn await_write_concern(context: &CommandContext<'_>) -> Option<Document> {
+    let unmet = context.receipts.journaled(&context.server.store).await.err()?;
+    let error = CommandError::from(unmet);
+    let name = wire::code_name(error.code);
+    Some(
+        doc! { "writeConcernError": { "code": (error.code), "codeName": (&*name), "errmsg": (&*error.message) } },
+    )
 }
 
 async fn faults_before(server: &Server, context: &CommandContext<'_>) -> CommandResult {
@@ -364,7 +380,7 @@ fn report(
     error: Option<&CommandError>,
 ) -> Option<Box<SlowOperation>> {
     let took = ambient::elapsed(context.started);
-    let commit_wait = context.commits.total();
+    let commit_wait = context.receipts.waited();
     let offload_wait = context.connection.link.offload_wait();
     let working = took.saturating_sub(offload_wait);
     let execute = working.saturating_sub(commit_wait);

@@ -72,7 +72,7 @@ pub use interrupt::Interrupt;
 pub use own_collections::prepare_own_collections;
 pub use request::{Next, Outcome, Request};
 pub use server::{CommandStatistics, Server};
-pub use stages::{CommitClock, SlowOperation, Stage, StageHistograms, StageTimes};
+pub use stages::{SlowOperation, Stage, StageHistograms, StageTimes};
 pub use time_text::utc_text;
 pub use timers::{Sleep, Timers};
 pub use turns::Turns;

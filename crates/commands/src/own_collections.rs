@@ -9,7 +9,8 @@ use crate::parameters::Parameter;
 use crate::server::Server;
 use crate::time_text::calendar_text;
 use catalog::{
-    CappedLimits, Collection, CollectionOptions, Entry, IndexSpec, Namespace, WriteError, WriteOptions,
+    CappedLimits, Collection, CollectionOptions, Entry, IndexSpec, Namespace, OperationContext, Receipts,
+    WriteError,
 };
 use document::{Document, DocumentBuilder, RawDocument, Value, doc};
 use std::sync::Arc;
@@ -22,26 +23,28 @@ const STARTUP_LOG_BYTES: u64 = 10 << 20;
 /// # Errors
 /// Storage errors: a full disk, for one.
 pub async fn prepare_own_collections(server: &Arc<Server>) -> CommandResult {
-    note_start(server).await?;
-    keep_feature_version(server).await?;
-    keep_sessions(server).await
+    let receipts = Receipts::default();
+    let writing = OperationContext::writing(&server.store, &receipts);
+    note_start(server, &writing).await?;
+    keep_feature_version(server, &writing).await?;
+    keep_sessions(server, &writing).await
 }
 
-async fn note_start(server: &Arc<Server>) -> CommandResult {
+async fn note_start(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
     let namespace = Namespace::new("local", "startup_log");
     let collection = match server.catalog.collection(namespace.database(), namespace.collection()) {
         Some(collection) => collection,
         None => {
             let capped = Some(CappedLimits { size_bytes_max: STARTUP_LOG_BYTES, documents_max: None });
             let options = CollectionOptions { capped, ..CollectionOptions::default() };
-            match server.catalog.create(&namespace, options).await? {
+            match server.catalog.create(writing, &namespace, options).await? {
                 Entry::Collection(collection) => collection,
                 // Somebody has made a view of this name: starts are not noted.
                 Entry::View(_) => return Ok(()),
             }
         }
     };
-    insert(&collection, &startup(server)).await
+    insert(writing, &collection, &startup(server)).await
 }
 
 /// The entry of this start.
@@ -59,14 +62,14 @@ fn startup(server: &Server) -> Document {
     }
 }
 
-async fn keep_feature_version(server: &Arc<Server>) -> CommandResult {
-    let collection = server.catalog.collection_or_create("admin", "system.version").await?;
+async fn keep_feature_version(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
+    let collection = server.catalog.collection_or_create(writing, "admin", "system.version").await?;
     let version = doc! { "_id": "featureCompatibilityVersion", "version": (build_info::FEATURE_VERSION) };
-    insert(&collection, &version).await
+    insert(writing, &collection, &version).await
 }
 
 /// Sessions are kept in memory; clients find the collection with the index that it has elsewhere.
-async fn keep_sessions(server: &Arc<Server>) -> CommandResult {
+async fn keep_sessions(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
     let namespace = Namespace::new("config", "system.sessions");
     if server.catalog.entry(namespace.database(), namespace.collection()).is_some() {
         return Ok(());
@@ -74,14 +77,18 @@ async fn keep_sessions(server: &Arc<Server>) -> CommandResult {
     let seconds = 60 * server.parameters.integer(Parameter::SessionTimeout);
     let index = doc! { "key": { "lastUse": 1 }, "name": "lsidTTLIndex", "expireAfterSeconds": seconds };
     let index = IndexSpec::parse(index.to_buf().as_raw())?;
-    server.catalog.create_indexes(&namespace, &[index]).await?;
+    server.catalog.create_indexes(writing, &namespace, &[index]).await?;
     Ok(())
 }
 
 /// Inserts a document that may be there already.
-async fn insert(collection: &Collection, document: &Document) -> CommandResult {
+async fn insert(
+    writing: &OperationContext<'_>,
+    collection: &Collection,
+    document: &Document,
+) -> CommandResult {
     let document = document.to_buf();
-    let mut report = collection.insert_many(&[document.as_raw()], true, &WriteOptions::default()).await;
+    let mut report = collection.insert_many(writing, &[document.as_raw()], true).await;
     match report.errors.pop() {
         None | Some((_, WriteError::DuplicateKey(_))) => Ok(()),
         Some((_, error)) => Err(error.into()),

@@ -67,27 +67,6 @@ impl StageTimes {
     }
 }
 
-/// Adds up how long one operation waits for commits.
-#[derive(Debug, Default)]
-pub struct CommitClock {
-    /// One task adds, so that loads and stores are enough.
-    nanoseconds: AtomicU64,
-}
-
-impl CommitClock {
-    /// Adds one wait.
-    pub fn add(&self, wait: Duration) {
-        let more = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
-        let sum = self.nanoseconds.load(Ordering::Relaxed).saturating_add(more);
-        self.nanoseconds.store(sum, Ordering::Relaxed);
-    }
-
-    /// All waits so far.
-    pub fn total(&self) -> Duration {
-        Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
-    }
-}
-
 /// Bucket `n` counts what took less than 2^n microseconds and, but for the first, at least half of that; the last one counts
 /// everything longer.
 const BUCKETS: usize = 28;

@@ -6,7 +6,7 @@ use crate::host::{ClientLink, Detached, Host};
 use crate::parameters::{Parameter, Parameters, Setting};
 use crate::request::{Outcome, Request};
 use crate::server::Server;
-use catalog::Catalog;
+use catalog::{Catalog, OperationContext};
 use document::{Document, RawDocument};
 use std::future::Future;
 use std::path::Path;
@@ -81,6 +81,11 @@ impl ClientLink for LoopLink {
     }
 }
 
+/// What a test hands to a write that it makes beside the commands; it outlives whatever becomes of the write.
+pub(crate) fn writing(server: &Server) -> &OperationContext<'_> {
+    Box::leak(Box::new(OperationContext::writing(&server.store, Box::leak(Box::default()))))
+}
+
 /// A client of a server; its commands run on the database `test`.
 pub(crate) struct Client {
     pub(crate) server: Arc<Server>,
@@ -135,12 +140,14 @@ impl Client {
     }
 }
 
-/// How often an engine has forgotten: in so many of a thousand reads from memory.
+/// How often an engine has forgotten: in so many of a thousand reads from memory. And how its syncs went.
 #[derive(Debug, Default)]
 pub(crate) struct Forgetting {
     per_mille: AtomicU64,
     seed: AtomicU64,
     asked: AtomicU64,
+    syncs: AtomicU64,
+    fails_syncs: AtomicBool,
 }
 
 impl Forgetting {
@@ -152,6 +159,16 @@ impl Forgetting {
     /// How many reads there were that had to be from memory.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// How often the journal was synced.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::SeqCst)
+    }
+
+    /// From now on syncs of the journal fail.
+    pub(crate) fn fail_syncs(&self) {
+        self.fails_syncs.store(true, Ordering::SeqCst);
     }
 
     fn check(&self, tier: ReadTier) -> Result<(), StorageError> {
@@ -210,7 +227,11 @@ impl Engine for ForgetfulEngine {
         self.inner.write(units, counters)
     }
     fn sync_journal(&self, alone: bool) -> Result<(), EngineFailure> {
-        self.inner.sync_journal(alone)
+        self.forgetting.syncs.fetch_add(1, Ordering::SeqCst);
+        match self.forgetting.fails_syncs.load(Ordering::SeqCst) {
+            true => Err(EngineFailure::Failed(Arc::from("made to fail"))),
+            false => self.inner.sync_journal(alone),
+        }
     }
     fn sequence(&self) -> u64 {
         self.inner.sequence()

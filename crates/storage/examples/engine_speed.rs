@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use storage::{
-    Acknowledge, CounterId, Direction, KeyRange, Keyspace, LatchTable, ReadTier, SharedLatch, StorageOptions,
-    Store, WriteUnit,
+    CounterId, Direction, KeyRange, Keyspace, LatchTable, ReadTier, SharedLatch, StorageOptions, Store,
+    WriteUnit,
 };
 
 const DOCUMENTS: u64 = 100_000;
@@ -55,16 +55,17 @@ fn main() {
     println!("{DOCUMENTS} documents of {VALUE_BYTES} bytes in {}", directory.display());
 
     measure("commit of one put", DOCUMENTS / 2, |number| {
-        store.commit(put(number, &value), Acknowledge::Applied).wait().unwrap();
+        store.commit(put(number, &value)).wait().unwrap();
     });
     measure("commit of one put and two counters", DOCUMENTS / 2, |number| {
         let mut unit = put(number + DOCUMENTS / 2, &value);
         unit.add_counter(CounterId(1), 1);
         unit.add_counter(CounterId(2), VALUE_BYTES as i64);
-        store.commit(unit, Acknowledge::Applied).wait().unwrap();
+        store.commit(unit).wait().unwrap();
     });
     measure("journaled commit of one put", SYNCED, |number| {
-        store.commit(put(number, &value), Acknowledge::Journaled).wait().unwrap();
+        let receipt = store.commit(put(number, &value)).wait().unwrap();
+        store.journaled(receipt).wait().unwrap();
     });
     let view = store.read_view();
     let get = |tier| {
@@ -117,7 +118,7 @@ fn main() {
             let (store, value) = (&store, &value);
             scope.spawn(move || {
                 for number in 0..5000 {
-                    store.commit(put(thread * 5000 + number, value), Acknowledge::Applied).wait().unwrap();
+                    store.commit(put(thread * 5000 + number, value)).wait().unwrap();
                 }
             });
         }

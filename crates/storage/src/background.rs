@@ -330,7 +330,7 @@ fn set_gate(store: &StoreInner, pressure: &Pressure, elapsed: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Acknowledge, Keyspace, StorageOptions, Store, WriteUnit};
+    use crate::{Keyspace, StorageOptions, Store, WriteUnit};
 
     #[test]
     fn an_idle_store_wakes_nobody_and_a_write_rouses_both_threads() {
@@ -342,7 +342,7 @@ mod tests {
             assert_eq!(store.sequence(), store.synced_sequence(), "round {round}: nothing is left to sync");
             let mut unit = WriteUnit::new();
             unit.put(Keyspace::Documents, &[round], b"");
-            let receipt = store.commit(unit, Acknowledge::Applied).wait().expect("the commit passes");
+            let receipt = store.commit(unit).wait().expect("the commit passes");
             assert!(!store.inner.signal.all_rest(), "round {round}: the write has roused the threads");
             while store.synced_sequence() < receipt.sequence {
                 std::thread::yield_now();

@@ -21,7 +21,7 @@
 //! ```text
 //!  WriteUnit ─▶ gate ─▶ queue ─▶ leader ──▶ Engine::write ──▶ applied ─▶ Receipt
 //!               ▲                (one batch   (log, memtable)    │
-//!      governor │                 per group)                     ▼ only Acknowledge::Journaled
+//!      governor │                 per group)                     ▼ only Store::journaled
 //!      (debt of flush                                     sync leader ─▶ Engine::sync_journal ─▶ Receipt
 //!       and compaction)                                          ▲
 //!                                             journal thread ────┘ every journal interval
@@ -37,7 +37,7 @@
 //! * Dropping a commit future withdraws nothing and wedges nothing: an enqueued unit is written, and the latches
 //!   it holds are held until then (that of a [document](HeldLatches::add_document) by who goes on from the unit).
 //! * No thread is held while a commit waits for its turn, for the gate or for another one's sync.
-//! * A commit that did not ask for `Journaled` never waits for a sync.
+//! * A commit never waits for a sync: who wants one waits for its receipt to be journaled.
 //! * After a failed sync nothing is acknowledged any more until the store has been reopened. A full disk is no such failure.
 //! * On a full disk what makes room is still written, and the store goes on by itself when there is room again.
 //! * Counters are written as absolute values in the batch that changes them: they are exact after a crash.
@@ -81,7 +81,7 @@ pub use latch::table::{LatchGuard, LatchGuards, LatchTable, Queueing};
 pub use options::StorageOptions;
 pub use pipeline::group::QueuePlace;
 pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
-pub use pipeline::{Acknowledge, CommitFuture, Receipt};
+pub use pipeline::{CommitFuture, JournaledFuture, Receipt};
 pub use space::{Disk, Room, SpaceState, SpaceStatistics};
 pub use statistics::{CommitStatistics, RowCacheStatistics, StorageStatistics};
 pub use store::{EnqueuedVersion, Store};

@@ -21,7 +21,7 @@ use crate::keyspace::{CounterId, KeyRange, Keyspace};
 use crate::options::StorageOptions;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, QueuePlace, Wakers};
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
-use crate::pipeline::{Acknowledge, CommitFuture, Receipt, turn};
+use crate::pipeline::{CommitFuture, JournaledFuture, Receipt, turn};
 use crate::reclaim::Reclaim;
 use crate::row_cache::{CachedReader, PinnedReader, RowCache};
 use crate::space::{DataDisk, Disk, Space, SpaceState};
@@ -240,8 +240,8 @@ impl Store {
     }
 
     /// Commits a unit. See [`CommitFuture`] for what a poll and a drop do.
-    pub fn commit(&self, unit: WriteUnit, acknowledge: Acknowledge) -> CommitFuture {
-        CommitFuture::new(Arc::clone(&self.inner), unit, acknowledge)
+    pub fn commit(&self, unit: WriteUnit) -> CommitFuture {
+        CommitFuture::new(Arc::clone(&self.inner), unit)
     }
 
     /// What the enqueued unit at a place puts under a key. Who builds a unit from it, or answers anybody with it, must do so by
@@ -255,10 +255,10 @@ impl Store {
         self.inner.group.look(place, copy).unwrap_or(EnqueuedVersion::Settled)
     }
 
-    /// Waits until the unit of a receipt is on stable storage; resolves to the same receipt. With it a caller can give
-    /// up its latches as soon as a unit is applied and wait for the journal without them.
-    pub fn journaled(&self, receipt: Receipt) -> CommitFuture {
-        CommitFuture::journal(Arc::clone(&self.inner), receipt)
+    /// Waits until the unit of a receipt is on stable storage. One sync serves all who wait at the same time, and an operation
+    /// of many units waits once, for the newest of them.
+    pub fn journaled(&self, receipt: Receipt) -> JournaledFuture {
+        JournaledFuture::new(Arc::clone(&self.inner), receipt)
     }
 
     /// Tells that this thread's turn ends: everything ready was polled, next it waits for events. Writes what
@@ -302,7 +302,7 @@ impl Store {
     /// # Errors
     /// When the journal has failed, now or before.
     pub fn sync_journal(&self) -> Result<(), CommitError> {
-        CommitFuture::new(Arc::clone(&self.inner), WriteUnit::new(), Acknowledge::Journaled).wait().map(drop)
+        self.journaled(Receipt { sequence: self.inner.applied() }).wait().map(drop)
     }
 
     /// Writes the memtables to table files and waits for it.

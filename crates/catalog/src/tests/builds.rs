@@ -10,7 +10,7 @@ use storage::{Keyspace, WriteUnit};
 fn fill(collection: &Collection, count: i32) {
     let documents = buffers((0..count).map(|id| doc! { "_id": id, "a": id % 100, "u": id }));
     let documents: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
-    let report = block_on(collection.insert_many(&documents, true, &APPLIED));
+    let report = block_on(collection.insert_many(writing(collection), &documents, true));
     assert_eq!(report.inserted as i32, count);
 }
 
@@ -97,10 +97,10 @@ fn a_crash_in_a_build_leaves_no_index() {
     let id = definition.add_index(spec, crate::IndexState::Building).expect("an index");
     let mut unit = WriteUnit::new();
     unit.put(Keyspace::Meta, &keys::record_key(things.id()), definition.to_record().as_bytes());
-    things.store.commit(unit, Acknowledge::Applied).wait().expect("a commit");
+    things.store.commit(unit).wait().expect("a commit");
     things.publish(definition);
     let build = index_build::start(&things, vec![(id, "a".into())], Vec::new());
-    block_on(index_build::fill(&things, &build)).expect("the entries");
+    block_on(index_build::fill(changing(&catalog), &things, &build)).expect("the entries");
     assert_eq!((entries(&things, "a"), build.done()), (50, 50));
     drop((things, catalog));
     let catalog =
@@ -129,8 +129,9 @@ fn indexes_are_rebuilt_beside_the_old_ones() {
         let mut unit = WriteUnit::new();
         let stray = [keys::index_prefix(things.id(), old).as_slice(), b"stray"].concat();
         unit.put(Keyspace::Indexes, &stray, b"");
-        things.store.commit(unit, Acknowledge::Applied).wait().expect("a commit");
-        let rebuilt = block_on(catalog.rebuild_indexes(&namespace("c"))).expect("new indexes");
+        things.store.commit(unit).wait().expect("a commit");
+        let rebuilt =
+            block_on(catalog.rebuild_indexes(changing(&catalog), &namespace("c"))).expect("new indexes");
         let names: Vec<_> = rebuilt.iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!(names, ["_id_", "a", "u"]);
         assert!(things.definition().index("a").expect("the index").id > old, "ids are not used again");
@@ -138,7 +139,10 @@ fn indexes_are_rebuilt_beside_the_old_ones() {
         assert!(things.builds().is_empty());
         assert_valid(&things);
         assert!(insert(&things, doc! { "_id": "twice", "u": 7 }).is_err(), "it is unique still");
-        assert_code(block_on(catalog.rebuild_indexes(&namespace("nothing"))).map(drop), 26);
+        assert_code(
+            block_on(catalog.rebuild_indexes(changing(&catalog), &namespace("nothing"))).map(drop),
+            26,
+        );
     });
 }
 
@@ -154,9 +158,9 @@ fn a_crash_in_a_rebuild_leaves_the_old_indexes() {
     fill(&things, 50);
     let old = things.definition().index("u").expect("the index").id;
     // As far as a rebuild gets before the process dies.
-    block_on(catalog.register_rebuild(&things)).expect("registered");
+    block_on(catalog.register_rebuild(changing(&catalog), &things)).expect("registered");
     let build = things.builds().remove(0);
-    block_on(index_build::fill(&things, &build)).expect("the entries");
+    block_on(index_build::fill(changing(&catalog), &things, &build)).expect("the entries");
     drop((build, things, catalog));
     let catalog = open();
     let things = collection(&catalog, "c");
@@ -172,8 +176,7 @@ fn validate_finds_damage() {
         let things = collection(&catalog, "c");
         index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
         fill(&things, 10);
-        let damage =
-            |unit: WriteUnit| things.store.commit(unit, Acknowledge::Applied).wait().expect("a commit");
+        let damage = |unit: WriteUnit| things.store.commit(unit).wait().expect("a commit");
         let key = keys::document_key(things.id(), &Collection::document_key_of_id(RawValue::Int32(3)));
         let mut unit = WriteUnit::new();
         unit.delete(Keyspace::Documents, &key);
@@ -217,7 +220,7 @@ fn a_whole_reading_finds_what_no_suspect_told() {
                 .expect("a change");
             things.publish(definition);
             let build = index_build::start(&things, vec![(id, name.to_owned())], Vec::new());
-            let found = index_build::check_all_entries(&things, &build);
+            let found = index_build::check_all_entries(changing(&catalog), &things, &build);
             assert_eq!(found.err().map(|error| error.code()), expect, "index {name}");
             things.remove_build(&build);
         }

@@ -35,7 +35,7 @@ fn size_limits() {
         let pad = "x".repeat(970);
         let documents = buffers((0..10).map(|id| doc! { "_id": id, "pad": pad.as_str() }));
         let documents: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
-        assert_eq!(block_on(capped.insert_many(&documents, true, &APPLIED)).inserted, 10);
+        assert_eq!(block_on(capped.insert_many(writing(&capped), &documents, true)).inserted, 10);
         assert_eq!(ids(&capped), [6, 7, 8, 9]);
         assert!(capped.data_bytes() <= 4096);
         assert_write_code(insert(&capped, doc! { "_id": 99, "pad": "x".repeat(5000) }), 2);
@@ -45,7 +45,7 @@ fn size_limits() {
             .expect("a read")
             .expect("a document");
         let grown = doc! { "_id": 8, "pad": "x".repeat(1500) }.to_buf();
-        block_on(capped.update(&key, &APPLIED, |_| Ok::<_, WriteError>(Change::Replace(grown))))
+        block_on(capped.update(writing(&capped), &key, |_| Ok::<_, WriteError>(Change::Replace(grown))))
             .expect("an update");
         assert_eq!(ids(&capped), [7, 8, 9], "growth pushes the head out");
         assert_valid(&capped);

@@ -73,7 +73,7 @@ fn batches_with_common_keys_do_not_deadlock() {
                         if thread % 2 == 0 { (0..200).collect() } else { (0..200).rev().collect() };
                     let documents = buffers(order.iter().map(|&id| doc! { "_id": id, "u": 200 - id }));
                     let documents: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
-                    let report = block_on(things.insert_many(&documents, false, &APPLIED));
+                    let report = block_on(things.insert_many(writing(things), &documents, false));
                     inserted.fetch_add(report.inserted, Ordering::Relaxed);
                     assert_eq!(report.inserted + report.errors.len(), 200);
                 });
@@ -121,8 +121,8 @@ fn drops_and_renames_between_writes() {
                 let _ = index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" });
                 let from = namespace("c");
                 match round % 2 {
-                    0 => drop(block_on(catalog.drop_collection(&from))),
-                    _ => drop(block_on(catalog.rename(&from, &namespace("kept"), true))),
+                    0 => drop(block_on(catalog.drop_collection(changing(&catalog), &from))),
+                    _ => drop(block_on(catalog.rename(changing(&catalog), &from, &namespace("kept"), true))),
                 }
             }
         });

@@ -14,17 +14,20 @@ fn creating() {
         assert_code(create(&catalog, "v", doc! { "validator": { "$bogus": 1 } }), 2);
         assert!(catalog.collection("test", "v").is_none(), "a refused collection is not there");
         let upper = Namespace::new("TEST", "c");
-        assert_code(block_on(catalog.create(&upper, Default::default())), 13297);
+        assert_code(block_on(catalog.create(changing(&catalog), &upper, Default::default())), 13297);
         create(&catalog, "view", doc! { "viewOn": "c", "pipeline": [] }).expect("a view");
         assert!(catalog.collection("test", "view").is_none());
         assert_eq!(
             catalog.view("test", "view").expect("the view").options.view.as_ref().expect("options").view_on,
             "c"
         );
-        assert_code(block_on(catalog.collection_or_create("test", "view")), 166);
+        assert_code(block_on(catalog.collection_or_create(changing(&catalog), "test", "view")), 166);
         create(&catalog, "above", doc! { "viewOn": "view" }).expect("a view of a view");
         let cycle = doc! { "viewOn": "above" };
-        assert_code(block_on(catalog.coll_mod(&namespace("view"), cycle.to_buf().as_raw())), 5024);
+        assert_code(
+            block_on(catalog.coll_mod(changing(&catalog), &namespace("view"), cycle.to_buf().as_raw())),
+            5024,
+        );
         let names: Vec<_> =
             catalog.state().entries("test").into_iter().map(|(name, _)| name.to_string()).collect();
         assert_eq!(names, ["test.above", "test.c", "test.view"]);
@@ -34,7 +37,7 @@ fn creating() {
 #[test]
 fn dropping() {
     on_both_engines(|catalog| {
-        assert_code(block_on(catalog.drop_collection(&namespace("c"))), 26);
+        assert_code(block_on(catalog.drop_collection(changing(&catalog), &namespace("c"))), 26);
         let first = collection(&catalog, "c");
         index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
         insert(&first, doc! { "_id": 1, "a": 1 }).expect("an insert");
@@ -42,7 +45,7 @@ fn dropping() {
         let mut cursor = first
             .documents(&view, Default::default(), Direction::Forward, CursorOptions::default())
             .expect("a cursor");
-        let report = block_on(catalog.drop_collection(&namespace("c"))).expect("a drop");
+        let report = block_on(catalog.drop_collection(changing(&catalog), &namespace("c"))).expect("a drop");
         assert_eq!(report.indexes, Some(2));
         assert!(catalog.collection("test", "c").is_none());
         assert_write_code(insert(&first, doc! { "_id": 2 }), 175);
@@ -52,8 +55,8 @@ fn dropping() {
         assert_eq!((second.document_count(), all(&second).len()), (0, 0));
         insert(&second, doc! { "_id": 1 }).expect("an insert");
         collection(&catalog, "d");
-        assert!(block_on(catalog.drop_database("test")).expect("a drop"));
-        assert!(!block_on(catalog.drop_database("test")).expect("nothing to drop"));
+        assert!(block_on(catalog.drop_database(changing(&catalog), "test")).expect("a drop"));
+        assert!(!block_on(catalog.drop_database(changing(&catalog), "test")).expect("nothing to drop"));
         assert!(catalog.state().databases().is_empty());
     });
 }
@@ -64,17 +67,22 @@ fn renaming() {
         let things = collection(&catalog, "a");
         insert(&things, doc! { "_id": 1 }).expect("an insert");
         let other = Namespace::new("other", "b");
-        assert_code(block_on(catalog.rename(&namespace("nothing"), &other, false)), 26);
-        assert_code(block_on(catalog.rename(&namespace("a"), &namespace("a"), false)), 20);
-        block_on(catalog.rename(&namespace("a"), &other, false)).expect("a rename across databases");
+        assert_code(block_on(catalog.rename(changing(&catalog), &namespace("nothing"), &other, false)), 26);
+        assert_code(
+            block_on(catalog.rename(changing(&catalog), &namespace("a"), &namespace("a"), false)),
+            20,
+        );
+        block_on(catalog.rename(changing(&catalog), &namespace("a"), &other, false))
+            .expect("a rename across databases");
         assert!(catalog.collection("test", "a").is_none());
         let renamed = catalog.collection("other", "b").expect("the collection");
         assert_eq!((renamed.uuid(), get(&renamed, 1)), (things.uuid(), Some(doc! { "_id": 1 })));
         assert_eq!(renamed.definition().namespace, other);
         let target = collection(&catalog, "target");
         insert(&target, doc! { "_id": 7 }).expect("an insert");
-        assert_code(block_on(catalog.rename(&other, &namespace("target"), false)), 48);
-        block_on(catalog.rename(&other, &namespace("target"), true)).expect("a rename over the target");
+        assert_code(block_on(catalog.rename(changing(&catalog), &other, &namespace("target"), false)), 48);
+        block_on(catalog.rename(changing(&catalog), &other, &namespace("target"), true))
+            .expect("a rename over the target");
         assert!(target.is_dropped());
         assert_eq!(all(&collection(&catalog, "target")), [doc! { "_id": 1 }]);
         assert!(catalog.state().entries("other").is_empty());
@@ -97,8 +105,9 @@ fn index_conflicts() {
         assert_code(spec(doc! { "name": "other" }), 85);
         spec(doc! { "name": "other", "unique": true }).expect("unique and not unique beside each other");
         spec(doc! { "key": { "_id": 1 }, "name": "_id_" }).expect("it exists");
-        let drop_one =
-            |selection: IndexSelection| block_on(catalog.drop_indexes(&namespace("c"), &selection));
+        let drop_one = |selection: IndexSelection| {
+            block_on(catalog.drop_indexes(changing(&catalog), &namespace("c"), &selection))
+        };
         assert_code(drop_one(IndexSelection::Names(vec!["_id_".into()])), 72);
         assert_code(drop_one(IndexSelection::Names(vec!["nothing".into()])), 27);
         assert_code(drop_one(IndexSelection::Pattern(doc! { "z": 1 })), 27);
@@ -106,7 +115,10 @@ fn index_conflicts() {
         assert_eq!(drop_one(IndexSelection::Names(vec!["other".into()])).expect("a drop"), 3);
         assert_eq!(drop_one(IndexSelection::Pattern(doc! { "a": 1.0 })).expect("a drop"), 2);
         assert_eq!(drop_one(IndexSelection::All).expect("nothing but _id_"), 1);
-        assert_code(block_on(catalog.drop_indexes(&namespace("nothing"), &IndexSelection::All)), 26);
+        assert_code(
+            block_on(catalog.drop_indexes(changing(&catalog), &namespace("nothing"), &IndexSelection::All)),
+            26,
+        );
     });
 }
 
@@ -115,7 +127,9 @@ fn modifying() {
     on_both_engines(|catalog| {
         index(&catalog, "c", doc! { "key": { "t": 1 }, "name": "t", "expireAfterSeconds": 10 })
             .expect("an index");
-        let modify = |change: Document| block_on(catalog.coll_mod(&namespace("c"), change.to_buf().as_raw()));
+        let modify = |change: Document| {
+            block_on(catalog.coll_mod(changing(&catalog), &namespace("c"), change.to_buf().as_raw()))
+        };
         let reply = modify(doc! { "index": { "name": "t", "expireAfterSeconds": 20 } }).expect("collMod");
         assert_eq!(reply, doc! { "expireAfterSeconds_old": 10i64, "expireAfterSeconds_new": 20i64 });
         let reply = modify(doc! { "index": { "keyPattern": { "t": 1 }, "hidden": true } }).expect("collMod");

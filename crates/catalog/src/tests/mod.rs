@@ -12,8 +12,8 @@ mod tiers;
 mod writes;
 
 use crate::{
-    Catalog, CatalogError, Change, Collection, CollectionOptions, IndexSpec, Namespace, WriteError,
-    WriteOptions,
+    Catalog, CatalogError, Change, Collection, CollectionOptions, IndexSpec, Namespace, OperationContext,
+    WriteError,
 };
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
 use std::future::Future;
@@ -21,7 +21,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use storage::{Acknowledge, CursorOptions, Direction, ReadTier, StorageOptions, Store};
+use storage::{CursorOptions, Direction, ReadTier, StorageOptions, Store};
 
 struct Unpark(Thread);
 
@@ -52,29 +52,36 @@ fn on_both_engines(test: impl Fn(Arc<Catalog>)) {
     test(Catalog::open(store).expect("an empty catalog"));
 }
 
-const APPLIED: WriteOptions =
-    WriteOptions { acknowledge: Acknowledge::Applied, bypass_validation: false, tier: ReadTier::Any };
+/// The context of a write; it and its receipts outlive whatever a test does with them.
+fn writing(collection: &Collection) -> &OperationContext<'_> {
+    Box::leak(Box::new(OperationContext::writing(&collection.store, Box::leak(Box::default()))))
+}
+
+/// The context of a change of the catalog.
+fn changing(catalog: &Catalog) -> &OperationContext<'_> {
+    Box::leak(Box::new(OperationContext::writing(catalog.store(), Box::leak(Box::default()))))
+}
 
 fn namespace(name: &str) -> Namespace {
     Namespace::new("test", name)
 }
 
 fn collection(catalog: &Catalog, name: &str) -> Arc<Collection> {
-    block_on(catalog.collection_or_create("test", name)).expect("a collection")
+    block_on(catalog.collection_or_create(changing(catalog), "test", name)).expect("a collection")
 }
 
 fn create(catalog: &Catalog, name: &str, options: Document) -> Result<(), CatalogError> {
     let options = CollectionOptions::parse(options.to_buf().as_raw())?;
-    block_on(catalog.create(&namespace(name), options)).map(drop)
+    block_on(catalog.create(changing(catalog), &namespace(name), options)).map(drop)
 }
 
 fn insert(collection: &Collection, document: Document) -> Result<(), WriteError> {
-    block_on(collection.insert(document.to_buf().as_raw(), &APPLIED)).map(drop)
+    block_on(collection.insert(writing(collection), document.to_buf().as_raw())).map(drop)
 }
 
 fn index(catalog: &Catalog, name: &str, spec: Document) -> Result<(), CatalogError> {
     let spec = IndexSpec::parse(spec.to_buf().as_raw())?;
-    block_on(catalog.create_indexes(&namespace(name), &[spec])).map(drop)
+    block_on(catalog.create_indexes(changing(catalog), &namespace(name), &[spec])).map(drop)
 }
 
 /// Replaces the document with this `_id` by what `change` makes of it.
@@ -84,7 +91,7 @@ fn update(
     change: impl FnOnce(Option<Document>) -> Option<Document>,
 ) -> Result<bool, WriteError> {
     let key = Collection::document_key_of_id(RawValue::Int32(id));
-    let report = block_on(collection.update(&key, &APPLIED, |found: Option<RawDocument<'_>>| {
+    let report = block_on(collection.update(writing(collection), &key, |found: Option<RawDocument<'_>>| {
         let before = found.map(RawDocument::to_document);
         Ok::<_, WriteError>(match change(before) {
             Some(after) => Change::Replace(after.to_buf()),

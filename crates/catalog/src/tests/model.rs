@@ -79,7 +79,7 @@ fn run(catalog: &Catalog, random: &mut Random, model: &mut BTreeMap<i32, Documen
             }
             _ if random.below(10) == 0 => {
                 let selection = crate::IndexSelection::Names(vec!["a".into()]);
-                let _ = block_on(catalog.drop_indexes(&namespace("c"), &selection));
+                let _ = block_on(catalog.drop_indexes(changing(catalog), &namespace("c"), &selection));
                 index(catalog, "c", doc! { "key": { "a": 1, "pad": -1 }, "name": "a" }).expect("an index");
             }
             _ => assert_eq!(get(&things, id).as_ref(), model.get(&id), "step {step}: find of {id}"),
@@ -107,7 +107,7 @@ fn random_operations_agree_with_a_model() {
             indexes(&catalog);
             let mut random = Random(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(seed));
             run(&catalog, &mut random, &mut BTreeMap::new(), 500);
-            block_on(catalog.drop_collection(&namespace("c"))).expect("a drop");
+            block_on(catalog.drop_collection(changing(&catalog), &namespace("c"))).expect("a drop");
         }
     });
 }

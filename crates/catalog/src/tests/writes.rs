@@ -84,7 +84,7 @@ fn batches_report_each_document() {
         let run = |ordered: bool| {
             let documents = batch();
             let documents: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
-            let report = block_on(things.insert_many(&documents, ordered, &APPLIED));
+            let report = block_on(things.insert_many(writing(&things), &documents, ordered));
             (report.inserted, report.errors.iter().map(|(at, error)| (*at, error.code())).collect::<Vec<_>>())
         };
         assert_eq!(run(true), (1, vec![(1, 11000)]));
@@ -101,7 +101,7 @@ fn large_batches_span_units() {
         let things = collection(&catalog, "things");
         let documents = buffers((0..3000).map(|id| doc! { "_id": id, "pad": "x".repeat(100) }));
         let documents: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
-        let report = block_on(things.insert_many(&documents, true, &APPLIED));
+        let report = block_on(things.insert_many(writing(&things), &documents, true));
         assert_eq!((report.inserted, report.errors.len(), things.document_count()), (3000, 0, 3000));
         assert_valid(&things);
     });
@@ -136,14 +136,16 @@ fn validators() {
         assert_write_code(insert(&strict, doc! { "_id": 1, "a": 0 }), 121);
         insert(&strict, doc! { "_id": 1, "a": 1 }).expect("a good document");
         assert_write_code(update(&strict, 1, |_| Some(doc! { "_id": 1, "a": -1 })), 121);
-        let bypass = WriteOptions { bypass_validation: true, ..APPLIED };
-        block_on(strict.insert(doc! { "_id": 2, "a": -5 }.to_buf().as_raw(), &bypass)).expect("a bypass");
+        let bypass = OperationContext { bypass_validation: true, ..*writing(&strict) };
+        block_on(strict.insert(&bypass, doc! { "_id": 2, "a": -5 }.to_buf().as_raw())).expect("a bypass");
         let change = doc! { "validationLevel": "moderate" };
-        block_on(catalog.coll_mod(&namespace("strict"), change.to_buf().as_raw())).expect("collMod");
+        block_on(catalog.coll_mod(changing(&catalog), &namespace("strict"), change.to_buf().as_raw()))
+            .expect("collMod");
         update(&strict, 2, |_| Some(doc! { "_id": 2, "a": -6 })).expect("it did not pass before");
         assert_write_code(update(&strict, 1, |_| Some(doc! { "_id": 1, "a": -1 })), 121);
         let change = doc! { "validationAction": "warn" };
-        block_on(catalog.coll_mod(&namespace("strict"), change.to_buf().as_raw())).expect("collMod");
+        block_on(catalog.coll_mod(changing(&catalog), &namespace("strict"), change.to_buf().as_raw()))
+            .expect("collMod");
         insert(&strict, doc! { "_id": 3, "a": -1 }).expect("only a warning");
     });
 }

@@ -2,18 +2,18 @@
 
 use crate::collection::Collection;
 use crate::definition::CollectionDefinition;
-use crate::{WriteError, keys};
+use crate::{OperationContext, WriteError, keys};
 use document::RawDocument;
-use storage::{Direction, Keyspace, ReadTier, WriteUnit};
+use storage::{Direction, Keyspace, WriteUnit};
 
 impl Collection {
     /// Removes documents from the head until `documents` and `bytes` more fit. The caller holds the capped latch.
     pub(crate) fn trim(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         documents: u64,
         bytes: u64,
-        tier: ReadTier,
         unit: &mut WriteUnit,
     ) -> Result<(), WriteError> {
         let Some(limits) = definition.options.capped else { return Ok(()) };
@@ -26,9 +26,8 @@ impl Collection {
             return Ok(());
         }
         let range = keys::document_range(self.id());
-        let options = super::cursor_options(tier);
-        let view = self.store.write_view();
-        let mut cursor = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
+        let options = super::cursor_options(context.tier);
+        let mut cursor = context.view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
         while exceeds(count, size) {
             let Some((key, value)) = cursor.next()? else { break };
             self.remove(definition, key, RawDocument::trusted(value), unit)?;

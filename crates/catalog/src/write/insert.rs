@@ -1,22 +1,21 @@
 //! Inserting: many documents in one write unit, errors per document.
 
+use super::commit;
 use super::rules::{check_document, check_only_id, check_validator, with_leading_id};
 use super::unique::{UniqueProbe, Uniqueness, duplicate, duplicate_id};
-use super::{Committed, WriteOptions, acknowledge, commit};
-use crate::WriteError;
 use crate::collection::{Collection, Writing, adds_paths};
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::Entries;
 use crate::keys;
 use crate::waiters::give_way;
+use crate::{OperationContext, WriteError};
 use document::key::encode_value;
 use document::{RawDocument, RawValue};
 use hashbrown::HashSet;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-use storage::{Keyspace, LatchTable, ReadTier, Receipt, WriteUnit};
+use storage::{Keyspace, LatchTable, WriteUnit};
 
 /// Documents of one write unit at most: bounds how long latches are held and how long one poll takes.
 const UNIT_DOCUMENTS_MAX: usize = 512;
@@ -31,10 +30,6 @@ pub struct InsertReport {
     /// Positions of those that were not, ascending, and why. After a failure of the store (an error that is not
     /// [`WriteError::is_per_document`]) the documents behind it were not tried.
     pub errors: Vec<(usize, WriteError)>,
-    /// Proof of the last commit; `None` when nothing was inserted.
-    pub receipt: Option<Receipt>,
-    /// How long the commits took, the wait for the journal included.
-    pub commit_wait: Duration,
 }
 
 impl InsertReport {
@@ -68,9 +63,9 @@ impl Collection {
     /// Drive it to its end: dropped halfway, documents may have been inserted or not.
     pub async fn insert_many(
         &self,
+        context: &OperationContext<'_>,
         documents: &[RawDocument<'_>],
         ordered: bool,
-        options: &WriteOptions,
     ) -> InsertReport {
         let mut report = InsertReport::default();
         let mut next = 0;
@@ -80,7 +75,7 @@ impl Collection {
             }
             let end = unit_end(documents, next, self.is_capped());
             let failures = report.errors.len();
-            if let Err(error) = self.insert_unit(documents, next..end, ordered, options, &mut report).await {
+            if let Err(error) = self.insert_unit(context, documents, next..end, ordered, &mut report).await {
                 if error.would_block() {
                     // All of the unit is done again, so that nothing of it is reported yet.
                     report.errors.truncate(failures);
@@ -93,11 +88,8 @@ impl Collection {
             }
             next = end;
         }
-        if let Some(receipt) = report.receipt {
-            match acknowledge(&self.store, receipt, options.acknowledge).await {
-                Ok(wait) => report.commit_wait += wait,
-                Err(error) => report.errors.push((documents.len().saturating_sub(1), error)),
-            }
+        if report.errors.iter().any(|(_, error)| !error.would_block()) {
+            context.receipts.observed();
         }
         report
     }
@@ -108,23 +100,19 @@ impl Collection {
     /// See [`WriteError`].
     pub async fn insert(
         &self,
+        context: &OperationContext<'_>,
         document: RawDocument<'_>,
-        options: &WriteOptions,
-    ) -> Result<Receipt, WriteError> {
-        let mut report = self.insert_many(&[document], true, options).await;
-        match (report.errors.pop(), report.receipt) {
-            (Some((_, error)), _) => Err(error),
-            (None, Some(receipt)) => Ok(receipt),
-            (None, None) => Err(WriteError::BadValue("nothing was inserted".into())),
-        }
+    ) -> Result<(), WriteError> {
+        let mut report = self.insert_many(context, &[document], true).await;
+        report.errors.pop().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     async fn insert_unit(
         &self,
+        context: &OperationContext<'_>,
         documents: &[RawDocument<'_>],
         range: std::ops::Range<usize>,
         ordered: bool,
-        options: &WriteOptions,
         report: &mut InsertReport,
     ) -> Result<(), WriteError> {
         let mut writing = self.begin_write().await?;
@@ -132,7 +120,7 @@ impl Collection {
         let mut candidates = Vec::with_capacity(range.len());
         for (position, document) in documents.iter().enumerate().skip(range.start).take(range.len()) {
             let ahead = candidates.len() as u64;
-            match self.prepare(definition, position, *document, ahead, options.bypass_validation) {
+            match self.prepare(definition, position, *document, ahead, context.bypass_validation) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(error) => {
                     report.errors.push((position, error));
@@ -142,7 +130,7 @@ impl Collection {
                 }
             }
         }
-        let inserted = self.insert_candidates(&mut writing, candidates, ordered, options.tier, report).await;
+        let inserted = self.insert_candidates(context, &mut writing, candidates, ordered, report).await;
         report.errors.sort_by_key(|(position, _)| *position);
         if ordered {
             report.errors.truncate(1);
@@ -193,25 +181,23 @@ impl Collection {
 
     async fn insert_candidates(
         &self,
+        context: &OperationContext<'_>,
         writing: &mut Writing,
         candidates: Vec<Candidate<'_>>,
         ordered: bool,
-        tier: ReadTier,
         report: &mut InsertReport,
     ) -> Result<(), WriteError> {
         let definition = &*Arc::clone(&writing.definition);
         let hashes: Vec<u64> = candidates.iter().map(|candidate| LatchTable::hash(&candidate.key)).collect();
         writing.latches.add_keys(self.key_latches.documents.lock_many(&hashes).await);
         self.lock_unique_keys(writing, definition, &candidates).await;
-        let accepted = self.accept(definition, candidates, ordered, tier, report)?;
+        let accepted = self.accept(context, definition, candidates, ordered, report)?;
         if accepted.is_empty() {
             return Ok(());
         }
-        self.record_new_paths(definition, accepted.iter().map(|candidate| candidate.entries.as_slice()))
-            .await?;
-        let committed = self.commit_inserts(writing, definition, &accepted, tier).await?;
-        report.receipt = Some(committed.receipt);
-        report.commit_wait += committed.wait;
+        let entries = accepted.iter().map(|candidate| candidate.entries.as_slice());
+        self.record_new_paths(context, definition, entries).await?;
+        self.commit_inserts(context, writing, definition, &accepted).await?;
         report.inserted += accepted.len();
         Ok(())
     }
@@ -219,13 +205,13 @@ impl Collection {
     /// Keeps the candidates whose keys are free.
     fn accept<'d>(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         candidates: Vec<Candidate<'d>>,
         ordered: bool,
-        tier: ReadTier,
         report: &mut InsertReport,
     ) -> Result<Vec<Candidate<'d>>, WriteError> {
-        let mut check = FreshKeys::new(self, definition, tier)?;
+        let mut check = FreshKeys::new(context, self, definition)?;
         let several = candidates.len() > 1;
         let mut accepted = Vec::with_capacity(candidates.len());
         for candidate in candidates {
@@ -251,6 +237,7 @@ impl Collection {
     /// Records the paths at which these entries met arrays for the first time.
     pub(crate) async fn record_new_paths<'e>(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         documents: impl Iterator<Item = &'e [Entries]>,
     ) -> Result<(), WriteError> {
@@ -262,7 +249,7 @@ impl Collection {
                 }
             }
         }
-        if additions.is_empty() { Ok(()) } else { self.record_multikey(&additions).await }
+        if additions.is_empty() { Ok(()) } else { self.record_multikey(context, &additions).await }
     }
 
     async fn lock_unique_keys(
@@ -279,15 +266,15 @@ impl Collection {
 
     async fn commit_inserts(
         &self,
+        context: &OperationContext<'_>,
         writing: &mut Writing,
         definition: &CollectionDefinition,
         accepted: &[Candidate<'_>],
-        tier: ReadTier,
-    ) -> Result<Committed, WriteError> {
+    ) -> Result<(), WriteError> {
         let bytes: usize = accepted.iter().map(|candidate| candidate.bytes.len()).sum();
         let mut unit = WriteUnit::with_capacity(bytes + accepted.len() * 64);
         if definition.is_capped() {
-            self.trim(definition, accepted.len() as u64, bytes as u64, tier, &mut unit)?;
+            self.trim(context, definition, accepted.len() as u64, bytes as u64, &mut unit)?;
         }
         for candidate in accepted {
             unit.put(Keyspace::Documents, &candidate.key, &candidate.bytes);
@@ -302,23 +289,23 @@ impl Collection {
             // A refused unit leaves a gap.
             self.next_record.fetch_add(accepted.len() as u64, Ordering::Relaxed);
         }
-        let committed = commit(&self.store, unit, writing).await?;
+        commit(context, &self.store, unit, writing).await?;
         if definition.is_capped() {
             self.inserted().notify();
         }
-        Ok(committed)
+        Ok(())
     }
 
     /// Inserts one document whose latch the caller holds: the upsert of an update by `_id`.
     pub(crate) async fn insert_latched(
         &self,
+        context: &OperationContext<'_>,
         writing: &mut Writing,
         document: RawDocument<'_>,
         expected_key: &[u8],
-        options: &WriteOptions,
-    ) -> Result<Committed, WriteError> {
+    ) -> Result<(), WriteError> {
         let definition = &*Arc::clone(&writing.definition);
-        let candidate = self.prepare(definition, 0, document, 0, options.bypass_validation)?;
+        let candidate = self.prepare(definition, 0, document, 0, context.bypass_validation)?;
         if candidate.key != expected_key {
             return Err(WriteError::ImmutableField(
                 "the inserted document's _id is not the one looked for".into(),
@@ -327,13 +314,14 @@ impl Collection {
         let candidates = vec![candidate];
         self.lock_unique_keys(writing, definition, &candidates).await;
         let mut report = InsertReport::default();
-        let accepted = self.accept(definition, candidates, true, options.tier, &mut report)?;
+        let accepted = self.accept(context, definition, candidates, true, &mut report)?;
         if let Some((_, error)) = report.errors.pop() {
+            context.receipts.observed();
             return Err(error);
         }
-        self.record_new_paths(definition, accepted.iter().map(|candidate| candidate.entries.as_slice()))
-            .await?;
-        self.commit_inserts(writing, definition, &accepted, options.tier).await
+        let entries = accepted.iter().map(|candidate| candidate.entries.as_slice());
+        self.record_new_paths(context, definition, entries).await?;
+        self.commit_inserts(context, writing, definition, &accepted).await
     }
 }
 
@@ -364,34 +352,32 @@ fn unique_hashes(definition: &CollectionDefinition, candidates: &[Candidate<'_>]
 
 /// Checks that new keys exist neither in the store nor earlier in the same unit.
 struct FreshKeys<'c> {
+    context: &'c OperationContext<'c>,
     collection: &'c Collection,
     definition: &'c CollectionDefinition,
-    view: storage::ReadView,
-    tier: ReadTier,
     probes: Vec<(usize, Arc<IndexDefinition>, UniqueProbe)>,
     claimed: HashSet<Vec<u8>>,
 }
 
 impl<'c> FreshKeys<'c> {
     fn new(
+        context: &'c OperationContext<'c>,
         collection: &'c Collection,
         definition: &'c CollectionDefinition,
-        tier: ReadTier,
     ) -> Result<Self, WriteError> {
-        let view = collection.store.write_view().clone();
         let mut probes = Vec::new();
         for (position, index) in
             definition.stored_indexes().enumerate().filter(|(_, index)| index.keeps_unique())
         {
-            let probe = UniqueProbe::new(&view, collection.id(), index.id, tier)?;
+            let probe = UniqueProbe::new(context, collection.id(), index.id)?;
             probes.push((position, Arc::clone(index), probe));
         }
-        Ok(FreshKeys { collection, definition, view, tier, probes, claimed: HashSet::default() })
+        Ok(FreshKeys { context, collection, definition, probes, claimed: HashSet::default() })
     }
 
     fn check(&mut self, candidate: &Candidate<'_>) -> Result<(), WriteError> {
         let known = self.claimed.contains(&candidate.key)
-            || self.view.get_tier(Keyspace::Documents, &candidate.key, self.tier)?.is_some();
+            || self.context.view.get_tier(Keyspace::Documents, &candidate.key, self.context.tier)?.is_some();
         if known {
             let id = candidate.document().get("_id").map(RawValue::to_value).unwrap_or_default();
             return Err(duplicate_id(self.definition, id));

@@ -1,12 +1,11 @@
 //! The latest version of a document, for who is going to replace it: the stored one, or one that is about to be written.
 
-use crate::WriteError;
 use crate::collection::Collection;
+use crate::{OperationContext, WriteError};
 use document::RawDocument;
-use std::time::Duration;
 use storage::{
-    Acknowledge, EnqueuedVersion, Keyspace, LatchGuard, LatchTable, PinnedBytes, QueuePlace, Queueing,
-    ReadTier, WriteUnit,
+    CommitError, EnqueuedVersion, Keyspace, LatchGuard, LatchTable, PinnedBytes, QueuePlace, Queueing,
+    WriteUnit,
 };
 
 /// A version of a document.
@@ -37,7 +36,11 @@ pub(super) struct Latest {
 impl Collection {
     /// Takes the latch of a document and reads its latest version. Updates of one document that are under way at the same
     /// time go on from each other, and are written together.
-    pub(super) async fn latest(&self, key: &[u8], tier: ReadTier) -> Result<Latest, WriteError> {
+    pub(super) async fn latest(
+        &self,
+        context: &OperationContext<'_>,
+        key: &[u8],
+    ) -> Result<Latest, WriteError> {
         let latches = &self.key_latches.documents;
         let hash = LatchTable::hash(key);
         let queueing = if storage::commits_are_deferred() { Queueing::Together } else { Queueing::InOrder };
@@ -54,18 +57,22 @@ impl Collection {
                 }
             }
         }
-        let stored = self.store.write_view().get_tier(Keyspace::Documents, key, tier)?;
+        let stored = context.view.get_tier(Keyspace::Documents, key, context.tier)?;
         Ok(Latest { latch, version: stored.map(Version::Stored), place: None })
     }
 
-    /// Waits until the version at a place is written: what is told of it must not be told when it is refused. Answers with
-    /// the time it took.
-    pub(super) async fn stored(&self, place: Option<QueuePlace>) -> Result<Duration, WriteError> {
-        let Some(place) = place else { return Ok(Duration::ZERO) };
+    /// Waits until the version at a place is written: what is told of it must not be told when it is refused.
+    pub(super) async fn stored(
+        &self,
+        context: &OperationContext<'_>,
+        place: Option<QueuePlace>,
+    ) -> Result<(), CommitError> {
+        let Some(place) = place else {
+            context.receipts.observed();
+            return Ok(());
+        };
         let mut unit = WriteUnit::new();
         unit.follow(place);
-        let began = ambient::now();
-        self.store.commit(unit, Acknowledge::Applied).await?;
-        Ok(ambient::elapsed(began))
+        context.commit(&self.store, unit).await
     }
 }

@@ -5,11 +5,10 @@
 //!                                                                                     └ latches go ┘
 //! ```
 //! The unit owns the latches from the commit on: they are given up when it is applied, also when the operation is
-//! dropped meanwhile. Waiting for the journal comes after. The latch of a document that is replaced is passed on earlier: the
+//! dropped meanwhile. Waiting for the journal is the caller's, once for all its writes. The latch of a document that is replaced is passed on earlier: the
 //! next update goes on from the enqueued unit (`latest.rs`).
 //!
-//! Every read of a write goes as far as [`WriteOptions::tier`]. Where that is not enough the write ends with
-//! [`storage::StorageError::WouldBlock`] before anything of it was written: the caller does it again where it may block.
+//! Every read of a write is made from its [context](crate::OperationContext)'s view and goes as far as its tier.
 
 mod capped;
 pub(crate) mod insert;
@@ -21,46 +20,19 @@ mod update;
 pub use insert::InsertReport;
 pub use update::{Change, UpdateReport};
 
-use crate::WriteError;
+use crate::OperationContext;
 use crate::collection::Writing;
-use std::time::Duration;
-use storage::{Acknowledge, CursorOptions, ReadTier, Receipt, Store, WriteUnit};
-
-/// How a write is done.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct WriteOptions {
-    /// What to wait for.
-    pub acknowledge: Acknowledge,
-    /// Skips the collection's validator.
-    pub bypass_validation: bool,
-    /// How far the reads go that the write needs: the document that is changed, unique keys, a capped collection's head.
-    pub tier: ReadTier,
-}
-
-/// A unit that is applied, and how long that took.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Committed {
-    receipt: Receipt,
-    wait: Duration,
-}
+use storage::{CommitError, CursorOptions, ReadTier, Store, WriteUnit};
 
 /// Commits a unit, which gives up the writer's latches when it is applied, and waits for that.
-async fn commit(store: &Store, mut unit: WriteUnit, writing: &mut Writing) -> Result<Committed, WriteError> {
+async fn commit(
+    context: &OperationContext<'_>,
+    store: &Store,
+    mut unit: WriteUnit,
+    writing: &mut Writing,
+) -> Result<(), CommitError> {
     unit.hold(std::mem::take(&mut writing.latches));
-    let began = ambient::now();
-    let receipt = store.commit(unit, Acknowledge::Applied).await?;
-    Ok(Committed { receipt, wait: ambient::elapsed(began) })
-}
-
-/// Waits for what the caller asked for, after the unit was applied and the latches were given up. Answers with the time it
-/// took.
-async fn acknowledge(store: &Store, receipt: Receipt, level: Acknowledge) -> Result<Duration, WriteError> {
-    if level != Acknowledge::Journaled {
-        return Ok(Duration::ZERO);
-    }
-    let began = ambient::now();
-    store.journaled(receipt).await?;
-    Ok(ambient::elapsed(began))
+    context.commit(store, unit).await
 }
 
 /// Cursors of a write's reads.

@@ -3,10 +3,10 @@
 use crate::definition::{CollectionDefinition, IndexDefinition, IndexState};
 use crate::index_keys::Entry;
 use crate::keys::{index_range, split_entry};
-use crate::{DuplicateKey, WriteError};
+use crate::{DuplicateKey, OperationContext, WriteError};
 use document::key::decode;
 use document::{Document, Value};
-use storage::{Cursor, Direction, KeyRange, Keyspace, ReadTier, ReadView, StorageError};
+use storage::{Cursor, Direction, KeyRange, Keyspace, StorageError};
 
 /// What a look-up of a unique key found.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,14 +24,14 @@ pub(crate) struct UniqueProbe {
 
 impl UniqueProbe {
     pub(crate) fn new(
-        view: &ReadView,
+        context: &OperationContext<'_>,
         collection: u32,
         index: u32,
-        tier: ReadTier,
     ) -> Result<Self, StorageError> {
         let range: KeyRange = index_range(collection, index);
-        let options = super::cursor_options(tier);
-        Ok(UniqueProbe { cursor: view.cursor_with(Keyspace::Indexes, range, Direction::Forward, options)? })
+        let options = super::cursor_options(context.tier);
+        let cursor = context.view.cursor_with(Keyspace::Indexes, range, Direction::Forward, options)?;
+        Ok(UniqueProbe { cursor })
     }
 
     /// Whether a document other than the entry's own has the entry's fields.

@@ -3,16 +3,15 @@
 use super::latest::{Latest, Version};
 use super::rules::{check_extent, check_id, check_validator};
 use super::unique::{UniqueProbe, Uniqueness, duplicate};
-use super::{Committed, WriteOptions, acknowledge, commit, cursor_options};
+use super::{commit, cursor_options};
 use crate::collection::{Collection, Writing};
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::{Entries, Entry};
-use crate::{WriteError, keys};
+use crate::{OperationContext, WriteError, keys};
 use document::key::encode_value;
 use document::{DocumentBuf, RawDocument};
 use std::sync::Arc;
-use std::time::Duration;
-use storage::{Growth, Keyspace, LatchTable, ReadTier, Receipt, WriteUnit};
+use storage::{Growth, Keyspace, LatchTable, WriteUnit};
 
 /// What is to become of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,21 +31,6 @@ pub struct UpdateReport {
     pub existed: bool,
     /// Whether something was written: replaced, inserted or deleted.
     pub changed: bool,
-    /// Proof of the commit when something was written.
-    pub receipt: Option<Receipt>,
-    /// How long the commit took, the wait for the journal included.
-    pub commit_wait: Duration,
-}
-
-impl UpdateReport {
-    fn of(existed: bool, committed: Option<Committed>) -> UpdateReport {
-        UpdateReport {
-            existed,
-            changed: committed.is_some(),
-            receipt: committed.map(|committed| committed.receipt),
-            commit_wait: committed.map_or(Duration::ZERO, |committed| committed.wait),
-        }
-    }
 }
 
 /// What is to be done, short of doing it.
@@ -78,41 +62,13 @@ impl Collection {
     /// What `decide` says, or a [`WriteError`].
     pub async fn update<E: From<WriteError>>(
         &self,
+        context: &OperationContext<'_>,
         document_key: &[u8],
-        options: &WriteOptions,
-        decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Change, E>,
-    ) -> Result<UpdateReport, E> {
-        let mut report = self.update_latched(document_key, options, decide).await?;
-        if let Some(receipt) = report.receipt {
-            report.commit_wait += acknowledge(&self.store, receipt, options.acknowledge).await?;
-        }
-        Ok(report)
-    }
-
-    /// Deletes the document with this key; whether it existed tells the report.
-    ///
-    /// # Errors
-    /// See [`WriteError`].
-    pub async fn delete(
-        &self,
-        document_key: &[u8],
-        options: &WriteOptions,
-    ) -> Result<UpdateReport, WriteError> {
-        self.update(document_key, options, |found| {
-            Ok(if found.is_some() { Change::Remove } else { Change::Keep })
-        })
-        .await
-    }
-
-    async fn update_latched<E: From<WriteError>>(
-        &self,
-        document_key: &[u8],
-        options: &WriteOptions,
         decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Change, E>,
     ) -> Result<UpdateReport, E> {
         let mut writing = self.begin_write().await?;
         let key = keys::document_key(self.id(), document_key);
-        let Latest { latch, version, place } = self.latest(&key, options.tier).await?;
+        let Latest { latch, version, place } = self.latest(context, &key).await?;
         let old = version.as_ref().map(Version::document);
         let existed = old.is_some();
         let planned = match (decide(old), old) {
@@ -122,7 +78,7 @@ impl Collection {
                 Ok(Planned::Nothing)
             }
             (Ok(Change::Replace(new)), Some(old)) => {
-                match self.replacement(&mut writing, &key, old, new.as_raw(), options).await {
+                match self.replacement(context, &mut writing, &key, old, new.as_raw()).await {
                     // Nothing is told of the old version: the caller does it again.
                     Err(error) if error.would_block() => return Err(error.into()),
                     unit => unit.map(Planned::Replacement).map_err(E::from),
@@ -148,39 +104,56 @@ impl Collection {
             }
             Ok(Planned::Insert(new)) => {
                 writing.latches.add_key(latch);
-                let inserted = self.insert_latched(&mut writing, new.as_raw(), &key, options);
-                return Ok(UpdateReport::of(false, Some(inserted.await?)));
+                self.insert_latched(context, &mut writing, new.as_raw(), &key).await?;
+                return Ok(UpdateReport { existed, changed: true });
             }
             Ok(Planned::Nothing) => {
                 drop((latch, writing));
-                let commit_wait = self.stored(place).await?;
-                return Ok(UpdateReport { existed, commit_wait, ..UpdateReport::default() });
+                self.stored(context, place).await.map_err(WriteError::from)?;
+                return Ok(UpdateReport { existed, changed: false });
             }
             Err(error) => {
                 drop((latch, writing));
-                self.stored(place).await?;
+                // A key may be another document's.
+                context.receipts.observed();
+                self.stored(context, place).await.map_err(WriteError::from)?;
                 return Err(error);
             }
         };
         if let Some(place) = place {
             unit.follow(place);
         }
-        let committed = commit(&self.store, unit, &mut writing).await?;
-        Ok(UpdateReport::of(existed, Some(committed)))
+        commit(context, &self.store, unit, &mut writing).await.map_err(WriteError::from)?;
+        Ok(UpdateReport { existed, changed: true })
+    }
+
+    /// Deletes the document with this key; whether it existed tells the report.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn delete(
+        &self,
+        context: &OperationContext<'_>,
+        document_key: &[u8],
+    ) -> Result<UpdateReport, WriteError> {
+        self.update(context, document_key, |found| {
+            Ok(if found.is_some() { Change::Remove } else { Change::Keep })
+        })
+        .await
     }
 
     /// The unit that puts a document in the place of another one, latches for unique keys included.
     async fn replacement(
         &self,
+        context: &OperationContext<'_>,
         writing: &mut Writing,
         key: &[u8],
         old: RawDocument<'_>,
         new: RawDocument<'_>,
-        options: &WriteOptions,
     ) -> Result<WriteUnit, WriteError> {
         let definition = &*Arc::clone(&writing.definition);
         check_same_id(old, new)?;
-        if !options.bypass_validation {
+        if !context.bypass_validation {
             check_validator(definition, Some(old), new)?;
         }
         let document_key = key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default();
@@ -189,12 +162,12 @@ impl Collection {
         if !fresh.is_empty() {
             writing.latches.add_keys(self.key_latches.unique_keys.lock_many(&fresh).await);
         }
-        self.check_fresh(definition, &changes, options.tier)?;
-        self.record_changed_paths(&changes).await?;
+        self.check_fresh(context, definition, &changes)?;
+        self.record_changed_paths(context, &changes).await?;
         let mut unit = WriteUnit::with_capacity(new.as_bytes().len() + 128);
         if definition.is_capped() {
             let growth = new.as_bytes().len().saturating_sub(old.as_bytes().len()) as u64;
-            self.trim_for_growth(definition, key, growth, options.tier, &mut unit)?;
+            self.trim_for_growth(context, definition, key, growth, &mut unit)?;
         }
         unit.put(Keyspace::Documents, key, new.as_bytes());
         let added_bytes = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
@@ -212,10 +185,10 @@ impl Collection {
     /// A capped collection that grows by an update loses its head as by an insert, but never the updated document.
     fn trim_for_growth(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         key: &[u8],
         growth: u64,
-        tier: ReadTier,
         unit: &mut WriteUnit,
     ) -> Result<(), WriteError> {
         let Some(limits) = definition.options.capped else { return Ok(()) };
@@ -224,9 +197,9 @@ impl Collection {
             return Ok(());
         }
         let range = keys::document_range(self.id());
-        let view = self.store.write_view();
         let forward = storage::Direction::Forward;
-        let mut cursor = view.cursor_with(Keyspace::Documents, range, forward, cursor_options(tier))?;
+        let options = cursor_options(context.tier);
+        let mut cursor = context.view.cursor_with(Keyspace::Documents, range, forward, options)?;
         while size > limits.size_bytes_max {
             match cursor.next()? {
                 Some((head, value)) if head < key => {
@@ -241,14 +214,13 @@ impl Collection {
 
     fn check_fresh(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         changes: &[IndexChange<'_>],
-        tier: ReadTier,
     ) -> Result<(), WriteError> {
-        let view = self.store.write_view();
         for change in changes.iter().filter(|change| change.index.keeps_unique() && !change.fresh.is_empty())
         {
-            let mut probe = UniqueProbe::new(view, self.id(), change.index.id, tier)?;
+            let mut probe = UniqueProbe::new(context, self.id(), change.index.id)?;
             for entry in change.fresh.iter().filter_map(|&position| change.added.get(position)) {
                 match probe.check(change.index, entry)? {
                     Uniqueness::Free => {}
@@ -264,7 +236,11 @@ impl Collection {
         Ok(())
     }
 
-    async fn record_changed_paths(&self, changes: &[IndexChange<'_>]) -> Result<(), WriteError> {
+    async fn record_changed_paths(
+        &self,
+        context: &OperationContext<'_>,
+        changes: &[IndexChange<'_>],
+    ) -> Result<(), WriteError> {
         let additions: Vec<_> = changes
             .iter()
             .filter_map(|change| {
@@ -273,7 +249,7 @@ impl Collection {
                     .then(|| (change.index.id, paths.clone()))
             })
             .collect();
-        if additions.is_empty() { Ok(()) } else { self.record_multikey(&additions).await }
+        if additions.is_empty() { Ok(()) } else { self.record_multikey(context, &additions).await }
     }
 }
 

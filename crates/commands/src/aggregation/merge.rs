@@ -6,8 +6,8 @@ use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::stamped;
 use catalog::{
-    Catalog, Change, Collection, CollectionDefinition, EncodedRange, IndexDefinition, Namespace, WriteError,
-    WriteOptions,
+    Catalog, Change, Collection, CollectionDefinition, EncodedRange, IndexDefinition, Namespace,
+    OperationContext, WriteError,
 };
 use document::key::{KeyBuilder, successor};
 use document::{
@@ -19,7 +19,7 @@ use query::expression::{Expression, Variables};
 use query::matcher::Matcher;
 use query::update::{EmptyTimestamps, Update};
 use std::sync::Arc;
-use storage::{Acknowledge, CursorOptions, Direction, ReadTier};
+use storage::{CursorOptions, Direction, ReadTier};
 
 const CODES: DestinationCodes =
     DestinationCodes { stage: "$merge", internal_database: 31320, special_collection: 31319 };
@@ -45,7 +45,7 @@ pub(crate) async fn merge(
     pipeline: &mut RunningPipeline,
     output: &Output,
     environment: &Environment,
-    (options, timestamps): (WriteOptions, EmptyTimestamps),
+    (writing, timestamps): (&OperationContext<'_>, EmptyTimestamps),
 ) -> CommandResult {
     let Output::Merge { into, on, when_matched, when_not_matched, bindings } = output else {
         return Err(CommandError::internal("$merge got another stage"));
@@ -61,7 +61,7 @@ pub(crate) async fn merge(
         bindings,
         environment,
         variables: Variables::new(),
-        options: WriteOptions { acknowledge: Acknowledge::Applied, ..options },
+        writing,
     };
     merger.check_at_start()?;
     // The other modes write through update operators and pipelines, which keep empty timestamps.
@@ -71,10 +71,6 @@ pub(crate) async fn merge(
     };
     while let Some(document) = pipeline.next(context.interrupt()).await? {
         merger.write(stamped(document, timestamps)).await?;
-    }
-    if options.acknowledge == Acknowledge::Journaled {
-        // One wait for all: whatever was applied before is in the journal with this.
-        context.server.store.commit(storage::WriteUnit::new(), Acknowledge::Journaled).await?;
     }
     Ok(())
 }
@@ -112,7 +108,7 @@ struct Merger<'m> {
     bindings: &'m [(String, Expression)],
     environment: &'m Environment,
     variables: Variables,
-    options: WriteOptions,
+    writing: &'m OperationContext<'m>,
 }
 
 /// What the document that is there already becomes.
@@ -196,7 +192,9 @@ impl Merger<'_> {
     async fn collection(&self) -> CommandResult<Option<Arc<Collection>>> {
         let (database, name) = (self.target.database(), self.target.collection());
         match self.when_not_matched {
-            WhenNotMatched::Insert => Ok(Some(self.catalog.collection_or_create(database, name).await?)),
+            WhenNotMatched::Insert => {
+                Ok(Some(self.catalog.collection_or_create(self.writing, database, name).await?))
+            }
             _ => Ok(self.catalog.collection(database, name)),
         }
     }
@@ -263,7 +261,7 @@ impl Merger<'_> {
                 }
             })
         };
-        collection.update(&document_key, &self.options, decide).await?;
+        collection.update(self.writing, &document_key, decide).await?;
         Ok(found_it)
     }
 
@@ -305,8 +303,8 @@ impl Merger<'_> {
 
     /// Inserts the document. False when one with the same `on` fields was inserted meanwhile.
     async fn insert(&self, collection: &Arc<Collection>, document: RawDocument<'_>) -> CommandResult<bool> {
-        match collection.insert(document, &self.options).await {
-            Ok(_) => Ok(true),
+        match collection.insert(self.writing, document).await {
+            Ok(()) => Ok(true),
             Err(WriteError::DuplicateKey(duplicate)) => {
                 let is_on = |name: &str| self.on.iter().any(|(path, _)| path == name);
                 let by_on_fields = duplicate.key_pattern.len() == self.on.len()

@@ -8,12 +8,13 @@ use super::destination::{DestinationCodes, namespace};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::write::stamped;
-use catalog::{Catalog, Collection, CollectionOptions, Entry, IndexSpec, Namespace, WriteOptions};
+use catalog::{
+    Catalog, Collection, CollectionOptions, Entry, IndexSpec, Namespace, OperationContext, Receipts,
+};
 use document::{DocumentBuf, RawDocument};
 use query::aggregate::Destination;
 use query::update::EmptyTimestamps;
 use std::sync::Arc;
-use storage::Acknowledge;
 
 /// How names of temporary collections begin.
 const TEMPORARY_PREFIX: &str = "tmp.agg_out.";
@@ -55,7 +56,7 @@ pub(crate) async fn out(
     context: &CommandContext<'_>,
     pipeline: &mut RunningPipeline,
     destination: &Destination,
-    (options, timestamps): (WriteOptions, EmptyTimestamps),
+    (writing, timestamps): (&OperationContext<'_>, EmptyTimestamps),
 ) -> CommandResult {
     let catalog = &context.server.catalog;
     let (target, existing) = namespace(catalog, context.database, destination, CODES)?;
@@ -66,18 +67,14 @@ pub(crate) async fn out(
     let shape = Shape::of(existing.as_ref());
     let name = format!("{TEMPORARY_PREFIX}{}", ambient::uuid());
     let temporary = Namespace::new(target.database(), &name);
-    let result = match fill(context, pipeline, &temporary, existing.as_ref(), (options, timestamps)).await {
-        Ok(()) => replace(catalog, &temporary, &target, &shape).await,
+    let result = match fill(context, pipeline, &temporary, existing.as_ref(), (writing, timestamps)).await {
+        Ok(()) => replace(catalog, writing, &temporary, &target, &shape).await,
         Err(error) => Err(error),
     };
     if result.is_err() && catalog.collection(target.database(), &name).is_some() {
-        catalog.drop_collection(&temporary).await?;
+        catalog.drop_collection(writing, &temporary).await?;
     }
-    result?;
-    if options.acknowledge == Acknowledge::Journaled {
-        context.server.store.commit(storage::WriteUnit::new(), Acknowledge::Journaled).await?;
-    }
-    Ok(())
+    result
 }
 
 async fn fill(
@@ -85,39 +82,41 @@ async fn fill(
     pipeline: &mut RunningPipeline,
     temporary: &Namespace,
     target: Option<&Arc<Collection>>,
-    (options, timestamps): (WriteOptions, EmptyTimestamps),
+    (writing, timestamps): (&OperationContext<'_>, EmptyTimestamps),
 ) -> CommandResult {
     let catalog = &context.server.catalog;
     let like = target.map(|target| target.definition());
     let collection_options =
         like.as_ref().map_or_else(CollectionOptions::default, |like| like.options.clone());
-    let Entry::Collection(collection) = catalog.create(temporary, collection_options).await? else {
+    let Entry::Collection(collection) = catalog.create(writing, temporary, collection_options).await? else {
         return Err(CommandError::internal("a temporary collection is a view"));
     };
     let indexes = like.iter().flat_map(|like| &like.indexes).filter(|index| !index.spec.is_id_index());
     let specs: Vec<IndexSpec> = indexes.map(|index| index.spec.clone()).collect();
     if !specs.is_empty() {
-        catalog.create_indexes(temporary, &specs).await?;
+        catalog.create_indexes(writing, temporary, &specs).await?;
     }
-    // The rename at the end is journaled, and with it all that comes before.
-    let options = WriteOptions { acknowledge: Acknowledge::Applied, ..options };
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while let Some(document) = pipeline.next(context.interrupt()).await? {
         let document = stamped(document, timestamps);
         bytes += document.len();
         batch.push(document);
         if batch.len() >= BATCH_DOCUMENTS || bytes >= BATCH_BYTES {
-            insert(&collection, &batch, &options).await?;
+            insert(writing, &collection, &batch).await?;
             batch.clear();
             bytes = 0;
         }
     }
-    insert(&collection, &batch, &options).await
+    insert(writing, &collection, &batch).await
 }
 
-async fn insert(collection: &Collection, batch: &[DocumentBuf], options: &WriteOptions) -> CommandResult {
+async fn insert(
+    writing: &OperationContext<'_>,
+    collection: &Collection,
+    batch: &[DocumentBuf],
+) -> CommandResult {
     let documents: Vec<RawDocument<'_>> = batch.iter().map(DocumentBuf::as_raw).collect();
-    match collection.insert_many(&documents, true, options).await.errors.pop() {
+    match collection.insert_many(writing, &documents, true).await.errors.pop() {
         Some((_, error)) => Err(error.into()),
         None => Ok(()),
     }
@@ -125,6 +124,7 @@ async fn insert(collection: &Collection, batch: &[DocumentBuf], options: &WriteO
 
 async fn replace(
     catalog: &Catalog,
+    writing: &OperationContext<'_>,
     temporary: &Namespace,
     target: &Namespace,
     shape: &Shape,
@@ -135,7 +135,7 @@ async fn replace(
             format!("options or indexes of target collection {target} changed while processing $out");
         return Err(CommandError::new(wire::ErrorCode::CommandFailed as i32, message));
     }
-    Ok(catalog.rename(temporary, target, true).await?)
+    Ok(catalog.rename(writing, temporary, target, true).await?)
 }
 
 /// Drops what `$out` stages left that did not come to their end because the server stopped. To be called before clients are
@@ -144,12 +144,14 @@ async fn replace(
 /// # Errors
 /// Storage errors.
 pub async fn remove_unfinished_outputs(catalog: &Catalog) -> CommandResult {
+    let receipts = Receipts::default();
+    let writing = OperationContext::writing(catalog.store(), &receipts);
     let state = catalog.state();
     for database in state.databases() {
         for (namespace, _) in state.entries(&database) {
             if namespace.collection().starts_with(TEMPORARY_PREFIX) {
                 tracing::warn!(%namespace, "dropping the temporary collection of an unfinished $out");
-                catalog.drop_collection(&namespace).await?;
+                catalog.drop_collection(&writing, &namespace).await?;
             }
         }
     }

@@ -8,8 +8,9 @@ use crate::error::code;
 use crate::host::Detached;
 use crate::request::Request;
 use crate::server::Server;
+use crate::testing;
 use crate::turns::Turns;
-use catalog::{CollectionOptions, IndexSpec, Namespace, WriteOptions};
+use catalog::{CollectionOptions, IndexSpec, Namespace};
 use document::{ArrayBuilder, Document, DocumentBuf, RawDocument, Value, doc};
 use std::future::Future;
 use std::pin::pin;
@@ -45,7 +46,7 @@ struct Client {
 impl Client {
     fn new() -> Self {
         let connection = Arc::new(Connection::new(1, "test", Arc::new(Detached)));
-        Client { server: crate::testing::server(), connection }
+        Client { server: testing::server(), connection }
     }
 
     fn run(&self, mut command: Document) -> Document {
@@ -64,23 +65,27 @@ impl Client {
     }
 
     fn insert(&self, collection: &str, documents: &[Document]) {
-        let collection =
-            block_on(self.server.catalog.collection_or_create("test", collection)).expect("made");
+        let context = testing::writing(&self.server);
+        let collection = self.server.catalog.collection_or_create(context, "test", collection);
+        let collection = block_on(collection).expect("made");
         let documents: Vec<DocumentBuf> = documents.iter().map(Document::to_buf).collect();
         let raw: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
-        let report = block_on(collection.insert_many(&raw, true, &WriteOptions::default()));
+        let report = block_on(collection.insert_many(context, &raw, true));
         assert!(report.errors.is_empty(), "{:?}", report.errors);
     }
 
     fn index(&self, collection: &str, spec: Document) {
         let spec = IndexSpec::parse(spec.to_buf().as_raw()).expect("a good index");
         let namespace = Namespace::new("test", collection);
-        block_on(self.server.catalog.create_indexes(&namespace, &[spec])).expect("built");
+        let context = testing::writing(&self.server);
+        block_on(self.server.catalog.create_indexes(context, &namespace, &[spec])).expect("built");
     }
 
     fn create(&self, collection: &str, options: Document) {
         let options = CollectionOptions::parse(options.to_buf().as_raw()).expect("good options");
-        block_on(self.server.catalog.create(&Namespace::new("test", collection), options)).expect("created");
+        let namespace = Namespace::new("test", collection);
+        let created = self.server.catalog.create(testing::writing(&self.server), &namespace, options);
+        block_on(created).expect("created");
     }
 
     /// All documents, by `_id`.
@@ -402,7 +407,9 @@ fn a_dropped_collection_ends_a_cursor() {
     let first = client.run(doc! { "aggregate": "many", "pipeline": [], "cursor": { "batchSize": 1 } });
     let Some(Value::Document(cursor)) = first.get("cursor") else { panic!("no cursor: {first:?}") };
     let Some(Value::Int64(id)) = cursor.get("id") else { panic!("no cursor id: {first:?}") };
-    block_on(client.server.catalog.drop_collection(&Namespace::new("test", "many"))).expect("dropped");
+    let namespace = Namespace::new("test", "many");
+    let dropped = client.server.catalog.drop_collection(testing::writing(&client.server), &namespace);
+    block_on(dropped).expect("dropped");
     assert_eq!(client.more(*id, "test.many", 1000), Err(code::QUERY_PLAN_KILLED));
 }
 

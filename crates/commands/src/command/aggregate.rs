@@ -8,12 +8,11 @@ use crate::aggregation::{
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::exec::environment;
-use catalog::WriteOptions;
+use catalog::OperationContext;
 use document::DocumentBuilder;
 use query::Environment;
 use query::aggregate::{Output, Pipeline, Source};
 use std::sync::Arc;
-use storage::Acknowledge;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
@@ -97,14 +96,11 @@ async fn write(
     output: &Output,
     environment: &Environment,
 ) -> CommandResult {
-    let acknowledge =
-        if context.generic.is_journaled() { Acknowledge::Journaled } else { Acknowledge::Applied };
-    let bypass_validation = request.bypass_validation;
-    let options = WriteOptions { acknowledge, bypass_validation, ..WriteOptions::default() };
+    let writing = OperationContext { bypass_validation: request.bypass_validation, ..context.writing() };
     match output {
-        Output::Out(destination) => out(context, running, destination, (options, request.timestamps)).await,
+        Output::Out(destination) => out(context, running, destination, (&writing, request.timestamps)).await,
         Output::Merge { .. } => {
-            merge(context, running, output, environment, (options, request.timestamps)).await
+            merge(context, running, output, environment, (&writing, request.timestamps)).await
         }
     }
 }

@@ -21,7 +21,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let changes = context.fields.take_rest();
     context.fields.finish()?;
     let namespace = Namespace::new(database, name);
-    let changed = context.server.catalog.coll_mod(&namespace, changes.as_raw()).await?;
+    let changed = context.server.catalog.coll_mod(&context.writing(), &namespace, changes.as_raw()).await?;
     reply.append_fields(&changed);
     Ok(())
 }

@@ -28,7 +28,8 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
     if let Some(view) = &options.view {
         check_view(view, context)?;
     }
-    context.server.catalog.create(&Namespace::new(database, name), options).await?;
+    let namespace = Namespace::new(database, name);
+    context.server.catalog.create(&context.writing(), &namespace, options).await?;
     Ok(())
 }
 

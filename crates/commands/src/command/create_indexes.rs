@@ -28,7 +28,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     if specs.is_empty() {
         return Err(CommandError::bad_value("Must specify at least one index to create"));
     }
-    let report = context.server.catalog.create_indexes(&Namespace::new(database, name), &specs).await?;
+    let namespace = Namespace::new(database, name);
+    let report = context.server.catalog.create_indexes(&context.writing(), &namespace, &specs).await?;
     let count = |indexes: usize| i32::try_from(indexes).unwrap_or(i32::MAX);
     reply.append("numIndexesBefore", count(report.indexes_before));
     reply.append("numIndexesAfter", count(report.indexes_after));

@@ -7,9 +7,9 @@ use crate::error::CommandResult;
 use crate::exec::environment;
 use crate::write::{
     BatchReply, DeleteStatement, Modification, Statement, before_batch, before_statement, check_batch_size,
-    check_writable, documents_of, modify_many, modify_one, writable, write_options,
+    check_writable, documents_of, modify_many, modify_one, writable,
 };
-use catalog::WriteOptions;
+use catalog::OperationContext;
 use document::DocumentBuilder;
 use query::Environment;
 use smallvec::SmallVec;
@@ -51,12 +51,12 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     check_batch_size(statements.len())?;
     check_writable(namespace)?;
     let environment = environment(context.server, variables)?;
-    let options = write_options(context, false);
+    let writing = context.writing();
     let mut outcome = BatchReply::default();
     for (position, statement) in statements.iter().enumerate() {
         before_statement(context, position)?;
         context.server.counters.count(OperationClass::Delete, 1);
-        match apply(context, namespace, statement, &environment, options).await {
+        match apply(context, namespace, statement, &environment, writing).await {
             Ok(deleted) => outcome.count += deleted,
             Err(error) => {
                 outcome.failed(position, error)?;
@@ -80,7 +80,7 @@ async fn apply(
     (database, name): (&str, &str),
     statement: &DeleteStatement<'_>,
     environment: &Environment,
-    options: WriteOptions,
+    writing: OperationContext<'_>,
 ) -> CommandResult<u64> {
     let filter = statement.selection.compile(environment)?;
     let Some(collection) = writable(context, database, name, false).await? else { return Ok(0) };
@@ -88,7 +88,7 @@ async fn apply(
         collection: &collection,
         filter: &filter,
         modification: Modification::Remove,
-        options,
+        writing,
         keeps_versions: false,
     };
     Ok(match statement.one {

@@ -28,7 +28,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }
     let entry = context.server.catalog.entry(database, name);
-    let report = match context.server.catalog.drop_collection(&namespace).await {
+    let report = match context.server.catalog.drop_collection(&context.writing(), &namespace).await {
         // As in 7.0: what does not exist is dropped already.
         Err(CatalogError::NamespaceNotFound(_)) => return Ok(()),
         other => other?,

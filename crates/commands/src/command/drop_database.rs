@@ -31,7 +31,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }
     let entries = server.catalog.state().entries(database);
-    if server.catalog.drop_database(database).await? {
+    if server.catalog.drop_database(&context.writing(), database).await? {
         let lost = entries.into_iter().filter_map(|(namespace, entry)| match entry {
             Entry::Collection(dropped) => Some((namespace.to_string(), collection_dropped(dropped.uuid()))),
             Entry::View(_) => None,

@@ -23,7 +23,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     context.fields.ignore(&["collectionUUID"]);
     context.fields.finish()?;
     let selection = parse(selection, context)?;
-    let before = context.server.catalog.drop_indexes(&Namespace::new(database, name), &selection).await?;
+    let namespace = Namespace::new(database, name);
+    let before = context.server.catalog.drop_indexes(&context.writing(), &namespace, &selection).await?;
     reply.append("nIndexesWas", i32::try_from(before).unwrap_or(i32::MAX));
     if selection == IndexSelection::All {
         reply.append("msg", "non-_id indexes dropped for collection");

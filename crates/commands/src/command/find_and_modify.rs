@@ -7,9 +7,9 @@ use crate::error::{CommandError, CommandResult};
 use crate::exec::{Filter, environment};
 use crate::write::{
     Modification, Modified, Selection, Statement, UpsertRounds, array_filters, check_writable,
-    empty_timestamps, insert_upserted, modify_one, writable, write_options,
+    empty_timestamps, insert_upserted, modify_one, writable,
 };
-use catalog::{Collection, WriteOptions};
+use catalog::{Collection, OperationContext};
 use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
 use query::Environment;
 use query::expression::Variables;
@@ -138,7 +138,7 @@ impl<'a> Request<'a> {
             filter: &filter,
             update: update.as_ref(),
             projection: projection.as_ref(),
-            options: write_options(context, self.bypass_validation),
+            writing: OperationContext { bypass_validation: self.bypass_validation, ..context.writing() },
         };
         let mut rounds = UpsertRounds::default();
         loop {
@@ -164,7 +164,7 @@ struct Changing<'r> {
     filter: &'r Filter<'r>,
     update: Option<&'r Update>,
     projection: Option<&'r Projection>,
-    options: WriteOptions,
+    writing: OperationContext<'r>,
 }
 
 impl Changing<'_> {
@@ -180,7 +180,7 @@ impl Changing<'_> {
                 collection,
                 filter: self.filter,
                 modification,
-                options: self.options,
+                writing: self.writing,
                 keeps_versions: true,
             };
             if let Some(modified) = modify_one(context, &wanted).await? {
@@ -193,7 +193,7 @@ impl Changing<'_> {
             return Ok(Some(Outcome { count: 0, updated_existing, upserted: None, value: None }));
         };
         let document = update.upsert(self.filter.document())?;
-        if !insert_upserted(context, collection, self.filter, &document, &self.options).await? {
+        if !insert_upserted(context, collection, self.filter, &document, &self.writing).await? {
             return Ok(None);
         }
         let upserted = document.as_raw().get("_id").map(RawValue::to_value);

@@ -6,9 +6,9 @@ use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::{
     BatchReply, before_batch, check_batch_size, check_writable, documents_of, empty_timestamps,
-    insert_documents, write_options,
+    insert_documents,
 };
-use catalog::{WriteError, WriteOptions};
+use catalog::{OperationContext, WriteError};
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
 use query::update::EmptyTimestamps;
 
@@ -49,9 +49,9 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             *document = stamped.as_raw();
         }
     }
-    let options = write_options(context, bypass);
+    let writing = OperationContext { bypass_validation: bypass, ..context.writing() };
     let mut outcome = BatchReply::default();
-    insert(context, (database, name), &documents, ordered, &options, &mut outcome).await?;
+    insert(context, (database, name), &documents, ordered, &writing, &mut outcome).await?;
     context.server.counters.count(OperationClass::Insert, documents.len() as u64);
     context.server.counters.documents_inserted.add(outcome.count);
     outcome.write(reply);
@@ -71,7 +71,7 @@ async fn insert(
     (database, name): (&str, &str),
     documents: &[RawDocument<'_>],
     ordered: bool,
-    options: &WriteOptions,
+    writing: &OperationContext<'_>,
     outcome: &mut BatchReply,
 ) -> CommandResult {
     before_batch(context, documents.len()).await;
@@ -81,11 +81,11 @@ async fn insert(
             Some(collection) => collection,
             None => {
                 context.offload().await;
-                context.server.catalog.collection_or_create(database, name).await?
+                context.server.catalog.collection_or_create(writing, database, name).await?
             }
         };
         let rest = documents.get(begin..).unwrap_or_default();
-        let report = insert_documents(context, &collection, rest, ordered, options).await;
+        let report = insert_documents(context, &collection, rest, ordered, writing).await;
         outcome.count += report.inserted as u64;
         let mut dropped_at = None;
         for (position, error) in report.errors {

@@ -15,7 +15,8 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry::new(
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let (database, name) = context.collection_namespace()?;
     context.fields.finish()?;
-    let indexes = context.server.catalog.rebuild_indexes(&Namespace::new(database, name)).await?;
+    let namespace = Namespace::new(database, name);
+    let indexes = context.server.catalog.rebuild_indexes(&context.writing(), &namespace).await?;
     let count = i32::try_from(indexes.len()).unwrap_or(i32::MAX);
     reply.append("nIndexesWas", count).append("nIndexes", count);
     let mut shown = reply.start_array("indexes");

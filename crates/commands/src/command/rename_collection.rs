@@ -40,7 +40,7 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
     let (server, catalog) = (context.server, &context.server.catalog);
     let source = catalog.collection(from.database(), from.collection());
     let target = catalog.collection(to.database(), to.collection());
-    catalog.rename(&from, &to, drop_target).await?;
+    catalog.rename(&context.writing(), &from, &to, drop_target).await?;
     let (from, to) = (from.to_string(), to.to_string());
     let dropped = target.map(|dropped| (to.clone(), collection_dropped(dropped.uuid())));
     let renamed = source.map(|renamed| (from.clone(), collection_renamed(&from, &to, renamed.uuid())));

@@ -8,9 +8,9 @@ use crate::exec::environment;
 use crate::write::{
     BatchReply, Modification, Statement, UpdateStatement, UpsertRounds, before_batch, before_statement,
     check_batch_size, check_writable, documents_of, empty_timestamps, insert_upserted, modify_many,
-    modify_one, writable, write_options,
+    modify_one, writable,
 };
-use catalog::WriteOptions;
+use catalog::OperationContext;
 use document::{DocumentBuilder, RawDocument, RawValue, Value};
 use query::Environment;
 use query::update::{EmptyTimestamps, Update, check_upsert_filter};
@@ -53,13 +53,13 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     check_batch_size(statements.len())?;
     check_writable(namespace)?;
     let environment = environment(context.server, variables)?;
-    let options = write_options(context, bypass);
+    let writing = OperationContext { bypass_validation: bypass, ..context.writing() };
     let mut outcome = BatchReply::of_updates();
     for (position, statement) in statements.iter().enumerate() {
         before_statement(context, position)?;
         context.server.counters.count(OperationClass::Update, 1);
         let applied =
-            apply(context, namespace, position, statement, (&environment, timestamps), options, &mut outcome)
+            apply(context, namespace, position, statement, (&environment, timestamps), writing, &mut outcome)
                 .await;
         if let Err(error) = applied {
             outcome.failed(position, error)?;
@@ -83,7 +83,7 @@ async fn apply(
     position: usize,
     statement: &UpdateStatement<'_>,
     (shared, timestamps): (&Environment, EmptyTimestamps),
-    options: WriteOptions,
+    writing: OperationContext<'_>,
     outcome: &mut BatchReply,
 ) -> CommandResult {
     let own = constants(statement.constants, statement.update, shared)?;
@@ -108,7 +108,7 @@ async fn apply(
             collection: &collection,
             filter: &filter,
             modification,
-            options,
+            writing,
             keeps_versions: false,
         };
         let (matched, changed) = match statement.multi {
@@ -121,7 +121,7 @@ async fn apply(
             return Ok(());
         }
         let document = update.upsert(filter.document())?;
-        if insert_upserted(context, &collection, &filter, &document, &options).await? {
+        if insert_upserted(context, &collection, &filter, &document, &writing).await? {
             outcome.count += 1;
             outcome.upserted(position, document.as_raw().get("_id").map_or(Value::Null, RawValue::to_value));
             return Ok(());

@@ -1,10 +1,11 @@
 //! The executor against brute force: whatever the plan, the answer is that of looking at every document.
 
 use super::{Executor, Pause, Query, Slice, Spill, Verdict};
+use crate::server::Server;
 use crate::testing;
-use catalog::{Change, Collection, IndexSpec, Namespace, WriteError, WriteOptions};
+use catalog::{Change, Collection, IndexSpec, Namespace, WriteError};
 use document::key::encode_value;
-use document::{Document, RawValue, Value, doc};
+use document::{Document, RawDocument, RawValue, Value, doc};
 use query::Environment;
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields};
@@ -119,13 +120,14 @@ impl Dice {
 
 const INDEXES: [&str; 6] = ["a", "b,-c", "a,b", "t", "n.x", "c,_id"];
 
-fn collection(indexes: &[&str]) -> (Arc<crate::server::Server>, Arc<Collection>) {
+fn collection(indexes: &[&str]) -> (Arc<Server>, Arc<Collection>) {
     // Reads from memory fail now and then, so that walks pause in front of anything.
     let (store, forgetting) = testing::forgetful_store();
     forgetting.set(30);
     let server = testing::server_on(store);
     let namespace = Namespace::new("db", "c");
-    let collection = block_on(server.catalog.collection_or_create("db", "c")).expect("a collection");
+    let collection = block_on(server.catalog.collection_or_create(testing::writing(&server), "db", "c"))
+        .expect("a collection");
     for index in indexes {
         let key: Document = index
             .split(',')
@@ -136,26 +138,21 @@ fn collection(indexes: &[&str]) -> (Arc<crate::server::Server>, Arc<Collection>)
             .collect();
         let spec = doc! { "key": key, "name": *index }.to_buf();
         let spec = IndexSpec::parse(spec.as_raw()).expect("a specification");
-        block_on(server.catalog.create_indexes(&namespace, &[spec])).expect("an index");
+        let context = testing::writing(&server);
+        block_on(server.catalog.create_indexes(context, &namespace, &[spec])).expect("an index");
     }
     (server, collection)
 }
 
-fn insert(collection: &Arc<Collection>, document: &Document) {
-    block_on(collection.insert(document.to_buf().as_raw(), &WriteOptions::default())).expect("an insert");
+fn insert(server: &Server, collection: &Arc<Collection>, document: &Document) {
+    let document = document.to_buf();
+    block_on(collection.insert(testing::writing(server), document.as_raw())).expect("an insert");
 }
 
-fn replace(collection: &Arc<Collection>, document: &Document) {
-    let key = Collection::document_key_of_id(RawValue::Int32(id_of(document)));
-    let change = Change::Replace(document.to_buf());
-    block_on(collection.update(&key, &WriteOptions::default(), |_| Ok::<_, WriteError>(change)))
-        .expect("an update");
-}
-
-fn remove(collection: &Arc<Collection>, id: i32) {
+fn change(server: &Server, collection: &Arc<Collection>, id: i32, change: Change) {
     let key = Collection::document_key_of_id(RawValue::Int32(id));
-    block_on(collection.update(&key, &WriteOptions::default(), |_| Ok::<_, WriteError>(Change::Remove)))
-        .expect("a removal");
+    let decide = |_: Option<RawDocument<'_>>| Ok::<_, WriteError>(change);
+    block_on(collection.update(testing::writing(server), &key, decide)).expect("a change");
 }
 
 fn id_of(document: &Document) -> i32 {
@@ -239,11 +236,11 @@ fn sort_keys(query: &Query, documents: &[Document]) -> Vec<Vec<u8>> {
 #[test]
 fn every_plan_gives_what_brute_force_gives() {
     let mut dice = Dice(20_261_121);
-    let (_server, collection) = collection(&INDEXES);
+    let (server, collection) = collection(&INDEXES);
     let mut documents = BTreeMap::new();
     for id in 0..120 {
         let document = dice.document(id);
-        insert(&collection, &document);
+        insert(&server, &collection, &document);
         documents.insert(id, document);
     }
     let mut kinds = BTreeSet::new();
@@ -289,9 +286,9 @@ fn kind(access: &Access) -> &'static str {
 #[test]
 fn what_stands_still_is_met_once_while_the_rest_changes() {
     let mut dice = Dice(7);
-    let (_server, collection) = collection(&INDEXES);
+    let (server, collection) = collection(&INDEXES);
     for id in 0..100 {
-        insert(&collection, &dice.document(id));
+        insert(&server, &collection, &dice.document(id));
     }
     for round in 0..300 {
         // Even numbers stand still, odd ones come, change and go.
@@ -309,9 +306,9 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
             let id = (dice.below(60) * 2 + 1) as i32;
             let known = everything(&collection).contains_key(&id);
             match (known, dice.below(2)) {
-                (false, _) => insert(&collection, &dice.document(id)),
-                (true, 0) => remove(&collection, id),
-                (true, _) => replace(&collection, &dice.document(id)),
+                (false, _) => insert(&server, &collection, &dice.document(id)),
+                (true, 0) => change(&server, &collection, id, Change::Remove),
+                (true, _) => change(&server, &collection, id, Change::Replace(dice.document(id).to_buf())),
             }
         });
         let place = format!("round {round}: {filter:?} sort {sort:?}");
@@ -336,13 +333,13 @@ fn everything(collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
 }
 
 /// Changes a document of [`moving_collection`], or takes it away and back.
-fn move_one(collection: &Arc<Collection>, count: u64, dice: &mut Dice) {
+fn move_one(server: &Server, collection: &Arc<Collection>, count: u64, dice: &mut Dice) {
     let id = dice.below(count) as i32;
     if dice.below(4) == 0 {
-        remove(collection, id);
-        insert(collection, &moving_document(id, dice));
+        change(server, collection, id, Change::Remove);
+        insert(server, collection, &moving_document(id, dice));
     } else {
-        replace(collection, &moving_document(id, dice));
+        change(server, collection, id, Change::Replace(moving_document(id, dice).to_buf()));
     }
 }
 
@@ -351,9 +348,9 @@ fn moving_document(id: i32, dice: &mut Dice) -> Document {
     doc! { "_id": id, "a": (dice.number()), "b": (dice.number()), "t": tags }
 }
 
-fn moving_collection(count: u64, dice: &mut Dice) -> (Arc<crate::server::Server>, Arc<Collection>) {
+fn moving_collection(count: u64, dice: &mut Dice) -> (Arc<Server>, Arc<Collection>) {
     let (server, collection) = collection(&["a", "b,-c", "t"]);
-    (0..count as i32).for_each(|id| insert(&collection, &moving_document(id, dice)));
+    (0..count as i32).for_each(|id| insert(&server, &collection, &moving_document(id, dice)));
     (server, collection)
 }
 
@@ -361,15 +358,16 @@ fn moving_collection(count: u64, dice: &mut Dice) -> (Arc<crate::server::Server>
 #[track_caller]
 fn check_one_state(filter: Document, sort: Document, limit: Option<u64>, needs: NeededFields, kind: &str) {
     let mut dice = Dice(16);
-    let (_server, collection) = moving_collection(60, &mut dice);
+    let (server, collection) = moving_collection(60, &mut dice);
     for _ in 0..40 {
         let query = Query { needs: needs.clone(), ..query(&filter, &sort, 0, limit) };
         let mut expect = brute_force(&everything(&collection), &query);
         expect.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
         let mut executor = Executor::open(&collection, query.clone()).expect("a plan");
         assert_eq!(super::tests::kind(&executor.plan().access), kind, "{:?}", executor.plan());
-        let found =
-            run_executor(&mut executor, (3, false), &mut dice, |dice| move_one(&collection, 60, dice));
+        let found = run_executor(&mut executor, (3, false), &mut dice, |dice| {
+            move_one(&server, &collection, 60, dice)
+        });
         match &needs {
             NeededFields::Nothing => assert_eq!(found.len(), expect.len()),
             NeededFields::Only(_) => {
@@ -411,7 +409,7 @@ fn a_walk_gives_one_state_while_documents_move_along_its_index() {
 #[test]
 fn a_distinct_walk_gives_one_state() {
     let mut dice = Dice(17);
-    let (_server, collection) = moving_collection(6, &mut dice);
+    let (server, collection) = moving_collection(6, &mut dice);
     for _ in 0..100 {
         let values = |documents: &mut dyn Iterator<Item = Document>| -> BTreeSet<i64> {
             documents.filter_map(|document| document.to_buf().as_raw().get("a")?.as_i64_exact()).collect()
@@ -420,7 +418,9 @@ fn a_distinct_walk_gives_one_state() {
         let query = Query { needs: NeededFields::Only(vec!["a".to_owned()]), ..Query::default() };
         let plan = query.plan_distinct(&collection.definition(), "a").expect("an index leads to each value");
         let mut executor = Executor::with_plan(&collection, query, plan).expect("an index");
-        let found = run_executor(&mut executor, (1, false), &mut dice, |dice| move_one(&collection, 6, dice));
+        let found = run_executor(&mut executor, (1, false), &mut dice, |dice| {
+            move_one(&server, &collection, 6, dice)
+        });
         assert_eq!(values(&mut found.into_iter()), expect);
     }
 }
@@ -428,7 +428,7 @@ fn a_distinct_walk_gives_one_state() {
 #[test]
 fn an_ordered_walk_stays_in_order_when_it_is_put_aside() {
     let mut dice = Dice(18);
-    let (_server, collection) = moving_collection(60, &mut dice);
+    let (server, collection) = moving_collection(60, &mut dice);
     for round in 0..80 {
         let sort = if round % 2 == 0 {
             doc! { "a": 1 }
@@ -436,8 +436,9 @@ fn an_ordered_walk_stays_in_order_when_it_is_put_aside() {
             doc! { "a": -1 }
         };
         let query = query(&doc! {}, &sort, 0, None);
-        let found =
-            run_batches(&collection, query.clone(), 5, &mut dice, |dice| move_one(&collection, 60, dice));
+        let found = run_batches(&collection, query.clone(), 5, &mut dice, |dice| {
+            move_one(&server, &collection, 60, dice)
+        });
         assert!(sort_keys(&query, &found).is_sorted(), "out of order by {sort:?}");
     }
 }
@@ -451,8 +452,8 @@ fn check_covered(
     expect: &[Document],
     read: u64,
 ) {
-    let (_server, collection) = collection(&[index]);
-    documents.iter().for_each(|document| insert(&collection, document));
+    let (server, collection) = collection(&[index]);
+    documents.iter().for_each(|document| insert(&server, &collection, document));
     let needs = NeededFields::Only(needs.iter().map(|path| (*path).to_owned()).collect());
     let query = Query { needs, ..query(&filter, &Document::new(), 0, None) };
     let mut executor = Executor::open(&collection, query).expect("a plan");
@@ -488,7 +489,7 @@ fn covered_plans_put_documents_together() {
 fn a_dropped_index_or_collection_ends_the_walk() {
     let check = |drop: fn(&crate::server::Server, &Namespace)| {
         let (server, collection) = collection(&["a"]);
-        (0..10).for_each(|id| insert(&collection, &doc! { "_id": id, "a": id }));
+        (0..10).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": id }));
         let query = query(&doc! { "a": { "$gte": 0 } }, &Document::new(), 0, None);
         let mut executor = Executor::open(&collection, query).expect("a plan");
         let pause = executor.run(&mut Slice::begin(), |_| Ok(Verdict::TakeAndStop)).expect("a document");
@@ -499,20 +500,22 @@ fn a_dropped_index_or_collection_ends_the_walk() {
         assert_eq!(error.code, 175);
     };
     check(|server, namespace| {
-        block_on(server.catalog.drop_collection(namespace)).expect("a drop");
+        block_on(server.catalog.drop_collection(testing::writing(server), namespace)).expect("a drop");
     });
     check(|server, namespace| {
         let selection = catalog::IndexSelection::Names(vec!["a".to_owned()]);
-        block_on(server.catalog.drop_indexes(namespace, &selection)).expect("a drop");
+        block_on(server.catalog.drop_indexes(testing::writing(server), namespace, &selection))
+            .expect("a drop");
     });
 }
 
 #[test]
 fn sorts_spill_and_respect_their_limit() {
-    let (_server, collection) = collection(&[]);
+    let (server, collection) = collection(&[]);
     let pad = "x".repeat(1_000);
-    (0..500)
-        .for_each(|id| insert(&collection, &doc! { "_id": id, "a": (id * 7 % 500), "pad": (pad.as_str()) }));
+    (0..500).for_each(|id| {
+        insert(&server, &collection, &doc! { "_id": id, "a": (id * 7 % 500), "pad": (pad.as_str()) })
+    });
     let sorted = |spill: Option<Spill>| {
         let query = Query { sort_memory_bytes: 50_000, spill, ..query(&doc! {}, &doc! { "a": 1 }, 3, None) };
         let mut executor = Executor::open(&collection, query).expect("a plan");
@@ -535,8 +538,8 @@ fn sorts_spill_and_respect_their_limit() {
 
 #[test]
 fn positions_of_equal_keys_are_kept_apart() {
-    let (_server, collection) = collection(&["a"]);
-    (0..50).for_each(|id| insert(&collection, &doc! { "_id": id, "a": 1 }));
+    let (server, collection) = collection(&["a"]);
+    (0..50).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": 1 }));
     for sort in [doc! { "a": 1 }, doc! { "a": -1 }] {
         let query = query(&doc! { "a": 1 }, &sort, 0, None);
         let found = run_batches(&collection, query, 1, &mut Dice(3), |_| {});
@@ -547,8 +550,8 @@ fn positions_of_equal_keys_are_kept_apart() {
 
 #[test]
 fn document_keys_lead_to_documents() {
-    let (_server, collection) = collection(&["a"]);
-    insert(&collection, &doc! { "_id": "x", "a": 1 });
+    let (server, collection) = collection(&["a"]);
+    insert(&server, &collection, &doc! { "_id": "x", "a": 1 });
     let query = query(&doc! { "a": 1 }, &Document::new(), 0, None);
     let mut executor = Executor::open(&collection, query).expect("a plan");
     let mut key = Vec::new();

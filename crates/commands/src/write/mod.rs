@@ -17,6 +17,8 @@
 //! Source: MongoDB manual, "insert", "update", "delete", "findAndModify" (database commands).
 
 mod batch;
+#[cfg(test)]
+mod concern_tests;
 mod modify;
 mod statements;
 mod target;
@@ -29,17 +31,8 @@ pub(crate) use target::{UpsertRounds, check_writable, insert_documents, insert_u
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::fields::Fields;
-use catalog::WriteOptions;
 use document::DocumentBuf;
 use query::update::EmptyTimestamps;
-use storage::Acknowledge;
-
-/// What the write concern and `bypassDocumentValidation` ask for.
-pub(crate) fn write_options(context: &CommandContext<'_>, bypass_validation: bool) -> WriteOptions {
-    let acknowledge =
-        if context.generic.is_journaled() { Acknowledge::Journaled } else { Acknowledge::Applied };
-    WriteOptions { acknowledge, bypass_validation, ..WriteOptions::default() }
-}
 
 /// Takes `bypassEmptyTsReplacement`, which tools that restore data send.
 ///

@@ -3,7 +3,7 @@
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Candidates, Filter, Found, LONG_DOCUMENT};
-use catalog::{Change, Collection, WriteError, WriteOptions};
+use catalog::{Change, Collection, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
 use query::matcher::MatchDetails;
 use query::update::Update;
@@ -27,7 +27,8 @@ pub(crate) struct Statement<'s> {
     /// Which documents, and in which order they are tried.
     pub(crate) filter: &'s Filter<'s>,
     pub(crate) modification: Modification<'s>,
-    pub(crate) options: WriteOptions,
+    /// What each of its writes is given.
+    pub(crate) writing: OperationContext<'s>,
     /// Keep the versions of documents before and after the change.
     pub(crate) keeps_versions: bool,
 }
@@ -92,22 +93,17 @@ impl Statement<'_> {
         document_key: &[u8],
     ) -> CommandResult<Option<Modified>> {
         let turns = context.turns();
-        match self.modify_within(context, document_key, turns.tier()).await {
+        match self.modify_within(document_key, turns.tier()).await {
             Err(refusal) if refusal.would_block() => {
                 turns.offload().await;
-                Ok(self.modify_within(context, document_key, ReadTier::Any).await?)
+                Ok(self.modify_within(document_key, ReadTier::Any).await?)
             }
             result => Ok(result?),
         }
     }
 
-    async fn modify_within(
-        &self,
-        context: &CommandContext<'_>,
-        document_key: &[u8],
-        tier: ReadTier,
-    ) -> Result<Option<Modified>, Refusal> {
-        let options = WriteOptions { tier, ..self.options };
+    async fn modify_within(&self, document_key: &[u8], tier: ReadTier) -> Result<Option<Modified>, Refusal> {
+        let writing = OperationContext { tier, ..self.writing };
         let mut modified = None;
         let decide = |found: Option<RawDocument<'_>>| -> Result<Change, Refusal> {
             let Some(document) = found else { return Ok(Change::Keep) };
@@ -133,8 +129,7 @@ impl Statement<'_> {
             }
             Ok(outcome.document.map_or(Change::Keep, Change::Replace))
         };
-        let report = self.collection.update(document_key, &options, decide).await?;
-        context.commits.add(report.commit_wait);
+        self.collection.update(&writing, document_key, decide).await?;
         Ok(modified)
     }
 }
@@ -177,6 +172,7 @@ pub(crate) async fn modify_one(
             return Ok(Some(modified));
         }
     }
+    context.receipts.observed();
     Ok(None)
 }
 
@@ -197,6 +193,9 @@ pub(crate) async fn modify_many(
             changed += u64::from(modified.changed);
         }
         context.interrupt().check()?;
+    }
+    if matched == 0 {
+        context.receipts.observed();
     }
     Ok((matched, changed))
 }

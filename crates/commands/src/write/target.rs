@@ -4,7 +4,7 @@ use super::modify::not_on_a_view;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::Filter;
-use catalog::{Collection, Entry, InsertReport, Namespace, WriteError, WriteOptions};
+use catalog::{Collection, Entry, InsertReport, Namespace, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
 use query::update::asks_for_key;
 use std::sync::Arc;
@@ -29,9 +29,12 @@ pub(crate) async fn writable(
     match create {
         true => {
             context.offload().await;
-            Ok(Some(context.server.catalog.collection_or_create(database, name).await?))
+            Ok(Some(context.server.catalog.collection_or_create(&context.writing(), database, name).await?))
         }
-        false => Ok(None),
+        false => {
+            context.receipts.observed();
+            Ok(None)
+        }
     }
 }
 
@@ -41,22 +44,19 @@ pub(crate) async fn insert_documents(
     collection: &Collection,
     documents: &[RawDocument<'_>],
     ordered: bool,
-    options: &WriteOptions,
+    writing: &OperationContext<'_>,
 ) -> InsertReport {
     let turns = context.turns();
-    let within = |tier| WriteOptions { tier, ..*options };
-    let mut report = collection.insert_many(documents, ordered, &within(turns.tier())).await;
+    let within = |tier| OperationContext { tier, ..*writing };
+    let mut report = collection.insert_many(&within(turns.tier()), documents, ordered).await;
     if let Some(settled) = report.would_block_at() {
         turns.offload().await;
         let left = documents.get(settled..).unwrap_or_default();
-        let rest = collection.insert_many(left, ordered, &within(ReadTier::Any)).await;
+        let rest = collection.insert_many(&within(ReadTier::Any), left, ordered).await;
         report.errors.retain(|(_, error)| !error.would_block());
         report.errors.extend(rest.errors.into_iter().map(|(position, error)| (settled + position, error)));
         report.inserted += rest.inserted;
-        report.receipt = rest.receipt.or(report.receipt);
-        report.commit_wait += rest.commit_wait;
     }
-    context.commits.add(report.commit_wait);
     report
 }
 
@@ -70,9 +70,9 @@ pub(crate) async fn insert_upserted(
     collection: &Collection,
     filter: &Filter<'_>,
     document: &DocumentBuf,
-    options: &WriteOptions,
+    writing: &OperationContext<'_>,
 ) -> CommandResult<bool> {
-    let mut report = insert_documents(context, collection, &[document.as_raw()], true, options).await;
+    let mut report = insert_documents(context, collection, &[document.as_raw()], true, writing).await;
     match report.errors.pop().map(|(_, error)| error) {
         None => Ok(true),
         Some(WriteError::DuplicateKey(duplicate))

@@ -15,16 +15,6 @@ use crate::store::{OpenStore, StoreInner};
 use crate::unit::WriteUnit;
 use group::{Lead, Ticket};
 
-/// What a commit waits for before it resolves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Acknowledge {
-    /// The write is visible and in the kernel's copy of the log: it survives the death of the process.
-    #[default]
-    Applied,
-    /// The log up to the write is on stable storage: it survives power loss.
-    Journaled,
-}
-
 /// Proof of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Receipt {
@@ -32,34 +22,27 @@ pub struct Receipt {
     pub sequence: u64,
 }
 
-/// A commit under way; resolves to a [`Receipt`]. An uncontended one does all its work in the first poll,
-/// except on a thread with [deferred commits](crate::defer_commits), which writes at the end of its turn.
+/// A commit under way; resolves to a [`Receipt`] when the unit is applied: it is visible and in the kernel's copy of the
+/// log, and survives the death of the process. An uncontended one does all its work in the first poll, except on a thread
+/// with [deferred commits](crate::defer_commits), which writes at the end of its turn.
 ///
 /// Nothing happens before the first poll. After it the unit is written even if the future is dropped
 /// (unless it was still waiting at the gate, where dropping withdraws it whole).
 #[must_use = "a commit does nothing before it is polled"]
 pub struct CommitFuture {
     store: Arc<OpenStore>,
-    acknowledge: Acknowledge,
     stage: Stage,
 }
 
 enum Stage {
     Gate { unit: WriteUnit, ticket: Option<usize> },
     Group { ticket: Ticket<WriteUnit> },
-    Journal { sequence: u64, ticket: Option<usize> },
     Finished,
 }
 
 impl CommitFuture {
-    pub(crate) fn new(store: Arc<OpenStore>, unit: WriteUnit, acknowledge: Acknowledge) -> CommitFuture {
-        CommitFuture { store, acknowledge, stage: Stage::Gate { unit, ticket: None } }
-    }
-
-    /// The last stage alone: the unit of `receipt` is applied, its journal sync is to be awaited.
-    pub(crate) fn journal(store: Arc<OpenStore>, receipt: Receipt) -> CommitFuture {
-        let stage = Stage::Journal { sequence: receipt.sequence, ticket: None };
-        CommitFuture { store, acknowledge: Acknowledge::Journaled, stage }
+    pub(crate) fn new(store: Arc<OpenStore>, unit: WriteUnit) -> CommitFuture {
+        CommitFuture { store, stage: Stage::Gate { unit, ticket: None } }
     }
 
     /// Commits on this thread and parks it while there is something to wait for. For threads of their
@@ -68,15 +51,60 @@ impl CommitFuture {
     /// # Errors
     /// As the future.
     pub fn wait(mut self) -> Result<Receipt, CommitError> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let waker = &waker;
-        loop {
-            // This thread waits for nothing else: it leads whatever it has declared for its tasks.
-            if let Poll::Ready(result) = self.poll_on(waker, false) {
-                return result;
-            }
-            std::thread::park();
+        // This thread waits for nothing else: it leads whatever it has declared for its tasks.
+        park_until(|waker| self.poll_on(waker, false))
+    }
+}
+
+/// The wait until the unit of a receipt is on stable storage, where it survives power loss; resolves to the same receipt.
+#[must_use = "nothing is synced before it is polled"]
+pub struct JournaledFuture {
+    store: Arc<OpenStore>,
+    receipt: Receipt,
+    ticket: Option<usize>,
+}
+
+impl JournaledFuture {
+    pub(crate) fn new(store: Arc<OpenStore>, receipt: Receipt) -> JournaledFuture {
+        JournaledFuture { store, receipt, ticket: None }
+    }
+
+    /// As [`CommitFuture::wait`].
+    ///
+    /// # Errors
+    /// As the future.
+    pub fn wait(mut self) -> Result<Receipt, CommitError> {
+        park_until(|waker| self.poll_on(waker, false))
+    }
+
+    fn poll_on(&mut self, waker: &Waker, deferred: bool) -> Poll<Result<Receipt, CommitError>> {
+        let store: &Arc<StoreInner> = &self.store;
+        let synced = store.journal.poll(self.receipt.sequence, &mut self.ticket, &**store, waker, !deferred);
+        synced.map(|outcome| outcome.map(|()| self.receipt))
+    }
+}
+
+impl Future for JournaledFuture {
+    type Output = Result<Receipt, CommitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_on(context.waker(), turn::commits_are_deferred())
+    }
+}
+
+impl Drop for JournaledFuture {
+    fn drop(&mut self) {
+        self.store.journal.abandon(&mut self.ticket, &***self.store);
+    }
+}
+
+fn park_until<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        if let Poll::Ready(output) = poll(&waker) {
+            return output;
         }
+        std::thread::park();
     }
 }
 
@@ -89,7 +117,7 @@ impl Wake for Unpark {
 }
 
 impl CommitFuture {
-    /// One poll; `deferred` when the thread must neither write nor sync in it.
+    /// One poll; `deferred` when the thread must not write in it.
     fn poll_on(&mut self, waker: &Waker, deferred: bool) -> Poll<Result<Receipt, CommitError>> {
         let store: &Arc<StoreInner> = &self.store;
         loop {
@@ -105,24 +133,12 @@ impl CommitFuture {
                     }
                     Stage::Group { ticket: Ticket::Unsent(std::mem::take(unit)) }
                 }
-                Stage::Group { ticket } => match poll_group(store, ticket, waker, deferred) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Err(failure)) => {
-                        self.stage = Stage::Finished;
-                        return Poll::Ready(Err(failure));
-                    }
-                    Poll::Ready(Ok(sequence)) if self.acknowledge == Acknowledge::Applied => {
-                        self.stage = Stage::Finished;
-                        return Poll::Ready(Ok(Receipt { sequence }));
-                    }
-                    Poll::Ready(Ok(sequence)) => Stage::Journal { sequence, ticket: None },
-                },
-                Stage::Journal { sequence, ticket } => {
-                    let sequence = *sequence;
-                    let synced = store.journal.poll(sequence, ticket, &**store, waker, !deferred);
-                    let Poll::Ready(outcome) = synced else { return Poll::Pending };
+                Stage::Group { ticket } => {
+                    let Poll::Ready(applied) = poll_group(store, ticket, waker, deferred) else {
+                        return Poll::Pending;
+                    };
                     self.stage = Stage::Finished;
-                    return Poll::Ready(outcome.map(|()| Receipt { sequence }));
+                    return Poll::Ready(applied.map(|sequence| Receipt { sequence }));
                 }
                 Stage::Finished => panic!("a commit was polled after it had finished"),
             };
@@ -154,7 +170,6 @@ impl Drop for CommitFuture {
         match &mut self.stage {
             Stage::Gate { ticket, .. } => self.store.gate.abandon(ticket),
             Stage::Group { ticket } => self.store.group.abandon(ticket, &***self.store),
-            Stage::Journal { ticket, .. } => self.store.journal.abandon(ticket, &***self.store),
             Stage::Finished => {}
         }
     }

@@ -1,7 +1,7 @@
 //! What the block cache holds while documents are written again and again.
 
 use std::time::{Duration, Instant};
-use storage::{Acknowledge, KeyRange, Keyspace, StorageOptions, Store, WriteUnit};
+use storage::{KeyRange, Keyspace, StorageOptions, Store, WriteUnit};
 
 const DOCUMENTS: u32 = 1_000;
 const VALUE_BYTES: usize = 1_000;
@@ -27,7 +27,7 @@ fn blocks_of_replaced_files_leave_the_cache() {
         for document in 0..DOCUMENTS {
             let mut unit = WriteUnit::new();
             unit.put(Keyspace::Documents, &document.to_be_bytes(), &value(document, round));
-            store.commit(unit, Acknowledge::Applied).wait().unwrap();
+            store.commit(unit).wait().unwrap();
         }
         store.flush().unwrap();
         store.compact(Keyspace::Documents, &KeyRange::all()).unwrap();

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use storage::{Acknowledge, Direction, KeyRange, Keyspace, OpenError, StorageOptions, Store};
+use storage::{Direction, KeyRange, Keyspace, OpenError, StorageOptions, Store};
 
-use crate::{COUNT, commit, exists};
+use crate::{COUNT, commit, exists, journal};
 
 const CHILD_DIRECTORY: &str = "HEDDLE_TEST_CRASH_DIRECTORY";
 const CHILD_THREADS: usize = 4;
@@ -64,7 +64,7 @@ fn reopening_finds_documents_and_counters() {
         let store = open(directory.path());
         assert_eq!(store.counter(COUNT), 10 * (round - 1));
         for number in 0..10 {
-            commit(&store, &format!("{round}/{number}"), Acknowledge::Applied).unwrap();
+            commit(&store, &format!("{round}/{number}")).unwrap();
         }
         if round == 2 {
             store.close().unwrap();
@@ -79,7 +79,7 @@ fn a_copied_directory_has_every_applied_commit() {
     let (directory, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(directory.path());
     for number in 0..100 {
-        commit(&store, &format!("{number}"), Acknowledge::Applied).unwrap();
+        commit(&store, &format!("{number}")).unwrap();
         if number == 50 {
             store.flush().unwrap();
         }
@@ -95,11 +95,11 @@ fn with_torn_tail(kept: impl FnOnce(u64) -> u64, check: impl FnOnce(Result<Store
     let options = StorageOptions { journal_interval: Duration::from_millis(500), ..StorageOptions::small() };
     let store = Store::open(directory.path(), &options).unwrap();
     for number in 0..50 {
-        commit(&store, &format!("{number:02}"), Acknowledge::Applied).unwrap();
+        commit(&store, &format!("{number:02}")).unwrap();
     }
     store.sync_journal().unwrap();
     for number in 50..100 {
-        commit(&store, &format!("{number:02}"), Acknowledge::Applied).unwrap();
+        commit(&store, &format!("{number:02}")).unwrap();
     }
     copy(directory.path(), image.path());
     keep(&newest_log(image.path()), kept);
@@ -114,7 +114,7 @@ fn a_torn_tail_costs_only_what_was_torn() {
             let store = opened.unwrap();
             assert_eq!((store.counter(COUNT), documents(&store)), (99, 99), "a cut entry is gone whole");
             assert!(exists(&store, "98") && !exists(&store, "99"));
-            commit(&store, "next", Acknowledge::Journaled).unwrap();
+            journal(&store, "next").unwrap();
             assert_eq!(store.counter(COUNT), 100);
         },
     );
@@ -135,10 +135,10 @@ fn a_journal_that_lost_synced_entries_is_refused() {
 fn a_checkpoint_is_a_store_of_its_own() {
     let (directory, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(directory.path());
-    commit(&store, "before", Acknowledge::Applied).unwrap();
+    commit(&store, "before").unwrap();
     let target = target.path().join("copy");
     store.checkpoint(&target).unwrap();
-    commit(&store, "after", Acknowledge::Applied).unwrap();
+    commit(&store, "after").unwrap();
     let copy = open(&target);
     assert!(exists(&copy, "before") && !exists(&copy, "after"));
     assert_eq!(copy.counter(COUNT), 1);
@@ -157,9 +157,8 @@ fn child_that_is_killed() {
             scope.spawn(move || {
                 for number in 0.. {
                     let key = format!("{first}/{thread}/{number}");
-                    let acknowledge =
-                        if number % 50 == 0 { Acknowledge::Journaled } else { Acknowledge::Applied };
-                    commit(store, &key, acknowledge).unwrap();
+                    let write = if number % 50 == 0 { journal } else { commit };
+                    write(store, &key).unwrap();
                     println!("acknowledged {key}");
                 }
             });

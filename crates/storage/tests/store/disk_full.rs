@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use storage::{
-    Acknowledge, CommitError, Direction, KeyRange, Keyspace, OpenError, StorageOptions, Store, WriteUnit,
-};
+use storage::{CommitError, Direction, KeyRange, Keyspace, OpenError, StorageOptions, Store, WriteUnit};
 
 use crate::COUNT;
 
@@ -52,7 +50,7 @@ fn commit(store: &Store, number: u32) -> Result<(), CommitError> {
     unit.put(Keyspace::Documents, &number.to_be_bytes(), &[7; 4000]);
     unit.put(Keyspace::Indexes, &number.to_be_bytes(), b"");
     unit.add_counter(COUNT, 1);
-    store.commit(unit, Acknowledge::Applied).wait().map(drop)
+    store.commit(unit).wait().map(drop)
 }
 
 fn keys(store: &Store, keyspace: Keyspace) -> Vec<u32> {

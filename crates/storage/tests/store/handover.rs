@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use storage::{
-    Acknowledge, CommitError, CommitFuture, EnqueuedVersion, HeldLatches, Keyspace, LatchGuard, LatchTable,
-    QueuePlace, Queueing, Receipt, Store, WriteUnit,
+    CommitError, CommitFuture, EnqueuedVersion, HeldLatches, Keyspace, LatchGuard, LatchTable, QueuePlace,
+    Queueing, Receipt, Store, WriteUnit,
 };
 
 use crate::faults::Fault;
@@ -59,7 +59,7 @@ fn append(store: &Store, table: &LatchTable, byte: u8) -> (WriteUnit, bool) {
 /// As many appends as there are bytes, each enqueued.
 fn enqueue(store: &Store, table: &LatchTable, bytes: &[u8]) -> Vec<CommitFuture> {
     let enqueue = |&byte: &u8| {
-        let mut commit = store.commit(append(store, table, byte).0, Acknowledge::Applied);
+        let mut commit = store.commit(append(store, table, byte).0);
         assert!(poll(&mut commit).is_none(), "polling does not write");
         commit
     };
@@ -103,7 +103,7 @@ fn a_refused_update_takes_along_what_went_on_from_it() {
             store.turn_ended();
             *engine.write_fault.lock() = Fault::None;
             assert!(latch(&table).is_none(), "the late one is being built");
-            let mut late = store.commit(late, Acknowledge::Applied);
+            let mut late = store.commit(late);
             let refusal = poll(&mut late).expect("it is not even enqueued").unwrap_err();
             let before = poll(&mut commits[1]).expect("settled").unwrap_err();
             assert_eq!(refusal, before, "the same failure");
@@ -128,10 +128,10 @@ fn followers_in_later_groups_are_refused_as_well_and_others_are_not() {
         let mut commits = enqueue(&store, &table, b"a");
         let mut heavy = WriteUnit::new();
         heavy.put(Keyspace::Indexes, b"heavy", &vec![0; 8 << 20]);
-        let mut heavy = store.commit(heavy, Acknowledge::Applied);
+        let mut heavy = store.commit(heavy);
         assert!(poll(&mut heavy).is_none());
         commits.extend(enqueue(&store, &table, b"bcd"));
-        let mut unrelated = store.commit(crate::document("unrelated"), Acknowledge::Applied);
+        let mut unrelated = store.commit(crate::document("unrelated"));
         assert!(poll(&mut unrelated).is_none());
         engine.failures.store(1, Ordering::SeqCst);
         store.turn_ended();
@@ -150,7 +150,7 @@ fn a_failure_of_others_refuses_nobody() {
     deferred(|| {
         let mut heavy = WriteUnit::new();
         heavy.put(Keyspace::Indexes, b"heavy", &vec![0; 8 << 20]);
-        let mut heavy = store.commit(heavy, Acknowledge::Applied);
+        let mut heavy = store.commit(heavy);
         assert!(poll(&mut heavy).is_none());
         let mut commits = enqueue(&store, &table, b"ab");
         let (late, follows) = append(&store, &table, b'c');
@@ -158,7 +158,7 @@ fn a_failure_of_others_refuses_nobody() {
         engine.failures.store(1, Ordering::SeqCst);
         store.turn_ended();
         assert!(poll(&mut heavy).is_some_and(|result| result.is_err()), "a group by itself");
-        let mut late = store.commit(late, Acknowledge::Applied);
+        let mut late = store.commit(late);
         assert!(poll(&mut late).is_none(), "it is enqueued: the one that it follows is written");
         store.turn_ended();
         commits.push(late);
@@ -207,7 +207,7 @@ fn a_stalled_group_keeps_its_order() {
         let (late, follows) = append(&store, &table, b'd');
         assert!(follows, "what has come back can be gone on from");
         // The gate is closed now: this one waits in front of it, with the latch.
-        let mut late = store.commit(late, Acknowledge::Applied);
+        let mut late = store.commit(late);
         assert!(poll(&mut late).is_none() && latch(&table).is_none());
         for commit in commits {
             commit.wait().unwrap();
@@ -224,8 +224,8 @@ fn who_is_dropped_while_he_builds_leaves_what_was_there() {
         deferred(|| {
             let mut commits = enqueue(&store, &table, b"ab");
             drop(append(&store, &table, b'x').0);
-            drop(store.commit(append(&store, &table, b'y').0, Acknowledge::Applied));
-            let mut dropped = store.commit(append(&store, &table, b'c').0, Acknowledge::Applied);
+            drop(store.commit(append(&store, &table, b'y').0));
+            let mut dropped = store.commit(append(&store, &table, b'c').0);
             assert!(poll(&mut dropped).is_none());
             drop(dropped);
             commits.extend(enqueue(&store, &table, b"d"));
@@ -252,7 +252,7 @@ fn only_what_the_unit_puts_can_be_gone_on_from() {
             assert_eq!(look(Keyspace::Documents, KEY), EnqueuedVersion::Settled);
             assert_eq!(results(&mut commits), [true]);
             // Its slot is used again.
-            let mut next = store.commit(crate::document("another"), Acknowledge::Applied);
+            let mut next = store.commit(crate::document("another"));
             assert!(poll(&mut next).is_none());
             assert_eq!(look(Keyspace::Documents, b"another"), EnqueuedVersion::Settled);
             drop(guard);
@@ -261,7 +261,7 @@ fn only_what_the_unit_puts_can_be_gone_on_from() {
             let mut latches = HeldLatches::default();
             latches.add_document(table.try_lock(KEY).unwrap());
             large.hold(latches);
-            let mut large = store.commit(large, Acknowledge::Applied);
+            let mut large = store.commit(large);
             assert!(poll(&mut large).is_none());
             let (_guard, place) = latch(&table).expect("the latch is passed on all the same");
             let version = store.enqueued_version(place.unwrap(), Keyspace::Documents, KEY);

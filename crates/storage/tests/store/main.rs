@@ -14,7 +14,7 @@ mod refusals;
 mod space;
 mod turns;
 
-use storage::{Acknowledge, CommitError, CounterId, Keyspace, Receipt, StorageOptions, Store, WriteUnit};
+use storage::{CommitError, CounterId, Keyspace, Receipt, StorageOptions, Store, WriteUnit};
 
 pub(crate) const COUNT: CounterId = CounterId(7);
 
@@ -27,8 +27,13 @@ pub(crate) fn document(key: &str) -> WriteUnit {
     unit
 }
 
-pub(crate) fn commit(store: &Store, key: &str, acknowledge: Acknowledge) -> Result<Receipt, CommitError> {
-    store.commit(document(key), acknowledge).wait()
+pub(crate) fn commit(store: &Store, key: &str) -> Result<Receipt, CommitError> {
+    store.commit(document(key)).wait()
+}
+
+/// Commits a document and waits until it is on stable storage.
+pub(crate) fn journal(store: &Store, key: &str) -> Result<Receipt, CommitError> {
+    store.journaled(commit(store, key)?).wait()
 }
 
 pub(crate) fn exists(store: &Store, key: &str) -> bool {

@@ -7,12 +7,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use storage::{
-    Acknowledge, CommitError, CommitFuture, CounterId, Keyspace, StorageOptions, Store, WriteUnit,
-};
+use storage::{CommitError, CounterId, Keyspace, StorageOptions, Store, WriteUnit};
 
 use crate::faults::{Fault, FaultyEngine};
-use crate::{COUNT, commit, document, exists, for_each_store};
+use crate::{COUNT, commit, document, exists, for_each_store, journal};
 
 fn faulty_store() -> (Arc<FaultyEngine>, Store) {
     let engine = Arc::new(FaultyEngine::default());
@@ -20,7 +18,7 @@ fn faulty_store() -> (Arc<FaultyEngine>, Store) {
     (engine, store)
 }
 
-fn poll_once(future: &mut CommitFuture) -> bool {
+fn poll_once(future: &mut (impl Future + Unpin)) -> bool {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
@@ -35,15 +33,13 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 #[test]
 fn an_uncontended_commit_finishes_in_its_first_poll() {
     for_each_store(|store| {
-        for acknowledge in [Acknowledge::Applied, Acknowledge::Journaled] {
-            let mut future = store.commit(document("a"), acknowledge);
-            assert!(
-                !exists(&store, "a") || acknowledge == Acknowledge::Journaled,
-                "nothing happens before the poll"
-            );
-            assert!(poll_once(&mut future), "{acknowledge:?}");
-            assert!(exists(&store, "a"));
-        }
+        let mut future = store.commit(document("a"));
+        assert!(!exists(&store, "a"), "nothing happens before the poll");
+        assert!(poll_once(&mut future));
+        assert!(exists(&store, "a"));
+        let receipt = commit(&store, "b").unwrap();
+        assert!(poll_once(&mut store.journaled(receipt)), "whoever may be held up syncs at once");
+        assert!(store.synced_sequence() >= receipt.sequence);
     });
 }
 
@@ -56,12 +52,12 @@ fn acknowledged_commits_are_visible_under_many_threads() {
                 scope.spawn(move || {
                     for number in 0..100 {
                         let key = format!("{thread}/{number}");
-                        let acknowledge =
-                            if number % 20 == 0 { Acknowledge::Journaled } else { Acknowledge::Applied };
-                        let receipt = commit(store, &key, acknowledge).unwrap();
+                        let is_journaled = number % 20 == 0;
+                        let write = if is_journaled { journal } else { commit };
+                        let receipt = write(store, &key).unwrap();
                         assert!(exists(store, &key), "{key} was acknowledged");
                         assert!(store.read_view().sequence() >= receipt.sequence);
-                        if acknowledge == Acknowledge::Journaled {
+                        if is_journaled {
                             assert!(store.synced_sequence() >= receipt.sequence, "{key} is not synced");
                         }
                     }
@@ -85,7 +81,7 @@ fn waiting_commits_share_a_group() {
             let store = &store;
             scope.spawn(move || {
                 (0..10).for_each(|number| {
-                    commit(store, &format!("{thread}/{number}"), Acknowledge::Applied).unwrap();
+                    commit(store, &format!("{thread}/{number}")).unwrap();
                 })
             });
         }
@@ -101,16 +97,16 @@ fn dropped_commits_are_written() {
     let (engine, store) = faulty_store();
     *engine.write_delay.lock() = Duration::from_millis(50);
     let slow = store.clone();
-    let leader = std::thread::spawn(move || commit(&slow, "leader", Acknowledge::Applied));
+    let leader = std::thread::spawn(move || commit(&slow, "leader"));
     std::thread::sleep(Duration::from_millis(10));
-    let mut future = store.commit(document("dropped"), Acknowledge::Journaled);
+    let mut future = store.commit(document("dropped"));
     assert!(!poll_once(&mut future), "another one leads");
     drop(future);
-    let never_polled = store.commit(document("never polled"), Acknowledge::Applied);
+    let never_polled = store.commit(document("never polled"));
     drop(never_polled);
     leader.join().unwrap().unwrap();
     eventually("the dropped unit", || exists(&store, "dropped"));
-    commit(&store, "next", Acknowledge::Applied).unwrap();
+    commit(&store, "next").unwrap();
     assert!(!exists(&store, "never polled"));
 }
 
@@ -123,12 +119,12 @@ fn a_refused_group_leaves_nothing_and_the_next_one_passes() {
         (Fault::Panic, CommitError::Panicked),
     ] {
         *engine.write_fault.lock() = fault;
-        assert_eq!(commit(&store, "refused", Acknowledge::Applied), Err(expect));
+        assert_eq!(commit(&store, "refused"), Err(expect));
         assert!(!exists(&store, "refused"));
         assert_eq!(store.counter(COUNT), 0, "a refused unit counts nothing");
     }
     *engine.write_fault.lock() = Fault::None;
-    commit(&store, "accepted", Acknowledge::Journaled).unwrap();
+    journal(&store, "accepted").unwrap();
     assert_eq!(store.counter(COUNT), 1);
 }
 
@@ -137,13 +133,13 @@ fn applied_commits_do_not_wait_for_a_sync() {
     let (engine, store) = faulty_store();
     engine.hold_syncs(true);
     let syncing = store.clone();
-    let first = std::thread::spawn(move || commit(&syncing, "journaled", Acknowledge::Journaled));
+    let first = std::thread::spawn(move || journal(&syncing, "journaled"));
     eventually("the sync", || engine.syncs_begun.load(Ordering::SeqCst) > 0);
     for number in 0..100 {
-        commit(&store, &format!("{number}"), Acknowledge::Applied).unwrap();
+        commit(&store, &format!("{number}")).unwrap();
     }
     let late = store.clone();
-    let second = std::thread::spawn(move || commit(&late, "late", Acknowledge::Journaled));
+    let second = std::thread::spawn(move || journal(&late, "late"));
     eventually("the second write", || exists(&store, "late"));
     assert!(!first.is_finished() && !second.is_finished(), "journaled commits wait");
     engine.hold_syncs(false);
@@ -156,16 +152,13 @@ fn applied_commits_do_not_wait_for_a_sync() {
 #[test]
 fn after_a_failed_sync_nothing_is_acknowledged() {
     let (engine, store) = faulty_store();
-    commit(&store, "before", Acknowledge::Journaled).unwrap();
+    journal(&store, "before").unwrap();
     *engine.sync_fault.lock() = Fault::Fail;
     let failed = |result| matches!(result, Err(CommitError::JournalFailed(_)));
-    assert!(failed(commit(&store, "during", Acknowledge::Journaled)));
+    assert!(failed(journal(&store, "during")));
     *engine.sync_fault.lock() = Fault::None;
-    assert!(
-        failed(commit(&store, "after", Acknowledge::Journaled)),
-        "a later sync cannot repair an earlier one"
-    );
-    assert!(failed(commit(&store, "after", Acknowledge::Applied)));
+    assert!(failed(journal(&store, "after")), "a later sync cannot repair an earlier one");
+    assert!(failed(commit(&store, "after")));
     assert!(store.statistics().commit.journal_failed);
     assert!(exists(&store, "before"), "reads go on");
     assert!(store.close().is_err());
@@ -176,7 +169,7 @@ fn a_sync_on_a_full_disk_is_made_up_for_later() {
     let (engine, store) = faulty_store();
     *engine.sync_fault.lock() = Fault::NoSpace;
     let journaled = store.clone();
-    let waiting = std::thread::spawn(move || commit(&journaled, "a", Acknowledge::Journaled));
+    let waiting = std::thread::spawn(move || journal(&journaled, "a"));
     eventually("some attempts", || engine.syncs_begun.load(Ordering::SeqCst) > 2);
     assert!(!waiting.is_finished(), "neither acknowledged nor refused");
     *engine.sync_fault.lock() = Fault::None;
@@ -191,7 +184,7 @@ fn a_stalled_engine_delays_commits_without_failing_them() {
     std::thread::scope(|scope| {
         for number in 0..4 {
             let store = &store;
-            scope.spawn(move || commit(store, &format!("{number}"), Acknowledge::Applied).unwrap());
+            scope.spawn(move || commit(store, &format!("{number}")).unwrap());
         }
     });
     assert_eq!(store.counter(COUNT), 4);
@@ -203,7 +196,7 @@ fn a_stalled_engine_delays_commits_without_failing_them() {
 fn the_journal_thread_syncs_by_itself_at_a_changeable_interval() {
     let (engine, store) = faulty_store();
     store.set_journal_interval(Duration::from_millis(500));
-    let receipt = commit(&store, "a", Acknowledge::Applied).unwrap();
+    let receipt = commit(&store, "a").unwrap();
     store.set_journal_interval(Duration::from_millis(1));
     assert_eq!(store.journal_interval(), Duration::from_millis(1));
     eventually("the sync", || store.synced_sequence() >= receipt.sequence);
@@ -221,7 +214,7 @@ fn counters_add_up_within_a_group_and_can_go() {
         unit.add_counter(CounterId(1), 5);
         unit.add_counter(CounterId(1), -2);
         unit.add_counter(CounterId(2), 9);
-        store.commit(unit, Acknowledge::Applied).wait().unwrap();
+        store.commit(unit).wait().unwrap();
         assert_eq!(
             (store.counter(CounterId(1)), store.counter(CounterId(2)), store.counter(CounterId(3))),
             (3, 9, 0)
@@ -230,7 +223,7 @@ fn counters_add_up_within_a_group_and_can_go() {
         unit.remove_counter(CounterId(1));
         unit.remove_counter(CounterId(2));
         unit.add_counter(CounterId(2), 4);
-        store.commit(unit, Acknowledge::Applied).wait().unwrap();
+        store.commit(unit).wait().unwrap();
         assert_eq!((store.counter(CounterId(1)), store.counter(CounterId(2))), (0, 4));
     });
 }
@@ -238,9 +231,10 @@ fn counters_add_up_within_a_group_and_can_go() {
 #[test]
 fn an_empty_unit_is_a_point_in_time() {
     for_each_store(|store| {
-        let before = commit(&store, "a", Acknowledge::Applied).unwrap();
-        let receipt = store.commit(WriteUnit::new(), Acknowledge::Journaled).wait().unwrap();
+        let before = commit(&store, "a").unwrap();
+        let receipt = store.commit(WriteUnit::new()).wait().unwrap();
         assert_eq!(receipt, before);
+        store.journaled(receipt).wait().unwrap();
         assert!(store.synced_sequence() >= before.sequence);
     });
 }
@@ -248,10 +242,10 @@ fn an_empty_unit_is_a_point_in_time() {
 #[test]
 fn a_closed_store_refuses_commits_and_still_reads() {
     for_each_store(|store| {
-        commit(&store, "a", Acknowledge::Applied).unwrap();
+        commit(&store, "a").unwrap();
         store.close().unwrap();
         store.close().unwrap();
-        assert_eq!(commit(&store, "b", Acknowledge::Applied), Err(CommitError::Closed));
+        assert_eq!(commit(&store, "b"), Err(CommitError::Closed));
         assert!(exists(&store, "a"));
         assert!(store.flush().is_err());
         let value = store.pinned_view().get(Keyspace::Documents, b"a").unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use storage::{Acknowledge, Direction, KeyRange, Keyspace, StorageOptions, Store, WriteUnit};
+use storage::{Direction, KeyRange, Keyspace, StorageOptions, Store, WriteUnit};
 
 const MIB: u64 = 1 << 20;
 const VALUE_BYTES: usize = 64 << 10;
@@ -31,7 +31,7 @@ fn put(store: &Store, collection: u8, count: u32) {
             &key(collection, number),
             &noise(u64::from(number) << 8 | u64::from(collection)),
         );
-        store.commit(unit, Acknowledge::Applied).wait().unwrap();
+        store.commit(unit).wait().unwrap();
     }
 }
 
@@ -62,7 +62,7 @@ fn a_dropped_range_gives_its_files_back_and_its_neighbours_stay() {
         store.read_view().cursor(Keyspace::Documents, KeyRange::prefix([2]), Direction::Forward).unwrap();
     let mut unit = WriteUnit::new();
     unit.delete_range(Keyspace::Documents, &[2], &[3]);
-    store.commit(unit, Acknowledge::Applied).wait().unwrap();
+    store.commit(unit).wait().unwrap();
     assert!(bytes(&store, 2) > 20 * MIB, "the tombstone alone frees nothing");
     store.reclaim(Keyspace::Documents, KeyRange::prefix([2]));
     eventually("the files of the dropped range are gone", || bytes(&store, 2) < 2 * MIB);
@@ -100,7 +100,7 @@ fn many_deletions_give_their_room_back() {
     for number in 0..400 {
         let mut unit = WriteUnit::new();
         unit.delete(Keyspace::Documents, &key(1, number));
-        store.commit(unit, Acknowledge::Applied).wait().unwrap();
+        store.commit(unit).wait().unwrap();
     }
     assert!(bytes(&store, 1) > 20 * MIB);
     store.flush().unwrap();

@@ -1,6 +1,6 @@
 //! Directories a store must not open.
 
-use storage::{Acknowledge, OpenError, StorageOptions, Store};
+use storage::{OpenError, StorageOptions, Store};
 
 use crate::{commit, exists};
 
@@ -17,7 +17,7 @@ fn a_directory_in_use_is_refused_until_its_store_is_gone() {
         matches!(&error, OpenError::Locked { holder, .. } if holder.contains(&std::process::id().to_string())),
         "{error}"
     );
-    commit(&store, "a", Acknowledge::Applied).unwrap();
+    commit(&store, "a").unwrap();
     drop(store);
     assert!(exists(&open(directory.path()).unwrap(), "a"));
 }
@@ -28,7 +28,7 @@ fn the_directory_is_free_when_the_last_handle_is_gone() {
     for round in 0..20 {
         let store = open(directory.path()).unwrap_or_else(|error| panic!("round {round}: {error}"));
         // The write rouses both threads, which are at work when the store goes.
-        commit(&store, &format!("{round}"), Acknowledge::Applied).unwrap();
+        commit(&store, &format!("{round}")).unwrap();
     }
 }
 
@@ -55,7 +55,7 @@ fn missing_engine_files_are_damage() {
 fn damaged_engine_files_are_damage() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).unwrap();
-    commit(&store, "a", Acknowledge::Applied).unwrap();
+    commit(&store, "a").unwrap();
     store.close().unwrap();
     drop(store);
     let tables =

@@ -5,12 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use storage::{
-    Acknowledge, CommitError, Disk, Growth, Keyspace, Room, SpaceState, StorageOptions, Store, WriteUnit,
-};
+use storage::{CommitError, Disk, Growth, Keyspace, Room, SpaceState, StorageOptions, Store, WriteUnit};
 
 use crate::faults::{Fault, FaultyEngine};
-use crate::{commit, exists};
+use crate::{commit, exists, journal};
 
 const MIB: u64 = 1 << 20;
 const RESERVE: u64 = 100 * MIB;
@@ -64,27 +62,27 @@ fn replace(store: &Store, key: &str, growth: Growth) -> Result<(), CommitError> 
     let mut unit = WriteUnit::new();
     unit.put(Keyspace::Documents, key.as_bytes(), b"other");
     unit.set_growth(growth);
-    store.commit(unit, Acknowledge::Applied).wait().map(drop)
+    store.commit(unit).wait().map(drop)
 }
 
 fn remove(store: &Store, key: &str) -> Result<(), CommitError> {
     let mut unit = WriteUnit::new();
     unit.delete(Keyspace::Documents, key.as_bytes());
     unit.delete(Keyspace::Indexes, key.as_bytes());
-    store.commit(unit, Acknowledge::Applied).wait().map(drop)
+    store.commit(unit).wait().map(drop)
 }
 
 #[test]
 fn what_grows_is_refused_until_there_is_room_again() {
     let (shelf, engine, store) = store();
     for key in ["a", "b", "c"] {
-        commit(&store, key, Acknowledge::Journaled).unwrap();
+        journal(&store, key).unwrap();
     }
     *shelf.free.lock() = 90 * MIB;
     // The next write rouses the watch.
-    commit(&store, "d", Acknowledge::Journaled).unwrap();
+    journal(&store, "d").unwrap();
     await_state(&store, SpaceState::Low);
-    let refusal = commit(&store, "e", Acknowledge::Applied).unwrap_err();
+    let refusal = commit(&store, "e").unwrap_err();
     assert!(matches!(refusal, CommitError::NoSpace(_)), "{refusal}");
     assert!(!exists(&store, "e"));
     replace(&store, "a", Growth::Keeps).unwrap();
@@ -105,7 +103,7 @@ fn what_grows_is_refused_until_there_is_room_again() {
     *shelf.free.lock() = 1000 * MIB;
     await_state(&store, SpaceState::Normal);
     assert_eq!(shelf.reserve(), RESERVE, "the reserve is there again");
-    commit(&store, "e", Acknowledge::Journaled).unwrap();
+    journal(&store, "e").unwrap();
     store.close().unwrap();
 }
 
@@ -123,7 +121,7 @@ fn a_write_that_finds_the_disk_full_waits_for_the_reserve() {
     *engine.write_fault.lock() = Fault::None;
     writer.join().unwrap().unwrap();
     await_state(&store, SpaceState::Normal);
-    commit(&store, "b", Acknowledge::Journaled).unwrap();
+    journal(&store, "b").unwrap();
 }
 
 #[test]

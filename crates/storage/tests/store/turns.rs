@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use storage::{
-    Acknowledge, CommitError, CommitFuture, HeldLatches, LatchTable, Receipt, SharedLatch, StorageOptions,
-    Store, WriteUnit,
+    CommitError, CommitFuture, HeldLatches, LatchTable, Receipt, SharedLatch, StorageOptions, Store,
+    WriteUnit,
 };
 
 use crate::faults::{Fault, FaultyEngine};
@@ -52,16 +52,16 @@ impl Wake for Bell {
     }
 }
 
-fn poll(future: &mut CommitFuture, bell: &Arc<Bell>) -> Poll<Result<Receipt, CommitError>> {
+fn poll<F: Future + Unpin>(future: &mut F, bell: &Arc<Bell>) -> Poll<F::Output> {
     let waker = Waker::from(Arc::clone(bell));
     Pin::new(future).poll(&mut Context::from_waker(&waker))
 }
 
 /// Polls until the commit is through, asleep in between.
-fn wait(commit: &mut CommitFuture, bell: &Arc<Bell>) -> Result<Receipt, CommitError> {
+fn wait<F: Future + Unpin>(commit: &mut F, bell: &Arc<Bell>) -> F::Output {
     loop {
         match poll(commit, bell) {
-            Poll::Ready(result) => return result,
+            Poll::Ready(output) => return output,
             Poll::Pending => std::thread::park(),
         }
     }
@@ -81,7 +81,7 @@ fn drive(store: &Store, mut commit: CommitFuture) -> Result<Receipt, CommitError
 
 /// Commits of as many documents, named by their numbers; nobody has polled them.
 fn commits(store: &Store, count: usize) -> Vec<CommitFuture> {
-    (0..count).map(|number| store.commit(document(&number.to_string()), Acknowledge::Applied)).collect()
+    (0..count).map(|number| store.commit(document(&number.to_string()))).collect()
 }
 
 #[test]
@@ -136,9 +136,11 @@ fn a_journaled_commit_never_syncs_where_commits_are_deferred() {
     engine.hold_syncs(true);
     deferred(|| {
         let bell = Bell::new();
-        let mut commits: Vec<CommitFuture> = (0..50)
-            .map(|number| store.commit(document(&number.to_string()), Acknowledge::Journaled))
-            .collect();
+        let journaled = async |number: usize| {
+            let receipt = store.commit(document(&number.to_string())).await?;
+            store.journaled(receipt).await
+        };
+        let mut commits: Vec<_> = (0..50).map(|number| Box::pin(journaled(number))).collect();
         assert!(commits.iter_mut().all(|commit| poll(commit, &bell).is_pending()));
         store.turn_ended();
         // Were one of these polls to sync, it would wait here for ever.
@@ -158,9 +160,8 @@ fn a_journaled_commit_never_syncs_where_commits_are_deferred() {
 fn a_thread_that_waits_for_its_own_commit_writes_it() {
     for_each_store(|store| {
         deferred(|| {
-            for acknowledge in [Acknowledge::Applied, Acknowledge::Journaled] {
-                store.commit(document("a"), acknowledge).wait().unwrap();
-            }
+            let receipt = store.commit(document("a")).wait().unwrap();
+            store.journaled(receipt).wait().unwrap();
             store.sync_journal().unwrap();
         });
     });
@@ -172,7 +173,7 @@ fn a_thread_that_ends_pays_what_it_owes() {
         let owner = store.clone();
         let mut commit = std::thread::spawn(move || {
             storage::defer_commits();
-            let mut commit = owner.commit(document("a"), Acknowledge::Applied);
+            let mut commit = owner.commit(document("a"));
             assert!(poll(&mut commit, &Bell::new()).is_pending());
             commit
         })
@@ -187,8 +188,7 @@ fn one_thread_can_owe_two_stores() {
     let stores = [(); 2].map(|()| Store::in_memory(&StorageOptions::small()).unwrap());
     deferred(|| {
         let bell = Bell::new();
-        let mut commits: Vec<_> =
-            stores.iter().map(|store| store.commit(document("a"), Acknowledge::Applied)).collect();
+        let mut commits: Vec<_> = stores.iter().map(|store| store.commit(document("a"))).collect();
         assert!(commits.iter_mut().all(|commit| poll(commit, &bell).is_pending()));
         for (store, commit) in stores.iter().zip(&mut commits) {
             assert!(!exists(store, "a"), "each store is paid by itself");
@@ -203,11 +203,11 @@ fn blocking_threads_need_not_wait_for_the_end_of_a_turn() {
     let store = Store::in_memory(&StorageOptions::small()).unwrap();
     deferred(|| {
         let bell = Bell::new();
-        let mut commit = store.commit(document("loop"), Acknowledge::Applied);
+        let mut commit = store.commit(document("loop"));
         assert!(poll(&mut commit, &bell).is_pending());
         let inline = store.clone();
         let thread = std::thread::spawn(move || {
-            inline.commit(document("thread"), Acknowledge::Applied).wait().unwrap();
+            inline.commit(document("thread")).wait().unwrap();
         });
         thread.join().unwrap();
         assert_eq!(bell.wakes(), 1, "the other thread wrote the waiting unit with its own");
@@ -220,7 +220,7 @@ fn blocking_threads_need_not_wait_for_the_end_of_a_turn() {
 fn a_dropped_commit_is_written_at_the_end_of_the_turn() {
     let store = Store::in_memory(&StorageOptions::small()).unwrap();
     deferred(|| {
-        let mut commit = store.commit(document("dropped"), Acknowledge::Applied);
+        let mut commit = store.commit(document("dropped"));
         assert!(poll(&mut commit, &Bell::new()).is_pending());
         drop(commit);
         assert!(!exists(&store, "dropped"), "dropping does not write where commits are deferred");
@@ -234,11 +234,11 @@ fn stalls_and_failures_reach_deferred_commits() {
     let (engine, store) = faulty_store();
     deferred(|| {
         engine.stalls.store(2, Ordering::SeqCst);
-        drive(&store, store.commit(document("stalled"), Acknowledge::Applied)).unwrap();
+        drive(&store, store.commit(document("stalled"))).unwrap();
         assert!(exists(&store, "stalled"));
         assert_eq!(store.statistics().commit.engine_stalls, 2);
         *engine.write_fault.lock() = Fault::Fail;
-        let refused = drive(&store, store.commit(document("refused"), Acknowledge::Applied));
+        let refused = drive(&store, store.commit(document("refused")));
         assert_eq!(refused, Err(CommitError::Engine("made to fail".into())));
     });
 }
@@ -248,11 +248,11 @@ fn closing_writes_what_waits_for_the_end_of_a_turn() {
     for_each_store(|store| {
         deferred(|| {
             let bell = Bell::new();
-            let mut commit = store.commit(document("a"), Acknowledge::Applied);
+            let mut commit = store.commit(document("a"));
             assert!(poll(&mut commit, &bell).is_pending());
             store.close().unwrap();
             assert!(matches!(poll(&mut commit, &bell), Poll::Ready(Ok(_))), "enqueued before the end");
-            let mut late = store.commit(document("b"), Acknowledge::Applied);
+            let mut late = store.commit(document("b"));
             assert_eq!(poll(&mut late, &bell), Poll::Ready(Err(CommitError::Closed)));
         });
     });
@@ -273,7 +273,7 @@ fn a_unit_holds_its_latches_until_it_is_written_whoever_dropped_the_commit() {
     for_each_store(|store| {
         let (table, collection) = (LatchTable::new(), SharedLatch::new());
         deferred(|| {
-            let mut commit = store.commit(latched("a", &table, &collection), Acknowledge::Applied);
+            let mut commit = store.commit(latched("a", &table, &collection));
             assert!(poll(&mut commit, &Bell::new()).is_pending());
             drop(commit);
             assert!(table.try_lock(b"a").is_none(), "dropped, and still to be written");
@@ -290,7 +290,7 @@ fn a_unit_that_is_refused_or_withdrawn_gives_up_its_latches() {
     let (engine, store) = faulty_store();
     let (table, collection) = (LatchTable::new(), SharedLatch::new());
     let free = || table.try_lock(b"a").is_some() && collection.try_exclusive().is_some();
-    let commit = |unit| store.commit(unit, Acknowledge::Applied);
+    let commit = |unit| store.commit(unit);
     for fault in [Fault::Fail, Fault::NoSpace, Fault::Panic] {
         *engine.write_fault.lock() = fault;
         assert!(commit(latched("a", &table, &collection)).wait().is_err());
