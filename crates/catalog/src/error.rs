@@ -2,8 +2,8 @@
 //!
 //! Each variant is one of MongoDB's error codes; the message is what a client reads.
 
-use document::Document;
-use query::QueryError;
+use document::{Document, doc};
+use query::{CodedError, QueryError};
 use storage::{CommitError, StorageError};
 
 /// A refused or failed operation on collections or indexes.
@@ -104,7 +104,8 @@ impl CatalogError {
             CatalogError::Location { code, .. } => *code,
             CatalogError::Write(error) => error.code(),
             CatalogError::Query(error) => error.code,
-            CatalogError::Storage(_) | CatalogError::Commit(_) => INTERNAL_ERROR,
+            CatalogError::Storage(error) => storage_code(error),
+            CatalogError::Commit(error) => commit_code(error),
             CatalogError::Damaged { .. } => INTERNAL_ERROR,
         }
     }
@@ -130,7 +131,40 @@ impl CatalogError {
     }
 }
 
+impl CodedError for CatalogError {
+    fn code(&self) -> i32 {
+        CatalogError::code(self)
+    }
+
+    fn details(&self) -> Document {
+        match self {
+            CatalogError::Write(error) => error.details(),
+            CatalogError::IndexBuildFailed { cause, .. } => cause.details(),
+            _ => Document::new(),
+        }
+    }
+}
+
 const INTERNAL_ERROR: i32 = 1;
+const INTERRUPTED_AT_SHUTDOWN: i32 = 11_600;
+const OUT_OF_DISK_SPACE: i32 = 14_031;
+
+/// The store knows nothing of codes.
+const fn storage_code(error: &StorageError) -> i32 {
+    match error {
+        StorageError::NoSpace(_) => OUT_OF_DISK_SPACE,
+        StorageError::Closed => INTERRUPTED_AT_SHUTDOWN,
+        _ => INTERNAL_ERROR,
+    }
+}
+
+const fn commit_code(error: &CommitError) -> i32 {
+    match error {
+        CommitError::NoSpace(_) => OUT_OF_DISK_SPACE,
+        CommitError::Closed => INTERRUPTED_AT_SHUTDOWN,
+        _ => INTERNAL_ERROR,
+    }
+}
 
 /// A refused or failed write of one document.
 #[derive(Debug, thiserror::Error)]
@@ -188,7 +222,8 @@ impl WriteError {
             WriteError::ObjectTooLarge(_) => 10334,
             WriteError::Location { code, .. } => *code,
             WriteError::Query(error) => error.code,
-            WriteError::Storage(_) | WriteError::Commit(_) => INTERNAL_ERROR,
+            WriteError::Storage(error) => storage_code(error),
+            WriteError::Commit(error) => commit_code(error),
         }
     }
 
@@ -200,6 +235,24 @@ impl WriteError {
     /// Whether the write concerns this document only, so that an unordered batch goes on with the next one.
     pub const fn is_per_document(&self) -> bool {
         !matches!(self, WriteError::Storage(_) | WriteError::Commit(_) | WriteError::QueryPlanKilled(_))
+    }
+}
+
+impl CodedError for WriteError {
+    fn code(&self) -> i32 {
+        WriteError::code(self)
+    }
+
+    /// Part of a command's error reply and of the elements of `writeErrors`.
+    fn details(&self) -> Document {
+        match self {
+            WriteError::DuplicateKey(duplicate) => {
+                let DuplicateKey { key_pattern, key_value, .. } = &**duplicate;
+                doc! { "keyPattern": (key_pattern.clone()), "keyValue": (key_value.clone()) }
+            }
+            WriteError::DocumentValidationFailure(info) => doc! { "errInfo": (info.clone()) },
+            _ => Document::new(),
+        }
     }
 }
 
@@ -256,7 +309,14 @@ impl ReadError {
         match self {
             ReadError::QueryPlanKilled(_) => 175,
             ReadError::CappedPositionLost(_) => 136,
-            ReadError::Damaged(_) | ReadError::Storage(_) => INTERNAL_ERROR,
+            ReadError::Damaged(_) => INTERNAL_ERROR,
+            ReadError::Storage(error) => storage_code(error),
         }
+    }
+}
+
+impl CodedError for ReadError {
+    fn code(&self) -> i32 {
+        ReadError::code(self)
     }
 }

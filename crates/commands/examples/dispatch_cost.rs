@@ -1,9 +1,11 @@
 //! What dispatch alone costs: `cargo run --release -p commands --example dispatch_cost`.
 
 use catalog::Catalog;
-use commands::host::{Detached, Host};
-use commands::parameters::Parameters;
-use commands::{Connection, Request, Server, dispatch};
+use commands::{Server, dispatch};
+use dispatch::connection::Connection;
+use dispatch::host::{Detached, Host};
+use dispatch::parameters::Parameters;
+use dispatch::request::Request;
 use document::{Document, RawValue, doc};
 use std::error::Error;
 use std::pin::pin;

@@ -3,9 +3,11 @@
 //! `cargo run --release -p commands --example read_speed [documents]`
 
 use catalog::Catalog;
-use commands::host::{Detached, Host};
-use commands::parameters::Parameters;
-use commands::{Connection, Request, Server, dispatch};
+use commands::{Server, dispatch};
+use dispatch::connection::Connection;
+use dispatch::host::{Detached, Host};
+use dispatch::parameters::Parameters;
+use dispatch::request::Request;
 use document::{Document, RawDocument, RawValue, doc};
 use std::error::Error;
 use std::future::Future;

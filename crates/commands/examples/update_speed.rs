@@ -4,9 +4,11 @@
 //! updates in a turn, with `j` behind it for journaled ones (`256 256j`).
 
 use catalog::Catalog;
-use commands::host::{Detached, Host};
-use commands::parameters::Parameters;
-use commands::{Connection, Request, Server, dispatch};
+use commands::{Server, dispatch};
+use dispatch::connection::Connection;
+use dispatch::host::{Detached, Host};
+use dispatch::parameters::Parameters;
+use dispatch::request::Request;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
 use std::error::Error;
 use std::future::Future;

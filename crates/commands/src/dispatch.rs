@@ -321,7 +321,7 @@ async fn run_with_faults(
 /// the write concern is not met: what was written stays written.
 async fn await_write_concern(context: &CommandContext<'_>) -> Option<Document> {
     let unmet = context.receipts.journaled(&context.server.store).await.err()?;
-    let error = CommandError::from(unmet);
+    let error = CommandError::from(catalog::WriteError::from(unmet));
     let name = wire::code_name(error.code);
     Some(
         doc! { "writeConcernError": { "code": (error.code), "codeName": (&*name), "errmsg": (&*error.message) } },

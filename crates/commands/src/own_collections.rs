@@ -7,11 +7,11 @@ use crate::command::{build_info, host_info};
 use crate::error::CommandResult;
 use crate::parameters::Parameter;
 use crate::server::Server;
-use crate::time_text::calendar_text;
 use catalog::{
     CappedLimits, Collection, CollectionOptions, Entry, IndexSpec, Namespace, OperationContext, Receipts,
     WriteError,
 };
+use dispatch::calendar_text;
 use document::{Document, DocumentBuilder, RawDocument, Value, doc};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 use crate::echo_server::{NO_IO_URING, REPLY_BYTES};
 use bench::{BenchCommand, BenchError};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
-use commands::parameters::{DEFINITIONS, Definition, Kind};
+use dispatch::parameters::{DEFINITIONS, Definition, Kind};
 
 /// The whole command line.
 pub(crate) fn command() -> Command {

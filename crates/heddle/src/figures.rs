@@ -1,6 +1,6 @@
 //! The transport's figures under MongoDB's names, for `serverStatus`.
 
-use commands::host::TransportFigures;
+use dispatch::host::TransportFigures;
 use document::{Document, Value, doc};
 use std::sync::{Arc, OnceLock};
 use transport::{CompressionStatistics, ExecutorStatistics, Figure};

@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - Every failure to start is one line on standard error that says what to do, and an exit status other than 0.
-//! - Every option is defined in `commands::parameters`; nothing here knows a default.
+//! - Every option is defined in `dispatch::parameters`; nothing here knows a default.
 //! - Logging never blocks a request: lines that the writer cannot take are counted and dropped.
 //!
 //! # Not here
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             Err(error) => fail(&error, error.exit_status()),
         },
         Some(("parameters", _)) => {
-            let _ = std::io::stdout().write_all(commands::parameters::markdown().as_bytes());
+            let _ = std::io::stdout().write_all(dispatch::parameters::markdown().as_bytes());
             ExitCode::SUCCESS
         }
         _ => ExitCode::from(EXIT_OPTIONS),

@@ -1,7 +1,7 @@
 //! From the tunables to the transport: what it starts with, and what changes while it runs.
 
 use crate::descriptors::DescriptorBudget;
-use commands::parameters::{ExecutorChoice, Parameter, Parameters, Setting};
+use dispatch::parameters::{ExecutorChoice, Parameter, Parameters, Setting};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -270,7 +270,7 @@ fn set_executors(server: &Server, text: &str, bind_addresses: &[String]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commands::parameters::SERVICE_EXECUTORS;
+    use dispatch::parameters::SERVICE_EXECUTORS;
 
     const RESOURCES: Resources = Resources {
         descriptors: DescriptorBudget { connections: 1_000, table_files: 64 },

@@ -2,7 +2,7 @@
 
 use crate::yaml::{self, YamlError};
 use clap::ArgMatches;
-use commands::parameters::{DEFINITIONS, Parameter, Parameters, Setting, SettingError};
+use dispatch::parameters::{DEFINITIONS, Parameter, Parameters, Setting, SettingError};
 use document::{Document, Value};
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Options {
                 continue;
             }
             let setting = match definition.kind {
-                commands::parameters::Kind::Boolean { .. } => Setting::Boolean(true),
+                dispatch::parameters::Kind::Boolean { .. } => Setting::Boolean(true),
                 _ => {
                     definition.parse(matches.get_one::<String>(definition.name).map_or("", String::as_str))?
                 }

@@ -1,11 +1,12 @@
 //! Where the transport and the commands meet.
 
 use crate::allocator;
-use commands::host::ClientLink;
-use commands::parameters::Parameter;
-use commands::{
-    Connection, Next, Server, SlowOperation, Stage, StageTimes, dispatch, is_diagnostic, may_reply_large,
-};
+use commands::{Server, dispatch, is_diagnostic, may_reply_large};
+use dispatch::connection::Connection;
+use dispatch::host::ClientLink;
+use dispatch::parameters::Parameter;
+use dispatch::request::{self, Next};
+use dispatch::stages::{SlowOperation, Stage, StageTimes};
 use document::RawDocument;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,7 +108,7 @@ impl CommandService {
         };
         let body = parsed.body();
         let connection = &attachment.connection;
-        let command = commands::Request {
+        let command = request::Request {
             body,
             sequences: parsed.sequences(),
             wants_no_reply: !request.expects_reply(),

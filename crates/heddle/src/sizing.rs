@@ -7,7 +7,7 @@
 //! than its size by one group of commits. In small memory they are small, and commits are slowed sooner ([`GateLimits`]).
 
 use crate::machine::Machine;
-use commands::parameters::{Parameter, Parameters};
+use dispatch::parameters::{Parameter, Parameters};
 use std::time::Duration;
 use storage::{Band, GateLimits, StorageOptions};
 
@@ -117,7 +117,7 @@ fn default_memtable(memory: u64, cache: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::machine::Limit;
-    use commands::parameters::Setting;
+    use dispatch::parameters::Setting;
 
     fn machine(memory_mb: u64, limit_mb: Option<u64>) -> Machine {
         let memory_limit = limit_mb.map(|mb| Limit { value: mb * MIB, file: "memory.max".into() });

@@ -14,9 +14,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storage", &["ambient"]),
     ("catalog", &["storage", "query", "document", "ambient"]),
     ("transport", &["wire"]),
-    ("commands", &["catalog", "query", "wire", "storage", "document", "ambient"]),
+    ("dispatch", &["query", "wire", "document", "ambient"]),
+    ("commands", &["dispatch", "catalog", "query", "wire", "storage", "document", "ambient"]),
     ("bench", &["wire", "document"]),
-    ("heddle", &["document", "wire", "query", "storage", "catalog", "transport", "commands", "bench"]),
+    (
+        "heddle",
+        &["document", "wire", "query", "storage", "catalog", "transport", "dispatch", "commands", "bench"],
+    ),
 ];
 
 /// Runtimes that nothing below `heddle` may name.

@@ -1,5 +1,6 @@
 //! The one error of this crate: a MongoDB error code and the message a client sees.
 
+use document::Document;
 use std::fmt;
 
 /// A refused filter, update, projection, expression or plan.
@@ -13,6 +14,24 @@ pub struct QueryError {
     pub code: i32,
     /// What the client reads, in MongoDB's wording.
     pub message: String,
+}
+
+/// An error that stands for one of MongoDB's codes; its text is what the client reads. Whoever answers clients makes an error
+/// reply of it without knowing the layer that it comes from.
+pub trait CodedError: fmt::Display {
+    /// MongoDB's numeric error code.
+    fn code(&self) -> i32;
+
+    /// What a reply tells beside code and message, such as `keyPattern` and `keyValue` of a duplicate key.
+    fn details(&self) -> Document {
+        Document::new()
+    }
+}
+
+impl CodedError for QueryError {
+    fn code(&self) -> i32 {
+        self.code
+    }
 }
 
 /// Codes of the MongoDB error table that this crate answers with; codes without a name (`Location12345`)

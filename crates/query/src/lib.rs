@@ -53,4 +53,4 @@ pub mod sort;
 pub mod update;
 
 pub use environment::Environment;
-pub use error::QueryError;
+pub use error::{CodedError, QueryError};

@@ -5,10 +5,10 @@ use crate::command::{coll_stats, current_op, host_info};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
-use crate::figure::narrow;
 use crate::sessions::SessionId;
 use crate::write::not_on_a_view;
 use catalog::Collection;
+use dispatch::narrow;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use std::sync::Arc;
 

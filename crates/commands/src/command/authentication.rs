@@ -5,6 +5,7 @@
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
+use crate::counters::MECHANISMS;
 use crate::error::{CommandError, CommandResult, code};
 use document::{DocumentBuilder, RawValue};
 
@@ -23,9 +24,6 @@ pub(crate) static AUTHENTICATE: CommandEntry =
 
 pub(crate) static LOGOUT: CommandEntry =
     CommandEntry::diagnostic("logout", "Ends being logged in.", Run::Now(logout));
-
-/// The mechanisms whose attempts are counted by name.
-pub(crate) const MECHANISMS: [&str; 2] = ["SCRAM-SHA-1", "SCRAM-SHA-256"];
 
 fn sasl_start(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let fields = &mut context.fields;

@@ -3,9 +3,9 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
-use crate::figure::narrow;
 use crate::write::not_on_a_view;
 use catalog::{Collection, CollectionStatistics, Entry};
+use dispatch::narrow;
 use document::{Document, DocumentBuilder, doc};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {

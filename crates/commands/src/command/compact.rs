@@ -3,9 +3,9 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
-use crate::figure::narrow;
 use crate::write::not_on_a_view;
 use catalog::Entry;
+use dispatch::narrow;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry =

@@ -6,9 +6,9 @@ use super::{CommandEntry, Run};
 use crate::connection::{Connection, OperationView};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
-use crate::figure::narrow;
 use crate::server::Server;
-use crate::time_text::utc_text;
+use dispatch::narrow;
+use dispatch::utc_text;
 use document::{DocumentBuf, DocumentBuilder};
 use query::{Environment, matcher::Matcher};
 

@@ -3,8 +3,8 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
-use crate::figure::narrow;
 use catalog::Namespace;
+use dispatch::narrow;
 use document::{DocumentBuilder, RawValue};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {

@@ -38,7 +38,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
         }
     }
     if found == 0 && !ask.all {
-        return Err(crate::CommandError::new(code::INVALID_OPTIONS, "no option found to get"));
+        return Err(crate::error::CommandError::new(code::INVALID_OPTIONS, "no option found to get"));
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ fn read_target(context: &CommandContext<'_>) -> CommandResult<Ask> {
         number if integer(number).is_some() => {}
         RawValue::Boolean(_) => {}
         other => {
-            return Err(crate::CommandError::type_mismatch(format!(
+            return Err(crate::error::CommandError::type_mismatch(format!(
                 "getParameter must be a number, '*' or a document, found {}",
                 other.kind().alias()
             )));
@@ -138,12 +138,12 @@ pub(crate) fn set_verbosities(
             ("verbosity", value) => {
                 let level = integer(value).and_then(|level| i32::try_from(level).ok());
                 let level = level.filter(|level| (-1..=5).contains(level)).ok_or_else(|| {
-                    crate::CommandError::bad_value(format!(
+                    crate::error::CommandError::bad_value(format!(
                         "invalid verbosity for log component '{path}': must be -1 to 5"
                     ))
                 })?;
                 let level = if path.is_empty() { level.max(0) } else { level };
-                server.host.log.set_verbosity(path, level).map_err(crate::CommandError::bad_value)?;
+                server.host.log.set_verbosity(path, level).map_err(crate::error::CommandError::bad_value)?;
                 if path.is_empty() {
                     server.parameters.set(Parameter::LogLevel, Setting::Integer(level.into()))?;
                 }
@@ -154,7 +154,7 @@ pub(crate) fn set_verbosities(
             }
             (name, value) => {
                 let message = format!("invalid type {} for log component '{name}'", value.kind().alias());
-                return Err(crate::CommandError::bad_value(message));
+                return Err(crate::error::CommandError::bad_value(message));
             }
         }
     }

@@ -166,11 +166,11 @@ fn read_topology_version(context: &mut CommandContext<'_>) -> CommandResult<Ask>
     };
     let Some(RawValue::ObjectId(process)) = version.get("processId") else {
         let message = "BSON field 'TopologyVersion.processId' is missing but a required field";
-        return Err(CommandError::new(crate::code::IDL_MISSING_FIELD, message));
+        return Err(CommandError::new(crate::error::code::IDL_MISSING_FIELD, message));
     };
     let Some(RawValue::Int64(counter)) = version.get("counter") else {
         let message = "BSON field 'TopologyVersion.counter' is missing but a required field";
-        return Err(CommandError::new(crate::code::IDL_MISSING_FIELD, message));
+        return Err(CommandError::new(crate::error::code::IDL_MISSING_FIELD, message));
     };
     if counter < 0 {
         return Err(CommandError::new(31_372, "topologyVersion must have a non-negative counter"));

@@ -79,8 +79,6 @@ mod validate_db_metadata;
 mod wait_for_fail_point;
 mod whatsmyuri;
 
-pub(crate) use authentication::MECHANISMS;
-
 /// The future of a command.
 pub type CommandFuture<'a> = Pin<Box<dyn Future<Output = CommandResult> + Send + 'a>>;
 

@@ -3,8 +3,9 @@
 //! read.
 
 use super::build_info::MONGODB_VERSION;
-use super::{CommandEntry, Execution, MECHANISMS, Run, find};
+use super::{CommandEntry, Execution, Run, find};
 use crate::context::CommandContext;
+use crate::counters::MECHANISMS;
 use crate::error::CommandResult;
 use crate::server::Server;
 use crate::stages::STAGE_NAMES;

@@ -3,8 +3,8 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
-use crate::figure::narrow;
 use catalog::{Collection, Entry, ValidationReport};
+use dispatch::narrow;
 use document::{DocumentBuilder, Value};
 use std::sync::Arc;
 

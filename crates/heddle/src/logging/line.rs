@@ -105,7 +105,7 @@ pub(super) fn write(event: &Event<'_>) -> String {
     let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
     let context = fields.context.unwrap_or_else(|| std::thread::current().name().unwrap_or("-").to_owned());
     let mut line = json!({
-        "t": { "$date": commands::utc_text(now_ms) },
+        "t": { "$date": dispatch::utc_text(now_ms) },
         "s": severity(*event.metadata().level()),
         "c": component_name(event.metadata().target()),
         "id": fields.id.unwrap_or_else(|| id_of(&fields.message)),

@@ -16,7 +16,7 @@ mod writer;
 pub(crate) use verbosity::is_component;
 pub(crate) use writer::LogTarget;
 
-use commands::host::LogControl;
+use dispatch::host::LogControl;
 use layer::JsonLayer;
 use parking_lot::Mutex;
 use std::collections::VecDeque;

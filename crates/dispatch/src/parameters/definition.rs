@@ -1,6 +1,8 @@
 //! What is said about one tunable, in one place.
 
+use crate::error::code;
 use document::{RawValue, Value};
+use query::CodedError;
 use std::fmt;
 
 /// One tunable: flags, the YAML file, `getParameter`, `setParameter` and `docs/configuration.md` are made from it.
@@ -124,6 +126,18 @@ pub enum SettingError {
         /// The reason.
         reason: String,
     },
+}
+
+impl CodedError for SettingError {
+    fn code(&self) -> i32 {
+        match self {
+            SettingError::WrongType { .. } => code::TYPE_MISMATCH,
+            SettingError::OnlyAtStartup { .. } => code::ILLEGAL_OPERATION,
+            SettingError::OutOfRange { .. }
+            | SettingError::NotAllowed { .. }
+            | SettingError::Refused { .. } => code::BAD_VALUE,
+        }
+    }
 }
 
 impl Definition {

@@ -42,7 +42,7 @@ const STAGES: [Stage; 7] = [
 ];
 
 /// The names of the stages in statistics.
-pub(crate) const STAGE_NAMES: [&str; STAGES.len()] =
+pub const STAGE_NAMES: [&str; STAGES.len()] =
     ["acceptWait", "receive", "queue", "parse", "execute", "commitWait", "send"];
 
 /// What one request took in each stage; zero in those it did not have.
@@ -179,17 +179,24 @@ impl Histogram {
 /// A command that worked for longer than `slowOpThresholdMs`, to be logged once its reply is sent.
 #[derive(Debug, Clone)]
 pub struct SlowOperation {
-    pub(crate) connection: String,
-    pub(crate) remote: String,
-    pub(crate) application: Option<String>,
-    pub(crate) namespace: String,
-    pub(crate) command: &'static str,
-    pub(crate) error_code: i32,
-    pub(crate) times: StageTimes,
+    /// `conn7`.
+    pub connection: String,
+    /// The client's address.
+    pub remote: String,
+    /// `client.application.name`.
+    pub application: Option<String>,
+    /// What it worked on.
+    pub namespace: String,
+    /// The canonical command name.
+    pub command: &'static str,
+    /// What it ended with; 0: it went well.
+    pub error_code: i32,
+    /// What each stage took.
+    pub times: StageTimes,
     /// From the first look at the command to its reply.
-    pub(crate) duration: Duration,
+    pub duration: Duration,
     /// That without waiting for a thread: where many wait, none of them is slow for that.
-    pub(crate) working: Duration,
+    pub working: Duration,
 }
 
 impl SlowOperation {

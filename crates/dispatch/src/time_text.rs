@@ -10,7 +10,7 @@ pub fn utc_text(milliseconds: i64) -> String {
 }
 
 /// Milliseconds since 1970 as `Sat Jan 31 10:00:00.000`.
-pub(crate) fn calendar_text(milliseconds: i64) -> String {
+pub fn calendar_text(milliseconds: i64) -> String {
     const MS_PER_DAY: i64 = 86_400_000;
     /// 1 January 1970 was a Thursday.
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];

@@ -1,6 +1,5 @@
 //! Counting what the server does: operations by class, commands by name, work per collection.
 
-use crate::command::MECHANISMS;
 use crate::figure::narrow;
 use document::{Document, doc};
 use hashbrown::HashMap;
@@ -28,6 +27,9 @@ pub enum OperationClass {
     /// Everything else.
     Command,
 }
+
+/// The mechanisms whose attempts to log in are counted by name.
+pub const MECHANISMS: [&str; 2] = ["SCRAM-SHA-1", "SCRAM-SHA-256"];
 
 /// Threads that count at the same time mostly do so in different shards: a cache line that goes to and fro between cores with each
 /// request costs more than all the counting.

@@ -1,9 +1,10 @@
 //! The error a command ends with, as a client sees it.
 
 use document::{Document, DocumentBuilder};
+use query::CodedError;
 use std::borrow::Cow;
 
-/// Codes of MongoDB's error table that this crate raises itself.
+/// Codes of MongoDB's error table that commands raise.
 ///
 /// Source: MongoDB manual, "Error Codes". Names come from [`wire::code_name`].
 pub mod code {
@@ -208,22 +209,9 @@ impl CommandError {
     }
 }
 
-impl From<crate::parameters::SettingError> for CommandError {
-    fn from(error: crate::parameters::SettingError) -> Self {
-        use crate::parameters::SettingError;
-        let code = match error {
-            SettingError::WrongType { .. } => code::TYPE_MISMATCH,
-            SettingError::OnlyAtStartup { .. } => code::ILLEGAL_OPERATION,
-            SettingError::OutOfRange { .. }
-            | SettingError::NotAllowed { .. }
-            | SettingError::Refused { .. } => code::BAD_VALUE,
-        };
-        CommandError::new(code, error.to_string())
-    }
-}
-
-impl From<query::QueryError> for CommandError {
-    fn from(error: query::QueryError) -> Self {
-        CommandError::new(error.code, error.message)
+impl<E: CodedError> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        let (refused, details) = (CommandError::new(error.code(), error.to_string()), error.details());
+        if details.is_empty() { refused } else { refused.with_extra(details) }
     }
 }
