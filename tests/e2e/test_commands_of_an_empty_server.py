@@ -97,6 +97,25 @@ def test_parameters_of_others(client):
     assert reply["ingressConnectionEstablishmentRateLimiterEnabled"] is False
 
 
+def test_parameters_of_what_is_not_there(client):
+    """They are told, and what suites put back after a test is taken; what would have to do something is not."""
+    family = {
+        "ingressConnectionEstablishmentBurstCapacitySecs": 1.7976931348623157e308,
+        "ingressConnectionEstablishmentMaxQueueDepth": 0,
+        "ingressConnectionEstablishmentRateLimiterEnabled": False,
+        "ingressConnectionEstablishmentRatePerSec": 2**31 - 1,
+        "ttlMonitorEnabled": False,
+        "ttlMonitorSleepSecs": 60,
+    }
+    assert answer(client, {"getParameter": 1, **dict.fromkeys(family, 1)}) == family
+    details = answer(client, {"getParameter": {"showDetails": True}, "ttlMonitorSleepSecs": 1})
+    assert details["ttlMonitorSleepSecs"] == {"value": 60, "settableAtRuntime": False, "settableAtStartup": True}
+    for name, value in family.items():
+        assert answer(client, {"setParameter": 1, name: value}) == {"was": value}
+        other = not value if isinstance(value, bool) else 20
+        fails(client, {"setParameter": 1, name: other}, (2, "BadValue"))
+
+
 def test_feature_version(client):
     fails(client, {"setFeatureCompatibilityVersion": "7.0"}, (7369100, "Location7369100"))
     assert answer(client, {"setFeatureCompatibilityVersion": "7.0", "confirm": True, "writeConcern": {"w": "majority"}}) == {}

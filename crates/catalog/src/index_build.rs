@@ -20,7 +20,6 @@ use document::RawDocument;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 use storage::{CursorOptions, Direction, Growth, KeyRange, Keyspace, LatchTable, ReadTier, WriteUnit};
 
 /// Documents of one slice: bounds how long their latches are held.
@@ -37,7 +36,6 @@ pub struct BuildProgress {
     names: Vec<String>,
     /// Indexes that go when the new ones are ready.
     replaced: Vec<IndexId>,
-    started: Instant,
     done: AtomicU64,
     total: u64,
     cancelled: AtomicBool,
@@ -55,7 +53,6 @@ impl BuildProgress {
             index_ids,
             names,
             replaced,
-            started: ambient::now(),
             done: AtomicU64::new(0),
             total,
             cancelled: AtomicBool::new(false),
@@ -78,11 +75,6 @@ impl BuildProgress {
     /// Documents to read: as many as there were at the beginning.
     pub const fn total(&self) -> u64 {
         self.total
-    }
-
-    /// When the build began.
-    pub const fn started(&self) -> Instant {
-        self.started
     }
 
     /// Asks the build to stop; it removes what it has made.

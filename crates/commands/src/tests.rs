@@ -5,7 +5,10 @@ use crate::parameters::{Parameter, Setting};
 use crate::stages::{Stage, StageTimes};
 use crate::testing::{Client, forgetful_store, server, server_on};
 use document::{Document, Value, doc};
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use storage::{StorageOptions, Store};
 use tempfile::TempDir;
@@ -189,6 +192,30 @@ fn a_scan_goes_on_elsewhere_after_its_first_slice() {
     let (reply, offloaded) = client.run(update);
     assert!(offloaded);
     assert_eq!(reply.get("nModified"), Some(&Value::Int32(2_857)), "every document once");
+}
+
+#[test]
+fn current_op_shows_how_far_an_index_build_is() {
+    let server = server();
+    let client = Client::of(&server);
+    let documents: Vec<Value> = (0..1_000).map(|id| doc! { "_id": id, "a": (id % 7) }.into()).collect();
+    ok(client.run(doc! { "insert": "c", "documents": documents }).0);
+    let index = doc! { "key": { "a": 1 }, "name": "a" };
+    for command in [doc! { "createIndexes": "c", "indexes": [index] }, doc! { "reIndex": "c" }] {
+        let (mut command, mut reply) = (command, Vec::new());
+        command.push("$db", "test");
+        let command = command.to_buf();
+        let request = crate::request::Request::new(command.as_raw());
+        let mut running = pin!(crate::dispatch(&server, &client.connection, request, &mut reply));
+        let mut shown = Vec::new();
+        while running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            let operation = client.connection.operation().expect("it runs");
+            shown.push((operation.message, operation.progress));
+        }
+        let half = (Some("Index Build: scanning collection: 512/1000 51%".to_owned()), Some((512, 1000)));
+        assert!(shown.contains(&half), "{command:?} {shown:?}");
+        assert!(client.connection.operation().is_none());
+    }
 }
 
 #[test]

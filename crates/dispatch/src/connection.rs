@@ -256,13 +256,11 @@ impl OperationGuard<'_> {
         has_namespace.then(|| read(&slot.namespace))
     }
 
-    /// Tells how far the operation is: a text such as `Index Build: scanning collection`, done and total.
-    pub fn set_progress(&self, message: &str, done: u64, total: u64) {
+    /// Tells how far the operation is: in words, done and total.
+    pub fn set_progress(&self, message: String, done: u64, total: u64) {
         if let Some(running) = &mut self.connection.operation.lock().running {
             running.progress = Some((done, total));
-            if running.message.as_deref() != Some(message) {
-                running.message = Some(message.to_owned());
-            }
+            running.message = Some(message);
         }
     }
 }

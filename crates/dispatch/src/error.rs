@@ -56,6 +56,8 @@ pub mod code {
     pub const OPTION_NOT_SUPPORTED_ON_VIEW: i32 = 167;
     /// The collection was dropped while the operation ran.
     pub const QUERY_PLAN_KILLED: i32 = 175;
+    /// Nothing runs the query that is allowed to.
+    pub const NO_QUERY_EXECUTION_PLANS: i32 = 291;
     /// More sessions than there may be.
     pub const TOO_MANY_LOGICAL_SESSIONS: i32 = 261;
     /// The client may not send its metadata a second time.

@@ -2,7 +2,7 @@
 
 use crate::yaml::{self, YamlError};
 use clap::ArgMatches;
-use dispatch::parameters::{DEFINITIONS, Parameter, Parameters, Setting, SettingError};
+use dispatch::parameters::{Absent, DEFINITIONS, Parameter, Parameters, Setting, SettingError};
 use document::{Document, Value};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub(crate) enum OptionsError {
     UnknownKey { key: String, path: String },
     #[error("unknown server parameter '{name}': see `heddle parameters` for what there is")]
     UnknownParameter { name: String },
+    #[error("systemLog.path is required if systemLog.destination is to a file")]
+    NoLogPath,
     #[error("--setParameter needs name=value, found '{given}'")]
     NoValue { given: String },
     #[error("invalid verbosity '{level}' of log component '{component}': expected -1 to 5")]
@@ -56,10 +58,20 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Options, OptionsError> {
         options.set_server_parameter(name.trim(), text.trim())?;
     }
     options.read_flags(matches)?;
+    options.check()?;
     Ok(options)
 }
 
 impl Options {
+    /// The rules across options.
+    fn check(&self) -> Result<(), OptionsError> {
+        let to_file = self.parameters.text(Parameter::LogDestination) == "file";
+        if to_file && self.parameters.text(Parameter::LogPath).is_empty() {
+            return Err(OptionsError::NoLogPath);
+        }
+        Ok(())
+    }
+
     fn read_flags(&mut self, matches: &ArgMatches) -> Result<(), OptionsError> {
         for definition in DEFINITIONS {
             let Some(parameter) = definition.flag.and_then(Parameter::by_flag) else { continue };
@@ -93,11 +105,14 @@ impl Options {
     }
 
     fn set_server_parameter(&mut self, name: &str, text: &str) -> Result<(), OptionsError> {
+        // As text, which is what test suites compare with.
+        note(&mut self.given, &["setParameter", name], Value::from(text));
+        if let Some(absent) = Absent::by_name(name) {
+            return Ok(absent.keep_text(text)?);
+        }
         let Some(parameter) = Parameter::by_name(name) else {
             return Err(OptionsError::UnknownParameter { name: name.to_owned() });
         };
-        // As text, which is what test suites compare with.
-        note(&mut self.given, &["setParameter", name], Value::from(text));
         self.parameters.set(parameter, parameter.definition().parse(text)?)?;
         Ok(())
     }
@@ -188,6 +203,15 @@ mod tests {
     }
 
     #[test]
+    fn what_rules_and_other_servers_ask_for_is_taken() {
+        let yaml = "systemLog:\n  destination: file\n  path: /tmp/x\n";
+        let options = parse(yaml, &["--setParameter", "ttlMonitorEnabled=false"]).expect("valid");
+        assert_eq!(options.parameters.text(Parameter::LogPath), "/tmp/x");
+        assert_eq!(options.given.get("setParameter"), Some(&doc! { "ttlMonitorEnabled": "false" }.into()));
+        parse("systemLog:\n  destination: file\n", &["--logpath", "/tmp/x"]).expect("valid");
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         fails(
             "net:\n  prot: 1\n",
@@ -209,6 +233,16 @@ mod tests {
             "",
             &["--port", "x"],
             "invalid value for parameter net.port: expected a whole number, found 'x'",
+        );
+        fails(
+            "",
+            &["--setParameter", "ttlMonitorEnabled=true"],
+            "invalid value for parameter ttlMonitorEnabled: documents of TTL indexes are not deleted yet",
+        );
+        fails(
+            "systemLog:\n  destination: file\n",
+            &[],
+            "systemLog.path is required if systemLog.destination is to a file",
         );
         fails("net: [1]\n", &[], "configuration file FILE: 'net' must have a single value");
     }

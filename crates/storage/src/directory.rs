@@ -41,7 +41,15 @@ pub(crate) struct DataDirectory {
 impl DataDirectory {
     /// Creates or checks the directory and locks it.
     pub(crate) fn open(path: &Path) -> Result<DataDirectory, OpenError> {
-        create_durably(path).map_err(|source| unusable(path, source))?;
+        Self::open_with(path, sync_directory)
+    }
+
+    /// As [`DataDirectory::open`], with what syncs a directory.
+    fn open_with(
+        path: &Path,
+        sync: impl FnMut(&Path) -> std::io::Result<()>,
+    ) -> Result<DataDirectory, OpenError> {
+        std::fs::create_dir_all(path).map_err(|source| unusable(path, source))?;
         // Before the lock file is created: a directory of something else must stay as it is.
         let format = read_format(path)?;
         let lock = take_lock(path)?;
@@ -52,6 +60,9 @@ impl DataDirectory {
             }
             Some(ready) => !ready,
         };
+        if is_new {
+            sync_above(path, sync).map_err(|source| unusable(path, source))?;
+        }
         let engine = path.join(ENGINE_DIRECTORY);
         if !is_new && !engine.join("CURRENT").exists() {
             let detail = format!("{} holds no database", engine.display());
@@ -114,25 +125,31 @@ impl DataDirectory {
         fill: impl FnOnce(&Path) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
         let io = |error: std::io::Error| StorageError::Engine(format!("{}: {error}", path.display()).into());
-        create_durably(path).map_err(io)?;
+        std::fs::create_dir_all(path).map_err(io)?;
         if std::fs::read_dir(path).map_err(io)?.next().is_some() {
             return Err(StorageError::Engine(format!("{} is not empty", path.display()).into()));
         }
         fill(&path.join(ENGINE_DIRECTORY))?;
-        write_format(path, STATE_READY).map_err(io)
+        write_format(path, STATE_READY).map_err(io)?;
+        sync_above(path, sync_directory).map_err(io)
     }
 }
 
-/// Creates a directory and those above it that do not exist, so that they are there after a power loss: each new name is
-/// synced in the directory that holds it.
-fn create_durably(path: &Path) -> std::io::Result<()> {
-    let path = std::path::absolute(path)?;
-    let missing: Vec<&Path> = path.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
-    std::fs::create_dir_all(&path)?;
-    missing
-        .iter()
-        .filter_map(|created| created.parent())
-        .try_for_each(|parent| File::open(parent)?.sync_all())
+/// Syncs the directories above a new one, so that its name is there after a power loss: whether this start made it, one that
+/// died before it came so far, or somebody who does not sync.
+fn sync_above(path: &Path, sync: impl FnMut(&Path) -> std::io::Result<()>) -> std::io::Result<()> {
+    std::path::absolute(path)?.ancestors().skip(1).try_for_each(sync)
+}
+
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    match File::open(path).and_then(|directory| directory.sync_all()) {
+        // Somebody else's, which this user may pass and not read, or of a file system that does not sync directories.
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput) => {
+            tracing::info!(path = %path.display(), %error, "a directory above the data could not be synced");
+            Ok(())
+        }
+        synced => synced,
+    }
 }
 
 fn encode_mark(synced: u64) -> [u8; 16] {
@@ -266,6 +283,37 @@ mod tests {
         assert!(DataDirectory::open(&path).unwrap().is_new());
         assert!(path.join(FORMAT_FILE).exists());
         DataDirectory::open(&path).unwrap();
+    }
+
+    #[test]
+    fn the_name_of_a_new_directory_is_synced_in_all_above_until_it_is_ready() {
+        let directory = tempfile::tempdir().unwrap();
+        let above = directory.path().join("a");
+        let path = above.join("b");
+        let synced_by_opening = || {
+            let mut synced = Vec::new();
+            let opened = DataDirectory::open_with(&path, |synced_now| {
+                synced.push(synced_now.to_owned());
+                Ok(())
+            });
+            (opened.unwrap(), synced)
+        };
+        let expect: Vec<PathBuf> = path.ancestors().skip(1).map(Path::to_owned).collect();
+        assert!(expect.starts_with(&[above.clone(), directory.path().to_owned()]));
+        assert_eq!(synced_by_opening().1, expect, "made by this start");
+        let (opened, synced) = synced_by_opening();
+        assert_eq!(synced, expect, "the start before may have died in between");
+        std::fs::create_dir(opened.engine_path()).unwrap();
+        std::fs::write(opened.engine_path().join("CURRENT"), "").unwrap();
+        opened.mark_ready().unwrap();
+        drop(opened);
+        assert_eq!(synced_by_opening().1, Vec::<PathBuf>::new(), "ready long ago");
+        let failing = directory.path().join("c");
+        let opened = DataDirectory::open_with(&failing, |_| Err(ErrorKind::Other.into()));
+        assert!(
+            matches!(opened.err().unwrap(), OpenError::Unreadable { .. }),
+            "what is not synced is no data"
+        );
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub struct StorageOptions {
     /// Memtables a keyspace may have before the engine itself stops writes. Default 8; the gate acts far
     /// earlier, see [`StorageOptions::validate`].
     pub memtable_count_max: u32,
-    /// Flush and compaction together may write this many bytes each second. Default 512 MiB; 0 means no limit.
+    /// Flush and compaction together may write this many bytes each second. Default 512 MiB; 0 means no limit. Read by the
+    /// engine's rate limiter when the store is opened, and by nothing else: reads and the journal are not held to it.
     pub io_budget_bytes_per_second: u64,
     /// How often the journal is brought to stable storage without being asked. Default 100 ms, like
     /// `storage.journal.commitIntervalMs` of MongoDB; range 1 to 500 ms.

@@ -115,7 +115,7 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
             // On the heap, so that a connection that waits for its client does not hold the memory of a request; and made
             // there: `Box::pin` would make it here and copy its four thousand bytes.
             let closed = if is_long || self.session.foresees_pool(length) {
-                Box::pin(self.process_on_pool(length)).await?
+                Box::pin(self.process_on_pool(length, is_long)).await?
             } else {
                 let clock = self.start_clock();
                 Box::into_pin(Box::write(Box::new_uninit(), self.process(length, clock))).await?
@@ -240,11 +240,14 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
 
     /// As [`Self::process`], but on the pool from its first step. What a request needs is then taken up, used and let go within
     /// moments on one thread; what is begun in a loop and waits long for the pool has left the caches until it is its turn.
-    async fn process_on_pool(&mut self, length: usize) -> Result<Option<Closed>, ConnectionError> {
+    async fn process_on_pool(
+        &mut self,
+        length: usize,
+        is_long: bool,
+    ) -> Result<Option<Closed>, ConnectionError> {
         let session = self.session;
         session.enter(Phase::Processing);
         let clock = self.start_clock();
-        let is_long = inflated_length(self.input.filled(), length) > LONG_MESSAGE;
         // A refusal is quick, unless it takes long to see what is refused.
         if clock.overload.is_none() || is_long {
             poll_fn(|context| session.poll_offload(context)).await;

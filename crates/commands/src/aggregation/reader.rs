@@ -26,6 +26,7 @@ pub(crate) struct Reader {
     spill: Option<Spill>,
     sort_memory_bytes: usize,
     stage_memory_bytes: usize,
+    no_table_scan: bool,
 }
 
 /// Where the documents of a pipeline come from, when they do not come from a collection.
@@ -51,6 +52,7 @@ impl Reader {
             spill: allow_disk_use.then(|| server.spill.clone()),
             sort_memory_bytes: bytes(Parameter::SortMemory),
             stage_memory_bytes: bytes(Parameter::GroupMemory),
+            no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
         }
     }
 
@@ -123,6 +125,7 @@ impl Reader {
             limit: leading.limit,
             sort_memory_bytes: self.sort_memory_bytes,
             spill: self.spill.clone(),
+            no_table_scan: self.no_table_scan,
             ..Query::default()
         })
     }

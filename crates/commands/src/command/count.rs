@@ -11,6 +11,8 @@ use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::exec::{Executor, Query, Verdict, check_collation, environment, parse_hint, run_all};
 use crate::fields::Fields;
+use crate::parameters::Parameter;
+use crate::server::Server;
 use document::{DocumentBuilder, RawDocument};
 use query::Environment;
 use query::matcher::Matcher;
@@ -58,13 +60,14 @@ impl<'a> CountRequest<'a> {
     ///
     /// # Errors
     /// A malformed filter.
-    pub(super) fn query(&self, environment: &Environment) -> CommandResult<Query> {
+    pub(super) fn query(&self, server: &Server, environment: &Environment) -> CommandResult<Query> {
         Ok(Query {
             matcher: Matcher::parse(self.filter, environment)?,
             needs: NeededFields::Nothing,
             hint: self.hint.clone(),
             skip: self.skip,
             limit: self.limit,
+            no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
             ..Query::default()
         })
     }
@@ -86,7 +89,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             count_on_view(context, name, find, environment).await?
         }
         None => {
-            request.query(&environment)?;
+            request.query(context.server, &environment)?;
             0
         }
         Some(collection) if request.filter.is_empty() && request.hint.is_none() => {
@@ -94,7 +97,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             request.limit.map_or(behind, |limit| behind.min(limit))
         }
         Some(collection) => {
-            let mut executor = Executor::open(&collection, request.query(&environment)?)?;
+            let mut executor = Executor::open(&collection, request.query(context.server, &environment)?)?;
             run_all(&mut executor, context.turns(), |_| Ok(Verdict::Take)).await?;
             let figures = executor.figures();
             context.server.counters.keys_scanned.add(figures.keys);

@@ -3,8 +3,10 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
-use catalog::{IndexSpec, Namespace};
+use catalog::{BuildProgress, IndexSpec, Namespace};
 use document::{DocumentBuilder, RawDocument, RawValue};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
@@ -29,7 +31,11 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         return Err(CommandError::bad_value("Must specify at least one index to create"));
     }
     let namespace = Namespace::new(database, name);
-    let report = context.server.catalog.create_indexes(&context.writing(), &namespace, &specs).await?;
+    let writing = context.writing();
+    let creation = context.server.catalog.create_indexes(&writing, &namespace, &specs);
+    let is_asked_for =
+        |build: &BuildProgress| build.names().iter().any(|name| specs.iter().any(|spec| spec.name == *name));
+    let report = showing_progress(context, &namespace, is_asked_for, creation).await?;
     let count = |indexes: usize| i32::try_from(indexes).unwrap_or(i32::MAX);
     reply.append("numIndexesBefore", count(report.indexes_before));
     reply.append("numIndexesAfter", count(report.indexes_after));
@@ -41,6 +47,31 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         reply.append("createdCollectionAutomatically", false);
     }
     Ok(())
+}
+
+/// Waits for what builds indexes, and tells `currentOp` how far the build of this kind is.
+pub(super) async fn showing_progress<F: Future>(
+    context: &CommandContext<'_>,
+    namespace: &Namespace,
+    is_shown: impl Fn(&BuildProgress) -> bool,
+    building: F,
+) -> F::Output {
+    let mut building = pin!(building);
+    poll_fn(|task| {
+        let polled = building.as_mut().poll(task);
+        if polled.is_pending()
+            && let Some(collection) =
+                context.server.catalog.collection(namespace.database(), namespace.collection())
+            && let Some(build) = collection.builds().iter().find(|build| is_shown(build))
+        {
+            let (done, total) = (build.done(), build.total());
+            let percent = (done * 100).checked_div(total).unwrap_or(100).min(100);
+            let message = format!("Index Build: scanning collection: {done}/{total} {percent}%");
+            context.operation.set_progress(message, done, total);
+        }
+        polled
+    })
+    .await
 }
 
 /// One element of `indexes`; a `lenient` reading leaves out options that no index has.

@@ -10,6 +10,8 @@ use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Executor, Query, Verdict, check_collation, environment, parse_hint, run_all};
 use crate::fields::Fields;
+use crate::parameters::Parameter;
+use crate::server::Server;
 use document::key::encode_value;
 use document::path::{FieldPath, LeafArray, Place};
 use document::{DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue, Value};
@@ -66,6 +68,7 @@ impl<'a> DistinctRequest<'a> {
     /// A malformed filter, what the planner says about the hint.
     pub(super) fn query(
         &self,
+        server: &Server,
         definition: &catalog::CollectionDefinition,
         environment: &Environment,
     ) -> CommandResult<(Query, Plan)> {
@@ -73,6 +76,7 @@ impl<'a> DistinctRequest<'a> {
             matcher: Matcher::parse(self.filter, environment)?,
             needs: NeededFields::Only(vec![self.path.to_owned()]),
             hint: self.hint.clone(),
+            no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
             ..Query::default()
         };
         let plan = match query.plan_distinct(definition, self.path) {
@@ -95,7 +99,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         }
         None => drop(Matcher::parse(request.filter, &environment)?),
         Some(collection) => {
-            let (query, plan) = request.query(&collection.definition(), &environment)?;
+            let (query, plan) = request.query(context.server, &collection.definition(), &environment)?;
             let mut executor = Executor::with_plan(&collection, query, plan)?;
             run_all(&mut executor, context.turns(), |located| {
                 // A document without the field stands at null as well: the next entry may have one with it.

@@ -160,7 +160,7 @@ fn understand(
         "find" => of_find(context, fields),
         "count" => {
             let request = CountRequest::take(fields)?;
-            let query = request.query(&environment(context.server, None)?)?;
+            let query = request.query(context.server, &environment(context.server, None)?)?;
             let options = ExplainOptions { count: true, ..window(&query) };
             Ok(Explained { query, plan: None, options, write_stage: None })
         }
@@ -169,7 +169,8 @@ fn understand(
             let environment = environment(context.server, None)?;
             let (query, plan) = match definition {
                 Some(definition) => {
-                    request.query(definition, &environment).map(|(query, plan)| (query, Some(plan)))?
+                    let planned = request.query(context.server, definition, &environment);
+                    planned.map(|(query, plan)| (query, Some(plan)))?
                 }
                 None => (Query::default(), None),
             };

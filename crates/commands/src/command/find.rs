@@ -270,6 +270,7 @@ impl<'a> FindRequest<'a> {
             tailable: self.tailable,
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
             spill: self.allow_disk_use.then(|| server.spill.clone()),
+            no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
         };
         Ok((query, output))
     }

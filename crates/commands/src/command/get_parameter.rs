@@ -6,7 +6,7 @@ use crate::context::CommandContext;
 use crate::error::{CommandResult, code};
 use crate::failpoints::FailPoint;
 use crate::fields::integer;
-use crate::parameters::{self, Parameter, Setting};
+use crate::parameters::{self, ABSENT, Absent, Parameter, Setting};
 use crate::server::Server;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 
@@ -23,7 +23,10 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     let mut found = 0;
     for (name, value) in all(server) {
         let definition = Parameter::by_name(&name).map(Parameter::definition);
-        let at_runtime = definition.is_none_or(|definition| definition.changes_at_runtime);
+        let at_runtime = match definition {
+            Some(definition) => definition.changes_at_runtime,
+            None => Absent::by_name(&name).is_none(),
+        };
         let is_named = ask.all || names.contains(&name.as_str());
         if !is_named || (ask.only_runtime && !at_runtime) || (ask.only_startup && at_runtime) {
             continue;
@@ -91,8 +94,7 @@ fn all(server: &Server) -> Vec<(String, Value)> {
     all.push(("featureCompatibilityVersion".to_owned(), doc! { "version": FEATURE_VERSION }.into()));
     all.push(("logComponentVerbosity".to_owned(), verbosities(server).into()));
     all.push(("authSchemaVersion".to_owned(), AUTHENTICATION_SCHEMA.into()));
-    // Connections are admitted by other rules; see `overloadProtection`.
-    all.push(("ingressConnectionEstablishmentRateLimiterEnabled".to_owned(), false.into()));
+    all.extend(ABSENT.iter().map(|absent| (absent.name.to_owned(), absent.value.clone())));
     all.push(("authenticationMechanisms".to_owned(), Value::Array(document::Array::new())));
     if server.parameters.is_on(Parameter::EnableTestCommands) {
         let shown = |point: FailPoint| {

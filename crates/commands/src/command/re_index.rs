@@ -1,5 +1,6 @@
 //! `reIndex`: builds the indexes of a collection anew.
 
+use super::create_indexes::showing_progress;
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
@@ -16,7 +17,10 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let (database, name) = context.collection_namespace()?;
     context.fields.finish()?;
     let namespace = Namespace::new(database, name);
-    let indexes = context.server.catalog.rebuild_indexes(&context.writing(), &namespace).await?;
+    let writing = context.writing();
+    let rebuilding = context.server.catalog.rebuild_indexes(&writing, &namespace);
+    // It is refused while another build runs.
+    let indexes = showing_progress(context, &namespace, |_| true, rebuilding).await?;
     let count = i32::try_from(indexes.len()).unwrap_or(i32::MAX);
     reply.append("nIndexesWas", count).append("nIndexes", count);
     let mut shown = reply.start_array("indexes");

@@ -4,7 +4,7 @@ use super::get_parameter::set_verbosities;
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
-use crate::parameters::{Parameter, Setting};
+use crate::parameters::{Absent, Parameter, Setting};
 use document::{DocumentBuilder, Element, RawValue, Value};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -37,6 +37,10 @@ fn set(context: &CommandContext<'_>, element: Element<'_>) -> CommandResult<Opti
         };
         set_verbosities(context.server, "", levels)?;
         return Ok(None);
+    }
+    if let Some(absent) = Absent::by_name(name) {
+        absent.keep(value)?;
+        return Ok(Some(absent.value.clone()));
     }
     let Some(parameter) = Parameter::by_name(name) else {
         let message =

@@ -73,6 +73,7 @@ impl<'f> Filter<'f> {
             hint: self.hint.clone(),
             sort: Arc::clone(&self.sort),
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            no_table_scan: server.parameters.is_on(crate::parameters::Parameter::NoTableScan),
             ..Query::default()
         })
     }

@@ -1,7 +1,7 @@
 //! What the executor is asked to do.
 
 use super::spill::Spill;
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult, code};
 use catalog::CollectionDefinition;
 use document::DocumentBuf;
 use document::key::Direction;
@@ -35,6 +35,8 @@ pub(crate) struct Query {
     pub(crate) sort_memory_bytes: usize,
     /// Where a sort may put what exceeds them.
     pub(crate) spill: Option<Spill>,
+    /// A filter that no index serves is refused.
+    pub(crate) no_table_scan: bool,
 }
 
 impl Default for Query {
@@ -51,6 +53,7 @@ impl Default for Query {
             tailable: false,
             sort_memory_bytes: query::sort::SortLimits::default().memory_bytes,
             spill: None,
+            no_table_scan: false,
         }
     }
 }
@@ -61,7 +64,13 @@ impl Query {
     /// # Errors
     /// What the planner says about hint, min and max.
     pub(crate) fn plan(&self, definition: &CollectionDefinition) -> CommandResult<Plan> {
-        self.with_request(definition, |request| plan::plan(request).map_err(Into::into))
+        self.with_request(definition, |request| {
+            if request.no_table_scan && self.tailable {
+                let message = "Running with 'notablescan', so tailable cursors (which always do a table scan) are not allowed";
+                return Err(CommandError::new(code::NO_QUERY_EXECUTION_PLANS, message));
+            }
+            plan::plan(request).map_err(Into::into)
+        })
     }
 
     /// A plan that meets each value of `path` once, where an index gives one.
@@ -90,6 +99,9 @@ impl Query {
             hint,
             min: self.min.as_ref().map(DocumentBuf::as_raw),
             max: self.max.as_ref().map(DocumentBuf::as_raw),
+            no_table_scan: self.no_table_scan
+                && !self.matcher.is_everything()
+                && !definition.namespace.is_internal(),
             ..PlanRequest::new(&self.matcher, definition.index_descriptions())
         })
     }

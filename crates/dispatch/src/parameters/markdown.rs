@@ -1,6 +1,7 @@
 //! `docs/configuration.md`, written from the table.
 
-use super::{DEFINITIONS, Definition, Kind};
+use super::{ABSENT, DEFINITIONS, Definition, Kind};
+use document::Value;
 use std::fmt::Write;
 
 const HEAD: &str = "# Configuration
@@ -9,7 +10,7 @@ This page is printed by `heddle parameters`; a test compares the two.
 
 Options are given as flags (`heddle serve --port 27018`), in a YAML file (`heddle serve -f heddle.yaml`) or as
 `--setParameter name=value`; flags win over the file. `serve` may be left out. Those that change at run time are set with
-`db.adminCommand({ setParameter: 1, name: value })`. Unknown names are refused.
+`db.adminCommand({ setParameter: 1, name: value })`. Unknown names are refused, and a test sees to it that something reads each.
 
 ```yaml
 net:
@@ -32,7 +33,24 @@ pub fn markdown() -> String {
     let mut page = HEAD.to_owned();
     section(&mut page, "Start options", |definition| definition.yaml.is_some());
     section(&mut page, "Server parameters", |definition| definition.yaml.is_none());
+    absent(&mut page);
     page
+}
+
+fn absent(page: &mut String) {
+    page.push_str("\n## Parameters of MongoDB for what this server does not do\n\n");
+    page.push_str(
+        "They keep the value that says so; any other is refused.\n\n| name | value | why |\n|---|---|---|\n",
+    );
+    for absent in ABSENT {
+        let value = match &absent.value {
+            Value::Double(number) => format!("{number:e}"),
+            Value::Int32(number) => number.to_string(),
+            Value::Boolean(flag) => flag.to_string(),
+            other => format!("{other:?}"),
+        };
+        let _ = writeln!(page, "| `{}` | `{value}` | {} |", absent.name, absent.reason);
+    }
 }
 
 fn section(page: &mut String, title: &str, chosen: impl Fn(&Definition) -> bool) {

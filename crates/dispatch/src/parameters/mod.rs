@@ -1,10 +1,12 @@
 //! Every tunable has one definition, and everything that concerns it is made from that: see [`Definition`].
 
+mod absent;
 mod definition;
 mod markdown;
 mod service_executor;
 mod table;
 
+pub use absent::{ABSENT, Absent};
 pub use definition::{Definition, Kind, Setting, SettingError};
 pub use markdown::markdown;
 pub use service_executor::{ExecutorChoice, SERVICE_EXECUTORS};

@@ -140,9 +140,9 @@ parameters! {
     MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB", start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
         "Size at which a memtable is written to disk; 0 takes a thirty-second of storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB, but at most a sixty-fourth of the memory that the process may use.";
     BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s", start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
-        "The one budget of background input and output (flush, compaction, index builds); 0 takes the storage layer's default.";
+        "What flush and compaction may write to the disk, together; 0 takes 512. What is read, the journal and the entries of an index being built are not held to it: those entries come to the disk by flush and compaction.";
     LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "", start("" "systemLog.destination"),
-        "`file` writes to systemLog.path; empty writes to standard output.";
+        "`file` asks for systemLog.path; empty leaves the choice to systemLog.path.";
     LogAppend "systemLog.logAppend" off(), "", start("logappend" "systemLog.logAppend"),
         "Appends to an existing log file instead of moving it aside.";
     LogPath "systemLog.path" text(""), "", start("logpath" "systemLog.path"),
@@ -190,7 +190,7 @@ parameters! {
     MaxTimeMs "defaultMaxTimeMS" integer(0, 0, i32::MAX as i64), "ms", runtime(),
         "Time limit of reads that bring none; 0 for none.";
     NoTableScan "notablescan" off(), "", runtime(),
-        "Refuses queries that would have to scan a whole collection.";
+        "Refuses queries with a filter that no index serves, but in collections of the server's own.";
     OverloadProtection "overloadProtection" on(), "", runtime(),
         "Under overload, user commands of clients that said `backpressure` in their `hello` are refused at once with error 462 and a hint when to try again.";
     OverloadTarget "overloadTargetMillis" integer(0, 0, 60_000), "ms", runtime(),
@@ -217,8 +217,4 @@ parameters! {
         "Threads of the pool that are kept although they have nothing to do.";
     UnreadRepliesMax "unreadRepliesMaxBytes" integer(0, 0, i64::MAX), "bytes", runtime(),
         "Memory for replies that clients have not taken, over all connections. Beyond it requests wait, and the connections that have taken nothing for longest are ended. 0 takes a sixteenth of the memory that the process may use, and from 32 MiB to 1 GiB.";
-    TtlMonitorEnabled "ttlMonitorEnabled" on(), "", runtime(),
-        "Whether documents of TTL indexes may be deleted in the background.";
-    TtlMonitorSleep "ttlMonitorSleepSecs" integer(60, 1, i32::MAX as i64), "s", runtime(),
-        "Time between two rounds of TTL deletion.";
 }

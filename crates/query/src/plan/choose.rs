@@ -39,6 +39,9 @@ struct Rank<'c> {
 pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, QueryError> {
     let keys_given = request.min.is_some() || request.max.is_some();
     match request.hint {
+        Some(Hint::Natural(_)) if !keys_given && request.no_table_scan => {
+            return Err(no_plan("hint $natural is not allowed, because 'notablescan' is enabled"));
+        }
         Some(Hint::Natural(direction)) if !keys_given => return Ok(natural(request, *direction)),
         Some(hint @ (Hint::Name(_) | Hint::Pattern(_))) => {
             let index = hinted(hint, request.indexes)?;
@@ -100,10 +103,19 @@ fn unhinted(request: &PlanRequest<'_>) -> Result<Plan, QueryError> {
     if let Some(plan) = union(request, &conditions, best)? {
         return Ok(plan);
     }
-    Ok(match best {
-        Some(best) => of_candidate(best, request, &conditions),
-        None => natural(request, ScanDirection::Forward),
-    })
+    match best {
+        Some(best) => Ok(of_candidate(best, request, &conditions)),
+        None if request.no_table_scan => {
+            Err(no_plan("No indexed plans available, and running with 'notablescan'"))
+        }
+        None => Ok(natural(request, ScanDirection::Forward)),
+    }
+}
+
+/// Nothing runs the query.
+fn no_plan(reason: &str) -> QueryError {
+    let message = format!("error processing query: planner returned error :: caused by :: {reason}");
+    QueryError::new(crate::error::code::NO_QUERY_EXECUTION_PLANS, message)
 }
 
 fn is_impossible(node: &MatchNode) -> bool {

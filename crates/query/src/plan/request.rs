@@ -79,12 +79,23 @@ pub struct PlanRequest<'r> {
     pub max: Option<RawDocument<'r>>,
     /// The collection's indexes, the clustered one included.
     pub indexes: &'r [Arc<IndexDescription>],
+    /// Without an index there is no plan.
+    pub no_table_scan: bool,
 }
 
 impl<'r> PlanRequest<'r> {
     /// A request with nothing but a filter.
     pub fn new(matcher: &'r Matcher, indexes: &'r [Arc<IndexDescription>]) -> Self {
-        Self { matcher, sort: &[], needs: &NeededFields::All, hint: None, min: None, max: None, indexes }
+        Self {
+            matcher,
+            sort: &[],
+            needs: &NeededFields::All,
+            hint: None,
+            min: None,
+            max: None,
+            indexes,
+            no_table_scan: false,
+        }
     }
 }
 

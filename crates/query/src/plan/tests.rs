@@ -246,6 +246,31 @@ fn hints() {
 }
 
 #[test]
+fn without_table_scans() {
+    let indexes = indexes(&["a"]);
+    let check = |filter: Document, sort: &str, hint: Option<Hint>, expect: Result<&str, i32>| {
+        let (matcher, sort) = (parse(filter), sort_of(sort));
+        let request = PlanRequest {
+            sort: &sort,
+            hint: hint.as_ref(),
+            no_table_scan: true,
+            ..PlanRequest::new(&matcher, &indexes)
+        };
+        let planned = plan(&request).map(|plan| describe_access(&plan.access));
+        assert_eq!(planned.as_deref().map_err(|error| error.code), expect);
+    };
+    check(doc! { "b": 1 }, "", None, Err(291));
+    check(doc! { "b": 1 }, "b", None, Err(291));
+    check(doc! { "a": 1 }, "", Some(Hint::Natural(ScanDirection::Forward)), Err(291));
+    check(doc! { "$or": [{ "a": 1 }, { "b": 1 }] }, "", None, Err(291));
+    check(doc! { "_id": 3 }, "", None, Ok("id 3"));
+    check(doc! { "b": 1 }, "_id", None, Ok("collection forward"));
+    check(doc! { "b": 1, "_id": { "$gt": 1 } }, "", None, Ok("collection forward (1, inf.0]"));
+    check(doc! { "b": 1 }, "", Some(Hint::Name("_id_".into())), Ok("collection forward"));
+    check(doc! { "a": { "$in": [] } }, "", None, Ok("nothing"));
+}
+
+#[test]
 fn whole_key_ranges() {
     let (matcher, list) = (parse(doc! {}), indexes(&["a,-b"]));
     let (min, max) = (doc! { "a": 1, "b": 5 }.to_buf(), doc! { "a": 1, "b": 2 }.to_buf());
