@@ -4,6 +4,7 @@
 //! They are apart because a slow disk keeps the first and the last one busy exactly when the second one is needed.
 //! All rest, without a clock, while nothing is written: an idle store wakes nobody.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
@@ -171,7 +172,12 @@ pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<(
         [("heddle-journal", keep_journal), ("heddle-governor", govern), ("heddle-reclaim", reclaim::run)];
     let start = |(name, work): (&str, Work)| {
         let inner = Arc::clone(store);
-        std::thread::Builder::new().name(name.into()).spawn(move || work(&inner))
+        std::thread::Builder::new().name(name.into()).spawn(move || {
+            // Without it the journal would grow unsynced, or the gate stay as it is, and nobody would know why.
+            if catch_unwind(AssertUnwindSafe(|| work(&inner))).is_err() {
+                inner.break_down(&format!("the thread {name} panicked"));
+            }
+        })
     };
     let started: std::io::Result<Vec<_>> = threads.into_iter().map(start).collect();
     if started.is_err() {
@@ -314,6 +320,12 @@ fn watch_space(store: &StoreInner, pressure: &Pressure, flushed: &mut Flushed) {
 }
 
 fn set_gate(store: &StoreInner, pressure: &Pressure, elapsed: Duration) {
+    if store.breakdown().is_some() {
+        // Whoever waits hears of it.
+        store.gate.set(Admission::Open, elapsed);
+        store.group.resume(store);
+        return;
+    }
     let admission = assess(pressure, &store.gate_limits);
     if store.gate.is_open() && admission != Admission::Open {
         tracing::warn!(?pressure, ?admission, "commits are slowed while flush and compaction catch up");

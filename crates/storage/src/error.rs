@@ -126,7 +126,7 @@ pub enum CommitError {
     /// The engine refused the group's batch.
     #[error("storage engine refused the write: {0}")]
     Engine(Arc<str>),
-    /// Writing the group panicked.
-    #[error("writing the group panicked: the outcome of this write is unknown")]
-    Panicked,
+    /// Something the store relies on does not hold. Whether a unit under way was written is unknown, and no later one is.
+    #[error("the store is broken and takes no writes until the server has been restarted: {0}")]
+    Broken(Arc<str>),
 }

@@ -183,7 +183,7 @@ fn deletion_is_stable(store: &StoreInner) -> bool {
         if store.journal.synced() >= applied {
             return true;
         }
-        if store.journal_has_failed() || !store.reclaim.pause() {
+        if store.breakdown().is_some() || !store.reclaim.pause() {
             return false;
         }
     }

@@ -32,8 +32,8 @@ pub struct CommitStatistics {
     pub journal_sync_us_max: u64,
     /// Applied but not yet synced: sequence numbers.
     pub journal_lag: u64,
-    /// Set when a sync has failed and nothing is acknowledged any more.
-    pub journal_failed: bool,
+    /// Why nothing is acknowledged any more: a sync has failed, or the store is broken.
+    pub breakdown: Option<String>,
     /// `open`, `paced` or `closed`.
     pub gate: &'static str,
     /// Commits that have had to wait at the gate.

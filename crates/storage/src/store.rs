@@ -73,8 +73,8 @@ pub(crate) struct StoreInner {
     pub(crate) gate_limits: GateLimits,
     pub(crate) group: GroupCommit<WriteUnit, CommitError>,
     pub(crate) journal: SyncGroup<CommitError>,
-    /// What the first failed sync said; from then on nothing is acknowledged.
-    journal_failure: OnceLock<Arc<str>>,
+    /// What ended acknowledging, for good: a failed sync, or a broken invariant.
+    breakdown: OnceLock<CommitError>,
     counters: Counters,
     /// The sequence number of the last batch; written by the leader only.
     applied: AtomicU64,
@@ -196,7 +196,7 @@ impl Store {
             gate_limits: options.gate,
             group: GroupCommit::new(DEFERRED_GROUP_UNITS),
             journal: SyncGroup::new(applied),
-            journal_failure: OnceLock::new(),
+            breakdown: OnceLock::new(),
             counters,
             applied: AtomicU64::new(applied),
             counts: CommitCounts::default(),
@@ -357,7 +357,7 @@ impl Store {
         let inner = &self.inner;
         let mut commit = inner.counts.read();
         commit.journal_lag = inner.applied().saturating_sub(inner.journal.synced());
-        commit.journal_failed = inner.journal_failure.get().is_some();
+        commit.breakdown = inner.breakdown.get().map(ToString::to_string);
         commit.gate = inner.gate.mode_name();
         commit.gate_held = inner.gate.held();
         commit.gate_waiting = inner.gate.waiting() as u64;
@@ -440,8 +440,8 @@ impl StoreInner {
         // The governor is gone: whoever waits at the gate goes on and is refused.
         self.gate.set(Admission::Open, Duration::ZERO);
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.
-        let synced = match (self.sync_failure(), self.sync()) {
-            (Some(failure), _) => Err(StorageError::Engine(failure)),
+        let synced = match (self.breakdown(), self.sync()) {
+            (Some(failure), _) => Err(StorageError::Engine(failure.to_string().into())),
             (None, SyncOutcome::Synced) => Ok(()),
             (None, SyncOutcome::NotNow) => {
                 Err(StorageError::NoSpace(Arc::from("the journal could not be synced")))
@@ -453,13 +453,24 @@ impl StoreInner {
         synced.and(flushed)
     }
 
-    /// Whether a sync has failed, after which nothing is on stable storage for sure.
-    pub(crate) fn journal_has_failed(&self) -> bool {
-        self.journal_failure.get().is_some()
+    /// Why nothing is acknowledged any more, for good.
+    #[inline]
+    pub(crate) fn breakdown(&self) -> Option<&CommitError> {
+        self.breakdown.get()
     }
 
-    fn sync_failure(&self) -> Option<Arc<str>> {
-        self.journal_failure.get().cloned()
+    /// From now on no write is taken, and those that wait are refused. The first reason counts.
+    pub(crate) fn break_down(&self, reason: &str) {
+        self.note_breakdown(CommitError::Broken(reason.into()));
+        self.gate.set(Admission::Open, Duration::ZERO);
+        self.group.resume(self);
+    }
+
+    fn note_breakdown(&self, failure: CommitError) -> CommitError {
+        if self.breakdown.set(failure.clone()).is_ok() {
+            tracing::error!(%failure, "no write is acknowledged any more");
+        }
+        self.breakdown.get().cloned().unwrap_or(failure)
     }
 
     fn write_group(&self, units: &[WriteUnit]) -> Result<u64, EngineFailure> {
@@ -474,6 +485,8 @@ impl StoreInner {
                 None => write(),
             }
         })?;
+        let before = self.applied();
+        assert!(before <= sequence, "the sequence number fell from {before} to {sequence}");
         self.applied.store(sequence, Ordering::Release);
         self.signal.written();
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;
@@ -487,8 +500,8 @@ impl GroupWriter for StoreInner {
     type Failure = CommitError;
 
     fn write(&self, units: &[WriteUnit]) -> GroupOutcome<CommitError> {
-        let failure = match self.sync_failure() {
-            Some(failure) => CommitError::JournalFailed(failure),
+        let failure = match self.breakdown() {
+            Some(failure) => failure.clone(),
             None => match self.write_group(units) {
                 Ok(sequence) => return GroupOutcome::Applied(sequence),
                 Err(EngineFailure::Stalled) => {
@@ -513,9 +526,10 @@ impl GroupWriter for StoreInner {
         unit.byte_len()
     }
 
-    fn panicked(&self) -> CommitError {
-        tracing::error!("writing a commit group panicked");
-        CommitError::Panicked
+    fn panicked(&self, words: &str) -> CommitError {
+        self.note_breakdown(CommitError::Broken(
+            format!("writing a group of commits panicked: {words}").into(),
+        ))
     }
 
     fn refused(&self, units: usize) {
@@ -545,9 +559,7 @@ impl JournalWriter for StoreInner {
             Ok(()) => {}
             Err(EngineFailure::Stalled | EngineFailure::NoSpace(_)) => return SyncOutcome::NotNow,
             Err(EngineFailure::Failed(detail)) => {
-                tracing::error!(%detail, "the journal could not be synced: no write is acknowledged until restart");
-                let detail = self.journal_failure.get_or_init(|| detail);
-                return SyncOutcome::Failed(CommitError::JournalFailed(Arc::clone(detail)));
+                return SyncOutcome::Failed(self.note_breakdown(CommitError::JournalFailed(detail)));
             }
         }
         self.counts.journal_synced(ambient::elapsed(started).as_micros() as u64);
@@ -561,9 +573,7 @@ impl JournalWriter for StoreInner {
         self.signal.request_sync();
     }
 
-    fn sync_panicked(&self) -> CommitError {
-        let detail = self.journal_failure.get_or_init(|| Arc::from("syncing the journal panicked"));
-        tracing::error!(%detail, "no write is acknowledged until restart");
-        CommitError::JournalFailed(Arc::clone(detail))
+    fn sync_panicked(&self, words: &str) -> CommitError {
+        self.note_breakdown(CommitError::JournalFailed(format!("syncing panicked: {words}").into()))
     }
 }

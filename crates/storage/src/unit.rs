@@ -125,7 +125,12 @@ impl OperationLog {
     /// The operations, in order.
     pub fn iter(&self) -> impl Iterator<Item = Operation<'_>> {
         let mut rest = self.bytes.as_slice();
-        std::iter::from_fn(move || decode(&mut rest))
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            Some(decode(&mut rest).unwrap_or_else(|| malformed(rest)))
+        })
     }
 
     /// What the log leaves under `key`: `None` when it does not put it, or takes it away again.
@@ -147,6 +152,13 @@ fn length_bytes(part: &[u8]) -> [u8; 4] {
     u32::try_from(part.len()).expect("a key or value beyond 4 GiB reached the storage engine").to_le_bytes()
 }
 
+/// What is written must be all of it or nothing: half a unit is worse than none.
+#[cold]
+fn malformed(rest: &[u8]) -> ! {
+    let shown = rest.get(..HEADER_BYTES).unwrap_or(rest);
+    panic!("a write unit is malformed: its last {} bytes are no operation, from {shown:02x?} on", rest.len());
+}
+
 fn decode<'a>(rest: &mut &'a [u8]) -> Option<Operation<'a>> {
     let (head, tail) = rest.split_first()?;
     let (first_len, tail) = tail.split_first_chunk::<4>()?;
@@ -158,7 +170,8 @@ fn decode<'a>(rest: &mut &'a [u8]) -> Option<Operation<'a>> {
     Some(match head >> 4 {
         PUT => Operation::Put { keyspace, key: first, value: second },
         DELETE => Operation::Delete { keyspace, key: first },
-        _ => Operation::DeleteRange { keyspace, from: first, to: second },
+        DELETE_RANGE => Operation::DeleteRange { keyspace, from: first, to: second },
+        _ => return None,
     })
 }
 
@@ -307,6 +320,7 @@ impl WriteUnit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CommitError, StorageOptions, Store};
 
     #[test]
     fn operations_come_back_as_they_went_in() {
@@ -347,5 +361,19 @@ mod tests {
         assert_eq!(value(&log), Some(b"again".to_vec()));
         log.delete_range(Keyspace::Documents, b"key", b"key2");
         assert_eq!(value(&log), None);
+    }
+
+    #[test]
+    fn half_a_unit_is_not_written() {
+        let store = Store::in_memory(&StorageOptions::small()).expect("a store in memory opens");
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Documents, b"first", b"value");
+        unit.put(Keyspace::Documents, b"second", b"value");
+        unit.log.bytes.pop();
+        let refused = store.commit(unit).wait();
+        let Err(CommitError::Broken(reason)) = refused else { panic!("it was written: {refused:?}") };
+        assert!(reason.contains("a write unit is malformed: its last 19 bytes are no operation"), "{reason}");
+        let found = store.read_view().exists(Keyspace::Documents, b"first").expect("reads go on");
+        assert!(!found, "all of a unit is written or nothing");
     }
 }

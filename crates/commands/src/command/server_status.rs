@@ -230,7 +230,7 @@ fn network(server: &Arc<Server>) -> Document {
 fn heddle(server: &Arc<Server>) -> Document {
     let statistics = server.store.statistics();
     let (commit, space) = (statistics.commit, statistics.space);
-    doc! {
+    let mut section = doc! {
         "version": (env!("CARGO_PKG_VERSION")),
         "logLinesDropped": (server.host.log.dropped_lines() as i64),
         "commit": {
@@ -245,7 +245,11 @@ fn heddle(server: &Arc<Server>) -> Document {
             "state": (space.state.name()), "totalBytes": (space.total_bytes as i64), "freeBytes": (space.free_bytes as i64),
             "reserveBytes": (space.reserve_bytes as i64),
         },
+    };
+    if let Some(reason) = commit.breakdown {
+        section.push("breakdown", reason);
     }
+    section
 }
 
 fn memory(_server: &Arc<Server>) -> Document {

@@ -69,17 +69,14 @@ impl Gate {
             return self.arrive(bytes, ticket, waker);
         };
         let mut state = self.state.lock();
-        match state.waiters.get_mut(known) {
-            Some(waiter) if !waiter.admitted => {
-                waiter.waker.clone_from(waker);
-                Poll::Pending
-            }
-            _ => {
-                state.waiters.try_remove(known);
-                *ticket = None;
-                Poll::Ready(())
-            }
+        let waiter = state.waiters.get_mut(known).expect("a commit keeps its place while it waits");
+        if !waiter.admitted {
+            waiter.waker.clone_from(waker);
+            return Poll::Pending;
         }
+        state.waiters.remove(known);
+        *ticket = None;
+        Poll::Ready(())
     }
 
     fn arrive(&self, bytes: usize, ticket: &mut Option<usize>, waker: &Waker) -> Poll<()> {
@@ -99,7 +96,7 @@ impl Gate {
     pub(crate) fn abandon(&self, ticket: &mut Option<usize>) {
         let Some(known) = ticket.take() else { return };
         let mut state = self.state.lock();
-        let Some(waiter) = state.waiters.try_remove(known) else { return };
+        let waiter = state.waiters.remove(known);
         if waiter.admitted {
             // What it did not use is there for the next ones, at the next call of `set`.
             state.give_back(waiter.cost);
@@ -169,15 +166,15 @@ impl State {
     fn admit(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();
         while let Some(oldest) = self.queue.front().copied() {
-            let Some(cost) = self.waiters.get(oldest).map(|waiter| waiter.cost) else { break };
-            if !self.pass(cost) {
+            let waiter = self.waiters.get(oldest).expect("what is in the queue waits");
+            if !self.pass(waiter.cost) {
                 break;
             }
             self.queue.pop_front();
-            if let Some(waiter) = self.waiters.get_mut(oldest) {
-                waiter.admitted = true;
-                wakers.push(waiter.waker.clone());
-            }
+            let waiter = self.waiters.get_mut(oldest).expect("as above");
+            assert!(!waiter.admitted, "a commit passes the gate twice");
+            waiter.admitted = true;
+            wakers.push(waiter.waker.clone());
         }
         wakers
     }

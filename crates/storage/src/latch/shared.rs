@@ -83,8 +83,10 @@ impl SharedLatch {
 
     fn release(&self, mut state: MutexGuard<'_, State>, exclusive: bool) {
         if exclusive {
+            assert!(state.exclusive && state.sharers == 0, "a latch is let go that nobody holds alone");
             state.exclusive = false;
         } else {
+            assert!(state.sharers > 0 && !state.exclusive, "a latch is let go that nobody shares");
             state.sharers -= 1;
         }
         self.grant_and_wake(state);
@@ -125,16 +127,15 @@ impl State {
     fn grant(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();
         while let Some(oldest) = self.queue.front().copied() {
-            let Some(exclusive) = self.waiters.get(oldest).map(|waiter| waiter.exclusive) else { break };
+            let exclusive = self.waiters.get(oldest).expect("what is in the queue waits").exclusive;
             if !self.compatible(exclusive) {
                 break;
             }
             self.take(exclusive);
             self.queue.pop_front();
-            if let Some(waiter) = self.waiters.get_mut(oldest) {
-                waiter.granted = true;
-                wakers.push(waiter.waker.clone());
-            }
+            let waiter = self.waiters.get_mut(oldest).expect("what is in the queue waits");
+            waiter.granted = true;
+            wakers.push(waiter.waker.clone());
         }
         wakers
     }
@@ -162,14 +163,13 @@ impl Future for Request {
             this.ticket = Some(ticket);
             return Poll::Pending;
         };
-        if state.waiters.get(ticket).is_some_and(|waiter| waiter.granted) {
+        let waiter = state.waiters.get_mut(ticket).expect("a request keeps its place while it waits");
+        if waiter.granted {
             state.waiters.remove(ticket);
             this.ticket = None;
             return Poll::Ready(this.latch.hold(this.exclusive));
         }
-        if let Some(waiter) = state.waiters.get_mut(ticket) {
-            waiter.waker.clone_from(context.waker());
-        }
+        waiter.waker.clone_from(context.waker());
         Poll::Pending
     }
 }

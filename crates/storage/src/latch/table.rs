@@ -206,30 +206,30 @@ impl Shard {
 
     /// The holder goes.
     fn release(&mut self, hash: u64) -> Wakers {
-        if let Some(latch) = self.latches.get_mut(&hash) {
-            latch.held = false;
-        }
+        let latch = self.latches.get_mut(&hash).expect("a latch is there while it is held");
+        assert!(latch.held, "a latch is let go that nobody holds");
+        latch.held = false;
         self.advance(hash)
     }
 
     /// A unit that was enqueued with the latch is settled.
     fn settle(&mut self, hash: u64) -> Wakers {
-        if let Some(latch) = self.latches.get_mut(&hash) {
-            latch.enqueued -= 1;
-            if latch.enqueued == 0 {
-                latch.last = None;
-            }
+        let latch = self.latches.get_mut(&hash).expect("a latch is there while units were enqueued with it");
+        assert!(latch.enqueued > 0, "a unit is settled that was not enqueued");
+        latch.enqueued -= 1;
+        if latch.enqueued == 0 {
+            latch.last = None;
         }
         self.advance(hash)
     }
 
     /// The holder's unit is enqueued at `place`.
     fn pass_on(&mut self, hash: u64, place: QueuePlace) -> Wakers {
-        if let Some(latch) = self.latches.get_mut(&hash) {
-            latch.held = false;
-            latch.enqueued += 1;
-            latch.last = Some(place);
-        }
+        let latch = self.latches.get_mut(&hash).expect("a latch is there while it is held");
+        assert!(latch.held, "a latch is passed on that nobody holds");
+        latch.held = false;
+        latch.enqueued += 1;
+        latch.last = Some(place);
         self.advance(hash)
     }
 
@@ -292,7 +292,7 @@ impl<'a> Request<'a> {
     }
 
     fn come_again(&mut self, shard: &mut Shard, ticket: usize, waker: &Waker) -> Poll<Option<QueuePlace>> {
-        let Some(waiter) = shard.waiters.get_mut(ticket) else { return Poll::Pending };
+        let waiter = shard.waiters.get_mut(ticket).expect("a request keeps its place while it waits");
         let latch = shard.latches.entry(self.hash).or_default();
         match waiter.stage {
             Stage::Granted => {}

@@ -20,6 +20,9 @@
 //! its place ([`GroupCommit::look`]), and the unit that is computed from it *follows* it: it is enqueued later, thus never
 //! written before it, and it is refused when the other one is.
 //!
+//! A panic on the way, in the writer or beside it, breaks the queue: everything in it is refused, and so is what comes later.
+//! What was being written is in doubt, and nobody else would ever lead.
+//!
 //! Invariant: when nobody leads and units wait and the queue is not paused, some thread owes the end of
 //! its turn, or some live owner has been woken and not polled since, or will be by the one who drops it.
 
@@ -63,8 +66,8 @@ pub(crate) trait GroupWriter {
     fn write(&self, units: &[Self::Unit]) -> GroupOutcome<Self::Failure>;
     /// The size of a unit in bytes.
     fn weight(unit: &Self::Unit) -> usize;
-    /// What the units learn when `write` panicked.
-    fn panicked(&self) -> Self::Failure;
+    /// A leader has panicked with these words: what the units learn from now on.
+    fn panicked(&self, words: &str) -> Self::Failure;
     /// So many units are refused.
     fn refused(&self, _units: usize) {}
     /// Where the unit was enqueued that this one follows.
@@ -225,11 +228,11 @@ impl<U, F: Clone> GroupCommit<U, F> {
                 let (slot, wakers) = state.enqueue::<W>(unit);
                 if !wakers.is_empty() {
                     // While this unit is written, they build theirs.
-                    if let Some(slot) = state.slots.get_mut(slot) {
-                        slot.waker = Some(waker.clone());
-                    }
+                    state.slot_mut(slot).waker = Some(waker.clone());
                     drop(state);
+                    *ticket = Ticket::Sent(slot);
                     wakers.into_iter().for_each(Waker::wake);
+                    *ticket = Ticket::Spent;
                     state = self.state.lock();
                 }
                 slot
@@ -257,11 +260,9 @@ impl<U, F: Clone> GroupCommit<U, F> {
             owes.set(true);
             state.owing += 1;
         }
-        if let Some(slot) = state.slots.get_mut(slot) {
-            match &mut slot.waker {
-                Some(known) => known.clone_from(waker),
-                None => slot.waker = Some(waker.clone()),
-            }
+        match &mut state.slot_mut(slot).waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
         }
         *ticket = Ticket::Sent(slot);
         Poll::Pending
@@ -274,7 +275,10 @@ impl<U, F: Clone> GroupCommit<U, F> {
         let slot = state.slots.get(place.slot).filter(|slot| slot.number == place.number)?;
         match &slot.stage {
             Stage::Waiting(unit) => Some(look(unit)),
-            Stage::Writing(position) => state.writing.as_ref()?.get(*position).map(look),
+            Stage::Writing(position) => {
+                let unit = state.writing.as_ref().and_then(|units| units.get(*position));
+                Some(look(unit.expect("a unit that is being written is in the group")))
+            }
             Stage::Done(_) => None,
         }
     }
@@ -284,11 +288,12 @@ impl<U, F: Clone> GroupCommit<U, F> {
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
-        let mut state = self.state.lock();
-        state.owing -= 1;
-        if state.may_lead() {
-            drop(self.lead(state, None, writer));
-        }
+        drop(self.or_break(writer, || {
+            let mut state = self.state.lock();
+            assert!(state.owing > 0, "a turn ended that nobody owed");
+            state.owing -= 1;
+            if state.may_lead() { self.lead_groups(state, None, writer) } else { state }
+        }));
     }
 
     /// The owner of a ticket goes away. An enqueued unit is still written; if the owner had been woken to
@@ -302,10 +307,9 @@ impl<U, F: Clone> GroupCommit<U, F> {
         if state.take_result(slot).is_some() {
             return;
         }
-        if let Some(slot) = state.slots.get_mut(slot) {
-            slot.waker = None;
-            slot.abandoned = true;
-        }
+        let slot = state.slot_mut(slot);
+        slot.waker = None;
+        slot.abandoned = true;
         self.pass_on(state, writer);
     }
 
@@ -359,6 +363,40 @@ impl<U, F: Clone> GroupCommit<U, F> {
     /// Writes groups until `own` is settled and others can go on without this caller.
     fn lead<'a, W>(
         &'a self,
+        state: MutexGuard<'a, State<U, F>>,
+        own: Option<usize>,
+        writer: &W,
+    ) -> MutexGuard<'a, State<U, F>>
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        self.or_break(writer, || self.lead_groups(state, own, writer))
+    }
+
+    /// Does what a leader does; when it panics the queue is broken.
+    fn or_break<'a, W>(
+        &'a self,
+        writer: &W,
+        lead: impl FnOnce() -> MutexGuard<'a, State<U, F>>,
+    ) -> MutexGuard<'a, State<U, F>>
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        catch_unwind(AssertUnwindSafe(lead)).unwrap_or_else(|panic| {
+            let words = panic.downcast_ref::<&str>().copied();
+            let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let failure = writer.panicked(words.unwrap_or("no words"));
+            let (units, wakers, refused) = self.state.lock().break_down(&failure);
+            writer.refused(refused);
+            // They give up latches.
+            drop(units);
+            wake_all(wakers);
+            self.state.lock()
+        })
+    }
+
+    fn lead_groups<'a, W>(
+        &'a self,
         mut state: MutexGuard<'a, State<U, F>>,
         own: Option<usize>,
         writer: &W,
@@ -366,14 +404,15 @@ impl<U, F: Clone> GroupCommit<U, F> {
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
+        assert!(!state.leading, "two lead at once");
         let mut groups_after_own = 0;
         loop {
-            let mut group = state.take_group::<W>();
             state.leading = true;
+            let mut group = state.take_group::<W>();
             drop(state);
-            let outcome = catch_unwind(AssertUnwindSafe(|| writer.write(&group.units)))
-                .unwrap_or_else(|_| GroupOutcome::Failed(writer.panicked()));
+            let outcome = writer.write(&group.units);
             state = self.state.lock();
+            assert!(state.leading && state.writing.is_some(), "the queue has forgotten its leader");
             state.writing = None;
             match outcome {
                 GroupOutcome::Applied(sequence) => state.settle(&mut group, &Ok(sequence), own),
@@ -406,7 +445,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
             // Nobody may slip in while the lock is released to wake and to free what was written.
             state.leading = go_on;
             drop(state);
-            group.wakers.drain(..).for_each(Waker::wake);
+            wake_all(group.wakers.drain(..));
             group.parts_mut().1.clear();
             state = self.state.lock();
             state.spare = Some(group);
@@ -417,7 +456,49 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 }
 
+/// Wakes all, also those behind one whose waker panics.
+fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
+    struct Rest<I: Iterator<Item = Waker>>(I);
+    impl<I: Iterator<Item = Waker>> Drop for Rest<I> {
+        fn drop(&mut self) {
+            self.0.by_ref().for_each(Waker::wake);
+        }
+    }
+    let mut rest = Rest(wakers.into_iter());
+    for waker in rest.0.by_ref() {
+        waker.wake();
+    }
+}
+
 impl<U, F: Clone> State<U, F> {
+    /// A slot that somebody counts on.
+    fn slot_mut(&mut self, slot: usize) -> &mut Slot<U, F> {
+        self.slots.get_mut(slot).expect("a unit keeps its slot until its result is taken")
+    }
+
+    /// Nothing is written any more: whatever has no result yet is refused. Returns what waited, whom to wake, and how many units
+    /// were refused.
+    fn break_down(&mut self, failure: &F) -> (Vec<U>, Vec<Waker>, usize) {
+        self.leading = false;
+        self.paused = false;
+        self.writing = None;
+        self.closed.get_or_insert_with(|| failure.clone());
+        self.waiting.clear();
+        let (mut units, mut wakers, mut refused) = (Vec::new(), Vec::new(), 0);
+        self.slots.retain(|_, slot| {
+            if !matches!(slot.stage, Stage::Done(_)) {
+                refused += 1;
+                let unsettled = std::mem::replace(&mut slot.stage, Stage::Done(Err(failure.clone())));
+                if let Stage::Waiting(unit) = unsettled {
+                    units.push(unit);
+                }
+            }
+            wakers.extend(slot.waker.take());
+            !slot.abandoned
+        });
+        (units, wakers, refused)
+    }
+
     /// Why a unit that follows the one at `followed` is not enqueued any more.
     fn refuses(&self, followed: Option<QueuePlace>) -> Option<F> {
         if self.closed.is_some() {
@@ -479,14 +560,16 @@ impl<U, F: Clone> State<U, F> {
         let mut group = self.spare.take().unwrap_or_default();
         let mut weight = 0;
         let (ids, units) = group.parts_mut();
+        assert!(ids.is_empty() && units.is_empty(), "{} units of the last group are left", units.len());
         while units.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
             let Some(id) = self.waiting.pop_front() else { break };
-            let Some(slot) = self.slots.get_mut(id) else { continue };
-            if let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, Stage::Writing(units.len())) {
-                weight += W::weight(&unit);
-                ids.push(id);
-                units.push(unit);
-            }
+            let slot = self.slots.get_mut(id).expect("what waits has a slot");
+            let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, Stage::Writing(units.len())) else {
+                panic!("unit {} is in the queue and waits no longer", slot.number);
+            };
+            weight += W::weight(&unit);
+            ids.push(id);
+            units.push(unit);
         }
         self.writing = Some(Arc::clone(&group.units));
         group
@@ -499,11 +582,14 @@ impl<U, F: Clone> State<U, F> {
         // Ascending, as the units were enqueued.
         let (ids, units) = group.parts_mut();
         let slots = &mut self.slots;
-        let numbers = ids.iter().filter_map(|id| slots.get(*id)).map(|slot| slot.number);
-        let mut refused: Vec<u64> = numbers.collect();
+        let number = |id: &usize| slots.get(*id).expect("a unit of the group has a slot").number;
+        let mut refused: Vec<u64> = ids.iter().map(number).collect();
+        assert!(refused.is_sorted(), "the group is not in the order of its units: {refused:?}");
         self.waiting.retain(|id| {
-            let Some(slot) = slots.get_mut(*id) else { return false };
-            let Stage::Waiting(unit) = &slot.stage else { return false };
+            let slot = slots.get_mut(*id).expect("what waits has a slot");
+            let Stage::Waiting(unit) = &slot.stage else {
+                panic!("unit {} is in the queue and waits no longer", slot.number);
+            };
             let follows =
                 W::followed(unit).is_some_and(|followed| refused.binary_search(&followed.number).is_ok());
             if follows {
@@ -521,7 +607,8 @@ impl<U, F: Clone> State<U, F> {
     /// Notes the result for every owner that is there, and collects their wakers.
     fn settle(&mut self, group: &mut Group<U>, result: &Result<u64, F>, own: Option<usize>) {
         for id in group.ids.drain(..) {
-            let Some(slot) = self.slots.get_mut(id) else { continue };
+            let slot = self.slots.get_mut(id).expect("a unit of the group has a slot");
+            assert!(matches!(slot.stage, Stage::Writing(_)), "unit {} is settled twice", slot.number);
             if slot.abandoned {
                 self.slots.remove(id);
                 continue;
@@ -538,10 +625,8 @@ impl<U, F: Clone> State<U, F> {
         self.paused = true;
         let (ids, units) = group.parts_mut();
         for (id, unit) in ids.drain(..).zip(units.drain(..)).rev() {
-            if let Some(slot) = self.slots.get_mut(id) {
-                slot.stage = Stage::Waiting(unit);
-                self.waiting.push_front(id);
-            }
+            self.slot_mut(id).stage = Stage::Waiting(unit);
+            self.waiting.push_front(id);
         }
     }
 }

@@ -29,8 +29,8 @@ pub(crate) trait JournalWriter {
     fn sync(&self) -> SyncOutcome<Self::Failure>;
     /// Makes the journal thread call [`SyncGroup::sync_now`] soon. Must not block.
     fn request_sync(&self);
-    /// What waiters learn when `sync` panicked.
-    fn sync_panicked(&self) -> Self::Failure;
+    /// Whoever syncs has panicked with these words: what waiters learn from now on.
+    fn sync_panicked(&self, words: &str) -> Self::Failure;
 }
 
 /// How a sync ended.
@@ -116,12 +116,14 @@ impl<F: Clone> SyncGroup<F> {
         let outcome = if self.synced() >= sequence { Some(Ok(())) } else { state.failed.clone().map(Err) };
         if let Some(outcome) = outcome {
             if let Some(waiter) = ticket.take() {
-                state.waiters.try_remove(waiter);
+                let left = state.waiters.remove(waiter);
+                assert_eq!(left.sequence, sequence, "a commit took the place of another one");
             }
             return Poll::Ready(outcome);
         }
-        match ticket.and_then(|waiter| state.waiters.get_mut(waiter)) {
-            Some(known) => {
+        match *ticket {
+            Some(waiter) => {
+                let known = state.waiters.get_mut(waiter).expect("a commit keeps its place while it waits");
                 known.waker.clone_from(waker);
                 known.may_sync = may_sync;
             }
@@ -146,7 +148,7 @@ impl<F: Clone> SyncGroup<F> {
     {
         let Some(waiter) = ticket.take() else { return };
         let mut state = self.state.lock();
-        state.waiters.try_remove(waiter);
+        state.waiters.remove(waiter);
         if state.syncing {
             return;
         }
@@ -177,13 +179,25 @@ impl<F: Clone> SyncGroup<F> {
     where
         W: JournalWriter<Failure = F>,
     {
+        assert!(
+            !state.syncing && state.failed.is_none(),
+            "a sync beside another one, or after one that failed"
+        );
         state.syncing = true;
         state.requested = false;
         drop(state);
-        // Read before the sync: what is applied while it runs may miss it.
-        let covered = writer.applied();
-        let outcome = catch_unwind(AssertUnwindSafe(|| writer.sync()))
-            .unwrap_or_else(|_| SyncOutcome::Failed(writer.sync_panicked()));
+        let sync = || {
+            // Read before the sync: what is applied while it runs may miss it.
+            let covered = writer.applied();
+            let synced = self.synced();
+            assert!(covered >= synced, "the sequence number fell from {synced} to {covered}");
+            (covered, writer.sync())
+        };
+        let (covered, outcome) = catch_unwind(AssertUnwindSafe(sync)).unwrap_or_else(|panic| {
+            let words = panic.downcast_ref::<&str>().copied();
+            let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            (0, SyncOutcome::Failed(writer.sync_panicked(words.unwrap_or("no words"))))
+        });
         let mut state = self.state.lock();
         state.syncing = false;
         match outcome {

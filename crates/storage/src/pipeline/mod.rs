@@ -2,6 +2,8 @@
 
 pub(crate) mod group;
 pub(crate) mod journal;
+#[cfg(test)]
+mod tests;
 pub(crate) mod turn;
 
 use std::future::Future;
@@ -123,7 +125,8 @@ impl CommitFuture {
         loop {
             let next = match &mut self.stage {
                 Stage::Gate { unit, ticket } => {
-                    if let Some(refusal) = store.space.refusal(unit.growth()) {
+                    let refusal = store.breakdown().cloned();
+                    if let Some(refusal) = refusal.or_else(|| store.space.refusal(unit.growth())) {
                         store.gate.abandon(ticket);
                         self.stage = Stage::Finished;
                         return Poll::Ready(Err(refusal));

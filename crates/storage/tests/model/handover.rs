@@ -92,7 +92,7 @@ impl GroupWriter for Disk {
         1
     }
 
-    fn panicked(&self) -> &'static str {
+    fn panicked(&self, _words: &str) -> &'static str {
         "panicked"
     }
 

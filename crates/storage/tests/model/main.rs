@@ -135,7 +135,7 @@ impl GroupWriter for Device {
         if *unit < HEAVY { 1 } else { GROUP_WEIGHT }
     }
 
-    fn panicked(&self) -> &'static str {
+    fn panicked(&self, _words: &str) -> &'static str {
         "panicked"
     }
 }
@@ -163,7 +163,7 @@ impl JournalWriter for Device {
         self.journal_thread.ring();
     }
 
-    fn sync_panicked(&self) -> &'static str {
+    fn sync_panicked(&self, _words: &str) -> &'static str {
         "panicked"
     }
 }

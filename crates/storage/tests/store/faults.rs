@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -35,6 +35,8 @@ pub(crate) struct FaultyEngine {
     sync_held: Mutex<bool>,
     sync_released: Condvar,
     pub(crate) syncs_begun: AtomicUsize,
+    /// Whoever asks for the engine's debt panics.
+    pub(crate) pressure_panics: AtomicBool,
     /// What memtables are said to hold.
     pub(crate) unflushed_bytes: AtomicU64,
     pub(crate) flushes: AtomicUsize,
@@ -122,6 +124,7 @@ impl Engine for FaultyEngine {
     }
 
     fn pressure(&self) -> Pressure {
+        assert!(!self.pressure_panics.load(Ordering::SeqCst), "made to panic");
         let out_of_space = !self.accepts_writes();
         let unflushed_bytes = self.unflushed_bytes.load(Ordering::SeqCst);
         Pressure { out_of_space, unflushed_bytes, ..self.memory.pressure() }

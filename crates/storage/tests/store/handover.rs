@@ -89,7 +89,7 @@ fn one_group_carries_many_updates_of_a_document() {
 
 #[test]
 fn a_refused_update_takes_along_what_went_on_from_it() {
-    for fault in [Fault::Fail, Fault::NoSpace, Fault::Panic] {
+    for fault in [Fault::Fail, Fault::NoSpace] {
         let (engine, store) = faulty_store();
         let table = LatchTable::new();
         deferred(|| {

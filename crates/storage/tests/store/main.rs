@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+mod broken;
 mod cache;
 mod crash;
 mod disk_full;

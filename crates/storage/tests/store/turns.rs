@@ -291,7 +291,7 @@ fn a_unit_that_is_refused_or_withdrawn_gives_up_its_latches() {
     let (table, collection) = (LatchTable::new(), SharedLatch::new());
     let free = || table.try_lock(b"a").is_some() && collection.try_exclusive().is_some();
     let commit = |unit| store.commit(unit);
-    for fault in [Fault::Fail, Fault::NoSpace, Fault::Panic] {
+    for fault in [Fault::Fail, Fault::NoSpace] {
         *engine.write_fault.lock() = fault;
         assert!(commit(latched("a", &table, &collection)).wait().is_err());
         assert!(free(), "refused by {fault:?}");

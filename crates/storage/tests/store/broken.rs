@@ -1,0 +1,107 @@
+//! What is broken stops: after a panic where commits are written no write is taken, nobody waits in vain, and reads go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use storage::{CommitError, CommitFuture, HeldLatches, LatchTable, Store};
+
+use crate::faults::Fault;
+use crate::pipeline::eventually;
+use crate::turns::faulty_store;
+use crate::{commit, document, exists, journal};
+
+/// The reason, when a commit was refused because the store is broken.
+fn reason<T: std::fmt::Debug>(result: Result<T, CommitError>) -> String {
+    match result {
+        Err(CommitError::Broken(reason)) => reason.to_string(),
+        other => panic!("expected a broken store: {other:?}"),
+    }
+}
+
+fn assert_broken(store: &Store, expect: &str) {
+    let reason = reason(commit(store, "later"));
+    assert!(reason.contains(expect), "{reason}");
+    assert!(!exists(store, "later"), "a refused unit is nowhere");
+    let told = store.statistics().commit.breakdown.expect("it tells");
+    assert!(told.contains(expect) && told.contains("until the server has been restarted"), "{told}");
+    assert!(store.close().is_err(), "nobody is told that all is well");
+}
+
+#[test]
+fn a_panic_in_the_engine_breaks_the_store() {
+    let (engine, store) = faulty_store();
+    journal(&store, "before").unwrap();
+    *engine.write_delay.lock() = Duration::from_millis(50);
+    *engine.write_fault.lock() = Fault::Panic;
+    let committing: Vec<_> = (0..4)
+        .map(|number| {
+            let store = store.clone();
+            std::thread::spawn(move || commit(&store, &format!("during {number}")))
+        })
+        .collect();
+    for thread in committing {
+        assert!(reason(thread.join().unwrap()).contains("made to panic"));
+    }
+    let (table, mut latches) = (LatchTable::new(), HeldLatches::default());
+    latches.add_key(table.try_lock(b"key").unwrap());
+    let mut unit = document("latched");
+    unit.hold(latches);
+    let mut refused = store.commit(unit);
+    assert!(poll_with(&mut refused, Waker::noop()), "nobody waits");
+    assert!(table.try_lock(b"key").is_some(), "a refused unit gives up its latches");
+    *engine.write_fault.lock() = Fault::None;
+    assert!(exists(&store, "before") && !exists(&store, "during 0"), "reads go on");
+    assert_broken(&store, "made to panic");
+}
+
+struct PanickingWaker;
+
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics");
+    }
+}
+
+#[derive(Default)]
+struct Called(AtomicBool);
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn poll_with(commit: &mut CommitFuture, waker: &Waker) -> bool {
+    std::pin::Pin::new(commit).poll(&mut Context::from_waker(waker)).is_ready()
+}
+
+#[test]
+fn a_leader_that_dies_behind_the_write_leaves_nobody_waiting() {
+    let (engine, store) = faulty_store();
+    *engine.write_delay.lock() = Duration::from_millis(100);
+    let leading = store.clone();
+    let leader = std::thread::spawn(move || commit(&leading, "leader"));
+    std::thread::sleep(Duration::from_millis(20));
+    let mut planted = store.commit(document("planted"));
+    assert!(!poll_with(&mut planted, &Waker::from(Arc::new(PanickingWaker))), "another one leads");
+    let called = Arc::new(Called::default());
+    let mut other = store.commit(document("other"));
+    assert!(!poll_with(&mut other, &Waker::from(Arc::clone(&called))), "another one leads");
+    leader.join().unwrap().expect("it was written before that");
+    eventually("the waker behind the one that panicked", || called.0.load(Ordering::SeqCst));
+    other.wait().expect("it was written before that");
+    planted.wait().expect("it was written before that");
+    assert!(exists(&store, "planted") && exists(&store, "other"));
+    assert_broken(&store, "a waker that panics");
+}
+
+#[test]
+fn a_thread_of_the_store_that_dies_breaks_the_store() {
+    let (engine, store) = faulty_store();
+    engine.pressure_panics.store(true, Ordering::SeqCst);
+    let _ = commit(&store, "before");
+    eventually("the governor's death", || store.statistics().commit.breakdown.is_some());
+    assert_broken(&store, "the thread heddle-governor panicked");
+}
