@@ -96,9 +96,13 @@ impl Collection {
     fn last_record(&self, view: &ReadView) -> Result<u64, CatalogError> {
         let range = keys::document_range(self.id);
         let mut cursor = view.cursor(Keyspace::Documents, range, Direction::Backward)?;
-        let last =
-            cursor.next()?.and_then(|(key, _)| key.get(keys::DOCUMENT_PREFIX..)?.first_chunk().copied());
-        Ok(last.map_or(0, u64::from_be_bytes))
+        let Some((key, _)) = cursor.next()? else { return Ok(0) };
+        // Taken for 0, the next insert would write over the first document.
+        let record = keys::behind_collection(key).first_chunk().ok_or_else(|| CatalogError::Damaged {
+            record: format!("{key:02x?}"),
+            defect: "the key of a document in a capped collection has eight bytes".into(),
+        })?;
+        Ok(u64::from_be_bytes(*record))
     }
 
     /// The collection's id on disk.
@@ -160,6 +164,13 @@ impl Collection {
 
     pub(crate) fn build(&self, index: keys::IndexId) -> Option<Arc<BuildProgress>> {
         self.builds.lock().iter().find(|build| build.index_ids().contains(&index)).cloned()
+    }
+
+    /// The build of an index that is not ready: it must hear of duplicates, or they would be in a unique index.
+    pub(crate) fn building(&self, index: keys::IndexId) -> Arc<BuildProgress> {
+        self.build(index).unwrap_or_else(|| {
+            panic!("index {index} of collection {} is not ready and nobody builds it", self.uuid)
+        })
     }
 
     pub(crate) fn add_build(&self, build: Arc<BuildProgress>) {

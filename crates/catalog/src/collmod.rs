@@ -286,7 +286,7 @@ fn check_unique(
     let mut cursor = context.view.cursor_with(Keyspace::Indexes, range, Direction::Forward, options)?;
     let mut previous: Option<Vec<u8>> = None;
     while let Some((key, value)) = cursor.next()? {
-        let Some(entry) = keys::split_entry(key, value) else { continue };
+        let entry = keys::whole_entry(key, value)?;
         if previous.as_deref() == Some(entry.fields) {
             return Err(CatalogError::CannotConvertIndexToUnique(
                 "Cannot convert the index to unique. Please resolve conflicting documents before running collMod again.".into(),

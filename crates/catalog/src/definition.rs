@@ -133,19 +133,19 @@ impl IndexDefinition {
             Some("building") => IndexState::Building,
             _ => return Err("an index has no state".into()),
         };
-        let paths =
-            record.get("multikeyPaths").and_then(RawValue::as_array).unwrap_or(document::RawArray::EMPTY);
+        let paths = record
+            .get("multikeyPaths")
+            .and_then(RawValue::as_array)
+            .ok_or("an index has no multikey paths")?;
         let multikey = paths
             .iter()
             .map(|positions| {
-                positions.as_array().map_or(0, |positions| {
-                    positions
-                        .iter()
-                        .filter_map(RawValue::as_i64_exact)
-                        .fold(0u128, |set, position| set | 1u128.checked_shl(position as u32).unwrap_or(0))
-                })
+                let positions = positions.as_array().ok_or("an index has a multikey path that is no list")?;
+                let positions = positions.iter().filter_map(RawValue::as_i64_exact);
+                Ok(positions
+                    .fold(0u128, |set, position| set | 1u128.checked_shl(position as u32).unwrap_or(0)))
             })
-            .collect();
+            .collect::<Result<_, &str>>()?;
         let spec = IndexSpec::parse(spec).map_err(|error| error.to_string())?;
         IndexDefinition::new(collection, id, spec, state, multikey, capped).map_err(|error| error.to_string())
     }
@@ -317,15 +317,17 @@ impl CollectionDefinition {
         let Some(RawValue::Binary { bytes, .. }) = record.get("uuid") else {
             return Err("uuid is missing".into());
         };
-        let options = record.get("options").and_then(RawValue::as_document).unwrap_or_default();
+        let options = record.get("options").and_then(RawValue::as_document).ok_or("options are missing")?;
         let options = CollectionOptions::parse(options).map_err(|error| error.to_string())?;
         let id = number("id")?;
-        let indexes = record.get("indexes").and_then(RawValue::as_array).unwrap_or(document::RawArray::EMPTY);
+        let indexes = record.get("indexes").and_then(RawValue::as_array).ok_or("indexes are missing")?;
         let capped = options.capped.is_some();
         let indexes = indexes
             .iter()
-            .filter_map(RawValue::as_document)
-            .map(|index| IndexDefinition::from_record(id, index, capped).map(Arc::new))
+            .map(|index| {
+                let index = index.as_document().ok_or("an index is no document")?;
+                IndexDefinition::from_record(id, index, capped).map(Arc::new)
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let mut definition = CollectionDefinition {
             id,
@@ -346,6 +348,24 @@ impl CollectionDefinition {
 mod tests {
     use super::*;
     use document::doc;
+
+    #[test]
+    fn half_a_record_is_none() {
+        let options = CollectionOptions::default();
+        let definition =
+            CollectionDefinition::new(9, Namespace::new("db", "c"), options).expect("a definition");
+        let whole = definition.to_record().as_raw().to_document();
+        let names: Vec<String> = whole.iter().map(|(name, _)| name.to_owned()).collect();
+        for name in &names {
+            let rest: Document = whole
+                .iter()
+                .filter(|(other, _)| other != name)
+                .map(|(name, value)| (name, value.clone()))
+                .collect();
+            let read = CollectionDefinition::from_record(rest.to_buf().as_raw());
+            assert!(read.is_err(), "a collection without its {name} is another one");
+        }
+    }
 
     #[test]
     fn a_record_comes_back() {

@@ -12,7 +12,7 @@
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexState};
 use crate::index_keys::Entry;
-use crate::keys::{self, DOCUMENT_PREFIX, IndexId};
+use crate::keys::{self, IndexId};
 use crate::waiters::{Waiters, give_way};
 use crate::write::unique::{UniqueProbe, duplicate};
 use crate::{CatalogError, OperationContext};
@@ -151,7 +151,7 @@ async fn fill_slice(
 ) -> Result<Option<Vec<u8>>, CatalogError> {
     let keys = slice_keys(context, collection, from)?;
     let Some(last) = keys.last() else { return Ok(None) };
-    let next = [last.get(DOCUMENT_PREFIX..).unwrap_or_default(), &[0]].concat();
+    let next = [keys::behind_collection(last), &[0]].concat();
     let mut writing = collection.begin_write().await?;
     let hashes: Vec<u64> = keys.iter().map(|key| LatchTable::hash(key)).collect();
     writing.latches.add_keys(collection.key_latches.documents.lock_many(&hashes).await);
@@ -161,7 +161,7 @@ async fn fill_slice(
     for key in &keys {
         // A document that is gone by now has no entries any more.
         let Some(bytes) = context.view.get(Keyspace::Documents, key)? else { continue };
-        let document_key = key.get(DOCUMENT_PREFIX..).unwrap_or_default();
+        let document_key = keys::behind_collection(key);
         for index in definition.indexes.iter().filter(|index| build.index_ids.contains(&index.id)) {
             let found = index.generator.entries(RawDocument::trusted(&bytes), document_key)?;
             if crate::collection::adds_paths(&index.multikey, &found.multikey) {
@@ -284,7 +284,7 @@ pub(crate) fn check_all_entries(
         let mut previous: Vec<u8> = Vec::new();
         let mut is_first = true;
         while let Some((key, value)) = cursor.next()? {
-            let Some(entry) = keys::split_entry(key, value) else { continue };
+            let entry = keys::whole_entry(key, value)?;
             if !is_first && entry.fields == previous {
                 let fields_end = keys::INDEX_PREFIX + entry.fields.len();
                 let entry = Entry { key: key.to_vec(), value: value.to_vec(), fields_end };

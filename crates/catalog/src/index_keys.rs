@@ -33,7 +33,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// Index prefix and encoded fields: what is unique in a unique index.
     pub(crate) fn fields(&self) -> &[u8] {
-        self.key.get(..self.fields_end).unwrap_or_default()
+        self.key.get(..self.fields_end).expect("the fields of an entry lie within its key")
     }
 }
 

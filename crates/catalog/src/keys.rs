@@ -1,5 +1,6 @@
 //! Byte layouts of keys and index entries; drawn in `docs/design/catalog-layout.md`.
 
+use crate::CatalogError;
 use storage::{CounterId, KeyRange};
 
 /// Identifies a collection on disk; never used again after the collection is gone.
@@ -37,6 +38,12 @@ pub(crate) fn document_key(collection: CollectionId, document_key: &[u8]) -> Vec
     key
 }
 
+/// The document key within the key of a document in `Keyspace::Documents`.
+#[inline]
+pub(crate) fn behind_collection(key: &[u8]) -> &[u8] {
+    key.get(DOCUMENT_PREFIX..).expect("the key of a document begins with its collection's id")
+}
+
 /// All documents of a collection.
 pub(crate) fn document_range(collection: CollectionId) -> KeyRange {
     KeyRange::prefix(collection.to_be_bytes())
@@ -47,6 +54,11 @@ pub(crate) fn index_prefix(collection: CollectionId, index: IndexId) -> [u8; IND
     let [c0, c1, c2, c3] = collection.to_be_bytes();
     let [i0, i1, i2, i3] = index.to_be_bytes();
     [c0, c1, c2, c3, i0, i1, i2, i3]
+}
+
+/// Fields and document key within the key of an index entry.
+pub(crate) fn behind_index(key: &[u8]) -> &[u8] {
+    key.get(INDEX_PREFIX..).expect("the key of an entry begins with its collection's and its index's id")
 }
 
 /// All entries of an index.
@@ -110,6 +122,14 @@ pub(crate) fn split_entry<'a>(key: &'a [u8], value: &'a [u8]) -> Option<IndexEnt
     let body = key.get(INDEX_PREFIX..)?;
     let (fields, document_key) = body.split_at_checked(body.len().checked_sub(length)?)?;
     Some(IndexEntry { key, fields, type_bits: bytes.as_slice(), document_key })
+}
+
+/// Takes an index entry apart where all of them count: a damaged one is not passed over.
+pub(crate) fn whole_entry<'a>(key: &'a [u8], value: &'a [u8]) -> Result<IndexEntry<'a>, CatalogError> {
+    split_entry(key, value).ok_or_else(|| CatalogError::Damaged {
+        record: format!("{key:02x?}"),
+        defect: "an index entry makes no sense".into(),
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use crate::collection::Collection;
 use crate::definition::IndexDefinition;
 use crate::index_keys::KeyGenerator;
-use crate::keys::{self, DOCUMENT_PREFIX, INDEX_PREFIX, IndexEntry, split_entry};
+use crate::keys::{self, DOCUMENT_PREFIX, IndexEntry, split_entry};
 use crate::{ReadError, WriteError};
 use document::key::encode_value;
 use document::{RawDocument, RawValue};
@@ -201,10 +201,7 @@ impl Collection {
     ) -> Result<Vec<Vec<u8>>, WriteError> {
         let generator: &KeyGenerator = &index.generator;
         let entries = generator.entries(document, &[])?.entries;
-        Ok(entries
-            .into_iter()
-            .map(|entry| entry.key.get(INDEX_PREFIX..).unwrap_or_default().to_vec())
-            .collect())
+        Ok(entries.into_iter().map(|entry| keys::behind_index(&entry.key).to_vec()).collect())
     }
 }
 
@@ -227,7 +224,7 @@ impl DocumentCursor {
     pub fn next(&mut self) -> Result<Option<(&[u8], RawDocument<'_>)>, ReadError> {
         self.collection.check_alive()?;
         let Some((key, value)) = self.cursor.next()? else { return Ok(None) };
-        Ok(Some((key.get(DOCUMENT_PREFIX..).unwrap_or_default(), RawDocument::trusted(value))))
+        Ok(Some((keys::behind_collection(key), RawDocument::trusted(value))))
     }
 
     /// Continues at this document key, inclusive, or the nearest behind it in the walk's direction.
@@ -260,7 +257,7 @@ impl IndexCursor {
         self.collection.check_alive()?;
         let Some((key, value)) = self.cursor.next()? else { return Ok(None) };
         if self.clustered {
-            let document_key = key.get(DOCUMENT_PREFIX..).unwrap_or_default();
+            let document_key = keys::behind_collection(key);
             return Ok(Some(IndexEntry { key, fields: document_key, type_bits: &[], document_key }));
         }
         match split_entry(key, value) {

@@ -4,7 +4,7 @@ use crate::CatalogError;
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::Entry;
-use crate::keys::{self, DOCUMENT_PREFIX, split_entry};
+use crate::keys::{self, split_entry};
 use crate::waiters::give_way;
 use document::key::decode;
 use document::key::encode_value;
@@ -109,7 +109,7 @@ impl Collection {
                 let Some((key, value)) = cursor.next()? else { return Ok(()) };
                 report.records += 1;
                 report.data_bytes += value.len() as u64;
-                let document_key = key.get(DOCUMENT_PREFIX..).unwrap_or_default();
+                let document_key = keys::behind_collection(key);
                 match check_one(definition, document_key, value) {
                     Ok(document) => {
                         self.check_entries(view, definition, document, document_key, report, expected)?

@@ -409,7 +409,7 @@ impl Cursors {
         let pinned = Entry::Pinned { session, namespace, doom: None, user: None };
         match std::mem::replace(entry, pinned) {
             Entry::Idle { cursor, .. } => Ok(PinnedCursor { cursors: self, id, cursor: Some(cursor) }),
-            Entry::Pinned { .. } => Err(not_found(id)),
+            Entry::Pinned { .. } => unreachable!("cursor {id} was idle under the same lock"),
         }
     }
 
@@ -621,9 +621,9 @@ pub struct PinnedCursor<'r> {
 }
 
 impl PinnedCursor<'_> {
-    /// The cursor; `None` never happens before it is closed.
-    pub fn cursor(&mut self) -> Option<&mut Cursor> {
-        self.cursor.as_deref_mut()
+    /// The cursor.
+    pub fn cursor(&mut self) -> &mut Cursor {
+        self.cursor.as_deref_mut().expect("a cursor is there until it is closed, which takes what holds it")
     }
 
     /// Tells whose operation a kill of the cursor ends.
@@ -651,7 +651,9 @@ impl PinnedCursor<'_> {
 
 impl Drop for PinnedCursor<'_> {
     fn drop(&mut self) {
-        self.cursors.unpin(self.id, self.cursor.take());
+        // After a panic nobody knows how far it has come: the next batch might leave documents out.
+        let cursor = self.cursor.take().filter(|_| !std::thread::panicking());
+        self.cursors.unpin(self.id, cursor);
     }
 }
 
@@ -693,6 +695,19 @@ mod tests {
         drop(pinned);
         cursors.pin(id, "db.c", None).expect("given back").close();
         assert_eq!(cursors.pin(id, "db.c", None).expect_err("closed").code, 43);
+    }
+
+    #[test]
+    fn a_panic_closes_the_cursor_that_was_in_use() {
+        let cursors = Cursors::default();
+        let id = cursors.open(cursor(None));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut pinned = cursors.pin(id, "db.c", None).expect("idle");
+            pinned.cursor().returned += 1;
+            panic!("half a batch");
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(cursors.pin(id, "db.c", None).expect_err("nobody goes on from it").code, 43);
     }
 
     #[test]

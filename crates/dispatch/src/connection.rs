@@ -243,7 +243,10 @@ impl OperationGuard<'_> {
     /// Tells which collection the operation works on.
     pub fn set_namespace(&self, database: &str, collection: &str) {
         let mut slot = self.connection.operation.lock();
-        let OperationSlot { running: Some(running), namespace, .. } = &mut *slot else { return };
+        let OperationSlot { running: Some(running), namespace, .. } = &mut *slot else {
+            panic!("operation {} is not registered while it runs", self.id);
+        };
+        assert_eq!(running.id, self.id, "two operations run on connection {}", self.connection.id);
         namespace.clear();
         namespace.extend([database, ".", collection]);
         running.has_namespace = true;

@@ -168,9 +168,9 @@ type Work = fn(&StoreInner);
 
 /// Starts the threads; they end at [`Signal::stop`] and [`crate::reclaim::Reclaim::stop`].
 pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let threads: [(&str, Work); 3] =
+    let threads: [(&'static str, Work); 3] =
         [("heddle-journal", keep_journal), ("heddle-governor", govern), ("heddle-reclaim", reclaim::run)];
-    let start = |(name, work): (&str, Work)| {
+    let start = |(name, work): (&'static str, Work)| {
         let inner = Arc::clone(store);
         std::thread::Builder::new().name(name.into()).spawn(move || {
             // Without it the journal would grow unsynced, or the gate stay as it is, and nobody would know why.

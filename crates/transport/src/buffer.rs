@@ -76,7 +76,7 @@ impl ReceiveBuffer {
     #[inline]
     #[must_use]
     pub fn filled(&self) -> &[u8] {
-        self.bytes.get(self.start..self.end).unwrap_or_default()
+        self.bytes.get(self.start..self.end).expect("what was received lies within the buffer")
     }
 
     /// Where the stream writes next; never empty after [`ReceiveBuffer::prepare`].
@@ -88,7 +88,9 @@ impl ReceiveBuffer {
     /// Notes that the stream wrote `count` bytes.
     #[inline]
     pub fn advance(&mut self, count: usize) {
-        self.end = (self.end + count).min(self.bytes.len());
+        let room = self.bytes.len() - self.end;
+        assert!(count <= room, "a stream says that it wrote {count} bytes into {room}");
+        self.end += count;
     }
 
     /// Appends received bytes. What comes into an empty buffer gets no more memory than it needs: it waits to be read, as may many.
@@ -104,9 +106,8 @@ impl ReceiveBuffer {
             let room = self.unfilled_mut();
             let count = room.len().min(rest.len());
             let (now, later) = rest.split_at(count);
-            if let Some(target) = room.get_mut(..count) {
-                target.copy_from_slice(now);
-            }
+            let (target, _) = room.split_at_mut(count);
+            target.copy_from_slice(now);
             self.advance(count);
             rest = later;
             self.want(self.filled().len() + rest.len());
@@ -117,7 +118,9 @@ impl ReceiveBuffer {
     /// Drops `count` bytes from the front.
     #[inline]
     pub fn consume(&mut self, count: usize) {
-        self.start = (self.start + count).min(self.end);
+        let held = self.end - self.start;
+        assert!(count <= held, "{count} bytes are consumed of {held}");
+        self.start += count;
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
@@ -146,9 +149,8 @@ impl ReceiveBuffer {
         } else {
             // Fresh zeroed pages cost nothing until they are written, unlike growing and clearing.
             let mut larger = if useful == RETAINED { spare_input() } else { vec![0; useful] };
-            if let Some(target) = larger.get_mut(..held) {
-                target.copy_from_slice(self.filled());
-            }
+            let (target, _) = larger.split_at_mut(held);
+            target.copy_from_slice(self.filled());
             self.bytes = larger;
         }
         self.start = 0;

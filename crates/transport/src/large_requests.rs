@@ -75,7 +75,8 @@ impl LargeRequests {
     /// A message that was admitted is answered, or its connection has ended.
     pub(crate) fn release(&self, bytes: u64) {
         let mut state = self.state.lock();
-        state.held = state.held.saturating_sub(bytes);
+        assert!(bytes <= state.held, "{bytes} bytes of large requests are given back of {}", state.held);
+        state.held -= bytes;
         self.call_next(&state);
     }
 

@@ -274,7 +274,7 @@ struct Acceptor<H> {
 
 impl<H: Service> Acceptor<H> {
     fn run(&self, index: usize) {
-        let Some(listener) = self.listeners.get(index) else { return };
+        let listener = self.listeners.get(index).expect("each listener has its thread");
         while !self.stopping.load(Ordering::Acquire) {
             match listener.socket.accept() {
                 Ok((socket, peer)) => {

@@ -76,7 +76,10 @@ impl UnreadReplies {
             let was = self.bytes.fetch_add(now - before, Ordering::SeqCst);
             return !self.is_full_with(was) && self.is_full_with(was + (now - before));
         }
-        let was = self.bytes.fetch_sub(before - now, Ordering::SeqCst);
+        let less = |bytes: u64| bytes.checked_sub(before - now);
+        let was = self.bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        // Taken away all the same it would be beyond any bound, and every request would wait for ever.
+        let was = was.unwrap_or_else(|held| panic!("{} unread bytes are given back of {held}", before - now));
         // Nobody waits where there was room.
         if self.is_full_with(was) && !self.is_full() {
             self.wake_all();

@@ -45,7 +45,7 @@ impl Collection {
         document: RawDocument<'_>,
         unit: &mut WriteUnit,
     ) -> Result<(), WriteError> {
-        let document_key = key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default();
+        let document_key = keys::behind_collection(key);
         unit.delete(Keyspace::Documents, key);
         for entries in self.entries(definition, document, document_key)? {
             for entry in entries.entries {

@@ -165,8 +165,7 @@ impl Collection {
             }
             None => encode_value(&mut key, id),
         }
-        let entries =
-            self.entries(definition, stored, key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default())?;
+        let entries = self.entries(definition, stored, keys::behind_collection(&key))?;
         Ok(Candidate { position, key, entries, bytes })
     }
 
@@ -393,9 +392,7 @@ impl<'c> FreshKeys<'c> {
                     Uniqueness::Free => {}
                     Uniqueness::Taken => return Err(duplicate(self.definition, index, entry)),
                     Uniqueness::Suspect => {
-                        if let Some(build) = self.collection.build(index.id) {
-                            build.suspect(index.id, entry);
-                        }
+                        self.collection.building(index.id).suspect(index.id, entry);
                     }
                 }
             }

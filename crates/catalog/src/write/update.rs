@@ -156,7 +156,7 @@ impl Collection {
         if !context.bypass_validation {
             check_validator(definition, Some(old), new)?;
         }
-        let document_key = key.get(keys::DOCUMENT_PREFIX..).unwrap_or_default();
+        let document_key = keys::behind_collection(key);
         let changes = index_changes(definition, old, new, document_key)?;
         let fresh = fresh_hashes(&changes);
         if !fresh.is_empty() {
@@ -226,9 +226,7 @@ impl Collection {
                     Uniqueness::Free => {}
                     Uniqueness::Taken => return Err(duplicate(definition, change.index, entry)),
                     Uniqueness::Suspect => {
-                        if let Some(build) = self.build(change.index.id) {
-                            build.suspect(change.index.id, entry);
-                        }
+                        self.building(change.index.id).suspect(change.index.id, entry);
                     }
                 }
             }

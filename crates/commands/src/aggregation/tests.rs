@@ -100,7 +100,7 @@ impl Client {
         let context = BatchContext { server: &self.server, turns, await_until: None };
         let mut bytes = Vec::new();
         let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), documents_max);
-        let source = &mut pinned.cursor().expect("pinned").source;
+        let source = &mut pinned.cursor().source;
         block_on(source.fill(&context, &mut batch)).map_err(|error| error.code)?;
         drop(batch);
         Ok(RawDocument::trusted(&bytes).iter().map(|element| element.value().to_value()).collect())

@@ -90,7 +90,7 @@ async fn give_batch(
     mut pinned: PinnedCursor<'_>,
     limit: usize,
 ) -> CommandResult<i64> {
-    let Some(cursor) = pinned.cursor() else { return Err(not_found(id)) };
+    let cursor = pinned.cursor();
     let max_time = context.generic.max_time;
     if max_time.is_some() && !cursor.await_data {
         return Err(CommandError::bad_value(

@@ -155,7 +155,7 @@ impl Executor {
     }
 
     fn collect(&mut self, slice: &mut Slice) -> CommandResult<Pause> {
-        let Order::Collecting(sorter) = &mut self.order else { return Ok(Pause::End) };
+        let Order::Collecting(sorter) = &mut self.order else { unreachable!("nothing is left to collect") };
         let count = &mut self.sort_figures.documents;
         let pause = self.stream.run(slice, &mut |located| {
             *count += 1;

@@ -276,7 +276,7 @@ impl Scan {
         seen: &mut Option<Seen>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
-        let Way::Lookup { document_key } = &self.way else { return Ok(Pause::End) };
+        let Way::Lookup { document_key } = &self.way else { unreachable!("another way than {:?}", self.way) };
         reading.collection.check_alive()?;
         if self.position.mark == Mark::Behind || seen.as_ref().is_some_and(|seen| seen.contains(document_key))
         {
@@ -317,7 +317,8 @@ impl Scan {
             ..
         } = self
         else {
-            return Ok(Pause::End);
+            // Taken for the end, what is left would be missing from the answer.
+            panic!("a walk has no cursor of its own kind: {self:?}");
         };
         loop {
             let Some(next) = within_tier(cursor.next())? else { return Ok(Pause::WouldBlock) };
@@ -398,7 +399,8 @@ impl Scan {
             ..
         } = self
         else {
-            return Ok(Pause::End);
+            // Taken for the end, what is left would be missing from the answer.
+            panic!("a walk has no cursor of its own kind: {self:?}");
         };
         loop {
             let Some(next) = within_tier(cursor.next())? else { return Ok(Pause::WouldBlock) };
@@ -460,7 +462,7 @@ impl Scan {
             }
             if verdict != Verdict::Ignore
                 && let Some(count) = entries.scan.distinct_fields
-                && let Some(target) = entries.behind_group(entry.fields, count)
+                && let Some(target) = entries.behind_group(entry.fields, count)?
             {
                 figures.seeks += 1;
                 cursor.seek(&target);
@@ -494,7 +496,7 @@ impl Scan {
         match &mut self.cursor {
             Some(OpenCursor::Documents(cursor)) => cursor.seek(&self.position.key),
             Some(OpenCursor::Entries(cursor)) => cursor.seek(&self.position.key),
-            None => {}
+            None => assert!(matches!(self.way, Way::Lookup { .. }), "a walk has no cursor: {self:?}"),
         }
         Ok(true)
     }
@@ -567,8 +569,7 @@ impl Entries {
             if self.bare {
                 return Ok(Held::Bare);
             }
-            let values = decode(entry.fields, entry.type_bits, &self.directions)
-                .map_err(|error| CommandError::internal(format!("an index entry cannot be read: {error}")))?;
+            let values = decode(entry.fields, entry.type_bits, &self.directions).map_err(unreadable)?;
             // A null key stands for a missing field too: only the document tells.
             if !values.iter().any(|value| matches!(value, Value::Null)) {
                 return Ok(Held::Assembled(self.assemble(values)));
@@ -604,23 +605,27 @@ impl Entries {
     }
 
     /// Where the entries with other values in the first `count` fields begin, in the direction of the walk.
-    fn behind_group(&self, fields: &[u8], count: usize) -> Option<Vec<u8>> {
+    fn behind_group(&self, fields: &[u8], count: usize) -> CommandResult<Option<Vec<u8>>> {
         let mut decoder = Decoder::new(fields, &[]);
         for direction in self.directions.iter().take(count) {
-            decoder.skip(*direction).ok()?;
+            decoder.skip(*direction).map_err(unreadable)?;
         }
-        let group = fields.get(..fields.len() - decoder.rest().len())?;
-        match self.scan.direction {
+        let (group, _) = fields.split_at(fields.len() - decoder.rest().len());
+        Ok(match self.scan.direction {
             ScanDirection::Forward => successor(group),
             ScanDirection::Backward => Some(group.to_vec()),
-        }
+        })
     }
+}
+
+fn unreadable(error: impl std::fmt::Display) -> CommandError {
+    CommandError::internal(format!("an index entry cannot be read: {error}"))
 }
 
 /// The bytes of an entry behind collection and index: fields, then document key.
 fn behind_prefix<'e>(entry: &catalog::IndexEntry<'e>) -> &'e [u8] {
     let length = entry.fields.len() + entry.document_key.len();
-    entry.key.get(entry.key.len().saturating_sub(length)..).unwrap_or_default()
+    entry.key.split_at(entry.key.len() - length).1
 }
 
 fn insert_at(document: &mut Document, path: &str, value: Value) {

@@ -87,7 +87,7 @@ impl Sockets {
 
 impl Reactor for Core {
     fn poll(&self, queue: usize) -> bool {
-        let Some(poller) = self.sockets.pollers.get(queue) else { return false };
+        let poller = self.sockets.pollers.get(queue).expect("each queue has its poller");
         let polls = Pushing::Polls { queue, at: Instant::now() };
         let sockets = &self.sockets;
         let quiet = sockets.origin + Duration::from_nanos(sockets.quiet.load(Ordering::Relaxed));

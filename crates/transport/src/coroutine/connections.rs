@@ -308,8 +308,8 @@ impl Connections {
     }
 
     fn start(&mut self, owner: Owner, bytes: Vec<u8>, from: usize, patience: Patience) {
-        let Some(connection) = self.slots.get_mut(owner as usize) else { return };
-        debug_assert!(!matches!(connection.sending, Sending::Under { .. }), "two sends on one socket");
+        let connection = self.slots.get_mut(owner as usize).expect("a stream keeps its slot while it lives");
+        assert!(!matches!(connection.sending, Sending::Under { .. }), "two sends on one socket");
         let socket = Arc::clone(&connection.socket);
         let operation = self.ring.send(owner, socket, bytes, from, patience);
         connection.sending = Sending::Under { operation, awaited: patience == Patience::Waits };
