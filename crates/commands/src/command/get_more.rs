@@ -6,7 +6,7 @@ use super::find::append_namespace;
 use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
-use crate::cursors::{Batch, BatchEnd, Cursor, PinnedCursor, not_found};
+use crate::cursors::{Batch, BatchEnd, Cursor, PinnedCursor};
 use crate::error::{CommandError, CommandResult, code};
 use crate::failpoints::{FailPoint, check_time_limit, fail_after_checkout, wait_while_set};
 use crate::request::Next;

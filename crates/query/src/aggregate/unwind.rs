@@ -136,7 +136,8 @@ impl UnwindStage {
     }
 
     fn with_item(&self, position: usize, item: &Item) -> DocumentBuf {
-        let bytes = self.document.as_bytes().get(item.start..item.start + item.length).unwrap_or_default();
+        let bytes = self.document.as_bytes().get(item.start..item.start + item.length);
+        let bytes = bytes.expect("an item lies within the document it was found in");
         let unwound = with_field(self.document.as_raw(), &self.spec.path, &mut |out, name| {
             out.append_raw(item.kind, name.as_bytes(), bytes);
         });

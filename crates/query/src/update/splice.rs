@@ -15,6 +15,13 @@ pub(super) const MAX_FIELDS: usize = u64::BITS as usize;
 /// Room for a changed value without growing the buffer.
 const SPARE_BYTES: usize = 64;
 
+/// A piece of the document that is copied as it is; left out, fields would be lost.
+fn untouched(source: &[u8], from: usize, to: usize) -> &[u8] {
+    source
+        .get(from..to)
+        .unwrap_or_else(|| panic!("no bytes {from} to {to} in a document of {}", source.len()))
+}
+
 /// The document after the modifiers of `tree`, which has no `$rename`.
 pub(super) fn apply(
     tree: &Branch,
@@ -35,7 +42,7 @@ pub(super) fn apply(
             && seen & (1 << position) == 0
         {
             seen |= 1 << position;
-            splice.bytes.extend_from_slice(source.get(copy_from..offset).unwrap_or_default());
+            splice.bytes.extend_from_slice(untouched(source, copy_from, offset));
             splice.touched(name, node, element)?;
             copy_from = end;
             if seen.count_ones() as usize == tree.children.len() {
@@ -46,7 +53,7 @@ pub(super) fn apply(
         }
         offset = end;
     }
-    splice.bytes.extend_from_slice(source.get(copy_from..offset).unwrap_or_default());
+    splice.bytes.extend_from_slice(untouched(source, copy_from, offset));
     for (position, (component, node)) in tree.children.iter().enumerate() {
         if seen & (1 << position) != 0 {
             continue;
