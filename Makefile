@@ -62,7 +62,15 @@ $(BUILD)/node.installed: $(NODE_DIRECTORY)/package-lock.json
 
 # --- build and run ----------------------------------------------------------------------------------
 
+# Cargo says nothing while the longest step runs, which is one of C++.
+define announce
+	@if ! ls target/$(1)/build/librocksdb-sys-*/out/librocksdb.a >/dev/null 2>&1; then \
+		echo "First compile here: RocksDB is 343 files of C++ and takes most of the 25 to 37 processor-minutes, without a word, in the step librocksdb-sys."; \
+		echo "How far it is: find target/$(1)/build -path '*librocksdb-sys*' -name '*.o' | wc -l"; fi
+endef
+
 build: deps
+	$(call announce,release)
 	cargo build --release --locked -p heddle
 
 run: build
@@ -73,6 +81,7 @@ run: build
 test: deps-test lint test-rust test-e2e
 
 test-rust: deps
+	$(call announce,debug)
 	cargo test --workspace --locked
 
 test-e2e: deps-test
@@ -81,6 +90,7 @@ test-e2e: deps-test
 		$(VENV)/bin/python -m pytest -q -p no:cacheprovider tests/e2e
 
 lint: deps
+	$(call announce,debug)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check licenses bans sources; fi
