@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p catalog --example catalog_speed [documents]`
 
-use catalog::{Catalog, Change, Collection, IndexSpec, Namespace, OperationContext, Receipts, WriteError};
+use catalog::{Catalog, Collection, Decision, IndexSpec, Namespace, OperationContext, Receipts, WriteError};
 use document::{DocumentBuf, RawDocument, RawValue, doc};
 use std::future::Future;
 use std::pin::pin;
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 if let Some(byte) = bytes.get_mut(16) {
                     *byte ^= 1;
                 }
-                Ok::<_, WriteError>(Change::Replace(DocumentBuf::trusted(bytes)))
+                Ok::<_, WriteError>(Decision::Replace(DocumentBuf::trusted(bytes)))
             }))
             .map(drop)
         })

@@ -1,8 +1,8 @@
 //! The catalog: opening, looking up, creating, dropping and renaming.
 
+use crate::change::Changes;
 use crate::collection::{Collection, KeyLatches};
 use crate::definition::{CollectionDefinition, IndexState, UUID_SUBTYPE};
-use crate::index_build::{delete_range, drop_from};
 use crate::keys::{self, CollectionId};
 use crate::namespace::{Namespace, check_database};
 use crate::state::{CatalogState, Entry};
@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use document::{RawDocument, Value, doc};
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::{Direction, ExclusiveGuard, Growth, Keyspace, ReadView, SharedLatch, Store, WriteUnit};
+use storage::{Direction, ExclusiveGuard, Keyspace, ReadView, SharedLatch, Store};
 
 /// Views on views, at most.
 const VIEW_DEPTH_MAX: usize = 20;
@@ -38,6 +38,14 @@ pub struct DropReport {
     pub indexes: Option<usize>,
 }
 
+/// A collection that gets another name.
+struct Renamed<'r> {
+    collection: &'r Arc<Collection>,
+    from: &'r Namespace,
+    /// With the new name.
+    definition: CollectionDefinition,
+}
+
 impl Catalog {
     /// Loads the definitions from a store, and removes what a crash left of unfinished index builds.
     ///
@@ -49,7 +57,7 @@ impl Catalog {
         let key_latches = Arc::new(KeyLatches::default());
         let mut state = CatalogState::default();
         for definition in load_records(context.view)? {
-            let definition = without_unfinished_indexes(&store, definition)?;
+            let definition = without_unfinished_indexes(&context, &store, definition)?;
             let namespace = definition.namespace.clone();
             let entry = match definition.options.view {
                 Some(_) => Entry::View(Arc::new(definition)),
@@ -191,10 +199,9 @@ impl Catalog {
         }
         let id = self.next_id(context)?;
         let definition = CollectionDefinition::new(id, namespace.clone(), options)?;
-        let mut unit = WriteUnit::new();
-        unit.put(Keyspace::Meta, keys::NEXT_ID_KEY, &(id + 1).to_be_bytes());
-        unit.put(Keyspace::Meta, &keys::record_key(id), definition.to_record().as_bytes());
-        context.commit(&self.store, unit).await?;
+        let mut changes = Changes::new(context);
+        changes.create(&definition);
+        changes.commit(&self.store).await?;
         let entry = match definition.options.view {
             Some(_) => Entry::View(Arc::new(definition)),
             None => {
@@ -229,8 +236,7 @@ impl Catalog {
         let _guard = self.begin_change(context).await;
         let entry = self.entry(namespace.database(), namespace.collection());
         let entry = entry.ok_or_else(|| CatalogError::NamespaceNotFound("ns not found".into()))?;
-        let unit = WriteUnit::new();
-        self.drop_entries(context, vec![(namespace.clone(), entry.clone())], unit, |_| {}).await?;
+        self.drop_entries(context, vec![(namespace.clone(), entry.clone())], None).await?;
         let indexes = matches!(entry, Entry::Collection(_)).then(|| entry.definition().indexes.len());
         Ok(DropReport { indexes })
     }
@@ -250,18 +256,16 @@ impl Catalog {
         if entries.is_empty() {
             return Ok(false);
         }
-        self.drop_entries(context, entries, WriteUnit::new(), |_| {}).await?;
+        self.drop_entries(context, entries, None).await?;
         Ok(true)
     }
 
-    /// Commits `unit` with the removal of these names, and swaps in a state without them that `change` has also
-    /// changed. The caller holds the catalog's latch.
+    /// Drops these names and renames a collection, in one unit. The caller holds the catalog's latch.
     async fn drop_entries(
         &self,
         context: &OperationContext<'_>,
         entries: Vec<(Namespace, Entry)>,
-        mut unit: WriteUnit,
-        change: impl FnOnce(&mut CatalogState),
+        renamed: Option<Renamed<'_>>,
     ) -> Result<(), CatalogError> {
         let mut latches = Vec::new();
         for (_, entry) in &entries {
@@ -270,15 +274,22 @@ impl Catalog {
                 latches.push(collection.begin_change().await);
             }
         }
+        let mut changes = Changes::new(context);
         for (_, entry) in &entries {
-            remove_data(&mut unit, entry.definition().id);
+            changes.drop(&entry.definition());
         }
-        // A name that changes beside it takes no more room than before.
-        unit.set_growth(Growth::Shrinks);
-        context.commit(&self.store, unit).await?;
+        if let Some(Renamed { from, definition, .. }) = &renamed {
+            changes.rename(from, definition);
+        }
+        changes.commit(&self.store).await?;
         self.change_state(|state| {
             entries.iter().for_each(|(namespace, _)| state.remove(namespace));
-            change(state);
+            if let Some(Renamed { collection, from, definition }) = renamed {
+                let to = definition.namespace.clone();
+                collection.publish(definition);
+                state.remove(from);
+                state.insert(to, Entry::Collection(Arc::clone(collection)));
+            }
         });
         for (_, entry) in &entries {
             if let Entry::Collection(collection) = entry {
@@ -337,15 +348,9 @@ impl Catalog {
         let _source = collection.begin_change().await;
         let mut definition = collection.definition().copy()?;
         definition.namespace = to.clone();
-        let mut unit = WriteUnit::new();
-        unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
         let dropped = target.map(|target| (to.clone(), target)).into_iter().collect();
-        self.drop_entries(context, dropped, unit, |state| {
-            collection.publish(definition);
-            state.remove(from);
-            state.insert(to.clone(), Entry::Collection(Arc::clone(&collection)));
-        })
-        .await
+        let renamed = Renamed { collection: &collection, from, definition };
+        self.drop_entries(context, dropped, Some(renamed)).await
     }
 
     /// Stores and puts in force a changed view. The caller holds the catalog's latch.
@@ -357,9 +362,9 @@ impl Catalog {
         if let Some(view) = &definition.options.view {
             check_view_cycle(&self.state(), &definition.namespace, &view.view_on)?;
         }
-        let mut unit = WriteUnit::new();
-        unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-        context.commit(&self.store, unit).await?;
+        let mut changes = Changes::new(context);
+        changes.modify(&definition);
+        changes.commit(&self.store).await?;
         self.change_state(|state| {
             state.insert(definition.namespace.clone(), Entry::View(Arc::new(definition)));
         });
@@ -384,14 +389,6 @@ fn already_exists(namespace: &Namespace, existing: &Entry) -> CatalogError {
     })
 }
 
-fn remove_data(unit: &mut WriteUnit, id: CollectionId) {
-    unit.delete(Keyspace::Meta, &keys::record_key(id));
-    delete_range(unit, Keyspace::Documents, &keys::document_range(id));
-    delete_range(unit, Keyspace::Indexes, &keys::indexes_range(id));
-    unit.remove_counter(keys::documents_counter(id));
-    unit.remove_counter(keys::bytes_counter(id));
-}
-
 fn load_records(view: &ReadView) -> Result<Vec<CollectionDefinition>, CatalogError> {
     let mut cursor = view.cursor(Keyspace::Meta, keys::record_range(), Direction::Forward)?;
     let mut definitions = Vec::new();
@@ -404,20 +401,19 @@ fn load_records(view: &ReadView) -> Result<Vec<CollectionDefinition>, CatalogErr
 }
 
 fn without_unfinished_indexes(
+    context: &OperationContext<'_>,
     store: &Store,
     mut definition: CollectionDefinition,
 ) -> Result<CollectionDefinition, CatalogError> {
-    let unfinished = definition.indexes.iter().filter(|index| index.state == IndexState::Building);
-    let (ids, names): (Vec<_>, Vec<_>) = unfinished.map(|index| (index.id, index.spec.name.clone())).unzip();
-    if ids.is_empty() {
+    let unfinished = definition.take_indexes(|index| index.state == IndexState::Building);
+    if unfinished.is_empty() {
         return Ok(definition);
     }
+    let names: Vec<_> = unfinished.iter().map(|index| index.spec.name.as_str()).collect();
     tracing::warn!(namespace = %definition.namespace, indexes = ?names, "removing indexes whose build did not finish");
-    let mut unit = WriteUnit::new();
-    drop_from(&mut definition, &ids, &mut unit);
-    unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-    unit.set_growth(Growth::Shrinks);
-    store.commit(unit).wait()?;
+    let mut changes = Changes::new(context);
+    changes.drop_indexes(&definition, &unfinished);
+    changes.commit_and_block(store)?;
     Ok(definition)
 }
 

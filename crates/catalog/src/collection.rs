@@ -1,5 +1,6 @@
 //! One collection: its definition of the moment, its latches, its counters.
 
+use crate::change::Changes;
 use crate::definition::CollectionDefinition;
 use crate::index_build::BuildProgress;
 use crate::keys::{self, CollectionId};
@@ -9,10 +10,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use storage::{
-    Direction, ExclusiveGuard, Growth, HeldLatches, Keyspace, LatchTable, ReadView, SharedLatch, Store,
-    WriteUnit,
-};
+use storage::{Direction, ExclusiveGuard, HeldLatches, Keyspace, LatchTable, ReadView, SharedLatch, Store};
 use uuid::Uuid;
 
 /// Latches of single keys, shared by all collections. Lock order: `documents` before `unique_keys`; an operation
@@ -249,11 +247,9 @@ impl Collection {
                 .map_err(internal)?;
         }
         if changed {
-            let mut unit = WriteUnit::new();
-            unit.put(Keyspace::Meta, &keys::record_key(self.id), definition.to_record().as_bytes());
-            // A few bits; whether the document may come that they are about is decided with its own unit.
-            unit.set_growth(Growth::Keeps);
-            context.commit(&self.store, unit).await?;
+            let mut changes = Changes::new(context);
+            changes.widen_multikey(&definition);
+            changes.commit(&self.store).await?;
             self.publish(definition);
         }
         Ok(())

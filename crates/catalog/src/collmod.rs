@@ -1,6 +1,7 @@
 //! `collMod`: changing a collection's options, one of its indexes, or a view.
 
 use crate::catalog::Catalog;
+use crate::change::Changes;
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_spec::expire_after_seconds;
@@ -10,7 +11,7 @@ use crate::state::Entry;
 use crate::{CatalogError, Namespace, OperationContext};
 use document::{Document, RawDocument, RawValue};
 use std::sync::Arc;
-use storage::{CursorOptions, Direction, Keyspace, WriteUnit};
+use storage::{CursorOptions, Direction, Keyspace};
 
 impl Catalog {
     /// Applies the fields of a `collMod` command (without the command's own and the generic ones); returns the
@@ -104,9 +105,9 @@ async fn modify_collection(
             }
         }
     }
-    let mut unit = WriteUnit::new();
-    unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-    context.commit(&collection.store, unit).await?;
+    let mut changes = Changes::new(context);
+    changes.modify(&definition);
+    changes.commit(&collection.store).await?;
     collection.publish(definition);
     Ok(reply)
 }

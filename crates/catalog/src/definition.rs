@@ -242,6 +242,17 @@ impl CollectionDefinition {
         Ok(id)
     }
 
+    /// Takes out the indexes that are meant.
+    pub(crate) fn take_indexes(
+        &mut self,
+        is_meant: impl Fn(&IndexDefinition) -> bool,
+    ) -> Vec<Arc<IndexDefinition>> {
+        let (taken, kept) = std::mem::take(&mut self.indexes).into_iter().partition(|index| is_meant(index));
+        self.indexes = kept;
+        self.descriptions = OnceLock::new();
+        taken
+    }
+
     /// Replaces one index by a version of itself.
     pub(crate) fn change_index(
         &mut self,

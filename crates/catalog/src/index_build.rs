@@ -9,8 +9,9 @@
 //! ```
 //! A crash in between leaves indexes in the state `building` in the record; opening the catalog removes them.
 
+use crate::change::Changes;
 use crate::collection::Collection;
-use crate::definition::{CollectionDefinition, IndexState};
+use crate::definition::IndexState;
 use crate::index_keys::Entry;
 use crate::keys::{self, IndexId};
 use crate::waiters::{Waiters, give_way};
@@ -20,7 +21,7 @@ use document::RawDocument;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use storage::{CursorOptions, Direction, Growth, KeyRange, Keyspace, LatchTable, ReadTier, WriteUnit};
+use storage::{CursorOptions, Direction, KeyRange, Keyspace, LatchTable, ReadTier};
 
 /// Documents of one slice: bounds how long their latches are held.
 const SLICE_DOCUMENTS: usize = 128;
@@ -180,13 +181,11 @@ async fn fill_slice(
         .collect();
     writing.latches.add_keys(collection.key_latches.unique_keys.lock_many(&unique).await);
     note_suspects(context, collection, build, &entries)?;
-    let mut unit = WriteUnit::new();
-    for (_, _, entry) in &entries {
-        unit.put(Keyspace::Indexes, &entry.key, &entry.value);
-    }
-    if !unit.is_empty() {
-        unit.hold(writing.latches);
-        context.commit(&collection.store, unit).await?;
+    if !entries.is_empty() {
+        let mut changes = Changes::new(context);
+        changes.fill_index(entries.iter().map(|(_, _, entry)| entry));
+        changes.hold(writing.latches);
+        changes.commit(&collection.store).await?;
     }
     build.done.fetch_add(keys.len() as u64, Ordering::Relaxed);
     Ok(Some(next))
@@ -313,10 +312,10 @@ pub(crate) async fn finish(
         definition
             .change_index(id, |index| (index.spec.clone(), IndexState::Ready, index.multikey.clone()))?;
     }
-    let mut unit = WriteUnit::new();
-    drop_from(&mut definition, &build.replaced, &mut unit);
-    unit.put(Keyspace::Meta, &keys::record_key(collection.id()), definition.to_record().as_bytes());
-    context.commit(&collection.store, unit).await?;
+    let replaced = definition.take_indexes(|index| build.replaced.contains(&index.id));
+    let mut changes = Changes::new(context);
+    changes.commit_index_build(&definition, &build.index_ids, &replaced);
+    changes.commit(&collection.store).await?;
     collection.publish(definition);
     Ok(())
 }
@@ -337,29 +336,13 @@ pub(crate) async fn remove_indexes(
     ids: &[IndexId],
 ) -> Result<(), CatalogError> {
     let mut definition = collection.definition().copy()?;
-    let mut unit = WriteUnit::new();
-    drop_from(&mut definition, ids, &mut unit);
-    unit.put(Keyspace::Meta, &keys::record_key(collection.id()), definition.to_record().as_bytes());
-    unit.set_growth(Growth::Shrinks);
-    context.commit(&collection.store, unit).await?;
+    let dropped = definition.take_indexes(|index| ids.contains(&index.id));
+    let mut changes = Changes::new(context);
+    changes.drop_indexes(&definition, &dropped);
+    changes.commit(&collection.store).await?;
     collection.publish(definition);
     for &id in ids {
         collection.store.reclaim(Keyspace::Indexes, keys::index_range(collection.id(), id));
     }
     Ok(())
-}
-
-/// Takes indexes out of a definition and adds the removal of their entries to a unit.
-pub(crate) fn drop_from(definition: &mut CollectionDefinition, ids: &[IndexId], unit: &mut WriteUnit) {
-    definition.indexes.retain(|index| !ids.contains(&index.id));
-    for &id in ids {
-        delete_range(unit, Keyspace::Indexes, &keys::index_range(definition.id, id));
-    }
-}
-
-/// Adds the removal of a bounded range to a unit.
-pub(crate) fn delete_range(unit: &mut WriteUnit, keyspace: Keyspace, range: &KeyRange) {
-    if let (Some(lower), Some(upper)) = (&range.lower, &range.upper) {
-        unit.delete_range(keyspace, lower, upper);
-    }
 }

@@ -1,6 +1,7 @@
 //! Creating and dropping indexes.
 
 use crate::catalog::Catalog;
+use crate::change::Changes;
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexState};
 use crate::index_build;
@@ -9,7 +10,6 @@ use crate::state::Entry;
 use crate::{CatalogError, IndexSpec, Namespace, OperationContext};
 use document::Document;
 use std::sync::Arc;
-use storage::{Keyspace, WriteUnit};
 
 /// Indexes of one collection at most, `_id_` included.
 const INDEXES_MAX: usize = 64;
@@ -117,9 +117,10 @@ impl Catalog {
         if added.is_empty() {
             return Ok(Plan::Nothing);
         }
-        let mut unit = WriteUnit::new();
-        unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-        context.commit(self.store(), unit).await?;
+        let ids: Vec<IndexId> = added.iter().map(|(id, _)| *id).collect();
+        let mut changes = Changes::new(context);
+        changes.create_indexes(&definition, &ids);
+        changes.commit(self.store()).await?;
         collection.publish(definition);
         if empty {
             return Ok(Plan::Done);
@@ -184,9 +185,10 @@ impl Catalog {
         if added.is_empty() {
             return Ok(added);
         }
-        let mut unit = WriteUnit::new();
-        unit.put(Keyspace::Meta, &keys::record_key(definition.id), definition.to_record().as_bytes());
-        context.commit(self.store(), unit).await?;
+        let ids: Vec<IndexId> = added.iter().map(|(id, _)| *id).collect();
+        let mut changes = Changes::new(context);
+        changes.create_indexes(&definition, &ids);
+        changes.commit(self.store()).await?;
         collection.publish(definition);
         index_build::start(collection, added.clone(), old.iter().map(|index| index.id).collect());
         Ok(added)

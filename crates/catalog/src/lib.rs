@@ -24,6 +24,7 @@
 //! * Whatever a view shows of an index, the definition loaded after it knows: multikey paths are durable and published
 //!   before the first entry that needs them.
 //! * Latches are taken in one order (see [`Collection`]) and given up when its unit is applied: no write waits for the journal.
+//! * Whatever changes goes through one door (`change.rs`), which tells what it is beside the bytes.
 //! * Whatever an operation commits is in its [`Receipts`], also when it fails afterwards.
 //! * Ids of collections, and of indexes in a collection, are never used again.
 //! * After a crash no index is half built: unfinished ones are removed at opening.
@@ -35,6 +36,7 @@
 //! applying collations (stored only), deleting expired documents (the TTL monitor of `commands`).
 
 mod catalog;
+mod change;
 mod collection;
 mod collmod;
 mod definition;
@@ -57,6 +59,7 @@ mod waiters;
 mod write;
 
 pub use catalog::{Catalog, DropReport};
+pub use change::{Change, ChangeObserver};
 pub use collection::Collection;
 pub use definition::{CollectionDefinition, IndexDefinition, IndexState};
 pub use error::{CatalogError, DuplicateKey, ReadError, WriteError};
@@ -73,4 +76,4 @@ pub use state::{CatalogState, Entry, NameCounts};
 pub use statistics::{CollectionStatistics, IndexSize};
 pub use validate::{IndexValidation, ValidationReport};
 pub use waiters::{Arrival, Waiters, give_way};
-pub use write::{Change, InsertReport, UpdateReport};
+pub use write::{Decision, InsertReport, UpdateReport};

@@ -1,5 +1,6 @@
 //! What an operation hands down to the store, and what it gathers there.
 
+use crate::ChangeObserver;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use storage::{CommitError, ReadTier, ReadView, Receipt, Store, WriteUnit};
@@ -17,6 +18,8 @@ pub struct OperationContext<'o> {
     pub tier: ReadTier,
     /// Skips the collection's validator.
     pub bypass_validation: bool,
+    /// Who is told of its changes.
+    pub observer: Option<&'o dyn ChangeObserver>,
     /// What it has written.
     pub receipts: &'o Receipts,
 }
@@ -24,15 +27,13 @@ pub struct OperationContext<'o> {
 impl<'o> OperationContext<'o> {
     /// Of an operation that writes, on a thread that may block.
     pub fn writing(store: &'o Store, receipts: &'o Receipts) -> Self {
-        OperationContext { view: store.write_view(), tier: ReadTier::Any, bypass_validation: false, receipts }
-    }
-
-    /// Commits a unit and waits until it is applied.
-    pub(crate) async fn commit(&self, store: &Store, unit: WriteUnit) -> Result<(), CommitError> {
-        let began = ambient::now();
-        let receipt = store.commit(unit).await?;
-        self.receipts.add(receipt, ambient::elapsed(began));
-        Ok(())
+        OperationContext {
+            view: store.write_view(),
+            tier: ReadTier::Any,
+            bypass_validation: false,
+            observer: None,
+            receipts,
+        }
     }
 }
 
@@ -47,7 +48,7 @@ pub struct Receipts {
 }
 
 impl Receipts {
-    fn add(&self, receipt: Receipt, waited: Duration) {
+    pub(crate) fn add(&self, receipt: Receipt, waited: Duration) {
         let newest = self.newest.load(Ordering::Relaxed).max(receipt.sequence);
         self.newest.store(newest, Ordering::Relaxed);
         self.add_wait(waited);

@@ -45,7 +45,7 @@ fn size_limits() {
             .expect("a read")
             .expect("a document");
         let grown = doc! { "_id": 8, "pad": "x".repeat(1500) }.to_buf();
-        block_on(capped.update(writing(&capped), &key, |_| Ok::<_, WriteError>(Change::Replace(grown))))
+        block_on(capped.update(writing(&capped), &key, |_| Ok::<_, WriteError>(Decision::Replace(grown))))
             .expect("an update");
         assert_eq!(ids(&capped), [7, 8, 9], "growth pushes the head out");
         assert_valid(&capped);

@@ -21,9 +21,9 @@ fn on_a_loop(test: impl Fn(Arc<Catalog>)) {
     });
 }
 
-fn increment(found: Option<RawDocument<'_>>) -> Result<Change, WriteError> {
+fn increment(found: Option<RawDocument<'_>>) -> Result<Decision, WriteError> {
     let count = found.map_or(0, |found| number(&found.to_document(), "n"));
-    Ok(Change::Replace(doc! { "_id": 1, "n": count + 1 }.to_buf()))
+    Ok(Decision::Replace(doc! { "_id": 1, "n": count + 1 }.to_buf()))
 }
 
 /// Drives a future on a loop that has nothing else to do.

@@ -72,10 +72,10 @@ fn counted(catalog: &Catalog) -> Arc<Collection> {
 }
 
 /// Adds one to `n`; `a` changes every other time.
-fn increment(found: Option<RawDocument<'_>>) -> Result<Change, WriteError> {
+fn increment(found: Option<RawDocument<'_>>) -> Result<Decision, WriteError> {
     let n = number(&found.expect("the document is there").to_document(), "n") + 1;
     let pad = "x".repeat(n as usize % 50);
-    Ok(Change::Replace(doc! { "_id": 1, "n": n, "a": (n / 2), "pad": pad }.to_buf()))
+    Ok(Decision::Replace(doc! { "_id": 1, "n": n, "a": (n / 2), "pad": pad }.to_buf()))
 }
 
 fn key(id: i32) -> Vec<u8> {
@@ -117,7 +117,7 @@ fn updates_of_a_large_document_wait_until_it_is_written() {
         insert(&things, doc! { "_id": 1, "n": 0 }).expect("an insert");
         let grow = |found: Option<RawDocument<'_>>| {
             let n = number(&found.expect("the document").to_document(), "n") + 1;
-            Ok::<_, WriteError>(Change::Replace(
+            Ok::<_, WriteError>(Decision::Replace(
                 doc! { "_id": 1, "n": n, "pad": "x".repeat(300 << 10) }.to_buf(),
             ))
         };
@@ -173,17 +173,17 @@ fn what_does_not_change_a_version_is_told_when_it_is_written() {
         let mut update = Box::pin(things.update(writing(&things), &key, increment));
         let mut keep = Box::pin(things.update(writing(&things), &key, |found| {
             assert_eq!(number(&found.expect("the document").to_document(), "n"), 1);
-            Ok::<_, WriteError>(Change::Keep)
+            Ok::<_, WriteError>(Decision::Keep)
         }));
         let mut same = Box::pin(things.update(writing(&things), &key, |found| {
-            Ok::<_, WriteError>(Change::Replace(found.expect("the document").to_buf()))
+            Ok::<_, WriteError>(Decision::Replace(found.expect("the document").to_buf()))
         }));
-        let mut refused = Box::pin(
-            things
-                .update(writing(&things), &key, |_| Err::<Change, _>(WriteError::BadValue("no".to_owned()))),
-        );
+        let mut refused =
+            Box::pin(things.update(writing(&things), &key, |_| {
+                Err::<Decision, _>(WriteError::BadValue("no".to_owned()))
+            }));
         let mut duplicate = Box::pin(things.update(writing(&things), &key, |_| {
-            Ok::<_, WriteError>(Change::Replace(doc! { "_id": 1, "n": 100 }.to_buf()))
+            Ok::<_, WriteError>(Decision::Replace(doc! { "_id": 1, "n": 100 }.to_buf()))
         }));
         let mut last = Box::pin(things.update(writing(&things), &key, increment));
         assert!(poll_once(update.as_mut()).is_none());
@@ -218,7 +218,7 @@ fn a_refused_update_takes_along_what_went_on_from_it() {
     storage::defer_commits();
     let mut updates: Vec<_> =
         (0..3).map(|_| Box::pin(things.update(writing(&things), &key, increment))).collect();
-    let mut keep = Box::pin(things.update(writing(&things), &key, |_| Ok::<_, WriteError>(Change::Keep)));
+    let mut keep = Box::pin(things.update(writing(&things), &key, |_| Ok::<_, WriteError>(Decision::Keep)));
     let mut delete = Box::pin(things.delete(writing(&things), &key));
     assert!(updates.iter_mut().all(|update| poll_once(update.as_mut()).is_none()));
     assert!(poll_once(keep.as_mut()).is_none() && poll_once(delete.as_mut()).is_none());
@@ -235,7 +235,7 @@ fn a_refused_update_takes_along_what_went_on_from_it() {
     let mut first = Box::pin(things.update(writing(&things), &key, increment));
     let mut full = Box::pin(things.insert(writing(&things), heavy.as_raw()));
     let mut second = Box::pin(things.update(writing(&things), &key, increment));
-    let mut keep = Box::pin(things.update(writing(&things), &key, |_| Ok::<_, WriteError>(Change::Keep)));
+    let mut keep = Box::pin(things.update(writing(&things), &key, |_| Ok::<_, WriteError>(Decision::Keep)));
     assert!(poll_once(first.as_mut()).is_none() && poll_once(full.as_mut()).is_none());
     assert!(poll_once(second.as_mut()).is_none() && poll_once(keep.as_mut()).is_none());
     engine.failures.store(1, Ordering::SeqCst);
@@ -309,9 +309,9 @@ impl Mixed<'_> {
             return;
         }
         let change = match kind % 8 {
-            1 => Change::Remove,
-            2 => Change::Keep,
-            _ => Change::Replace(new.to_buf()),
+            1 => Decision::Remove,
+            2 => Decision::Keep,
+            _ => Decision::Replace(new.to_buf()),
         };
         let decide = |found: Option<RawDocument<'_>>| {
             self.log.lock().push((id, operation, found.map(RawDocument::to_document)));

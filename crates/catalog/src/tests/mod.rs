@@ -2,6 +2,7 @@
 
 mod builds;
 mod capped;
+mod changes;
 mod concurrency;
 mod ddl;
 mod dropped;
@@ -12,7 +13,7 @@ mod tiers;
 mod writes;
 
 use crate::{
-    Catalog, CatalogError, Change, Collection, CollectionOptions, IndexSpec, Namespace, OperationContext,
+    Catalog, CatalogError, Collection, CollectionOptions, Decision, IndexSpec, Namespace, OperationContext,
     WriteError,
 };
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
@@ -94,8 +95,8 @@ fn update(
     let report = block_on(collection.update(writing(collection), &key, |found: Option<RawDocument<'_>>| {
         let before = found.map(RawDocument::to_document);
         Ok::<_, WriteError>(match change(before) {
-            Some(after) => Change::Replace(after.to_buf()),
-            None => Change::Remove,
+            Some(after) => Decision::Replace(after.to_buf()),
+            None => Decision::Remove,
         })
     }))?;
     Ok(report.changed)

@@ -36,7 +36,7 @@ fn set_a(
     context: &OperationContext<'_>,
 ) -> Result<crate::UpdateReport, WriteError> {
     let key = Collection::document_key_of_id(RawValue::Int32(id));
-    block_on(things.update(context, &key, |_| Ok(Change::Replace(doc! { "_id": id, "a": a }.to_buf()))))
+    block_on(things.update(context, &key, |_| Ok(Decision::Replace(doc! { "_id": id, "a": a }.to_buf()))))
 }
 
 #[test]

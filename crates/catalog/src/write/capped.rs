@@ -1,10 +1,11 @@
 //! Capped collections: the oldest documents go in the unit in which the newest come.
 
+use crate::change::Changes;
 use crate::collection::Collection;
 use crate::definition::CollectionDefinition;
 use crate::{OperationContext, WriteError, keys};
 use document::RawDocument;
-use storage::{Direction, Keyspace, WriteUnit};
+use storage::{Direction, Keyspace};
 
 impl Collection {
     /// Removes documents from the head until `documents` and `bytes` more fit. The caller holds the capped latch.
@@ -14,7 +15,7 @@ impl Collection {
         definition: &CollectionDefinition,
         documents: u64,
         bytes: u64,
-        unit: &mut WriteUnit,
+        changes: &mut Changes<'_>,
     ) -> Result<(), WriteError> {
         let Some(limits) = definition.options.capped else { return Ok(()) };
         let (mut count, mut size) = (self.document_count() + documents, self.data_bytes() + bytes);
@@ -30,30 +31,24 @@ impl Collection {
         let mut cursor = context.view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
         while exceeds(count, size) {
             let Some((key, value)) = cursor.next()? else { break };
-            self.remove(definition, key, RawDocument::trusted(value), unit)?;
+            self.remove(definition, key, RawDocument::trusted(value), changes)?;
             count = count.saturating_sub(1);
             size = size.saturating_sub(value.len() as u64);
         }
         Ok(())
     }
 
-    /// Adds the removal of one document and its entries to a unit.
+    /// Adds the removal of one document and its entries to the changes.
     pub(crate) fn remove(
         &self,
         definition: &CollectionDefinition,
         key: &[u8],
         document: RawDocument<'_>,
-        unit: &mut WriteUnit,
+        changes: &mut Changes<'_>,
     ) -> Result<(), WriteError> {
         let document_key = keys::behind_collection(key);
-        unit.delete(Keyspace::Documents, key);
-        for entries in self.entries(definition, document, document_key)? {
-            for entry in entries.entries {
-                unit.delete(Keyspace::Indexes, &entry.key);
-            }
-        }
-        unit.add_counter(keys::documents_counter(self.id()), -1);
-        unit.add_counter(keys::bytes_counter(self.id()), -(document.as_bytes().len() as i64));
+        let entries = self.entries(definition, document, document_key)?;
+        changes.delete(definition, key, document, entries.iter().flat_map(|entries| &entries.entries));
         Ok(())
     }
 }

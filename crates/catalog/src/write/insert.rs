@@ -1,8 +1,8 @@
 //! Inserting: many documents in one write unit, errors per document.
 
-use super::commit;
 use super::rules::{check_document, check_only_id, check_validator, with_leading_id};
 use super::unique::{UniqueProbe, Uniqueness, duplicate, duplicate_id};
+use crate::change::Changes;
 use crate::collection::{Collection, Writing, adds_paths};
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::Entries;
@@ -15,7 +15,7 @@ use hashbrown::HashSet;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use storage::{Keyspace, LatchTable, WriteUnit};
+use storage::{Keyspace, LatchTable};
 
 /// Documents of one write unit at most: bounds how long latches are held and how long one poll takes.
 const UNIT_DOCUMENTS_MAX: usize = 512;
@@ -271,24 +271,21 @@ impl Collection {
         accepted: &[Candidate<'_>],
     ) -> Result<(), WriteError> {
         let bytes: usize = accepted.iter().map(|candidate| candidate.bytes.len()).sum();
-        let mut unit = WriteUnit::with_capacity(bytes + accepted.len() * 64);
+        let mut changes = Changes::with_capacity(context, bytes + accepted.len() * 64);
         if definition.is_capped() {
-            self.trim(context, definition, accepted.len() as u64, bytes as u64, &mut unit)?;
+            self.trim(context, definition, accepted.len() as u64, bytes as u64, &mut changes)?;
         }
         for candidate in accepted {
-            unit.put(Keyspace::Documents, &candidate.key, &candidate.bytes);
-            for entry in candidate.entries.iter().flat_map(|entries| &entries.entries) {
-                unit.put(Keyspace::Indexes, &entry.key, &entry.value);
-            }
+            let entries = candidate.entries.iter().flat_map(|entries| &entries.entries);
+            changes.insert(definition, &candidate.key, candidate.document(), entries);
         }
-        unit.add_counter(keys::documents_counter(self.id()), accepted.len() as i64);
-        unit.add_counter(keys::bytes_counter(self.id()), bytes as i64);
         if definition.is_capped() {
             // Before the commit: should this future be dropped in it, the unit has used the ids all the same.
             // A refused unit leaves a gap.
             self.next_record.fetch_add(accepted.len() as u64, Ordering::Relaxed);
         }
-        commit(context, &self.store, unit, writing).await?;
+        changes.hold(std::mem::take(&mut writing.latches));
+        changes.commit(&self.store).await?;
         if definition.is_capped() {
             self.inserted().notify();
         }

@@ -1,11 +1,11 @@
 //! The latest version of a document, for who is going to replace it: the stored one, or one that is about to be written.
 
+use crate::change::Changes;
 use crate::collection::Collection;
 use crate::{OperationContext, WriteError};
 use document::RawDocument;
 use storage::{
     CommitError, EnqueuedVersion, Keyspace, LatchGuard, LatchTable, PinnedBytes, QueuePlace, Queueing,
-    WriteUnit,
 };
 
 /// A version of a document.
@@ -71,8 +71,8 @@ impl Collection {
             context.receipts.observed();
             return Ok(());
         };
-        let mut unit = WriteUnit::new();
-        unit.follow(place);
-        context.commit(&self.store, unit).await
+        let mut nothing = Changes::new(context);
+        nothing.follow(place);
+        nothing.commit(&self.store).await
     }
 }

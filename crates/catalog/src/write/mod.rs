@@ -18,22 +18,9 @@ pub(crate) mod unique;
 mod update;
 
 pub use insert::InsertReport;
-pub use update::{Change, UpdateReport};
+pub use update::{Decision, UpdateReport};
 
-use crate::OperationContext;
-use crate::collection::Writing;
-use storage::{CommitError, CursorOptions, ReadTier, Store, WriteUnit};
-
-/// Commits a unit, which gives up the writer's latches when it is applied, and waits for that.
-async fn commit(
-    context: &OperationContext<'_>,
-    store: &Store,
-    mut unit: WriteUnit,
-    writing: &mut Writing,
-) -> Result<(), CommitError> {
-    unit.hold(std::mem::take(&mut writing.latches));
-    context.commit(store, unit).await
-}
+use storage::{CursorOptions, ReadTier};
 
 /// Cursors of a write's reads.
 fn cursor_options(tier: ReadTier) -> CursorOptions {

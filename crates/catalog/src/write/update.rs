@@ -1,9 +1,10 @@
 //! Updating and deleting one document under its latch.
 
+use super::cursor_options;
 use super::latest::{Latest, Version};
 use super::rules::{check_extent, check_id, check_validator};
 use super::unique::{UniqueProbe, Uniqueness, duplicate};
-use super::{commit, cursor_options};
+use crate::change::Changes;
 use crate::collection::{Collection, Writing};
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::{Entries, Entry};
@@ -11,11 +12,11 @@ use crate::{OperationContext, WriteError, keys};
 use document::key::encode_value;
 use document::{DocumentBuf, RawDocument};
 use std::sync::Arc;
-use storage::{Growth, Keyspace, LatchTable, WriteUnit};
+use storage::{Keyspace, LatchTable};
 
 /// What is to become of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum Decision {
     /// It stays as it is.
     Keep,
     /// It is replaced (or inserted, when there is none).
@@ -34,11 +35,11 @@ pub struct UpdateReport {
 }
 
 /// What is to be done, short of doing it.
-enum Planned {
+enum Planned<'o> {
     Nothing,
     Insert(DocumentBuf),
-    Replacement(WriteUnit),
-    Removal(WriteUnit),
+    Replacement(Changes<'o>),
+    Removal(Changes<'o>),
 }
 
 /// The difference an update makes in one index.
@@ -64,7 +65,7 @@ impl Collection {
         &self,
         context: &OperationContext<'_>,
         document_key: &[u8],
-        decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Change, E>,
+        decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Decision, E>,
     ) -> Result<UpdateReport, E> {
         let mut writing = self.begin_write().await?;
         let key = keys::document_key(self.id(), document_key);
@@ -73,34 +74,34 @@ impl Collection {
         let existed = old.is_some();
         let planned = match (decide(old), old) {
             (Err(error), _) => Err(error),
-            (Ok(Change::Keep), _) | (Ok(Change::Remove), None) => Ok(Planned::Nothing),
-            (Ok(Change::Replace(new)), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => {
+            (Ok(Decision::Keep), _) | (Ok(Decision::Remove), None) => Ok(Planned::Nothing),
+            (Ok(Decision::Replace(new)), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => {
                 Ok(Planned::Nothing)
             }
-            (Ok(Change::Replace(new)), Some(old)) => {
+            (Ok(Decision::Replace(new)), Some(old)) => {
                 match self.replacement(context, &mut writing, &key, old, new.as_raw()).await {
                     // Nothing is told of the old version: the caller does it again.
                     Err(error) if error.would_block() => return Err(error.into()),
-                    unit => unit.map(Planned::Replacement).map_err(E::from),
+                    changes => changes.map(Planned::Replacement).map_err(E::from),
                 }
             }
-            (Ok(Change::Replace(new)), None) => Ok(Planned::Insert(new)),
-            (Ok(Change::Remove), Some(old)) => {
-                let mut unit = WriteUnit::new();
-                let removed = self.remove(&writing.definition, &key, old, &mut unit);
-                removed.map(|()| Planned::Removal(unit)).map_err(E::from)
+            (Ok(Decision::Replace(new)), None) => Ok(Planned::Insert(new)),
+            (Ok(Decision::Remove), Some(old)) => {
+                let mut changes = Changes::new(context);
+                let removed = self.remove(&writing.definition, &key, old, &mut changes);
+                removed.map(|()| Planned::Removal(changes)).map_err(E::from)
             }
         };
         // Whoever keeps the old bytes may write the new ones in their place.
         drop(version);
-        let mut unit = match planned {
-            Ok(Planned::Replacement(unit)) if !self.is_capped() => {
+        let mut changes = match planned {
+            Ok(Planned::Replacement(changes)) if !self.is_capped() => {
                 writing.latches.add_document(latch);
-                unit
+                changes
             }
-            Ok(Planned::Replacement(unit) | Planned::Removal(unit)) => {
+            Ok(Planned::Replacement(changes) | Planned::Removal(changes)) => {
                 writing.latches.add_key(latch);
-                unit
+                changes
             }
             Ok(Planned::Insert(new)) => {
                 writing.latches.add_key(latch);
@@ -121,9 +122,10 @@ impl Collection {
             }
         };
         if let Some(place) = place {
-            unit.follow(place);
+            changes.follow(place);
         }
-        commit(context, &self.store, unit, &mut writing).await.map_err(WriteError::from)?;
+        changes.hold(std::mem::take(&mut writing.latches));
+        changes.commit(&self.store).await.map_err(WriteError::from)?;
         Ok(UpdateReport { existed, changed: true })
     }
 
@@ -137,49 +139,42 @@ impl Collection {
         document_key: &[u8],
     ) -> Result<UpdateReport, WriteError> {
         self.update(context, document_key, |found| {
-            Ok(if found.is_some() { Change::Remove } else { Change::Keep })
+            Ok(if found.is_some() { Decision::Remove } else { Decision::Keep })
         })
         .await
     }
 
-    /// The unit that puts a document in the place of another one, latches for unique keys included.
-    async fn replacement(
+    /// The changes that put a document in the place of another one, latches for unique keys included.
+    async fn replacement<'o>(
         &self,
-        context: &OperationContext<'_>,
+        context: &'o OperationContext<'o>,
         writing: &mut Writing,
         key: &[u8],
         old: RawDocument<'_>,
         new: RawDocument<'_>,
-    ) -> Result<WriteUnit, WriteError> {
+    ) -> Result<Changes<'o>, WriteError> {
         let definition = &*Arc::clone(&writing.definition);
         check_same_id(old, new)?;
         if !context.bypass_validation {
             check_validator(definition, Some(old), new)?;
         }
         let document_key = keys::behind_collection(key);
-        let changes = index_changes(definition, old, new, document_key)?;
-        let fresh = fresh_hashes(&changes);
+        let entries = index_changes(definition, old, new, document_key)?;
+        let fresh = fresh_hashes(&entries);
         if !fresh.is_empty() {
             writing.latches.add_keys(self.key_latches.unique_keys.lock_many(&fresh).await);
         }
-        self.check_fresh(context, definition, &changes)?;
-        self.record_changed_paths(context, &changes).await?;
-        let mut unit = WriteUnit::with_capacity(new.as_bytes().len() + 128);
+        self.check_fresh(context, definition, &entries)?;
+        self.record_changed_paths(context, &entries).await?;
+        let mut changes = Changes::with_capacity(context, new.as_bytes().len() + 128);
         if definition.is_capped() {
             let growth = new.as_bytes().len().saturating_sub(old.as_bytes().len()) as u64;
-            self.trim_for_growth(context, definition, key, growth, &mut unit)?;
+            self.trim_for_growth(context, definition, key, growth, &mut changes)?;
         }
-        unit.put(Keyspace::Documents, key, new.as_bytes());
-        let added_bytes = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
-        let mut growth = added_bytes;
-        for change in &changes {
-            change.removed.iter().for_each(|entry| unit.delete(Keyspace::Indexes, &entry.key));
-            change.added.iter().for_each(|entry| unit.put(Keyspace::Indexes, &entry.key, &entry.value));
-            growth += entry_bytes(&change.added) - entry_bytes(&change.removed);
-        }
-        unit.set_growth(Growth::of(growth));
-        unit.add_counter(keys::bytes_counter(self.id()), added_bytes);
-        Ok(unit)
+        let removed = entries.iter().flat_map(|change| &change.removed);
+        let added = entries.iter().flat_map(|change| &change.added);
+        changes.update(definition, key, (old, new), removed, added);
+        Ok(changes)
     }
 
     /// A capped collection that grows by an update loses its head as by an insert, but never the updated document.
@@ -189,7 +184,7 @@ impl Collection {
         definition: &CollectionDefinition,
         key: &[u8],
         growth: u64,
-        unit: &mut WriteUnit,
+        changes: &mut Changes<'_>,
     ) -> Result<(), WriteError> {
         let Some(limits) = definition.options.capped else { return Ok(()) };
         let mut size = self.data_bytes() + growth;
@@ -204,7 +199,7 @@ impl Collection {
             match cursor.next()? {
                 Some((head, value)) if head < key => {
                     size = size.saturating_sub(value.len() as u64);
-                    self.remove(definition, head, RawDocument::trusted(value), unit)?;
+                    self.remove(definition, head, RawDocument::trusted(value), changes)?;
                 }
                 _ => break,
             }
@@ -249,10 +244,6 @@ impl Collection {
             .collect();
         if additions.is_empty() { Ok(()) } else { self.record_multikey(context, &additions).await }
     }
-}
-
-fn entry_bytes(entries: &[Entry]) -> i64 {
-    entries.iter().map(|entry| (entry.key.len() + entry.value.len()) as i64).sum()
 }
 
 fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), WriteError> {

@@ -6,7 +6,7 @@ use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::stamped;
 use catalog::{
-    Catalog, Change, Collection, CollectionDefinition, EncodedRange, IndexDefinition, Namespace,
+    Catalog, Collection, CollectionDefinition, Decision, EncodedRange, IndexDefinition, Namespace,
     OperationContext, WriteError,
 };
 use document::key::{KeyBuilder, successor};
@@ -246,18 +246,18 @@ impl Merger<'_> {
         let Some(document_key) = self.document_key(collection, document.as_raw())? else { return Ok(false) };
         let same = self.same_on_fields(document.as_raw())?;
         let mut found_it = false;
-        let decide = |found: Option<RawDocument<'_>>| -> CommandResult<Change> {
-            let Some(old) = found else { return Ok(Change::Keep) };
+        let decide = |found: Option<RawDocument<'_>>| -> CommandResult<Decision> {
+            let Some(old) = found else { return Ok(Decision::Keep) };
             if !same.as_ref().map_or(Ok(true), |same| same.matches(old))? {
-                return Ok(Change::Keep);
+                return Ok(Decision::Keep);
             }
             found_it = true;
             Ok(match replacement {
-                Replacement::Nothing => Change::Keep,
-                Replacement::Whole => Change::Replace(replaced(old, document)),
-                Replacement::Fields => Change::Replace(with_fields(old, document.as_raw())),
+                Replacement::Nothing => Decision::Keep,
+                Replacement::Whole => Decision::Replace(replaced(old, document)),
+                Replacement::Fields => Decision::Replace(with_fields(old, document.as_raw())),
                 Replacement::Updated(update) => {
-                    update.apply(old, None, false)?.document.map_or(Change::Keep, Change::Replace)
+                    update.apply(old, None, false)?.document.map_or(Decision::Keep, Decision::Replace)
                 }
             })
         };

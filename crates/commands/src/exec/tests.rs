@@ -3,7 +3,7 @@
 use super::{Executor, Pause, Query, Slice, Spill, Verdict};
 use crate::server::Server;
 use crate::testing;
-use catalog::{Change, Collection, IndexSpec, Namespace, WriteError};
+use catalog::{Collection, Decision, IndexSpec, Namespace, WriteError};
 use document::key::encode_value;
 use document::{Document, RawDocument, RawValue, Value, doc};
 use query::Environment;
@@ -149,7 +149,7 @@ fn insert(server: &Server, collection: &Arc<Collection>, document: &Document) {
     block_on(collection.insert(testing::writing(server), document.as_raw())).expect("an insert");
 }
 
-fn change(server: &Server, collection: &Arc<Collection>, id: i32, change: Change) {
+fn change(server: &Server, collection: &Arc<Collection>, id: i32, change: Decision) {
     let key = Collection::document_key_of_id(RawValue::Int32(id));
     let decide = |_: Option<RawDocument<'_>>| Ok::<_, WriteError>(change);
     block_on(collection.update(testing::writing(server), &key, decide)).expect("a change");
@@ -307,8 +307,8 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
             let known = everything(&collection).contains_key(&id);
             match (known, dice.below(2)) {
                 (false, _) => insert(&server, &collection, &dice.document(id)),
-                (true, 0) => change(&server, &collection, id, Change::Remove),
-                (true, _) => change(&server, &collection, id, Change::Replace(dice.document(id).to_buf())),
+                (true, 0) => change(&server, &collection, id, Decision::Remove),
+                (true, _) => change(&server, &collection, id, Decision::Replace(dice.document(id).to_buf())),
             }
         });
         let place = format!("round {round}: {filter:?} sort {sort:?}");
@@ -336,10 +336,10 @@ fn everything(collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
 fn move_one(server: &Server, collection: &Arc<Collection>, count: u64, dice: &mut Dice) {
     let id = dice.below(count) as i32;
     if dice.below(4) == 0 {
-        change(server, collection, id, Change::Remove);
+        change(server, collection, id, Decision::Remove);
         insert(server, collection, &moving_document(id, dice));
     } else {
-        change(server, collection, id, Change::Replace(moving_document(id, dice).to_buf()));
+        change(server, collection, id, Decision::Replace(moving_document(id, dice).to_buf()));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Candidates, Filter, Found, LONG_DOCUMENT};
-use catalog::{Change, Collection, OperationContext, WriteError};
+use catalog::{Collection, Decision, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
 use query::matcher::MatchDetails;
 use query::update::Update;
@@ -105,12 +105,12 @@ impl Statement<'_> {
     async fn modify_within(&self, document_key: &[u8], tier: ReadTier) -> Result<Option<Modified>, Refusal> {
         let writing = OperationContext { tier, ..self.writing };
         let mut modified = None;
-        let decide = |found: Option<RawDocument<'_>>| -> Result<Change, Refusal> {
-            let Some(document) = found else { return Ok(Change::Keep) };
+        let decide = |found: Option<RawDocument<'_>>| -> Result<Decision, Refusal> {
+            let Some(document) = found else { return Ok(Decision::Keep) };
             if tier != ReadTier::Any && document.as_bytes().len() > LONG_DOCUMENT {
                 return Err(Refusal::Elsewhere);
             }
-            let Some(details) = self.matched(document)? else { return Ok(Change::Keep) };
+            let Some(details) = self.matched(document)? else { return Ok(Decision::Keep) };
             let result = modified.insert(Modified::default());
             if self.keeps_versions {
                 result.before = Some(document.to_buf());
@@ -118,7 +118,7 @@ impl Statement<'_> {
             let update = match self.modification {
                 Modification::Remove => {
                     result.changed = true;
-                    return Ok(Change::Remove);
+                    return Ok(Decision::Remove);
                 }
                 Modification::Update(update) => update,
             };
@@ -127,7 +127,7 @@ impl Statement<'_> {
             if self.keeps_versions {
                 result.after = Some(outcome.document.clone().unwrap_or_else(|| document.to_buf()));
             }
-            Ok(outcome.document.map_or(Change::Keep, Change::Replace))
+            Ok(outcome.document.map_or(Decision::Keep, Decision::Replace))
         };
         self.collection.update(&writing, document_key, decide).await?;
         Ok(modified)
