@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let namespace = Namespace::new("bench", "things");
         block_on(catalog.create_indexes(&context, &namespace, std::slice::from_ref(&spec)))
     })?;
-    let report = timed("validate", count, || block_on(things.validate()))?;
+    let report = timed("validate", count, || block_on(things.validate(|| store.pinned_view())))?;
     assert!(report.is_valid(), "{report:?}");
     Ok(())
 }

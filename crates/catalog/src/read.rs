@@ -37,17 +37,6 @@ impl EncodedRange<'_> {
 }
 
 impl Collection {
-    /// The latest view of the store this collection lives in.
-    pub fn read_view(&self) -> ReadView {
-        self.store.read_view()
-    }
-
-    /// A view of this moment, for entries of indexes and the documents that they lead to. Holds on to what is written over
-    /// while it lives.
-    pub fn pinned_view(&self) -> ReadView {
-        self.store.pinned_view()
-    }
-
     /// The document key of an `_id` in a collection clustered by `_id`: the encoded value.
     pub fn document_key_of_id(id: RawValue<'_>) -> Vec<u8> {
         let mut key = Vec::with_capacity(32);

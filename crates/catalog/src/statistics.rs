@@ -2,7 +2,7 @@
 
 use crate::collection::Collection;
 use crate::keys;
-use storage::{CursorOptions, Direction, Keyspace, ReadTier};
+use storage::{CursorOptions, Direction, Keyspace, ReadTier, ReadView};
 
 /// What holds anything takes at least this much of a disk. Estimates are coarser.
 const BYTES_MIN: u64 = 4096;
@@ -50,10 +50,10 @@ struct DocumentBytes {
 
 impl Collection {
     /// The collection's figures.
-    pub fn statistics(&self) -> CollectionStatistics {
+    pub fn statistics(&self, view: &ReadView) -> CollectionStatistics {
         let (documents, data_bytes) = (self.document_count(), self.data_bytes());
         let definition = self.definition();
-        let stored = self.document_bytes(documents, data_bytes);
+        let stored = self.document_bytes(view, documents, data_bytes);
         let bytes_min = if documents > 0 { BYTES_MIN } else { 0 };
         let indexes = definition.indexes.iter().map(|index| IndexSize {
             name: index.spec.name.clone(),
@@ -76,9 +76,9 @@ impl Collection {
         }
     }
 
-    fn document_bytes(&self, documents: u64, data_bytes: u64) -> DocumentBytes {
+    fn document_bytes(&self, view: &ReadView, documents: u64, data_bytes: u64) -> DocumentBytes {
         let room = self.store.range_bytes(Keyspace::Documents, &keys::document_range(self.id()));
-        let key_bytes = documents.saturating_mul(self.key_bytes());
+        let key_bytes = documents.saturating_mul(self.key_bytes(view));
         let live = key_bytes.saturating_add(data_bytes);
         // Memtables keep what was overwritten, too: no more of it is counted than there is of live documents.
         let all = room.tables.saturating_add(room.memtables.min(live));
@@ -88,10 +88,9 @@ impl Collection {
     }
 
     /// The bytes of a document's key, as far as the first one tells.
-    fn key_bytes(&self) -> u64 {
+    fn key_bytes(&self, view: &ReadView) -> u64 {
         let options = CursorOptions { tier: ReadTier::BlockCache, fill_cache: false };
         let range = keys::document_range(self.id());
-        let view = self.store.read_view();
         let first = view.cursor_with(Keyspace::Documents, range, Direction::Forward, options);
         let first = first.and_then(|mut first| Ok(first.next()?.map(|(key, _)| key.len() as u64)));
         first.ok().flatten().unwrap_or(KEY_BYTES_USUAL)

@@ -60,15 +60,16 @@ impl ValidationReport {
 }
 
 impl Collection {
-    /// Checks the collection. Keeps writers out for as long as it takes, gives way to others between slices.
+    /// Checks the collection in the view that `pin` opens when writers are kept out, for as long as it takes; gives way to
+    /// others between slices.
     ///
     /// # Errors
     /// Storage errors; damage is no error, the report tells of it.
-    pub async fn validate(&self) -> Result<ValidationReport, CatalogError> {
+    pub async fn validate(&self, pin: impl FnOnce() -> ReadView) -> Result<ValidationReport, CatalogError> {
         let Some(_writers) = self.begin_change().await else {
             return Err(CatalogError::NamespaceNotFound("the collection was dropped".into()));
         };
-        let (view, definition) = (self.store.pinned_view(), self.definition());
+        let (view, definition) = (pin(), self.definition());
         let mut report = ValidationReport::default();
         let mut expected = vec![0u64; definition.indexes.len()];
         self.check_documents(&view, &definition, &mut report, &mut expected).await?;

@@ -13,6 +13,7 @@ use catalog::{OperationContext, Receipts};
 use document::RawDocument;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use storage::ReadSource;
 
 /// Everything around one running command.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct CommandContext<'a> {
     pub exhaust_allowed: bool,
     /// What to run next without a request; see [`crate::Outcome::next`].
     pub next: Option<Next>,
+    /// What it reads from; decided by dispatch, and followed all the way down.
+    pub source: &'a ReadSource,
     /// What it has written so far; the write concern is awaited for it when the command is done.
     pub receipts: Receipts,
 }
@@ -94,7 +97,7 @@ impl<'a> CommandContext<'a> {
 
     /// What a cursor source sees when this command fills a batch.
     pub fn batch_context(&self, await_until: Option<Instant>) -> BatchContext<'a> {
-        BatchContext { server: self.server, turns: self.turns(), await_until }
+        BatchContext { server: self.server, source: self.source, turns: self.turns(), await_until }
     }
 }
 
@@ -103,6 +106,8 @@ impl<'a> CommandContext<'a> {
 pub struct BatchContext<'a> {
     /// The server.
     pub server: &'a Arc<Server>,
+    /// What the batch is read from.
+    pub source: &'a ReadSource,
     /// The turns of the operation that wants the batch.
     pub turns: Turns<'a>,
     /// How long a tailable cursor may wait for new documents.

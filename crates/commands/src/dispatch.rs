@@ -139,6 +139,7 @@ fn prepare<'a>(
             started,
             exhaust_allowed: request.exhaust_allowed,
             next: None,
+            source: &server.newest,
             receipts: Receipts::default(),
         },
         position,

@@ -21,7 +21,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
-use storage::Store;
+use storage::{ReadSource, Store};
 
 /// How many times a command ran and failed.
 #[derive(Debug, Default)]
@@ -41,6 +41,8 @@ pub struct Server {
     pub catalog: Arc<Catalog>,
     /// The store below the catalog.
     pub store: Store,
+    /// What operations read from unless they are told otherwise.
+    pub newest: ReadSource,
     /// Open cursors.
     pub cursors: Cursors,
     /// Logical sessions.
@@ -98,6 +100,7 @@ impl Server {
             spill: Spill::beside_data(&parameters, catalog.store()),
             parameters,
             store: catalog.store().clone(),
+            newest: ReadSource::Latest(catalog.store().clone()),
             catalog,
             cursors: Cursors::default(),
             sessions: Sessions::new(sessions_max),

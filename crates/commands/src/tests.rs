@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
-use storage::{StorageOptions, Store};
+use storage::{ReadSource, StorageOptions, Store};
 use tempfile::TempDir;
 
 type Server = Arc<crate::server::Server>;
@@ -474,4 +474,74 @@ fn who_waits_for_a_thread_is_not_slow() {
     assert_eq!(slow.working, slow.duration);
     client.waits_for_a_thread(Duration::from_secs(3_600));
     assert!(insert(10_000).is_none(), "all of its time is said to be waiting");
+}
+
+/// The documents of all batches of a reply's cursor.
+fn drained(client: &Client, mut reply: Document) -> Vec<Value> {
+    let mut found = Vec::new();
+    loop {
+        let Some(Value::Document(cursor)) = ok(reply.clone()).get("cursor").cloned() else {
+            panic!("no cursor: {reply:?}")
+        };
+        let batch = cursor.get("firstBatch").or(cursor.get("nextBatch"));
+        let Some(Value::Array(batch)) = batch else { panic!("no batch: {reply:?}") };
+        found.extend(batch.iter().cloned());
+        match cursor.get("id") {
+            Some(Value::Int64(0)) => return found,
+            Some(id) => {
+                reply = client.run(doc! { "getMore": (id.clone()), "collection": "c", "batchSize": 3 }).0
+            }
+            None => panic!("no number: {reply:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_read_sees_the_state_that_was_chosen_for_it() {
+    let store = Store::in_memory(&StorageOptions::small()).expect("memory is to be had");
+    let now = Client::of(&server_on(store.clone()));
+    let documents: Vec<Value> = (0..20).map(|id| doc! { "_id": id, "a": (id % 5) }.into()).collect();
+    ok(now.run(doc! { "insert": "c", "documents": documents }).0);
+    ok(now.run(doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] }).0);
+    ok(now.run(doc! { "create": "v", "viewOn": "c", "pipeline": [{ "$match": { "a": 3 } }] }).0);
+    let mut server = server_on(store.clone());
+    Arc::get_mut(&mut server).expect("nobody else has it").newest = ReadSource::View(store.pinned_view());
+    let then = Client::of(&server);
+    let stages: Vec<Value> = vec![
+        doc! { "$match": { "_id": { "$lt": 2 } } }.into(),
+        doc! { "$lookup": { "from": "c", "localField": "a", "foreignField": "a", "as": "same" } }.into(),
+    ];
+    let batch = || doc! { "batchSize": 3 };
+    let reads = [
+        doc! { "find": "c", "filter": { "_id": 3 } },
+        doc! { "find": "c", "batchSize": 3 },
+        doc! { "find": "c", "filter": { "a": { "$gte": 2 } }, "sort": { "a": 1 }, "batchSize": 3 },
+        doc! { "find": "c", "sort": { "b": 1 }, "batchSize": 3 },
+        doc! { "find": "v" },
+        doc! { "aggregate": "c", "pipeline": [{ "$group": { "_id": "$a", "n": { "$sum": 1 } } }, { "$sort": { "_id": 1 } }], "cursor": (batch()) },
+        doc! { "aggregate": "c", "pipeline": [], "cursor": (batch()) },
+        doc! { "aggregate": "c", "pipeline": stages, "cursor": (batch()) },
+    ];
+    let counts = [
+        doc! { "count": "c" },
+        doc! { "count": "c", "query": { "a": 3 } },
+        doc! { "count": "v" },
+        doc! { "distinct": "c", "key": "a" },
+    ];
+    let ask = |client: &Client| {
+        let read: Vec<_> = reads.iter().map(|read| drained(client, client.run(read.clone()).0)).collect();
+        let counted: Vec<_> = counts.iter().map(|count| ok(client.run(count.clone()).0)).collect();
+        (read, counted)
+    };
+    let before = ask(&now);
+    assert_eq!(ask(&then), before);
+    ok(now
+        .run(doc! { "update": "c", "updates": [{ "q": {}, "u": { "$inc": { "a": 7 } }, "multi": true }] })
+        .0);
+    ok(now.run(doc! { "delete": "c", "deletes": [{ "q": { "_id": { "$lt": 4 } }, "limit": 0 }] }).0);
+    ok(now.run(doc! { "insert": "c", "documents": [{ "_id": 99, "a": 3 }] }).0);
+    let (after, past) = (ask(&now), ask(&then));
+    assert_eq!(past, before, "the state of before");
+    let unchanged = before.0.iter().zip(&after.0).filter(|(before, after)| before == after);
+    assert_eq!(unchanged.count(), 0, "each of them has another answer now");
 }

@@ -86,4 +86,4 @@ pub use space::{Disk, Room, SpaceState, SpaceStatistics};
 pub use statistics::{CommitStatistics, RowCacheStatistics, StorageStatistics};
 pub use store::{EnqueuedVersion, Store};
 pub use unit::{Growth, Operation, OperationLog, WriteUnit};
-pub use view::{Cursor, Entry, PinnedBytes, ReadView};
+pub use view::{Cursor, Entry, PinnedBytes, ReadSource, ReadView};

@@ -220,7 +220,11 @@ impl Store {
 
     /// The latest view: each read sees every write acknowledged before it.
     pub fn read_view(&self) -> ReadView {
-        self.inner.latest.clone()
+        self.latest().clone()
+    }
+
+    pub(crate) fn latest(&self) -> &ReadView {
+        &self.inner.latest
     }
 
     /// As [`Store::read_view`] and lent, for reads of what is to be written over: what only writers read does not enter the cache of hot rows.

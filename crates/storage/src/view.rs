@@ -9,6 +9,7 @@ use crate::engine::{EngineCursor, EngineReader};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 use crate::row_cache::Row;
+use crate::store::Store;
 
 /// A key and its value, lent by a cursor until it moves.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
@@ -101,6 +102,39 @@ impl ReadView {
     /// The sequence number up to which this view sees.
     pub fn sequence(&self) -> u64 {
         self.reader.sequence()
+    }
+}
+
+/// Which states of the store an operation reads: the choice of whoever runs it, which all its reads follow.
+#[derive(Clone, Debug)]
+pub enum ReadSource {
+    /// What is there when it is read.
+    Latest(Store),
+    /// One state.
+    View(ReadView),
+}
+
+impl ReadSource {
+    /// For a read that need not agree with another one.
+    #[inline]
+    pub fn view(&self) -> &ReadView {
+        match self {
+            ReadSource::Latest(store) => store.latest(),
+            ReadSource::View(view) => view,
+        }
+    }
+
+    /// For reads that must agree with each other: one state from now on.
+    pub fn moment(&self) -> ReadView {
+        match self {
+            ReadSource::Latest(store) => store.pinned_view(),
+            ReadSource::View(view) => view.clone(),
+        }
+    }
+
+    /// Whether counters, which have no past, tell of the same state.
+    pub fn is_latest(&self) -> bool {
+        matches!(self, ReadSource::Latest(_))
     }
 }
 

@@ -38,7 +38,7 @@ fn a_violation_leaves_nothing_behind() {
         assert_eq!(things.definition().indexes.len(), 1);
         let range = keys::indexes_range(things.id());
         let mut cursor =
-            things.read_view().cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+            things.store.read_view().cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
         assert_eq!(cursor.next().expect("a read"), None, "entries of the failed build");
         insert(&things, doc! { "_id": "p", "x": [1], "y": [2] }).expect("an insert");
         assert_code(index(&catalog, "c", doc! { "key": { "x": 1, "y": 1 }, "name": "xy" }), 171);
@@ -109,7 +109,7 @@ fn a_crash_in_a_build_leaves_no_index() {
     assert!(things.definition().index("a").is_none());
     let range = keys::indexes_range(things.id());
     let mut cursor =
-        things.read_view().cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
+        things.store.read_view().cursor(Keyspace::Indexes, range, Direction::Forward).expect("a cursor");
     assert_eq!(cursor.next().expect("a read"), None);
     assert_valid(&things);
     index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
@@ -181,7 +181,7 @@ fn validate_finds_damage() {
         let mut unit = WriteUnit::new();
         unit.delete(Keyspace::Documents, &key);
         damage(unit);
-        let report = block_on(things.validate()).expect("a report");
+        let report = block_on(things.validate(|| things.store.pinned_view())).expect("a report");
         assert_eq!(
             (report.is_valid(), report.records, report.errors.len()),
             (false, 9, 1),
@@ -191,7 +191,7 @@ fn validate_finds_damage() {
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Documents, &key, doc! { "_id": 3, "a": 77, "u": 3 }.to_buf().as_bytes());
         damage(unit);
-        let report = block_on(things.validate()).expect("a report");
+        let report = block_on(things.validate(|| things.store.pinned_view())).expect("a report");
         assert!(
             !report.errors.is_empty() && !report.indexes[1].errors.is_empty(),
             "another value: {report:?}"
@@ -199,7 +199,10 @@ fn validate_finds_damage() {
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Documents, &key, b"\x09\x00\x00\x00nonsense");
         damage(unit);
-        assert_eq!(block_on(things.validate()).expect("a report").invalid_documents, 1);
+        assert_eq!(
+            block_on(things.validate(|| things.store.pinned_view())).expect("a report").invalid_documents,
+            1
+        );
     });
 }
 

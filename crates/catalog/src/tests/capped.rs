@@ -39,7 +39,7 @@ fn size_limits() {
         assert_eq!(ids(&capped), [6, 7, 8, 9]);
         assert!(capped.data_bytes() <= 4096);
         assert_write_code(insert(&capped, doc! { "_id": 99, "pad": "x".repeat(5000) }), 2);
-        let view = capped.read_view();
+        let view = capped.store.read_view();
         let key = capped
             .find_document_key(&view, RawValue::Int32(8), ReadTier::Any)
             .expect("a read")
@@ -61,12 +61,12 @@ fn waiters_wake_and_positions_are_lost() {
         let waiting = capped.inserted().after(seen);
         insert(&capped, doc! { "_id": 1 }).expect("an insert");
         block_on(waiting);
-        let view = capped.read_view();
+        let view = capped.store.read_view();
         let position = capped
             .find_document_key(&view, RawValue::Int32(1), ReadTier::Any)
             .expect("a read")
             .expect("a document");
-        let check = || capped.check_capped_position(&capped.read_view(), &position, ReadTier::Any);
+        let check = || capped.check_capped_position(&capped.store.read_view(), &position, ReadTier::Any);
         insert(&capped, doc! { "_id": 2 }).expect("an insert");
         check().expect("the document is still there");
         insert(&capped, doc! { "_id": 3 }).expect("an insert");

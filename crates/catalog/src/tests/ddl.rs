@@ -41,7 +41,7 @@ fn dropping() {
         let first = collection(&catalog, "c");
         index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
         insert(&first, doc! { "_id": 1, "a": 1 }).expect("an insert");
-        let view = first.read_view();
+        let view = first.store.read_view();
         let mut cursor = first
             .documents(&view, Default::default(), Direction::Forward, CursorOptions::default())
             .expect("a cursor");

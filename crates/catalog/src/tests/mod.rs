@@ -103,13 +103,14 @@ fn update(
 }
 
 fn get(collection: &Collection, id: i32) -> Option<Document> {
-    let found = collection.get(&collection.read_view(), RawValue::Int32(id), ReadTier::Any).expect("a read");
+    let found =
+        collection.get(&collection.store.read_view(), RawValue::Int32(id), ReadTier::Any).expect("a read");
     found.map(|bytes| RawDocument::trusted(&bytes).to_document())
 }
 
 /// All documents in the order of their document keys.
 fn all(collection: &Arc<Collection>) -> Vec<Document> {
-    let view = collection.read_view();
+    let view = collection.store.read_view();
     let mut cursor = collection
         .documents(&view, Default::default(), Direction::Forward, CursorOptions::default())
         .expect("a cursor");
@@ -122,7 +123,7 @@ fn all(collection: &Arc<Collection>) -> Vec<Document> {
 
 /// How many entries an index has.
 fn entries(collection: &Arc<Collection>, name: &str) -> usize {
-    let view = collection.read_view();
+    let view = collection.store.read_view();
     let definition = collection.definition();
     let index = definition.index(name).expect("the index");
     let mut cursor = collection
@@ -137,7 +138,7 @@ fn entries(collection: &Arc<Collection>, name: &str) -> usize {
 
 #[track_caller]
 fn assert_valid(collection: &Collection) {
-    let report = block_on(collection.validate()).expect("a report");
+    let report = block_on(collection.validate(|| collection.store.pinned_view())).expect("a report");
     assert!(report.is_valid(), "the collection is not valid: {report:#?}");
 }
 

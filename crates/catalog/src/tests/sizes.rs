@@ -16,7 +16,7 @@ fn filled(catalog: &Catalog) -> Arc<Collection> {
 
 #[track_caller]
 fn assert_plausible(things: &Collection) {
-    let figures = things.statistics();
+    let figures = things.statistics(&things.store.read_view());
     assert_eq!(figures.documents, DOCUMENTS as u64);
     assert_eq!(figures.document_bytes_mean, figures.data_bytes / figures.documents);
     let stored = figures.storage_bytes;
@@ -32,8 +32,12 @@ fn sizes_are_known_before_the_first_flush_and_after_a_restart() {
         let things = filled(&catalog);
         index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
         assert_plausible(&things);
-        let of_text = things.statistics().indexes[1].bytes;
-        assert!(of_text > 100 * DOCUMENTS as u64 / 4, "2000 entries of 100 bytes: {:?}", things.statistics());
+        let of_text = things.statistics(&things.store.read_view()).indexes[1].bytes;
+        assert!(
+            of_text > 100 * DOCUMENTS as u64 / 4,
+            "2000 entries of 100 bytes: {:?}",
+            things.statistics(&things.store.read_view())
+        );
     });
     let directory = tempfile::tempdir().expect("a directory");
     let open = || {
@@ -52,10 +56,10 @@ fn an_empty_collection_takes_nothing_and_one_document_something() {
     on_both_engines(|catalog| {
         let things = collection(&catalog, "c");
         index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a", "sparse": true }).expect("an index");
-        let empty = things.statistics();
+        let empty = things.statistics(&things.store.read_view());
         assert_eq!((empty.storage_bytes, empty.index_bytes()), (0, 0));
         insert(&things, doc! { "_id": 1 }).expect("an insert");
-        let figures = things.statistics();
+        let figures = things.statistics(&things.store.read_view());
         assert!(figures.storage_bytes > 0, "{figures:?}");
         assert!(figures.indexes.iter().all(|index| index.bytes > 0), "{figures:?}");
     });
@@ -70,7 +74,7 @@ fn what_was_overwritten_is_not_counted() {
             update(&things, 1, |_| Some(doc! { "_id": 1, "n": n, "text": ("x".repeat(1000)) }))
                 .expect("an update");
         }
-        let figures = things.statistics();
+        let figures = things.statistics(&things.store.read_view());
         assert!(figures.storage_bytes < 10_000, "one document of about a kilobyte: {figures:?}");
     });
 }

@@ -157,7 +157,7 @@ fn cursors_seek_and_turn() {
         for id in 0..10 {
             insert(&things, doc! { "_id": id, "a": id % 3 }).expect("an insert");
         }
-        let view = things.read_view();
+        let view = things.store.read_view();
         let mut cursor = things
             .documents(&view, Default::default(), Direction::Backward, CursorOptions::default())
             .expect("a cursor");

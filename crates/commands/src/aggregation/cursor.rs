@@ -98,6 +98,7 @@ impl PipelineCursor {
 impl CursorSource for PipelineCursor {
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(async move {
+            self.pipeline.reads.read_from(context.source);
             let end = self.fill_batch(context.turns, batch).await;
             self.pipeline.reads.save();
             end

@@ -28,7 +28,7 @@ pub(crate) fn explain_aggregate(
         return Ok(doc! { "explainVersion": "1", "stages": (shown(&stages)) });
     }
     let leading = pipeline.take_leading();
-    let reader = Reader::new(server, database, request.allow_disk_use);
+    let reader = Reader::new(server, &server.newest, database, request.allow_disk_use);
     let query = reader.query(&leading, needs(&pipeline), request.hint.clone(), &environment)?;
     let winning = match server.catalog.collection(database, &collection) {
         None => doc! { "stage": "EOF" },

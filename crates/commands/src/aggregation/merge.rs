@@ -284,10 +284,10 @@ impl Merger<'_> {
         collection: &Arc<Collection>,
         document: RawDocument<'_>,
     ) -> CommandResult<Option<Vec<u8>>> {
-        let view = collection.read_view();
+        let view = self.writing.view;
         if self.is_by_id() {
             let id = document.get("_id").unwrap_or(RawValue::Null);
-            return Ok(collection.find_document_key(&view, id, ReadTier::Any)?);
+            return Ok(collection.find_document_key(view, id, ReadTier::Any)?);
         }
         let index = self.unique_index(&collection.definition()).ok_or_else(no_unique_index)?;
         let mut key = KeyBuilder::new();
@@ -297,7 +297,7 @@ impl Merger<'_> {
         let upper = successor(key.key());
         let range = EncodedRange { lower: Some(key.key()), upper: upper.as_deref() };
         let mut cursor =
-            collection.index_entries(&view, &index, range, Direction::Forward, CursorOptions::default())?;
+            collection.index_entries(view, &index, range, Direction::Forward, CursorOptions::default())?;
         Ok(cursor.next()?.map(|entry| entry.document_key.to_vec()))
     }
 

@@ -16,6 +16,7 @@ use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields};
 use query::{Environment, QueryError};
 use std::sync::Arc;
+use storage::ReadSource;
 
 /// Reads collections and views of one database for one pipeline.
 #[derive(Debug, Clone)]
@@ -40,12 +41,13 @@ pub(crate) enum Origin<'o> {
 
 impl Reader {
     /// A reader for one command.
-    pub(crate) fn new(server: &Server, database: &str, allow_disk_use: bool) -> Self {
+    pub(crate) fn new(server: &Server, source: &ReadSource, database: &str, allow_disk_use: bool) -> Self {
         let bytes = |parameter| usize::try_from(server.parameters.unsigned(parameter)).unwrap_or(usize::MAX);
         Reader {
             catalog: Arc::clone(&server.catalog),
             database: database.into(),
             reads: OpenReads::new(
+                source,
                 server.parameters.unsigned(Parameter::ScanSlice),
                 server.host.let_others_run,
             ),

@@ -10,6 +10,7 @@ use query::aggregate::{Stage, Step};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use storage::ReadSource;
 
 /// Documents copied out of the store at once, at most. A read begins with one and doubles.
 const READ_AHEAD_DOCUMENTS: usize = 64;
@@ -22,13 +23,21 @@ pub(crate) struct OpenReads {
     slice_us: u64,
     let_others_run: fn(Instant),
     /// Locked for moments; the lock of an executor is taken inside.
-    executors: Arc<Mutex<Vec<Weak<Mutex<Executor>>>>>,
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// What they read from, and those that are opened later.
+    source: ReadSource,
+    executors: Vec<Weak<Mutex<Executor>>>,
 }
 
 impl OpenReads {
     /// No reads yet. Those to come pause after this many microseconds each time, and let others run in between.
-    pub(crate) fn new(slice_us: u64, let_others_run: fn(Instant)) -> Self {
-        OpenReads { slice_us, let_others_run, executors: Arc::default() }
+    pub(crate) fn new(source: &ReadSource, slice_us: u64, let_others_run: fn(Instant)) -> Self {
+        let open = Open { source: source.clone(), executors: Vec::new() };
+        OpenReads { slice_us, let_others_run, open: Arc::new(Mutex::new(open)) }
     }
 
     fn slice(&self) -> Slice {
@@ -40,8 +49,9 @@ impl OpenReads {
     /// # Errors
     /// What the planner says.
     pub(crate) fn open(&self, collection: &Arc<Collection>, query: Query) -> CommandResult<CollectionRead> {
-        let executor = Arc::new(Mutex::new(Executor::open(collection, query)?));
-        let mut executors = self.executors.lock();
+        let mut open = self.open.lock();
+        let Open { source, executors } = &mut *open;
+        let executor = Arc::new(Mutex::new(Executor::open(source, collection, query)?));
         // A $lookup opens a read for each document; those that ended go from time to time.
         if executors.len() == executors.capacity() {
             executors.retain(|executor| executor.strong_count() > 0);
@@ -58,12 +68,21 @@ impl OpenReads {
         })
     }
 
+    /// Says what the next batch is read from.
+    pub(crate) fn read_from(&self, source: &ReadSource) {
+        self.open.lock().source = source.clone();
+        self.each(|executor| executor.read_from(source));
+    }
+
     /// Lets go of every iterator and view of the store. The reads go on from where they are at their next pull.
     pub(crate) fn save(&self) {
-        let mut executors = self.executors.lock();
-        executors.retain(|executor| match executor.upgrade() {
+        self.each(Executor::save);
+    }
+
+    fn each(&self, act: impl Fn(&mut Executor)) {
+        self.open.lock().executors.retain(|executor| match executor.upgrade() {
             Some(executor) => {
-                executor.lock().save();
+                act(&mut executor.lock());
                 true
             }
             None => false,

@@ -82,7 +82,8 @@ fn collection_statistics(
         let scale = storage.integer_at_least("scale", 1)?.unwrap_or(1);
         storage.ignore(&["verbose", "waitForLock", "numericOnly"]);
         storage.finish()?;
-        let mut described = coll_stats::describe(&namespace, collection.ok_or_else(absent)?, scale);
+        let mut described =
+            coll_stats::describe(context.source.view(), &namespace, collection.ok_or_else(absent)?, scale);
         described.remove("ns");
         report.push("storageStats", described);
     }

@@ -97,7 +97,8 @@ impl Client {
     fn more(&self, id: i64, namespace: &str, documents_max: usize) -> Result<Vec<Value>, i32> {
         let mut pinned = self.server.cursors.pin(id, namespace, None).map_err(|error| error.code)?;
         let turns = Turns::new(&self.connection, &self.server);
-        let context = BatchContext { server: &self.server, turns, await_until: None };
+        let context =
+            BatchContext { server: &self.server, source: &self.server.newest, turns, await_until: None };
         let mut bytes = Vec::new();
         let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), documents_max);
         let source = &mut pinned.cursor().source;

@@ -76,7 +76,7 @@ fn open(
     collection: &str,
     environment: &Arc<Environment>,
 ) -> CommandResult<RunningPipeline> {
-    let reader = Reader::new(context.server, context.database, request.allow_disk_use);
+    let reader = Reader::new(context.server, context.source, context.database, request.allow_disk_use);
     let origin = match pipeline.source() {
         Source::Collection => Origin::Collection(collection),
         Source::Documents(documents) => Origin::Documents(Arc::clone(documents)),

@@ -7,6 +7,7 @@ use crate::write::not_on_a_view;
 use catalog::{Collection, CollectionStatistics, Entry};
 use dispatch::narrow;
 use document::{Document, DocumentBuilder, doc};
+use storage::ReadView;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     aliases: &["collstats"],
@@ -20,7 +21,9 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     context.fields.finish()?;
     let namespace = format!("{database}.{name}");
     let described = match context.server.catalog.entry(database, name) {
-        Some(Entry::Collection(collection)) => describe(&namespace, &collection, scale),
+        Some(Entry::Collection(collection)) => {
+            describe(context.source.view(), &namespace, &collection, scale)
+        }
         Some(Entry::View(_)) => return Err(not_on_a_view(database, name)),
         None => absent(&namespace, scale),
     };
@@ -34,8 +37,8 @@ pub(crate) fn scale(context: &mut CommandContext<'_>) -> CommandResult<i64> {
 }
 
 /// The fields of the reply, in MongoDB's order.
-pub(crate) fn describe(namespace: &str, collection: &Collection, scale: i64) -> Document {
-    let figures = collection.statistics();
+pub(crate) fn describe(view: &ReadView, namespace: &str, collection: &Collection, scale: i64) -> Document {
+    let figures = collection.statistics(view);
     let definition = collection.definition();
     let scaled = |bytes: u64| narrow(bytes as i64 / scale);
     let mut described = doc! {

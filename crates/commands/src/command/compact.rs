@@ -21,7 +21,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
         None => return Err(CommandError::new(code::NAMESPACE_NOT_FOUND, "collection does not exist")),
     };
     let bytes = || {
-        let figures = collection.statistics();
+        let figures = collection.statistics(context.source.view());
         figures.storage_bytes + figures.index_bytes()
     };
     let before = bytes();

@@ -92,12 +92,15 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             request.query(context.server, &environment)?;
             0
         }
-        Some(collection) if request.filter.is_empty() && request.hint.is_none() => {
+        Some(collection)
+            if request.filter.is_empty() && request.hint.is_none() && context.source.is_latest() =>
+        {
             let behind = collection.document_count().saturating_sub(request.skip);
             request.limit.map_or(behind, |limit| behind.min(limit))
         }
         Some(collection) => {
-            let mut executor = Executor::open(&collection, request.query(context.server, &environment)?)?;
+            let mut executor =
+                Executor::open(context.source, &collection, request.query(context.server, &environment)?)?;
             run_all(&mut executor, context.turns(), |_| Ok(Verdict::Take)).await?;
             let figures = executor.figures();
             context.server.counters.keys_scanned.add(figures.keys);

@@ -68,7 +68,7 @@ fn totals(context: &CommandContext<'_>) -> Totals {
             totals.views += 1;
             continue;
         };
-        let figures = collection.statistics();
+        let figures = collection.statistics(context.source.view());
         totals.collections += 1;
         totals.objects += figures.documents;
         totals.data_bytes += figures.data_bytes;

@@ -136,7 +136,7 @@ async fn explain_query(
     let began = ambient::now();
     let mut executor = None;
     if let (Some(collection), Some(plan)) = (&collection, plan) {
-        let executor = executor.insert(Executor::with_plan(collection, query, plan)?);
+        let executor = executor.insert(Executor::with_plan(context.source, collection, query, plan)?);
         run_all(executor, context.turns(), |_| Ok(Verdict::Take)).await?;
     }
     let time_ms = i64::try_from(ambient::elapsed(began).as_millis()).unwrap_or(i64::MAX);

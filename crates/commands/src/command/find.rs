@@ -88,10 +88,10 @@ async fn find_by_id(
     if projection.as_ref().is_some_and(Projection::is_positional) {
         return Ok(false);
     }
-    let view = collection.read_view();
+    let view = context.source.view();
     let found = context
         .turns()
-        .read(|tier| collection.get(&view, id, tier))
+        .read(|tier| collection.get(view, id, tier))
         .await
         .map_err(|error| failed(error.into()))?;
     let mut cursor = reply.start_document("cursor");
@@ -297,7 +297,7 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
     }
     let (sorted, hinted) =
         (!query.sort.is_empty(), matches!(query.hint, Some(Hint::Name(_) | Hint::Pattern(_))));
-    let executor = Executor::open(&collection, query)?;
+    let executor = Executor::open(context.source, &collection, query)?;
     if request.return_key {
         let plan = executor.plan();
         output.return_key = Some(ReturnKey::of(plan, hinted || sorted && plan.sort_provided));
@@ -404,6 +404,7 @@ impl FindSource {
         context: &BatchContext<'_>,
         batch: &mut Batch<'_>,
     ) -> CommandResult<BatchEnd> {
+        self.executor.read_from(context.source);
         let before = self.executor.figures();
         let filled = self.fill_or_wait(context, batch).await;
         self.executor.save();

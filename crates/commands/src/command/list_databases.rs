@@ -48,7 +48,7 @@ fn sizes(context: &CommandContext<'_>) -> Vec<(String, i64)> {
         });
         collections
             .map(|collection| {
-                let figures = collection.statistics();
+                let figures = collection.statistics(context.source.view());
                 (figures.storage_bytes + figures.index_bytes()) as i64
             })
             .sum()

@@ -45,7 +45,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             return Err(CommandError::new(code::NAMESPACE_NOT_FOUND, message));
         }
     };
-    let report = collection.validate().await?;
+    let report = collection.validate(|| context.server.store.pinned_view()).await?;
     write(&namespace, &collection, &report, reply);
     Ok(())
 }

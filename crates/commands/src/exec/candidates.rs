@@ -9,6 +9,7 @@ use crate::error::CommandResult;
 use crate::turns::Turns;
 use catalog::Collection;
 use std::sync::Arc;
+use storage::ReadSource;
 
 /// What [`Candidates::next`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub(crate) enum Found {
 #[derive(Debug)]
 pub(crate) struct Candidates<'c> {
     executor: Executor,
+    source: &'c ReadSource,
     turns: Turns<'c>,
     /// `None` before the first step of the next slice.
     slice: Option<Slice>,
@@ -43,8 +45,14 @@ impl<'c> Candidates<'c> {
         collection: &Arc<Collection>,
         filter: &Filter<'_>,
     ) -> CommandResult<Self> {
-        let executor = Executor::open(collection, filter.query(context.server)?)?;
-        Ok(Candidates { executor, turns: context.turns(), slice: None, yields_next: false })
+        let executor = Executor::open(context.source, collection, filter.query(context.server)?)?;
+        Ok(Candidates {
+            executor,
+            source: context.source,
+            turns: context.turns(),
+            slice: None,
+            yields_next: false,
+        })
     }
 
     /// The next candidate.
@@ -57,14 +65,14 @@ impl<'c> Candidates<'c> {
             return Ok(Found::Yield);
         }
         let slice = self.slice.get_or_insert_with(|| self.turns.slice());
-        let tier = slice.tier();
+        let (view, tier) = (self.source.view(), slice.tier());
         let collection = Arc::clone(self.executor.collection());
         let mut found = None;
         let pause = self.executor.run(slice, |located| {
             // A sorted walk has lost the documents' keys: they are found again by `_id`.
             found = if located.document_key.is_empty() {
                 match located.document.get("_id") {
-                    Some(id) => collection.find_document_key(&collection.read_view(), id, tier)?,
+                    Some(id) => collection.find_document_key(view, id, tier)?,
                     None => None,
                 }
             } else {

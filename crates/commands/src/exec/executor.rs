@@ -16,7 +16,7 @@ use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
-use storage::{ReadTier, ReadView};
+use storage::{ReadSource, ReadTier, ReadView};
 
 /// One running query.
 #[derive(Debug)]
@@ -32,7 +32,8 @@ pub(crate) struct Executor {
 #[derive(Debug)]
 struct Stream {
     collection: Arc<Collection>,
-    /// What is read from, until the walk is put aside; `None` before its next step.
+    source: ReadSource,
+    /// The state of it that is read from, until the walk is put aside; `None` before its next step.
     view: Option<ReadView>,
     matcher: Matcher,
     residual: Option<Matcher>,
@@ -79,16 +80,25 @@ impl Executor {
     ///
     /// # Errors
     /// What the planner says about hint, min and max.
-    pub(crate) fn open(collection: &Arc<Collection>, query: Query) -> CommandResult<Self> {
+    pub(crate) fn open(
+        source: &ReadSource,
+        collection: &Arc<Collection>,
+        query: Query,
+    ) -> CommandResult<Self> {
         let plan = query.plan(&collection.definition())?;
-        Self::with_plan(collection, query, plan)
+        Self::with_plan(source, collection, query, plan)
     }
 
     /// Runs a plan made of this query.
     ///
     /// # Errors
     /// `QueryPlanKilled` when an index of the plan is gone.
-    pub(crate) fn with_plan(collection: &Arc<Collection>, query: Query, plan: Plan) -> CommandResult<Self> {
+    pub(crate) fn with_plan(
+        source: &ReadSource,
+        collection: &Arc<Collection>,
+        query: Query,
+        plan: Plan,
+    ) -> CommandResult<Self> {
         let definition = collection.definition();
         let bare = query.needs == NeededFields::Nothing && query.sort.is_empty();
         let mut scans = Vec::new();
@@ -114,6 +124,7 @@ impl Executor {
         }
         let stream = Stream {
             collection: Arc::clone(collection),
+            source: source.clone(),
             view: None,
             rechecks: !query.matcher.is_everything(),
             matcher: query.matcher,
@@ -178,6 +189,11 @@ impl Executor {
         self.stream.save();
     }
 
+    /// What the walk reads from when it goes on after having been put aside.
+    pub(crate) fn read_from(&mut self, source: &ReadSource) {
+        self.stream.source = source.clone();
+    }
+
     /// How the query is run.
     pub(crate) const fn plan(&self) -> &Plan {
         &self.plan
@@ -229,7 +245,7 @@ impl Executor {
         match self.stream.scans.first().and_then(Scan::last_seen) {
             Some(last) => {
                 let collection = &self.stream.collection;
-                collection.check_capped_position(&collection.read_view(), last, tier)
+                collection.check_capped_position(self.stream.source.view(), last, tier)
             }
             None => Ok(()),
         }
@@ -304,7 +320,7 @@ impl Stream {
     ) -> CommandResult<Pause> {
         let view = match &self.view {
             Some(view) => view,
-            None => self.view.insert(view_for(&self.collection, &self.scans)),
+            None => self.view.insert(view_for(&self.source, &self.scans)),
         };
         let reading = Reading { collection: &self.collection, view, tier: slice.tier() };
         while let Some(scan) = self.scans.get_mut(self.current) {
@@ -344,10 +360,10 @@ impl Stream {
 
 /// What these scans read from. An entry of an index and the document that it leads to have to be of one moment, and so have two
 /// ways on which a changed document can be met; a single walk over documents is of one moment by itself.
-fn view_for(collection: &Collection, scans: &[Scan]) -> ReadView {
+fn view_for(source: &ReadSource, scans: &[Scan]) -> ReadView {
     match scans.iter().any(Scan::walks_an_index) {
-        true => collection.pinned_view(),
-        false => collection.read_view(),
+        true => source.moment(),
+        false => source.view().clone(),
     }
 }
 

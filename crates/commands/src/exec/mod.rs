@@ -14,7 +14,7 @@
 //! Commands that copy documents somewhere give [`Executor::run`] a sink; what the sink refuses comes again with the next run.
 //! [`run_all`] does so until the end, giving way to other tasks between slices:
 //! ```ignore
-//! let mut executor = Executor::open(&collection, Query { matcher, ..Query::default() })?;
+//! let mut executor = Executor::open(context.source, &collection, Query { matcher, ..Query::default() })?;
 //! exec::run_all(&mut executor, context.turns(), |located| { count += 1; Ok(Verdict::Take) }).await?;
 //! ```
 //! Write commands walk over candidates and change each one by its key; `Collection::update` shows them the latest version under

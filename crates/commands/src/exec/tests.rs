@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use storage::ReadTier;
+use storage::{ReadSource, ReadTier};
 
 /// Polls until it is done; nothing here waits for another thread but index builds, which need no waker.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -176,13 +176,14 @@ fn query(filter: &Document, sort: &Document, skip: u64, limit: Option<u64>) -> Q
 /// Runs in batches of `batch` documents, refusing now and then, in slices that end anywhere, and put aside now and then;
 /// `between` runs after each pause.
 fn run_batches(
+    source: &ReadSource,
     collection: &Arc<Collection>,
     query: Query,
     batch: usize,
     dice: &mut Dice,
     between: impl FnMut(&mut Dice),
 ) -> Vec<Document> {
-    let mut executor = Executor::open(collection, query).expect("a plan");
+    let mut executor = Executor::open(source, collection, query).expect("a plan");
     run_executor(&mut executor, (batch, true), dice, between)
 }
 
@@ -255,7 +256,7 @@ fn every_plan_gives_what_brute_force_gives() {
         let end = limit.map_or(all.len(), |limit| (skip + limit) as usize).min(all.len());
         let expect = all.get(skip as usize..end).unwrap_or_default();
         let batch = 1 + dice.below(30) as usize;
-        let found = run_batches(&collection, query.clone(), batch, &mut dice, |_| {});
+        let found = run_batches(&server.newest, &collection, query.clone(), batch, &mut dice, |_| {});
         let place =
             format!("round {round}: {filter:?} sort {sort:?} skip {skip} limit {limit:?} by {plan:?}");
         assert_eq!(sort_keys(&query, &found), sort_keys(&query, expect), "{place}");
@@ -294,7 +295,7 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
         // Even numbers stand still, odd ones come, change and go.
         let (filter, sort) = (dice.filter(), dice.sort());
         let query = query(&filter, &sort, 0, None);
-        let before = everything(&collection);
+        let before = everything(&server, &collection);
         let expect: BTreeSet<i32> =
             brute_force(&before, &query).iter().map(id_of).filter(|id| id % 2 == 0).collect();
         let by_collection = matches!(
@@ -302,9 +303,9 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
             Access::CollectionScan { .. } | Access::IdLookup { .. } | Access::Union(_)
         );
         let batch = 1 + dice.below(9) as usize;
-        let found = run_batches(&collection, query.clone(), batch, &mut dice, |dice| {
+        let found = run_batches(&server.newest, &collection, query.clone(), batch, &mut dice, |dice| {
             let id = (dice.below(60) * 2 + 1) as i32;
-            let known = everything(&collection).contains_key(&id);
+            let known = everything(&server, &collection).contains_key(&id);
             match (known, dice.below(2)) {
                 (false, _) => insert(&server, &collection, &dice.document(id)),
                 (true, 0) => change(&server, &collection, id, Decision::Remove),
@@ -327,8 +328,8 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
     }
 }
 
-fn everything(collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
-    let found = run_batches(collection, Query::default(), 1_000, &mut Dice(1), |_| {});
+fn everything(server: &Server, collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
+    let found = run_batches(&server.newest, collection, Query::default(), 1_000, &mut Dice(1), |_| {});
     found.into_iter().map(|document| (id_of(&document), document)).collect()
 }
 
@@ -361,9 +362,9 @@ fn check_one_state(filter: Document, sort: Document, limit: Option<u64>, needs: 
     let (server, collection) = moving_collection(60, &mut dice);
     for _ in 0..40 {
         let query = Query { needs: needs.clone(), ..query(&filter, &sort, 0, limit) };
-        let mut expect = brute_force(&everything(&collection), &query);
+        let mut expect = brute_force(&everything(&server, &collection), &query);
         expect.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
-        let mut executor = Executor::open(&collection, query.clone()).expect("a plan");
+        let mut executor = Executor::open(&server.newest, &collection, query.clone()).expect("a plan");
         assert_eq!(super::tests::kind(&executor.plan().access), kind, "{:?}", executor.plan());
         let found = run_executor(&mut executor, (3, false), &mut dice, |dice| {
             move_one(&server, &collection, 60, dice)
@@ -414,10 +415,10 @@ fn a_distinct_walk_gives_one_state() {
         let values = |documents: &mut dyn Iterator<Item = Document>| -> BTreeSet<i64> {
             documents.filter_map(|document| document.to_buf().as_raw().get("a")?.as_i64_exact()).collect()
         };
-        let expect = values(&mut everything(&collection).into_values());
+        let expect = values(&mut everything(&server, &collection).into_values());
         let query = Query { needs: NeededFields::Only(vec!["a".to_owned()]), ..Query::default() };
         let plan = query.plan_distinct(&collection.definition(), "a").expect("an index leads to each value");
-        let mut executor = Executor::with_plan(&collection, query, plan).expect("an index");
+        let mut executor = Executor::with_plan(&server.newest, &collection, query, plan).expect("an index");
         let found = run_executor(&mut executor, (1, false), &mut dice, |dice| {
             move_one(&server, &collection, 6, dice)
         });
@@ -436,7 +437,7 @@ fn an_ordered_walk_stays_in_order_when_it_is_put_aside() {
             doc! { "a": -1 }
         };
         let query = query(&doc! {}, &sort, 0, None);
-        let found = run_batches(&collection, query.clone(), 5, &mut dice, |dice| {
+        let found = run_batches(&server.newest, &collection, query.clone(), 5, &mut dice, |dice| {
             move_one(&server, &collection, 60, dice)
         });
         assert!(sort_keys(&query, &found).is_sorted(), "out of order by {sort:?}");
@@ -456,7 +457,7 @@ fn check_covered(
     documents.iter().for_each(|document| insert(&server, &collection, document));
     let needs = NeededFields::Only(needs.iter().map(|path| (*path).to_owned()).collect());
     let query = Query { needs, ..query(&filter, &Document::new(), 0, None) };
-    let mut executor = Executor::open(&collection, query).expect("a plan");
+    let mut executor = Executor::open(&server.newest, &collection, query).expect("a plan");
     let mut found = Vec::new();
     let pause = executor.run(&mut Slice::begin(), |located| {
         found.push(located.document.to_document());
@@ -491,7 +492,7 @@ fn a_dropped_index_or_collection_ends_the_walk() {
         let (server, collection) = collection(&["a"]);
         (0..10).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": id }));
         let query = query(&doc! { "a": { "$gte": 0 } }, &Document::new(), 0, None);
-        let mut executor = Executor::open(&collection, query).expect("a plan");
+        let mut executor = Executor::open(&server.newest, &collection, query).expect("a plan");
         let pause = executor.run(&mut Slice::begin(), |_| Ok(Verdict::TakeAndStop)).expect("a document");
         assert_eq!(pause, Pause::Stopped);
         executor.save();
@@ -518,7 +519,7 @@ fn sorts_spill_and_respect_their_limit() {
     });
     let sorted = |spill: Option<Spill>| {
         let query = Query { sort_memory_bytes: 50_000, spill, ..query(&doc! {}, &doc! { "a": 1 }, 3, None) };
-        let mut executor = Executor::open(&collection, query).expect("a plan");
+        let mut executor = Executor::open(&server.newest, &collection, query).expect("a plan");
         let mut values = Vec::new();
         loop {
             let pause = executor.run(&mut Slice::begin(), |located| {
@@ -542,7 +543,7 @@ fn positions_of_equal_keys_are_kept_apart() {
     (0..50).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": 1 }));
     for sort in [doc! { "a": 1 }, doc! { "a": -1 }] {
         let query = query(&doc! { "a": 1 }, &sort, 0, None);
-        let found = run_batches(&collection, query, 1, &mut Dice(3), |_| {});
+        let found = run_batches(&server.newest, &collection, query, 1, &mut Dice(3), |_| {});
         let ids: BTreeSet<i32> = found.iter().map(id_of).collect();
         assert_eq!((found.len(), ids.len()), (50, 50), "sort {sort:?}");
     }
@@ -553,7 +554,7 @@ fn document_keys_lead_to_documents() {
     let (server, collection) = collection(&["a"]);
     insert(&server, &collection, &doc! { "_id": "x", "a": 1 });
     let query = query(&doc! { "a": 1 }, &Document::new(), 0, None);
-    let mut executor = Executor::open(&collection, query).expect("a plan");
+    let mut executor = Executor::open(&server.newest, &collection, query).expect("a plan");
     let mut key = Vec::new();
     executor
         .run(&mut Slice::begin(), |located| {
