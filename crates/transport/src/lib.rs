@@ -57,6 +57,7 @@ mod sweeper;
 mod sync;
 mod synchronous;
 mod task;
+mod thread_state;
 mod timing;
 mod unread;
 

@@ -6,23 +6,14 @@
 //! a thread's wait for a processor only when the wait is over, which makes sums over short times say little.
 
 use super::record::WorkerRecord;
-use std::fs;
+use crate::thread_state::state_of;
 use std::sync::Arc;
 
 /// Whether at least `processors` workers run a task or are ready to. False where the kernel does not tell.
 pub(super) fn processors_are_the_limit(workers: &[Arc<WorkerRecord>], processors: usize) -> bool {
     let in_use = workers.iter().filter(|worker| worker.executing_since().is_some());
     // Each look is a system call or two: no more of them than are needed.
-    in_use.filter(|worker| is_runnable(worker.thread_id)).take(processors).count() >= processors
-}
-
-fn is_runnable(thread: u64) -> bool {
-    fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| state(&stat) == Some('R'))
-}
-
-/// The state follows the name in parentheses, which may itself hold parentheses.
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
+    in_use.filter(|worker| state_of(worker.thread_id) == Some(b'R')).take(processors).count() >= processors
 }
 
 #[cfg(test)]
@@ -34,7 +25,7 @@ mod tests {
     /// A worker that has the calling thread's number, and whether it executes something.
     fn worker(executes: bool) -> Arc<WorkerRecord> {
         let thread_id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        let record = WorkerRecord::new(0, u64::from(thread_id), Duration::ZERO);
+        let record = WorkerRecord::new(0, thread_id, Duration::ZERO);
         if executes {
             record.begin(Kind::Ready, Duration::ZERO, Duration::ZERO);
         }
@@ -69,12 +60,5 @@ mod tests {
         blocks.join().expect("no panic");
         // Also for a thread that is gone; the kernel takes a moment to say so.
         stops_computing();
-    }
-
-    #[test]
-    fn reads_the_kernels_format() {
-        assert_eq!(state("4711 (a (strange) name) R 1 4711 0\n"), Some('R'));
-        assert_eq!(state("4711 (adaptive0) S 1 4711 0\n"), Some('S'));
-        assert_eq!(state("nothing"), None);
     }
 }

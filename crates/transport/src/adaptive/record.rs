@@ -73,7 +73,7 @@ pub(crate) struct WorkerRecord {
     /// Unique among the model's workers.
     pub(crate) number: u64,
     /// The kernel's name for the thread.
-    pub(crate) thread_id: u64,
+    pub(crate) thread_id: u32,
     started: Duration,
     kinds: [KindCounters; 3],
     executing_ns: AtomicU64,
@@ -91,7 +91,7 @@ const fn nanos(time: Duration) -> u64 {
 }
 
 impl WorkerRecord {
-    pub(crate) fn new(number: u64, thread_id: u64, started: Duration) -> Self {
+    pub(crate) fn new(number: u64, thread_id: u32, started: Duration) -> Self {
         Self {
             number,
             thread_id,

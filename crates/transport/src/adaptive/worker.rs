@@ -57,7 +57,7 @@ pub(super) fn is_current() -> bool {
 fn run(core: &Arc<Core>, number: u64) {
     IS_WORKER.set(true);
     let thread_id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    let record = Arc::new(WorkerRecord::new(number, u64::from(thread_id), core.now()));
+    let record = Arc::new(WorkerRecord::new(number, thread_id, core.now()));
     core.roster.arrive(Arc::clone(&record));
     let mut departure = Departure { core, record: &record, end: None };
     departure.end = Some(work(core, &record));

@@ -5,9 +5,8 @@
 //! waiting for the disk. Any other wait may be over in a moment, such as that for a lock that another thread of the pool
 //! holds: it counts when the next look finds the thread waiting in the same task.
 
+use crate::thread_state::state_of;
 use parking_lot::Mutex;
-use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,34 +82,12 @@ impl Census {
     }
 }
 
-fn state_of(thread: u32) -> Option<u8> {
-    // The state follows the name, which is at most 15 bytes long.
-    let mut line = [0; 64];
-    let mut file = File::open(format!("/proc/self/task/{thread}/stat")).ok()?;
-    let length = file.read(&mut line).ok()?;
-    state_in(line.get(..length)?)
-}
-
-/// The name stands in parentheses and may contain any bytes: the state follows the last parenthesis, within what was read.
-fn state_in(line: &[u8]) -> Option<u8> {
-    let name_end = line.iter().rposition(|byte| *byte == b')')?;
-    line.get(name_end + 2).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
     use std::thread;
-
-    #[test]
-    fn states_are_found_behind_any_name() {
-        assert_eq!(state_in(b"17 (pool 1) R 1 2 3"), Some(b'R'));
-        assert_eq!(state_in(b"17 (a) D (b) S 1 2 3"), Some(b'S'));
-        assert_eq!(state_in(b"17 (cut of"), None);
-        assert_eq!(state_in(b"17 (cut)"), None);
-    }
 
     #[test]
     fn threads_that_wait_are_told_from_threads_that_compute() {
