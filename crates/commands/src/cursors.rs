@@ -56,11 +56,6 @@ impl<'b> Batch<'b> {
         Batch { array, documents_max }
     }
 
-    /// How many documents it takes at most.
-    pub const fn documents_max(&self) -> usize {
-        self.documents_max
-    }
-
     /// Appends a document. False when it does not fit: the batch is full then.
     #[inline]
     pub fn push(&mut self, document: RawDocument<'_>) -> bool {

@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::counters::{CollectionUsage, Counter, OperationClass, OperationCounters, Usage};
 use crate::cursors::Cursors;
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::{Forecasts, Spill};
+use crate::exec::Spill;
 use crate::failpoints::FailPoints;
 use crate::host::Host;
 use crate::interrupt::Interrupt;
@@ -67,8 +67,6 @@ pub struct Server {
     pub process_id: ObjectId,
     /// Open connections by number.
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
-    /// Which walks take long.
-    pub(crate) forecasts: Forecasts,
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
     statistics: Vec<CommandStatistics>,
@@ -96,7 +94,6 @@ impl Server {
         command::host_info::read_facts();
         let sessions_max = usize::try_from(parameters.unsigned(Parameter::SessionsMax)).unwrap_or(usize::MAX);
         Arc::new(Server {
-            forecasts: Forecasts::default(),
             spill: Spill::beside_data(&parameters, catalog.store()),
             parameters,
             store: catalog.store().clone(),

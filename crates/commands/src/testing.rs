@@ -145,7 +145,6 @@ impl Client {
 pub(crate) struct Forgetting {
     per_mille: AtomicU64,
     seed: AtomicU64,
-    asked: AtomicU64,
     syncs: AtomicU64,
     fails_syncs: AtomicBool,
 }
@@ -154,11 +153,6 @@ impl Forgetting {
     /// From now on so many of a thousand reads from memory fail.
     pub(crate) fn set(&self, per_mille: u64) {
         self.per_mille.store(per_mille, Ordering::Relaxed);
-    }
-
-    /// How many reads there were that had to be from memory.
-    pub(crate) fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
     }
 
     /// How often the journal was synced.
@@ -175,7 +169,6 @@ impl Forgetting {
         if tier == ReadTier::Any {
             return Ok(());
         }
-        self.asked.fetch_add(1, Ordering::Relaxed);
         let seed = self.seed.load(Ordering::Relaxed);
         let seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.seed.store(seed, Ordering::Relaxed);

@@ -218,36 +218,6 @@ fn current_op_shows_how_far_an_index_build_is() {
     }
 }
 
-#[test]
-fn a_scan_that_is_long_as_a_rule_begins_elsewhere() {
-    const SHORT_SLICE: i64 = 1;
-    const LONG_SLICE: i64 = 1_000_000;
-    let (store, reads) = forgetful_store();
-    let server = server_on(store);
-    let documents: Vec<Value> = (0..2_000).map(|id| doc! { "_id": id, "a": (id % 7) }.into()).collect();
-    ok(Client::of(&server).run(doc! { "insert": "c", "documents": documents }).0);
-    let client = Client::in_loop(&server);
-    let check = |slice: i64, command: Document, begins_in_loop: bool, ends_in_loop: bool| {
-        server.parameters.set(Parameter::LoopSlice, Setting::Integer(slice)).expect("within the range");
-        let before = reads.asked();
-        let (reply, offloaded) = client.run(command.clone());
-        ok(reply);
-        assert_eq!(reads.asked() > before, begins_in_loop, "{command:?} with {slice} µs");
-        assert_eq!(!offloaded, ends_in_loop, "{command:?} with {slice} µs");
-    };
-    let count = |value: i32| doc! { "count": "c", "query": { "a": value } };
-    check(SHORT_SLICE, count(1), true, false);
-    check(SHORT_SLICE, count(2), true, false);
-    check(SHORT_SLICE, count(3), false, false);
-    // Other walks through the same collection are none of its business.
-    check(LONG_SLICE, doc! { "find": "c", "filter": { "a": 3 }, "batchSize": 5 }, true, true);
-    check(LONG_SLICE, doc! { "find": "c", "filter": { "_id": { "$lt": 5 } } }, true, true);
-    // It is short now, which is noticed where it runs.
-    check(LONG_SLICE, count(4), false, false);
-    check(LONG_SLICE, count(5), false, false);
-    check(LONG_SLICE, count(6), true, true);
-}
-
 /// A small generator of numbers: the same seed, the same run.
 struct Dice(u64);
 

@@ -5,7 +5,7 @@
 
 use crate::connection::Connection;
 use crate::error::CommandResult;
-use crate::exec::{Forecasts, Slice};
+use crate::exec::Slice;
 use crate::interrupt::Interrupt;
 use crate::parameters::{Parameter, Parameters};
 use crate::server::Server;
@@ -19,18 +19,13 @@ use storage::ReadTier;
 pub struct Turns<'c> {
     connection: &'c Connection,
     parameters: &'c Parameters,
-    forecasts: &'c Forecasts,
     let_others_run: fn(Instant),
 }
 
 impl<'c> Turns<'c> {
     pub(crate) fn new(connection: &'c Connection, server: &'c Server) -> Self {
         let let_others_run = server.host.let_others_run;
-        Turns { connection, parameters: &server.parameters, forecasts: &server.forecasts, let_others_run }
-    }
-
-    pub(crate) const fn forecasts(&self) -> &'c Forecasts {
-        self.forecasts
+        Turns { connection, parameters: &server.parameters, let_others_run }
     }
 
     /// The switch that ends the operation.
@@ -57,13 +52,8 @@ impl<'c> Turns<'c> {
     pub(crate) fn slice(&self) -> Slice {
         match self.may_block() {
             true => Slice::lasting(self.duration(Parameter::ScanSlice), self.let_others_run),
-            false => Slice::in_memory(self.loop_slice()),
+            false => Slice::in_memory(self.duration(Parameter::LoopSlice)),
         }
-    }
-
-    /// How long a walk may take in an event loop.
-    pub(crate) fn loop_slice(&self) -> Duration {
-        self.duration(Parameter::LoopSlice)
     }
 
     fn duration(&self, micros: Parameter) -> Duration {

@@ -482,16 +482,11 @@ impl<'s> RequestClock<'s> {
         self.times.execute = now.saturating_duration_since(self.since);
         self.since = now;
         // A refusal says nothing of what the connection asks for.
-        if !refused {
-            match session.take_pool_wait() {
-                Some(wait) => {
-                    self.times.queue += wait;
-                    self.times.execute = self.times.execute.saturating_sub(wait);
-                    session.shared.count_offloaded(self.times.execute);
-                    session.note_outlasting((self.times.execute >= OUTLASTS).then_some(length));
-                }
-                None => session.shared.short_requests.answered(now),
-            }
+        if !refused && let Some(wait) = session.take_pool_wait() {
+            self.times.queue += wait;
+            self.times.execute = self.times.execute.saturating_sub(wait);
+            session.shared.count_offloaded(self.times.execute);
+            session.note_outlasting((self.times.execute >= OUTLASTS).then_some(length));
         }
         if refused && let Some(admitter) = self.refuser {
             admitter.count_refused();

@@ -6,7 +6,7 @@ use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
 use crate::pool::Pool;
 use crate::readiness::{Poller, ReadinessStream};
-use crate::rest::{GATHER, Rest};
+use crate::rest::Rest;
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
@@ -106,9 +106,6 @@ impl EventLoop {
             let ran = ownership.run_batch(TASKS_PER_TURN);
             hooks.turn_ended();
             self.turns.fetch_add(1, Ordering::Relaxed);
-            if !ownership.has_tasks() && rest.gathers() {
-                thread::sleep(GATHER);
-            }
             let sleeps = ownership.prepare_sleep();
             let waited = self.wait(ownership, sleeps, ran, &mut rest);
             ownership.awake();

@@ -92,13 +92,8 @@ impl Executors {
     /// The system has no descriptor or no thread left.
     pub(crate) fn start(shared: Arc<Shared>, hooks: Arc<dyn LoopHooks>) -> io::Result<Self> {
         let options = &shared.options;
-        let pool = Pool::start("pool", options.pool, options.processors, Arc::clone(&shared.short_requests))?;
-        let lane_pool = Pool::start(
-            "lanepool",
-            options.lane_pool,
-            options.processors,
-            Arc::clone(&shared.short_requests),
-        )?;
+        let pool = Pool::start("pool", options.pool, options.processors)?;
+        let lane_pool = Pool::start("lanepool", options.lane_pool, options.processors)?;
         let lane =
             RunningLoop::start("lane".to_owned(), Arc::new(LaneHooks(Arc::clone(&hooks))), Rest::default())?;
         let synchronous = Synchronous::new();

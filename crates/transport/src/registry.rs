@@ -4,7 +4,6 @@ use crate::buffer::LargeBuffers;
 use crate::gate::Gate;
 use crate::large_requests::LargeRequests;
 use crate::overload::{Admitter, Overload, OverloadTarget, Served};
-use crate::pool::ShortRequests;
 use crate::statistics::{
     CompressionStatistics, CompressorCounters, ConnectionStatistics, Figure, NetworkStatistics,
     TransportStatistics,
@@ -47,7 +46,6 @@ pub(crate) struct Shared {
     /// Requests that were offloaded, and the microseconds that executing them took.
     offloaded: AtomicU64,
     offloaded_us: AtomicU64,
-    pub(crate) short_requests: Arc<ShortRequests>,
     pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
@@ -99,7 +97,6 @@ impl Shared {
             large_requests: LargeRequests::new(options.large_requests_max),
             timing: TimeHistograms::new(),
             panicked: AtomicU64::new(0),
-            short_requests: ShortRequests::new(),
             large_buffers: LargeBuffers::default(),
             compression: Default::default(),
             sessions: Gate::new(),

@@ -1,17 +1,11 @@
-//! How an event loop comes to rest: what it does when it has run everything that was ready.
+//! How an event loop comes to rest: it looks once more where it would not sleep for long.
 //!
-//! **It lingers** where it would not sleep for long. With some tens of busy clients a loop runs out of work all the time, and for
-//! microseconds. A sleep costs more: the processor halts, which on a virtual machine its host has to end, and who sleeps so often does not
-//! look to the scheduler like one who needs a processor. So the loop offers the processor to others and looks again, for a moment. Where
-//! that finds nothing, it is not done at the next sleeps, twice as many each time: a server that idles, or waits for slow clients,
-//! sleeps at once. Nor is it done while the pool works: no processor halts then, and scans would take what the loop offers. What an offer
-//! costs is the rest of the thread's slice, so slices are short while a loop lingers, and the usual ones again when its turns have many
-//! tasks: who is interrupted more often has more to do.
-//!
-//! **It lets work gather** while everybody waits for the pool anyway. Each request and each reply that wakes a loop interrupts a scan, which
-//! pays for two changes of threads and for what its caches lose.
+//! With some tens of busy clients a loop runs out of work all the time, and for microseconds. A sleep costs more: the processor halts,
+//! which on a virtual machine its host has to end, and who sleeps so often does not look to the scheduler like one who needs a processor.
+//! So the loop offers the processor to others and looks again, for a moment. Where that finds nothing, it is not done at the next sleeps,
+//! twice as many each time: a server that idles, or waits for slow clients, sleeps at once. Nor is it done while the pool works: no
+//! processor halts then, and scans would take what the loop offers. `docs/design/loops-at-rest.md` has the figures.
 
-use crate::niceness;
 use crate::pool::Pool;
 use std::sync::Arc;
 use std::thread;
@@ -21,12 +15,6 @@ use std::time::{Duration, Instant};
 const MOMENT: Duration = Duration::from_micros(50);
 /// More tasks than this in one turn are worth a sleep, during which as many gather.
 const FEW: usize = 16;
-/// How long a loop lets work gather while everybody waits for the pool.
-pub(crate) const GATHER: Duration = Duration::from_millis(1);
-/// The slices of a loop that lingers.
-const SLICE: Duration = Duration::from_micros(300);
-/// So many turns more with few tasks than with many, or the other way round, until slices change: each change is a system call.
-const LEANING: u32 = 64;
 /// So many sleeps begin at once at most before a loop looks again.
 const MOST_SKIPPED: u32 = 255;
 
@@ -39,10 +27,6 @@ pub(crate) struct Rest {
     skips: u32,
     /// How many of them are left.
     left: u32,
-    /// Turns with few tasks against those with many, from none to [`LEANING`].
-    few: u32,
-    /// Slices are short.
-    is_short: bool,
 }
 
 impl Rest {
@@ -51,30 +35,15 @@ impl Rest {
         Self { pool: Some(Arc::clone(pool)), ..Self::default() }
     }
 
-    /// Whether to let work gather for [`GATHER`] before the next look.
-    pub(crate) fn gathers(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.keeps_all_waiting(4 * GATHER))
-    }
-
     /// Whether to [look](Rest::look) once more before this sleep, which follows after `ran` tasks.
     pub(crate) fn lingers(&mut self, ran: usize) -> bool {
         let Some(pool) = &self.pool else { return false };
-        let is_working = pool.is_working();
-        self.lean(ran <= FEW);
-        if ran > FEW || is_working {
+        if ran > FEW || pool.is_working() {
             return false;
         }
         let due = self.left == 0;
         self.left = self.left.saturating_sub(1);
         due
-    }
-
-    fn lean(&mut self, few: bool) {
-        self.few = if few { (self.few + 1).min(LEANING) } else { self.few.saturating_sub(1) };
-        if self.few == if self.is_short { 0 } else { LEANING } {
-            self.is_short = !self.is_short;
-            niceness::set_slice(if self.is_short { SLICE } else { Duration::ZERO });
-        }
     }
 
     /// Offers the processor until there is `work`, for a moment. Whether there was.
@@ -105,10 +74,9 @@ mod tests {
     use crate::PoolOptions;
     use crate::coroutine::Coroutine;
     use crate::event_loop::{LoopHooks, RunningLoop};
-    use crate::pool::ShortRequests;
 
     fn beside_a_pool() -> Rest {
-        let pool = Pool::start("testpool", PoolOptions::default(), 2, ShortRequests::new());
+        let pool = Pool::start("testpool", PoolOptions::default(), 2);
         Rest::beside(&pool.expect("the system has threads left"))
     }
 
@@ -194,7 +162,7 @@ mod tests {
 
     #[test]
     fn loops_end_while_they_linger() {
-        let pool = Pool::start("testpool", PoolOptions::default(), 2, ShortRequests::new());
+        let pool = Pool::start("testpool", PoolOptions::default(), 2);
         let pool = pool.expect("the system has threads left");
         let hooks: Arc<dyn LoopHooks> = Arc::new(NoHooks);
         ends(|| {

@@ -247,12 +247,10 @@ impl Session {
         self.outlasting_length.store(length.unwrap_or(0) as u32, Ordering::Relaxed);
     }
 
-    /// Whether a message of this length, the next one, will need the pool, as far as the last one tells, and may wait there.
-    /// While short requests are about it begins in the loop as they do, so that one that is taken for long does not queue.
+    /// Whether a message of this length, the next one, will need the pool, as far as the last one tells.
     pub(crate) fn foresees_pool(&self, length: usize) -> bool {
         self.outlasting_length.load(Ordering::Relaxed) as usize == length
             && self.placement() == Placement::Home
-            && !self.shared.short_requests.are_about(Instant::now())
     }
 
     fn micros_open(&self) -> u64 {

@@ -11,8 +11,8 @@ use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
-    Executor, Output, Pause, Query, ReturnKey, Verdict, Walk, check_collation, environment, exact_id,
-    parse_hint, parse_sort,
+    Executor, Output, Pause, Query, ReturnKey, Verdict, check_collation, environment, exact_id, parse_hint,
+    parse_sort,
 };
 use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
@@ -448,13 +448,14 @@ impl FindSource {
         batch: &mut Batch<'_>,
     ) -> CommandResult<BatchEnd> {
         let Self { executor, output, .. } = self;
-        let kind = executor.kind(batch.documents_max());
-        let surely = executor.surely_outlasts() || output.computes();
-        let mut walk = Walk::begin(context.turns, kind, surely).await;
+        let turns = context.turns;
+        if executor.surely_outlasts() || output.computes() {
+            turns.offload().await;
+        }
         let mut is_large = false;
         loop {
             let mut has_grown = false;
-            let pause = executor.run(&mut walk.slice(), |located| {
+            let pause = executor.run(&mut turns.slice(), |located| {
                 if !output.push(batch, &located)? {
                     return Ok(Verdict::Refuse);
                 }
@@ -462,13 +463,13 @@ impl FindSource {
                 Ok(if batch.is_full() || has_grown { Verdict::TakeAndStop } else { Verdict::Take })
             })?;
             match pause {
-                Pause::Sliced | Pause::WouldBlock => walk.end_slice(pause).await?,
+                Pause::Sliced | Pause::WouldBlock => turns.end_slice().await?,
                 Pause::Stopped if has_grown => {
                     is_large = true;
-                    context.turns.reply_room().await?;
+                    turns.reply_room().await?;
                 }
                 Pause::End | Pause::Stopped => {
-                    walk.end()?;
+                    turns.interrupt().check()?;
                     return Ok(if pause == Pause::End { BatchEnd::Exhausted } else { BatchEnd::More });
                 }
             }

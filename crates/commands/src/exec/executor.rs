@@ -1,6 +1,5 @@
 //! Running one query: scans, filter, sort, skip, limit.
 
-use super::forecast::Walk;
 use super::query::Query;
 use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
 use super::seen::Seen;
@@ -12,9 +11,6 @@ use document::DocumentBuf;
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields, Plan};
 use query::sort::{SortLimits, Sorted, Sorter};
-use rustc_hash::FxHasher;
-use std::hash::{Hash, Hasher};
-use std::mem::discriminant;
 use std::sync::Arc;
 use storage::{ReadSource, ReadTier, ReadView};
 
@@ -204,24 +200,6 @@ impl Executor {
         &self.stream.collection
     }
 
-    /// A number for walks that likely take as long as this one: by the same way through the same collection, for as many documents (the nearest
-    /// power of two).
-    pub(crate) fn kind(&self, documents_max: usize) -> u64 {
-        let wanted =
-            self.window.limit_left.map_or(u64::MAX, |limit| limit.saturating_add(self.window.skip_left));
-        let mut hasher = FxHasher::default();
-        self.stream.collection.id().hash(&mut hasher);
-        discriminant(&self.plan.access).hash(&mut hasher);
-        match &self.plan.access {
-            Access::IndexScan(scan) => scan.index.name.hash(&mut hasher),
-            Access::CollectionScan { ids, .. } => ids.is_some().hash(&mut hasher),
-            Access::Empty | Access::IdLookup { .. } | Access::Union(_) => {}
-        }
-        self.plan.residual.is_some().hash(&mut hasher);
-        wanted.min(documents_max as u64).checked_ilog2().hash(&mut hasher);
-        hasher.finish()
-    }
-
     /// Whether documents are sorted in memory: work that takes long and may use files.
     pub(crate) const fn sorts(&self) -> bool {
         !matches!(self.order, Order::AsFound)
@@ -407,12 +385,14 @@ pub(crate) async fn run_all(
     turns: Turns<'_>,
     mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
 ) -> CommandResult<Pause> {
-    let mut walk = Walk::begin(turns, executor.kind(usize::MAX), executor.surely_outlasts()).await;
+    if executor.surely_outlasts() {
+        turns.offload().await;
+    }
     loop {
-        match executor.run(&mut walk.slice(), &mut sink)? {
-            pause @ (Pause::Sliced | Pause::WouldBlock) => walk.end_slice(pause).await?,
+        match executor.run(&mut turns.slice(), &mut sink)? {
+            Pause::Sliced | Pause::WouldBlock => turns.end_slice().await?,
             pause => {
-                walk.end()?;
+                turns.interrupt().check()?;
                 return Ok(pause);
             }
         }

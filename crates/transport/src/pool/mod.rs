@@ -3,7 +3,7 @@
 //! Its tasks either compute (slices of scans) or wait for the disk. More threads than cores help only the latter, so beyond the
 //! number of cores a thread is started only when a task has waited and the kernel says that the others are blocked, and one
 //! ends when more than cores compute ([`runnable`]). [`queue`] has the rules; here are the threads. They lower their own priority and offer
-//! the processor every few microseconds ([`let_others_run`]), so that event loops, whose work is short and keeps clients waiting, get it.
+//! the processor now and then ([`let_others_run`]), so that event loops, whose work is short and keeps clients waiting, get it.
 
 mod offer;
 mod queue;
@@ -11,7 +11,6 @@ mod runnable;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use offer::ShortRequests;
 pub use offer::let_others_run;
 pub use queue::PoolOptions;
 
@@ -33,8 +32,6 @@ use std::time::{Duration, Instant};
 
 /// How much a pool thread yields to event loops (setpriority(2)): a tenth of the processor time when both want all of it.
 const NICENESS: i32 = 10;
-/// The kernel takes the whole slice from a thread that offers the processor early; so it is the shortest there is.
-const SLICE: Duration = Duration::from_micros(100);
 /// Scans and aggregations recurse no deeper than requests do elsewhere.
 pub(crate) const STACK_BYTES: usize = 8 * 1024 * 1024;
 
@@ -54,7 +51,6 @@ struct Core {
     panicked: AtomicU64,
     /// Threads that run a task.
     working: AtomicUsize,
-    short: Arc<ShortRequests>,
     idle: IdleWatch,
 }
 
@@ -64,17 +60,11 @@ thread_local! {
 }
 
 impl Pool {
-    /// Starts the controller, which starts the threads. `cores`: threads that can run at the same time; `short`: the requests that
-    /// these let pass.
+    /// Starts the controller, which starts the threads. `cores`: threads that can run at the same time.
     ///
     /// # Errors
     /// The kernel has no thread left.
-    pub(crate) fn start(
-        name: &'static str,
-        options: PoolOptions,
-        cores: usize,
-        short: Arc<ShortRequests>,
-    ) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(name: &'static str, options: PoolOptions, cores: usize) -> io::Result<Arc<Self>> {
         let cores = cores.max(1);
         let core = Arc::new(Core {
             name,
@@ -84,7 +74,6 @@ impl Pool {
             starting: AtomicUsize::new(0),
             panicked: AtomicU64::new(0),
             working: AtomicUsize::new(0),
-            short,
             idle: IdleWatch::default(),
         });
         let controlled = Arc::clone(&core);
@@ -110,16 +99,6 @@ impl Pool {
     /// Whether any of its threads runs a task.
     pub(crate) fn is_working(&self) -> bool {
         self.core.working.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether everybody waits for this pool, and for longer than this: no short request was answered of late.
-    pub(crate) fn keeps_all_waiting(&self, longer_than: Duration) -> bool {
-        if !self.is_working() {
-            return false;
-        }
-        let now = Instant::now();
-        let is_old = |queued| now.saturating_duration_since(queued) > longer_than;
-        !self.core.short.are_about(now) && self.core.queue.oldest().is_some_and(is_old)
     }
 
     /// Has the threads give back memory if all have come to rest.
@@ -229,9 +208,8 @@ fn work(core: &Arc<Core>) {
     let counted = core.census.count();
     core.starting.fetch_sub(1, Ordering::Relaxed);
     niceness::shift(NICENESS);
-    niceness::set_slice(SLICE);
     WORKS_FOR.set(Arc::as_ptr(core));
-    offer::begin(Arc::clone(&core.short));
+    offer::begin();
     let mut worker = Worker::new();
     while let Some(task) = core.queue.next(&mut worker, &Instant::now) {
         counted.begins_task();

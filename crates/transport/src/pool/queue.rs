@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 /// How long a task waits before more threads than cores may run, and the time between two such starts. Longer than most slices
 /// of computing work, shorter than anybody notices.
 const GROWTH_INTERVAL: Duration = Duration::from_millis(1);
-/// While all cores compute, more threads help nobody: the controller looks less and less often, down to this.
-const LONGEST_GROWTH_PAUSE: Duration = Duration::from_millis(8);
 /// Where the kernel does not say which threads are blocked, they count as blocked when none took a task for so long.
 const STANDSTILL: Duration = Duration::from_millis(10);
 /// The kernel had no thread left: when to ask again.
@@ -129,7 +127,6 @@ struct State<T> {
     last_taken: Option<Instant>,
     /// No start beyond the number of cores before this.
     growth_after: Option<Instant>,
-    growth_pause: Duration,
     /// More threads compute than there are cores: the next one that has finished its task ends.
     surplus: bool,
     /// No start at all before this.
@@ -159,7 +156,6 @@ impl<T> PoolQueue<T> {
             stopping: false,
             last_taken: None,
             growth_after: None,
-            growth_pause: GROWTH_INTERVAL,
             surplus: false,
             start_after: None,
             counts: PoolCounts::default(),
@@ -261,7 +257,6 @@ impl<T> PoolQueue<T> {
                 }
                 Decision::Sleep(None) => {
                     state.controller_asleep = true;
-                    state.growth_pause = GROWTH_INTERVAL;
                     self.controller.wait(&mut state);
                     state.controller_asleep = false;
                 }
@@ -332,11 +327,6 @@ impl<T> PoolQueue<T> {
             ..state.counts
         };
         (counts, state.options)
-    }
-
-    /// When what is taken next was queued.
-    pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.state.lock().tasks.front().map(|(_, queued)| *queued)
     }
 
     /// A thread ends.
@@ -442,12 +432,9 @@ impl<T> State<T> {
         let starts = asks && blocked && self.threads < self.options.max_threads;
         self.surplus = asks && unblocked.is_some_and(|unblocked| unblocked > cores);
         if starts {
-            self.growth_pause = GROWTH_INTERVAL;
             self.count_start(Reason::Blocked);
-        } else {
-            self.growth_pause = (2 * self.growth_pause).min(LONGEST_GROWTH_PAUSE);
         }
-        self.growth_after = now.checked_add(self.growth_pause);
+        self.growth_after = now.checked_add(GROWTH_INTERVAL);
         starts
     }
 
