@@ -353,16 +353,15 @@ impl Connections {
     }
 
     /// Hands over what was begun, takes what is complete, and wakes who waits for it. `wait`: sleeps until there is something.
-    /// Answers with the number of completions.
     ///
     /// # Errors
     /// The kernel refuses to work.
-    pub(super) fn turn(&mut self, wait: bool) -> io::Result<usize> {
+    pub(super) fn turn(&mut self, wait: bool) -> io::Result<()> {
         for owner in std::mem::take(&mut self.starved) {
             self.arm(owner);
         }
         let sleeps = wait && !self.ring.has_work();
-        let count = self.ring.turn(wait)?;
+        self.ring.turn(wait)?;
         // What a busy thread finds came at some time since it looked last: in the middle, on average.
         let now = Instant::now();
         let at = if sleeps { now } else { now - now.saturating_duration_since(self.looked_at) / 2 };
@@ -374,7 +373,7 @@ impl Connections {
                 Event::Woken => {}
             }
         }
-        Ok(count)
+        Ok(())
     }
 
     fn received(&mut self, owner: Owner, result: Received, last: bool, at: Instant) {

@@ -22,8 +22,6 @@ use std::time::Duration;
 const SUBMISSIONS: u32 = 512;
 /// Completions that the kernel may post before it has to keep them elsewhere.
 const COMPLETIONS: u32 = 8192;
-/// What one system call makes of pending work at most: the kernel leaves the rest for the next.
-pub(super) const KERNEL_BATCH: usize = 20;
 /// Marks completions that nobody waits for.
 const IGNORED: u64 = u64::MAX;
 /// How often, and how long each time, an ending ring waits for what the kernel still works on.
@@ -248,7 +246,7 @@ impl Ring {
     ///
     /// # Errors
     /// What the kernel says, except what calling again solves.
-    pub(super) fn turn(&mut self, wait: bool) -> io::Result<usize> {
+    pub(super) fn turn(&mut self, wait: bool) -> io::Result<()> {
         self.buffers.publish();
         loop {
             let full = !self.waiting.is_empty();
@@ -258,13 +256,15 @@ impl Ring {
                 break;
             }
         }
-        Ok(self.take())
+        self.take();
+        Ok(())
     }
 
-    fn wait_briefly(&mut self) -> io::Result<usize> {
+    fn wait_briefly(&mut self) -> io::Result<()> {
         self.buffers.publish();
         self.enter(1, Some(&Timespec::from(DRAIN_WAIT)))?;
-        Ok(self.take())
+        self.take();
+        Ok(())
     }
 
     /// The only system call that moves anything.
@@ -293,12 +293,10 @@ impl Ring {
         }
     }
 
-    fn take(&mut self) -> usize {
+    fn take(&mut self) {
         let before = self.taken.len();
         self.taken.extend(self.uring.completion());
-        let count = self.taken.len() - before;
-        self.counts.completions += count as u64;
-        count
+        self.counts.completions += (self.taken.len() - before) as u64;
     }
 
     /// The next thing that completions say, in their order.

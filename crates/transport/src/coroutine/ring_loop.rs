@@ -1,7 +1,7 @@
 //! The thread of one ring: runs what is ready, has commits written, and waits for completions.
 
 use super::connections::{ConnectionCounts, Connections};
-use super::ring::{KERNEL_BATCH, Owner, Ring};
+use super::ring::{Owner, Ring};
 use super::stream::{RingStream, with_ring};
 use crate::Service;
 use crate::event_loop::LoopHooks;
@@ -9,7 +9,7 @@ use crate::executors::{Newcomer, drive};
 use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
 use crate::pool::Pool;
-use crate::rest::{GATHER, Rest};
+use crate::rest::Rest;
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
@@ -24,12 +24,8 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Tasks polled until commits are written: as many requests as form one group at most.
+/// Tasks polled until commits are written and replies leave: as many requests as form one group at most.
 const TASKS_PER_TURN: usize = 256;
-/// Tasks polled until their replies leave.
-const TASKS_PER_LOOK: usize = 64;
-/// How often a turn looks for completions.
-const LOOKS_PER_TURN: usize = 16;
 /// Pause after a failed wait, so that a broken kernel interface does not become a busy loop.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -211,42 +207,23 @@ impl Drop for RunningRing {
 
 impl Home {
     fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks, mut rest: Rest) {
-        let mut taken = 0;
         while !self.stopping.load(Ordering::Acquire) {
-            let ran = self.run_ready(ownership, taken);
+            let ran = ownership.run_batch(TASKS_PER_TURN);
             hooks.turn_ended();
             self.turns.fetch_add(1, Ordering::Relaxed);
-            if !ownership.has_tasks() && rest.gathers() && submits(ownership) {
-                thread::sleep(GATHER);
-            }
             // A look at completions may have swallowed the notice of the end.
             let sleeps = !self.stopping.load(Ordering::Acquire) && ownership.prepare_sleep();
             self.publish_counts();
-            let result = self.wait(ownership, sleeps, ran, &mut rest);
+            let waited = self.wait(ownership, sleeps, ran, &mut rest);
             ownership.awake();
-            if result.is_none() {
+            if !waited {
                 thread::sleep(FAILURE_PAUSE);
             }
-            taken = result.unwrap_or(0);
         }
     }
 
-    /// Runs what is ready, and what becomes ready meanwhile, as far as one turn allows: what these tasks commit is one group.
-    /// `taken`: how many completions the last look brought.
-    fn run_ready(&self, ownership: &Ownership, mut taken: usize) -> usize {
-        let mut left = TASKS_PER_TURN;
-        for _ in 0..LOOKS_PER_TURN {
-            left = left.saturating_sub(ownership.run_batch(left.min(TASKS_PER_LOOK)));
-            if left == 0 || (taken < KERNEL_BATCH && !ownership.has_tasks() && !has_work()) {
-                break;
-            }
-            taken = turn(false).unwrap_or(0);
-        }
-        TASKS_PER_TURN - left
-    }
-
-    /// Submits, takes completions, and sleeps for some to come if it may; `None` after a failure.
-    fn wait(&self, ownership: &Ownership, may_sleep: bool, ran: usize, rest: &mut Rest) -> Option<usize> {
+    /// Submits, takes completions, and sleeps for some to come if it may; false after a failure.
+    fn wait(&self, ownership: &Ownership, may_sleep: bool, ran: usize, rest: &mut Rest) -> bool {
         let lingers = may_sleep && rest.lingers(ran) && submits(ownership);
         // What was submitted may have brought the notice of the end.
         let is_ending = || self.stopping.load(Ordering::Acquire);
@@ -276,14 +253,11 @@ fn has_work() -> bool {
     RING.with_borrow_mut(|ring| ring.as_mut().is_some_and(Connections::has_work))
 }
 
-/// Submits, and takes completions; `None` after a failure.
-fn turn(wait: bool) -> Option<usize> {
-    let result = RING.with_borrow_mut(|ring| ring.as_mut().map(|connections| connections.turn(wait)));
-    match result? {
-        Ok(taken) => Some(taken),
-        Err(error) => {
-            tracing::error!(target: "network", %error, "a ring cannot wait for completions");
-            None
-        }
+/// Submits, and takes completions; false after a failure.
+fn turn(wait: bool) -> bool {
+    let turned = RING.with_borrow_mut(|ring| ring.as_mut().map(|connections| connections.turn(wait)));
+    if let Some(Err(error)) = &turned {
+        tracing::error!(target: "network", %error, "a ring cannot wait for completions");
     }
+    matches!(turned, Some(Ok(())))
 }
