@@ -1,12 +1,12 @@
 //! One thread that polls whatever is ready and never blocks but for events: the loops of `reactor` and the diagnostic lane.
 
 use crate::buffer::release_spares;
+use crate::busy_poll::BusyPoll;
 use crate::executors::{Newcomer, drive};
 use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
 use crate::pool::Pool;
 use crate::readiness::{Poller, ReadinessStream};
-use crate::rest::Rest;
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
@@ -65,7 +65,7 @@ pub(crate) struct RunningLoop {
 impl RunningLoop {
     /// # Errors
     /// The system has no descriptor or no thread left.
-    pub(crate) fn start(name: String, hooks: Arc<dyn LoopHooks>, rest: Rest) -> io::Result<Self> {
+    pub(crate) fn start(name: String, hooks: Arc<dyn LoopHooks>, busy_poll: BusyPoll) -> io::Result<Self> {
         let poller = Poller::new()?;
         let notified = Arc::clone(&poller);
         let event_loop = Arc::new(EventLoop {
@@ -80,7 +80,7 @@ impl RunningLoop {
         let driven = Arc::clone(&event_loop);
         let thread = thread::Builder::new().name(name).spawn(move || {
             hooks.loop_started();
-            driven.run(&driven.queue.own(), &*hooks, rest);
+            driven.run(&driven.queue.own(), &*hooks, busy_poll);
         })?;
         Ok(Self { event_loop, thread: Some(thread) })
     }
@@ -101,13 +101,13 @@ impl Drop for RunningLoop {
 }
 
 impl EventLoop {
-    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks, mut rest: Rest) {
+    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks, mut busy_poll: BusyPoll) {
         while !self.stopping.load(Ordering::Acquire) {
             let ran = ownership.run_batch(TASKS_PER_TURN);
             hooks.turn_ended();
             self.turns.fetch_add(1, Ordering::Relaxed);
             let sleeps = ownership.prepare_sleep();
-            let waited = self.wait(ownership, sleeps, ran, &mut rest);
+            let waited = self.wait(ownership, sleeps, ran, &mut busy_poll);
             ownership.awake();
             match waited {
                 Ok(edges) => drop(self.edges.fetch_add(edges as u64, Ordering::Relaxed)),
@@ -120,10 +120,16 @@ impl EventLoop {
     }
 
     /// Takes what there is, and sleeps for something to come if it may. Answers with the number of events.
-    fn wait(&self, ownership: &Ownership, sleeps: bool, ran: usize, rest: &mut Rest) -> io::Result<usize> {
-        if sleeps && rest.lingers(ran) {
+    fn wait(
+        &self,
+        ownership: &Ownership,
+        sleeps: bool,
+        ran: usize,
+        busy_poll: &mut BusyPoll,
+    ) -> io::Result<usize> {
+        if sleeps && busy_poll.is_due(ran) {
             let mut events = Ok(0);
-            let found = rest.look(|| {
+            let found = busy_poll.look(|| {
                 events = self.poller.wait(false);
                 // The look may have swallowed the notice of the end.
                 self.stopping.load(Ordering::Acquire) || ownership.is_woken() || !matches!(events, Ok(0))

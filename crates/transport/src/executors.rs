@@ -1,13 +1,13 @@
 //! The thread models of one server: started when first chosen, all serving side by side.
 
 use crate::adaptive::{Adaptive, AdaptiveOptions, AdaptiveOptionsError};
+use crate::busy_poll::BusyPoll;
 use crate::coroutine::Coroutine;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::niceness;
 use crate::pool::Pool;
 use crate::reactor::Reactor;
 use crate::registry::{Admission, Shared};
-use crate::rest::Rest;
 use crate::statistics::{ExecutorStatistics, Figure};
 use crate::synchronous::Synchronous;
 use crate::{ByteStream, Ending, ReceiveBuffer, Service, ServiceExecutor, Session, serve};
@@ -94,8 +94,11 @@ impl Executors {
         let options = &shared.options;
         let pool = Pool::start("pool", options.pool, options.processors)?;
         let lane_pool = Pool::start("lanepool", options.lane_pool, options.processors)?;
-        let lane =
-            RunningLoop::start("lane".to_owned(), Arc::new(LaneHooks(Arc::clone(&hooks))), Rest::default())?;
+        let lane = RunningLoop::start(
+            "lane".to_owned(),
+            Arc::new(LaneHooks(Arc::clone(&hooks))),
+            BusyPoll::default(),
+        )?;
         let synchronous = Synchronous::new();
         let adaptive_options = Mutex::new(options.adaptive);
         Ok(Self {

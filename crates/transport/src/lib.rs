@@ -26,6 +26,7 @@
 
 mod adaptive;
 mod buffer;
+mod busy_poll;
 mod connection;
 mod coroutine;
 mod descriptors;
@@ -46,7 +47,6 @@ mod reactor;
 mod readiness;
 mod refusal;
 mod registry;
-mod rest;
 mod run_queue;
 mod server;
 mod service;

@@ -1,10 +1,10 @@
 //! The `reactor` thread model (article S1): one event loop per core, connections handed out in turn; each stays on its loop.
 //! What would block or runs long goes to the elastic pool.
 
+use crate::busy_poll::BusyPoll;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
-use crate::rest::Rest;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
 use std::io;
@@ -23,7 +23,7 @@ impl Reactor {
     /// The system has no descriptor or no thread left.
     pub(crate) fn start(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: Arc<Pool>) -> io::Result<Self> {
         let start =
-            |index| RunningLoop::start(format!("reactor{index}"), Arc::clone(hooks), Rest::beside(&pool));
+            |index| RunningLoop::start(format!("reactor{index}"), Arc::clone(hooks), BusyPoll::beside(&pool));
         let loops = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
         Ok(Self { loops, next: AtomicUsize::new(0), pool })
     }

@@ -20,10 +20,10 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use crate::busy_poll::BusyPoll;
 use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::executors::Newcomer;
 use crate::pool::Pool;
-use crate::rest::Rest;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
 use ring_loop::RunningRing;
@@ -119,13 +119,13 @@ impl Coroutine {
 }
 
 fn start_rings(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: &Arc<Pool>) -> io::Result<Vec<RunningRing>> {
-    let start = |index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks), Rest::beside(pool));
+    let start = |index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks), BusyPoll::beside(pool));
     (0..threads).map(start).collect()
 }
 
 fn start_loops(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: &Arc<Pool>) -> io::Result<Driver> {
     let start =
-        |index| RunningLoop::start(format!("coroutine{index}"), Arc::clone(hooks), Rest::beside(pool));
+        |index| RunningLoop::start(format!("coroutine{index}"), Arc::clone(hooks), BusyPoll::beside(pool));
     (0..threads).map(start).collect::<io::Result<_>>().map(Driver::Epoll)
 }
 

@@ -4,12 +4,12 @@ use super::connections::{ConnectionCounts, Connections};
 use super::ring::{Owner, Ring};
 use super::stream::{RingStream, with_ring};
 use crate::Service;
+use crate::busy_poll::BusyPoll;
 use crate::event_loop::LoopHooks;
 use crate::executors::{Newcomer, drive};
 use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
 use crate::pool::Pool;
-use crate::rest::Rest;
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
@@ -108,7 +108,7 @@ pub(super) struct RunningRing {
 impl RunningRing {
     /// # Errors
     /// The kernel has no io_uring or not enough of it, no descriptor, no thread.
-    pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>, rest: Rest) -> io::Result<Self> {
+    pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>, busy_poll: BusyPoll) -> io::Result<Self> {
         let home = Home::new()?;
         let (told, started) = mpsc::sync_channel(1);
         let driven = Arc::clone(&home);
@@ -123,7 +123,7 @@ impl RunningRing {
             }
             hooks.loop_started();
             let ownership = driven.queue.own();
-            driven.run(&ownership, &*hooks, rest);
+            driven.run(&ownership, &*hooks, busy_poll);
             // Tasks that are dropped release their connections.
             drop(ownership);
             drop(RING.take());
@@ -206,7 +206,7 @@ impl Drop for RunningRing {
 }
 
 impl Home {
-    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks, mut rest: Rest) {
+    fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks, mut busy_poll: BusyPoll) {
         while !self.stopping.load(Ordering::Acquire) {
             let ran = ownership.run_batch(TASKS_PER_TURN);
             hooks.turn_ended();
@@ -214,7 +214,7 @@ impl Home {
             // A look at completions may have swallowed the notice of the end.
             let sleeps = !self.stopping.load(Ordering::Acquire) && ownership.prepare_sleep();
             self.publish_counts();
-            let waited = self.wait(ownership, sleeps, ran, &mut rest);
+            let waited = self.wait(ownership, sleeps, ran, &mut busy_poll);
             ownership.awake();
             if !waited {
                 thread::sleep(FAILURE_PAUSE);
@@ -223,11 +223,11 @@ impl Home {
     }
 
     /// Submits, takes completions, and sleeps for some to come if it may; false after a failure.
-    fn wait(&self, ownership: &Ownership, may_sleep: bool, ran: usize, rest: &mut Rest) -> bool {
-        let lingers = may_sleep && rest.lingers(ran) && submits(ownership);
+    fn wait(&self, ownership: &Ownership, may_sleep: bool, ran: usize, busy_poll: &mut BusyPoll) -> bool {
+        let polls = may_sleep && busy_poll.is_due(ran) && submits(ownership);
         // What was submitted may have brought the notice of the end.
         let is_ending = || self.stopping.load(Ordering::Acquire);
-        let found = lingers && rest.look(|| is_ending() || ownership.is_woken() || has_work());
+        let found = polls && busy_poll.look(|| is_ending() || ownership.is_woken() || has_work());
         let sleeps = may_sleep && !found && !ownership.has_tasks();
         self.sleeps.fetch_add(u64::from(sleeps), Ordering::Relaxed);
         turn(sleeps)

@@ -1,10 +1,10 @@
-//! How an event loop comes to rest: it looks once more where it would not sleep for long.
+//! Busy polling: an event loop looks once more before it sleeps, where it would not sleep for long.
 //!
 //! With some tens of busy clients a loop runs out of work all the time, and for microseconds. A sleep costs more: the processor halts,
 //! which on a virtual machine its host has to end, and who sleeps so often does not look to the scheduler like one who needs a processor.
 //! So the loop offers the processor to others and looks again, for a moment. Where that finds nothing, it is not done at the next sleeps,
 //! twice as many each time: a server that idles, or waits for slow clients, sleeps at once. Nor is it done while the pool works: no
-//! processor halts then, and scans would take what the loop offers. `docs/design/loops-at-rest.md` has the figures.
+//! processor halts then, and scans would take what the loop offers. `docs/design/busy-polling.md` has the figures.
 
 use crate::pool::Pool;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const MOST_SKIPPED: u32 = 255;
 
 /// See the module. Belongs to one loop.
 #[derive(Default)]
-pub(crate) struct Rest {
+pub(crate) struct BusyPoll {
     /// The pool that the loop offloads to; a loop without one sleeps at once.
     pool: Option<Arc<Pool>>,
     /// How many sleeps begin at once after a vain look.
@@ -29,14 +29,14 @@ pub(crate) struct Rest {
     left: u32,
 }
 
-impl Rest {
+impl BusyPoll {
     /// For a loop that offloads to this pool.
     pub(crate) fn beside(pool: &Arc<Pool>) -> Self {
         Self { pool: Some(Arc::clone(pool)), ..Self::default() }
     }
 
-    /// Whether to [look](Rest::look) once more before this sleep, which follows after `ran` tasks.
-    pub(crate) fn lingers(&mut self, ran: usize) -> bool {
+    /// Whether to [look](BusyPoll::look) once more before this sleep, which follows after `ran` tasks.
+    pub(crate) fn is_due(&mut self, ran: usize) -> bool {
         let Some(pool) = &self.pool else { return false };
         if ran > FEW || pool.is_working() {
             return false;
@@ -75,18 +75,18 @@ mod tests {
     use crate::coroutine::Coroutine;
     use crate::event_loop::{LoopHooks, RunningLoop};
 
-    fn beside_a_pool() -> Rest {
+    fn beside_a_pool() -> BusyPoll {
         let pool = Pool::start("testpool", PoolOptions::default(), 2);
-        Rest::beside(&pool.expect("the system has threads left"))
+        BusyPoll::beside(&pool.expect("the system has threads left"))
     }
 
     /// The share of sleeps, in thousandths, before which is looked, when every `found_each`th look finds something (0: none).
     fn looks_of(sleeps: u32, found_each: u32) -> u32 {
-        let (mut rest, mut looks) = (beside_a_pool(), 0);
+        let (mut busy_poll, mut looks) = (beside_a_pool(), 0);
         for _ in 0..sleeps {
-            if rest.lingers(1) {
+            if busy_poll.is_due(1) {
                 looks += 1;
-                rest.looked(found_each != 0 && looks % found_each == 0);
+                busy_poll.looked(found_each != 0 && looks % found_each == 0);
             }
         }
         looks * 1_000 / sleeps
@@ -102,17 +102,17 @@ mod tests {
 
     #[test]
     fn begins_again_when_work_comes_again() {
-        let mut rest = beside_a_pool();
-        while rest.skips < MOST_SKIPPED {
-            if rest.lingers(1) {
-                rest.looked(false);
+        let mut busy_poll = beside_a_pool();
+        while busy_poll.skips < MOST_SKIPPED {
+            if busy_poll.is_due(1) {
+                busy_poll.looked(false);
             }
         }
         let mut sleeps = 0;
-        while rest.skips > 0 || rest.left > 0 {
+        while busy_poll.skips > 0 || busy_poll.left > 0 {
             sleeps += 1;
-            if rest.lingers(1) {
-                rest.looked(true);
+            if busy_poll.is_due(1) {
+                busy_poll.looked(true);
             }
         }
         assert!((256..300).contains(&sleeps), "{sleeps}");
@@ -120,20 +120,20 @@ mod tests {
 
     #[test]
     fn does_not_look_after_many_tasks() {
-        let mut rest = beside_a_pool();
-        assert!(!rest.lingers(FEW + 1));
-        assert!(rest.lingers(FEW));
-        assert!(!Rest::default().lingers(FEW), "without a pool");
+        let mut busy_poll = beside_a_pool();
+        assert!(!busy_poll.is_due(FEW + 1));
+        assert!(busy_poll.is_due(FEW));
+        assert!(!BusyPoll::default().is_due(FEW), "without a pool");
     }
 
     #[test]
     fn a_look_ends_with_work_or_with_its_moment() {
-        let mut rest = beside_a_pool();
+        let mut busy_poll = beside_a_pool();
         let began = Instant::now();
-        assert!(!rest.look(|| false));
+        assert!(!busy_poll.look(|| false));
         assert!(began.elapsed() >= MOMENT);
         let mut asked = 0;
-        let found = rest.look(|| {
+        let found = busy_poll.look(|| {
             asked += 1;
             true
         });
@@ -148,7 +148,7 @@ mod tests {
         fn thread_rests(&self) {}
     }
 
-    /// Ends a new loop, which lingers first of all, at each point of that.
+    /// Ends a new loop, which polls first of all, at each point of that.
     fn ends<L>(start: impl Fn() -> L) {
         for delay in (0..300).map(|step| Duration::from_nanos(step * 400)) {
             let one = start();
@@ -166,7 +166,8 @@ mod tests {
         let pool = pool.expect("the system has threads left");
         let hooks: Arc<dyn LoopHooks> = Arc::new(NoHooks);
         ends(|| {
-            let started = RunningLoop::start("testloop".to_owned(), Arc::clone(&hooks), Rest::beside(&pool));
+            let started =
+                RunningLoop::start("testloop".to_owned(), Arc::clone(&hooks), BusyPoll::beside(&pool));
             started.expect("the system has descriptors left")
         });
         ends(|| {
