@@ -10,6 +10,7 @@ use crate::readiness::{Poller, ReadinessStream};
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
+use crate::vital;
 use crate::{ReceiveBuffer, Service};
 use std::io;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ impl RunningLoop {
             idle: IdleWatch::default(),
         });
         let driven = Arc::clone(&event_loop);
-        let thread = thread::Builder::new().name(name).spawn(move || {
+        let thread = vital::spawn(name, move || {
             hooks.loop_started();
             driven.run(&driven.queue.own(), &*hooks, busy_poll);
         })?;
@@ -93,9 +94,8 @@ impl Drop for RunningLoop {
         if let Some(thread) = self.thread.take()
             // The last reference may be dropped by a task of this very loop.
             && thread.thread().id() != thread::current().id()
-            && thread.join().is_err()
         {
-            tracing::error!(target: "network", "an event loop's thread had panicked");
+            vital::join(thread);
         }
     }
 }

@@ -60,6 +60,7 @@ mod task;
 mod thread_state;
 mod timing;
 mod unread;
+mod vital;
 
 #[cfg(test)]
 mod simulated;

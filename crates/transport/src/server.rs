@@ -8,6 +8,7 @@ use crate::registry::Shared;
 use crate::session::Lane;
 use crate::stream::SocketControl;
 use crate::sweeper::Bounds;
+use crate::vital;
 use crate::{
     AdaptiveOptions, AdaptiveOptionsError, Endpoint, OverloadTarget, PoolOptions, ReceiveBuffer,
     ServerOptions, Service, ServiceExecutor, Session, StartError, TransportStatistics,
@@ -83,9 +84,7 @@ impl Server {
                 refusal: refusal.clone(),
                 failures: AtomicU64::new(0),
             };
-            let thread = thread::Builder::new()
-                .name(format!("listener{index}"))
-                .spawn(move || acceptor.run(index))
+            let thread = vital::spawn(format!("listener{index}"), move || acceptor.run(index))
                 .map_err(StartError::Thread)?;
             server.threads.lock().push(thread);
         }
@@ -102,7 +101,7 @@ impl Server {
                 || shared.sessions(),
             )
         };
-        *self.sweeper.lock() = Some(thread::Builder::new().name("sweeper".to_owned()).spawn(sweep)?);
+        *self.sweeper.lock() = Some(vital::spawn("sweeper", sweep)?);
         Ok(())
     }
 
@@ -241,9 +240,7 @@ impl Server {
             let _ = listener.socket.shutdown(Shutdown::Both);
         }
         for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!(target: "network", "a listener thread had panicked");
-            }
+            vital::join(thread);
         }
     }
 }
@@ -253,10 +250,8 @@ impl Drop for Server {
         self.shutdown(Duration::ZERO);
         self.executors.stop_pools(FORCED_WAIT);
         self.shared.stalls.stop();
-        if let Some(sweeper) = self.sweeper.lock().take()
-            && sweeper.join().is_err()
-        {
-            tracing::error!(target: "network", "the sweeper's thread had panicked");
+        if let Some(sweeper) = self.sweeper.lock().take() {
+            vital::join(sweeper);
         }
     }
 }

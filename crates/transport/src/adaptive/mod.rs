@@ -42,11 +42,12 @@ use crate::placement::Placement;
 use crate::readiness::ReadinessStream;
 use crate::statistics::ExecutorStatistics;
 use crate::task::spawn;
+use crate::vital;
 use crate::{Service, ServiceExecutor};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long an ending model waits for the next worker to end.
@@ -77,8 +78,7 @@ impl Adaptive {
         // One worker is enough to serve; the controller sees to the others, and to what the system refuses for now.
         let first = worker::start(&core, Cause::BelowReserve)?;
         let run = move || Crew { core, threads: first.into_iter().collect() }.control();
-        *model.controller.lock() =
-            Some(thread::Builder::new().name("adaptive-control".to_owned()).spawn(run)?);
+        *model.controller.lock() = Some(vital::spawn("adaptive-control", run)?);
         Ok(model)
     }
 
@@ -130,9 +130,8 @@ impl Adaptive {
         if let Some(controller) = controller
             // The last reference may be dropped by a task.
             && !worker::is_current()
-            && controller.join().is_err()
         {
-            tracing::error!(target: "network", "the controller of the adaptive model had panicked");
+            vital::join(controller);
         }
         // What waited for a socket that has been shut is queued now. Dropping a task may wake others.
         loop {

@@ -13,6 +13,7 @@ use crate::pool::Pool;
 use crate::run_queue::{Ownership, RunQueue};
 use crate::statistics::Figure;
 use crate::task::{TaskQueue, spawn};
+use crate::vital;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::RefCell;
@@ -113,7 +114,7 @@ impl RunningRing {
         let (told, started) = mpsc::sync_channel(1);
         let driven = Arc::clone(&home);
         // The ring belongs to the thread that makes it.
-        let thread = thread::Builder::new().name(name).spawn(move || {
+        let thread = vital::spawn(name, move || {
             let settled = driven.settle_here();
             let refused = settled.is_err();
             // The starter waits for this.
@@ -198,9 +199,8 @@ impl Drop for RunningRing {
         if let Some(thread) = self.thread.take()
             // The last reference may be dropped by a task of this very ring.
             && thread.thread().id() != thread::current().id()
-            && thread.join().is_err()
         {
-            tracing::error!(target: "network", "a ring's thread had panicked");
+            vital::join(thread);
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::niceness;
 use crate::options::usable_processors;
 use crate::statistics::Figure;
 use crate::task::Task;
+use crate::vital;
 use queue::{PoolQueue, Stopped, Worker};
 use runnable::Census;
 use std::cell::Cell;
@@ -77,7 +78,7 @@ impl Pool {
             idle: IdleWatch::default(),
         });
         let controlled = Arc::clone(&core);
-        thread::Builder::new().name(format!("{name}control")).spawn(move || control(&controlled))?;
+        vital::spawn(format!("{name}control"), move || control(&controlled))?;
         Ok(Arc::new(Self { core }))
     }
 
