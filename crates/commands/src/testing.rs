@@ -271,13 +271,6 @@ impl EngineReader for ForgetfulReader {
         self.forgetting.check(tier)?;
         self.inner.get(keyspace, key, tier)
     }
-    fn multi_get(
-        &self,
-        keyspace: Keyspace,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
-        self.inner.multi_get(keyspace, keys)
-    }
     fn cursor(
         &self,
         keyspace: Keyspace,

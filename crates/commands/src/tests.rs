@@ -515,3 +515,30 @@ fn every_read_sees_the_state_that_was_chosen_for_it() {
     let unchanged = before.0.iter().zip(&after.0).filter(|(before, after)| before == after);
     assert_eq!(unchanged.count(), 0, "each of them has another answer now");
 }
+
+#[test]
+fn hot_rows_outlive_the_end_of_other_collections() {
+    let server = server();
+    fill(&server);
+    let client = Client::of(&server);
+    let hits_of_finds = || {
+        let before = server.store.statistics().row_cache.hits;
+        for id in 0..DOCUMENTS {
+            ok(client.run(doc! { "find": "c", "filter": { "_id": id } }).0);
+        }
+        server.store.statistics().row_cache.hits - before
+    };
+    hits_of_finds();
+    assert_eq!(hits_of_finds(), DOCUMENTS as u64, "what was read once is hot");
+    let out = || {
+        let pipeline =
+            Value::Array(vec![doc! { "$match": { "k": 3 } }.into(), doc! { "$out": "made" }.into()].into());
+        doc! { "aggregate": "c", "pipeline": pipeline, "cursor": {} }
+    };
+    for command in [out(), out(), doc! { "drop": "made" }, doc! { "drop": "log" }] {
+        ok(client.run(command.clone()).0);
+        assert_eq!(hits_of_finds(), DOCUMENTS as u64, "after {command:?}");
+    }
+    ok(client.run(doc! { "drop": "c" }).0);
+    assert_eq!(hits_of_finds(), 0, "what was dropped is not found");
+}

@@ -103,11 +103,6 @@ fn main() {
     measure("pinned view and one get", 20_000, |number| {
         black_box(store.pinned_view().get(Keyspace::Documents, &key(number)).unwrap().unwrap().len());
     });
-    let keys: Vec<[u8; 12]> = (0..64).map(key).collect();
-    let keys: Vec<&[u8]> = keys.iter().map(<[u8; 12]>::as_slice).collect();
-    measure("multi_get of 64 keys", 2000, |_| {
-        black_box(view.multi_get(Keyspace::Documents, &keys).unwrap());
-    });
     let (table, latch) = (LatchTable::new(), SharedLatch::new());
     measure("document latch, uncontended", 1_000_000, |number| drop(black_box(table.try_lock(&key(number)))));
     measure("collection latch, shared, uncontended", 1_000_000, |_| drop(black_box(latch.try_shared())));

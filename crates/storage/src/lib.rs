@@ -12,6 +12,7 @@
 //! * **write unit** – puts, deletes and counter changes that happen together or not at all.
 //! * **group** – the units one leader writes as one engine batch.
 //! * **sequence number** – the engine's count of writes; a [`Receipt`] names the one that covers a unit.
+//! * **view in time** – a state of the store, kept to be read from while writes go on; **published** ones can be opened by sequence number.
 //! * **applied** – in the engine and in the kernel's copy of the log: survives the death of the process.
 //! * **journaled** – the log up to there is on stable storage: survives power loss.
 //! * **gate** – where commits wait (without a thread) while flush and compaction catch up.
@@ -26,7 +27,7 @@
 //!       and compaction)                                          ▲
 //!                                             journal thread ────┘ every journal interval
 //!
-//!  ReadView (latest | pinned) ─▶ get, multi_get, Cursor ─▶ RocksEngine | MemoryEngine
+//!  ReadView (latest | in time) ─▶ get, Cursor ─▶ RocksEngine | MemoryEngine
 //!                └─▶ get of a document ─▶ row cache ─▶ (miss) engine
 //! ```
 //!
@@ -67,6 +68,8 @@ mod store;
 mod sync;
 mod unit;
 mod view;
+mod views;
+mod watch;
 
 pub use background::Background;
 pub use engine::memory::MemoryEngine;
@@ -87,3 +90,5 @@ pub use statistics::{CommitStatistics, RowCacheStatistics, StorageStatistics};
 pub use store::{EnqueuedVersion, Store};
 pub use unit::{Growth, Operation, OperationLog, WriteUnit};
 pub use view::{Cursor, Entry, PinnedBytes, ReadSource, ReadView};
+pub use views::ViewUnavailable;
+pub use watch::WatchedView;

@@ -23,11 +23,13 @@ use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, QueuePlace,
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use crate::pipeline::{CommitFuture, JournaledFuture, Receipt, turn};
 use crate::reclaim::Reclaim;
-use crate::row_cache::{CachedReader, PinnedReader, RowCache};
+use crate::row_cache::{CachedReader, RowCache};
 use crate::space::{DataDisk, Disk, Space, SpaceState};
 use crate::statistics::{CommitCounts, StorageStatistics};
 use crate::unit::{Growth, WriteUnit};
 use crate::view::ReadView;
+use crate::views::PublishedViews;
+use crate::watch::RecentWrites;
 
 /// A loop writes a group in the middle of its turn when so many units wait. Each write costs a few microseconds
 /// besides its units, which hardly matters from here on; with 256 units of 1 KB in a group, what they touch no longer
@@ -66,8 +68,10 @@ pub(crate) struct StoreInner {
     latest: ReadView,
     /// The same for reads before writes.
     latest_for_writes: ReadView,
-    /// Before the engine in `latest`; `None` when it is switched off.
+    /// Before the engine in `latest` and in views in time; `None` when it is switched off.
     rows: Option<Arc<RowCache>>,
+    pub(crate) views: PublishedViews,
+    pub(crate) recent_writes: Arc<RecentWrites>,
     directory: Option<DataDirectory>,
     pub(crate) gate: Gate,
     pub(crate) gate_limits: GateLimits,
@@ -177,20 +181,23 @@ impl Store {
         options: &StorageOptions,
         path: &Path,
     ) -> Result<Store, OpenError> {
-        let rows = (options.row_cache_bytes > 0).then(|| Arc::new(RowCache::new(options.row_cache_bytes)));
+        let applied = engine.sequence();
+        let row_bytes = options.row_cache_bytes;
+        let rows = (row_bytes > 0).then(|| Arc::new(RowCache::new(row_bytes, applied)));
         let latest = |fills: bool| -> Arc<dyn EngineReader> {
             match &rows {
-                Some(rows) => Arc::new(CachedReader::new(Arc::clone(rows), engine.reader(), fills)),
+                Some(rows) => Arc::new(CachedReader::latest(Arc::clone(rows), engine.reader(), fills)),
                 None => engine.reader(),
             }
         };
         let counters = Counters::load(&*engine.reader())
             .map_err(|error| OpenError::Corrupt { path: path.to_owned(), detail: error.to_string() })?;
-        let applied = engine.sequence();
         let inner = Arc::new(StoreInner {
             latest: ReadView::new(latest(true)),
             latest_for_writes: ReadView::new(latest(false)),
             rows,
+            views: PublishedViews::default(),
+            recent_writes: Arc::default(),
             directory,
             gate: Gate::new(),
             gate_limits: options.gate,
@@ -236,10 +243,10 @@ impl Store {
     /// A view of this moment, for reads that must agree with each other. Takes a snapshot in the engine;
     /// old versions are kept while it lives.
     pub fn pinned_view(&self) -> ReadView {
-        let pinned = self.inner.engine.pinned_reader();
-        ReadView::new(match self.inner.rows {
-            Some(_) => Arc::new(PinnedReader::new(pinned, self.inner.latest.reader())),
-            None => pinned,
+        let pin = || self.inner.engine.pinned_reader();
+        ReadView::new(match &self.inner.rows {
+            Some(rows) => Arc::new(CachedReader::pinned(Arc::clone(rows), pin)),
+            None => pin(),
         })
     }
 
@@ -491,6 +498,7 @@ impl StoreInner {
         })?;
         let before = self.applied();
         assert!(before <= sequence, "the sequence number fell from {before} to {sequence}");
+        self.recent_writes.note(units, sequence);
         self.applied.store(sequence, Ordering::Release);
         self.signal.written();
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;

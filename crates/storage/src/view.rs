@@ -15,7 +15,7 @@ use crate::store::Store;
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
 /// One state of the store to read from: the latest (each call sees every write acknowledged before it)
-/// or a pinned one (every call sees the same). Cheap to clone.
+/// or one in time (every call sees the same). Cheap to clone.
 #[derive(Clone)]
 pub struct ReadView {
     reader: Arc<dyn EngineReader>,
@@ -24,10 +24,6 @@ pub struct ReadView {
 impl ReadView {
     pub(crate) fn new(reader: Arc<dyn EngineReader>) -> ReadView {
         ReadView { reader }
-    }
-
-    pub(crate) fn reader(&self) -> Arc<dyn EngineReader> {
-        Arc::clone(&self.reader)
     }
 
     /// The value of `key`, without copying it where the engine allows.
@@ -49,18 +45,6 @@ impl ReadView {
         tier: ReadTier,
     ) -> Result<Option<PinnedBytes>, StorageError> {
         self.reader.get(keyspace, key, tier)
-    }
-
-    /// The values of several keys, in their order; cheaper than single reads when many miss the cache.
-    ///
-    /// # Errors
-    /// As [`ReadView::get`].
-    pub fn multi_get(
-        &self,
-        keyspace: Keyspace,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
-        self.reader.multi_get(keyspace, keys)
     }
 
     /// Whether `key` exists.

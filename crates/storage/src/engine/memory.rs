@@ -184,14 +184,6 @@ struct MemoryReader {
     pin: Option<Pin>,
 }
 
-impl MemoryReader {
-    fn lookup(&self, state: &State, keyspace: Keyspace, key: &[u8]) -> Option<PinnedBytes> {
-        let sequence = self.pin.as_ref().map_or(u64::MAX, |pin| pin.sequence);
-        let versions = state.tree(keyspace).keys.get(key)?;
-        visible(versions, sequence).map(|value| PinnedBytes::shared(Arc::clone(value)))
-    }
-}
-
 impl EngineReader for MemoryReader {
     fn get(
         &self,
@@ -199,16 +191,10 @@ impl EngineReader for MemoryReader {
         key: &[u8],
         _tier: ReadTier,
     ) -> Result<Option<PinnedBytes>, StorageError> {
-        Ok(self.lookup(&self.shared.state.read(), keyspace, key))
-    }
-
-    fn multi_get(
-        &self,
-        keyspace: Keyspace,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
         let state = self.shared.state.read();
-        Ok(keys.iter().map(|key| self.lookup(&state, keyspace, key)).collect())
+        let sequence = self.pin.as_ref().map_or(u64::MAX, |pin| pin.sequence);
+        let value = state.tree(keyspace).keys.get(key).and_then(|versions| visible(versions, sequence));
+        Ok(value.map(|value| PinnedBytes::shared(Arc::clone(value))))
     }
 
     fn cursor(

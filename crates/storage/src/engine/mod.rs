@@ -1,10 +1,8 @@
 //! The seam between the store and what keeps the bytes.
 //!
 //! Two engines implement it: [`rocks`] for real, [`memory`] for tests and simulation; one suite
-//! (`conformance.rs`) holds both to the same behaviour.
+//! (`tests/store/conformance.rs`) holds both to the same behaviour, and the one that fails on demand.
 
-#[cfg(test)]
-mod conformance;
 pub(crate) mod memory;
 pub(crate) mod rocks;
 
@@ -101,13 +99,6 @@ pub trait EngineReader: Send + Sync {
         key: &[u8],
         tier: ReadTier,
     ) -> Result<Option<PinnedBytes>, StorageError>;
-
-    /// The values of several keys, in their order.
-    ///
-    /// # Errors
-    /// As [`EngineReader::get`]; the first failure ends the call.
-    fn multi_get(&self, keyspace: Keyspace, keys: &[&[u8]])
-    -> Result<Vec<Option<PinnedBytes>>, StorageError>;
 
     /// A cursor over a range; it sees one state even when the reader is not pinned.
     ///

@@ -1,9 +1,10 @@
 //! The cache of hot rows above the engine: values of single keys as they are, without the engine's way to them through
 //! memtables, filters, indexes and blocks. See `docs/design/row-cache.md`.
 //!
-//! Only [`Keyspace::Documents`] is read through it, by the latest view, and by a pinned one until something is written; cursors
-//! never do.
+//! Only [`Keyspace::Documents`] is read through it, by the latest view and by views in time; cursors never
+//! do.
 
+mod removals;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use crate::statistics::RowCacheStatistics;
 use crate::unit::{Operation, WriteUnit};
 use crate::view::PinnedBytes;
 pub(crate) use table::Row;
-use table::{Lookup, RowTable};
+use table::{AsOf, Lookup, RowTable};
 
 /// Threads that count at the same time mostly do so on cache lines of their own.
 const COUNT_STRIPES: usize = 16;
@@ -40,20 +41,58 @@ pub(crate) struct RowCache {
 }
 
 impl RowCache {
-    pub(crate) fn new(bytes: u64) -> RowCache {
-        RowCache { rows: RowTable::new(bytes), counts: Default::default() }
+    /// A cache for so many bytes, before an engine at a sequence number.
+    pub(crate) fn new(bytes: u64, sequence: u64) -> RowCache {
+        RowCache { rows: RowTable::new(bytes, sequence), counts: Default::default() }
     }
 
-    /// Carries out the leader's write of `units`; nobody finds a row that it changes while it is under way.
-    pub(crate) fn write_with<T, E>(
+    /// Carries out the leader's write of `units`, which returns the sequence number of the batch; nobody finds a row that it changes while
+    /// it is under way. Should the engine panic, it stays so: nobody knows what was written.
+    pub(crate) fn write_with<E>(
         &self,
         units: &[WriteUnit],
-        write: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
-        let change = Change::begin(&self.rows, units);
+        write: impl FnOnce() -> Result<u64, E>,
+    ) -> Result<u64, E> {
+        let removes_range = self.begin(units);
         let written = write();
-        change.end(written.is_ok());
+        self.end(units, written.as_ref().ok().copied(), removes_range);
         written
+    }
+
+    /// Returns whether a range is removed.
+    fn begin(&self, units: &[WriteUnit]) -> bool {
+        let mut removes_range = false;
+        for operation in operations(units) {
+            match operation {
+                Operation::Put { key, .. } | Operation::Delete { key, .. } => {
+                    self.rows.begin_write(hash(key));
+                }
+                Operation::DeleteRange { from, to, .. } => {
+                    removes_range = true;
+                    self.rows.removals().begin(from, to);
+                }
+            }
+        }
+        removes_range
+    }
+
+    /// With the batch's sequence number, or without one when nothing was written.
+    fn end(&self, units: &[WriteUnit], sequence: Option<u64>, removes_range: bool) {
+        if let Some(sequence) = sequence {
+            self.rows.applied(sequence);
+        }
+        for operation in operations(units) {
+            let (key, value) = match operation {
+                Operation::Put { key, value, .. } => (key, Some(value)),
+                Operation::Delete { key, .. } => (key, None),
+                Operation::DeleteRange { .. } => continue,
+            };
+            // A group may write below a range that it removes: its rows only stay where nothing was removed.
+            self.rows.end_write(hash(key), key, value.filter(|_| !removes_range), sequence);
+        }
+        if removes_range {
+            self.rows.removals().end();
+        }
     }
 
     pub(crate) fn statistics(&self) -> RowCacheStatistics {
@@ -85,54 +124,6 @@ fn own_stripe() -> usize {
     OWN.with(|own| *own)
 }
 
-/// A write under way. Ends also when the engine panics: then its rows are forgotten.
-struct Change<'a> {
-    rows: &'a RowTable,
-    units: &'a [WriteUnit],
-    removes_range: bool,
-    written: bool,
-}
-
-impl<'a> Change<'a> {
-    fn begin(rows: &'a RowTable, units: &'a [WriteUnit]) -> Change<'a> {
-        let mut removes_range = false;
-        for operation in operations(units) {
-            match operation {
-                Operation::Put { key, .. } | Operation::Delete { key, .. } => {
-                    rows.begin_write(hash(key));
-                }
-                Operation::DeleteRange { .. } => removes_range = true,
-            }
-        }
-        if removes_range {
-            rows.begin_removal();
-        }
-        Change { rows, units, removes_range, written: false }
-    }
-
-    fn end(mut self, written: bool) {
-        self.written = written;
-    }
-}
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        // A group may write below a range that it removes: rows only stay where nothing was removed.
-        let keeps = self.written && !self.removes_range;
-        for operation in operations(self.units) {
-            let (key, value) = match operation {
-                Operation::Put { key, value, .. } => (key, Some(value)),
-                Operation::Delete { key, .. } => (key, None),
-                Operation::DeleteRange { .. } => continue,
-            };
-            self.rows.end_write(hash(key), key, value.filter(|_| keeps));
-        }
-        if self.removes_range {
-            self.rows.end_removal();
-        }
-    }
-}
-
 /// What concerns the cache, in order.
 fn operations(units: &[WriteUnit]) -> impl Iterator<Item = Operation<'_>> {
     let all = units.iter().flat_map(|unit| unit.log().iter());
@@ -145,22 +136,63 @@ fn hash(key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The engine's latest reader with the cache before it.
-pub(crate) struct CachedReader {
+/// What a reader with the cache before it sees.
+pub(crate) trait Sees: Send + Sync {
+    fn lookup(&self, rows: &RowTable, hash: u64, key: &[u8]) -> Lookup;
+}
+
+/// Every acknowledged write.
+pub(crate) struct Latest;
+
+impl Sees for Latest {
+    #[inline]
+    fn lookup(&self, rows: &RowTable, hash: u64, key: &[u8]) -> Lookup {
+        rows.lookup(hash, key)
+    }
+}
+
+impl Sees for AsOf {
+    #[inline]
+    fn lookup(&self, rows: &RowTable, hash: u64, key: &[u8]) -> Lookup {
+        rows.lookup_at(hash, key, *self)
+    }
+}
+
+/// A reader of the engine's with the cache before it.
+pub(crate) struct CachedReader<S> {
     rows: Arc<RowCache>,
     engine: Arc<dyn EngineReader>,
+    sees: S,
     /// Whether what it finds in the engine enters the cache at once. Otherwise it is about to be written over, which brings it in
     /// while there is room, and it enters when it is asked for again.
     fills: bool,
 }
 
-impl CachedReader {
-    pub(crate) fn new(rows: Arc<RowCache>, engine: Arc<dyn EngineReader>, fills: bool) -> CachedReader {
-        CachedReader { rows, engine, fills }
+impl CachedReader<Latest> {
+    pub(crate) fn latest(
+        rows: Arc<RowCache>,
+        engine: Arc<dyn EngineReader>,
+        fills: bool,
+    ) -> CachedReader<Latest> {
+        CachedReader { rows, engine, sees: Latest, fills }
     }
 }
 
-impl EngineReader for CachedReader {
+impl CachedReader<AsOf> {
+    /// A reader of what `pin` pins.
+    pub(crate) fn pinned(
+        rows: Arc<RowCache>,
+        pin: impl FnOnce() -> Arc<dyn EngineReader>,
+    ) -> CachedReader<AsOf> {
+        // Before it is pinned: one that ends in between is compared with once more, and harms nothing.
+        let removals = rows.rows.removals().ended();
+        let engine = pin();
+        let sees = AsOf { sequence: engine.sequence(), removals };
+        CachedReader { rows, engine, sees, fills: true }
+    }
+}
+
+impl<S: Sees> EngineReader for CachedReader<S> {
     fn get(
         &self,
         keyspace: Keyspace,
@@ -171,30 +203,22 @@ impl EngineReader for CachedReader {
             return self.engine.get(keyspace, key, tier);
         }
         let hash = hash(key);
-        let ticket = match self.rows.rows.lookup(hash, key) {
+        let as_of = match self.sees.lookup(&self.rows.rows, hash, key) {
             Lookup::Hit(row) => {
                 self.rows.count(true);
                 return Ok(Some(PinnedBytes::row(row)));
             }
-            Lookup::Miss(ticket) => Some(ticket),
+            Lookup::Miss(as_of) => Some(as_of),
             Lookup::Bypass => None,
         };
         let found = self.engine.get(keyspace, key, tier)?;
         if let Some(value) = &found {
             self.rows.count(false);
-            if let Some(ticket) = ticket {
-                self.rows.rows.fill(hash, key, value, ticket, self.fills);
+            if let Some(as_of) = as_of {
+                self.rows.rows.fill(hash, key, value, as_of, self.fills);
             }
         }
         Ok(found)
-    }
-
-    fn multi_get(
-        &self,
-        keyspace: Keyspace,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
-        self.engine.multi_get(keyspace, keys)
     }
 
     fn cursor(
@@ -209,63 +233,5 @@ impl EngineReader for CachedReader {
 
     fn sequence(&self) -> u64 {
         self.engine.sequence()
-    }
-}
-
-/// A reader of one moment: what the cache has is of that moment too until something is written.
-pub(crate) struct PinnedReader {
-    pinned: Arc<dyn EngineReader>,
-    latest: Arc<dyn EngineReader>,
-    sequence: u64,
-}
-
-impl PinnedReader {
-    pub(crate) fn new(pinned: Arc<dyn EngineReader>, latest: Arc<dyn EngineReader>) -> PinnedReader {
-        let sequence = pinned.sequence();
-        PinnedReader { pinned, latest, sequence }
-    }
-
-    fn is_latest(&self) -> bool {
-        self.latest.sequence() == self.sequence
-    }
-}
-
-impl EngineReader for PinnedReader {
-    fn get(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        tier: ReadTier,
-    ) -> Result<Option<PinnedBytes>, StorageError> {
-        if self.is_latest() {
-            let found = self.latest.get(keyspace, key, tier)?;
-            // Asked again: a write may have come in between. It is applied before its rows are in the cache.
-            if self.is_latest() {
-                return Ok(found);
-            }
-        }
-        self.pinned.get(keyspace, key, tier)
-    }
-
-    fn multi_get(
-        &self,
-        keyspace: Keyspace,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
-        self.pinned.multi_get(keyspace, keys)
-    }
-
-    fn cursor(
-        &self,
-        keyspace: Keyspace,
-        range: KeyRange,
-        direction: Direction,
-        options: CursorOptions,
-    ) -> Result<Box<dyn EngineCursor>, StorageError> {
-        self.pinned.cursor(keyspace, range, direction, options)
-    }
-
-    fn sequence(&self) -> u64 {
-        self.sequence
     }
 }

@@ -1,23 +1,26 @@
 //! Rows by key, with the protocol that keeps them true to the engine.
 //!
 //! ```text
-//!  hash ─▶ bucket: lock │ version │ writes under way │ ghosts │ rows (tag, epoch, referenced, length ‖ key ‖ value)
+//!  hash ─▶ bucket: lock │ written │ writes under way │ ghosts │ rows (tag, removals, stamp, length ‖ key ‖ value)
 //!
-//!  reader   lookup ──hit──▶ value                        leader   begin_write: version + 1, one more under way
-//!             └──miss──▶ engine ──▶ fill, unless the                engine writes the batch
-//!                                   version has changed             end_write: new value in
+//!  reader   lookup ──hit──▶ value                        leader   begin_write: one more under way
+//!             └──miss──▶ engine ──▶ fill, unless                    engine writes the batch
+//!                                   it was written since            end_write: new value and its sequence number in
 //! ```
 //! A row is only ever found while no write of its bucket is under way, and a value only enters when no write has
-//! begun since before it was read. So a row found is what the engine would have answered at that moment, also for
+//! begun since the moment it was read at. So a row found is what the engine would have answered at that moment, also for
 //! a reader that has seen the newest write by another way: the write began before anybody could see it.
 //!
-//! The removal of a range does not look for its rows: it starts a new epoch, and rows of older ones are as good as gone. An odd epoch
-//! means that such a removal is under way: then the engine is asked, since what it answers may be removed the moment after.
+//! A row is the newest version of its key, and its stamp the sequence number of the write that made it, or of a later one of its bucket
+//! when it came from the engine. A view from there on sees it, an earlier one asks the engine.
+//!
+//! The removal of a range does not look for its rows ([`Removals`]).
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::removals::Removals;
 use crate::prefetch::prefetch;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -34,6 +37,8 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 const ROWS_PER_BUCKET_MAX: usize = 64;
 /// Keys of which a bucket remembers that they were asked for lately.
 const GHOSTS: usize = 4;
+/// In [`Kept::stamp`].
+const REFERENCED: u64 = 1;
 /// Buckets that one fill looks through for room.
 const SWEEP_MAX: usize = 128;
 
@@ -97,16 +102,48 @@ fn write_row(bytes: &mut [u8], key: &[u8], value: &[u8]) {
 struct Kept {
     row: Row,
     tag: u32,
-    epoch: u32,
-    /// Asked for since the sweep last came by.
-    referenced: bool,
+    /// The last removal that the key was compared with: the lower half of its number.
+    removals: u32,
+    /// The sequence number from which on views see the row, above one bit: asked for since the sweep last came by.
+    stamp: u64,
 }
 
-#[derive(Debug, Default)]
+impl Kept {
+    fn new(row: Row, tag: u32, sequence: u64, removals: u64) -> Kept {
+        Kept { row, tag, removals: removals as u32, stamp: sequence << 1 }
+    }
+
+    fn sequence(&self) -> u64 {
+        self.stamp >> 1
+    }
+
+    fn ask_for(&mut self) -> Row {
+        self.stamp |= REFERENCED;
+        self.row.clone()
+    }
+
+    /// Whether the row is still there after all removals.
+    #[inline]
+    fn is_left(&mut self, removals: &Removals) -> bool {
+        let begun = removals.begun();
+        self.removals == begun as u32 || self.compare(removals, begun)
+    }
+
+    #[cold]
+    fn compare(&mut self, removals: &Removals, begun: u64) -> bool {
+        let removed = removals.cover(widened(self.removals, begun), self.row.parts().0);
+        if !removed {
+            self.removals = begun as u32;
+        }
+        !removed
+    }
+}
+
+#[derive(Debug)]
 struct Bucket {
     rows: SmallVec<[Kept; 1]>,
-    /// Changes when a write of one of the bucket's keys begins.
-    version: u32,
+    /// The sequence number of the last write of one of the bucket's keys, its lower half.
+    written: u32,
     /// Writes that have begun and not ended.
     writes: u32,
     /// The latest first.
@@ -114,8 +151,19 @@ struct Bucket {
 }
 
 impl Bucket {
+    fn new(sequence: u64) -> Bucket {
+        Bucket { rows: SmallVec::new(), written: sequence as u32, writes: 0, ghosts: [0; GHOSTS] }
+    }
+
     fn find(&self, tag: u32, key: &[u8]) -> Option<usize> {
         self.rows.iter().position(|kept| kept.tag == tag && kept.row.has_key(key))
+    }
+
+    /// The row of a key, unless it was removed with a range.
+    fn find_left(&mut self, tag: u32, key: &[u8], removals: &Removals) -> Option<&mut Kept> {
+        let index = self.find(tag, key)?;
+        let kept = self.rows.get_mut(index)?;
+        kept.is_left(removals).then_some(kept)
     }
 
     /// Whether this key was missed before, not long ago.
@@ -129,11 +177,11 @@ impl Bucket {
     }
 
     /// One step of the clock over the bucket's rows. Returns the bytes it made free.
-    fn sweep(&mut self, epoch: u32) -> u64 {
+    fn sweep(&mut self, removals: &Removals) -> u64 {
         let mut freed = 0;
         self.rows.retain_mut(|kept| {
-            let stays = kept.epoch == epoch && kept.referenced;
-            kept.referenced = false;
+            let stays = kept.stamp & REFERENCED != 0 && kept.is_left(removals);
+            kept.stamp &= !REFERENCED;
             if !stays {
                 freed += kept.row.cost();
             }
@@ -150,20 +198,24 @@ pub(super) struct LockedBucket(Mutex<Bucket>);
 /// What a reader finds.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    /// The value is that of this moment.
+    /// The value is that of this moment, or of the view.
     Hit(Row),
     /// Ask the engine, and offer what it says.
-    Miss(FillTicket),
-    /// Ask the engine; a write of this key may be under way.
+    Miss(AsOf),
+    /// Ask the engine: a write of this key may be under way, or the row is newer than the view.
     Bypass,
 }
 
-/// When the value that is offered was read.
+/// The moment a value is read at: all writes up to a sequence number and all removals up to a number can be seen, and perhaps more.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FillTicket {
-    version: u32,
-    epoch: u64,
+pub(crate) struct AsOf {
+    pub(crate) sequence: u64,
+    pub(crate) removals: u64,
 }
+
+/// What the leader changes with each batch lies apart from what every reader reads.
+#[repr(align(64))]
+struct Applied(AtomicU64);
 
 /// The table of all rows.
 pub(crate) struct RowTable {
@@ -172,20 +224,28 @@ pub(crate) struct RowTable {
     bytes: AtomicU64,
     /// The bucket that the next sweep begins with.
     hand: AtomicU64,
-    epoch: AtomicU64,
+    removals: Removals,
+    /// The sequence number of the last batch.
+    applied: Applied,
 }
 
 impl RowTable {
-    /// A table for about `budget` bytes of keys, values and what they cost beside.
-    pub(crate) fn new(budget: u64) -> RowTable {
+    /// A table for about `budget` bytes of keys, values and what they cost beside, before an engine at a sequence number.
+    pub(crate) fn new(budget: u64, sequence: u64) -> RowTable {
         let buckets = (budget / BYTES_PER_BUCKET).max(1);
         RowTable {
-            buckets: (0..buckets).map(|_| LockedBucket(Mutex::new(Bucket::default()))).collect(),
+            buckets: (0..buckets).map(|_| LockedBucket(Mutex::new(Bucket::new(sequence)))).collect(),
             budget,
             bytes: AtomicU64::new(0),
             hand: AtomicU64::new(0),
-            epoch: AtomicU64::new(0),
+            removals: Removals::new(),
+            applied: Applied(AtomicU64::new(sequence)),
         }
+    }
+
+    /// To be asked before a view is taken that shall find rows here.
+    pub(crate) fn removals(&self) -> &Removals {
+        &self.removals
     }
 
     /// Bytes that rows take, and how many they may.
@@ -193,28 +253,45 @@ impl RowTable {
         (self.bytes.load(Ordering::Relaxed), self.budget)
     }
 
+    /// Finds the newest version of a key.
     pub(crate) fn lookup(&self, hash: u64, key: &[u8]) -> Lookup {
-        let epoch = self.epoch.load(Ordering::Acquire);
-        let Some(bucket) = self.bucket(hash).filter(|_| !is_removing(epoch)) else { return Lookup::Bypass };
+        let Some(bucket) = self.bucket(hash) else { return Lookup::Bypass };
         let mut bucket = bucket.lock();
         if bucket.writes > 0 {
             return Lookup::Bypass;
         }
-        let found = bucket.find(tag(hash), key).and_then(|index| bucket.rows.get_mut(index));
-        if let Some(kept) = found.filter(|kept| kept.epoch == epoch as u32) {
-            kept.referenced = true;
-            return Lookup::Hit(kept.row.clone());
+        match bucket.find_left(tag(hash), key, &self.removals) {
+            Some(kept) => Lookup::Hit(kept.ask_for()),
+            None => Lookup::Miss(AsOf { sequence: self.written(&bucket), removals: self.removals.ended() }),
         }
-        Lookup::Miss(FillTicket { version: bucket.version, epoch })
     }
 
-    /// Takes in what the engine answered after the lookup that gave the ticket: at once while there is room if it `enters`, and
+    /// Finds the version of a key that a view sees.
+    pub(crate) fn lookup_at(&self, hash: u64, key: &[u8], view: AsOf) -> Lookup {
+        let Some(bucket) = self.bucket(hash) else { return Lookup::Bypass };
+        let mut bucket = bucket.lock();
+        if bucket.writes > 0 {
+            return Lookup::Bypass;
+        }
+        match bucket.find_left(tag(hash), key, &self.removals) {
+            Some(kept) if kept.sequence() <= view.sequence => Lookup::Hit(kept.ask_for()),
+            Some(_) => Lookup::Bypass,
+            None => Lookup::Miss(view),
+        }
+    }
+
+    /// Takes in what the engine answered after the lookup that said as of when: at once while there is room if it `enters`, and
     /// otherwise when it is missed again, which is worth pushing something else out.
-    pub(crate) fn fill(&self, hash: u64, key: &[u8], value: &[u8], ticket: FillTicket, enters: bool) {
+    pub(crate) fn fill(&self, hash: u64, key: &[u8], value: &[u8], as_of: AsOf, enters: bool) {
         let Some(bucket) = self.bucket(hash).filter(|_| may_keep(key, value)) else { return };
         {
             let mut bucket = bucket.lock();
-            if bucket.writes > 0 || bucket.version != ticket.version {
+            let written = self.written(&bucket);
+            if bucket.writes > 0 || written > as_of.sequence {
+                return;
+            }
+            let removals = self.removals.begun();
+            if removals != as_of.removals && self.removals.cover(as_of.removals, key) {
                 return;
             }
             let known = bucket.remember(ghost(hash));
@@ -222,11 +299,11 @@ impl RowTable {
             if !wanted {
                 return;
             }
-            // Another reader was quicker, or it is of an epoch before.
+            // Another reader was quicker, or it was removed.
             if let Some(index) = bucket.find(tag(hash), key) {
                 self.remove(&mut bucket, index);
             }
-            self.add(&mut bucket, hash, Row::new(key, value), ticket.epoch as u32);
+            self.add(&mut bucket, Kept::new(Row::new(key, value), tag(hash), written, removals));
         }
         self.make_room();
     }
@@ -234,55 +311,52 @@ impl RowTable {
     /// A write of this key begins: until its end nobody finds the key here.
     pub(crate) fn begin_write(&self, hash: u64) {
         let Some(bucket) = self.bucket(hash) else { return };
-        let mut bucket = bucket.lock();
-        bucket.writes += 1;
-        bucket.version = bucket.version.wrapping_add(1);
+        bucket.lock().writes += 1;
     }
 
-    /// The write of this key is over, with this value, or without one when the key is gone or the write failed. Called in
-    /// the order of the writes; several of one key in a batch leave the last value. What was asked for lately, as by whoever changes it,
-    /// enters while there is room; what is new does not.
-    pub(crate) fn end_write(&self, hash: u64, key: &[u8], value: Option<&[u8]>) {
-        let epoch = self.epoch.load(Ordering::Relaxed) as u32;
+    /// The batch that was begun is in the engine, up to this sequence number: to be said before the ends of its writes.
+    pub(crate) fn applied(&self, sequence: u64) {
+        self.applied.0.store(sequence, Ordering::Relaxed);
+    }
+
+    /// The write of this key is over, with this value, or without one when the key is gone; `sequence` is that of the batch, none
+    /// when nothing was written. Called in the order of the writes; several of one key in a batch leave the last
+    /// value. What was asked for lately, as by whoever changes it, enters while there is room; what is new does not.
+    pub(crate) fn end_write(&self, hash: u64, key: &[u8], value: Option<&[u8]>, sequence: Option<u64>) {
         let Some(bucket) = self.bucket(hash) else { return };
         let mut bucket = bucket.lock();
         bucket.writes -= 1;
+        if let Some(sequence) = sequence {
+            bucket.written = sequence as u32;
+        }
         let known = bucket.ghosts.contains(&ghost(hash));
         let earlier = bucket.find(tag(hash), key);
-        match value.filter(|value| may_keep(key, value)) {
-            Some(value) => match earlier.and_then(|index| bucket.rows.get_mut(index)) {
-                Some(kept) => {
-                    let before = kept.row.cost();
-                    kept.row.set_value(key, value);
-                    (kept.epoch, kept.referenced) = (epoch, true);
-                    let after = kept.row.cost();
-                    self.count(before, after);
-                    drop(bucket);
-                    if after > before {
-                        self.make_room();
-                    }
-                }
-                None if known && self.has_room(key, value) => {
-                    self.add(&mut bucket, hash, Row::new(key, value), epoch);
-                }
-                None => {}
-            },
-            None => {
-                if let Some(index) = earlier {
-                    self.remove(&mut bucket, index);
+        let written = value.filter(|value| may_keep(key, value)).zip(sequence);
+        let removals = self.removals.begun();
+        match (written, earlier) {
+            (Some((value, sequence)), Some(index)) => {
+                let Some(kept) = bucket.rows.get_mut(index) else { return };
+                let before = kept.row.cost();
+                kept.row.set_value(key, value);
+                (kept.removals, kept.stamp) = (removals as u32, sequence << 1 | REFERENCED);
+                let after = kept.row.cost();
+                self.count(before, after);
+                drop(bucket);
+                if after > before {
+                    self.make_room();
                 }
             }
+            (Some((value, sequence)), None) if known && self.has_room(key, value) => {
+                self.add(&mut bucket, Kept::new(Row::new(key, value), tag(hash), sequence, removals));
+            }
+            (None, Some(index)) => self.remove(&mut bucket, index),
+            (_, None) => {}
         }
     }
 
-    /// The removal of a range begins: every row of before is forgotten, and nobody finds anything here until it ends.
-    pub(crate) fn begin_removal(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// The removal is over, or has failed.
-    pub(crate) fn end_removal(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+    /// The last write of one of the bucket's keys. When it is more than 2³² writes ago it seems later than it was.
+    fn written(&self, bucket: &Bucket) -> u64 {
+        widened(bucket.written, self.applied.0.load(Ordering::Relaxed))
     }
 
     fn bucket(&self, hash: u64) -> Option<&Mutex<Bucket>> {
@@ -292,12 +366,12 @@ impl RowTable {
     }
 
     /// Keeps a row whose key is not in the bucket.
-    fn add(&self, bucket: &mut Bucket, hash: u64, row: Row, epoch: u32) {
+    fn add(&self, bucket: &mut Bucket, kept: Kept) {
         if bucket.rows.len() >= ROWS_PER_BUCKET_MAX {
             self.remove(bucket, 0);
         }
-        self.count(0, row.cost());
-        bucket.rows.push(Kept { row, tag: tag(hash), epoch, referenced: false });
+        self.count(0, kept.row.cost());
+        bucket.rows.push(kept);
     }
 
     fn remove(&self, bucket: &mut Bucket, index: usize) {
@@ -318,14 +392,13 @@ impl RowTable {
 
     /// Pushes out what was not asked for lately, until the budget holds again or enough has been looked at for now.
     fn make_room(&self) {
-        let epoch = self.epoch.load(Ordering::Relaxed) as u32;
         for _ in 0..SWEEP_MAX {
             if self.bytes.load(Ordering::Relaxed) <= self.budget {
                 return;
             }
             let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets.len() as u64;
             let Some(bucket) = self.buckets.get(index as usize) else { return };
-            let freed = bucket.0.lock().sweep(epoch);
+            let freed = bucket.0.lock().sweep(&self.removals);
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }
@@ -339,8 +412,9 @@ fn cost(key: &[u8], value: &[u8]) -> u64 {
     row_len(key, value) as u64 + ROW_OVERHEAD
 }
 
-const fn is_removing(epoch: u64) -> bool {
-    epoch & 1 == 1
+/// The largest number up to `latest` with this lower half.
+const fn widened(low: u32, latest: u64) -> u64 {
+    latest - (latest as u32).wrapping_sub(low) as u64
 }
 
 const fn tag(hash: u64) -> u32 {

@@ -9,12 +9,12 @@ const KIB: u64 = 1 << 10;
 struct Rig {
     engine: MemoryEngine,
     cache: Arc<RowCache>,
-    reader: CachedReader,
+    reader: CachedReader<Latest>,
 }
 
 fn rig(bytes: u64) -> Rig {
-    let (engine, cache) = (MemoryEngine::new(), Arc::new(RowCache::new(bytes)));
-    let reader = CachedReader::new(Arc::clone(&cache), engine.reader(), true);
+    let (engine, cache) = (MemoryEngine::new(), Arc::new(RowCache::new(bytes, 0)));
+    let reader = CachedReader::latest(Arc::clone(&cache), engine.reader(), true);
     Rig { engine, cache, reader }
 }
 
@@ -22,9 +22,27 @@ impl Rig {
     fn write(&self, change: impl FnOnce(&mut WriteUnit)) {
         let mut unit = WriteUnit::new();
         change(&mut unit);
-        let units = [unit];
+        self.write_all(&[unit]);
+    }
+
+    fn write_all(&self, units: &[WriteUnit]) {
         let log = OperationLog::default();
-        self.cache.write_with(&units, || self.engine.write(&units, &log)).expect("memory does not fail");
+        let written =
+            self.write_with(units, || Ok(self.engine.write(units, &log).expect("memory does not fail")));
+        written.expect("nobody refuses it");
+    }
+
+    fn write_with(
+        &self,
+        units: &[WriteUnit],
+        write: impl FnOnce() -> Result<u64, &'static str>,
+    ) -> Result<u64, &'static str> {
+        self.cache.write_with(units, write)
+    }
+
+    /// A view of this moment.
+    fn view(&self) -> CachedReader<AsOf> {
+        CachedReader::pinned(Arc::clone(&self.cache), || self.engine.pinned_reader())
     }
 
     /// Puts a value into the engine as if it had been there before the cache.
@@ -39,16 +57,24 @@ impl Rig {
     }
 
     fn get(&self, key: &str) -> Option<Vec<u8>> {
-        let found = self.reader.get(Keyspace::Documents, key.as_bytes(), ReadTier::Any).expect("a read");
-        found.map(|bytes| bytes.to_vec())
+        get(&self.reader, key)
     }
 
     /// Reads a key, expects a value, and says whether the cache gave it.
     fn check(&self, key: &str, expect: Option<&[u8]>) -> bool {
+        self.check_in(&self.reader, key, expect)
+    }
+
+    fn check_in(&self, reader: &dyn EngineReader, key: &str, expect: Option<&[u8]>) -> bool {
         let before = self.cache.statistics().hits;
-        assert_eq!(self.get(key).as_deref(), expect, "for {key}");
+        assert_eq!(get(reader, key).as_deref(), expect, "for {key}");
         self.cache.statistics().hits > before
     }
+}
+
+fn get(reader: &dyn EngineReader, key: &str) -> Option<Vec<u8>> {
+    let found = reader.get(Keyspace::Documents, key.as_bytes(), ReadTier::Any).expect("a read");
+    found.map(|bytes| bytes.to_vec())
 }
 
 #[test]
@@ -65,7 +91,7 @@ fn a_row_is_found_once_it_was_read() {
 #[test]
 fn what_is_read_and_written_over_enters_while_there_is_room() {
     let rig = rig(64 * KIB);
-    let writer = CachedReader::new(Arc::clone(&rig.cache), rig.engine.reader(), false);
+    let writer = CachedReader::latest(Arc::clone(&rig.cache), rig.engine.reader(), false);
     let read = |key: &str| drop(writer.get(Keyspace::Documents, key.as_bytes(), ReadTier::Any));
     read("new");
     rig.put("new", b"one");
@@ -122,15 +148,13 @@ fn several_units_of_a_batch_may_write_one_row() {
     let rig = rig(64 * KIB);
     rig.put("a", b"old");
     rig.get("a");
-    let log = OperationLog::default();
     let write = |values: &[&[u8]]| {
         let units = values.iter().map(|value| {
             let mut unit = WriteUnit::new();
             unit.put(Keyspace::Documents, b"a", value);
             unit
         });
-        let units: Vec<_> = units.collect();
-        rig.cache.write_with(&units, || rig.engine.write(&units, &log)).expect("memory does not fail");
+        rig.write_all(&units.collect::<Vec<_>>());
     };
     write(&[b"one", b"longer", b"two"]);
     assert!(rig.check("a", Some(b"two")), "the last unit's value is there without a read of the engine");
@@ -155,151 +179,109 @@ fn a_removed_range_takes_its_rows_along() {
     });
     assert!(!rig.check("a1", None));
     assert!(!rig.check("a2", None));
-    assert!(!rig.check("b1", Some(b"y")), "rows of before are forgotten");
-    assert!(rig.check("b1", Some(b"y")), "and come back");
+    assert!(rig.check("b1", Some(b"y")), "other rows stay");
+    rig.put("a1", b"again");
+    rig.check("a1", Some(b"again"));
+    assert!(rig.check("a1", Some(b"again")), "what is put after the removal is kept");
     rig.write(|unit| unit.delete_range(Keyspace::Indexes, b"a", b"z"));
-    assert!(rig.check("b1", Some(b"y")), "other keyspaces do not matter");
+    assert!(rig.check("a1", Some(b"again")), "other keyspaces do not matter");
 }
 
 #[test]
-fn a_failed_write_leaves_the_engines_value() {
+fn rows_outlive_many_removals_of_other_ranges_while_they_are_asked_for() {
     let rig = rig(64 * KIB);
+    for key in ["asked for", "forgotten"] {
+        rig.put(key, b"x");
+        rig.get(key);
+    }
+    for _ in 0..150 {
+        rig.write(|unit| unit.delete_range(Keyspace::Documents, b"z1", b"z2"));
+        assert!(rig.check("asked for", Some(b"x")));
+    }
+    assert!(!rig.check("forgotten", Some(b"x")), "nobody knows all removals since");
+    assert!(rig.check("forgotten", Some(b"x")), "it comes back");
+}
+
+#[test]
+fn a_view_finds_what_has_not_changed_since() {
+    let rig = rig(64 * KIB);
+    for key in ["same", "changed", "deleted"] {
+        rig.put(key, b"old");
+        rig.get(key);
+    }
+    let view = rig.view();
+    rig.put("changed", b"new");
+    rig.put("later", b"new");
+    rig.get("later");
+    rig.write(|unit| unit.delete(Keyspace::Documents, b"deleted"));
+    let check = |key, expect| rig.check_in(&view, key, expect);
+    assert!(check("same", Some(b"old")), "what other rows have seen since does not matter");
+    for _ in 0..2 {
+        assert!(!check("changed", Some(b"old")), "the row is newer than the view");
+        assert!(!check("deleted", Some(b"old")), "it is not there any more");
+        assert!(!check("later", None), "it was not there yet");
+    }
+    assert!(rig.check("changed", Some(b"new")), "the view has left the row as it was");
+    assert!(!rig.check("deleted", None), "nor has it brought one back");
+    let now = rig.view();
+    for (key, value) in [("same", b"old"), ("changed", b"new"), ("later", b"new")] {
+        assert!(rig.check_in(&now, key, Some(value)), "a view of now finds {key}");
+    }
+}
+
+#[test]
+fn a_view_brings_rows_in_that_nobody_has_written_since() {
+    let rig = rig(1024 * KIB);
+    let keys = || (0..40).map(|key| format!("key{key}"));
+    keys().for_each(|key| rig.put(&key, b"old"));
+    let (before, view) = (rig.view(), rig.view());
+    rig.put("key0", b"new");
+    keys().skip(1).for_each(|key| assert!(!rig.check_in(&view, &key, Some(b"old"))));
+    let hits = |reader: &dyn EngineReader| {
+        keys().skip(1).filter(|key| rig.check_in(reader, key, Some(b"old"))).count()
+    };
+    // One bucket in 256 was written to meanwhile.
+    assert!(hits(&rig.reader) >= 35 && hits(&view) >= 35, "what the view has read is found by all");
+    assert!(hits(&before) >= 35, "also by one of the same time");
+    assert!(!rig.check_in(&view, "key0", Some(b"old")));
+    assert!(!rig.check("key0", Some(b"new")), "the old version has not entered");
+}
+
+#[test]
+fn a_view_brings_nothing_back_that_was_removed_since() {
+    let rig = rig(64 * KIB);
+    rig.put("a1", b"x");
+    rig.put("b1", b"y");
+    let view = rig.view();
+    rig.write(|unit| unit.delete_range(Keyspace::Documents, b"a", b"b"));
+    for _ in 0..3 {
+        assert!(!rig.check_in(&view, "a1", Some(b"x")), "the view sees it in the engine");
+        assert!(!rig.check("a1", None));
+    }
+    rig.check_in(&view, "b1", Some(b"y"));
+    assert!(rig.check_in(&view, "b1", Some(b"y")), "other rows are found");
+}
+
+#[test]
+fn rows_of_a_write_whose_outcome_is_unknown_stay_with_the_engine() {
+    let rig = rig(1024 * KIB);
     rig.put("a", b"one");
+    rig.put("b", b"one");
     rig.get("a");
+    rig.get("b");
+    let view = rig.view();
     let mut unit = WriteUnit::new();
     unit.put(Keyspace::Documents, b"a", b"two");
-    unit.delete_range(Keyspace::Documents, b"x", b"y");
     let units = [unit];
-    assert_eq!(rig.cache.write_with(&units, || Err::<(), _>("refused")), Err("refused"));
-    rig.check("a", Some(b"one"));
     let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        rig.cache.write_with(&units, || -> Result<(), ()> { panic!("in the engine") })
+        rig.write_with(&units, || {
+            rig.engine.write(&units, &OperationLog::default()).expect("memory does not fail");
+            panic!("after it was written")
+        })
     }));
     assert!(panics.is_err());
-    rig.check("a", Some(b"one"));
-    assert!(rig.check("a", Some(b"one")), "the cache works on after a panic");
-}
-
-#[test]
-fn while_a_write_is_under_way_the_engine_answers() {
-    let rig = rig(64 * KIB);
-    rig.put("a", b"one");
-    rig.get("a");
-    let mut unit = WriteUnit::new();
-    unit.put(Keyspace::Documents, b"a", b"two");
-    let units = [unit];
-    let log = OperationLog::default();
-    let write = || {
-        assert!(!rig.check("a", Some(b"one")), "before it is written");
-        let written = rig.engine.write(&units, &log);
-        assert!(!rig.check("a", Some(b"two")), "as soon as it can be seen");
-        written
-    };
-    rig.cache.write_with(&units, write).expect("memory does not fail");
-    assert!(rig.check("a", Some(b"two")));
-}
-
-#[test]
-fn the_budget_holds_and_what_is_asked_for_stays() {
-    let rig = rig(256 * KIB);
-    let value = [7; 1_000];
-    for key in 0..2_000 {
-        rig.stored(&format!("key{key}"), &value);
-    }
-    rig.get("key0");
-    for key in 1..2_000 {
-        // Twice: when the cache is full, a row must be asked for again to push others out.
-        rig.get(&format!("key{key}"));
-        rig.get(&format!("key{key}"));
-        rig.get("key0");
-        let bytes = rig.cache.statistics().bytes;
-        assert!(bytes <= 260 * KIB, "{bytes} bytes with a budget of 256 KiB");
-    }
-    assert!(rig.cache.statistics().bytes > 200 * KIB, "the budget is used");
-    assert!(rig.check("key0", Some(&value)), "a hot row is not pushed out");
-    let recent = (1_900..2_000).filter(|key| rig.check(&format!("key{key}"), Some(&value))).count();
-    assert!(recent > 50, "of the last hundred rows {recent} are still there");
-}
-
-#[test]
-fn the_budget_holds_while_rows_grow() {
-    let rig = rig(256 * KIB);
-    let put = |length: usize| (0..200).for_each(|key| rig.put(&format!("key{key}"), &vec![7; length]));
-    put(1_000);
-    (0..200).for_each(|key| drop(rig.get(&format!("key{key}"))));
-    assert!(rig.cache.statistics().bytes > 200 * KIB, "most of them have room");
-    for length in [2_000, 5_000, 20_000] {
-        put(length);
-        let bytes = rig.cache.statistics().bytes;
-        assert!(bytes <= 260 * KIB, "{bytes} bytes with a budget of 256 KiB");
-    }
-}
-
-#[test]
-fn one_pass_over_everything_pushes_nothing_out() {
-    let rig = rig(128 * KIB);
-    let value = [7; 1_000];
-    for key in 0..2_000 {
-        rig.stored(&format!("key{key}"), &value);
-    }
-    let hot = || (0..100).map(|key| format!("key{key}"));
     for _ in 0..3 {
-        hot().for_each(|key| drop(rig.get(&key)));
+        assert!(!rig.check("a", Some(b"two")) && !rig.check_in(&view, "a", Some(b"one")));
+        assert!(rig.check("b", Some(b"one")), "others are found");
     }
-    for key in 100..2_000 {
-        rig.get(&format!("key{key}"));
-    }
-    let kept = hot().filter(|key| rig.check(key, Some(&value))).count();
-    assert!(kept > 80, "{kept} of 100 hot rows are left after a pass over 1,900 cold ones");
-}
-
-#[test]
-fn what_is_read_to_be_written_over_enters_the_second_time() {
-    let rig = rig(64 * KIB);
-    let writer = CachedReader::new(Arc::clone(&rig.cache), rig.engine.reader(), false);
-    rig.stored("a", b"one");
-    let read = || {
-        let found = writer.get(Keyspace::Documents, b"a", ReadTier::Any).expect("a read");
-        assert_eq!(found.as_deref(), Some(b"one".as_slice()));
-    };
-    read();
-    assert_eq!(rig.cache.statistics().bytes, 0, "the write that follows will bring it in");
-    read();
-    assert!(rig.cache.statistics().bytes > 0, "that write had no room");
-    read();
-    assert_eq!(rig.cache.statistics().hits, 1);
-}
-
-#[test]
-fn large_values_stay_with_the_engine() {
-    let rig = rig(1024 * KIB);
-    let large = vec![1; 65 << 10];
-    rig.put("a", &large);
-    rig.get("a");
-    assert!(!rig.check("a", Some(&large)));
-    rig.put("a", b"small");
-    rig.get("a");
-    assert!(rig.check("a", Some(b"small")));
-    rig.put("a", &large);
-    assert!(!rig.check("a", Some(&large)), "a row that has grown too large is not kept");
-    assert_eq!(rig.cache.statistics().bytes, 0);
-}
-
-#[test]
-fn keys_spread_over_buckets() {
-    let mut counts = vec![0_u32; 4_096];
-    for id in 0..40_960_u32 {
-        let mut key = 1_u32.to_be_bytes().to_vec();
-        key.push(0x10);
-        key.extend_from_slice(&id.to_be_bytes());
-        let bucket = ((hash(&key) >> 32) * counts.len() as u64) >> 32;
-        counts[bucket as usize] += 1;
-    }
-    let longest = counts.iter().max().copied().unwrap_or_default();
-    assert!(longest <= 40, "ten keys a bucket on average, {longest} in the longest");
-}
-
-#[test]
-fn a_bucket_is_one_cache_line() {
-    assert_eq!(size_of::<table::LockedBucket>(), crate::prefetch::CACHE_LINE_BYTES);
 }

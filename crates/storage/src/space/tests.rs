@@ -1,30 +1,11 @@
 use super::*;
+use shelf::Shelf;
+
+#[path = "../../tests/store/space/shelf.rs"]
+mod shelf;
 
 const MIB: u64 = 1 << 20;
 const RESERVE: u64 = 100 * MIB;
-
-/// A disk whose free bytes the test decides.
-struct Shelf {
-    free: Mutex<u64>,
-    reserve: Mutex<u64>,
-}
-
-impl Disk for Shelf {
-    fn room(&self) -> std::io::Result<Room> {
-        Ok(Room { total: 10_000 * MIB, free: *self.free.lock() })
-    }
-
-    fn set_reserve(&self, bytes: u64) -> std::io::Result<()> {
-        let (mut free, mut reserve) = (self.free.lock(), self.reserve.lock());
-        let left = (*free + *reserve).checked_sub(bytes).ok_or(std::io::ErrorKind::StorageFull)?;
-        (*free, *reserve) = (left, bytes);
-        Ok(())
-    }
-
-    fn reserve(&self) -> u64 {
-        *self.reserve.lock()
-    }
-}
 
 fn space(free: u64, held: u64) -> (Arc<Shelf>, Space) {
     let shelf = Arc::new(Shelf { free: Mutex::new(free), reserve: Mutex::new(held) });

@@ -1,7 +1,13 @@
 //! Model checking of the concurrency core: the very files the library is built from, compiled against
 //! shuttle's primitives, run under many schedules. A lost wake-up shows as a deadlock.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "the included files are used in part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "the included files are used in part, and tests stop at the first surprise"
+)]
 
 #[path = "../../src/gate/queue.rs"]
 mod gate;
@@ -12,6 +18,8 @@ mod handover;
 mod journal;
 #[path = "../../src/prefetch.rs"]
 mod prefetch;
+#[path = "../../src/row_cache/removals.rs"]
+mod removals;
 #[path = "../../src/row_cache/table.rs"]
 mod row_table;
 mod rows;

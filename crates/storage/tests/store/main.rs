@@ -4,6 +4,7 @@
 
 mod broken;
 mod cache;
+mod conformance;
 mod crash;
 mod disk_full;
 mod faults;
@@ -14,6 +15,7 @@ mod reclaim;
 mod refusals;
 mod space;
 mod turns;
+mod views;
 
 use storage::{CommitError, CounterId, Keyspace, Receipt, StorageOptions, Store, WriteUnit};
 

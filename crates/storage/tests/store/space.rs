@@ -4,37 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use storage::{CommitError, Disk, Growth, Keyspace, Room, SpaceState, StorageOptions, Store, WriteUnit};
 
 use crate::faults::{Fault, FaultyEngine};
 use crate::{commit, exists, journal};
+use shelf::Shelf;
+
+mod shelf;
 
 const MIB: u64 = 1 << 20;
 const RESERVE: u64 = 100 * MIB;
-
-#[derive(Default)]
-struct Shelf {
-    free: Mutex<u64>,
-    reserve: Mutex<u64>,
-}
-
-impl Disk for Shelf {
-    fn room(&self) -> std::io::Result<Room> {
-        Ok(Room { total: 10_000 * MIB, free: *self.free.lock() })
-    }
-
-    fn set_reserve(&self, bytes: u64) -> std::io::Result<()> {
-        let (mut free, mut reserve) = (self.free.lock(), self.reserve.lock());
-        let left = (*free + *reserve).checked_sub(bytes).ok_or(std::io::ErrorKind::StorageFull)?;
-        (*free, *reserve) = (left, bytes);
-        Ok(())
-    }
-
-    fn reserve(&self) -> u64 {
-        *self.reserve.lock()
-    }
-}
 
 fn store() -> (Arc<Shelf>, Arc<FaultyEngine>, Store) {
     let (shelf, engine) = (Arc::new(Shelf::default()), Arc::new(FaultyEngine::default()));

@@ -8,7 +8,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use rocksdb::{ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, Snapshot};
+use rocksdb::{DB, DBPinnableSlice, DBRawIterator, ReadOptions, Snapshot};
 
 use super::Database;
 use super::errors::storage_error;
@@ -109,21 +109,6 @@ impl EngineReader for RocksReader {
         let family = self.database.family(keyspace)?;
         let slice = rocks.get_pinned_cf_opt(family, key, self.options(tier)).map_err(storage_error)?;
         Ok(slice.map(|slice| self.pin(slice)))
-    }
-
-    fn multi_get(
-        &self,
-        keyspace: Keyspace,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<PinnedBytes>>, StorageError> {
-        // SAFETY: `pin` puts each slice beside a share of the database that outlives it.
-        let rocks = unsafe { extend(&self.database) };
-        let family: &ColumnFamily = self.database.family(keyspace)?;
-        let slices = rocks.batched_multi_get_cf_opt(family, keys.iter().copied(), false, &self.any);
-        slices
-            .into_iter()
-            .map(|slice| Ok(slice.map_err(storage_error)?.map(|slice| self.pin(slice))))
-            .collect()
     }
 
     fn cursor(

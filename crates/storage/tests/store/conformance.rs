@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::memory::MemoryEngine;
-use super::rocks::RocksEngine;
-use super::{Engine, EngineCursor, EngineReader};
-use crate::error::StorageError;
-use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
-use crate::options::StorageOptions;
-use crate::unit::{OperationLog, WriteUnit};
+use storage::{
+    CursorOptions, Direction, Engine, EngineCursor, EngineReader, KeyRange, Keyspace, MemoryEngine,
+    OperationLog, ReadTier, RocksEngine, StorageError, StorageOptions, WriteUnit,
+};
+
+use crate::faults::FaultyEngine;
 
 const DOCUMENTS: Keyspace = Keyspace::Documents;
 
 /// Runs `body` on a new engine of each kind.
 fn for_each_engine(body: impl Fn(&dyn Engine)) {
     body(&MemoryEngine::new());
+    body(&FaultyEngine::default());
     let directory = tempfile::tempdir().unwrap();
     let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
     body(&engine);
@@ -82,9 +82,6 @@ fn reads_see_what_was_written() {
         assert_eq!(get(Keyspace::Indexes, b"a").as_deref(), Some(b"other keyspace".as_slice()));
         assert_eq!(get(DOCUMENTS, b"b"), None);
         assert_eq!(get(DOCUMENTS, b"empty").as_deref(), Some(b"".as_slice()));
-        let many = reader.multi_get(DOCUMENTS, &[b"b", b"a", b"zz"]).unwrap();
-        assert!(many[0].is_none() && many[2].is_none());
-        assert_eq!(many[1].as_deref(), Some(b"a!".as_slice()));
     });
 }
 
@@ -172,6 +169,59 @@ fn views_and_cursors_see_one_state() {
     });
 }
 
+/// The keys of a reader, by its cursors and by single reads.
+fn keys_of(reader: &Arc<dyn EngineReader>) -> Vec<String> {
+    let keys = rest(&mut *cursor(reader, KeyRange::all(), Direction::Forward));
+    let mut backward = rest(&mut *cursor(reader, KeyRange::all(), Direction::Backward));
+    backward.reverse();
+    assert_eq!(keys, backward, "both directions see the same");
+    for number in 0..10 {
+        let key = format!("k{number}");
+        let value = reader.get(DOCUMENTS, key.as_bytes(), ReadTier::Any).unwrap();
+        assert_eq!(value.is_some(), keys.contains(&key), "{key} in {keys:?}");
+    }
+    keys
+}
+
+#[test]
+fn several_views_each_see_their_own_time() {
+    for_each_engine(|engine| {
+        let mut views = Vec::new();
+        for round in 0..12_u64 {
+            let key = |number: u64| format!("k{}", number % 10).into_bytes();
+            let value = |key: &[u8]| [key, b"!"].concat();
+            write(engine, |unit| {
+                for number in [round, round * 7 + 3] {
+                    unit.put(DOCUMENTS, &key(number), &value(&key(number)));
+                }
+                unit.delete(DOCUMENTS, &key(round * 3 + 1));
+                if round % 4 == 3 {
+                    unit.delete_range(DOCUMENTS, b"k2", b"k5");
+                }
+            });
+            let view = engine.pinned_reader();
+            assert_eq!(view.sequence(), engine.sequence(), "a view is taken between two batches");
+            let keys = keys_of(&view);
+            views.push((view, keys));
+            match round % 3 {
+                0 => engine.flush().unwrap(),
+                1 => engine.compact(DOCUMENTS, &KeyRange::all()).unwrap(),
+                _ => {}
+            }
+        }
+        assert!(views.iter().any(|(_, keys)| *keys != views[0].1), "the states differ");
+        // Given up in no order.
+        while !views.is_empty() {
+            drop(views.remove(views.len() * 2 / 3));
+            engine.compact(DOCUMENTS, &KeyRange::all()).unwrap();
+            for (view, keys) in &views {
+                assert_eq!(keys_of(view), *keys, "at {}", view.sequence());
+            }
+        }
+        assert_eq!(engine.statistics().snapshots, 0, "no state is kept");
+    });
+}
+
 #[test]
 fn sequence_numbers_grow_with_each_batch() {
     for_each_engine(|engine| {
@@ -204,8 +254,9 @@ fn units_and_counters_are_one_batch() {
 #[test]
 fn bytes_outlive_their_engine_handle() {
     let directory = tempfile::tempdir().unwrap();
-    let engines: [Box<dyn Engine>; 2] = [
+    let engines: [Box<dyn Engine>; 3] = [
         Box::new(MemoryEngine::new()),
+        Box::new(FaultyEngine::default()),
         Box::new(RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap()),
     ];
     for engine in engines {
