@@ -1,19 +1,18 @@
-//! Pulling a pipeline: for a cursor's batches, or to its end.
+//! Running a pipeline: for a cursor's batches, or to its end.
 
-use super::OpenReads;
+use super::reader::SharedSource;
 use crate::context::{BatchContext, CommandContext};
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource, check_size};
 use crate::error::{CommandError, CommandResult};
-use crate::interrupt::Interrupt;
+use crate::exec::Slice;
 use crate::turns::Turns;
-use catalog::give_way;
-use document::{DocumentBuf, DocumentBuilder};
-use query::aggregate::{Stage, Step};
+use document::{DocumentBuf, DocumentBuilder, RawDocument};
+use query::aggregate::{DocumentSource, Flow, Pause};
+use std::sync::Arc;
+use storage::ReadSource;
 
 /// Documents of a first batch when the client does not say.
 const FIRST_BATCH_DOCUMENTS: usize = 101;
-/// Documents between two looks at the interrupt switch, for pipelines that never come to the end of a slice.
-const DOCUMENTS_PER_CHECK: u32 = 128;
 
 /// What a pipeline's error says first when the command that began it reports it.
 pub(crate) fn pipeline_failed(error: CommandError) -> CommandError {
@@ -22,73 +21,110 @@ pub(crate) fn pipeline_failed(error: CommandError) -> CommandError {
 
 /// A pipeline that runs.
 pub(crate) struct RunningPipeline {
-    top: Box<dyn Stage>,
-    reads: OpenReads,
-    until_check: u32,
+    top: Box<dyn DocumentSource>,
+    source: SharedSource,
+    /// The slice that is under way; `None` before the first step of the next one.
+    slice: Option<Slice>,
 }
 
 impl RunningPipeline {
-    /// The pipeline whose last stage is `top` and whose reads are these.
-    pub(crate) fn new(top: Box<dyn Stage>, reads: OpenReads) -> Self {
-        RunningPipeline { top, reads, until_check: DOCUMENTS_PER_CHECK }
+    pub(crate) fn new(top: Box<dyn DocumentSource>, source: &SharedSource) -> Self {
+        RunningPipeline { top, source: Arc::clone(source), slice: None }
     }
 
-    /// The next document; others have their turn at the end of every slice.
+    /// Says what the next batch is read from.
+    fn read_from(&self, source: &ReadSource) {
+        self.source.lock().clone_from(source);
+    }
+
+    /// Shows `sink` the next documents, until it wants a pause or there are no more; others have their turn at the end of every
+    /// slice.
     ///
     /// # Errors
-    /// Kills and time limits, what the stages raise.
-    pub(crate) async fn next(&mut self, interrupt: &Interrupt) -> CommandResult<Option<DocumentBuf>> {
+    /// Kills and time limits, what the stages and the sink raise.
+    pub(crate) async fn run(
+        &mut self,
+        turns: Turns<'_>,
+        mut sink: impl FnMut(RawDocument<'_>) -> CommandResult<Flow>,
+    ) -> CommandResult<Pause> {
+        let mut refused = None;
         loop {
-            match self.top.next()? {
-                Step::Document(document) => {
-                    check_size(document.len())?;
-                    self.until_check -= 1;
-                    if self.until_check == 0 {
-                        self.until_check = DOCUMENTS_PER_CHECK;
-                        interrupt.check()?;
-                    }
-                    return Ok(Some(document));
+            let slice = self.slice.get_or_insert_with(|| turns.slice());
+            let pause = self.top.run(slice, &mut |document| {
+                let flow = check_size(document.as_bytes().len()).and_then(|()| sink(document));
+                Ok(flow.unwrap_or_else(|error| {
+                    refused = Some(error);
+                    Flow::Pause
+                }))
+            })?;
+            if let Some(error) = refused {
+                return Err(error);
+            }
+            match pause {
+                Pause::Sliced | Pause::WouldBlock => {
+                    self.slice = None;
+                    turns.end_slice().await?;
                 }
-                Step::Yield => {
-                    interrupt.check()?;
-                    give_way().await;
-                }
-                Step::End => return Ok(None),
+                pause => return Ok(pause),
             }
         }
+    }
+
+    /// The next document.
+    ///
+    /// # Errors
+    /// As [`RunningPipeline::run`].
+    pub(crate) async fn next(&mut self, turns: Turns<'_>) -> CommandResult<Option<DocumentBuf>> {
+        let mut next = None;
+        self.run(turns, |document| {
+            next = Some(document.to_buf());
+            Ok(Flow::Pause)
+        })
+        .await?;
+        Ok(next)
+    }
+
+    /// Lets go of whatever the reads hold of the store, to be called when a batch is complete.
+    fn save(&mut self) {
+        self.top.save();
+        self.slice = None;
     }
 }
 
 /// A running pipeline behind a cursor.
-pub(crate) struct PipelineCursor {
+struct PipelineCursor {
     pipeline: RunningPipeline,
     /// Did not fit into the last batch.
     held: Option<DocumentBuf>,
 }
 
 impl PipelineCursor {
-    /// A cursor's source over this pipeline.
-    pub(crate) fn new(pipeline: RunningPipeline) -> Self {
-        PipelineCursor { pipeline, held: None }
-    }
-
     async fn fill_batch(&mut self, turns: Turns<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+        if batch.is_full() {
+            return Ok(BatchEnd::More);
+        }
+        if let Some(held) = self.held.take() {
+            batch.push(held.as_raw());
+        }
         let mut is_large = false;
         while !batch.is_full() {
-            let document = match self.held.take() {
-                Some(document) => document,
-                None => match self.pipeline.next(turns.interrupt()).await? {
-                    Some(document) => document,
-                    None => return Ok(BatchEnd::Exhausted),
-                },
-            };
-            if !batch.push(document.as_raw()) {
-                self.held = Some(document);
-                break;
-            }
-            if !is_large && batch.is_large() {
-                is_large = true;
-                turns.reply_room().await?;
+            let mut has_grown = false;
+            let held = &mut self.held;
+            let pause = self.pipeline.run(turns, |document| {
+                if !batch.push(document) {
+                    *held = Some(document.to_buf());
+                    return Ok(Flow::Pause);
+                }
+                has_grown = !is_large && batch.is_large();
+                Ok(if batch.is_full() || has_grown { Flow::Pause } else { Flow::More })
+            });
+            match pause.await? {
+                Pause::End => return Ok(BatchEnd::Exhausted),
+                _ if has_grown => {
+                    is_large = true;
+                    turns.reply_room().await?;
+                }
+                _ => break,
             }
         }
         Ok(BatchEnd::More)
@@ -98,9 +134,9 @@ impl PipelineCursor {
 impl CursorSource for PipelineCursor {
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(async move {
-            self.pipeline.reads.read_from(context.source);
+            self.pipeline.read_from(context.source);
             let end = self.fill_batch(context.turns, batch).await;
-            self.pipeline.reads.save();
+            self.pipeline.save();
             end
         })
     }
@@ -119,7 +155,7 @@ pub(crate) async fn give_first_batch(
     batch_size: Option<usize>,
     single_batch: bool,
 ) -> CommandResult {
-    let mut source = Box::new(PipelineCursor::new(pipeline));
+    let mut source = Box::new(PipelineCursor { pipeline, held: None });
     let mut cursor = reply.start_document("cursor");
     let limit = batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS);
     let mut batch = Batch::new(cursor.start_array("firstBatch"), limit);

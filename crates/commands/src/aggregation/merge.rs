@@ -69,7 +69,7 @@ pub(crate) async fn merge(
         WhenMatched::Replace | WhenMatched::Fail => timestamps,
         _ => EmptyTimestamps::Kept,
     };
-    while let Some(document) = pipeline.next(context.interrupt()).await? {
+    while let Some(document) = pipeline.next(context.turns()).await? {
         merger.write(stamped(document, timestamps)).await?;
     }
     Ok(())

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! # Invariants
-//! - Between two batches no read holds an iterator or a view of the store: [`OpenReads`] knows every read of a pipeline, the
-//!   foreign ones included.
-//! - Whoever pulls a pipeline checks for kills and time limits at the end of every slice, also while a stage collects its input.
+//! - Between two batches no read holds an iterator or a view of the store: `save` reaches every read of a pipeline, the foreign
+//!   ones included.
+//! - Whoever runs a pipeline checks for kills and time limits at the end of every slice, also while a stage collects its input.
 //!
 //! Source: MongoDB manual, "aggregate", "$out", "$merge", "Views".
 
@@ -22,7 +22,6 @@ mod explain;
 mod merge;
 mod out;
 mod reader;
-mod reads;
 mod reports;
 mod request;
 mod strict;
@@ -36,7 +35,6 @@ pub(crate) use merge::merge;
 pub(crate) use out::out;
 pub use out::remove_unfinished_outputs;
 pub(crate) use reader::{Origin, Reader, refuse_database};
-pub(crate) use reads::OpenReads;
 pub(crate) use reports::documents as report_documents;
 pub(crate) use request::{AggregateRequest, AggregateTarget};
 pub(crate) use strict::check_strictly;

@@ -12,7 +12,7 @@ use catalog::{
     Catalog, Collection, CollectionOptions, Entry, IndexSpec, Namespace, OperationContext, Receipts,
 };
 use document::{DocumentBuf, RawDocument};
-use query::aggregate::Destination;
+use query::aggregate::{Destination, Flow, Pause};
 use query::update::EmptyTimestamps;
 use std::sync::Arc;
 
@@ -96,18 +96,21 @@ async fn fill(
     if !specs.is_empty() {
         catalog.create_indexes(writing, temporary, &specs).await?;
     }
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    while let Some(document) = pipeline.next(context.interrupt()).await? {
-        let document = stamped(document, timestamps);
-        bytes += document.len();
-        batch.push(document);
-        if batch.len() >= BATCH_DOCUMENTS || bytes >= BATCH_BYTES {
-            insert(writing, &collection, &batch).await?;
-            batch.clear();
-            bytes = 0;
+    loop {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let collect = |document: RawDocument<'_>| {
+            let document = stamped(document.to_buf(), timestamps);
+            bytes += document.len();
+            batch.push(document);
+            let is_full = batch.len() >= BATCH_DOCUMENTS || bytes >= BATCH_BYTES;
+            Ok(if is_full { Flow::Pause } else { Flow::More })
+        };
+        let pause = pipeline.run(context.turns(), collect).await?;
+        insert(writing, &collection, &batch).await?;
+        if pause == Pause::End {
+            return Ok(());
         }
     }
-    insert(writing, &collection, &batch).await
 }
 
 async fn insert(

@@ -1,16 +1,16 @@
 //! Opening the sources of a pipeline: collections, views, documents of the pipeline itself, reports.
 
-use super::reads::{OpenReads, query_error};
 use super::views;
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::{Query, Spill};
+use crate::exec::{Executor, Query, Spill};
 use crate::parameters::Parameter;
 use crate::server::Server;
 use catalog::Catalog;
 use document::{Document, DocumentBuf, Value, doc};
+use parking_lot::Mutex;
 use query::aggregate::{
-    DEFAULT_MEMORY_BYTES, Documents, ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext,
-    SpillStore, Stage,
+    DEFAULT_MEMORY_BYTES, DocumentSource, Documents, ForeignCollections, ForeignRead, Leading, Pause,
+    Pipeline, PipelineContext, Sink, SpillStore, Turn,
 };
 use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields};
@@ -23,11 +23,35 @@ use storage::ReadSource;
 pub(crate) struct Reader {
     catalog: Arc<Catalog>,
     database: Arc<str>,
-    reads: OpenReads,
+    source: SharedSource,
     spill: Option<Spill>,
     sort_memory_bytes: usize,
     stage_memory_bytes: usize,
     no_table_scan: bool,
+}
+
+/// What all reads of a pipeline read from, those that are opened later as well. Each batch may have another one.
+pub(crate) type SharedSource = Arc<Mutex<ReadSource>>;
+
+/// A read of a collection as the source of a pipeline.
+struct CollectionRead {
+    executor: Executor,
+    source: SharedSource,
+    was_put_aside: bool,
+}
+
+impl DocumentSource for CollectionRead {
+    fn run(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+        if std::mem::take(&mut self.was_put_aside) {
+            self.executor.read_from(&self.source.lock());
+        }
+        self.executor.show(turn, sink)
+    }
+
+    fn save(&mut self) {
+        self.executor.save();
+        self.was_put_aside = true;
+    }
 }
 
 /// Where the documents of a pipeline come from, when they do not come from a collection.
@@ -46,11 +70,7 @@ impl Reader {
         Reader {
             catalog: Arc::clone(&server.catalog),
             database: database.into(),
-            reads: OpenReads::new(
-                source,
-                server.parameters.unsigned(Parameter::ScanSlice),
-                server.host.let_others_run,
-            ),
+            source: Arc::new(Mutex::new(source.clone())),
             spill: allow_disk_use.then(|| server.spill.clone()),
             sort_memory_bytes: bytes(Parameter::SortMemory),
             stage_memory_bytes: bytes(Parameter::GroupMemory),
@@ -58,9 +78,9 @@ impl Reader {
         }
     }
 
-    /// Every read opened so far.
-    pub(crate) fn reads(&self) -> &OpenReads {
-        &self.reads
+    /// What its reads read from.
+    pub(crate) const fn source(&self) -> &SharedSource {
+        &self.source
     }
 
     /// Opens a pipeline over its origin; what the executor can do of it, it does.
@@ -73,9 +93,9 @@ impl Reader {
         origin: Origin<'_>,
         hint: Option<Hint>,
         environment: &Arc<Environment>,
-    ) -> CommandResult<Box<dyn Stage>> {
+    ) -> CommandResult<Box<dyn DocumentSource>> {
         let context = self.context(environment);
-        let source: Box<dyn Stage> = match origin {
+        let source: Box<dyn DocumentSource> = match origin {
             Origin::Documents(documents) => Box::new(Documents::new(documents)),
             Origin::Collection(name) => {
                 let leading = pipeline.take_leading();
@@ -102,10 +122,14 @@ impl Reader {
         needs: NeededFields,
         hint: Option<Hint>,
         environment: &Environment,
-    ) -> CommandResult<Box<dyn Stage>> {
+    ) -> CommandResult<Box<dyn DocumentSource>> {
         let query = self.query(leading, needs, hint, environment)?;
         match self.catalog.collection(&self.database, name) {
-            Some(collection) => Ok(Box::new(self.reads.open(&collection, query)?)),
+            Some(collection) => {
+                let executor = Executor::open(&self.source.lock(), &collection, query)?;
+                let source = Arc::clone(&self.source);
+                Ok(Box::new(CollectionRead { executor, source, was_put_aside: false }))
+            }
             None => Ok(Box::new(Documents::new(Arc::default()))),
         }
     }
@@ -132,7 +156,7 @@ impl Reader {
         })
     }
 
-    fn open_foreign(&self, read: &ForeignRead<'_>) -> CommandResult<Box<dyn Stage>> {
+    fn open_foreign(&self, read: &ForeignRead<'_>) -> CommandResult<Box<dyn DocumentSource>> {
         if let Some(database) = read.database {
             return Err(refuse_database("$lookup", database, read.collection));
         }
@@ -195,7 +219,7 @@ pub(crate) fn refuse_database(stage: &str, database: &str, collection: &str) -> 
 }
 
 impl ForeignCollections for Reader {
-    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn Stage>, QueryError> {
-        self.open_foreign(&read).map_err(query_error)
+    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn DocumentSource>, QueryError> {
+        self.open_foreign(&read).map_err(|error| QueryError::new(error.code, error.message))
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{CommandError, CommandResult, code};
 use catalog::{Catalog, Entry};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use query::Environment;
-use query::aggregate::Pipeline;
+use query::aggregate::{Flow, Pipeline};
 use query::plan::Hint;
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ pub(crate) fn open_view(
     let pipeline = Pipeline::parse_documents(&all, &environment)?;
     let reader = Reader::new(context.server, context.source, context.database, allow_disk_use);
     let top = reader.open(pipeline, Origin::Collection(&resolved.collection), hint, &environment)?;
-    Ok(RunningPipeline::new(top, reader.reads().clone()))
+    Ok(RunningPipeline::new(top, reader.source()))
 }
 
 /// `find` on a view: runs it and appends the reply's `cursor`.
@@ -173,7 +173,7 @@ pub(crate) async fn count_on_view(
     stages.push(doc! { "$count": "count" }.to_buf());
     context.offload().await;
     let mut pipeline = open_view(context, name, stages, find.hint, environment, true)?;
-    let counted = pipeline.next(context.interrupt()).await.map_err(pipeline_failed)?;
+    let counted = pipeline.next(context.turns()).await.map_err(pipeline_failed)?;
     let count = counted.and_then(|counted| counted.as_raw().get("count").and_then(RawValue::as_i64_exact));
     Ok(count.map_or(0, i64::unsigned_abs))
 }
@@ -192,10 +192,8 @@ pub(crate) async fn each_of_view(
     let find = ViewFind { filter, ..ViewFind::default() };
     context.offload().await;
     let mut pipeline = open_view(context, name, find.stages()?, None, environment, true)?;
-    while let Some(document) = pipeline.next(context.interrupt()).await.map_err(pipeline_failed)? {
-        each(document.as_raw())?;
-    }
-    Ok(())
+    let shown = pipeline.run(context.turns(), |document| each(document).map(|()| Flow::More)).await;
+    shown.map(drop).map_err(pipeline_failed)
 }
 
 /// Whether this name is a view's.

@@ -85,7 +85,7 @@ fn open(
         }
     };
     let top = reader.open(pipeline, origin, request.hint.clone(), environment)?;
-    Ok(RunningPipeline::new(top, reader.reads().clone()))
+    Ok(RunningPipeline::new(top, reader.source()))
 }
 
 /// Runs the pipeline to its end, into a collection.

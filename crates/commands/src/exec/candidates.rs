@@ -3,11 +3,12 @@
 use super::executor::Executor;
 use super::filter::Filter;
 use super::scan::Verdict;
-use super::slice::{Pause, Slice};
+use super::slice::Slice;
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::turns::Turns;
 use catalog::Collection;
+use query::aggregate::{Pause, Turn};
 use std::sync::Arc;
 use storage::ReadSource;
 

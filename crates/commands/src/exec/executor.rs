@@ -3,11 +3,13 @@
 use super::query::Query;
 use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
 use super::seen::Seen;
-use super::slice::{Pause, Slice};
+use super::slice::Slice;
 use crate::error::CommandResult;
 use crate::turns::Turns;
 use catalog::{Collection, ReadError};
 use document::DocumentBuf;
+use query::QueryError;
+use query::aggregate::{Flow, Pause, Sink, Turn};
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields, Plan};
 use query::sort::{SortLimits, Sorted, Sorter};
@@ -140,13 +142,41 @@ impl Executor {
     pub(crate) fn run(
         &mut self,
         slice: &mut Slice,
+        sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        self.walk(slice.tier(), slice, sink)
+    }
+
+    /// As [`Executor::run`], for a pipeline: it may read as far as it needs.
+    ///
+    /// # Errors
+    /// What reading, the filter and the sink say.
+    pub(crate) fn show(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+        let mut raised = None;
+        let pause = self.walk(ReadTier::Any, turn, |located| {
+            let flow = sink(located.document).unwrap_or_else(|error| {
+                raised = Some(error);
+                Flow::Pause
+            });
+            Ok(if flow == Flow::Pause { Verdict::TakeAndStop } else { Verdict::Take })
+        });
+        match raised {
+            Some(error) => Err(error),
+            None => pause.map_err(|error| QueryError::new(error.code, error.message)),
+        }
+    }
+
+    fn walk(
+        &mut self,
+        tier: ReadTier,
+        turn: &mut (impl Turn + ?Sized),
         mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         if self.window.is_closed() {
             return Ok(Pause::End);
         }
         if matches!(self.order, Order::Collecting(_)) {
-            match self.collect(slice)? {
+            match self.collect(tier, turn)? {
                 Pause::End => {}
                 pause => return Ok(pause),
             }
@@ -154,17 +184,17 @@ impl Executor {
         let window = &mut self.window;
         let pause = match &mut self.order {
             Order::Sorted(sorted, refused) => {
-                run_sorted(sorted, refused, slice, |located| window.show(located, &mut sink))?
+                run_sorted(sorted, refused, turn, |located| window.show(located, &mut sink))?
             }
-            _ => self.stream.run(slice, &mut |located| window.show(located, &mut sink))?,
+            _ => self.stream.run(tier, turn, &mut |located| window.show(located, &mut sink))?,
         };
         Ok(if self.window.is_closed() { Pause::End } else { pause })
     }
 
-    fn collect(&mut self, slice: &mut Slice) -> CommandResult<Pause> {
+    fn collect(&mut self, tier: ReadTier, turn: &mut (impl Turn + ?Sized)) -> CommandResult<Pause> {
         let Order::Collecting(sorter) = &mut self.order else { unreachable!("nothing is left to collect") };
         let count = &mut self.sort_figures.documents;
-        let pause = self.stream.run(slice, &mut |located| {
+        let pause = self.stream.run(tier, turn, &mut |located| {
             *count += 1;
             sorter.push(located.document)?;
             Ok(Verdict::Take)
@@ -293,14 +323,15 @@ impl Window {
 impl Stream {
     fn run(
         &mut self,
-        slice: &mut Slice,
+        tier: ReadTier,
+        turn: &mut (impl Turn + ?Sized),
         sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         let view = match &self.view {
             Some(view) => view,
             None => self.view.insert(view_for(&self.source, &self.scans)),
         };
-        let reading = Reading { collection: &self.collection, view, tier: slice.tier() };
+        let reading = Reading { collection: &self.collection, view, tier };
         while let Some(scan) = self.scans.get_mut(self.current) {
             let by_index = scan.walks_an_index();
             let filter = match by_index {
@@ -310,7 +341,7 @@ impl Stream {
             };
             let residual = self.residual.as_ref();
             let mut returned = 0;
-            let pause = scan.run(&reading, slice, &mut self.seen, &mut |located| {
+            let pause = scan.run(&reading, turn, &mut self.seen, &mut |located| {
                 let filter = if located.is_covered { residual } else { filter };
                 if let Some(filter) = filter
                     && !filter.matches(located.document)?
@@ -348,7 +379,7 @@ fn view_for(source: &ReadSource, scans: &[Scan]) -> ReadView {
 fn run_sorted(
     sorted: &mut Sorted,
     refused: &mut Option<DocumentBuf>,
-    slice: &mut Slice,
+    turn: &mut (impl Turn + ?Sized),
     mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
 ) -> CommandResult<Pause> {
     loop {
@@ -369,7 +400,7 @@ fn run_sorted(
                 return Ok(Pause::Stopped);
             }
         }
-        if slice.step() {
+        if turn.step() {
             return Ok(Pause::Sliced);
         }
     }

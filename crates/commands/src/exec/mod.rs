@@ -52,6 +52,7 @@ mod spill;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ::query::aggregate::Pause;
 pub(crate) use arguments::{check_collation, environment, parse_hint, parse_sort};
 pub(crate) use candidates::{Candidates, Found};
 pub(crate) use executor::{Executor, run_all};
@@ -60,5 +61,5 @@ pub(crate) use filter::{Filter, exact_id};
 pub(crate) use output::{Output, ReturnKey};
 pub(crate) use query::Query;
 pub(crate) use scan::{LONG_DOCUMENT, Verdict};
-pub(crate) use slice::{Pause, Slice};
+pub(crate) use slice::Slice;
 pub(crate) use spill::Spill;

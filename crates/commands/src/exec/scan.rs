@@ -1,13 +1,13 @@
 //! One way to documents (a part of the collection or of an index) and how far it was walked.
 
 use super::seen::Seen;
-use super::slice::{Pause, Slice};
 use crate::error::{CommandError, CommandResult};
 use catalog::{
     Collection, CollectionDefinition, DocumentCursor, EncodedRange, IndexCursor, IndexDefinition, ReadError,
 };
 use document::key::{Decoder, Direction as KeyDirection, decode, encode_owned, successor};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Value};
+use query::aggregate::{Pause, Turn};
 use query::plan::{Access, IndexScan, KeyCheck, KeyScan, ScanDirection};
 use std::sync::Arc;
 use storage::{CursorOptions, Direction, PinnedBytes, ReadTier, ReadView};
@@ -151,10 +151,16 @@ impl Position {
         }
     }
 
-    /// Counts a step that ended at this key, and keeps the key where it may be needed. True when the slice is over.
+    /// Counts a step that ended at this key, and keeps the key where it may be needed. True when the turn is over.
     #[inline]
-    fn step(&mut self, slice: &mut Slice, remembers: bool, mark: Mark, parts: [&[u8]; 2]) -> bool {
-        let over = slice.step();
+    fn step(
+        &mut self,
+        turn: &mut (impl Turn + ?Sized),
+        remembers: bool,
+        mark: Mark,
+        parts: [&[u8]; 2],
+    ) -> bool {
+        let over = turn.step();
         if over || remembers {
             self.set(mark, parts);
         }
@@ -245,7 +251,7 @@ impl Scan {
     pub(super) fn run(
         &mut self,
         reading: &Reading<'_>,
-        slice: &mut Slice,
+        turn: &mut (impl Turn + ?Sized),
         seen: &mut Option<Seen>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
@@ -258,8 +264,8 @@ impl Scan {
         }
         let pause = match &self.way {
             Way::Lookup { .. } => self.run_lookup(reading, seen, visit),
-            Way::Documents { .. } => self.run_documents(reading, slice, seen, visit),
-            Way::Entries(_) => self.run_entries(reading, slice, seen, visit),
+            Way::Documents { .. } => self.run_documents(reading, turn, seen, visit),
+            Way::Entries(_) => self.run_entries(reading, turn, seen, visit),
         }?;
         if matches!(pause, Pause::End | Pause::WouldBlock) {
             self.cursor = None;
@@ -303,7 +309,7 @@ impl Scan {
     fn run_documents(
         &mut self,
         reading: &Reading<'_>,
-        slice: &mut Slice,
+        turn: &mut (impl Turn + ?Sized),
         seen: &mut Option<Seen>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
@@ -330,7 +336,7 @@ impl Scan {
                 match checker.check(key) {
                     KeyCheck::Inside => {}
                     KeyCheck::Outside => {
-                        if position.step(slice, remembers, Mark::Behind, [key, &[]]) {
+                        if position.step(turn, remembers, Mark::Behind, [key, &[]]) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -338,7 +344,7 @@ impl Scan {
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
                         cursor.seek(target);
-                        if position.step(slice, remembers, Mark::At, [target, &[]]) {
+                        if position.step(turn, remembers, Mark::At, [target, &[]]) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -347,7 +353,7 @@ impl Scan {
                 }
             }
             if seen.as_ref().is_some_and(|seen| seen.contains(key)) {
-                if position.step(slice, remembers, Mark::Behind, [key, &[]]) {
+                if position.step(turn, remembers, Mark::Behind, [key, &[]]) {
                     return Ok(Pause::Sliced);
                 }
                 continue;
@@ -361,7 +367,7 @@ impl Scan {
             match visit(Located { document_key: key, document, entry: None, is_covered: false })? {
                 Verdict::Take | Verdict::Ignore => {
                     remember(seen, key);
-                    if position.step(slice, remembers, Mark::Behind, [key, &[]]) {
+                    if position.step(turn, remembers, Mark::Behind, [key, &[]]) {
                         return Ok(Pause::Sliced);
                     }
                 }
@@ -382,7 +388,7 @@ impl Scan {
     fn run_entries(
         &mut self,
         reading: &Reading<'_>,
-        slice: &mut Slice,
+        turn: &mut (impl Turn + ?Sized),
         seen: &mut Option<Seen>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
@@ -414,7 +420,7 @@ impl Scan {
                 match checker.check(behind_prefix(&entry)) {
                     KeyCheck::Inside => {}
                     KeyCheck::Outside => {
-                        if position.step(slice, remembers, Mark::Behind, at) {
+                        if position.step(turn, remembers, Mark::Behind, at) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -422,7 +428,7 @@ impl Scan {
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
                         cursor.seek(target);
-                        if position.step(slice, remembers, Mark::At, [target, &[]]) {
+                        if position.step(turn, remembers, Mark::At, [target, &[]]) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -455,7 +461,7 @@ impl Scan {
             if !matches!(held, Held::Gone) {
                 remember(seen, entry.document_key);
             }
-            let over = slice.step();
+            let over = turn.step();
             let pauses = over || verdict == Verdict::TakeAndStop;
             if pauses || remembers {
                 position.set(Mark::Behind, at);

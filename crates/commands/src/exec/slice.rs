@@ -1,5 +1,6 @@
 //! Slices: how long a walk may go on before others have their turn, and how far it may read meanwhile.
 
+use query::aggregate::Turn;
 use std::time::{Duration, Instant};
 use storage::ReadTier;
 
@@ -18,19 +19,6 @@ pub(crate) struct Slice {
     began: Option<Instant>,
     steps_left: u32,
     let_others_run: fn(Instant),
-}
-
-/// Why a walk paused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pause {
-    /// The sink wanted it.
-    Stopped,
-    /// The slice is used up.
-    Sliced,
-    /// What comes next is not in memory, and the slice may not read further.
-    WouldBlock,
-    /// There is nothing more (for a tailable walk: for now).
-    End,
 }
 
 impl Slice {
@@ -62,13 +50,6 @@ impl Slice {
         self.tier
     }
 
-    /// Counts a step. True when the slice is over.
-    #[inline]
-    pub(crate) fn step(&mut self) -> bool {
-        self.steps_left -= 1;
-        self.steps_left == 0 && self.look()
-    }
-
     #[cold]
     fn look(&mut self) -> bool {
         self.steps_left = STEPS_PER_LOOK;
@@ -76,6 +57,14 @@ impl Slice {
         (self.let_others_run)(now);
         let began = *self.began.get_or_insert(now);
         now.saturating_duration_since(began) >= self.length
+    }
+}
+
+impl Turn for Slice {
+    #[inline]
+    fn step(&mut self) -> bool {
+        self.steps_left -= 1;
+        self.steps_left == 0 && self.look()
     }
 }
 

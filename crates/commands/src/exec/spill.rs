@@ -73,33 +73,36 @@ impl FileRuns {
 }
 
 impl RunStore for FileRuns {
-    fn write_run(&mut self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<(), QueryError> {
+    fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError> {
         if let Some(Err(error)) = self.spill.store.as_ref().map(Store::check_room) {
             return Err(QueryError::new(wire::ErrorCode::OutOfDiskSpace as i32, error.to_string()));
         }
-        let mut write = || -> std::io::Result<File> {
-            let mut writer = BufWriter::with_capacity(BUFFER_BYTES, self.create()?);
-            for (key, document) in &mut *records {
-                writer.write_all(&(key.len() as u32).to_le_bytes())?;
-                writer.write_all(&(document.len() as u32).to_le_bytes())?;
-                writer.write_all(key)?;
-                writer.write_all(document)?;
-            }
-            writer.into_inner().map_err(std::io::IntoInnerError::into_error)
-        };
-        let file = write().map_err(|error| failed(&error))?;
+        let file = self.create().map_err(|error| failed(&error))?;
+        let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let mut record = RunRecord::default();
+        while records.read_next(&mut record)? {
+            write(&mut writer, &record).map_err(|error| failed(&error))?;
+        }
+        let file = writer.into_inner().map_err(|error| failed(error.error()))?;
         self.files.push(file);
         Ok(())
     }
 
-    fn open_runs(&mut self) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
-        let mut readers: Vec<Box<dyn RunReader>> = Vec::with_capacity(self.files.len());
-        for mut file in self.files.drain(..) {
+    fn open_runs(&mut self, most: usize) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
+        let mut readers: Vec<Box<dyn RunReader>> = Vec::with_capacity(most);
+        for mut file in self.files.drain(..most.min(self.files.len())) {
             std::io::Seek::rewind(&mut file).map_err(|error| failed(&error))?;
             readers.push(Box::new(FileRun { reader: BufReader::with_capacity(BUFFER_BYTES, file) }));
         }
         Ok(readers)
     }
+}
+
+fn write(writer: &mut impl Write, record: &RunRecord) -> std::io::Result<()> {
+    writer.write_all(&(record.key.len() as u32).to_le_bytes())?;
+    writer.write_all(&(record.document.len() as u32).to_le_bytes())?;
+    writer.write_all(&record.key)?;
+    writer.write_all(&record.document)
 }
 
 #[derive(Debug)]
@@ -148,24 +151,36 @@ fn failed(error: &std::io::Error) -> QueryError {
 mod tests {
     use super::*;
 
+    struct Records(std::vec::IntoIter<RunRecord>);
+
+    impl RunReader for Records {
+        fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
+            Ok(self.0.next().map(|next| *record = next).is_some())
+        }
+    }
+
     #[test]
     fn runs_come_back_and_leave_nothing() {
         let directory = std::env::temp_dir().join(format!("heddle-spill-{}", std::process::id()));
         let mut runs = Spill::into_directory(directory.clone()).run_store();
-        let records: [(&[u8], &[u8]); 2] = [(b"a", b"one"), (b"b", b"")];
-        runs.write_run(&mut records.into_iter()).expect("room on the disk");
-        runs.write_run(&mut std::iter::empty()).expect("room on the disk");
+        let record =
+            |key: &str, document: &str| RunRecord { key: key.into(), document: document.as_bytes().to_vec() };
+        let records = vec![record("a", "one"), record("b", "")];
+        for written in [records.clone(), Vec::new(), vec![record("c", "two")]] {
+            runs.write_run(&mut Records(written.into_iter())).expect("room on the disk");
+        }
         assert_eq!(std::fs::read_dir(&directory).expect("the directory").count(), 0, "no file has a name");
-        let mut readers = runs.open_runs().expect("the runs are there");
+        let mut readers = runs.open_runs(2).expect("the runs are there");
         assert_eq!(readers.len(), 2);
-        let mut record = RunRecord::default();
-        for (key, document) in records {
-            assert!(readers.first_mut().expect("a run").read_next(&mut record).expect("readable"));
-            assert_eq!((&*record.key, &*record.document), (key, document));
+        let mut read = RunRecord::default();
+        for expect in records {
+            assert!(readers.first_mut().expect("a run").read_next(&mut read).expect("readable"));
+            assert_eq!(read, expect);
         }
         for reader in &mut readers {
-            assert!(!reader.read_next(&mut record).expect("readable"), "the run is over");
+            assert!(!reader.read_next(&mut read).expect("readable"), "the run is over");
         }
+        assert_eq!(runs.open_runs(2).expect("the last run").len(), 1);
         std::fs::remove_dir(directory).expect("the directory is empty");
     }
 }

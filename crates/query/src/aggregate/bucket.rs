@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use document::key::encode_owned;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc, doc_buf, quote};
 
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Expression, ParseScope, Variables};
-use crate::sort::SortPattern;
+use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
 
 use super::accumulator::AccumulatorSpec;
+use super::chain::{Flow, Pause, Rest, Stage, Turn};
 use super::group::{Group, GroupSpec, default_output, parse_fields};
-use super::{PipelineContext, Stage, StagePlan, Step};
+use super::{PipelineContext, StagePlan};
 
 /// A `$bucket` is a `$group` whose key is the lower boundary, sorted by it.
 pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<Vec<StagePlan>, QueryError> {
@@ -260,112 +262,161 @@ fn bucket_count(operand: RawValue<'_>) -> Result<usize, QueryError> {
 }
 
 pub(super) struct BucketAutoStage {
-    input: Box<dyn Stage>,
     spec: Arc<BucketAutoSpec>,
     context: PipelineContext,
     variables: Variables,
-    bytes: usize,
-    read: Vec<(Value, DocumentBuf)>,
-    cut: Option<Cut>,
+    phase: Phase,
+    documents: usize,
+    key: Vec<u8>,
 }
 
-/// Where the sorted documents are cut.
+enum Phase {
+    Reading(Sorter),
+    Cutting { sorted: Sorted, cut: Cut },
+    Done,
+}
+
+/// Where the sorted documents are cut: into buckets of about equal size.
 struct Cut {
-    /// Documents in buckets so far.
-    start: usize,
-    /// Buckets made so far.
-    made: usize,
+    /// Buckets begun so far.
+    begun: usize,
     /// Documents of a bucket.
     size: usize,
     /// Buckets that get one more.
     surplus: usize,
+    bucket: Option<Bucket>,
 }
 
-/// What a document takes beside its bytes while it waits to be sorted.
-const ENTRY_BYTES: usize = size_of::<(Value, DocumentBuf)>();
+/// A bucket that is being filled.
+struct Bucket {
+    group: Group,
+    /// Documents that it wants yet.
+    wants: usize,
+    lower: Value,
+    /// The value of its last document, and how that is encoded.
+    upper: Value,
+    upper_key: Vec<u8>,
+}
+
+impl Cut {
+    fn new(documents: usize, buckets: usize) -> Self {
+        let surplus = if documents > buckets { documents % buckets } else { 0 };
+        Cut { begun: 0, size: documents.div_euclid(buckets).max(1), surplus, bucket: None }
+    }
+
+    /// Takes the bucket out that has no room for a document with this key. Equal keys stay together.
+    fn full(&mut self, key: &[u8], buckets: usize) -> Option<Bucket> {
+        let is_last = self.begun == buckets;
+        self.bucket.take_if(|bucket| bucket.wants == 0 && !is_last && bucket.upper_key != key)
+    }
+
+    fn begin(&mut self, group: Group, lower: Value, key: Vec<u8>) -> &mut Bucket {
+        let wants = self.size + usize::from(self.surplus > 0);
+        self.surplus = self.surplus.saturating_sub(1);
+        self.begun += 1;
+        self.bucket.insert(Bucket { group, wants, upper: lower.clone(), lower, upper_key: key })
+    }
+}
 
 impl BucketAutoStage {
-    pub(super) fn new(input: Box<dyn Stage>, spec: &Arc<BucketAutoSpec>, context: &PipelineContext) -> Self {
-        Self {
-            input,
+    pub(super) fn new(spec: &Arc<BucketAutoSpec>, context: &PipelineContext) -> Result<Self, QueryError> {
+        let limits = SortLimits { documents: None, memory_bytes: context.memory_bytes };
+        let runs = context.spill.as_ref().map(|spill| spill.runs()).transpose()?;
+        Ok(Self {
             spec: Arc::clone(spec),
             context: context.clone(),
             variables: Variables::new(),
-            bytes: 0,
-            read: Vec::new(),
-            cut: None,
-        }
+            phase: Phase::Reading(Sorter::new(Arc::default(), limits, runs)),
+            documents: 0,
+            key: Vec::new(),
+        })
     }
 
-    fn take(&mut self, document: DocumentBuf) -> Result<(), QueryError> {
-        let key = self.spec.group_by.evaluate(document.as_raw(), &mut self.variables)?.unwrap_or_default();
-        self.bytes += ENTRY_BYTES + key.memory_bytes() + document.len();
-        if self.bytes > self.context.memory_bytes {
-            return Err(QueryError::new(
-                code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
-                "Exceeded memory limit for $bucketAuto",
-            ));
-        }
-        self.read.push((key, document));
-        Ok(())
-    }
-
-    /// Sorts the documents, to be cut into buckets of about equal size.
-    fn sort(&mut self) -> Cut {
-        self.read.sort_by(|(left, _), (right, _)| left.compare(right));
-        let (count, buckets) = (self.read.len(), self.spec.buckets);
-        let surplus = if count > buckets { count % buckets } else { 0 };
-        Cut { start: 0, made: 0, size: count.div_euclid(buckets).max(1), surplus }
-    }
-
-    /// The next bucket; equal keys stay together.
-    fn next_bucket(&mut self) -> Result<Option<DocumentBuf>, QueryError> {
-        let (sorted, wanted) = (&self.read, self.spec.buckets);
-        let Some(cut) = self.cut.as_mut().filter(|cut| cut.start < sorted.len() && cut.made < wanted) else {
-            return Ok(None);
+    /// Takes the next document in order, and gives the bucket that is complete before it.
+    fn cut(&mut self, key: Vec<u8>, document: RawDocument<'_>) -> Result<Option<DocumentBuf>, QueryError> {
+        let Phase::Cutting { cut, .. } = &mut self.phase else { return Ok(None) };
+        let (spec, variables) = (&self.spec, &mut self.variables);
+        let full = cut.full(&key, spec.buckets);
+        let is_known = cut.bucket.as_ref().is_some_and(|bucket| bucket.upper_key == key);
+        let value = match is_known {
+            true => None,
+            false => Some(spec.group_by.evaluate(document, variables)?.unwrap_or_default()),
         };
-        let mut end = cut.start + cut.size + usize::from(cut.surplus > 0);
-        cut.surplus = cut.surplus.saturating_sub(1);
-        cut.made += 1;
-        if cut.made == wanted {
-            end = sorted.len();
-        }
-        let last = |end: usize| sorted.get(end - 1).map(|(key, _)| key);
-        while end < sorted.len() && same_key(last(end), sorted.get(end).map(|(key, _)| key)) {
-            end += 1;
-        }
-        let end = end.min(sorted.len());
-        let upper = sorted.get(end).map(|(key, _)| key).or_else(|| last(end)).cloned();
-        let members = sorted.get(cut.start..end).unwrap_or_default();
-        cut.start = end;
-        let lower = members.first().map(|(key, _)| key.clone()).unwrap_or_default();
-        let first = members.first().map_or(RawDocument::EMPTY, |(_, document)| document.as_raw());
-        let id = Value::Document(doc! { "min": lower, "max": (upper.unwrap_or_default()) });
-        let fields = &self.spec.fields;
-        let mut group = Group::start(id, fields, first, &mut self.variables)?;
-        for (_, document) in members {
-            group.add(fields, document.as_raw(), &mut self.variables, &self.context)?;
-            group.check(&self.context)?;
-        }
-        group.finish(fields).map(Some)
+        let done = full.map(|bucket| bucket.finish(&spec.fields, value.clone())).transpose()?;
+        let bucket = match &mut cut.bucket {
+            Some(bucket) => {
+                if let Some(value) = value {
+                    (bucket.upper, bucket.upper_key) = (value, key);
+                }
+                bucket
+            }
+            None => {
+                let group = Group::start(Value::Null, &spec.fields, document, variables)?;
+                cut.begin(group, value.unwrap_or_default(), key)
+            }
+        };
+        bucket.wants = bucket.wants.saturating_sub(1);
+        bucket.group.add(&spec.fields, document, variables, &self.context)?;
+        bucket.group.check(&self.context)?;
+        Ok(done)
     }
 }
 
-fn same_key(left: Option<&Value>, right: Option<&Value>) -> bool {
-    left.zip(right).is_some_and(|(left, right)| left.compare(right).is_eq())
+impl Bucket {
+    /// The bucket as a document. `next`: the lowest value of the one behind it.
+    fn finish(
+        self,
+        fields: &[(String, AccumulatorSpec)],
+        next: Option<Value>,
+    ) -> Result<DocumentBuf, QueryError> {
+        let id = doc! { "min": (self.lower), "max": (next.unwrap_or(self.upper)) };
+        self.group.named(Value::Document(id)).finish(fields)
+    }
 }
 
 impl Stage for BucketAutoStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        loop {
-            if self.cut.is_some() {
-                return Ok(self.next_bucket()?.map_or(Step::End, Step::Document));
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        if let Phase::Reading(sorter) = &mut self.phase {
+            let value = self.spec.group_by.evaluate(document, &mut self.variables)?.unwrap_or_default();
+            self.key.clear();
+            encode_owned(&mut self.key, &value);
+            sorter.push_keyed(&self.key, document)?;
+            self.documents += 1;
+        }
+        Ok(Flow::More)
+    }
+
+    fn end(&mut self) -> Result<(), QueryError> {
+        if let Phase::Reading(sorter) = std::mem::replace(&mut self.phase, Phase::Done) {
+            let cut = Cut::new(self.documents, self.spec.buckets);
+            self.phase = Phase::Cutting { sorted: sorter.finish()?, cut };
+        }
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        matches!(self.phase, Phase::Cutting { .. })
+    }
+
+    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        while let Phase::Cutting { sorted, cut } = &mut self.phase {
+            let made = match sorted.next_keyed()? {
+                Some((key, document)) => self.cut(key, document.as_raw())?,
+                None => {
+                    let last = cut.bucket.take();
+                    self.phase = Phase::Done;
+                    last.map(|bucket| bucket.finish(&self.spec.fields, None)).transpose()?
+                }
+            };
+            if let Some(bucket) = made
+                && rest.give(bucket.as_raw())? == Flow::Pause
+            {
+                return Ok(Pause::Stopped);
             }
-            match self.input.next()? {
-                Step::Document(document) => self.take(document)?,
-                Step::Yield => return Ok(Step::Yield),
-                Step::End => self.cut = Some(self.sort()),
+            if turn.step() {
+                return Ok(Pause::Sliced);
             }
         }
+        Ok(Pause::End)
     }
 }

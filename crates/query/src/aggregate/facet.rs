@@ -2,19 +2,18 @@
 //!
 //! Each document is handed to every pipeline in turn, so that only the blocking stages of the pipelines hold documents.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use document::{DocumentBuf, DocumentBuilder, RawArray, RawValue};
+use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue};
 
-use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::check_field_name;
 
+use super::chain::{Chain, Flow, Pause, Rest, Stage, Turn};
 use super::rewrite::check_size;
 use super::stages::stage_entry;
-use super::{Pipeline, PipelineContext, Stage, StagePlan, Step};
+use super::{Pipeline, PipelineContext, StagePlan};
 
 /// A parsed `$facet`.
 #[derive(Debug)]
@@ -69,102 +68,53 @@ fn check_stages(stages: RawArray<'_>) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// The documents one pipeline has yet to read.
-#[derive(Default)]
-struct Feed {
-    waiting: VecDeque<DocumentBuf>,
-    ended: bool,
-}
-
-/// The source of one of the pipelines. The lock is never contended: feeding and pulling are one thread's work.
-struct FeedSource {
-    feed: Arc<Mutex<Feed>>,
-}
-
-impl Stage for FeedSource {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(match feed.waiting.pop_front() {
-            Some(document) => Step::Document(document),
-            None if feed.ended => Step::End,
-            None => Step::Yield,
-        })
-    }
-}
-
 struct Facet {
     name: String,
-    feed: Arc<Mutex<Feed>>,
-    top: Box<dyn Stage>,
+    chain: Chain,
     results: Vec<DocumentBuf>,
-    done: bool,
 }
 
-impl Facet {
-    fn feed(&self, document: Option<DocumentBuf>) {
-        let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
-        match document {
-            Some(document) => feed.waiting.push_back(document),
-            None => feed.ended = true,
-        }
-    }
+/// What the results of all facets hold, and may hold, in bytes.
+struct ResultBytes {
+    used: usize,
+    most: usize,
+}
 
-    fn has_waiting(&self) -> bool {
-        let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
-        feed.ended || !feed.waiting.is_empty()
-    }
-
-    /// Pulls until the pipeline has used up what it was fed. `bytes` counts the results of all facets.
-    fn drain(&mut self, bytes: &mut usize, most_bytes: usize) -> Result<(), QueryError> {
-        while !self.done {
-            match self.top.next()? {
-                Step::Document(document) => {
-                    *bytes += document.len();
-                    self.results.push(document);
-                    if *bytes > most_bytes {
-                        return Err(QueryError::new(
-                            4031700,
-                            format!(
-                                "document constructed by $facet is {bytes} bytes, which exceeds the limit of {most_bytes} bytes"
-                            ),
-                        ));
-                    }
-                }
-                Step::End => self.done = true,
-                // A stage may also yield of itself, so only an empty feed ends the round.
-                Step::Yield if !self.has_waiting() => break,
-                Step::Yield => checkpoint::pass(1)?,
-            }
+impl ResultBytes {
+    fn add(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.used += bytes;
+        if self.used <= self.most {
+            return Ok(());
         }
-        Ok(())
+        Err(QueryError::new(
+            4031700,
+            format!(
+                "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
+                self.used, self.most
+            ),
+        ))
     }
 }
 
 pub(super) struct FacetStage {
-    input: Box<dyn Stage>,
     facets: Vec<Facet>,
-    /// Of the results of all facets.
-    bytes: usize,
-    most_bytes: usize,
-    reading: bool,
+    bytes: ResultBytes,
+    /// A stage of a facet holds documents back, or the input has ended.
+    due: bool,
+    ended: bool,
 }
 
 impl FacetStage {
-    pub(super) fn new(
-        input: Box<dyn Stage>,
-        spec: &Arc<FacetSpec>,
-        context: &PipelineContext,
-    ) -> Result<Self, QueryError> {
-        let facets = spec
-            .facets
-            .iter()
-            .map(|(name, pipeline)| {
-                let feed = Arc::new(Mutex::new(Feed::default()));
-                let top = pipeline.open(Box::new(FeedSource { feed: Arc::clone(&feed) }), context)?;
-                Ok(Facet { name: name.clone(), feed, top, results: Vec::new(), done: false })
-            })
-            .collect::<Result<_, QueryError>>()?;
-        Ok(Self { input, facets, bytes: 0, most_bytes: context.memory_bytes, reading: true })
+    pub(super) fn new(spec: &Arc<FacetSpec>, context: &PipelineContext) -> Result<Self, QueryError> {
+        let facets = spec.facets.iter().map(|(name, pipeline)| {
+            Ok(Facet { name: name.clone(), chain: pipeline.open_stages(context)?, results: Vec::new() })
+        });
+        Ok(Self {
+            facets: facets.collect::<Result<_, QueryError>>()?,
+            bytes: ResultBytes { used: 0, most: context.memory_bytes },
+            due: false,
+            ended: false,
+        })
     }
 
     fn result(&mut self) -> Result<DocumentBuf, QueryError> {
@@ -183,22 +133,53 @@ impl FacetStage {
 }
 
 impl Stage for FacetStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        while self.reading {
-            let fed = match self.input.next()? {
-                Step::Document(document) => Some(document),
-                Step::Yield => return Ok(Step::Yield),
-                Step::End => None,
-            };
-            self.reading = fed.is_some();
-            for facet in self.facets.iter_mut().filter(|facet| !facet.done) {
-                facet.feed(fed.clone());
-                facet.drain(&mut self.bytes, self.most_bytes)?;
-            }
-            if fed.is_none() {
-                return self.result().map(Step::Document);
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        let bytes = &mut self.bytes;
+        for Facet { chain, results, .. } in self.facets.iter_mut().filter(|facet| !facet.chain.is_closed()) {
+            let flow = chain.take(document, &mut |result| {
+                bytes.add(result.as_bytes().len())?;
+                results.push(result.to_buf());
+                Ok(Flow::More)
+            })?;
+            self.due |= flow == Flow::Pause;
+        }
+        Ok(if self.due { Flow::Pause } else { Flow::More })
+    }
+
+    fn end(&mut self) -> Result<(), QueryError> {
+        (self.due, self.ended) = (true, true);
+        let mut open = self.facets.iter_mut().filter(|facet| !facet.chain.is_closed());
+        open.try_for_each(|facet| facet.chain.end())
+    }
+
+    fn holds(&self) -> bool {
+        self.due
+    }
+
+    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        let bytes = &mut self.bytes;
+        for Facet { chain, results, .. } in &mut self.facets {
+            let pause = chain.drive(turn, &mut |result| {
+                bytes.add(result.as_bytes().len())?;
+                results.push(result.to_buf());
+                Ok(Flow::More)
+            })?;
+            if pause != Pause::End {
+                return Ok(pause);
             }
         }
-        Ok(Step::End)
+        self.due = false;
+        if std::mem::take(&mut self.ended) {
+            rest.give(self.result()?.as_raw())?;
+        }
+        Ok(Pause::End)
+    }
+
+    fn is_done(&self) -> bool {
+        !self.due && self.facets.iter().all(|facet| facet.chain.is_closed())
+    }
+
+    fn save(&mut self) {
+        self.facets.iter_mut().for_each(|facet| facet.chain.save());
     }
 }

@@ -18,8 +18,9 @@ use crate::expression::{Borrowed, Dependencies, Expression, ParseScope, Variable
 use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
 
 use super::accumulator::{AccumulatorSpec, State};
+use super::chain::{Flow, Pause, Rest, Stage, Turn};
 use super::rewrite::{append_bounded, check_size};
-use super::{PipelineContext, Stage, StagePlan, Step, accumulator_parse};
+use super::{PipelineContext, StagePlan, accumulator_parse};
 
 /// A parsed `$group`.
 #[derive(Debug)]
@@ -182,6 +183,11 @@ impl Group {
         ))
     }
 
+    /// The same group under another name.
+    pub(super) fn named(self, id: Value) -> Self {
+        Self { id, ..self }
+    }
+
     pub(super) fn finish(self, fields: &[(String, AccumulatorSpec)]) -> Result<DocumentBuf, QueryError> {
         let mut bytes = Vec::with_capacity(128);
         let mut out = DocumentBuilder::new(&mut bytes);
@@ -196,11 +202,8 @@ impl Group {
 
 /// What a group takes besides its key and what its accumulators hold.
 const GROUP_BYTES: usize = 128;
-/// Records of a group that was put aside between two yields.
-const RECORDS_PER_YIELD: usize = 1024;
 
 pub(super) struct GroupStage {
-    input: Box<dyn Stage>,
     spec: Arc<GroupSpec>,
     context: PipelineContext,
     variables: Variables,
@@ -229,9 +232,8 @@ enum Phase {
 }
 
 impl GroupStage {
-    pub(super) fn new(input: Box<dyn Stage>, spec: &Arc<GroupSpec>, context: &PipelineContext) -> Self {
+    pub(super) fn new(spec: &Arc<GroupSpec>, context: &PipelineContext) -> Self {
         Self {
-            input,
             spec: Arc::clone(spec),
             context: context.clone(),
             variables: Variables::new(),
@@ -251,8 +253,7 @@ impl GroupStage {
         self.bytes > self.context.memory_bytes + self.context.memory_bytes / 8
     }
 
-    fn take(&mut self, document: &DocumentBuf) -> Result<(), QueryError> {
-        let raw = document.as_raw();
+    fn add(&mut self, raw: RawDocument<'_>) -> Result<(), QueryError> {
         let spec = Arc::clone(&self.spec);
         let key = &mut self.key;
         key.clear();
@@ -306,55 +307,26 @@ impl GroupStage {
                         "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in.",
                     ));
                 };
-                let pattern = Arc::new(SortPattern::parse(doc_buf! { "key": 1 }.as_raw())?);
                 let limits = SortLimits { documents: None, memory_bytes: self.context.memory_bytes };
-                self.spilled.insert(Sorter::new(pattern, limits, Some(spill.runs()?)))
+                self.spilled.insert(Sorter::new(Arc::default(), limits, Some(spill.runs()?)))
             }
         };
-        let mut bytes = Vec::with_capacity(document.as_bytes().len() + self.key.len() + 32);
-        let mut record = DocumentBuilder::new(&mut bytes);
-        record.append("key", RawValue::Binary { subtype: 0, bytes: &self.key });
-        record.append("document", document);
-        record.finish();
-        sorter.push_owned(DocumentBuf::trusted(bytes))
+        sorter.push_keyed(&self.key, document)
     }
 
-    /// Reads all input; `false` when the input yielded.
-    fn read(&mut self) -> Result<bool, QueryError> {
-        loop {
-            match self.input.next()? {
-                Step::Document(document) => self.take(&document)?,
-                Step::Yield => return Ok(false),
-                Step::End => break,
-            }
-        }
-        let mut groups: Vec<Option<Group>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
-        for (key, position) in std::mem::take(&mut self.table) {
-            let begun = groups.get_mut(position).and_then(|group| group.take_if(|group| group.continues));
-            if let Some(group) = begun {
-                self.begun.insert(key, group);
-            }
-        }
-        let done: Vec<Group> = groups.into_iter().flatten().collect();
-        self.phase = Phase::Writing { groups: done.into_iter() };
-        Ok(true)
-    }
-
-    /// Goes on with what was spilled: the records of a group stand together.
-    fn next_merged(&mut self) -> Result<Step, QueryError> {
-        let Phase::Merging { sorted, current } = &mut self.phase else { return Ok(Step::End) };
+    /// Goes on with what was spilled: the records of a group stand together. The next group, or that the turn is over.
+    fn next_merged(&mut self, turn: &mut dyn Turn) -> Result<Merged, QueryError> {
+        let Phase::Merging { sorted, current } = &mut self.phase else { return Ok(Merged::End) };
         let (spec, variables, context) = (&self.spec, &mut self.variables, &self.context);
-        for _ in 0..RECORDS_PER_YIELD {
-            let Some(record) = sorted.next()? else {
-                let last = current.take();
-                return last
-                    .map_or(Ok(Step::End), |(_, group)| group.finish(&spec.fields).map(Step::Document));
+        loop {
+            let Some((key, document)) = sorted.next_keyed()? else {
+                return Ok(current.take().map_or(Merged::End, |(_, group)| Merged::Group(group)));
             };
-            let (key, document) = split(&record);
+            let document = document.as_raw();
             let done = current.take_if(|(known, _)| **known != *key);
             let (_, group) = match current {
                 Some(current) => current,
-                None => current.insert(match self.begun.remove_entry(key) {
+                None => current.insert(match self.begun.remove_entry(&*key) {
                     Some(begun) => begun,
                     None => {
                         let id = spec.id.evaluate(document, variables)?.unwrap_or_default();
@@ -365,54 +337,77 @@ impl GroupStage {
             group.add(&spec.fields, document, variables, context)?;
             group.check(context)?;
             if let Some((_, group)) = done {
-                return group.finish(&spec.fields).map(Step::Document);
+                return Ok(Merged::Group(group));
+            }
+            if turn.step() {
+                return Ok(Merged::Sliced);
             }
         }
-        Ok(Step::Yield)
+    }
+
+    fn give_merged(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        loop {
+            match self.next_merged(turn)? {
+                Merged::Group(group) => {
+                    if rest.give(group.finish(&self.spec.fields)?.as_raw())? == Flow::Pause {
+                        return Ok(Pause::Stopped);
+                    }
+                }
+                Merged::Sliced => return Ok(Pause::Sliced),
+                Merged::End => return Ok(Pause::End),
+            }
+        }
     }
 }
 
-/// The key and the document of a spilled record.
-fn split(record: &DocumentBuf) -> (&[u8], RawDocument<'_>) {
-    let key = match record.as_raw().get("key") {
-        Some(RawValue::Binary { bytes, .. }) => bytes,
-        _ => &[],
-    };
-    let document = match record.as_raw().get("document") {
-        Some(RawValue::Document(document)) => document,
-        _ => RawDocument::EMPTY,
-    };
-    (key, document)
+/// What comes of the spilled records.
+enum Merged {
+    Group(Group),
+    Sliced,
+    End,
 }
 
 impl Stage for GroupStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        loop {
-            match &mut self.phase {
-                Phase::Reading => {
-                    if !self.read()? {
-                        return Ok(Step::Yield);
-                    }
-                }
-                Phase::Writing { groups } => match groups.next() {
-                    Some(group) => return group.finish(&self.spec.fields).map(Step::Document),
-                    None => {
-                        self.phase = match self.spilled.take() {
-                            Some(sorter) => Phase::Merging { sorted: sorter.finish()?, current: None },
-                            None => Phase::Done,
-                        };
-                    }
-                },
-                Phase::Merging { .. } => {
-                    let step = self.next_merged()?;
-                    if step == Step::End {
-                        self.phase = Phase::Done;
-                    }
-                    return Ok(step);
-                }
-                Phase::Done => return Ok(Step::End),
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        self.add(document)?;
+        Ok(Flow::More)
+    }
+
+    fn end(&mut self) -> Result<(), QueryError> {
+        let mut groups: Vec<Option<Group>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
+        for (key, position) in std::mem::take(&mut self.table) {
+            let begun = groups.get_mut(position).and_then(|group| group.take_if(|group| group.continues));
+            if let Some(group) = begun {
+                self.begun.insert(key, group);
             }
         }
+        let done: Vec<Group> = groups.into_iter().flatten().collect();
+        self.phase = Phase::Writing { groups: done.into_iter() };
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        matches!(self.phase, Phase::Writing { .. } | Phase::Merging { .. })
+    }
+
+    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        if let Phase::Writing { groups } = &mut self.phase {
+            let fields = &self.spec.fields;
+            let pause =
+                rest.give_all(turn, || groups.next().map(|group| group.finish(fields)).transpose())?;
+            if pause != Pause::End {
+                return Ok(pause);
+            }
+            self.phase = match self.spilled.take() {
+                Some(sorter) => Phase::Merging { sorted: sorter.finish()?, current: None },
+                None => Phase::Done,
+            };
+        }
+        let pause = self.give_merged(turn, rest)?;
+        if pause == Pause::End {
+            self.phase = Phase::Done;
+        }
+        Ok(pause)
     }
 }
 

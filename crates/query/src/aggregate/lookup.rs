@@ -8,10 +8,11 @@ use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Evaluated, Expression, ParseScope, Path, Variables, check_variable_name};
 
+use super::chain::{Flow, Pause, Rest, Stage, Turn};
 use super::rewrite::{check_size, with_field};
 use super::simple::Documents;
 use super::{
-    ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, Source, Stage, StagePlan, Step,
+    DocumentSource, ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, Source, StagePlan,
 };
 
 type Plans = Result<Vec<StagePlan>, QueryError>;
@@ -70,7 +71,7 @@ impl Foreign {
         join: Option<DocumentBuf>,
         environment: &Arc<Environment>,
         context: &PipelineContext,
-    ) -> Result<Box<dyn Stage>, QueryError> {
+    ) -> Result<Box<dyn DocumentSource>, QueryError> {
         let context = PipelineContext { environment: Arc::clone(environment), ..context.clone() };
         let collection = match (&pipeline.source, &self.collection) {
             (Source::Documents(documents), _) => {
@@ -331,34 +332,28 @@ pub(super) fn parse_union(operand: RawValue<'_>, environment: &Environment) -> P
 }
 
 pub(super) struct LookupStage {
-    input: Box<dyn Stage>,
     spec: Arc<LookupSpec>,
     context: PipelineContext,
     variables: Variables,
     /// The document whose foreign documents are being read.
     current: Option<Current>,
     /// The result of a sub-pipeline that is the same for every document, once it is known.
-    shared: Option<Arc<Vec<DocumentBuf>>>,
+    shared: Option<Vec<DocumentBuf>>,
 }
 
 struct Current {
     document: DocumentBuf,
-    foreign: Box<dyn Stage>,
+    foreign: Box<dyn DocumentSource>,
     found: Vec<DocumentBuf>,
     bytes: usize,
 }
 
 impl LookupStage {
-    pub(super) fn new(
-        input: Box<dyn Stage>,
-        spec: &Arc<LookupSpec>,
-        context: &PipelineContext,
-    ) -> Result<Self, QueryError> {
+    pub(super) fn new(spec: &Arc<LookupSpec>, context: &PipelineContext) -> Result<Self, QueryError> {
         if spec.foreign.collection.is_some() {
             reader(context)?;
         }
         Ok(Self {
-            input,
             spec: Arc::clone(spec),
             context: context.clone(),
             variables: Variables::new(),
@@ -367,43 +362,59 @@ impl LookupStage {
         })
     }
 
-    fn begin(&mut self, document: DocumentBuf) -> Result<Current, QueryError> {
+    fn begin(&mut self, document: RawDocument<'_>) -> Result<Current, QueryError> {
         let spec = &self.spec;
-        if let Some(shared) = &self.shared {
-            let foreign = Box::new(Documents::new(Arc::clone(shared)));
-            return Ok(Current { document, foreign, found: Vec::new(), bytes: 0 });
-        }
-        let join = spec
-            .fields
-            .as_ref()
-            .map(|(local, foreign)| join_filter(local.of_document(document.as_raw()), foreign));
+        let join =
+            spec.fields.as_ref().map(|(local, foreign)| join_filter(local.of_document(document), foreign));
         let (pipeline, environment) = match &spec.compiled {
             Some(pipeline) => (pipeline.clone(), Arc::clone(&self.context.environment)),
             None => {
                 let mut values = Vec::with_capacity(spec.bindings.len());
                 for (name, expression) in &spec.bindings {
-                    values.push((name, expression.evaluate(document.as_raw(), &mut self.variables)?));
+                    values.push((name, expression.evaluate(document, &mut self.variables)?));
                 }
                 let environment = bound(&self.context.environment, values.into_iter());
                 (spec.foreign.compile("$lookup", &environment)?, Arc::new(environment))
             }
         };
         let foreign = spec.foreign.open(pipeline, join, &environment, &self.context)?;
-        Ok(Current { document, foreign, found: Vec::new(), bytes: 0 })
+        Ok(Current { document: document.to_buf(), foreign, found: Vec::new(), bytes: 0 })
     }
 
-    fn finish(&mut self, current: Current) -> Result<DocumentBuf, QueryError> {
-        let result = with_field(current.document.as_raw(), &self.spec.as_path, &mut |out, name| {
+    fn joined(&self, document: RawDocument<'_>, found: &[DocumentBuf]) -> Result<DocumentBuf, QueryError> {
+        check_size(with_field(document, &self.spec.as_path, &mut |out, name| {
             let mut array = out.start_array(name);
-            for document in &current.found {
+            for document in found {
                 array.push(document.as_raw());
             }
             array.finish();
-        });
-        if self.spec.compiled.is_some() && self.spec.fields.is_none() && self.shared.is_none() {
-            self.shared = Some(Arc::new(current.found));
-        }
-        check_size(result)
+        }))
+    }
+}
+
+impl Current {
+    /// Collects the foreign documents.
+    fn read(
+        &mut self,
+        turn: &mut dyn Turn,
+        collection: Option<&str>,
+        most_bytes: usize,
+    ) -> Result<Pause, QueryError> {
+        let Current { foreign, found, bytes, .. } = self;
+        foreign.run(turn, &mut |document| {
+            *bytes += document.as_bytes().len();
+            if *bytes > most_bytes {
+                return Err(QueryError::new(
+                    4568,
+                    format!(
+                        "Total size of documents in {} matching pipeline's $lookup stage exceeds {most_bytes} bytes",
+                        collection.unwrap_or_default(),
+                    ),
+                ));
+            }
+            found.push(document.to_buf());
+            Ok(Flow::More)
+        })
     }
 }
 
@@ -433,75 +444,80 @@ fn join_filter(local: Evaluated, foreign: &str) -> DocumentBuf {
 }
 
 impl Stage for LookupStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        let mut current = match self.current.take() {
-            Some(current) => current,
-            None => match self.input.next()? {
-                Step::Document(document) => self.begin(document)?,
-                other => return Ok(other),
-            },
-        };
-        loop {
-            match current.foreign.next()? {
-                Step::Document(document) => {
-                    current.bytes += document.len();
-                    if current.bytes > self.context.memory_bytes {
-                        return Err(QueryError::new(
-                            4568,
-                            format!(
-                                "Total size of documents in {} matching pipeline's $lookup stage exceeds {} bytes",
-                                self.spec.foreign.collection.as_deref().unwrap_or_default(),
-                                self.context.memory_bytes
-                            ),
-                        ));
-                    }
-                    current.found.push(document);
-                }
-                Step::Yield => {
-                    self.current = Some(current);
-                    return Ok(Step::Yield);
-                }
-                Step::End => return self.finish(current).map(Step::Document),
-            }
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        if let Some(shared) = &self.shared {
+            return rest.give(self.joined(document, shared)?.as_raw());
         }
+        self.current = Some(self.begin(document)?);
+        Ok(Flow::Pause)
+    }
+
+    fn holds(&self) -> bool {
+        self.current.is_some()
+    }
+
+    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        let Some(mut current) = self.current.take() else { return Ok(Pause::End) };
+        let collection = self.spec.foreign.collection.as_deref();
+        let pause = current.read(turn, collection, self.context.memory_bytes)?;
+        if pause != Pause::End {
+            self.current = Some(current);
+            return Ok(pause);
+        }
+        let joined = self.joined(current.document.as_raw(), &current.found)?;
+        if self.spec.compiled.is_some() && self.spec.fields.is_none() {
+            self.shared = Some(current.found);
+        }
+        rest.give(joined.as_raw())?;
+        Ok(if turn.step() { Pause::Sliced } else { Pause::End })
+    }
+
+    fn save(&mut self) {
+        self.current.iter_mut().for_each(|current| current.foreign.save());
     }
 }
 
 pub(super) struct UnionStage {
-    input: Box<dyn Stage>,
     spec: Arc<UnionSpec>,
     context: PipelineContext,
-    on_foreign: bool,
+    /// The foreign documents, once those of the input have been.
+    foreign: Option<Box<dyn DocumentSource>>,
 }
 
 impl UnionStage {
-    pub(super) fn new(
-        input: Box<dyn Stage>,
-        spec: &Arc<UnionSpec>,
-        context: &PipelineContext,
-    ) -> Result<Self, QueryError> {
+    pub(super) fn new(spec: &Arc<UnionSpec>, context: &PipelineContext) -> Result<Self, QueryError> {
         if spec.foreign.collection.is_some() {
             reader(context)?;
         }
-        Ok(Self { input, spec: Arc::clone(spec), context: context.clone(), on_foreign: false })
+        Ok(Self { spec: Arc::clone(spec), context: context.clone(), foreign: None })
     }
 }
 
 impl Stage for UnionStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        loop {
-            match self.input.next()? {
-                Step::End if !self.on_foreign => {
-                    self.on_foreign = true;
-                    self.input = self.spec.foreign.open(
-                        self.spec.compiled.clone(),
-                        None,
-                        &self.context.environment,
-                        &self.context,
-                    )?;
-                }
-                other => return Ok(other),
-            }
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        rest.give(document)
+    }
+
+    fn end(&mut self) -> Result<(), QueryError> {
+        let (foreign, environment) = (&self.spec.foreign, &self.context.environment);
+        self.foreign = Some(foreign.open(self.spec.compiled.clone(), None, environment, &self.context)?);
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        self.foreign.is_some()
+    }
+
+    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        let Some(foreign) = &mut self.foreign else { return Ok(Pause::End) };
+        let pause = foreign.run(turn, &mut |document| rest.give(document))?;
+        if pause == Pause::End {
+            self.foreign = None;
         }
+        Ok(pause)
+    }
+
+    fn save(&mut self) {
+        self.foreign.iter_mut().for_each(|foreign| foreign.save());
     }
 }

@@ -1,18 +1,19 @@
-//! Aggregation pipelines: parsed into a plan, opened over a source, pulled document by document.
+//! Aggregation pipelines: parsed into a plan, opened over a source, run in turns.
 //!
 //! ```text
 //!  [{$match}, {$group}, …] ──▶ parse: one table of stages ──▶ optimise ──▶ Pipeline (immutable, shared)
 //!                                                                │ take_leading(): filter, sort, skip, limit
 //!            planner and collection (commands)  ◀────────────────┘ for the planner
-//!                     │ source: Box<dyn Stage>
+//!                     │ source: Box<dyn DocumentSource>
 //!                     ▼
-//!                 open(source, context) ──▶ stage ◀─next()─ stage ◀─next()─ cursor
+//!                 open(source, context) ──▶ DocumentSource: source ─lends─▶ stage ─▶ stage ─▶ sink
 //! ```
 //!
-//! * *Stage*: something that yields documents when pulled. A source answers [`Step::Yield`] when its slice of time is used
-//!   up; every stage passes that on at once, keeping its state, so that whoever pulls can check for kills and time limits.
-//! * *Blocking* stages ($sort, $group, $bucketAuto, $sample) read all of their input before they yield a document. Their memory
-//!   is limited; $sort and $group spill to a [`SpillStore`] when the caller supplies one.
+//! * *Source*: something that lends its documents, one after the other, to a sink for as long as a turn lasts: a walk over a
+//!   collection, or a whole pipeline. It keeps its place, so that whoever runs it can check for kills and time limits in between.
+//! * *Stage*: takes a document and hands on what it makes of it; what it cannot hand on at once it holds back (see [`chain`]).
+//! * *Blocking* stages ($sort, $group, $bucketAuto, $sample) take all of their input before they hand on a document. Their memory
+//!   is limited; $sort, $group and $bucketAuto spill to a [`SpillStore`] when the caller supplies one.
 //! * Foreign collections ($lookup, $unionWith) are read through [`ForeignCollections`], which `commands` implements.
 //! * $out and $merge are parsed here ([`Output`]) and carried out by `commands`.
 //!
@@ -24,6 +25,7 @@
 mod accumulator;
 mod accumulator_parse;
 mod bucket;
+mod chain;
 mod facet;
 mod group;
 mod lookup;
@@ -47,6 +49,7 @@ use std::sync::Arc;
 use document::{DocumentBuf, RawDocument};
 
 pub use accumulator_parse::accumulator_names;
+pub use chain::{DocumentSource, Flow, Pause, Sink, Turn};
 pub use output::{Destination, Output, WhenMatched, WhenNotMatched};
 pub use simple::Documents;
 pub use stages::{StageEntry, StagePosition, stage_entries};
@@ -60,33 +63,13 @@ use group::GroupSpec;
 use lookup::{LookupSpec, UnionSpec};
 use unwind::UnwindSpec;
 
-/// What pulling a stage gives.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Step {
-    /// The next document.
-    Document(DocumentBuf),
-    /// Nothing yet: the slice of time is used up; pull again.
-    Yield,
-    /// There are no more documents.
-    End,
-}
-
-/// A source of documents, or a stage over one.
-pub trait Stage: Send {
-    /// Pulls the next document. After [`Step::End`] or an error the answer is unspecified.
-    ///
-    /// # Errors
-    /// What the stage's expressions raise; 292 when a memory limit is passed.
-    fn next(&mut self) -> Result<Step, QueryError>;
-}
-
 /// Where a sub-pipeline's documents come from.
 pub trait ForeignCollections: Send + Sync {
     /// Opens a read of another collection. A collection that does not exist is empty.
     ///
     /// # Errors
     /// What planning and reading raise.
-    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn Stage>, QueryError>;
+    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn DocumentSource>, QueryError>;
 }
 
 /// One read of another collection.

@@ -8,7 +8,8 @@ use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::{Expression, ParseScope, Variables};
 
-use super::{Stage, StagePlan, Step};
+use super::StagePlan;
+use super::chain::{Flow, Rest, Stage};
 
 pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<Vec<StagePlan>, QueryError> {
     let expression = Expression::parse(operand, &ParseScope::new(environment))?;
@@ -16,7 +17,6 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
 }
 
 pub(super) struct RedactStage {
-    pub(super) input: Box<dyn Stage>,
     pub(super) expression: Arc<Expression>,
     pub(super) variables: Variables,
 }
@@ -87,15 +87,10 @@ impl RedactStage {
 }
 
 impl Stage for RedactStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        loop {
-            let document = match self.input.next()? {
-                Step::Document(document) => document,
-                other => return Ok(other),
-            };
-            if let Some(seen) = self.redact(document.as_raw())? {
-                return Ok(Step::Document(seen));
-            }
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        match self.redact(document)? {
+            Some(seen) => rest.give(seen.as_raw()),
+            None => Ok(Flow::More),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use document::{Document, DocumentBuf, RawDocument, RawValue, Value, quote};
+use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, quote};
 
 use crate::checkpoint;
 use crate::environment::Environment;
@@ -12,8 +12,9 @@ use crate::integer::whole_number_from_zero;
 use crate::matcher::Matcher;
 use crate::projection::Projection;
 
+use super::chain::{Flow, Pause, Rest, Sink, Stage, Turn};
 use super::rewrite::to_bounded;
-use super::{PipelineContext, Source, Stage, StagePlan, Step};
+use super::{DocumentSource, PipelineContext, Source, StagePlan};
 
 type Plans = Result<Vec<StagePlan>, QueryError>;
 
@@ -230,142 +231,131 @@ impl Documents {
     }
 }
 
-impl Stage for Documents {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        let document = self.documents.get(self.next).cloned();
-        self.next += 1;
-        Ok(document.map_or(Step::End, Step::Document))
+impl DocumentSource for Documents {
+    fn run(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+        while let Some(document) = self.documents.get(self.next) {
+            self.next += 1;
+            if sink(document.as_raw())? == Flow::Pause {
+                return Ok(Pause::Stopped);
+            }
+            if turn.step() {
+                return Ok(Pause::Sliced);
+            }
+        }
+        Ok(Pause::End)
     }
+
+    fn save(&mut self) {}
 }
 
-/// Documents a filter may refuse before it hands the control back.
-const REFUSALS_PER_PULL: usize = 1024;
-
 pub(super) struct MatchStage {
-    pub(super) input: Box<dyn Stage>,
     pub(super) filter: Arc<Filter>,
 }
 
 impl Stage for MatchStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        for _ in 0..REFUSALS_PER_PULL {
-            match self.input.next()? {
-                Step::Document(document) => {
-                    checkpoint::pass_bytes(document.len())?;
-                    if self.filter.matcher.matches(document.as_raw())? {
-                        return Ok(Step::Document(document));
-                    }
-                }
-                other => return Ok(other),
-            }
-        }
-        Ok(Step::Yield)
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        checkpoint::pass_bytes(document.as_bytes().len())?;
+        if self.filter.matcher.matches(document)? { rest.give(document) } else { Ok(Flow::More) }
     }
 }
 
 pub(super) struct ProjectStage {
-    pub(super) input: Box<dyn Stage>,
     pub(super) projection: Arc<Projection>,
     pub(super) variables: Variables,
+    /// The document last made, for its memory.
+    pub(super) made: Vec<u8>,
 }
 
+/// A buffer that grew larger is not kept for the next document.
+const KEPT_BUFFER_BYTES: usize = 64 << 10;
+
 impl Stage for ProjectStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        match self.input.next()? {
-            Step::Document(document) => {
-                checkpoint::pass_bytes(document.len())?;
-                self.projection.project(document.as_raw(), None, &mut self.variables).map(Step::Document)
-            }
-            other => Ok(other),
-        }
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        checkpoint::pass_bytes(document.as_bytes().len())?;
+        self.made.clear();
+        self.made.shrink_to(KEPT_BUFFER_BYTES);
+        let mut out = DocumentBuilder::new(&mut self.made);
+        self.projection.project_into(document, None, &mut self.variables, &mut out)?;
+        out.finish();
+        rest.give(RawDocument::trusted(&self.made))
     }
 }
 
 pub(super) struct SkipStage {
-    pub(super) input: Box<dyn Stage>,
     pub(super) left: u64,
 }
 
 impl Stage for SkipStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        loop {
-            match self.input.next()? {
-                Step::Document(_) if self.left > 0 => self.left -= 1,
-                other => return Ok(other),
-            }
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        if self.left == 0 {
+            return rest.give(document);
         }
+        self.left -= 1;
+        Ok(Flow::More)
     }
 }
 
 pub(super) struct LimitStage {
-    pub(super) input: Box<dyn Stage>,
     pub(super) left: u64,
 }
 
 impl Stage for LimitStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        if self.left == 0 {
-            return Ok(Step::End);
-        }
-        let step = self.input.next()?;
-        if matches!(step, Step::Document(_)) {
-            self.left -= 1;
-        }
-        Ok(step)
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        self.left = self.left.saturating_sub(1);
+        let flow = rest.give(document)?;
+        Ok(if self.left == 0 { Flow::Pause } else { flow })
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0
     }
 }
 
 pub(super) struct CountStage {
-    pub(super) input: Box<dyn Stage>,
     pub(super) name: Arc<str>,
     pub(super) counted: i64,
-    pub(super) done: bool,
+    pub(super) due: bool,
 }
 
 impl Stage for CountStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        while !self.done {
-            match self.input.next()? {
-                Step::Document(_) => self.counted += 1,
-                Step::Yield => return Ok(Step::Yield),
-                Step::End => {
-                    self.done = true;
-                    if self.counted > 0 {
-                        let mut count = Document::new();
-                        count.push(
-                            &*self.name,
-                            i32::try_from(self.counted).map_or(Value::Int64(self.counted), Value::Int32),
-                        );
-                        return Ok(Step::Document(count.to_buf()));
-                    }
-                }
-            }
-        }
-        Ok(Step::End)
+    fn take(&mut self, _: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        self.counted += 1;
+        Ok(Flow::More)
+    }
+
+    fn end(&mut self) -> Result<(), QueryError> {
+        self.due = self.counted > 0;
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        self.due
+    }
+
+    fn resume(&mut self, _: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        self.due = false;
+        let mut count = Document::new();
+        count.push(&*self.name, i32::try_from(self.counted).map_or(Value::Int64(self.counted), Value::Int32));
+        rest.give(count.to_buf().as_raw())?;
+        Ok(Pause::End)
     }
 }
 
 pub(super) struct ReplaceRootStage {
-    pub(super) input: Box<dyn Stage>,
     pub(super) replace: Arc<ReplaceRoot>,
     pub(super) variables: Variables,
 }
 
 impl Stage for ReplaceRootStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        let document = match self.input.next()? {
-            Step::Document(document) => document,
-            other => return Ok(other),
-        };
-        let raw = document.as_raw();
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
         if let Some(path) = self.replace.expression.as_path()
-            && let Ok(Some(RawValue::Document(root))) = path.borrowed(raw)
+            && let Ok(Some(RawValue::Document(root))) = path.borrowed(document)
         {
-            return Ok(Step::Document(root.to_buf()));
+            return rest.give(root);
         }
-        match self.replace.expression.evaluate(raw, &mut self.variables)? {
-            Some(Value::Document(root)) => to_bounded(&root).map(Step::Document),
-            other => Err(self.not_a_document(&other, raw)),
+        match self.replace.expression.evaluate(document, &mut self.variables)? {
+            Some(Value::Document(root)) => rest.give(to_bounded(&root)?.as_raw()),
+            other => Err(self.not_a_document(&other, document)),
         }
     }
 }
@@ -389,41 +379,38 @@ impl ReplaceRootStage {
 ///
 /// Source: Vitter, "Random Sampling with a Reservoir", algorithm R (1985).
 pub(super) struct SampleStage {
-    input: Box<dyn Stage>,
     size: u64,
     seen: u64,
     bytes: usize,
     memory_bytes: usize,
     kept: Vec<DocumentBuf>,
     random: Random,
-    reading: bool,
+    ended: bool,
 }
 
 impl SampleStage {
-    pub(super) fn new(input: Box<dyn Stage>, size: u64, context: &PipelineContext) -> Self {
+    pub(super) fn new(size: u64, context: &PipelineContext) -> Self {
         Self {
-            input,
             size,
             seen: 0,
             bytes: 0,
             memory_bytes: context.memory_bytes,
             kept: Vec::new(),
             random: Random::default(),
-            // Nothing is wanted of an empty sample.
-            reading: size > 0,
+            ended: false,
         }
     }
 
-    fn offer(&mut self, document: DocumentBuf) -> Result<(), QueryError> {
+    fn offer(&mut self, document: RawDocument<'_>) -> Result<(), QueryError> {
         self.seen += 1;
         if self.seen <= self.size {
-            self.bytes += document.len();
-            self.kept.push(document);
+            self.bytes += document.as_bytes().len();
+            self.kept.push(document.to_buf());
         } else {
             let place = self.random.below(self.seen);
             if let Some(kept) = usize::try_from(place).ok().and_then(|place| self.kept.get_mut(place)) {
-                self.bytes = self.bytes + document.len() - kept.len();
-                *kept = document;
+                self.bytes = self.bytes + document.as_bytes().len() - kept.len();
+                *kept = document.to_buf();
             }
         }
         if self.bytes > self.memory_bytes {
@@ -445,17 +432,27 @@ impl SampleStage {
 }
 
 impl Stage for SampleStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        while self.reading {
-            match self.input.next()? {
-                Step::Document(document) => self.offer(document)?,
-                Step::Yield => return Ok(Step::Yield),
-                Step::End => {
-                    self.reading = false;
-                    self.shuffle();
-                }
-            }
-        }
-        Ok(self.kept.pop().map_or(Step::End, Step::Document))
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        self.offer(document)?;
+        Ok(Flow::More)
+    }
+
+    fn end(&mut self) -> Result<(), QueryError> {
+        self.shuffle();
+        self.ended = true;
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        self.ended && !self.kept.is_empty()
+    }
+
+    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        rest.give_all(turn, || Ok(self.kept.pop()))
+    }
+
+    fn is_done(&self) -> bool {
+        // Nothing is wanted of an empty sample.
+        self.size == 0
     }
 }

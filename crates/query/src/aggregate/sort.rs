@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use document::RawValue;
+use document::{RawDocument, RawValue};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
 
-use super::{PipelineContext, Stage, StagePlan, Step};
+use super::chain::{Flow, Pause, Rest, Stage, Turn};
+use super::{PipelineContext, StagePlan};
 
 pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StagePlan>, QueryError> {
     let RawValue::Document(spec) = operand else {
@@ -22,7 +23,6 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
 }
 
 pub(super) struct SortStage {
-    input: Box<dyn Stage>,
     state: State,
 }
 
@@ -34,7 +34,6 @@ enum State {
 
 impl SortStage {
     pub(super) fn new(
-        input: Box<dyn Stage>,
         pattern: &Arc<SortPattern>,
         limit: Option<u64>,
         context: &PipelineContext,
@@ -44,27 +43,35 @@ impl SortStage {
             memory_bytes: context.memory_bytes,
         };
         let runs = context.spill.as_ref().map(|spill| spill.runs()).transpose()?;
-        Ok(Self { input, state: State::Reading(Sorter::new(Arc::clone(pattern), limits, runs)) })
+        Ok(Self { state: State::Reading(Sorter::new(Arc::clone(pattern), limits, runs)) })
     }
 }
 
 impl Stage for SortStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
         if let State::Reading(sorter) = &mut self.state {
-            loop {
-                match self.input.next()? {
-                    Step::Document(document) => sorter.push_owned(document)?,
-                    Step::Yield => return Ok(Step::Yield),
-                    Step::End => break,
-                }
-            }
-            if let State::Reading(sorter) = std::mem::replace(&mut self.state, State::Done) {
-                self.state = State::Writing(sorter.finish()?);
-            }
+            sorter.push(document)?;
         }
-        match &mut self.state {
-            State::Writing(sorted) => Ok(sorted.next()?.map_or(Step::End, Step::Document)),
-            _ => Ok(Step::End),
+        Ok(Flow::More)
+    }
+
+    fn end(&mut self) -> Result<(), QueryError> {
+        if let State::Reading(sorter) = std::mem::replace(&mut self.state, State::Done) {
+            self.state = State::Writing(sorter.finish()?);
         }
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        matches!(self.state, State::Writing(_))
+    }
+
+    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        let State::Writing(sorted) = &mut self.state else { return Ok(Pause::End) };
+        let pause = rest.give_all(turn, || sorted.next())?;
+        if pause == Pause::End {
+            self.state = State::Done;
+        }
+        Ok(pause)
     }
 }

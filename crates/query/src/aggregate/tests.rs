@@ -1,4 +1,4 @@
-//! Each stage on small collections; every source also yields between documents, so every stage is seen to pass that on.
+//! Each stage on small collections; every source also pauses between documents, and so does who is shown what comes out.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,31 +8,48 @@ use document::{Document, DocumentBuf, Value, array, doc};
 mod memory;
 
 use super::{
-    ForeignCollections, ForeignRead, Output, Pipeline, PipelineContext, Source, SpillStore, Stage, Step,
-    WhenMatched, stage_entries,
+    DocumentSource, Flow, ForeignCollections, ForeignRead, Output, Pause, Pipeline, PipelineContext, Sink,
+    Source, SpillStore, Turn, WhenMatched, stage_entries,
 };
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::matcher::Matcher;
 use crate::sort::{RunReader, RunRecord, RunStore};
 
-/// Yields before each document.
+/// Has its turn ended before each document.
 struct Hesitant {
     documents: VecDeque<DocumentBuf>,
     yielded: bool,
 }
 
-impl Stage for Hesitant {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        self.yielded = !self.yielded;
-        if self.yielded {
-            return Ok(Step::Yield);
+impl DocumentSource for Hesitant {
+    fn run(&mut self, _: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+        loop {
+            self.yielded = !self.yielded;
+            if self.yielded {
+                return Ok(Pause::Sliced);
+            }
+            let Some(document) = self.documents.pop_front() else { return Ok(Pause::End) };
+            if sink(document.as_raw())? == Flow::Pause {
+                return Ok(Pause::Stopped);
+            }
         }
-        Ok(self.documents.pop_front().map_or(Step::End, Step::Document))
+    }
+
+    fn save(&mut self) {}
+}
+
+/// A turn of three steps.
+struct Three(u32);
+
+impl Turn for Three {
+    fn step(&mut self) -> bool {
+        self.0 += 1;
+        self.0.is_multiple_of(3)
     }
 }
 
-fn source(documents: &[Document]) -> Box<dyn Stage> {
+fn source(documents: &[Document]) -> Box<dyn DocumentSource> {
     Box::new(Hesitant { documents: documents.iter().map(Document::to_buf).collect(), yielded: false })
 }
 
@@ -49,7 +66,7 @@ fn items() -> Vec<Document> {
 }
 
 impl ForeignCollections for Items {
-    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn Stage>, QueryError> {
+    fn open(&self, read: ForeignRead<'_>) -> Result<Box<dyn DocumentSource>, QueryError> {
         let matcher = Matcher::parse(read.leading.filter.as_raw(), read.environment)?;
         let all = if read.collection == "items" { items() } else { Vec::new() };
         let mut found = Vec::new();
@@ -79,16 +96,18 @@ impl RunReader for Run {
 }
 
 impl RunStore for Runs {
-    fn write_run(&mut self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<(), QueryError> {
-        let records =
-            records.map(|(key, document)| RunRecord { key: key.to_vec(), document: document.to_vec() });
-        self.written.push(records.collect());
+    fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError> {
+        let (mut run, mut record) = (Vec::new(), RunRecord::default());
+        while records.read_next(&mut record)? {
+            run.push(record.clone());
+        }
+        self.written.push(run);
         *self.count.lock().expect("one thread") += 1;
         Ok(())
     }
 
-    fn open_runs(&mut self) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
-        let runs = std::mem::take(&mut self.written).into_iter();
+    fn open_runs(&mut self, most: usize) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
+        let runs = self.written.drain(..most);
         Ok(runs.map(|run| Box::new(Run(run.into_iter())) as Box<dyn RunReader>).collect())
     }
 }
@@ -113,18 +132,26 @@ fn parse(stages: &[Value]) -> Result<Pipeline, QueryError> {
     stages.with_raw(|raw| Pipeline::parse(raw.as_array().expect("an array"), &Environment::at(0)))
 }
 
-fn drain(mut top: Box<dyn Stage>) -> Result<Vec<Document>, QueryError> {
+/// Runs a pipeline to its end. Every third document makes it pause: what is left must be held back.
+fn drain(mut top: Box<dyn DocumentSource>) -> Result<Vec<Document>, QueryError> {
     let mut found = Vec::new();
-    let mut pulls = 0;
-    loop {
-        pulls += 1;
-        assert!(pulls < 1_000_000, "the pipeline does not end");
-        match top.next()? {
-            Step::Document(document) => found.push(document.as_raw().to_document()),
-            Step::Yield => {}
-            Step::End => return Ok(found),
+    for _ in 0..1_000_000 {
+        let mut paused = false;
+        let pause = top.run(&mut Three(0), &mut |document| {
+            assert!(!paused, "a document behind a pause");
+            found.push(document.to_document());
+            paused = found.len().is_multiple_of(3);
+            Ok(if paused { Flow::Pause } else { Flow::More })
+        })?;
+        top.save();
+        match pause {
+            Pause::End => return Ok(found),
+            Pause::Stopped => assert!(paused, "it stopped of itself"),
+            Pause::Sliced => assert!(!paused, "the sink wanted it to stop"),
+            Pause::WouldBlock => panic!("everything is in memory"),
         }
     }
+    panic!("the pipeline does not end")
 }
 
 fn run(input: &[Document], stages: &[Value], context: &PipelineContext) -> Result<Vec<Document>, QueryError> {

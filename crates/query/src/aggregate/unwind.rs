@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use document::{DocumentBuf, ElementType, RawDocument, RawValue};
+use document::{DocumentBuf, ElementType, RawArray, RawDocument, RawValue};
 
 use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::Path;
 
+use super::StagePlan;
+use super::chain::{Flow, Pause, Rest, Stage, Turn};
 use super::rewrite::with_field;
-use super::{Stage, StagePlan, Step};
 
 /// A parsed `$unwind`.
 #[derive(Debug)]
@@ -111,28 +112,22 @@ struct Item {
 }
 
 pub(super) struct UnwindStage {
-    input: Box<dyn Stage>,
     spec: Arc<UnwindSpec>,
+    /// What is left of a document.
     document: DocumentBuf,
-    items: std::iter::Enumerate<std::vec::IntoIter<Item>>,
-    until_yield: usize,
+    items: Items,
 }
 
-/// What is copied in about the time of one item, in bytes: items of a large document are few to a yield.
+/// The items of one array that are left.
+type Items = std::iter::Enumerate<std::vec::IntoIter<Item>>;
+
+/// What is copied in about the time of one item, in bytes: items of a large document are few to a turn.
 const BYTES_PER_ITEM: usize = 16 << 10;
-/// Items yielded before the control goes back: unwinding several arrays of one document multiplies, and the source, which
-/// minds the time, is not asked meanwhile.
-const ITEMS_PER_YIELD: usize = 1024;
 
 impl UnwindStage {
-    pub(super) fn new(input: Box<dyn Stage>, spec: &Arc<UnwindSpec>) -> Self {
-        Self {
-            input,
-            spec: Arc::clone(spec),
-            document: DocumentBuf::default(),
-            items: Vec::new().into_iter().enumerate(),
-            until_yield: ITEMS_PER_YIELD,
-        }
+    pub(super) fn new(spec: &Arc<UnwindSpec>) -> Self {
+        let items = Vec::new().into_iter().enumerate();
+        Self { spec: Arc::clone(spec), document: DocumentBuf::default(), items }
     }
 
     fn with_item(&self, position: usize, item: &Item) -> DocumentBuf {
@@ -147,38 +142,40 @@ impl UnwindStage {
     fn with_index(&self, document: DocumentBuf, index: RawValue<'_>) -> DocumentBuf {
         match &self.spec.index_path {
             None => document,
-            Some(path) => with_field(document.as_raw(), path, &mut |out, name| {
+            Some(_) => self.indexed(document.as_raw(), index),
+        }
+    }
+
+    fn indexed(&self, document: RawDocument<'_>, index: RawValue<'_>) -> DocumentBuf {
+        match &self.spec.index_path {
+            None => document.to_buf(),
+            Some(path) => with_field(document, path, &mut |out, name| {
                 out.append(name, index);
             }),
         }
     }
 
-    /// Takes the next document in: it may yield as it is, not at all, or once for each item.
-    fn take(&mut self, document: DocumentBuf) -> Option<DocumentBuf> {
-        match at(document.as_raw(), self.spec.path.components()) {
-            Some(RawValue::Array(array)) => {
-                let origin = document.as_bytes().as_ptr().addr();
-                let items: Vec<Item> = array
-                    .elements()
-                    .map(|element| Item {
-                        kind: element.kind(),
-                        start: element.value_bytes().as_ptr().addr() - origin,
-                        length: element.value_bytes().len(),
-                    })
-                    .collect();
-                if items.is_empty() {
-                    let without = with_field(document.as_raw(), &self.spec.path, &mut |_, _| {});
-                    return self.spec.preserve.then(|| self.with_index(without, RawValue::Null));
-                }
-                self.items = items.into_iter().enumerate();
-                self.document = document;
-                None
-            }
-            None | Some(RawValue::Null | RawValue::Undefined) => {
-                self.spec.preserve.then(|| self.with_index(document, RawValue::Null))
-            }
-            Some(_) => Some(self.with_index(document, RawValue::Null)),
+    /// Hands on a document that has no array to be unwound.
+    fn give_whole(&self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        match &self.spec.index_path {
+            None => rest.give(document),
+            Some(_) => rest.give(self.indexed(document, RawValue::Null).as_raw()),
         }
+    }
+
+    /// Keeps a document and its items, to be handed on in turns: unwinding several arrays of one document multiplies.
+    fn hold(&mut self, document: RawDocument<'_>, array: RawArray<'_>) {
+        let origin = document.as_bytes().as_ptr().addr();
+        let items = array.elements().map(|element| Item {
+            kind: element.kind(),
+            start: element.value_bytes().as_ptr().addr() - origin,
+            length: element.value_bytes().len(),
+        });
+        self.items = items.collect::<Vec<Item>>().into_iter().enumerate();
+        let mut bytes = std::mem::take(&mut self.document).into_bytes();
+        bytes.clear();
+        bytes.extend_from_slice(document.as_bytes());
+        self.document = DocumentBuf::trusted(bytes);
     }
 }
 
@@ -194,26 +191,37 @@ fn at<'d>(document: RawDocument<'d>, components: &[String]) -> Option<RawValue<'
 }
 
 impl Stage for UnwindStage {
-    fn next(&mut self) -> Result<Step, QueryError> {
-        loop {
-            if self.until_yield == 0 {
-                self.until_yield = ITEMS_PER_YIELD;
-                return Ok(Step::Yield);
+    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+        checkpoint::pass_bytes(document.as_bytes().len())?;
+        match at(document, self.spec.path.components()) {
+            Some(RawValue::Array(array)) if !array.is_empty() => {
+                self.hold(document, array);
+                Ok(Flow::Pause)
             }
-            if let Some((position, item)) = self.items.next() {
-                checkpoint::pass_bytes(self.document.len())?;
-                let taken = 1 + self.document.len() / BYTES_PER_ITEM;
-                self.until_yield = self.until_yield.saturating_sub(taken);
-                return Ok(Step::Document(self.with_item(position, &item)));
+            Some(RawValue::Array(_)) if self.spec.preserve => {
+                let without = with_field(document, &self.spec.path, &mut |_, _| {});
+                rest.give(self.with_index(without, RawValue::Null).as_raw())
             }
-            let document = match self.input.next()? {
-                Step::Document(document) => document,
-                other => return Ok(other),
-            };
-            checkpoint::pass_bytes(document.len())?;
-            if let Some(document) = self.take(document) {
-                return Ok(Step::Document(document));
+            Some(RawValue::Array(_)) => Ok(Flow::More),
+            None | Some(RawValue::Null | RawValue::Undefined) if !self.spec.preserve => Ok(Flow::More),
+            _ => self.give_whole(document, rest),
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.items.len() > 0
+    }
+
+    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+        while let Some((position, item)) = self.items.next() {
+            checkpoint::pass_bytes(self.document.len())?;
+            if rest.give(self.with_item(position, &item).as_raw())? == Flow::Pause {
+                return Ok(Pause::Stopped);
+            }
+            if (0..1 + self.document.len() / BYTES_PER_ITEM).any(|_| turn.step()) {
+                return Ok(Pause::Sliced);
             }
         }
+        Ok(Pause::End)
     }
 }

@@ -1,4 +1,7 @@
 //! What a sorter gives back: its memory, merged with the runs it spilled.
+//!
+//! Each open run holds a file and a buffer, so only so many are read at once: before there are no more than that, neighbours are
+//! merged into longer runs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +10,11 @@ use document::DocumentBuf;
 
 use super::run::{RunReader, RunRecord, RunStore};
 use super::sorter::Entry;
+use crate::checkpoint;
 use crate::error::QueryError;
+
+/// Runs that are read at once, at most.
+pub(super) const FAN_IN: usize = 64;
 
 /// Sorted documents, taken one by one.
 pub struct Sorted {
@@ -16,27 +23,29 @@ pub struct Sorted {
 }
 
 enum Source {
-    Memory(std::vec::IntoIter<Entry>),
+    Memory(MemoryRun),
     Merge(Merge),
 }
 
 impl Sorted {
     pub(super) fn in_memory(entries: Vec<Entry>, wanted: usize) -> Self {
-        Sorted { source: Source::Memory(entries.into_iter()), wanted }
+        Sorted { source: Source::Memory(MemoryRun::of(entries)), wanted }
     }
 
+    /// `spilled` runs and what is still in memory.
     pub(super) fn merged(
-        mut runs: Box<dyn RunStore>,
+        runs: &mut dyn RunStore,
+        mut spilled: usize,
         entries: Vec<Entry>,
         wanted: usize,
     ) -> Result<Self, QueryError> {
-        let mut readers = runs.open_runs()?;
-        readers.push(Box::new(MemoryRun { entries: entries.into_iter() }));
-        let mut merge = Merge { readers, heads: BinaryHeap::new(), _runs: runs };
-        for reader in 0..merge.readers.len() {
-            merge.advance(reader)?;
+        // One place is for what is in memory.
+        while spilled >= FAN_IN {
+            spilled = merge_neighbours(runs, spilled, wanted)?;
         }
-        Ok(Sorted { source: Source::Merge(merge), wanted })
+        let mut readers = runs.open_runs(spilled)?;
+        readers.push(Box::new(MemoryRun::of(entries)));
+        Ok(Sorted { source: Source::Merge(Merge::of(readers, wanted)?), wanted })
     }
 
     /// The next document in order, or `None` at the end.
@@ -45,15 +54,38 @@ impl Sorted {
     /// When a spilled run cannot be read.
     #[expect(clippy::should_implement_trait, reason = "reading a run can fail, so this is no Iterator")]
     pub fn next(&mut self) -> Result<Option<DocumentBuf>, QueryError> {
+        Ok(self.next_keyed()?.map(|(_, document)| document))
+    }
+
+    /// As [`Sorted::next`], with the document's sort key.
+    ///
+    /// # Errors
+    /// As [`Sorted::next`].
+    pub fn next_keyed(&mut self) -> Result<Option<(Vec<u8>, DocumentBuf)>, QueryError> {
         if self.wanted == 0 {
             return Ok(None);
         }
         self.wanted -= 1;
-        match &mut self.source {
-            Source::Memory(entries) => Ok(entries.next().map(|entry| entry.document)),
-            Source::Merge(merge) => merge.next(),
-        }
+        let mut record = RunRecord::default();
+        let found = match &mut self.source {
+            Source::Memory(run) => run.read_next(&mut record)?,
+            Source::Merge(merge) => merge.read_next(&mut record)?,
+        };
+        Ok(found.then(|| (record.key, DocumentBuf::trusted(record.document))))
     }
+}
+
+/// Merges each [`FAN_IN`] runs that follow each other into one, which keeps the order of equal keys. Returns how many are left.
+fn merge_neighbours(runs: &mut dyn RunStore, spilled: usize, wanted: usize) -> Result<usize, QueryError> {
+    let mut unread = spilled;
+    let mut written = 0;
+    while unread > 0 {
+        let readers = runs.open_runs(unread.min(FAN_IN))?;
+        unread -= readers.len();
+        runs.write_run(&mut Merge::of(readers, wanted)?)?;
+        written += 1;
+    }
+    Ok(written)
 }
 
 /// The head of a run: earlier runs hold documents that came earlier, so their number decides between equal keys.
@@ -62,17 +94,16 @@ type Head = (Vec<u8>, usize, Vec<u8>);
 struct Merge {
     readers: Vec<Box<dyn RunReader>>,
     heads: BinaryHeap<Reverse<Head>>,
-    /// Kept until the last run is read.
-    _runs: Box<dyn RunStore>,
+    wanted: usize,
 }
 
 impl Merge {
-    fn next(&mut self) -> Result<Option<DocumentBuf>, QueryError> {
-        let Some(Reverse((_, reader, document))) = self.heads.pop() else {
-            return Ok(None);
-        };
-        self.advance(reader)?;
-        Ok(Some(DocumentBuf::trusted(document)))
+    fn of(readers: Vec<Box<dyn RunReader>>, wanted: usize) -> Result<Self, QueryError> {
+        let mut merge = Merge { readers, heads: BinaryHeap::new(), wanted };
+        for reader in 0..merge.readers.len() {
+            merge.advance(reader)?;
+        }
+        Ok(merge)
     }
 
     fn advance(&mut self, position: usize) -> Result<(), QueryError> {
@@ -86,9 +117,27 @@ impl Merge {
     }
 }
 
-/// What was still in memory at the end, as the last run.
-struct MemoryRun {
+impl RunReader for Merge {
+    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
+        let next = self.heads.pop().filter(|_| self.wanted > 0);
+        let Some(Reverse((key, reader, document))) = next else { return Ok(false) };
+        checkpoint::pass(1)?;
+        self.wanted -= 1;
+        (record.key, record.document) = (key, document);
+        self.advance(reader)?;
+        Ok(true)
+    }
+}
+
+/// What is in memory, as a run.
+pub(super) struct MemoryRun {
     entries: std::vec::IntoIter<Entry>,
+}
+
+impl MemoryRun {
+    pub(super) fn of(entries: Vec<Entry>) -> Self {
+        MemoryRun { entries: entries.into_iter() }
+    }
 }
 
 impl RunReader for MemoryRun {

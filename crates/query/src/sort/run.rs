@@ -13,20 +13,21 @@ pub struct RunRecord {
 
 /// A place for sorted runs, owned by one sort; what it holds may go when it is dropped.
 pub trait RunStore: Send {
-    /// Writes the records, which come in order, as one run.
+    /// Writes the records, which come in order, as the last run.
     ///
     /// # Errors
-    /// When the run cannot be written.
-    fn write_run(&mut self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<(), QueryError>;
+    /// When the run cannot be written, or the records cannot be read.
+    fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError>;
 
-    /// Readers of all runs, in the order in which they were written.
+    /// Takes up to `most` runs out, in the order in which they were written, and opens them. What is read of them stays until
+    /// the reader goes.
     ///
     /// # Errors
     /// When a run cannot be opened.
-    fn open_runs(&mut self) -> Result<Vec<Box<dyn RunReader>>, QueryError>;
+    fn open_runs(&mut self, most: usize) -> Result<Vec<Box<dyn RunReader>>, QueryError>;
 }
 
-/// Reads one run from its beginning.
+/// Reads sorted records, such as those of one run, from the beginning.
 pub trait RunReader: Send {
     /// Reads the next record into `record`, reusing its buffers; false at the end.
     ///

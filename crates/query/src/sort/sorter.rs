@@ -7,7 +7,7 @@ use std::sync::Arc;
 use document::key::KeyBuilder;
 use document::{DocumentBuf, RawDocument};
 
-use super::merge::Sorted;
+use super::merge::{MemoryRun, Sorted};
 use super::pattern::SortPattern;
 use super::run::RunStore;
 use crate::error::{QueryError, code};
@@ -102,16 +102,18 @@ impl Sorter {
     /// 292 when the byte limit is passed and there is nowhere to spill to; 2 for parallel arrays.
     pub fn push(&mut self, document: RawDocument<'_>) -> Result<(), QueryError> {
         self.pattern.key_into(document, &mut self.key)?;
-        if self.is_hopeless() { Ok(()) } else { self.keep(document.to_buf()) }
+        if self.is_hopeless(self.key.key()) {
+            return Ok(());
+        }
+        self.keep(self.key.key().into(), document)
     }
 
-    /// Takes a document that is owned already.
+    /// As [`Sorter::push`], with a key of the caller's own.
     ///
     /// # Errors
     /// As [`Sorter::push`].
-    pub fn push_owned(&mut self, document: DocumentBuf) -> Result<(), QueryError> {
-        self.pattern.key_into(document.as_raw(), &mut self.key)?;
-        if self.is_hopeless() { Ok(()) } else { self.keep(document) }
+    pub fn push_keyed(&mut self, key: &[u8], document: RawDocument<'_>) -> Result<(), QueryError> {
+        if self.is_hopeless(key) { Ok(()) } else { self.keep(key.into(), document) }
     }
 
     /// Bytes of keys and documents in memory now.
@@ -132,24 +134,26 @@ impl Sorter {
         let entries = self.take_sorted();
         let wanted = self.limits.documents.unwrap_or(usize::MAX);
         match self.runs {
-            Some(runs) if self.spilled_runs > 0 => Sorted::merged(runs, entries, wanted),
+            Some(mut runs) if self.spilled_runs > 0 => {
+                Sorted::merged(&mut *runs, self.spilled_runs, entries, wanted)
+            }
             _ => Ok(Sorted::in_memory(entries, wanted)),
         }
     }
 
-    /// Whether a full heap already holds only better documents than the one whose key was just made.
-    fn is_hopeless(&self) -> bool {
+    /// Whether a full heap already holds only better documents than one with this key.
+    fn is_hopeless(&self, key: &[u8]) -> bool {
         match self.limits.documents {
             Some(0) => true,
             Some(wanted) if self.heap.len() >= wanted => {
-                self.heap.peek().is_some_and(|worst| *self.key.key() >= *worst.key)
+                self.heap.peek().is_some_and(|worst| *key >= *worst.key)
             }
             _ => false,
         }
     }
 
-    fn keep(&mut self, document: DocumentBuf) -> Result<(), QueryError> {
-        let entry = Entry { key: self.key.key().into(), sequence: self.next_sequence, document };
+    fn keep(&mut self, key: Box<[u8]>, document: RawDocument<'_>) -> Result<(), QueryError> {
+        let entry = Entry { key, sequence: self.next_sequence, document: document.to_buf() };
         self.next_sequence += 1;
         self.used_bytes += entry.bytes();
         match self.limits.documents {
@@ -177,7 +181,7 @@ impl Sorter {
                 ),
             ));
         };
-        runs.write_run(&mut entries.iter().map(|entry| (&*entry.key, entry.document.as_bytes())))?;
+        runs.write_run(&mut MemoryRun::of(entries))?;
         self.spilled_runs += 1;
         Ok(())
     }

@@ -2,6 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use document::{Document, RawDocument, Value, doc};
 
+use super::merge::FAN_IN;
 use super::*;
 use crate::error::QueryError;
 
@@ -73,18 +74,20 @@ fn refusals() {
 struct Shelf(Arc<Mutex<Vec<Vec<RunRecord>>>>);
 
 impl RunStore for Shelf {
-    fn write_run(&mut self, records: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<(), QueryError> {
-        let run = records.map(|(key, document)| RunRecord { key: key.to_vec(), document: document.to_vec() });
-        self.0.lock().expect("no test panics with the lock").push(run.collect());
+    fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError> {
+        let (mut run, mut record) = (Vec::new(), RunRecord::default());
+        while records.read_next(&mut record)? {
+            run.push(record.clone());
+        }
+        self.0.lock().expect("no test panics with the lock").push(run);
         Ok(())
     }
 
-    fn open_runs(&mut self) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
-        let runs = self.0.lock().expect("no test panics with the lock");
-        Ok(runs
-            .iter()
-            .map(|run| Box::new(ShelfReader(run.clone().into_iter())) as Box<dyn RunReader>)
-            .collect())
+    fn open_runs(&mut self, most: usize) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
+        assert!(most <= FAN_IN, "{most} runs at once");
+        let mut runs = self.0.lock().expect("no test panics with the lock");
+        let taken = runs.drain(..most);
+        Ok(taken.map(|run| Box::new(ShelfReader(run.into_iter())) as Box<dyn RunReader>).collect())
     }
 }
 
@@ -125,6 +128,12 @@ fn limits_and_spilling_do_not_change_the_order() {
     assert_eq!(merged, expect);
     let (_, merged_top) = run(SortLimits { documents: Some(200), ..small }, Some(Box::new(Shelf::default())));
     assert_eq!(merged_top, expect.get(..200).expect("at least 200"));
+    let tiny = SortLimits { memory_bytes: 400, ..SortLimits::default() };
+    let (spilled, merged) = run(tiny, Some(Box::new(Shelf::default())));
+    assert!(spilled > 2 * FAN_IN, "{spilled} runs are merged in one pass");
+    assert_eq!(merged, expect, "a stable sort in several passes");
+    let (_, merged_top) = run(SortLimits { documents: Some(300), ..tiny }, Some(Box::new(Shelf::default())));
+    assert_eq!(merged_top, expect.get(..300).expect("at least 300"));
 }
 
 #[test]
