@@ -5,14 +5,15 @@
 //! out. Only the server's own code is counted, not the kernel's. Valgrind stops every thread while one waits in io_uring, so
 //! that `coroutine` is measured on epoll.
 
-use crate::article::Subject;
 use crate::error::BenchError;
-use crate::generator::{GroupSpec, Outcome, Pacing, Requests, Window};
+use crate::experiment::{Load, Subject, echo_launch};
+use crate::generator::{GroupSpec, Outcome, Pacing, Window};
 use crate::rig::Rig;
-use crate::scenario::Scenario;
 use crate::server_process::ChildServer;
+use crate::workload::WorkloadSource;
 use clap::Args;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The caches are simulated with sizes that are usual today and the same everywhere.
@@ -117,17 +118,18 @@ impl CachegrindArguments {
         if matches!(subject, Subject::Coroutine | Subject::Auto) {
             further.push("--no-io-uring".to_owned());
         }
-        let mut launch = crate::article::echo_launch(subject, self.reply_bytes, &further);
+        let mut launch = echo_launch(subject, self.reply_bytes, &further);
         launch.patience = PATIENCE;
         launch.wrapper = VALGRIND.map(str::to_owned).to_vec();
         launch.wrapper.push(format!("--cachegrind-out-file={}", file.display()));
         let server = ChildServer::start(rig, launch).map_err(explain)?;
-        let mut request = Scenario::Find.request(1, 1);
-        request.least_reply_bytes = self.reply_bytes;
-        let connections = self.connections;
-        let group = GroupSpec::new(connections, Requests::source(vec![request]), Pacing::Closed);
+        const DOCUMENT_BYTES: usize = 1_024;
+        let source = WorkloadSource::new(&Load::Read.workload(1, DOCUMENT_BYTES), &Load::Read.concerns())?;
+        let source = Arc::new(source.expecting_nothing());
+        let group = GroupSpec::new(self.connections, source, Pacing::Closed);
         let window = Window { warm_up: Duration::ZERO, duration: LONGEST, operations: Some(requests) };
-        let [outcome] = rig.run(server.address, &[group], 1, &window)?.split()?;
+        let [outcome] =
+            rig.fleet(server.address, vec![group], (1, 1), 1)?.run(&window, &mut |_| ())?.split()?;
         check(&outcome, requests)?;
         server.terminate(rig, PATIENCE)?;
         read(&file)

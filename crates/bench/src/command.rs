@@ -1,11 +1,10 @@
 //! The subcommands of `heddle bench`.
 
-use crate::article::{self, ArticleCommand};
 use crate::cachegrind::{self, CachegrindArguments};
 use crate::echo::{EchoArguments, serve_echo};
 use crate::error::BenchError;
+use crate::experiment::{self, ArticleCommand, ExperimentArguments};
 use crate::generator::serve_worker;
-use crate::raw::{RawArguments, run_raw};
 use crate::result::{self, CompareArguments, ReportArguments};
 use crate::run::{self, RunArguments};
 use crate::servers::{ServerArguments, run_servers};
@@ -18,8 +17,9 @@ pub enum BenchCommand {
     Run(Box<RunArguments>),
     /// The same workload on several running servers in turns, and one comparison of them
     Server(Box<ServerArguments>),
-    /// Raw-message load on one server, each scenario beside an echo of the same sizes
-    Raw(RawArguments),
+    /// Kinds of requests one after the other, each beside an echo of the same sizes
+    #[command(mut_arg("kinds", experiment::raw_kinds))]
+    Raw(ExperimentArguments),
     /// The published experiments, every thread model in turns
     #[command(subcommand)]
     Article(ArticleCommand),
@@ -44,8 +44,8 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
     match command {
         BenchCommand::Run(arguments) => run::run(arguments),
         BenchCommand::Server(arguments) => run_servers(arguments),
-        BenchCommand::Raw(arguments) => run_raw(arguments),
-        BenchCommand::Article(command) => article::run(command),
+        BenchCommand::Raw(arguments) => experiment::run_raw(arguments),
+        BenchCommand::Article(command) => experiment::run(command),
         BenchCommand::Cachegrind(arguments) => cachegrind::run(arguments),
         BenchCommand::Worker => serve_worker(run::read_source),
         BenchCommand::Compare(arguments) => result::run_compare(arguments),

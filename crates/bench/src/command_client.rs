@@ -1,7 +1,7 @@
 //! One connection, one command at a time: for loading data and for tests that must not hide behind a driver.
 
 use crate::error::BenchError;
-use crate::template::{announced_length, encode, reply_body};
+use crate::message::{announced_length, encode, reply_body};
 use document::Document;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,7 +1,19 @@
 //! Memory and processor time of a server, and processor time that the machine did not get, from `/proc`.
 
 use crate::error::BenchError;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
+
+/// Raises the soft limit on open files, which bounds the number of connections, to the hard one; answers with the limit that
+/// then holds.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // A refusal leaves the limit as it is, and the answer says so.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
 
 /// Resident memory of a process in bytes. File pages count only as far as they are mapped; the server's code is part of it.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64, BenchError> {

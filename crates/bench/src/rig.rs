@@ -2,9 +2,8 @@
 
 use crate::affinity::Pin;
 use crate::error::BenchError;
-use crate::generator::{Fleet, Generator, GroupSpec, Load, RunOutcome, Share, Window, WorkerCommand};
+use crate::generator::{Fleet, GroupSpec, Load, WorkerCommand};
 use crate::interrupt::Interrupt;
-use crate::spinners::Spinners;
 use std::net::SocketAddr;
 
 /// The surroundings of a measurement.
@@ -22,34 +21,15 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Connects these groups.
-    pub(crate) fn generator(
+    /// Opens the connections of these groups, on so many threads in so many processes.
+    pub(crate) fn fleet(
         &self,
         address: SocketAddr,
-        groups: &[GroupSpec],
+        groups: Vec<GroupSpec>,
+        (threads, processes): (u32, u32),
         seed: u64,
-    ) -> Result<Generator, BenchError> {
-        Generator::connect(address, groups, Share::whole(seed), &self.interrupt)
-    }
-
-    /// Opens the connections of a load, in this process or in several.
-    pub(crate) fn fleet(&self, load: Load) -> Result<Fleet, BenchError> {
+    ) -> Result<Fleet, BenchError> {
+        let load = Load { address, groups, threads, processes, seed };
         Fleet::open(load, &WorkerCommand::default(), &self.interrupt)
-    }
-
-    /// Busy threads on the server's cores, until they are dropped.
-    pub(crate) fn spinners(&self) -> Result<Spinners, BenchError> {
-        self.pin.with_server_cores(Spinners::start)
-    }
-
-    /// One run of these groups on connections of their own.
-    pub(crate) fn run(
-        &self,
-        address: SocketAddr,
-        groups: &[GroupSpec],
-        seed: u64,
-        window: &Window,
-    ) -> Result<RunOutcome, BenchError> {
-        self.generator(address, groups, seed)?.run(window)
     }
 }

@@ -1,7 +1,7 @@
 //! The echo on one thread with one epoll, as a C programmer would write it.
 
 use crate::error::BenchError;
-use crate::template::announced_length;
+use crate::message::announced_length;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};

@@ -4,7 +4,7 @@ mod epoll;
 mod thread;
 
 use crate::error::BenchError;
-use crate::template::encode;
+use crate::message::encode;
 use clap::{Args, ValueEnum};
 use document::{Value, doc};
 use std::net::TcpListener;
@@ -37,7 +37,7 @@ pub struct EchoArguments {
 /// # Errors
 /// When the port cannot be had.
 pub(crate) fn serve_echo(arguments: &EchoArguments) -> Result<(), BenchError> {
-    crate::limits::raise_descriptor_limit();
+    crate::process::raise_descriptor_limit();
     let listener = listen(arguments.port)?;
     let reply = reply_of(arguments.reply_bytes);
     match arguments.kind {
@@ -93,7 +93,7 @@ impl EchoInTest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::template::announced_length;
+    use crate::message::announced_length;
 
     #[test]
     fn replies_have_the_size_asked_for() {

@@ -1,7 +1,7 @@
 //! The echo with a blocking thread per connection.
 
 use crate::error::BenchError;
-use crate::template::announced_length;
+use crate::message::announced_length;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 

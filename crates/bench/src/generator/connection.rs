@@ -101,7 +101,7 @@ pub(crate) fn describe(error: &io::Error) -> String {
 pub(crate) fn check_descriptors(connections: usize) -> Result<(), BenchError> {
     /// Standard streams, epoll, timers, pipes to children.
     const RESERVE: u64 = 64;
-    let limit = crate::limits::raise_descriptor_limit();
+    let limit = crate::process::raise_descriptor_limit();
     if connections as u64 + RESERVE > limit {
         return Err(BenchError::Usage(format!(
             "{connections} connections need {} descriptors, and this process may have {limit}; raise `ulimit -n` or use \

@@ -131,14 +131,11 @@ fn memory() -> u64 {
 mod tests {
     use super::*;
     use crate::echo::EchoInTest;
-    use crate::generator::{Pacing, Request, Requests};
-    use crate::template::Template;
-    use document::doc;
+    use crate::generator::Pacing;
+    use crate::workload::pings;
 
     fn load(address: SocketAddr, connections: usize, pacing: Pacing, threads: u32) -> Load {
-        let template = Template::new(&doc! { "ping": 1, "$db": "admin" });
-        let requests = vec![Request { template, ids: 1, least_reply_bytes: 0 }];
-        let groups = vec![GroupSpec::new(connections, Requests::source(requests), pacing)];
+        let groups = vec![GroupSpec::new(connections, pings(), pacing)];
         Load { address, groups, threads, processes: 1, seed: 1 }.bounded()
     }
 

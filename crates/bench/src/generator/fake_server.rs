@@ -1,6 +1,6 @@
 //! A server under a test's control: it does on every request what the test says.
 
-use crate::template::{announced_length, encode};
+use crate::message::{announced_length, encode};
 use document::Document;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -283,9 +283,9 @@ impl Drop for Worker {
 mod tests {
     use super::*;
     use crate::echo::EchoInTest;
-    use crate::generator::{GroupSpec, Pacing, Request, Requests, serve_worker};
-    use crate::template::Template;
-    use document::doc;
+    use crate::generator::{GroupSpec, Pacing, serve_worker};
+    use crate::run::read_source;
+    use crate::workload::pings;
     use rustix::process::{Pid, Signal, kill_process};
 
     /// Not a test: what this program does as a generator process of the tests below.
@@ -293,13 +293,11 @@ mod tests {
     #[ignore = "run by the tests of fleets"]
     fn worker_process() {
         println!();
-        serve_worker(Requests::read).expect("serves");
+        serve_worker(read_source).expect("serves");
     }
 
     fn open(echo: &EchoInTest, interrupt: &Interrupt) -> Fleet {
-        let template = Template::new(&doc! { "ping": 1, "$db": "admin" });
-        let requests = vec![Request { template, ids: 1, least_reply_bytes: 0 }];
-        let groups = vec![GroupSpec::new(11, Requests::source(requests), Pacing::Closed)];
+        let groups = vec![GroupSpec::new(11, pings(), Pacing::Closed)];
         let load = Load { address: echo.address, groups, threads: 2, processes: 2, seed: 1 };
         let words = ["--exact", "generator::fleet::tests::worker_process", "--ignored", "--nocapture"];
         let command = WorkerCommand { words: words.map(str::to_owned).to_vec() };

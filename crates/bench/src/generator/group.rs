@@ -200,17 +200,14 @@ fn tallies(traffic: &dyn Traffic) -> Result<Vec<Tally>, BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::request::{Request, Requests};
     use crate::generator::spec::Phases;
     use crate::generator::traffic::FailureKind;
-    use crate::template::Template;
-    use document::doc;
+    use crate::workload::pings;
 
     const SPAN: Span = Span { measuring_from: 1_000_000, sending_until: 3_000_000 };
 
     fn group(pacing: Pacing, options: ConnectionOptions) -> Group {
-        let request = Request { template: Template::new(&doc! { "ping": 1 }), ids: 1, least_reply_bytes: 0 };
-        let spec = GroupSpec { options, ..GroupSpec::new(1, Requests::source(vec![request]), pacing) };
+        let spec = GroupSpec { options, ..GroupSpec::new(1, pings(), pacing) };
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         Group::new(&spec, address, Share::whole(1)).expect("a group")
     }

@@ -2,7 +2,7 @@
 
 use crate::generator::reply::failure;
 use crate::generator::traffic::Failure;
-use crate::template::{encode, reply_body};
+use crate::message::{encode, reply_body};
 use document::{Document, Value, doc};
 use wire::Compressor;
 

@@ -1,7 +1,7 @@
 //! Whether a reply is a good one.
 
 use crate::generator::traffic::{Failure, FailureKind};
-use crate::template::reply_body;
+use crate::message::reply_body;
 use document::{ElementType, RawDocument, RawValue};
 
 /// What is wrong with a whole reply, if anything is.
@@ -106,7 +106,7 @@ fn number(value: RawValue<'_>) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::template::encode;
+    use crate::message::encode;
     use document::doc;
 
     fn check(reply: document::Document, expect: Option<&str>) {

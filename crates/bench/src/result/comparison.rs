@@ -1,8 +1,8 @@
 //! Several runs against one of them.
 
 use crate::error::BenchError;
-use crate::report::median;
 use crate::result::describe::mix;
+use crate::result::median;
 use crate::result::number::plain;
 use crate::result::statistics::{self, CONFIDENCE, Ratio};
 use crate::result::{KindResult, RunResult, SCHEMA};

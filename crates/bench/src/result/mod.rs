@@ -48,5 +48,6 @@ pub(crate) use page::Page;
 #[cfg(test)]
 pub(crate) use page::tests::check_self_contained;
 pub(crate) use sampler::Sampler;
+pub(crate) use statistics::median;
 pub(crate) use table::{Place, Table};
 pub(crate) use turns::in_turns;

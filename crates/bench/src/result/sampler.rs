@@ -132,7 +132,7 @@ fn is_ok(reply: &Document) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::template::encode;
+    use crate::message::encode;
     use std::io::{Read, Write};
     use std::net::TcpListener;
 

@@ -6,6 +6,18 @@
 /// Share of intervals that hold the true ratio.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
+/// The middle of the values; 0 when there is none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = values.get(middle).copied().unwrap_or_default();
+    if values.len() % 2 == 1 {
+        return upper;
+    }
+    let lower = middle.checked_sub(1).and_then(|index| values.get(index)).copied().unwrap_or_default();
+    (lower + upper) / 2.0
+}
+
 /// How one group compares to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ratio {
@@ -162,6 +174,12 @@ mod tests {
 
     fn near(found: f64, expect: f64) {
         assert!((found - expect).abs() <= 5e-6 * expect.abs().max(1.0), "found {found}, expected {expect}");
+    }
+
+    #[test]
+    fn medians() {
+        let found = [&[][..], &[3.0], &[3.0, 1.0], &[9.0, 1.0, 5.0]].map(|values| median(values.to_vec()));
+        assert_eq!(found, [0.0, 3.0, 2.0, 5.0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One figure of several repetitions.
 
-use crate::report::median;
+use crate::result::median;
 use crate::result::{ErrorCount, KindResult, Latency, RunResult};
 
 /// The name of all kinds together.

@@ -1,7 +1,7 @@
 //! A server for tests that keeps documents in memory and knows just enough commands to load and ask for them.
 
 use crate::generator::fake_server::{Answer, FakeServer, Seen};
-use crate::template::reply_body;
+use crate::message::reply_body;
 use document::{Document, Value, array, doc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

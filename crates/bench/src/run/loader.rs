@@ -2,9 +2,9 @@
 
 use crate::command_client::CommandClient;
 use crate::error::BenchError;
+use crate::message::{encode, message, reply_body};
 use crate::run::load_phase::{PATIENCE, Work};
 use crate::run::topology::{is_ok, message_of};
-use crate::template::{encode, reply_body};
 use crate::workload::{Documents, Workload};
 use document::{ArrayBuilder, Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use std::collections::HashSet;
@@ -97,7 +97,7 @@ impl<'w> Loader<'w> {
         if numbers.is_empty() {
             return Ok(Loaded::default());
         }
-        let message = self.message(numbers);
+        let message = self.batch(numbers);
         let mut pause = FIRST_PAUSE;
         for _ in 0..TRIES {
             let reply = self.client.exchange(&message)?;
@@ -114,7 +114,8 @@ impl<'w> Loader<'w> {
         Err(BenchError::Load { reply: format!("the server refused a batch {TRIES} times as overloaded") })
     }
 
-    fn message(&self, numbers: &[u64]) -> Vec<u8> {
+    /// The insert of these documents.
+    fn batch(&self, numbers: &[u64]) -> Vec<u8> {
         let mut body = Vec::new();
         let mut builder = DocumentBuilder::new(&mut body);
         builder.append("insert", self.workload.collection.as_str()).append("ordered", false);
@@ -128,7 +129,7 @@ impl<'w> Loader<'w> {
         array.finish();
         builder.append("$db", self.workload.database.as_str());
         builder.finish();
-        crate::template::message(&body)
+        message(&body)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) use progress::ProgressLine;
 pub(crate) use session::Session;
 
 use crate::error::BenchError;
-use crate::generator::{Requests, TrafficSource};
+use crate::generator::TrafficSource;
 use crate::result::{self, RunResult};
 use crate::rig::Rig;
 use crate::workload::WorkloadSource;
@@ -97,9 +97,5 @@ pub(crate) fn execute(
 /// # Errors
 /// When it is none.
 pub(crate) fn read_source(description: &serde_json::Value) -> Result<Arc<dyn TrafficSource>, BenchError> {
-    // Prepared requests are a list, a workload is an object.
-    if description.is_array() {
-        return Requests::read(description);
-    }
     Ok(Arc::new(WorkloadSource::read(description)?))
 }

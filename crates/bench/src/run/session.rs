@@ -2,7 +2,7 @@
 
 use crate::command_client::CommandClient;
 use crate::error::BenchError;
-use crate::generator::{Arrivals, GroupSpec, Load, Pacing, Stretch, TrafficSource};
+use crate::generator::{Arrivals, GroupSpec, Pacing, Stretch, TrafficSource};
 use crate::result::{
     self, LoadInfo, LoadPhase, Machine, Repetition, RunResult, SCHEMA, Sampler, Target, Tool, WorkloadInfo,
 };
@@ -13,7 +13,7 @@ use crate::run::load_phase::{self, PATIENCE};
 use crate::run::plan::{RunPlan, TargetPlan};
 use crate::run::progress::{ProgressLine, RunLine, grouped, load_line};
 use crate::run::topology::{self, Targets};
-use crate::workload::{Documents, Part, WorkloadSource, number_of_birth, unix_milliseconds};
+use crate::workload::{Documents, Part, WorkloadSource};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -94,14 +94,9 @@ impl<'p> Session<'p> {
         of: u32,
         line: &mut ProgressLine,
     ) -> Result<(), BenchError> {
-        let load = Load {
-            address: self.writes(),
-            groups: self.groups()?,
-            threads: self.plan.threads,
-            processes: self.plan.processes,
-            seed: self.plan.seed.wrapping_add(u64::from(number)),
-        };
-        let mut fleet = self.rig.fleet(load)?;
+        let (groups, spread) = (self.groups()?, (self.plan.threads, self.plan.processes));
+        let seed = self.plan.seed.wrapping_add(u64::from(number));
+        let mut fleet = self.rig.fleet(self.writes(), groups, spread, seed)?;
         let sampler = Sampler::start(self.writes(), SAMPLING);
         let begin = Instant::now() + self.plan.warm_up;
         let prefix = if of > 1 { format!("{} of {of}: ", number + 1) } else { String::new() };
@@ -144,27 +139,21 @@ impl<'p> Session<'p> {
 
     /// The groups of connections: one, or one for reads and one for the rest where they go to different servers.
     fn groups(&mut self) -> Result<Vec<GroupSpec>, BenchError> {
-        let first_inserted = number_of_birth(unix_milliseconds());
-        let source =
-            |part| WorkloadSource::new(&self.target.settings, &self.target.concerns, part, first_inserted);
-        let connections = self.plan.connections;
-        if self.targets.are_one() {
-            return Ok(vec![self.group(source(Part::All)?, connections, 1.0, &self.targets.writes)]);
-        }
+        let source = WorkloadSource::new(&self.target.settings, &self.target.concerns)?;
+        let (connections, targets) = (self.plan.connections, &self.targets);
         let reads = self.target.workload.share_of_reads();
-        if reads == 0.0 {
-            return Ok(vec![self.group(source(Part::All)?, connections, 1.0, &self.targets.writes)]);
+        if targets.are_one() || reads == 0.0 {
+            return Ok(vec![self.group(source, connections, 1.0, &targets.writes)]);
         }
         if reads == 1.0 {
-            return Ok(vec![self.group(source(Part::All)?, connections, 1.0, &self.targets.reads)]);
+            return Ok(vec![self.group(source, connections, 1.0, &targets.reads)]);
         }
         let reading =
             ((connections as f64 * reads).round() as usize).clamp(1, connections.saturating_sub(1).max(1));
         let writing = connections.saturating_sub(reading).max(1);
-        let rest = source(Part::Rest)?;
         let groups = vec![
-            self.group(rest.beside(Part::Reads), reading, reads, &self.targets.reads),
-            self.group(rest, writing, 1.0 - reads, &self.targets.writes),
+            self.group(source.part(Part::Reads), reading, reads, &targets.reads),
+            self.group(source.part(Part::Rest), writing, 1.0 - reads, &targets.writes),
         ];
         let note = format!(
             "reads go to other servers than writes: {reading} connections read and {writing} write, each at its own pace, so \

@@ -17,6 +17,7 @@ const YCSB_SCAN: u64 = 100;
 /// S0's documents of about 1 KB.
 const DOCUMENT_BYTES: usize = 1_024;
 pub(crate) const RECORDS: u64 = 100_000;
+pub(crate) const DATABASE: &str = "heddle_bench";
 /// Seconds until documents of `ttl-insert` expire, spread evenly.
 const TTL_SECONDS: (u64, u64) = (60, 600);
 /// The longest key that YCSB's hash gives, for the size of a document.
@@ -117,7 +118,7 @@ pub(crate) fn build(settings: &Settings) -> Result<Workload, BenchError> {
     Ok(Workload {
         name: name.unwrap_or("mix").to_owned(),
         description: chosen.description,
-        database: settings.database.clone().unwrap_or_else(|| crate::scenario::DATABASE.to_owned()),
+        database: settings.database.clone().unwrap_or_else(|| DATABASE.to_owned()),
         collection: parts.collection.clone(),
         records: settings.records.unwrap_or(if only_inserts { 0 } else { RECORDS }),
         key: parts.key.clone(),
@@ -203,11 +204,14 @@ impl Parts {
             "read" => (of_one, vec![self.read()]),
             "update" => (of_one, vec![self.update()]),
             "read-modify-write" => (of_one, vec![self.read(), self.update()]),
+            "update-number" => (of_one, vec![self.update_number()]),
             "insert" => (Subject::New, vec![self.insert()]),
+            "search" => (Subject::None, vec![self.search()]),
             "scan" => (of_one, vec![self.scan()]),
             range => {
                 let length = range_length(range).ok_or(format!(
-                    "unknown operation '{range}'; there are read, update, insert, scan, read-modify-write and range-N"
+                    "unknown operation '{range}'; there are read, update, update-number, insert, scan, search, read-modify-write and \
+                     range-N"
                 ))?;
                 (Subject::Present { followers: length - 1, distribution: None }, vec![self.range(length)])
             }
@@ -267,13 +271,32 @@ impl Parts {
             (1.0, Template::Document(vec![(name.clone(), text)]))
         });
         let set = Template::document([("$set", Template::Generated(Generator::Choice(one_of.collect())))]);
+        self.update_of(set)
+    }
+
+    fn update_of(&self, update: Template) -> Step {
         let filter = Template::document([("_id", Template::Generated(Generator::Key))]);
-        let update = Template::document([("q", filter), ("u", set)]);
+        let update = Template::document([("q", filter), ("u", update)]);
         let command = vec![
             ("update".to_owned(), Template::constant(self.collection.as_str())),
             ("updates".to_owned(), Template::Array(vec![update])),
         ];
         Step { command, expect: Expect::n(1) }
+    }
+
+    /// A number, which is all that changes.
+    fn update_number(&self) -> Step {
+        self.update_of(Template::document([("$set", Template::document([("number", any_number())]))]))
+    }
+
+    /// A filter on a field without an index that matches nothing.
+    fn search(&self) -> Step {
+        let command = vec![
+            ("find".to_owned(), Template::constant(self.collection.as_str())),
+            ("filter".to_owned(), Template::document([("absent", any_number())])),
+            ("singleBatch".to_owned(), Template::constant(true)),
+        ];
+        Step { command, expect: Expect::documents(0, 0) }
     }
 
     fn insert(&self) -> Step {
@@ -283,6 +306,10 @@ impl Parts {
         ];
         Step { command, expect: Expect::n(1) }
     }
+}
+
+fn any_number() -> Template {
+    Template::Generated(Generator::Integer { least: 0, most: i32::MAX.into(), zipfian: None })
 }
 
 /// The fields with text, so long that the document has the size that was asked for. `others` fields take `taken` bytes.

@@ -5,7 +5,7 @@ use crate::workload::model::Workload;
 use crate::workload::plan::{Compiler, Context, Plan};
 use crate::workload::random::Random;
 use crate::workload::traffic::unix_milliseconds;
-use document::{RawValue, Value};
+use document::{Document, RawDocument, RawValue, Value};
 
 /// Documents whose size stands for that of all.
 const SAMPLES: u64 = 100;
@@ -43,6 +43,12 @@ impl Documents {
     pub(crate) fn write(&self, number: u64, out: &mut Vec<u8>) {
         let mut random = Random::new(document_seed(self.seed, number));
         self.plan.write(&mut Context { number, random: &mut random, now: self.now }, out);
+    }
+
+    pub(crate) fn document(&self, number: u64) -> Document {
+        let mut bytes = Vec::new();
+        self.write(number, &mut bytes);
+        RawDocument::trusted(&bytes).to_document()
     }
 
     /// The document's `_id`.

@@ -3,6 +3,7 @@
 //! A table with the key `gen` stands for a generator wherever a value may stand; everything else is a constant.
 
 use crate::error::BenchError;
+use crate::workload::builtin::{DATABASE, RECORDS};
 use crate::workload::distribution::Distribution;
 use crate::workload::file_generator::generator;
 use crate::workload::file_reader::{Item, Reader, Table};
@@ -33,7 +34,7 @@ fn workload(reader: &Reader<'_>) -> Result<Workload, String> {
     let name = top.text("name")?.unwrap_or(NAME);
     let collection = top.text("collection")?.unwrap_or(COLLECTION);
     let description = top.text("description")?.unwrap_or("a workload file");
-    let database = top.text("database")?.unwrap_or(crate::scenario::DATABASE);
+    let database = top.text("database")?.unwrap_or(DATABASE);
     let key = match top.take("key") {
         Some(item) => key_format(item.text()?).map_err(|problem| item.fail(&problem))?,
         None => KeyFormat::Number,
@@ -58,7 +59,7 @@ fn workload(reader: &Reader<'_>) -> Result<Workload, String> {
     }
     let asks_for_documents =
         operations.iter().any(|operation| matches!(operation.subject, Subject::Present { .. }));
-    let records = records.unwrap_or(if asks_for_documents { super::builtin::RECORDS } else { 0 });
+    let records = records.unwrap_or(if asks_for_documents { RECORDS } else { 0 });
     let [name, description, database, collection] =
         [name, description, database, collection].map(str::to_owned);
     Ok(Workload {

@@ -34,7 +34,15 @@ mod zipf;
 
 pub(crate) use concerns::{Concerns, W, WriteConcern};
 pub(crate) use documents::Documents;
-pub(crate) use keys::number_of_birth;
 pub(crate) use model::Workload;
 pub(crate) use settings::{Settings, WorkloadFile};
 pub(crate) use traffic::{Part, WorkloadSource, unix_milliseconds};
+
+/// Requests that any server answers, for tests of the generator.
+#[cfg(test)]
+pub(crate) fn pings() -> std::sync::Arc<WorkloadSource> {
+    let text = "[[operations]]\nname = \"ping\"\ncommand = { ping = 1 }\n";
+    let file = WorkloadFile { path: "pings".to_owned(), text: text.to_owned() };
+    let settings = Settings { file: Some(file), ..Settings::default() };
+    std::sync::Arc::new(WorkloadSource::new(&settings, &Concerns::default()).expect("a workload"))
+}

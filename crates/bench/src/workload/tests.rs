@@ -1,9 +1,9 @@
 //! Workloads as they are described and as they are sent.
 
 use crate::generator::{Share, TrafficSource};
-use crate::template::reply_body;
+use crate::message::reply_body;
 use crate::workload::chi_square::fits;
-use crate::workload::{Concerns, Documents, Part, Settings, WorkloadFile, WorkloadSource};
+use crate::workload::{Concerns, Documents, Settings, WorkloadFile, WorkloadSource};
 use document::Document;
 
 fn named(name: &str) -> Settings {
@@ -11,7 +11,7 @@ fn named(name: &str) -> Settings {
 }
 
 fn source(settings: &Settings) -> WorkloadSource {
-    WorkloadSource::new(settings, &Concerns::default(), Part::All, 1 << 40).expect("a workload")
+    WorkloadSource::new(settings, &Concerns::default()).expect("a workload")
 }
 
 /// The first messages of a thread.

@@ -2,10 +2,10 @@
 
 use crate::error::BenchError;
 use crate::generator::{Failure, Share, Ticket, Traffic, TrafficSource, Verdict, failure};
-use crate::template::{BODY_OFFSET, reply_body};
+use crate::message::{BODY_OFFSET, reply_body};
 use crate::workload::concerns::Concerns;
 use crate::workload::distribution::KeyChooser;
-use crate::workload::keys::{KeySpace, Lane};
+use crate::workload::keys::{KeySpace, Lane, number_of_birth};
 use crate::workload::model::{Expect, Operation, Subject, Workload};
 use crate::workload::plan::{Compiler, Context, Plan, patch_length};
 use crate::workload::random::Random;
@@ -47,7 +47,10 @@ struct Description {
     workload: Settings,
     concerns: Concerns,
     part: Part,
+    /// Inserted documents are numbered from here on.
     first_inserted: u64,
+    /// Whether replies that hold something else than was expected are failures.
+    expects: bool,
 }
 
 /// A workload, ready to be sent by any number of threads and processes.
@@ -60,16 +63,21 @@ pub(crate) struct WorkloadSource {
 }
 
 impl WorkloadSource {
-    /// Inserted documents are numbered from `first_inserted`.
-    pub(crate) fn new(
-        settings: &Settings,
-        concerns: &Concerns,
-        part: Part,
-        first_inserted: u64,
-    ) -> Result<Self, BenchError> {
-        let description =
-            Description { workload: settings.clone(), concerns: concerns.clone(), part, first_inserted };
-        WorkloadSource::of(description)
+    /// All operations of a workload.
+    pub(crate) fn new(settings: &Settings, concerns: &Concerns) -> Result<Self, BenchError> {
+        WorkloadSource::of(Description {
+            workload: settings.clone(),
+            concerns: concerns.clone(),
+            part: Part::All,
+            first_inserted: number_of_birth(unix_milliseconds()),
+            expects: true,
+        })
+    }
+
+    /// For a server whose replies are no answers.
+    pub(crate) fn expecting_nothing(mut self) -> Self {
+        self.description.expects = false;
+        self
     }
 
     /// The inverse of [`TrafficSource::describe`].
@@ -84,8 +92,8 @@ impl WorkloadSource {
         Ok(WorkloadSource { description, workload, keys: Arc::default() })
     }
 
-    /// The other part of the same run: both know the same documents.
-    pub(crate) fn beside(&self, part: Part) -> Self {
+    /// A part of the same run: all know the same documents.
+    pub(crate) fn part(&self, part: Part) -> Self {
         let description = Description { part, ..self.description.clone() };
         WorkloadSource { description, workload: self.workload.clone(), keys: Arc::clone(&self.keys) }
     }
@@ -97,13 +105,7 @@ impl TrafficSource for WorkloadSource {
         let lane = Lane { index: share.index.into(), of: share.of.into() };
         let (records, first) = (self.workload.records, self.description.first_inserted);
         let keys = self.keys.get_or_init(|| Arc::new(KeySpace::new(records, first, lane)));
-        let traffic = WorkloadTraffic::new(
-            &self.workload,
-            &self.description.concerns,
-            self.description.part,
-            Arc::clone(keys),
-            share.seed,
-        );
+        let traffic = WorkloadTraffic::new(&self.workload, &self.description, Arc::clone(keys), share.seed);
         Ok(Box::new(traffic))
     }
 
@@ -133,7 +135,8 @@ struct WorkloadTraffic {
 }
 
 impl WorkloadTraffic {
-    fn new(workload: &Workload, concerns: &Concerns, part: Part, keys: Arc<KeySpace>, seed: u64) -> Self {
+    fn new(workload: &Workload, description: &Description, keys: Arc<KeySpace>, seed: u64) -> Self {
+        let Description { concerns, part, expects, .. } = description;
         let compiler = Compiler { key: &workload.key, document: &workload.document };
         let chosen: Vec<&Operation> =
             workload.operations.iter().filter(|operation| part.has(operation)).collect();
@@ -150,7 +153,11 @@ impl WorkloadTraffic {
                 Subject::None | Subject::New => None,
             };
             let compile = |step| compiler.document(&concerns.apply(step, &workload.database));
-            let steps = operation.steps.iter().map(|step| (compile(step), step.expect)).collect();
+            let steps = operation
+                .steps
+                .iter()
+                .map(|step| (compile(step), if *expects { step.expect } else { Expect::OK }));
+            let steps = steps.collect();
             Compiled { name: operation.name.clone(), end, subject: operation.subject, chooser, steps }
         });
         let operations = operations.collect();

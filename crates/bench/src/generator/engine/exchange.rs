@@ -4,7 +4,7 @@ use super::Generator;
 use crate::generator::connection::{Phase, describe};
 use crate::generator::spec::Pacing;
 use crate::generator::traffic::{Failure, FailureKind, Verdict};
-use crate::template::{HEADER_BYTES, announced_length};
+use crate::message::{HEADER_BYTES, announced_length};
 use mio::net::TcpStream;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};

@@ -4,7 +4,7 @@ use super::tests::{counted, group, open, run};
 use super::*;
 use crate::generator::fake_server::{Answer, FakeServer, Seen, reply_to};
 use crate::generator::{ConnectionOptions, ErrorKey, Outcome, Window};
-use crate::template::encode;
+use crate::message::encode;
 use document::{Document, doc};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,17 +2,11 @@
 
 use super::*;
 use crate::echo::EchoInTest;
-use crate::generator::{ConnectionOptions, Outcome, Request, Requests, Window};
-use crate::template::Template;
-use document::doc;
-
-pub(super) fn requests(least_reply_bytes: usize) -> Vec<Request> {
-    let template = Template::new(&doc! { "find": "x", "$db": "test" });
-    vec![Request { template, ids: 10, least_reply_bytes }]
-}
+use crate::generator::{ConnectionOptions, Outcome, Window};
+use crate::workload::pings;
 
 pub(super) fn group(connections: usize, pacing: Pacing, options: ConnectionOptions) -> GroupSpec {
-    GroupSpec { options, ..GroupSpec::new(connections, Requests::source(requests(0)), pacing) }
+    GroupSpec { options, ..GroupSpec::new(connections, pings(), pacing) }
 }
 
 pub(super) fn run(address: SocketAddr, group: GroupSpec, window: &Window) -> Outcome {
@@ -39,11 +33,11 @@ fn check(
     window: &Window,
 ) -> Outcome {
     let echo = EchoInTest::start(reply_bytes);
-    let spec =
-        GroupSpec { traffic: Requests::source(requests(reply_bytes)), ..group(connections, pacing, options) };
+    let spec = group(connections, pacing, options);
     let what = format!("{:?} {:?}", spec.pacing, spec.options);
     let outcome = run(echo.address, spec, window);
     assert_eq!(outcome.errors(), std::collections::BTreeMap::new(), "{what} fails");
+    assert!(outcome.timed() == 0 || outcome.reply_bytes == reply_bytes, "{what}: {}", outcome.reply_bytes);
     outcome
 }
 

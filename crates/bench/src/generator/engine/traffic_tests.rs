@@ -4,7 +4,7 @@ use super::tests::{counted, run};
 use super::*;
 use crate::generator::fake_server::{Answer, FakeServer};
 use crate::generator::{ConnectionOptions, Ticket, Traffic, TrafficSource, Verdict};
-use crate::template::{encode, reply_body};
+use crate::message::{encode, reply_body};
 use document::doc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

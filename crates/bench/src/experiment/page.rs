@@ -1,0 +1,130 @@
+//! An experiment's report page: the article's figures beside ours.
+
+use super::findings::Cell;
+use super::report::{Report, Spot, errors, table};
+use crate::chart::Figure;
+use crate::error::BenchError;
+use crate::result::{Machine, Page, Table, Tool, bytes};
+
+impl Report<'_> {
+    /// The whole file.
+    ///
+    /// # Errors
+    /// When a chart cannot be drawn.
+    pub(crate) fn html(&self) -> Result<String, BenchError> {
+        let experiment = self.experiment;
+        let name = experiment.name.to_uppercase();
+        let mut page = Page::new(&format!("{name}: {}", experiment.title));
+        page.paragraph(experiment.about);
+        page.paragraph(&format!("Here: {}.", Machine::here().line()));
+        self.warnings(&mut page);
+        if !experiment.statements.is_empty() {
+            page.heading("What the article says");
+            page.table(&self.statements());
+        }
+        page.charts(&self.overview().map(Figure::apart).unwrap_or_default())?;
+        for kind in self.findings.kinds() {
+            let cells = self.findings.of(kind.name);
+            let theirs = |cell: &Cell, spot| {
+                let published = experiment.published?;
+                published(cell, spot).map(|text| format!("{name}: {text}"))
+            };
+            page.heading(kind.title);
+            if cells.iter().any(|cell| theirs(cell, Spot::Errors).is_some()) {
+                page.paragraph(
+                    "Below ours: the article's figure, where it has one. Its requests a second include the failed ones, which \
+                     stand below our errors; ours do not.",
+                );
+            }
+            page.charts(&self.sweep(kind).map(Figure::apart).unwrap_or_default())?;
+            page.table(&table(&cells, kind.comparisons, &theirs));
+            let errors = errors(&cells);
+            if !errors.is_empty() {
+                page.list(&errors);
+            }
+        }
+        page.heading("Circumstances");
+        page.table(&self.circumstances());
+        Ok(page.html())
+    }
+
+    fn warnings(&self, page: &mut Page) {
+        if self.findings.interrupted {
+            page.warning("The experiment was interrupted; these are the figures until then.");
+        }
+        let factor = self.settings.scale.0;
+        if factor < 1.0 {
+            page.warning(&format!(
+                "This is a small edition, at a scale of {factor}: it shows that everything works, and its figures say little."
+            ));
+        }
+    }
+
+    fn circumstances(&self) -> Table {
+        let (machine, settings, tool) = (Machine::here(), self.settings, Tool::here());
+        let commit = tool.commit.map_or_else(String::new, |commit| format!(", commit {commit}"));
+        let subjects: Vec<&str> = settings.subjects.iter().map(|subject| subject.name()).collect();
+        let mut pairs = vec![
+            ("machine", format!("{}, {} of memory", machine.line(), bytes(machine.memory_bytes))),
+            ("measured", settings.line()),
+            ("compared", subjects.join(", ")),
+            ("program", format!("heddle {}{commit}", tool.version)),
+            ("begun", settings.begun.clone()),
+        ];
+        if !settings.server_arguments.is_empty() {
+            pairs.push(("server's arguments", settings.server_arguments.join(" ")));
+        }
+        pairs.extend(settings.given().into_iter().map(|given| ("given server", given)));
+        Table::pairs(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::tests::settings;
+    use super::super::findings::tests::{cell, row};
+    use super::super::findings::{CONNECTED, Findings, P95};
+    use super::super::{Experiment, Subject, s0, s3};
+    use super::*;
+    use crate::result::check_self_contained;
+
+    fn page(experiment: &'static Experiment) -> String {
+        let one = |subject, rate| {
+            let mut cell = cell(subject, 15_000, &[]);
+            cell.row = row(0, 15_000, 30_000);
+            let figures = [(super::super::RATE, rate), (P95, 7.5), (CONNECTED, 15_000.0)];
+            let measurement = super::super::findings::Measurement::default().with_all(figures);
+            cell.rounds.push((0, measurement));
+            cell
+        };
+        let cells = vec![one(Subject::Synchronous, 88_000.0), one(Subject::Reactor, 99_000.0)];
+        let settings = settings(&["--scale", "0.5", "--", "--verbose"]);
+        let findings = Findings { cells, interrupted: false };
+        Report { experiment, settings: &settings, findings }.html().expect("draws")
+    }
+
+    #[test]
+    fn a_page_has_the_articles_figures_beside_ours() {
+        let page = page(&s0::EXPERIMENT);
+        check_self_contained(&page);
+        let both = |ours: &str, theirs: &str| format!("{ours} <span class=\"beside\">S0: {theirs}</span>");
+        for part in [
+            both("15000", "30,000"),
+            both("88000", "210,000"),
+            both("7.50", "805"),
+            both("15000", "24,000"),
+            both("0", "140,000/s"),
+            "<td>99000</td>".to_owned(),
+            "The article set MongoDB 3.6".to_owned(),
+            ">0.91 times</td><td class=\"name\">not measured</td>".to_owned(),
+            "--verbose".to_owned(),
+            "at a scale of 0.5".to_owned(),
+        ] {
+            assert!(page.contains(&part), "'{part}' is missing in {page}");
+        }
+        assert!(
+            !super::tests::page(&s3::EXPERIMENT).contains("class=\"beside\""),
+            "others have no such table"
+        );
+    }
+}

@@ -1,0 +1,364 @@
+//! An experiment's results: on the terminal, and as files.
+
+use super::arguments::Settings;
+use super::findings::{Cell, Column, Findings, Measurement, RATE};
+use super::{Comparison, Experiment, Kind, Panel, Subject};
+use crate::chart::{self, Axis, Colour, Figure, Plot, Scale, Series};
+use crate::error::BenchError;
+use crate::result::{Machine, Place, Table, Tool, save};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// An experiment that was carried out.
+#[derive(Debug)]
+pub(crate) struct Report<'s> {
+    pub(crate) experiment: &'static Experiment,
+    pub(crate) settings: &'s Settings,
+    pub(crate) findings: Findings,
+}
+
+/// A place of a row beside which something else can stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spot {
+    Connections,
+    Figure(Column),
+    Errors,
+}
+
+impl Report<'_> {
+    /// Prints the tables and writes the files.
+    ///
+    /// # Errors
+    /// When a file cannot be written, the experiment was interrupted, or a cell could not be measured.
+    pub(crate) fn finish(&self) -> Result<(), BenchError> {
+        let text = self.markdown();
+        print!("{text}");
+        if let Some(directory) = &self.settings.out {
+            self.write(directory, &text)?;
+        }
+        if self.findings.interrupted {
+            return Err(BenchError::Interrupted);
+        }
+        match self.findings.failures() {
+            0 => Ok(()),
+            failures => Err(BenchError::Usage(format!(
+                "{failures} measurement(s) could not be made; the lines below the tables say why"
+            ))),
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let (name, machine) = (self.experiment.name, Machine::here().line());
+        let mut text = format!("{name} on {machine}: {}\n", self.settings.line());
+        for kind in self.findings.kinds() {
+            let cells = self.findings.of(kind.name);
+            let table = table(&cells, kind.comparisons, &|_, _| None).markdown();
+            text.push_str(&format!("\n### {}\n\n{table}", kind.title));
+            errors(&cells).iter().for_each(|error| text.push_str(&format!("\n{error}\n")));
+        }
+        if !self.experiment.statements.is_empty() {
+            text.push_str(&format!("\n### What the article says\n\n{}", self.statements().markdown()));
+        }
+        text
+    }
+
+    /// The article's statements beside what was measured.
+    pub(crate) fn statements(&self) -> Table {
+        let mut table = Table::new(["claim", "the article", "here"]);
+        table.text_columns = 3;
+        table.prose = true;
+        for statement in self.experiment.statements {
+            let ours = (statement.ours)(&self.findings).unwrap_or_else(|| "not measured".to_owned());
+            table.row([Place::from(statement.claim), statement.theirs.into(), ours.into()]);
+        }
+        table
+    }
+
+    fn write(&self, directory: &Path, text: &str) -> Result<(), BenchError> {
+        let name = self.experiment.name;
+        let save = |file: String, text: &str| save(&directory.join(file), text);
+        save(format!("{name}.md"), text)?;
+        save(format!("{name}.json"), &format!("{:#}\n", self.to_json()))?;
+        for kind in self.findings.kinds() {
+            if let Some(figure) = self.sweep(kind) {
+                save(format!("{name}-{}.svg", kind.name), &figure.file()?)?;
+            }
+        }
+        if let Some(figure) = self.overview() {
+            save(format!("{name}.svg"), &figure.file()?)?;
+        }
+        save(format!("{name}.html"), &self.html()?)
+    }
+
+    /// Every figure of every round. Figures are named as in the tables, with their units.
+    fn to_json(&self) -> Value {
+        let tool = Tool::here();
+        let cells: Vec<Value> = self.findings.cells.iter().map(cell_to_json).collect();
+        json!({
+            "experiment": self.experiment.name, "version": tool.version, "commit": tool.commit,
+            "unixTime": crate::workload::unix_milliseconds() / 1_000, "machine": Machine::here(),
+            "settings": self.settings.to_json(), "interrupted": self.findings.interrupted, "cells": cells,
+        })
+    }
+
+    /// The chart of a kind by number of connections; `None` when there are not several, or no panels.
+    pub(crate) fn sweep(&self, kind: &Kind) -> Option<Figure> {
+        let cells = self.findings.of(kind.name);
+        let mut counts: Vec<usize> = cells.iter().map(|cell| cell.row.connections).collect();
+        counts.sort_unstable();
+        counts.dedup();
+        if counts.len() < 2 || kind.panels.is_empty() {
+            return None;
+        }
+        let counts: Vec<f64> = counts.into_iter().map(|count| count as f64).collect();
+        let x = Axis::of("connections", Scale::Logarithmic, counts.iter().copied()).with_ticks(counts);
+        let panels = kind.panels.iter().map(|panel| lines_of(kind.title, panel, &cells, &x)).collect();
+        Some(Figure { legend: legend(&cells), panels, panel_size: Figure::SMALL })
+    }
+
+    /// The chart of an experiment whose kinds each have one number of connections: a panel of bars for each, a bar for each
+    /// subject. `None` when it is another kind of experiment.
+    pub(crate) fn overview(&self) -> Option<Figure> {
+        let all: Vec<&Cell> = self.findings.cells.iter().collect();
+        let kinds = self.findings.kinds();
+        let has_one_row = |kind: &&Kind| {
+            let cells = self.findings.of(kind.name);
+            cells.iter().all(|cell| cells.first().is_some_and(|first| first.row == cell.row))
+        };
+        let measured = all.iter().any(|cell| cell.figure(RATE).is_some());
+        if kinds.len() < 2 || !measured || !kinds.iter().all(has_one_row) {
+            return None;
+        }
+        let panels = kinds.iter().map(|kind| bars_of(kind.title, &self.findings.of(kind.name))).collect();
+        Some(Figure { legend: legend(&all), panels, panel_size: Figure::SMALL })
+    }
+}
+
+fn cell_to_json(cell: &Cell) -> Value {
+    let round = |(round, measurement): &(u64, Measurement)| {
+        let figures =
+            measurement.figures.iter().map(|(column, value)| (column.name.to_owned(), json!(value)));
+        let figures: Map<String, Value> = figures.collect();
+        let (errors, failure) = (&measurement.errors, &measurement.failure);
+        json!({ "round": round, "figures": figures, "errors": errors, "failure": failure })
+    };
+    let rounds: Vec<Value> = cell.rounds.iter().map(round).collect();
+    json!({
+        "kind": cell.row.kind.name, "connections": cell.row.connections, "clients": cell.row.clients,
+        "model": cell.subject.name(), "rounds": rounds,
+    })
+}
+
+/// Left free above the highest value of a linear axis, of its length.
+const HEADROOM: f64 = 0.08;
+
+/// The lines of all subjects, each by number of connections.
+fn lines_of(title: &str, panel: &Panel, cells: &[&Cell], x: &Axis) -> chart::Panel {
+    let line = |subject: Subject| {
+        let own = cells.iter().filter(|cell| cell.subject == subject);
+        let point = |cell: &&Cell| Some((cell.row.connections as f64, Some(cell.figure(panel.column)?)));
+        let mut points: Vec<(f64, Option<f64>)> = own.filter_map(point).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        Series { colour: subject.colour(), points, marks: true, steps: false }
+    };
+    let series: Vec<Series> = subjects(cells).into_iter().map(line).collect();
+    let values = series.iter().flat_map(|line| &line.points).filter_map(|&(_, value)| value);
+    let y = if panel.logarithmic {
+        Axis::of("", Scale::Logarithmic, values)
+    } else {
+        Axis::of("", Scale::Linear, values).with_headroom(HEADROOM)
+    };
+    chart::Panel {
+        caption: format!("{title}: {}", panel.column.name),
+        plot: Plot::Lines { x: x.clone(), y, series },
+    }
+}
+
+fn bars_of(title: &str, cells: &[&Cell]) -> chart::Panel {
+    let bar = |cell: &&Cell| Some((cell.subject.colour(), cell.figure(RATE)?));
+    let bars: Vec<(Colour, f64)> = cells.iter().filter_map(bar).collect();
+    let y = Axis::of("", Scale::Linear, bars.iter().map(|&(_, value)| value)).with_headroom(HEADROOM);
+    chart::Panel { caption: format!("{title}: {}", RATE.name), plot: Plot::Bars { y, bars } }
+}
+
+fn subjects(cells: &[&Cell]) -> Vec<Subject> {
+    let mut subjects: Vec<Subject> = Vec::new();
+    for cell in cells {
+        if !subjects.contains(&cell.subject) {
+            subjects.push(cell.subject);
+        }
+    }
+    subjects
+}
+
+fn legend(cells: &[&Cell]) -> Vec<(String, Colour)> {
+    subjects(cells).into_iter().map(|subject| (subject.name().to_owned(), subject.colour())).collect()
+}
+
+/// The table of a kind; `beside` says what is to stand beside our figures.
+pub(crate) fn table(
+    cells: &[&Cell],
+    comparisons: &[Comparison],
+    beside: &dyn Fn(&Cell, Spot) -> Option<String>,
+) -> Table {
+    // Every column that some cell has, in the order of their first appearance.
+    let mut columns: Vec<Column> = Vec::new();
+    for (column, _) in cells.iter().flat_map(|cell| cell.measurements()).flat_map(|round| &round.figures) {
+        if !columns.contains(column) {
+            columns.push(*column);
+        }
+    }
+    let mut headings = vec!["connections", "model"];
+    headings.extend(columns.iter().map(|column| column.name).chain(["errors"]));
+    headings.extend(comparisons.iter().map(|comparison| comparison.heading));
+    let mut table = Table::new(headings);
+    table.text_columns = 2;
+    for cell in cells {
+        let place = |text: String, spot| Place { text, beside: beside(cell, spot), ..Place::default() };
+        let or_dash = |value: Option<f64>, decimals: usize| {
+            value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
+        };
+        let connections = place(cell.row.connections.to_string(), Spot::Connections);
+        let mut places: Vec<Place> = vec![connections, cell.subject.name().into()];
+        places.extend(
+            columns
+                .iter()
+                .map(|&column| place(or_dash(cell.figure(column), column.decimals), Spot::Figure(column))),
+        );
+        places.push(place(count_of_errors(cell), Spot::Errors));
+        places.extend(comparisons.iter().map(|comparison| {
+            Place::from(or_dash(cell.ratio_to(&comparison.bases(cell, cells), RATE, comparison.inverse), 2))
+        }));
+        table.row(places);
+    }
+    table
+}
+
+impl Comparison {
+    /// The cells of the same row that a cell is compared with.
+    fn bases<'c>(&self, cell: &Cell, cells: &[&'c Cell]) -> Vec<&'c Cell> {
+        let is_base = |other: &&&Cell| match self.base {
+            _ if other.row != cell.row => false,
+            Some(subject) => other.subject.name() == subject.name(),
+            None => other.subject.is_database(),
+        };
+        cells.iter().filter(is_base).copied().collect()
+    }
+}
+
+/// Failed requests of all rounds, and rounds that could not be measured.
+fn count_of_errors(cell: &Cell) -> String {
+    let errors: u64 = cell.measurements().map(Measurement::error_count).sum();
+    match cell.measurements().filter(|round| round.failure.is_some()).count() {
+        0 => errors.to_string(),
+        failures => format!("{errors}, not measured: {failures}"),
+    }
+}
+
+/// What went wrong in each cell, a sentence each.
+pub(crate) fn errors(cells: &[&Cell]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for cell in cells {
+        let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+        for round in cell.measurements() {
+            let failure = round.failure.as_ref().map(|failure| (failure, &1));
+            for (what, times) in round.errors.iter().chain(failure) {
+                *by_name.entry(what).or_default() += times;
+            }
+        }
+        let place = format!("{} at {} connections", cell.subject.name(), cell.row.connections);
+        sentences.extend(
+            by_name.into_iter().map(|(what, times)| format!("error in {place}: {what} ({times} times)")),
+        );
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::tests::settings;
+    use super::super::findings::tests::{cell, row};
+    use super::super::s0;
+    use super::*;
+
+    fn report(cells: Vec<Cell>) -> Report<'static> {
+        let settings = Box::leak(Box::new(settings(&[])));
+        Report { experiment: &s0::EXPERIMENT, settings, findings: Findings { cells, interrupted: false } }
+    }
+
+    #[test]
+    fn a_chart_names_every_subject_and_follows_the_colour_scheme() {
+        let cells = vec![
+            cell(Subject::Reactor, 64, &[90_000.0]),
+            cell(Subject::Reactor, 1_000, &[70_000.0]),
+            cell(Subject::EpollEcho, 64, &[180_000.0]),
+            cell(Subject::EpollEcho, 1_000, &[150_000.0]),
+        ];
+        let report = report(cells);
+        let figure = report.sweep(&s0::EXPERIMENT.kinds[0]).expect("two numbers of connections");
+        let svg = figure.file().expect("draws");
+        for part in ["reactor", "epoll-echo", ": requests/s", ": p99 ms", "prefers-color-scheme:dark"] {
+            assert!(svg.contains(part), "'{part}' is missing in {svg}");
+        }
+        assert!(svg.len() < 30_000, "{} bytes are not small", svg.len());
+    }
+
+    #[test]
+    fn kinds_with_one_row_each_are_bars() {
+        let one = report(vec![cell(Subject::Reactor, 64, &[1.0])]);
+        assert!(one.sweep(&s0::EXPERIMENT.kinds[0]).is_none() && one.overview().is_none());
+        let slow = |connections| Cell {
+            row: row(1, connections, connections),
+            ..cell(Subject::Auto, connections, &[9.0])
+        };
+        let cells = || vec![cell(Subject::Reactor, 64, &[90_000.0]), slow(64)];
+        let svg = report(cells()).overview().expect("one row each").file().expect("draws");
+        assert!(svg.contains("Fast: find by _id: requests/s") && svg.contains("Slow: "), "{svg}");
+        let sweep = cells().into_iter().chain([slow(65)]).collect();
+        assert!(report(sweep).overview().is_none(), "a sweep has lines instead");
+    }
+
+    #[test]
+    fn ratios_are_medians_of_the_ratios_of_each_round() {
+        let cells = [
+            cell(Subject::EpollEcho, 8, &[90_000.0]),
+            cell(Subject::EpollEcho, 64, &[1_000.0, 2_000.0, 1_000.0]),
+            cell(Subject::Reactor, 64, &[500.0, 1_000.0, 900.0]),
+            cell(Subject::Coroutine, 64, &[750.0, 500.0, 900.0]),
+        ];
+        let cells: Vec<&Cell> = cells.iter().collect();
+        let check = |base, inverse, expect: [&str; 4]| {
+            let comparisons = [Comparison { heading: "of it", base, inverse }];
+            let found = table(&cells, &comparisons, &|_, _| None);
+            let last: Vec<&str> = found.rows.iter().map(|row| row[6].text.as_str()).collect();
+            assert_eq!(last, expect, "{}", found.markdown());
+        };
+        check(Some(Subject::EpollEcho), false, ["1.00", "1.00", "0.50", "0.75"]);
+        check(None, true, ["–", "0.75", "1.00", "1.00"]);
+    }
+
+    #[test]
+    fn other_figures_and_errors_stand_beside_and_below() {
+        let mut cell = cell(Subject::Auto, 64, &[1_000.0]);
+        let beside = |_: &Cell, spot: Spot| match spot {
+            Spot::Connections => Some("70".to_owned()),
+            Spot::Figure(RATE) => Some("198k".to_owned()),
+            Spot::Figure(_) => None,
+            Spot::Errors => Some("7/s".to_owned()),
+        };
+        let found = table(&[&cell], &[], &beside).markdown();
+        assert!(found.ends_with("| 64 (70) | auto | 1000 (198k) | 1000.00 | 500.0 | 0 (7/s) |\n"), "{found}");
+        cell.rounds[0].1.errors.insert("Overloaded".into(), 3);
+        cell.rounds.push((1, Measurement { failure: Some("it died".into()), ..Measurement::default() }));
+        let text = report(vec![cell]).markdown();
+        for part in [
+            "| 3, not measured: 1 |",
+            "error in auto at 64 connections: Overloaded (3 times)",
+            "error in auto at 64 connections: it died (1 times)",
+            "| A thread per connection does not take 30,000 clients | synchronous 24,000 of 30,000, adaptive all | not measured |",
+        ] {
+            assert!(text.contains(part), "'{part}' is missing in {text}");
+        }
+    }
+}

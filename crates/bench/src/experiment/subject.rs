@@ -1,0 +1,261 @@
+//! What is compared: Heddle under each thread model, bare echoes, and servers that run already; and how it is started.
+
+use super::arguments::Settings;
+use super::load::Load;
+use crate::chart::{self, Colour};
+use crate::error::BenchError;
+use crate::run::{LoadMode, load};
+use crate::server_process::{ChildServer, Launch};
+use crate::workload::Documents;
+use clap::ValueEnum;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use tempfile::TempDir;
+
+/// Connections that load documents.
+const LOADERS: usize = 4;
+
+/// A row's subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Subject {
+    /// A thread per connection.
+    Synchronous,
+    /// Elastic workers over task queues.
+    Adaptive,
+    /// The same with one queue.
+    AdaptiveOneQueue,
+    /// An event loop per core and a worker pool.
+    Reactor,
+    /// A ring per core.
+    Coroutine,
+    /// Whichever model the server picks.
+    Auto,
+    /// A bare echo on one epoll.
+    EpollEcho,
+    /// A bare echo with a thread per connection.
+    ThreadEcho,
+    /// A server that runs already.
+    #[value(skip)]
+    Given(GivenServer),
+}
+
+/// A server that somebody else has started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GivenServer {
+    /// Kept for as long as the program runs, so that a subject can be copied.
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+    /// Its place on the command line, from 0.
+    pub(crate) number: usize,
+}
+
+impl Subject {
+    /// Every thread model.
+    pub(crate) const MODELS: [Subject; 5] =
+        [Subject::Synchronous, Subject::Adaptive, Subject::Reactor, Subject::Coroutine, Subject::Auto];
+
+    /// The name on the command line and in tables, the arguments that make Heddle or an echo this subject, and the colour of its
+    /// line in charts: readable on white and on black.
+    fn known(self) -> (&'static str, &'static [&'static str], Colour) {
+        match self {
+            Subject::Synchronous => {
+                ("synchronous", &["--serviceExecutor", "synchronous"], (0xbf, 0x87, 0x00))
+            }
+            Subject::Adaptive => ("adaptive", &["--serviceExecutor", "adaptive"], (0x2f, 0x81, 0xf7)),
+            Subject::AdaptiveOneQueue => {
+                const ONE: &str = "adaptiveServiceExecutorQueues=1";
+                let arguments = &["--serviceExecutor", "adaptive", "--setParameter", ONE];
+                ("adaptive-one-queue", arguments, (0x76, 0xa9, 0xe8))
+            }
+            Subject::Reactor => ("reactor", &["--serviceExecutor", "reactor"], (0xa3, 0x71, 0xf7)),
+            Subject::Coroutine => ("coroutine", &["--serviceExecutor", "coroutine"], (0x2d, 0xa4, 0x4e)),
+            Subject::Auto => ("auto", &["--serviceExecutor", "auto"], (0xe5, 0x53, 0x4b)),
+            Subject::EpollEcho => ("epoll-echo", &["--kind", "epoll"], (0x80, 0x80, 0x80)),
+            Subject::ThreadEcho => ("thread-echo", &["--kind", "thread"], (0xa8, 0xa0, 0x90)),
+            Subject::Given(server) => (server.name, &[], chart::colour(server.number)),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.known().0
+    }
+
+    pub(crate) fn colour(self) -> Colour {
+        self.known().2
+    }
+
+    /// Whether it is a database and not a bare echo.
+    pub(crate) const fn is_database(self) -> bool {
+        !matches!(self, Subject::EpollEcho | Subject::ThreadEcho)
+    }
+}
+
+/// `--target`: a server that is given instead of started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    name: String,
+    /// Host and port.
+    host: String,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        /// What reports call a server without a name.
+        const UNNAMED: &str = "given";
+        let (name, host) = text.split_once('=').unwrap_or((UNNAMED, text));
+        let (before, port) = host.rsplit_once(':').unwrap_or_default();
+        let has_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+        if name.is_empty() || before.is_empty() || before.contains('/') || !has_port {
+            return Err(format!("expected host:port or name=host:port, found '{text}'"));
+        }
+        Ok(Target { name: name.to_owned(), host: host.to_owned() })
+    }
+}
+
+impl Target {
+    /// The subjects that these targets are.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`] when two have one name, [`BenchError::Unreachable`] when a host has no address.
+    pub(crate) fn subjects(targets: &[Target]) -> Result<Vec<Subject>, BenchError> {
+        let mut subjects: Vec<Subject> = Vec::new();
+        for (number, Target { name, host }) in targets.iter().enumerate() {
+            if subjects.iter().any(|subject| subject.name() == name) {
+                return Err(BenchError::Usage(format!(
+                    "--target names '{name}' twice; give each server a name of its own, as in a={host}"
+                )));
+            }
+            let addresses = host.to_socket_addrs().map_err(|error| error.to_string());
+            let first = addresses.and_then(|mut all| all.next().ok_or("it has no address".to_owned()));
+            let address =
+                first.map_err(|problem| BenchError::Unreachable { problem: format!("{host}: {problem}") })?;
+            subjects.push(Subject::Given(GivenServer { name: name.clone().leak(), address, number }));
+        }
+        Ok(subjects)
+    }
+}
+
+/// A server, or a bare echo. What was started is ended and removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    // Before the directory, so that the process has ended when its files go. `None`: somebody else has started it.
+    pub(crate) process: Option<ChildServer>,
+    _directory: Option<TempDir>,
+}
+
+impl Served {
+    const fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
+        Served { address: process.address, process: Some(process), _directory: directory }
+    }
+
+    /// Fails when the server ended while it was measured.
+    pub(crate) fn check_alive(&mut self) -> Result<(), BenchError> {
+        self.process.as_mut().map_or(Ok(()), ChildServer::check_alive)
+    }
+}
+
+impl Settings {
+    /// The subject, ready for this load: a database with the documents loaded, or an echo that answers with replies of the size
+    /// that the load's have.
+    pub(crate) fn serve(&self, subject: Subject, wanted: Load) -> Result<Served, BenchError> {
+        if !subject.is_database() {
+            return self.serve_echo(subject, self.bytes_of(wanted)?);
+        }
+        let served = self.serve_empty(subject)?;
+        let workload = wanted.workload(self.stored, self.document_bytes).build()?;
+        let interrupt = &self.rig.interrupt;
+        load(&workload, served.address, LoadMode::Fresh, LOADERS, self.seed, interrupt, &mut |_| ())?;
+        Ok(served)
+    }
+
+    /// How long a whole good reply is.
+    pub(crate) fn bytes_of(&self, load: Load) -> Result<usize, BenchError> {
+        let workload = load.workload(self.stored, self.document_bytes).build()?;
+        Ok(load.reply_bytes(self.stored, &Documents::new(&workload, self.seed)))
+    }
+
+    /// A database on a directory of its own, or one that is given, whatever it holds.
+    fn serve_empty(&self, subject: Subject) -> Result<Served, BenchError> {
+        if let Subject::Given(server) = subject {
+            return Ok(Served { address: server.address, process: None, _directory: None });
+        }
+        let directory = tempfile::Builder::new()
+            .prefix("heddle-bench-")
+            .tempdir_in(&self.data_directory)
+            .map_err(BenchError::io("make a directory for a server"))?;
+        let path = directory.path().join("data").to_string_lossy().into_owned();
+        let (name, arguments, _) = subject.known();
+        let words =
+            ["serve", "--nounixsocket", "--dbpath", &path].into_iter().chain(arguments.iter().copied());
+        let words = words.map(str::to_owned).chain(self.server_arguments.iter().cloned()).collect();
+        let launch = Launch::new(&format!("{name} server"), words);
+        Ok(Served::started(ChildServer::start(&self.rig, launch)?, Some(directory)))
+    }
+
+    /// The transport alone under a thread model, or a bare echo.
+    pub(crate) fn serve_echo(&self, subject: Subject, reply_bytes: usize) -> Result<Served, BenchError> {
+        let launch = echo_launch(subject, reply_bytes, &self.server_arguments);
+        Ok(Served::started(ChildServer::start(&self.rig, launch)?, None))
+    }
+}
+
+/// How an echo is started.
+pub(crate) fn echo_launch(subject: Subject, reply_bytes: usize, further: &[String]) -> Launch {
+    let (name, arguments, _) = subject.known();
+    let (program, further): (&[&str], &[String]) = if subject.is_database() {
+        (&["echo-server", "--nounixsocket"], further)
+    } else {
+        (&["bench", "echo"], &[])
+    };
+    let mut words: Vec<String> = program.iter().chain(arguments).map(|&word| word.to_owned()).collect();
+    words.extend(["--reply-bytes".to_owned(), reply_bytes.to_string()]);
+    words.extend_from_slice(further);
+    Launch::new(&format!("{name} echo"), words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for subject in Subject::value_variants() {
+            let value = subject.to_possible_value().expect("none is hidden");
+            assert_eq!(value.get_name(), subject.name());
+        }
+    }
+
+    fn check(text: &str, expect: Result<(&str, &str), ()>) {
+        let found = text.parse::<Target>();
+        let parts = found.as_ref().map(|target| (target.name.as_str(), target.host.as_str()));
+        let parts = parts.map_err(|error| assert!(error.contains("name=host:port"), "{error}"));
+        assert_eq!(parts, expect, "for '{text}'");
+    }
+
+    #[test]
+    fn targets_are_hosts_with_or_without_names() {
+        check("127.0.0.1:27017", Ok(("given", "127.0.0.1:27017")));
+        check("ours=localhost:1", Ok(("ours", "localhost:1")));
+        check("[::1]:27017", Ok(("given", "[::1]:27017")));
+        for wrong in ["localhost", "=a:1", "a:0", "a:65536", ":27017", "mongodb://a:27017", "b=mongodb://a:1"]
+        {
+            check(wrong, Err(()));
+        }
+    }
+
+    #[test]
+    fn every_target_is_a_subject_of_its_own() {
+        let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a target")).collect();
+        let two: Vec<Target> = parse(&["127.0.0.1:1", "adaptive=127.0.0.1:2"]);
+        let found = Target::subjects(&two).expect("two subjects");
+        assert_eq!(found.iter().map(|subject| subject.name()).collect::<Vec<_>>(), ["given", "adaptive"]);
+        let address = SocketAddr::from(([127, 0, 0, 1], 2));
+        assert_eq!(found[1], Subject::Given(GivenServer { name: "adaptive", address, number: 1 }));
+        let twice: Vec<Target> = parse(&["127.0.0.1:1", "127.0.0.1:2"]);
+        let error = Target::subjects(&twice).expect_err("two of one name").to_string();
+        assert!(error.contains("--target names 'given' twice"), "{error}");
+    }
+}
