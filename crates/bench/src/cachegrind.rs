@@ -13,7 +13,6 @@ use crate::server_process::ChildServer;
 use crate::workload::WorkloadSource;
 use clap::Args;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The caches are simulated with sizes that are usual today and the same everywhere.
@@ -125,8 +124,7 @@ impl CachegrindArguments {
         let server = ChildServer::start(rig, launch).map_err(explain)?;
         const DOCUMENT_BYTES: usize = 1_024;
         let source = WorkloadSource::new(&Load::Read.workload(1, DOCUMENT_BYTES), &Load::Read.concerns())?;
-        let source = Arc::new(source.expecting_nothing());
-        let group = GroupSpec::new(self.connections, source, Pacing::Closed);
+        let group = GroupSpec::new(self.connections, source.expecting_nothing(), Pacing::Closed);
         let window = Window { warm_up: Duration::ZERO, duration: LONGEST, operations: Some(requests) };
         let [outcome] =
             rig.fleet(server.address, vec![group], (1, 1), 1)?.run(&window, &mut |_| ())?.split()?;

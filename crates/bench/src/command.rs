@@ -47,11 +47,20 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Raw(arguments) => experiment::run_raw(arguments),
         BenchCommand::Article(command) => experiment::run(command),
         BenchCommand::Cachegrind(arguments) => cachegrind::run(arguments),
-        BenchCommand::Worker => serve_worker(run::read_source),
+        BenchCommand::Worker => serve_worker(),
         BenchCommand::Compare(arguments) => result::run_compare(arguments),
         BenchCommand::Report(arguments) => result::run_report(arguments),
         BenchCommand::Echo(arguments) => serve_echo(arguments),
     }
+}
+
+/// What is wrong with a command line, in one line.
+pub fn complaint(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let said = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let said = said.collect::<Vec<_>>().join(" ");
+    said.strip_prefix("error: ").map_or(said.clone(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::error::BenchError;
 use crate::message::{announced_length, encode, reply_body};
-use document::Document;
+use document::{Document, Value};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -80,4 +80,17 @@ impl CommandClient {
         self.socket.read_exact(rest).map_err(BenchError::io("receive a reply"))?;
         Ok(reply)
     }
+}
+
+/// Whether a command was carried out.
+pub(crate) fn is_ok(reply: &Document) -> bool {
+    matches!(
+        reply.get("ok"),
+        Some(Value::Double(1.0) | Value::Int32(1) | Value::Int64(1) | Value::Boolean(true))
+    )
+}
+
+/// What a server says went wrong.
+pub(crate) fn message_of(reply: &Document) -> String {
+    reply.get("errmsg").and_then(Value::as_str).map_or_else(|| format!("{reply:?}"), str::to_owned)
 }

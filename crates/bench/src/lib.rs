@@ -43,6 +43,6 @@ mod servers;
 mod spinners;
 mod workload;
 
-pub use command::{BenchCommand, run};
+pub use command::{BenchCommand, complaint, run};
 pub use command_client::CommandClient;
 pub use error::BenchError;

@@ -1,6 +1,7 @@
-//! Memory and processor time of a server, and processor time that the machine did not get, from `/proc`.
+//! What the kernel tells in `/proc` of processes and of the machine, and the limit on open files.
 
 use crate::error::BenchError;
+use crate::result::Machine;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
 /// Resident memory of a process in bytes. File pages count only as far as they are mapped; the server's code is part of it.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64, BenchError> {
     let text = read(&format!("/proc/{pid}/smaps_rollup"))?;
-    parse_rollup(&text).ok_or(BenchError::Protocol { expected: "a line 'Rss:'", found: text })
+    bytes_of(&text, "Rss:").ok_or(BenchError::Protocol { expected: "a line 'Rss:'", found: text })
 }
 
 /// Processor time that a process has used, all threads, ended ones included, user and system.
@@ -65,11 +66,38 @@ fn read(path: &str) -> Result<String, BenchError> {
     std::fs::read_to_string(path).map_err(BenchError::io("read a figure of the server's process"))
 }
 
-fn parse_rollup(text: &str) -> Option<u64> {
+/// The kibibytes of this line, in bytes.
+fn bytes_of(text: &str, line: &str) -> Option<u64> {
     const BYTES_PER_KIB: u64 = 1024;
-    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    let line = text.lines().find_map(|known| known.strip_prefix(line))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * BYTES_PER_KIB)
+}
+
+impl Machine {
+    /// This machine; what the system does not tell is empty or 0.
+    pub(crate) fn here() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let (processors, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
+        let (system, release) = (read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease"));
+        Machine {
+            // All cores, also when this thread is pinned to some.
+            cores: processors.lines().filter(|line| line.starts_with("processor")).count(),
+            model: model(&processors).unwrap_or_default(),
+            memory_bytes: bytes_of(&memory, "MemTotal:").unwrap_or_default(),
+            kernel: format!("{} {}", system.trim(), release.trim()).trim().to_owned(),
+        }
+    }
+}
+
+/// `model name` on x86; ARM has none, and tells of the maker and part in numbers only.
+fn model(processors: &str) -> Option<String> {
+    let value = |name: &str| {
+        let line = processors.lines().find(|line| line.starts_with(name))?;
+        line.split_once(':').map(|(_, value)| value.trim().to_owned())
+    };
+    value("model name")
+        .or_else(|| Some(format!("implementer {}, part {}", value("CPU implementer")?, value("CPU part")?)))
 }
 
 /// `utime` and `stime`, the 14th and 15th field. The second one, a name in brackets, may hold anything.
@@ -88,7 +116,14 @@ mod tests {
     #[test]
     fn figures_are_found_in_the_kernels_text() {
         let rollup = "55d0-7ffd ---p 00000000 00:00 0  [rollup]\nRss:              123456 kB\nPss:  1 kB\n";
-        assert_eq!(parse_rollup(rollup), Some(123_456 * 1024));
+        assert_eq!(bytes_of(rollup, "Rss:"), Some(123_456 * 1024));
+        assert_eq!(bytes_of("MemTotal:       8000000 kB\nMemFree: 1 kB\n", "MemTotal:"), Some(8_192_000_000));
+        let x86 =
+            "processor\t: 0\nmodel name\t: A CPU @ 2.0 GHz\nprocessor\t: 1\nmodel name\t: A CPU @ 2.0 GHz\n";
+        assert_eq!(model(x86).as_deref(), Some("A CPU @ 2.0 GHz"));
+        let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
+        assert_eq!(model(arm).as_deref(), Some("implementer 0x41, part 0xd0c"));
+        assert_eq!(model(""), None);
         let stat = "77 (a) b) (c) S 1 77 77 0 -1 4194560 900 0 0 0 150 25 0 0 20 0 9 0 100 200 300";
         assert_eq!(parse_stat(stat), Some(175));
         assert_eq!(parse_stat("nonsense"), None);
@@ -106,10 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_figures() {
+    fn this_process_and_this_machine_have_figures() {
         let pid = std::process::id();
         assert!(resident_bytes(pid).expect("memory") > 100_000);
         assert!(processor_time(pid).is_ok());
+        let here = Machine::here();
+        assert!(
+            here.cores > 0 && here.memory_bytes > 1 << 20 && here.kernel.starts_with("Linux "),
+            "{here:?}"
+        );
         let machine = MachineTime::now().expect("ticks");
         assert!((0.0..=1.0).contains(&machine.stolen_until(MachineTime::now().expect("ticks"))));
     }

@@ -64,20 +64,21 @@ fn hosts(connection_string: &str) -> &str {
 /// When a server cannot be reached at the beginning or less than two could be measured; and [`BenchError::Interrupted`] after
 /// everything was written.
 pub(crate) fn run_servers(arguments: &ServerArguments) -> Result<(), BenchError> {
-    let plan = arguments.plan.plan()?;
-    if plan.load_only {
+    let plan = &arguments.plan;
+    plan.check()?;
+    if plan.load.load_only {
         return Err(BenchError::Usage("--load-only measures nothing that could be compared".to_owned()));
     }
     let labels: Vec<String> = arguments.targets.iter().map(|target| target.label.clone()).collect();
     result::check_base(&labels, arguments.base.as_deref())?;
     arguments.output.check()?;
-    let rig = Rig::set_up(&plan.pin)?;
+    let rig = Rig::set_up(&plan.pace.pin.clone().unwrap_or_default())?;
     let mut line = ProgressLine::new();
     let mut sessions = Vec::new();
     for NamedTarget { label, connection_string } in &arguments.targets {
-        sessions.push(Session::prepare(&plan, connection_string, Some(label), &rig, &mut line)?);
+        sessions.push(Session::prepare(plan, connection_string, Some(label), &rig, &mut line)?);
     }
-    let rounds = plan.repetitions;
+    let rounds = plan.pace.repetitions;
     let measured = in_turns(sessions.len(), rounds, |server, round| {
         rig.interrupt.check()?;
         let missing = || BenchError::Usage(format!("there is no server {server}"));

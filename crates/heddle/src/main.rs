@@ -44,7 +44,16 @@ fn main() -> ExitCode {
         return fail(&error, EXIT_MACHINE);
     }
     allocator::keep_free_memory(sizing::KEEP_FREE);
-    let matches = arguments::command().get_matches();
+    let matches = match arguments::command().try_get_matches() {
+        Ok(matches) => matches,
+        // Help and versions are no mistakes; those of a measurement are told in one line.
+        Err(error)
+            if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|word| word == "bench") =>
+        {
+            return fail(&bench::BenchError::Usage(bench::complaint(&error)), EXIT_OPTIONS);
+        }
+        Err(error) => error.exit(),
+    };
     match matches.subcommand() {
         Some(("serve", given)) => start(given),
         None => start(&matches),

@@ -27,7 +27,7 @@ impl Scale {
 /// One axis of a diagram.
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
-    /// Beside it, unit included; may be empty.
+    /// Below it, unit included; may be empty.
     pub(crate) name: String,
     scale: Scale,
     low: f64,
@@ -63,10 +63,14 @@ impl Axis {
         Axis { name: name.to_owned(), scale, low, high, ticks }
     }
 
-    /// Leaves this share of room above the highest value.
-    #[must_use]
-    pub(crate) fn with_headroom(self, share: f64) -> Self {
-        Axis::new(&self.name, self.scale, self.low, self.high * (1.0 + share))
+    /// The vertical one, with room above the highest value.
+    pub(crate) fn upright(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
+        const HEADROOM: f64 = 0.08;
+        let axis = Axis::of("", scale, values);
+        match scale {
+            Scale::Linear => Axis::new("", scale, axis.low, axis.high * (1.0 + HEADROOM)),
+            Scale::Logarithmic | Scale::Percentile => axis,
+        }
     }
 
     /// Ticks at these values, as many as there is room for, instead of round ones.

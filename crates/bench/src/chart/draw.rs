@@ -1,6 +1,7 @@
 //! Drawing with `plotters`.
 
-use super::{Axis, Colour, Figure, Interval, Panel, Plot, Series};
+use super::{Axis, Colour, Interval, Line, Panel, Plot, Scale};
+use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -9,27 +10,50 @@ const FONT: &str = "sans-serif";
 const FONT_SIZE: u32 = 15;
 const LEGEND_ROW: u32 = 22;
 const GREY: RGBColor = RGBColor(0x80, 0x80, 0x80);
+/// Pixels of a panel that others stand beside, and of one that takes a column of a page.
+const BESIDE: u32 = 440;
+const ALONE: u32 = 560;
+const HEIGHT: u32 = 300;
+/// Left of the figures of an axis.
+const FIGURES_WIDTH: u32 = 48;
 
 type DrawingError = Box<dyn std::error::Error>;
 type Area<'s> = DrawingArea<SVGBackend<'s>, Shift>;
 type Chart<'a, 's> = ChartContext<'a, SVGBackend<'s>, Cartesian2d<Axis, Axis>>;
 
-pub(super) fn svg(figure: &Figure) -> Result<String, DrawingError> {
-    let panels = figure.panels.len().max(1) as u32;
-    let width = figure.panel_size.0 * panels;
-    let legend = LegendRows::of(&figure.legend, width);
+pub(super) fn svg(panels: &[Panel], with_titles: bool) -> Result<String, DrawingError> {
+    let count = panels.len().max(1) as u32;
+    let width = if with_titles { BESIDE * count } else { ALONE };
+    let mut legend: Vec<(&str, Colour)> = Vec::new();
+    for entry in panels.iter().flat_map(Panel::legend) {
+        if !legend.contains(&entry) {
+            legend.push(entry);
+        }
+    }
+    let legend = LegendRows::of(&legend, width);
+    let height = panels.iter().map(height_of).max().unwrap_or(HEIGHT);
     let mut svg = String::new();
     {
-        let size = (width, figure.panel_size.1 + legend.height());
+        let size = (width, height + legend.height());
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let (head, below) = root.split_vertically(legend.height());
         legend.draw(&head)?;
-        for (panel, area) in figure.panels.iter().zip(below.split_evenly((1, panels as usize))) {
-            draw_panel(&area, panel)?;
+        for (panel, area) in panels.iter().zip(below.split_evenly((1, count as usize))) {
+            draw_panel(&area, panel, if with_titles { &panel.title } else { "" })?;
         }
         root.present()?;
     }
     Ok(svg)
+}
+
+fn height_of(panel: &Panel) -> u32 {
+    /// Pixels of a row, and of all that is not rows.
+    const ROW: u32 = 24;
+    const AROUND: u32 = 60;
+    match &panel.plot {
+        Plot::Intervals { rows, .. } => HEIGHT.max(AROUND + ROW * rows.len() as u32),
+        Plot::Lines { .. } | Plot::Bars { .. } => HEIGHT,
+    }
 }
 
 /// Where each name of the legend stands.
@@ -39,19 +63,19 @@ struct LegendRows<'f> {
 }
 
 impl<'f> LegendRows<'f> {
-    fn of(legend: &'f [(String, Colour)], width: u32) -> Self {
+    fn of(legend: &[(&'f str, Colour)], width: u32) -> Self {
         /// Pixels of a letter, about, and of what is not letters.
         const LETTER: usize = 7;
         const AROUND: usize = 36;
         const MARGIN: i32 = 12;
         let (mut left, mut row) = (MARGIN, 0);
         let mut entries = Vec::new();
-        for (name, colour) in legend {
+        for &(name, colour) in legend {
             let room = (AROUND + LETTER * name.chars().count()) as i32;
             if left > MARGIN && left + room > width as i32 {
                 (left, row) = (MARGIN, row + 1);
             }
-            entries.push((left, row, name.as_str(), *colour));
+            entries.push((left, row, name, colour));
             left += room;
         }
         let rows = if entries.is_empty() { 0 } else { row + 1 };
@@ -81,38 +105,37 @@ fn font() -> TextStyle<'static> {
     (FONT, FONT_SIZE).into_font().color(&GREY)
 }
 
-fn draw_panel(area: &Area<'_>, panel: &Panel) -> Result<(), DrawingError> {
+fn draw_panel(area: &Area<'_>, panel: &Panel, title: &str) -> Result<(), DrawingError> {
     match &panel.plot {
-        Plot::Lines { x, y, series } => draw_lines(area, &panel.caption, x, y, series),
-        Plot::Bars { y, bars } => draw_bars(area, &panel.caption, y, bars),
-        Plot::Intervals { x, same, rows } => draw_intervals(area, &panel.caption, x, *same, rows),
+        Plot::Lines { x, y, lines } => {
+            let mut chart = chart(area, title, (x, y), FIGURES_WIDTH)?;
+            styled(&mut chart.configure_mesh(), x).draw()?;
+            lines.iter().try_for_each(|line| draw_line(&mut chart, line))
+        }
+        Plot::Bars { y, bars } => draw_bars(area, title, y, bars),
+        Plot::Intervals { x, same, rows } => draw_intervals(area, title, x, *same, rows),
     }
 }
 
 fn chart<'a, 's>(
     area: &'a Area<'s>,
-    caption: &str,
+    title: &str,
     (x, y): (&Axis, &Axis),
     label_width: u32,
 ) -> Result<Chart<'a, 's>, DrawingError> {
     let mut builder = ChartBuilder::on(area);
-    if !caption.is_empty() {
-        builder.caption(caption, (FONT, FONT_SIZE + 1).into_font().color(&GREY));
+    if !title.is_empty() {
+        builder.caption(title, (FONT, FONT_SIZE + 1).into_font().color(&GREY));
     }
     let below = if x.name.is_empty() { 22 } else { 38 };
     builder.margin(6).margin_right(24).x_label_area_size(below).y_label_area_size(label_width);
     Ok(builder.build_cartesian_2d(x.clone(), y.clone())?)
 }
 
-fn draw_lines(
-    area: &Area<'_>,
-    caption: &str,
+fn styled<'m, 'a, 'c, 's>(
+    mesh: &'m mut MeshStyle<'a, 'c, Axis, Axis, SVGBackend<'s>>,
     x: &Axis,
-    y: &Axis,
-    series: &[Series],
-) -> Result<(), DrawingError> {
-    let mut chart = chart(area, caption, (x, y), if y.name.is_empty() { 48 } else { 62 })?;
-    let mut mesh = chart.configure_mesh();
+) -> &'m mut MeshStyle<'a, 'c, Axis, Axis, SVGBackend<'s>> {
     mesh.label_style(font())
         .axis_desc_style(font())
         .axis_style(GREY.mix(0.6))
@@ -121,29 +144,26 @@ fn draw_lines(
     if !x.name.is_empty() {
         mesh.x_desc(x.name.as_str());
     }
-    if !y.name.is_empty() {
-        mesh.y_desc(y.name.as_str());
-    }
-    mesh.draw()?;
-    for line in series {
-        let style = rgb(line.colour).stroke_width(2);
-        for part in parts(line) {
-            if let [alone] = part.as_slice() {
-                chart.draw_series([Circle::new(*alone, 2, rgb(line.colour).filled())])?;
-            } else {
-                chart.draw_series(LineSeries::new(part.iter().copied(), style))?;
-            }
-            if line.marks {
-                let marks = part.iter().map(|&point| Circle::new(point, 3, rgb(line.colour).filled()));
-                chart.draw_series(marks)?;
-            }
+    mesh
+}
+
+fn draw_line(chart: &mut Chart<'_, '_>, line: &Line) -> Result<(), DrawingError> {
+    let colour = rgb(line.colour);
+    for part in parts(line) {
+        if let [alone] = part.as_slice() {
+            chart.draw_series([Circle::new(*alone, 2, colour.filled())])?;
+        } else {
+            chart.draw_series(LineSeries::new(part.iter().copied(), colour.stroke_width(2)))?;
+        }
+        if line.marks {
+            chart.draw_series(part.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
         }
     }
     Ok(())
 }
 
 /// The line's parts between places without a value.
-fn parts(line: &Series) -> Vec<Vec<(f64, f64)>> {
+fn parts(line: &Line) -> Vec<Vec<(f64, f64)>> {
     let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
     for places in line.points.split(|(_, value)| value.is_none()) {
         let mut part: Vec<(f64, f64)> = Vec::new();
@@ -160,21 +180,18 @@ fn parts(line: &Series) -> Vec<Vec<(f64, f64)>> {
     parts
 }
 
-fn draw_bars(area: &Area<'_>, caption: &str, y: &Axis, bars: &[(Colour, f64)]) -> Result<(), DrawingError> {
+fn draw_bars(
+    area: &Area<'_>,
+    title: &str,
+    y: &Axis,
+    bars: &[(String, Colour, f64)],
+) -> Result<(), DrawingError> {
     /// Left free beside a bar, of its place.
     const GAP: f64 = 0.15;
-    let x = Axis::new("", super::Scale::Linear, 0.0, bars.len().max(1) as f64).with_ticks([]);
-    let mut chart = chart(area, caption, (&x, y), 48)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .disable_x_axis()
-        .label_style(font())
-        .axis_style(GREY.mix(0.6))
-        .bold_line_style(GREY.mix(0.25))
-        .light_line_style(TRANSPARENT)
-        .draw()?;
-    chart.draw_series(bars.iter().enumerate().map(|(place, &(colour, value))| {
+    let x = Axis::new("", Scale::Linear, 0.0, bars.len().max(1) as f64).with_ticks([]);
+    let mut chart = chart(area, title, (&x, y), FIGURES_WIDTH)?;
+    styled(&mut chart.configure_mesh(), &x).disable_x_mesh().disable_x_axis().draw()?;
+    chart.draw_series(bars.iter().enumerate().map(|(place, &(_, colour, value))| {
         let left = place as f64;
         Rectangle::new([(left + GAP, 0.0), (left + 1.0 - GAP, value)], rgb(colour).filled())
     }))?;
@@ -183,27 +200,16 @@ fn draw_bars(area: &Area<'_>, caption: &str, y: &Axis, bars: &[(Colour, f64)]) -
 
 fn draw_intervals(
     area: &Area<'_>,
-    caption: &str,
+    title: &str,
     x: &Axis,
     same: f64,
     rows: &[Interval],
 ) -> Result<(), DrawingError> {
     const NAME_WIDTH: u32 = 190;
-    let y = Axis::new("", super::Scale::Linear, 0.0, rows.len().max(1) as f64).with_ticks([]);
-    let mut chart = chart(area, caption, (x, &y), NAME_WIDTH)?;
-    let mut mesh = chart.configure_mesh();
-    mesh.disable_y_mesh()
-        .disable_y_axis()
-        .label_style(font())
-        .axis_desc_style(font())
-        .axis_style(GREY.mix(0.6))
-        .bold_line_style(GREY.mix(0.25))
-        .light_line_style(TRANSPARENT);
-    if !x.name.is_empty() {
-        mesh.x_desc(x.name.as_str());
-    }
-    mesh.draw()?;
     let top = rows.len().max(1) as f64;
+    let y = Axis::new("", Scale::Linear, 0.0, top).with_ticks([]);
+    let mut chart = chart(area, title, (x, &y), NAME_WIDTH)?;
+    styled(&mut chart.configure_mesh(), x).disable_y_mesh().disable_y_axis().draw()?;
     chart.draw_series(LineSeries::new([(same, 0.0), (same, top)], GREY.stroke_width(2)))?;
     for (number, row) in rows.iter().enumerate() {
         let height = top - number as f64 - 0.5;

@@ -64,12 +64,13 @@ pub(crate) struct Measurement {
 impl Measurement {
     /// The columns of S0's table.
     pub(crate) fn of(outcome: &Outcome) -> Self {
+        let latencies = outcome.latencies();
         let figures = vec![
             (RATE, outcome.rate()),
-            (MEAN, outcome.mean_ms()),
-            (P95, outcome.quantile_ms(0.95)),
-            (P99, outcome.quantile_ms(0.99)),
-            (LONGEST, outcome.longest_ms()),
+            (MEAN, latencies.mean_ms()),
+            (P95, latencies.quantile_ms(0.95)),
+            (P99, latencies.quantile_ms(0.99)),
+            (LONGEST, latencies.longest_ms()),
             (CONNECTED, outcome.connected as f64),
         ];
         Measurement::default().with_all(figures).counting([outcome])

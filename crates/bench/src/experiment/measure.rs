@@ -10,7 +10,6 @@ use crate::generator::{Arrivals, Fleet, GroupSpec, Outcome, Pacing, RunOutcome, 
 use crate::process::{processor_time, resident_bytes};
 use crate::spinners::Spinners;
 use crate::workload::WorkloadSource;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What a kind of measurement does.
@@ -129,7 +128,7 @@ impl Visit<'_> {
         let workload = load.workload(records, self.settings.document_bytes);
         let source = WorkloadSource::new(&workload, &load.concerns())?;
         let source = if expects { source } else { source.expecting_nothing() };
-        Ok(GroupSpec::new(connections, Arc::new(source), Pacing::Closed))
+        Ok(GroupSpec::new(connections, source, Pacing::Closed))
     }
 
     fn open(&self, served: &Served, groups: Vec<GroupSpec>) -> Result<Fleet, BenchError> {
@@ -199,10 +198,10 @@ impl Visit<'_> {
             measurement = measurement.with_all([(raw::ECHO, echo.rate()), (raw::OF_ECHO, of_echo)]);
         }
         Ok(measurement.with_all([
-            (MEAN, server.mean_ms()),
-            (P50, server.quantile_ms(0.5)),
-            (P99, server.quantile_ms(0.99)),
-            (LONGEST, server.longest_ms()),
+            (MEAN, server.latencies().mean_ms()),
+            (P50, server.latencies().quantile_ms(0.5)),
+            (P99, server.latencies().quantile_ms(0.99)),
+            (LONGEST, server.latencies().longest_ms()),
         ]))
     }
 
@@ -212,8 +211,11 @@ impl Visit<'_> {
         let run = self.run(&mut served, groups, &self.window(Load::Read))?;
         let busy = run.busiest();
         let [read, written] = run.split()?;
-        let figures =
-            [(WRITTEN, written.rate()), (WRITE_P99, written.quantile_ms(0.99)), (GENERATOR, busy * 100.0)];
+        let figures = [
+            (WRITTEN, written.rate()),
+            (WRITE_P99, written.latencies().quantile_ms(0.99)),
+            (GENERATOR, busy * 100.0),
+        ];
         Ok(Measurement::of(&read).counting([&written]).with_all(figures))
     }
 
@@ -225,8 +227,7 @@ impl Visit<'_> {
         let [outcome] = run.split()?;
         let mut measurement = Measurement::of(&outcome);
         for kind in &outcome.kinds {
-            let p99_ms = kind.latency_us.value_at_quantile(0.99) as f64 / 1_000.0;
-            let longest_ms = kind.latency_us.max() as f64 / 1_000.0;
+            let (p99_ms, longest_ms) = (kind.latencies.quantile_ms(0.99), kind.latencies.longest_ms());
             measurement = match kind.name.as_str() {
                 "read" => measurement.with(s1::READ_P99, p99_ms),
                 _ => measurement.with_all([(s1::UPDATE_P99, p99_ms), (s1::UPDATE_LONGEST, longest_ms)]),
@@ -249,7 +250,7 @@ impl Visit<'_> {
         let groups = vec![self.group(Load::Read, self.connections)?];
         let [found] = self.run(&mut served, groups, &self.window(Load::Read))?.split()?;
         let own_echo = echo.figure(RATE).filter(|rate| *rate > 0.0);
-        let figures = [(s1::FINDS, found.rate()), (s1::FINDS_P99, found.quantile_ms(0.99))];
+        let figures = [(s1::FINDS, found.rate()), (s1::FINDS_P99, found.latencies().quantile_ms(0.99))];
         let share = own_echo.map(|own_echo| (s1::OF_OWN_ECHO, found.rate() / own_echo));
         Ok(Some(echo.with_all(figures).counting([&found]).with_all(share)))
     }
@@ -280,10 +281,10 @@ impl Visit<'_> {
         let [fast_outcome, slow_outcome] = self.run(&mut served, groups, &window)?.split()?;
         let figures = [
             (FAST_RATE, fast_outcome.rate()),
-            (FAST_P99, fast_outcome.quantile_ms(0.99)),
-            (FAST_LONGEST, fast_outcome.longest_ms()),
+            (FAST_P99, fast_outcome.latencies().quantile_ms(0.99)),
+            (FAST_LONGEST, fast_outcome.latencies().longest_ms()),
             (SLOW_RATE, slow_outcome.rate()),
-            (SLOW_P99, slow_outcome.quantile_ms(0.99)),
+            (SLOW_P99, slow_outcome.latencies().quantile_ms(0.99)),
         ];
         let measurement = Measurement::default().with_all(figures).counting([&fast_outcome, &slow_outcome]);
         let rate = self.settings.fast_rate.unwrap_or(OPEN_LOOP_SHARE * fast_outcome.rate());
@@ -296,7 +297,7 @@ impl Visit<'_> {
         let [spun] = self.run(&mut served, vec![paced.clone()], &window)?.split()?;
         drop(spinners);
         let [beside, slow_outcome] = self.run(&mut served, vec![paced, slow], &window)?.split()?;
-        let p99 = |outcome: &Outcome| outcome.quantile_ms(0.99);
+        let p99 = |outcome: &Outcome| outcome.latencies().quantile_ms(0.99);
         let times = |base: &Outcome| p99(&beside) / p99(base).max(f64::MIN_POSITIVE);
         let figures = [
             (PACED_RATE, beside.rate()),
@@ -380,11 +381,11 @@ impl Visit<'_> {
         served.check_alive()?;
         let figures = [
             (MONITORED, monitored.timed() as f64),
-            (MONITOR_P50, monitored.quantile_ms(0.5)),
-            (MONITOR_P99, monitored.quantile_ms(0.99)),
-            (MONITOR_LONGEST, monitored.longest_ms()),
+            (MONITOR_P50, monitored.latencies().quantile_ms(0.5)),
+            (MONITOR_P99, monitored.latencies().quantile_ms(0.99)),
+            (MONITOR_LONGEST, monitored.latencies().longest_ms()),
             (PUSHED, pushed.rate()),
-            (PUSHED_P99, pushed.quantile_ms(0.99)),
+            (PUSHED_P99, pushed.latencies().quantile_ms(0.99)),
             (SLOW, slow.rate()),
         ];
         Ok(Measurement::default().with_all(figures).counting([&monitored, &pushed, &slow]))

@@ -29,6 +29,7 @@ pub(crate) use arguments::ExperimentArguments;
 pub(crate) use load::Load;
 pub(crate) use subject::{Subject, echo_launch};
 
+use crate::chart::Scale;
 use crate::error::BenchError;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Subcommand};
@@ -64,8 +65,8 @@ pub(crate) struct Kind {
     pub(crate) clients: &'static [usize],
     pub(crate) what: What,
     pub(crate) comparisons: &'static [Comparison],
-    /// The chart by number of connections, when there are several numbers.
-    pub(crate) panels: &'static [Panel],
+    /// The charts by number of connections, when there are several numbers.
+    pub(crate) panels: &'static [(Column, Scale)],
 }
 
 /// A column of ratios of rates.
@@ -78,17 +79,8 @@ pub(crate) struct Comparison {
     pub(crate) inverse: bool,
 }
 
-/// A column over the number of connections.
-#[derive(Debug)]
-pub(crate) struct Panel {
-    pub(crate) column: Column,
-    /// A logarithmic scale: latencies differ by powers of ten.
-    pub(crate) logarithmic: bool,
-}
-
-/// The rate and the 99th percentile.
-const SWEEP: &[Panel] =
-    &[Panel { column: RATE, logarithmic: false }, Panel { column: P99, logarithmic: true }];
+/// The rate and the 99th percentile; latencies differ by powers of ten.
+const SWEEP: &[(Column, Scale)] = &[(RATE, Scale::Linear), (P99, Scale::Logarithmic)];
 
 /// One claim of an article.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 use super::findings::Cell;
 use super::report::{Report, Spot, errors, table};
-use crate::chart::Figure;
 use crate::error::BenchError;
 use crate::result::{Machine, Page, Table, Tool, bytes};
 
@@ -22,7 +21,7 @@ impl Report<'_> {
             page.heading("What the article says");
             page.table(&self.statements());
         }
-        page.charts(&self.overview().map(Figure::apart).unwrap_or_default())?;
+        page.charts(&self.overview())?;
         for kind in self.findings.kinds() {
             let cells = self.findings.of(kind.name);
             let theirs = |cell: &Cell, spot| {
@@ -36,7 +35,7 @@ impl Report<'_> {
                      stand below our errors; ours do not.",
                 );
             }
-            page.charts(&self.sweep(kind).map(Figure::apart).unwrap_or_default())?;
+            page.charts(&self.sweep(kind))?;
             page.table(&table(&cells, kind.comparisons, &theirs));
             let errors = errors(&cells);
             if !errors.is_empty() {

@@ -2,8 +2,8 @@
 
 use super::arguments::Settings;
 use super::findings::{Cell, Column, Findings, Measurement, RATE};
-use super::{Comparison, Experiment, Kind, Panel, Subject};
-use crate::chart::{self, Axis, Colour, Figure, Plot, Scale, Series};
+use super::{Comparison, Experiment, Kind};
+use crate::chart::{self, Axis, Line, Panel, Plot, Scale};
 use crate::error::BenchError;
 use crate::result::{Machine, Place, Table, Tool, save};
 use serde_json::{Map, Value, json};
@@ -81,12 +81,14 @@ impl Report<'_> {
         save(format!("{name}.md"), text)?;
         save(format!("{name}.json"), &format!("{:#}\n", self.to_json()))?;
         for kind in self.findings.kinds() {
-            if let Some(figure) = self.sweep(kind) {
-                save(format!("{name}-{}.svg", kind.name), &figure.file()?)?;
+            let panels = self.sweep(kind);
+            if !panels.is_empty() {
+                save(format!("{name}-{}.svg", kind.name), &chart::file(&panels)?)?;
             }
         }
-        if let Some(figure) = self.overview() {
-            save(format!("{name}.svg"), &figure.file()?)?;
+        let panels = self.overview();
+        if !panels.is_empty() {
+            save(format!("{name}.svg"), &chart::file(&panels)?)?;
         }
         save(format!("{name}.html"), &self.html()?)
     }
@@ -102,36 +104,33 @@ impl Report<'_> {
         })
     }
 
-    /// The chart of a kind by number of connections; `None` when there are not several, or no panels.
-    pub(crate) fn sweep(&self, kind: &Kind) -> Option<Figure> {
+    /// The charts of a kind by number of connections; none when there are not several.
+    pub(crate) fn sweep(&self, kind: &Kind) -> Vec<Panel> {
         let cells = self.findings.of(kind.name);
         let mut counts: Vec<usize> = cells.iter().map(|cell| cell.row.connections).collect();
         counts.sort_unstable();
         counts.dedup();
-        if counts.len() < 2 || kind.panels.is_empty() {
-            return None;
+        if counts.len() < 2 {
+            return Vec::new();
         }
         let counts: Vec<f64> = counts.into_iter().map(|count| count as f64).collect();
         let x = Axis::of("connections", Scale::Logarithmic, counts.iter().copied()).with_ticks(counts);
-        let panels = kind.panels.iter().map(|panel| lines_of(kind.title, panel, &cells, &x)).collect();
-        Some(Figure { legend: legend(&cells), panels, panel_size: Figure::SMALL })
+        kind.panels.iter().map(|&(column, scale)| lines_of(kind.title, column, scale, &cells, &x)).collect()
     }
 
-    /// The chart of an experiment whose kinds each have one number of connections: a panel of bars for each, a bar for each
-    /// subject. `None` when it is another kind of experiment.
-    pub(crate) fn overview(&self) -> Option<Figure> {
-        let all: Vec<&Cell> = self.findings.cells.iter().collect();
+    /// The charts of an experiment whose kinds each have one number of connections: bars for each kind, a bar for each subject.
+    /// None when it is another kind of experiment.
+    pub(crate) fn overview(&self) -> Vec<Panel> {
         let kinds = self.findings.kinds();
         let has_one_row = |kind: &&Kind| {
             let cells = self.findings.of(kind.name);
             cells.iter().all(|cell| cells.first().is_some_and(|first| first.row == cell.row))
         };
-        let measured = all.iter().any(|cell| cell.figure(RATE).is_some());
+        let measured = self.findings.cells.iter().any(|cell| cell.figure(RATE).is_some());
         if kinds.len() < 2 || !measured || !kinds.iter().all(has_one_row) {
-            return None;
+            return Vec::new();
         }
-        let panels = kinds.iter().map(|kind| bars_of(kind.title, &self.findings.of(kind.name))).collect();
-        Some(Figure { legend: legend(&all), panels, panel_size: Figure::SMALL })
+        kinds.iter().map(|kind| bars_of(kind.title, &self.findings.of(kind.name))).collect()
     }
 }
 
@@ -150,50 +149,35 @@ fn cell_to_json(cell: &Cell) -> Value {
     })
 }
 
-/// Left free above the highest value of a linear axis, of its length.
-const HEADROOM: f64 = 0.08;
-
 /// The lines of all subjects, each by number of connections.
-fn lines_of(title: &str, panel: &Panel, cells: &[&Cell], x: &Axis) -> chart::Panel {
-    let line = |subject: Subject| {
-        let own = cells.iter().filter(|cell| cell.subject == subject);
-        let point = |cell: &&Cell| Some((cell.row.connections as f64, Some(cell.figure(panel.column)?)));
-        let mut points: Vec<(f64, Option<f64>)> = own.filter_map(point).collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Series { colour: subject.colour(), points, marks: true, steps: false }
-    };
-    let series: Vec<Series> = subjects(cells).into_iter().map(line).collect();
-    let values = series.iter().flat_map(|line| &line.points).filter_map(|&(_, value)| value);
-    let y = if panel.logarithmic {
-        Axis::of("", Scale::Logarithmic, values)
-    } else {
-        Axis::of("", Scale::Linear, values).with_headroom(HEADROOM)
-    };
-    chart::Panel {
-        caption: format!("{title}: {}", panel.column.name),
-        plot: Plot::Lines { x: x.clone(), y, series },
-    }
-}
-
-fn bars_of(title: &str, cells: &[&Cell]) -> chart::Panel {
-    let bar = |cell: &&Cell| Some((cell.subject.colour(), cell.figure(RATE)?));
-    let bars: Vec<(Colour, f64)> = cells.iter().filter_map(bar).collect();
-    let y = Axis::of("", Scale::Linear, bars.iter().map(|&(_, value)| value)).with_headroom(HEADROOM);
-    chart::Panel { caption: format!("{title}: {}", RATE.name), plot: Plot::Bars { y, bars } }
-}
-
-fn subjects(cells: &[&Cell]) -> Vec<Subject> {
-    let mut subjects: Vec<Subject> = Vec::new();
+fn lines_of(title: &str, column: Column, scale: Scale, cells: &[&Cell], x: &Axis) -> Panel {
+    let mut lines: Vec<Line> = Vec::new();
     for cell in cells {
-        if !subjects.contains(&cell.subject) {
-            subjects.push(cell.subject);
+        let (name, colour) = (cell.subject.name(), cell.subject.colour());
+        let point = (cell.row.connections as f64, cell.figure(column));
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(point),
+            None => {
+                let (name, points) = (name.to_owned(), vec![point]);
+                lines.push(Line { name, colour, points, marks: true, steps: false });
+            }
         }
     }
-    subjects
+    for line in &mut lines {
+        line.points.retain(|(_, value)| value.is_some());
+        line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    }
+    let values = lines.iter().flat_map(|line| &line.points).filter_map(|&(_, value)| value);
+    let y = Axis::upright(scale, values);
+    Panel { title: format!("{title}: {}", column.name), plot: Plot::Lines { x: x.clone(), y, lines } }
 }
 
-fn legend(cells: &[&Cell]) -> Vec<(String, Colour)> {
-    subjects(cells).into_iter().map(|subject| (subject.name().to_owned(), subject.colour())).collect()
+fn bars_of(title: &str, cells: &[&Cell]) -> Panel {
+    let bar =
+        |cell: &&Cell| Some((cell.subject.name().to_owned(), cell.subject.colour(), cell.figure(RATE)?));
+    let bars: Vec<_> = cells.iter().filter_map(bar).collect();
+    let y = Axis::upright(Scale::Linear, bars.iter().map(|&(.., value)| value));
+    Panel { title: format!("{title}: {}", RATE.name), plot: Plot::Bars { y, bars } }
 }
 
 /// The table of a kind; `beside` says what is to stand beside our figures.
@@ -279,7 +263,7 @@ pub(crate) fn errors(cells: &[&Cell]) -> Vec<String> {
 mod tests {
     use super::super::arguments::tests::settings;
     use super::super::findings::tests::{cell, row};
-    use super::super::s0;
+    use super::super::{Subject, s0};
     use super::*;
 
     fn report(cells: Vec<Cell>) -> Report<'static> {
@@ -296,8 +280,7 @@ mod tests {
             cell(Subject::EpollEcho, 1_000, &[150_000.0]),
         ];
         let report = report(cells);
-        let figure = report.sweep(&s0::EXPERIMENT.kinds[0]).expect("two numbers of connections");
-        let svg = figure.file().expect("draws");
+        let svg = chart::file(&report.sweep(&s0::EXPERIMENT.kinds[0])).expect("draws");
         for part in ["reactor", "epoll-echo", ": requests/s", ": p99 ms", "prefers-color-scheme:dark"] {
             assert!(svg.contains(part), "'{part}' is missing in {svg}");
         }
@@ -307,16 +290,16 @@ mod tests {
     #[test]
     fn kinds_with_one_row_each_are_bars() {
         let one = report(vec![cell(Subject::Reactor, 64, &[1.0])]);
-        assert!(one.sweep(&s0::EXPERIMENT.kinds[0]).is_none() && one.overview().is_none());
+        assert!(one.sweep(&s0::EXPERIMENT.kinds[0]).is_empty() && one.overview().is_empty());
         let slow = |connections| Cell {
             row: row(1, connections, connections),
             ..cell(Subject::Auto, connections, &[9.0])
         };
         let cells = || vec![cell(Subject::Reactor, 64, &[90_000.0]), slow(64)];
-        let svg = report(cells()).overview().expect("one row each").file().expect("draws");
+        let svg = chart::file(&report(cells()).overview()).expect("draws");
         assert!(svg.contains("Fast: find by _id: requests/s") && svg.contains("Slow: "), "{svg}");
         let sweep = cells().into_iter().chain([slow(65)]).collect();
-        assert!(report(sweep).overview().is_none(), "a sweep has lines instead");
+        assert!(report(sweep).overview().is_empty(), "a sweep has lines instead");
     }
 
     #[test]

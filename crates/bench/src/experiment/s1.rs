@@ -3,7 +3,8 @@
 //! connections says what becomes of the rate, and of updates, as clients grow.
 
 use super::findings::{At, Column, Findings, P99, RATE, times};
-use super::{Comparison, Experiment, Kind, Panel, Statement, Subject, What};
+use super::{Comparison, Experiment, Kind, Statement, Subject, What};
+use crate::chart::Scale;
 use crate::result::{amount, plain};
 
 pub(super) const FINDS: Column = Column::median("finds/s", 0);
@@ -48,11 +49,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
                 over("of the epoll echo", Subject::EpollEcho),
                 over("times adaptive with one queue", Subject::AdaptiveOneQueue),
             ],
-            panels: &[
-                Panel { column: RATE, logarithmic: false },
-                Panel { column: P99, logarithmic: true },
-                Panel { column: FINDS, logarithmic: false },
-            ],
+            panels: &[(RATE, Scale::Linear), (P99, Scale::Logarithmic), (FINDS, Scale::Linear)],
         },
         Kind {
             name: YCSB,
@@ -61,9 +58,9 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
             what: What::Ycsb,
             comparisons: &[over("times synchronous", Subject::Synchronous)],
             panels: &[
-                Panel { column: RATE, logarithmic: false },
-                Panel { column: READ_P99, logarithmic: true },
-                Panel { column: UPDATE_P99, logarithmic: true },
+                (RATE, Scale::Linear),
+                (READ_P99, Scale::Logarithmic),
+                (UPDATE_P99, Scale::Logarithmic),
             ],
         },
     ],

@@ -8,12 +8,14 @@ use crate::generator::spec::{GroupSpec, Window};
 use crate::generator::traffic::Share;
 use crate::interrupt::Interrupt;
 use crate::process::resident_bytes;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Barrier;
 use std::time::Duration;
 
 /// What is to be sent to whom, and by how many.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Load {
     /// Where connections go whose group names no addresses.
     pub(crate) address: SocketAddr,

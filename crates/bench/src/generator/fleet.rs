@@ -11,7 +11,7 @@ use crate::generator::crew::{Crew, Load};
 use crate::generator::outcome::RunOutcome;
 use crate::generator::progress::{Gauge, Progress, Snapshot};
 use crate::generator::spec::Window;
-use crate::generator::worker::{Order, Plan, Report};
+use crate::generator::worker::{Order, Report};
 use crate::interrupt::Interrupt;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -119,7 +119,7 @@ impl Workers {
         };
         for process in 0..load.processes {
             let mut worker = Worker::start(command, process as usize, sender.clone())?;
-            worker.order(&Order::Open(Box::new(Plan::new(load, process))));
+            worker.order(&Order::Open { load: Box::new(load.clone()), process });
             all.progress.add(Arc::clone(&worker.gauge));
             all.workers.push(worker);
         }
@@ -284,7 +284,6 @@ mod tests {
     use super::*;
     use crate::echo::EchoInTest;
     use crate::generator::{GroupSpec, Pacing, serve_worker};
-    use crate::run::read_source;
     use crate::workload::pings;
     use rustix::process::{Pid, Signal, kill_process};
 
@@ -293,7 +292,7 @@ mod tests {
     #[ignore = "run by the tests of fleets"]
     fn worker_process() {
         println!();
-        serve_worker(read_source).expect("serves");
+        serve_worker().expect("serves");
     }
 
     fn open(echo: &EchoInTest, interrupt: &Interrupt) -> Fleet {

@@ -6,8 +6,8 @@ use crate::generator::handshake::hello;
 use crate::generator::outcome::{ConnectionCounts, Outcome};
 use crate::generator::series::{Second, Tally};
 use crate::generator::spec::{ConnectionOptions, GroupSpec, Pacing, Span};
-use crate::generator::traffic::{ErrorKey, Failure, Share, Ticket, Traffic};
-use hdrhistogram::Histogram;
+use crate::generator::traffic::{ErrorKey, Failure, Share, Ticket};
+use crate::workload::WorkloadTraffic;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use wire::Compressor;
 
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) traffic: Box<dyn Traffic>,
+    pub(crate) traffic: WorkloadTraffic,
     pub(crate) pacing: Pacing,
     pub(crate) options: ConnectionOptions,
     pub(crate) addresses: Vec<SocketAddr>,
@@ -35,21 +35,20 @@ pub(crate) struct Group {
     connected: usize,
     tallies: Vec<Tally>,
     connection_errors: BTreeMap<ErrorKey, u64>,
-    connecting_us: Histogram<u64>,
     open_by_second: Vec<u64>,
     reply_bytes: usize,
 }
 
 impl Group {
     pub(crate) fn new(spec: &GroupSpec, address: SocketAddr, share: Share) -> Result<Self, BenchError> {
-        let traffic = spec.traffic.traffic(share)?;
+        let traffic = spec.traffic.traffic(share);
         let compressors = spec.options.known_compressors();
         let addresses = match spec.options.addresses.as_slice() {
             [] => vec![address],
             several => several.to_vec(),
         };
         Ok(Group {
-            tallies: tallies(&*traffic)?,
+            tallies: tallies(&traffic)?,
             traffic,
             pacing: spec.pacing.clone(),
             hello: spec.options.greets().then(|| hello(&compressors)),
@@ -65,7 +64,6 @@ impl Group {
             begun: 0,
             connected: 0,
             connection_errors: BTreeMap::new(),
-            connecting_us: Tally::histogram()?,
             open_by_second: Vec::new(),
             reply_bytes: 0,
         })
@@ -164,10 +162,6 @@ impl Group {
         }
     }
 
-    pub(crate) fn count_connecting(&mut self, took_ns: u64) {
-        self.connecting_us.saturating_record(took_ns / 1_000);
-    }
-
     /// Ends a second of the window; adds what it saw to `sum`.
     pub(crate) fn end_second(&mut self, sum: &mut Second) {
         for tally in &mut self.tallies {
@@ -178,7 +172,7 @@ impl Group {
 
     /// What was counted since the last time; `elapsed` is the measured part.
     pub(crate) fn finish(&mut self, elapsed: Duration) -> Result<Outcome, BenchError> {
-        let tallies = std::mem::replace(&mut self.tallies, tallies(&*self.traffic)?);
+        let tallies = std::mem::replace(&mut self.tallies, tallies(&self.traffic)?);
         let none_yet = ConnectionCounts { asked: self.counts.asked, ..ConnectionCounts::default() };
         Ok(Outcome {
             elapsed,
@@ -186,14 +180,13 @@ impl Group {
             kinds: tallies.into_iter().map(Tally::finish).collect(),
             connection_errors: std::mem::take(&mut self.connection_errors),
             connections: std::mem::replace(&mut self.counts, none_yet),
-            connecting_us: std::mem::replace(&mut self.connecting_us, Tally::histogram()?),
             open_by_second: std::mem::take(&mut self.open_by_second),
             reply_bytes: std::mem::take(&mut self.reply_bytes),
         })
     }
 }
 
-fn tallies(traffic: &dyn Traffic) -> Result<Vec<Tally>, BenchError> {
+fn tallies(traffic: &WorkloadTraffic) -> Result<Vec<Tally>, BenchError> {
     traffic.kinds().into_iter().map(Tally::new).collect()
 }
 
@@ -221,8 +214,8 @@ mod tests {
         let mut group = group(pacing.clone(), ConnectionOptions::default());
         group.count_done(Ticket::default(), 50, started, now, SPAN);
         let outcome = group.finish(Duration::from_secs(1)).expect("an outcome");
-        let latency_us = outcome.latency_us();
-        let found = (outcome.operations(), latency_us.len(), latency_us.max());
+        let longest_us = outcome.latencies().quantile_us(1.0);
+        let found = (outcome.operations(), outcome.timed(), longest_us);
         assert_eq!(found, expect, "{pacing:?} started {started}, answered {now}");
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   GroupSpec ──connect──▶ Generator ──run(Window)──▶ one Outcome per group
-//!   (Traffic, how many,        │  epoll: a reply ─▶ Traffic::judge ─▶ Tally ─▶ next operation (closed loop)
+//!   (workload, how many,       │  epoll: a reply ─▶ judged ─▶ Tally ─▶ next operation (closed loop)
 //!    pacing, options)          │  timer: an intended start has come ─▶ idle connection sends (open loop)
 //! ```
 //!
@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! - Every reply is looked at: one to another request, of an impossible length or in pieces that do not fit closes its
-//!   connection; what a whole one means is the [`Traffic`]'s to say.
+//!   connection; what a whole one means is the workload's to say.
 //! - A latency in a closed loop runs from before the request's `write`; in an open loop from its *intended* start, so that a
 //!   server that pauses shows the pause in every request that should have been sent meanwhile.
 //! - A request sent within the window is waited for and recorded, however long after the window it is answered; the rate
@@ -28,6 +28,7 @@ pub(crate) mod fake_server;
 mod fleet;
 mod group;
 mod handshake;
+mod latencies;
 mod outcome;
 mod progress;
 mod reply;
@@ -35,16 +36,16 @@ mod series;
 mod spec;
 mod timer;
 mod traffic;
-mod transfer;
 mod worker;
 
-pub(crate) use arrivals::{Arrivals, Stretch, duration};
+pub(crate) use arrivals::{Arrivals, duration};
 pub(crate) use crew::Load;
 pub(crate) use fleet::{Fleet, WorkerCommand};
-pub(crate) use outcome::{KindOutcome, Outcome, RunOutcome};
+pub(crate) use latencies::Latencies;
+pub(crate) use outcome::{ConnectionCounts, KindOutcome, Outcome, RunOutcome};
 pub(crate) use progress::Snapshot;
 pub(crate) use reply::failure;
 pub(crate) use series::Second;
 pub(crate) use spec::{ConnectionOptions, GroupSpec, Opening, Pacing, Phases, Window};
-pub(crate) use traffic::{ErrorKey, Failure, Share, Ticket, Traffic, TrafficSource, Verdict};
+pub(crate) use traffic::{ErrorKey, Failure, Share, Ticket, Verdict};
 pub(crate) use worker::serve_worker;

@@ -1,10 +1,9 @@
 //! What one run saw.
 
 use crate::error::BenchError;
+use crate::generator::latencies::Latencies;
 use crate::generator::series::Second;
 use crate::generator::traffic::ErrorKey;
-use crate::generator::transfer;
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,11 +16,10 @@ pub(crate) struct KindOutcome {
     /// Good operations that ended within the window.
     pub(crate) operations: u64,
     /// Failed operations by what was wrong with them.
-    #[serde(with = "transfer::pairs")]
+    #[serde(with = "pairs")]
     pub(crate) errors: BTreeMap<ErrorKey, u64>,
-    /// Latencies in microseconds, also of operations that were sent within the window and ended after it.
-    #[serde(with = "transfer::latencies")]
-    pub(crate) latency_us: Histogram<u64>,
+    /// Also of operations that were sent within the window and ended after it.
+    pub(crate) latencies: Latencies,
     /// The window second by second.
     pub(crate) seconds: Vec<Second>,
 }
@@ -53,12 +51,9 @@ pub(crate) struct Outcome {
     /// One per kind of operation, in the traffic's order.
     pub(crate) kinds: Vec<KindOutcome>,
     /// Failures that belong to no operation: connections refused, or lost while nothing was under way.
-    #[serde(with = "transfer::pairs")]
+    #[serde(with = "pairs")]
     pub(crate) connection_errors: BTreeMap<ErrorKey, u64>,
     pub(crate) connections: ConnectionCounts,
-    /// Times in microseconds from dialling until a connection was ready, handshake included.
-    #[serde(with = "transfer::latencies")]
-    pub(crate) connecting_us: Histogram<u64>,
     /// Connections open at the end of each second of the window.
     pub(crate) open_by_second: Vec<u64>,
     /// Bytes of the last good reply.
@@ -90,59 +85,24 @@ impl Outcome {
         of_kinds + self.connection_errors.values().sum::<u64>()
     }
 
-    /// Latencies of all kinds in microseconds.
-    pub(crate) fn latency_us(&self) -> Histogram<u64> {
-        let mut kinds = self.kinds.iter().map(|kind| &kind.latency_us);
-        let mut all = kinds.next().unwrap_or(&self.connecting_us).clone();
-        if self.kinds.is_empty() {
-            all.reset();
-        }
-        for latency_us in kinds {
-            add_latencies(&mut all, latency_us);
-        }
-        all
+    /// Of all kinds.
+    pub(crate) fn latencies(&self) -> Latencies {
+        Latencies::merged(self.kinds.iter().map(|kind| &kind.latencies))
     }
 
     /// Latencies recorded.
     pub(crate) fn timed(&self) -> u64 {
-        self.kinds.iter().map(|kind| kind.latency_us.len()).sum()
-    }
-
-    /// A quantile of the latencies in milliseconds.
-    pub(crate) fn quantile_ms(&self, quantile: f64) -> f64 {
-        self.latency_us().value_at_quantile(quantile) as f64 / 1_000.0
-    }
-
-    /// The longest latency in milliseconds.
-    pub(crate) fn longest_ms(&self) -> f64 {
-        let longest = self.kinds.iter().map(|kind| kind.latency_us.max()).max();
-        longest.unwrap_or_default() as f64 / 1_000.0
-    }
-
-    /// The mean latency in milliseconds.
-    pub(crate) fn mean_ms(&self) -> f64 {
-        self.latency_us().mean() / 1_000.0
+        self.kinds.iter().map(|kind| kind.latencies.count()).sum()
     }
 
     /// Adds what another thread's connections of the same group saw.
     pub(crate) fn merge(&mut self, other: &Outcome) {
         self.elapsed = self.elapsed.max(other.elapsed);
         self.connected += other.connected;
-        for (index, theirs) in other.kinds.iter().enumerate() {
-            match self.kinds.get_mut(index) {
-                Some(kind) => kind.merge(theirs),
-                None => self.kinds.push(theirs.clone()),
-            }
-        }
+        merge_each(&mut self.kinds, &other.kinds, KindOutcome::merge);
         add_errors(&mut self.connection_errors, &other.connection_errors);
         self.connections.add(other.connections);
-        add_latencies(&mut self.connecting_us, &other.connecting_us);
-        for (second, open) in other.open_by_second.iter().enumerate() {
-            match self.open_by_second.get_mut(second) {
-                Some(sum) => *sum += open,
-                None => self.open_by_second.push(*open),
-            }
-        }
+        merge_each(&mut self.open_by_second, &other.open_by_second, |sum, open| *sum += open);
         self.reply_bytes = self.reply_bytes.max(other.reply_bytes);
     }
 }
@@ -151,18 +111,13 @@ impl KindOutcome {
     fn merge(&mut self, other: &KindOutcome) {
         self.operations += other.operations;
         add_errors(&mut self.errors, &other.errors);
-        add_latencies(&mut self.latency_us, &other.latency_us);
-        for (number, theirs) in other.seconds.iter().enumerate() {
-            match self.seconds.get_mut(number) {
-                Some(second) => second.merge(theirs),
-                None => self.seconds.push(theirs.clone()),
-            }
-        }
+        self.latencies.merge(&other.latencies);
+        merge_each(&mut self.seconds, &other.seconds, Second::merge);
     }
 }
 
 impl ConnectionCounts {
-    fn add(&mut self, other: ConnectionCounts) {
+    pub(crate) fn add(&mut self, other: ConnectionCounts) {
         self.asked += other.asked;
         self.opened += other.opened;
         self.refused += other.refused;
@@ -177,9 +132,32 @@ fn add_errors(sum: &mut BTreeMap<ErrorKey, u64>, errors: &BTreeMap<ErrorKey, u64
     }
 }
 
-fn add_latencies(sum: &mut Histogram<u64>, latencies: &Histogram<u64>) {
-    for step in latencies.iter_recorded() {
-        sum.saturating_record_n(step.value_iterated_to(), step.count_at_value());
+/// Merges place by place.
+fn merge_each<T: Clone>(ours: &mut Vec<T>, theirs: &[T], merge: impl Fn(&mut T, &T)) {
+    for (index, their) in theirs.iter().enumerate() {
+        match ours.get_mut(index) {
+            Some(our) => merge(our, their),
+            None => ours.push(their.clone()),
+        }
+    }
+}
+
+/// `#[serde(with = …)]` for a map whose keys are no strings.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    pub(super) fn serialize<K: Serialize, S: Serializer>(
+        map: &BTreeMap<K, u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, K: Deserialize<'de> + Ord, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<K, u64>, D::Error> {
+        Ok(Vec::<(K, u64)>::deserialize(deserializer)?.into_iter().collect())
     }
 }
 
@@ -221,12 +199,7 @@ impl RunOutcome {
 
     /// Adds what other threads or another process saw of the same groups.
     pub(crate) fn merge(&mut self, other: RunOutcome) {
-        for (index, theirs) in other.groups.iter().enumerate() {
-            match self.groups.get_mut(index) {
-                Some(group) => group.merge(theirs),
-                None => self.groups.push(theirs.clone()),
-            }
-        }
+        merge_each(&mut self.groups, &other.groups, Outcome::merge);
         self.busy.extend(other.busy);
         self.interrupted |= other.interrupted;
         self.resident_bytes += other.resident_bytes;

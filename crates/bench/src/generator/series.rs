@@ -1,6 +1,7 @@
 //! Counting and timing the operations of one kind, second by second.
 
 use crate::error::BenchError;
+use crate::generator::latencies::Latencies;
 use crate::generator::outcome::KindOutcome;
 use crate::generator::traffic::{ErrorKey, Failure};
 use hdrhistogram::Histogram;
@@ -24,34 +25,21 @@ pub(crate) struct Second {
     pub(crate) errors: u64,
     /// The longest latency in microseconds, exact as far as the whole run's histogram is.
     pub(crate) max_us: u64,
-    /// Latencies in microseconds, each within 1 %, and how often they were seen; rising.
-    pub(crate) latency_us: Vec<(u64, u64)>,
+    /// Each within 1 %.
+    pub(crate) latencies: Latencies,
 }
 
 impl Second {
-    /// The latency in microseconds that this share of the operations did not exceed; 0 when there were none.
-    pub(crate) fn quantile_us(&self, quantile: f64) -> u64 {
-        let total: u64 = self.latency_us.iter().map(|&(_, count)| count).sum();
-        let wanted = ((total as f64 * quantile).ceil() as u64).max(1);
-        let mut seen = 0;
-        for &(value, count) in &self.latency_us {
-            seen += count;
-            if seen >= wanted {
-                return value.min(self.max_us);
-            }
-        }
-        0
+    /// The latency that this share of the operations did not exceed; 0 when there were none.
+    pub(crate) fn quantile_ms(&self, quantile: f64) -> f64 {
+        self.latencies.quantile_us(quantile).min(self.max_us) as f64 / 1_000.0
     }
 
     pub(crate) fn merge(&mut self, other: &Second) {
         self.operations += other.operations;
         self.errors += other.errors;
         self.max_us = self.max_us.max(other.max_us);
-        let mut all: BTreeMap<u64, u64> = self.latency_us.iter().copied().collect();
-        for &(value, count) in &other.latency_us {
-            *all.entry(value).or_default() += count;
-        }
-        self.latency_us = all.into_iter().collect();
+        self.latencies.merge(&other.latencies);
     }
 
     /// Distributes the latencies over coarser values.
@@ -64,7 +52,7 @@ impl Second {
                 _ => coarse.push((value, step.count_at_value())),
             }
         }
-        Second { operations, errors, max_us: latency_us.max(), latency_us: coarse }
+        Second { operations, errors, max_us: latency_us.max(), latencies: Latencies(coarse) }
     }
 }
 
@@ -155,7 +143,7 @@ impl Tally {
             name: self.name,
             operations: self.operations,
             errors: self.errors,
-            latency_us: self.latency_us,
+            latencies: Latencies::from(&self.latency_us),
             seconds: self.seconds,
         }
     }
@@ -186,11 +174,11 @@ mod tests {
             outcome.seconds.iter().map(|second| (second.operations, second.errors)).collect();
         assert_eq!(counts, [(1_000, 2), (1, 0)]);
         assert_eq!(
-            (outcome.operations, outcome.latency_us.len()),
+            (outcome.operations, outcome.latencies.count()),
             (1_001, 1_002),
             "the late one is timed only"
         );
-        assert!(outcome.latency_us.max() >= 7_000_000, "the late one's latency is kept");
+        assert!(outcome.latencies.longest_ms() >= 7_000.0, "the late one's latency is kept");
     }
 
     #[test]
@@ -201,28 +189,30 @@ mod tests {
         }
         let mut second = Second::default();
         tally.end_second(&mut second);
-        assert!(second.latency_us.len() < 1_000, "{} pairs are not compact", second.latency_us.len());
+        assert!(second.latencies.0.len() < 1_000, "{} pairs are not compact", second.latencies.0.len());
         for quantile in [0.01, 0.5, 0.9, 0.99, 0.999] {
-            let found = second.quantile_us(quantile) as f64;
-            let exact = 100_000.0 * quantile;
+            let (found, exact) = (second.quantile_ms(quantile), 100.0 * quantile);
             assert!((found / exact - 1.0).abs() < 0.01, "{quantile}: {found} instead of {exact}");
         }
         assert!(second.max_us >= 100_000);
-        assert_eq!(Second::default().quantile_us(0.5), 0);
     }
 
     #[test]
-    fn merged_seconds_have_both_distributions() {
-        let second = |operations, latency_us: &[(u64, u64)]| Second {
-            operations,
-            errors: 1,
-            max_us: latency_us.last().map_or(0, |&(value, _)| value),
-            latency_us: latency_us.to_vec(),
-        };
-        let mut sum = second(3, &[(10, 1), (20, 2)]);
-        sum.merge(&second(4, &[(15, 1), (20, 3)]));
-        let expect =
-            Second { operations: 7, errors: 2, max_us: 20, latency_us: vec![(10, 1), (15, 1), (20, 5)] };
-        assert_eq!(sum, expect);
+    fn outcomes_survive_the_way_between_processes() {
+        let mut tally = tally();
+        for latency in [1, 80, 3_000, 999_999, 60_000_000_000] {
+            tally.record(latency * 1_000, true);
+        }
+        tally.count_failure(
+            Failure { kind: FailureKind::Server, code: Some(462), name: "Overloaded".into() },
+            7,
+        );
+        tally.end_second(&mut Second::default());
+        let sent = tally.finish();
+        let text = serde_json::to_string(&sent).expect("JSON");
+        let came: KindOutcome = serde_json::from_str(&text).expect("the same shape");
+        assert_eq!((came.latencies, came.operations), (sent.latencies, 5));
+        assert_eq!((&came.errors, &came.seconds), (&sent.errors, &sent.seconds));
+        assert_eq!(came.errors.values().sum::<u64>(), 7);
     }
 }

@@ -1,10 +1,9 @@
 //! What a group of connections is told to do, and for how long.
 
 use crate::generator::arrivals::Arrivals;
-use crate::generator::traffic::TrafficSource;
+use crate::workload::WorkloadSource;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use wire::Compressor;
 
@@ -82,16 +81,17 @@ impl ConnectionOptions {
 }
 
 /// A group of connections that do the same.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct GroupSpec {
     pub(crate) connections: usize,
-    pub(crate) traffic: Arc<dyn TrafficSource>,
+    pub(crate) traffic: WorkloadSource,
     pub(crate) pacing: Pacing,
     pub(crate) options: ConnectionOptions,
 }
 
 impl GroupSpec {
-    pub(crate) fn new(connections: usize, traffic: Arc<dyn TrafficSource>, pacing: Pacing) -> Self {
+    pub(crate) fn new(connections: usize, traffic: WorkloadSource, pacing: Pacing) -> Self {
         GroupSpec { connections, traffic, pacing, options: ConnectionOptions::default() }
     }
 }

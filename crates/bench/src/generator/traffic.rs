@@ -1,37 +1,16 @@
-//! What a group of connections sends, and what becomes of it: the seam between the generator and the workloads.
+//! What the generator and the workloads say to each other about operations.
 
-use crate::error::BenchError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::Arc;
-
-/// What a group of connections sends, and what becomes of it. One value per group and generator thread.
-pub(crate) trait Traffic: Send + fmt::Debug {
-    /// Names of the kinds of operations; a [`Ticket`]'s `kind` is an index into it. Constant over the run, at least one.
-    fn kinds(&self) -> Vec<String>;
-
-    /// Writes the next operation's first request, a whole OP_MSG, into `message`, which is empty. The generator fills in the
-    /// request id. Returns the operation's ticket.
-    fn next(&mut self, message: &mut Vec<u8>) -> Ticket;
-
-    /// Judges a whole reply, header included and decompressed. For [`Verdict::Again`] a further request of the same operation
-    /// is in `message`, which was empty; the operation's latency runs on.
-    fn judge(&mut self, ticket: &mut Ticket, reply: &[u8], message: &mut Vec<u8>) -> Verdict;
-
-    /// The connection died, or no reply came in time: the operation has no outcome. An insert's key may be there or not.
-    fn lost(&mut self, ticket: Ticket) {
-        let _ = ticket;
-    }
-}
 
 /// What is to be remembered of an operation while it is under way. Small, because every connection has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ticket {
-    /// Index into [`Traffic::kinds`].
+    /// Index into the kinds of operations.
     pub(crate) kind: u8,
-    /// Which request of the operation is under way, for the traffic's own use.
+    /// Which request of the operation is under way.
     pub(crate) step: u8,
-    /// What the operation is about, for the traffic's own use.
+    /// The document that the operation is about.
     pub(crate) key: u64,
 }
 
@@ -124,7 +103,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Which part of a group's load one [`Traffic`] is: generator threads of all processes are numbered through.
+/// Which part of a group's load one thread has: generator threads of all processes are numbered through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Share {
     /// This thread's number, from 0.
@@ -137,6 +116,7 @@ pub(crate) struct Share {
 
 impl Share {
     /// The only thread.
+    #[cfg(test)]
     pub(crate) const fn whole(seed: u64) -> Self {
         Share { index: 0, of: 1, seed }
     }
@@ -159,19 +139,6 @@ impl Share {
         whole / of + (index < whole % of) as u64
     }
 }
-
-/// Makes the traffic of each generator thread, in this process or in another one.
-pub(crate) trait TrafficSource: Send + Sync + fmt::Debug {
-    /// # Errors
-    /// When the description asks for something impossible.
-    fn traffic(&self, share: Share) -> Result<Box<dyn Traffic>, BenchError>;
-
-    /// Everything that another process of this program needs to make the same source: what [`ReadSource`] reads.
-    fn describe(&self) -> serde_json::Value;
-}
-
-/// Makes a source from its description. A function of the program, so that the generator knows no workload.
-pub(crate) type ReadSource = fn(&serde_json::Value) -> Result<Arc<dyn TrafficSource>, BenchError>;
 
 #[cfg(test)]
 mod tests {

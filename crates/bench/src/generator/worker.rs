@@ -6,12 +6,10 @@ use crate::generator::clock::monotonic;
 use crate::generator::crew::{Crew, Load};
 use crate::generator::outcome::RunOutcome;
 use crate::generator::progress::Snapshot;
-use crate::generator::spec::{ConnectionOptions, GroupSpec, Pacing, Window};
-use crate::generator::traffic::ReadSource;
+use crate::generator::spec::Window;
 use crate::interrupt::Interrupt;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
-use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -23,7 +21,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(500);
 #[serde(rename_all = "camelCase")]
 pub(super) enum Order {
     /// Open the connections of this process's part.
-    Open(Box<Plan>),
+    Open { load: Box<Load>, process: u32 },
     /// Begin to send at this time of the machine's monotonic clock, in nanoseconds.
     Run { window: Window, start_at: u64 },
     /// End the run with what was seen.
@@ -41,69 +39,20 @@ pub(super) enum Report {
     Failed(String),
 }
 
-/// A [`Load`] on its way.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Plan {
-    process: u32,
-    address: SocketAddr,
-    groups: Vec<GroupPlan>,
-    threads: u32,
-    processes: u32,
-    seed: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupPlan {
-    connections: usize,
-    traffic: serde_json::Value,
-    pacing: Pacing,
-    options: ConnectionOptions,
-}
-
-impl Plan {
-    pub(super) fn new(load: &Load, process: u32) -> Self {
-        let group = |group: &GroupSpec| GroupPlan {
-            connections: group.connections,
-            traffic: group.traffic.describe(),
-            pacing: group.pacing.clone(),
-            options: group.options.clone(),
-        };
-        let groups = load.groups.iter().map(group).collect();
-        let &Load { address, threads, processes, seed, .. } = load;
-        Plan { process, address, groups, threads, processes, seed }
-    }
-
-    fn load(self, read: ReadSource) -> Result<Load, BenchError> {
-        let mut groups = Vec::with_capacity(self.groups.len());
-        for plan in self.groups {
-            let GroupPlan { connections, traffic, pacing, options } = plan;
-            groups.push(GroupSpec { connections, traffic: read(&traffic)?, pacing, options });
-        }
-        let Plan { address, threads, processes, seed, .. } = self;
-        Ok(Load { address, groups, threads, processes, seed })
-    }
-}
-
 /// Carries out orders until standard input ends.
 ///
 /// # Errors
 /// When the directing process cannot be understood or told. What goes wrong with an order is reported to it instead.
-pub(crate) fn serve_worker(read: ReadSource) -> Result<(), BenchError> {
+pub(crate) fn serve_worker() -> Result<(), BenchError> {
     let interrupt = Interrupt::default();
     let orders = listen(&interrupt);
     let mut crew = None;
     while let Ok(order) = orders.recv() {
         let report = match order? {
-            Order::Open(plan) => {
-                let process = plan.process;
-                let opened = plan.load(read).and_then(|load| Crew::open(&load, process, &interrupt));
-                opened.map(|opened| {
-                    crew = Some(opened);
-                    Report::Opened
-                })
-            }
+            Order::Open { load, process } => Crew::open(&load, process, &interrupt).map(|opened| {
+                crew = Some(opened);
+                Report::Opened
+            }),
             Order::Run { window, start_at } => run(crew.as_mut(), &window, start_at),
             Order::Stop => continue,
         };

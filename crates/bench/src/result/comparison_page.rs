@@ -1,8 +1,8 @@
 //! A comparison on the terminal and as a page.
 
-use crate::chart::{Axis, Colour, Figure, Interval, Panel, Plot, Scale, Series, colour};
+use crate::chart::{Axis, Interval, Line, Panel, Plot, Scale, colour};
 use crate::error::BenchError;
-use crate::result::comparison::{ComparedFigure, ComparedValue, Comparison, Verdict};
+use crate::result::comparison::{ComparedFigure, ComparedRun, ComparedValue, Comparison, Verdict};
 use crate::result::figures;
 use crate::result::number::{amount, count};
 use crate::result::page::Page;
@@ -123,7 +123,7 @@ const fn tone(verdict: Verdict) -> Tone {
     }
 }
 
-fn charts(comparison: &Comparison<'_>) -> Vec<(String, Figure)> {
+fn charts(comparison: &Comparison<'_>) -> Vec<Panel> {
     let named = || comparison.runs.iter().zip(comparison.results);
     let rates = named().map(|(run, result)| (run.label.clone(), figures::rate_line(result))).collect();
     let latencies: Vec<_> =
@@ -140,16 +140,14 @@ fn charts(comparison: &Comparison<'_>) -> Vec<(String, Figure)> {
 }
 
 /// The intervals of all operations together, a line at 1.
-fn ratios(comparison: &Comparison<'_>) -> figures::Titled {
-    /// Pixels of a row, and of all that is not rows.
-    const ROW: u32 = 24;
-    const AROUND: u32 = 60;
+fn ratios(comparison: &Comparison<'_>) -> Option<Panel> {
     let rows: Vec<Interval> = totals(comparison)
         .flat_map(|figure| {
             let all = comparison.runs.iter().zip(&figure.values).enumerate();
             all.filter_map(|(number, (run, value))| {
                 Some(Interval {
                     name: format!("{}, {}", figure.measure.name, run.label),
+                    of: run.label.clone(),
                     colour: colour(number),
                     value: value.ratio?,
                     bounds: bounds(value),
@@ -160,48 +158,40 @@ fn ratios(comparison: &Comparison<'_>) -> figures::Titled {
     if rows.is_empty() {
         return None;
     }
-    let rows_drawn = rows.len();
     let ends = rows.iter().flat_map(|row| {
         let (low, high) = row.bounds.unwrap_or((row.value, row.value));
         [low, row.value, high, 1.0]
     });
     let x = Axis::of("ratio to the base, with its interval", Scale::Logarithmic, ends);
-    let panels = vec![Panel { caption: String::new(), plot: Plot::Intervals { x, same: 1.0, rows } }];
-    let (width, height) = Figure::WIDE;
-    let panel_size = (width, height.max(AROUND + ROW * rows_drawn as u32));
-    let figure = Figure { legend: legend(comparison), panels, panel_size };
-    Some(("Ratios".to_owned(), figure))
+    Some(Panel { title: "Ratios".to_owned(), plot: Plot::Intervals { x, same: 1.0, rows } })
 }
 
 /// The rate of each repetition: whether one run's are above another's is seen without statistics.
-fn repetitions(comparison: &Comparison<'_>) -> figures::Titled {
+fn repetitions(comparison: &Comparison<'_>) -> Option<Panel> {
     let figure = totals(comparison).find(|figure| figure.figure == "rate")?;
     if figure.values.iter().all(|value| value.repetitions.len() < 2) {
         return None;
     }
-    let line = |(number, value): (usize, &ComparedValue)| Series {
+    let line = |(number, (run, value)): (usize, (&ComparedRun, &ComparedValue))| Line {
+        name: run.label.clone(),
         colour: colour(number),
         points: (1..).zip(&value.repetitions).map(|(round, rate)| (f64::from(round), Some(*rate))).collect(),
         marks: true,
         steps: false,
     };
-    let series: Vec<Series> = figure.values.iter().enumerate().map(line).collect();
-    let points = || series.iter().flat_map(|line| &line.points);
+    let named = comparison.runs.iter().zip(&figure.values);
+    let lines: Vec<Line> = named.enumerate().map(line).collect();
+    let points = || lines.iter().flat_map(|line| &line.points);
     let rounds = points().map(|&(round, _)| round).fold(1.0, f64::max);
     let x = Axis::new("repetition", Scale::Linear, 0.5, rounds + 0.5);
     let x = x.with_ticks((1..=rounds as usize).map(|round| round as f64));
-    let y = Axis::of("", Scale::Linear, points().filter_map(|&(_, rate)| rate)).with_headroom(0.08);
-    let panels = vec![Panel { caption: String::new(), plot: Plot::Lines { x, y, series } }];
-    let figure = Figure { legend: legend(comparison), panels, panel_size: Figure::WIDE };
-    Some(("Operations a second by repetition".to_owned(), figure))
+    let y = Axis::upright(Scale::Linear, points().filter_map(|&(_, rate)| rate));
+    let plot = Plot::Lines { x, y, lines };
+    Some(Panel { title: "Operations a second by repetition".to_owned(), plot })
 }
 
 fn totals<'c>(comparison: &'c Comparison<'_>) -> impl Iterator<Item = &'c ComparedFigure> {
     comparison.figures.iter().filter(|figure| figure.operation == TOTAL)
-}
-
-fn legend(comparison: &Comparison<'_>) -> Vec<(String, Colour)> {
-    comparison.runs.iter().enumerate().map(|(number, run)| (run.label.clone(), colour(number))).collect()
 }
 
 #[cfg(test)]

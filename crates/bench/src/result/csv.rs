@@ -10,17 +10,16 @@ pub(crate) fn text(result: &RunResult) -> String {
     let mut text = HEADINGS.to_owned();
     for (number, repetition) in (1..).zip(&result.repetitions) {
         for second in &repetition.seconds {
-            let kinds = second.kinds.iter().map(|kind| {
-                (kind.name.as_str(), kind.rate, kind.errors, [kind.p50_ms, kind.p99_ms, kind.max_ms])
-            });
-            let total = (TOTAL, second.rate, second.errors, [second.p50_ms, second.p99_ms, second.max_ms]);
-            for (name, rate, errors, latencies) in kinds.chain([total]) {
-                let latencies =
-                    latencies.map(|latency| latency.map_or(String::new(), |ms| format!("{ms:.3}")));
+            let kinds = second.kinds.iter().map(|kind| (kind.name.as_str(), &kind.figures));
+            for (name, figures) in kinds.chain([(TOTAL, &second.all)]) {
+                let latencies = [figures.p50_ms, figures.p99_ms, figures.max_ms]
+                    .map(|latency| latency.map_or(String::new(), |ms| format!("{ms:.3}")));
                 text.push_str(&format!(
-                    "{number},{},{},{rate},{errors},{},{}\n",
+                    "{number},{},{},{},{},{},{}\n",
                     second.second,
                     quoted(name),
+                    figures.rate,
+                    figures.errors,
                     second.connections,
                     latencies.join(",")
                 ));

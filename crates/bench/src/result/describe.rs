@@ -1,8 +1,8 @@
 //! A run's configuration and figures in words and tables, the same on the terminal and in pages.
 
+use crate::result::RunResult;
 use crate::result::number::{amount, bytes, count, percent, plain};
 use crate::result::table::{Place, Table, Tone};
-use crate::result::{RunResult, ServerSample};
 use std::collections::BTreeMap;
 
 /// The table of operations.
@@ -214,7 +214,7 @@ fn observed(result: &RunResult) -> Option<String> {
     let samples = || result.repetitions.iter().flat_map(|repetition| &repetition.server);
     samples().next()?;
     let mut parts = Vec::new();
-    if let Some(most) = samples().filter_map(|sample| sample.connections).max() {
+    if let Some(most) = samples().filter_map(|sample| sample.figure("connections")).max() {
         parts.push(format!("up to {}", plural(most, "connection")));
     }
     let mut most: BTreeMap<&str, u64> = BTreeMap::new();
@@ -241,9 +241,9 @@ fn cache_hits(result: &RunResult) -> Option<f64> {
         let (Some(first), Some(last)) = (repetition.server.first(), repetition.server.last()) else {
             continue;
         };
-        let grown = |figure: fn(&ServerSample) -> Option<u64>| figure(last)?.checked_sub(figure(first)?);
-        hits += grown(|sample| sample.cache_hits).unwrap_or_default();
-        misses += grown(|sample| sample.cache_misses).unwrap_or_default();
+        let grown = |key| last.figure(key)?.checked_sub(first.figure(key)?);
+        hits += grown("cacheHits").unwrap_or_default();
+        misses += grown("cacheMisses").unwrap_or_default();
     }
     (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
 }

@@ -1,23 +1,17 @@
 //! The charts of runs.
 
-use crate::chart::{Axis, Colour, Figure, Panel, Plot, Scale, Series, colour};
+use crate::chart::{Axis, Line, Panel, Plot, Scale, colour};
 use crate::result::summary::TOTAL;
 use crate::result::{Latency, RunResult, SecondResult, ServerSample};
 
-/// Left free above the highest value, of the axis.
-const HEADROOM: f64 = 0.08;
 /// Between two repetitions on an axis of time, in seconds.
 const GAP_SECONDS: f64 = 2.0;
-const TIME: &str = "seconds";
 
 /// A line by its name.
 pub(crate) type Named = (String, Vec<(f64, Option<f64>)>);
 
-/// A figure under its title; `None` when there is nothing to draw.
-pub(crate) type Titled = Option<(String, Figure)>;
-
 /// Every chart of one run that there are data for.
-pub(crate) fn of_run(result: &RunResult) -> Vec<(String, Figure)> {
+pub(crate) fn of_run(result: &RunResult) -> Vec<Panel> {
     [
         rates(result),
         latencies(result),
@@ -34,7 +28,7 @@ pub(crate) fn of_run(result: &RunResult) -> Vec<(String, Figure)> {
     .collect()
 }
 
-fn rates(result: &RunResult) -> Titled {
+fn rates(result: &RunResult) -> Option<Panel> {
     let mut lines = vec![(TOTAL.to_owned(), rate_line(result))];
     let mut names = result.names();
     names.pop();
@@ -42,7 +36,7 @@ fn rates(result: &RunResult) -> Titled {
     for name in names.iter().filter(|_| names.len() > 1) {
         let rate = |second: &SecondResult| {
             let kind = second.kinds.iter().find(|kind| kind.name == *name);
-            kind.map(|kind| kind.rate)
+            kind.map(|kind| kind.figures.rate)
         };
         lines.push((name.clone(), over_seconds(result, rate)));
     }
@@ -50,22 +44,22 @@ fn rates(result: &RunResult) -> Titled {
 }
 
 /// Only when there were any.
-fn errors(result: &RunResult) -> Titled {
-    let errors = over_seconds(result, |second| Some(second.errors as f64));
+fn errors(result: &RunResult) -> Option<Panel> {
+    let errors = over_seconds(result, |second| Some(second.all.errors as f64));
     let any = errors.iter().any(|(_, errors)| errors.is_some_and(|errors| errors > 0.0));
     any.then(|| over_time("Errors a second", Scale::Linear, vec![(TOTAL.to_owned(), errors)])).flatten()
 }
 
 /// All operations, second by second.
 pub(crate) fn rate_line(result: &RunResult) -> Vec<(f64, Option<f64>)> {
-    over_seconds(result, |second| Some(second.rate))
+    over_seconds(result, |second| Some(second.all.rate))
 }
 
-fn latencies(result: &RunResult) -> Titled {
+fn latencies(result: &RunResult) -> Option<Panel> {
     let lines = vec![
-        ("p50".to_owned(), over_seconds(result, |second| second.p50_ms)),
-        ("p99".to_owned(), over_seconds(result, |second| second.p99_ms)),
-        ("longest".to_owned(), over_seconds(result, |second| second.max_ms)),
+        ("p50".to_owned(), over_seconds(result, |second| second.all.p50_ms)),
+        ("p99".to_owned(), over_seconds(result, |second| second.all.p99_ms)),
+        ("longest".to_owned(), over_seconds(result, |second| second.all.max_ms)),
     ];
     over_time("Latency over time, ms", Scale::Logarithmic, lines)
 }
@@ -78,15 +72,18 @@ fn of_kinds(result: &RunResult) -> Vec<(String, Latency)> {
     names.into_iter().map(|name| (name.clone(), result.latency_of(&name))).collect()
 }
 
-fn connections(result: &RunResult) -> Titled {
+fn connections(result: &RunResult) -> Option<Panel> {
     let lines = vec![
         ("of the load".to_owned(), over_seconds(result, |second| Some(second.connections as f64))),
-        ("at the server".to_owned(), over_samples(result, |sample| sample.connections.map(|all| all as f64))),
+        (
+            "at the server".to_owned(),
+            over_samples(result, |sample| Some(sample.figure("connections")? as f64)),
+        ),
     ];
     over_time("Open connections", Scale::Linear, lines)
 }
 
-fn threads(result: &RunResult) -> Titled {
+fn threads(result: &RunResult) -> Option<Panel> {
     let lines = executors(result)
         .into_iter()
         .flat_map(|name| {
@@ -105,7 +102,7 @@ fn threads(result: &RunResult) -> Titled {
     over_time("Threads of the server", Scale::Linear, lines)
 }
 
-fn queues(result: &RunResult) -> Titled {
+fn queues(result: &RunResult) -> Option<Panel> {
     let line = |name: String| {
         let queued = over_samples(result, |sample| {
             let own = sample.executors.iter().find(|executor| executor.name == name)?;
@@ -128,33 +125,34 @@ fn executors(result: &RunResult) -> Vec<String> {
     names
 }
 
-fn cache(result: &RunResult) -> Titled {
-    let mib = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64 / f64::from(1 << 20));
-    let lines = vec![
-        ("used".to_owned(), over_samples(result, |sample| mib(sample.cache_used_bytes))),
-        ("not yet written".to_owned(), over_samples(result, |sample| mib(sample.cache_dirty_bytes))),
-    ];
+fn cache(result: &RunResult) -> Option<Panel> {
+    let line = |name: &str, key| {
+        let mib = over_samples(result, |sample| Some(sample.figure(key)? as f64 / f64::from(1 << 20)));
+        (name.to_owned(), mib)
+    };
+    let lines = vec![line("used", "cacheUsedBytes"), line("not yet written", "cacheDirtyBytes")];
     over_time("Cache of the server, MiB", Scale::Linear, lines)
 }
 
-fn traffic(result: &RunResult) -> Titled {
+fn traffic(result: &RunResult) -> Option<Panel> {
+    let line = |name: &str, key| (name.to_owned(), mib_a_second(result, key));
     let lines = vec![
-        ("network in".to_owned(), mib_a_second(result, |sample| sample.network_in_bytes)),
-        ("network out".to_owned(), mib_a_second(result, |sample| sample.network_out_bytes)),
-        ("read from disk".to_owned(), mib_a_second(result, |sample| sample.disk_read_bytes)),
-        ("written to disk".to_owned(), mib_a_second(result, |sample| sample.disk_written_bytes)),
+        line("network in", "networkInBytes"),
+        line("network out", "networkOutBytes"),
+        line("read from disk", "diskReadBytes"),
+        line("written to disk", "diskWrittenBytes"),
     ];
     over_time("Network and disk of the server, MiB/s", Scale::Linear, lines)
 }
 
 /// The growth of a counter between samples.
-fn mib_a_second(result: &RunResult, counter: fn(&ServerSample) -> Option<u64>) -> Vec<(f64, Option<f64>)> {
+fn mib_a_second(result: &RunResult, key: &str) -> Vec<(f64, Option<f64>)> {
     on_one_axis(result, |repetition| {
         let pairs = repetition.server.iter().zip(repetition.server.iter().skip(1));
         pairs
             .map(|(before, after)| {
                 let seconds = after.at_seconds - before.at_seconds;
-                let grown = || counter(after)?.checked_sub(counter(before)?);
+                let grown = || after.figure(key)?.checked_sub(before.figure(key)?);
                 let rate = grown().filter(|_| seconds > 0.0);
                 (after.at_seconds, rate.map(|bytes| bytes as f64 / seconds / f64::from(1 << 20)))
             })
@@ -196,21 +194,20 @@ fn on_one_axis(
 }
 
 /// Lines over time, without those that have no value.
-pub(crate) fn over_time(title: &str, scale: Scale, lines: Vec<Named>) -> Titled {
+pub(crate) fn over_time(title: &str, scale: Scale, lines: Vec<Named>) -> Option<Panel> {
     let lines: Vec<Named> =
         lines.into_iter().filter(|(_, points)| points.iter().any(|(_, value)| value.is_some())).collect();
     if lines.is_empty() {
         return None;
     }
     let valued = || lines.iter().flat_map(|(_, points)| points).filter(|(_, value)| value.is_some());
-    let x = Axis::of(TIME, Scale::Linear, valued().map(|&(place, _)| place));
-    let y = Axis::of("", scale, valued().filter_map(|&(_, value)| value));
-    let y = if scale == Scale::Linear { y.with_headroom(HEADROOM) } else { y };
-    Some((title.to_owned(), lines_figure(x, y, lines, false)))
+    let x = Axis::of("seconds", Scale::Linear, valued().map(|&(place, _)| place));
+    let y = Axis::upright(scale, valued().filter_map(|&(_, value)| value));
+    Some(panel(title, x, y, lines, false))
 }
 
 /// Latency by share of operations that took no longer.
-pub(crate) fn distribution(title: &str, all: &[(String, Latency)]) -> Titled {
+pub(crate) fn distribution(title: &str, all: &[(String, Latency)]) -> Option<Panel> {
     let lines: Vec<Named> = all
         .iter()
         .filter(|(_, latency)| latency.operations() > 0)
@@ -225,8 +222,8 @@ pub(crate) fn distribution(title: &str, all: &[(String, Latency)]) -> Titled {
         Scale::Percentile,
         points().map(|&(share, _)| share),
     );
-    let y = Axis::of("", Scale::Logarithmic, points().filter_map(|&(_, value)| value));
-    Some((title.to_owned(), lines_figure(x, y, lines, true)))
+    let y = Axis::upright(Scale::Logarithmic, points().filter_map(|&(_, value)| value));
+    Some(panel(title, x, y, lines, true))
 }
 
 /// Shares and latencies, as many as a chart can show. The slowest operation ends the line at the share of all others.
@@ -237,7 +234,7 @@ fn quantiles(latency: &Latency) -> Vec<(f64, Option<f64>)> {
     let nines = |share: f64| -(1.0 - share).max(f64::MIN_POSITIVE).log10();
     let mut points: Vec<(f64, Option<f64>)> = Vec::new();
     let mut before = 0;
-    for &(microseconds, count) in &latency.histogram {
+    for &(microseconds, count) in &latency.histogram.0 {
         let share = before as f64 / operations;
         let far = points.last().is_none_or(|&(last, _)| nines(share) - nines(last) >= NEAREST);
         if far {
@@ -249,26 +246,21 @@ fn quantiles(latency: &Latency) -> Vec<(f64, Option<f64>)> {
     points
 }
 
-fn lines_figure(x: Axis, y: Axis, lines: Vec<Named>, steps: bool) -> Figure {
-    let colours: Vec<Colour> = (0..lines.len()).map(colour).collect();
-    let legend = lines.iter().zip(&colours).map(|((name, _), colour)| (name.clone(), *colour)).collect();
-    let series = lines
-        .into_iter()
-        .zip(colours)
-        .map(|((_, points), colour)| Series { colour, points, marks: false, steps })
-        .collect();
-    let panels = vec![Panel { caption: String::new(), plot: Plot::Lines { x, y, series } }];
-    Figure { legend, panels, panel_size: Figure::WIDE }
+fn panel(title: &str, x: Axis, y: Axis, lines: Vec<Named>, steps: bool) -> Panel {
+    let line = |(number, (name, points))| Line { name, colour: colour(number), points, marks: false, steps };
+    let lines = lines.into_iter().enumerate().map(line).collect();
+    Panel { title: title.to_owned(), plot: Plot::Lines { x, y, lines } }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generator::Latencies;
     use crate::result::sample;
 
     #[test]
     fn a_full_run_has_every_chart_and_an_empty_one_none() {
-        let titles: Vec<String> = of_run(&sample::full()).into_iter().map(|(title, _)| title).collect();
+        let titles: Vec<String> = of_run(&sample::full()).into_iter().map(|panel| panel.title).collect();
         assert_eq!(titles.len(), 9, "{titles:?}");
         assert!(of_run(&RunResult::default()).is_empty());
     }
@@ -277,7 +269,7 @@ mod tests {
     fn a_server_that_tells_nothing_has_no_charts_of_its_own() {
         let mut result = sample::full();
         result.repetitions.iter_mut().for_each(|repetition| repetition.server.clear());
-        let titles: Vec<String> = of_run(&result).into_iter().map(|(title, _)| title).collect();
+        let titles: Vec<String> = of_run(&result).into_iter().map(|panel| panel.title).collect();
         assert_eq!(titles.len(), 5, "{titles:?}");
     }
 
@@ -290,16 +282,16 @@ mod tests {
 
     #[test]
     fn a_distribution_ends_with_the_slowest_operation() {
-        let latency = Latency::of_counts(vec![(1_000, 9_000), (2_000, 990), (50_000, 10)]);
+        let latency = Latency::from(Latencies(vec![(1_000, 9_000), (2_000, 990), (50_000, 10)]));
         let expect = [(0.0, 1.0), (0.9, 2.0), (0.999, 50.0), (0.9999, 50.0)];
         assert_eq!(quantiles(&latency), expect.map(|(share, value)| (share, Some(value))));
-        let alone = Latency::of_counts(vec![(7_000, 1)]);
+        let alone = Latency::from(Latencies(vec![(7_000, 1)]));
         assert_eq!(quantiles(&alone), [(0.0, Some(7.0)), (0.5, Some(7.0))]);
     }
 
     #[test]
     fn many_buckets_become_few_points() {
-        let latency = Latency::of_counts((1..100_000).map(|latency| (latency, 1)).collect());
+        let latency = Latency::from(Latencies((1..100_000).map(|latency| (latency, 1)).collect()));
         let points = quantiles(&latency);
         assert!((100..1_500).contains(&points.len()), "{} points", points.len());
         assert_eq!(points.last().and_then(|&(_, value)| value), Some(99.999));

@@ -39,10 +39,10 @@ pub(crate) use comparison::check_base;
 pub(crate) use machine::now;
 pub(crate) use model::{
     Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,
-    Repetition, RunResult, SCHEMA, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool,
-    WorkloadInfo,
+    Repetition, RunResult, SCHEMA, SecondFigures, SecondKind, SecondResult, ServerInfo, ServerSample, Target,
+    Tool, WorkloadInfo,
 };
-pub(crate) use number::{amount, bytes, plain};
+pub(crate) use number::{amount, bytes, count, plain};
 pub(crate) use output::{OutputOptions, finish, save};
 pub(crate) use page::Page;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Times are in the unit that ends their names; rates are successful operations a second of the measured window.
 
+use crate::generator::Latencies;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -262,7 +263,7 @@ pub(crate) struct Latency {
     pub(crate) max_ms: f64,
     /// Microseconds and how many operations took that long, ascending, without empty places; values are exact to three digits.
     #[serde(default)]
-    pub(crate) histogram: Vec<(u64, u64)>,
+    pub(crate) histogram: Latencies,
 }
 
 /// One second of a repetition.
@@ -271,34 +272,32 @@ pub(crate) struct Latency {
 pub(crate) struct SecondResult {
     /// Its number, from 0 at the beginning of the measured window.
     pub(crate) second: u64,
-    /// Successful operations that ended in it.
-    pub(crate) rate: f64,
-    /// Failed operations.
-    pub(crate) errors: u64,
     /// Connections open at its end.
     pub(crate) connections: u64,
-    /// Latencies of the operations that ended in it; absent when none did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) p50_ms: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) p99_ms: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) max_ms: Option<f64>,
-    /// The same by kind of operation.
+    #[serde(flatten)]
+    pub(crate) all: SecondFigures,
+    /// By kind of operation.
     #[serde(default)]
     pub(crate) kinds: Vec<SecondKind>,
 }
 
 /// One kind of operation in one second.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct SecondKind {
     pub(crate) name: String,
-    /// Successful operations that ended in it.
+    #[serde(flatten)]
+    pub(crate) figures: SecondFigures,
+}
+
+/// Operations that ended in one second.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SecondFigures {
+    /// Successful ones.
     pub(crate) rate: f64,
-    /// Failed operations.
+    /// Failed ones.
     pub(crate) errors: u64,
-    /// Absent when none ended in it, as with the next ones.
+    /// Latencies; absent when no operation ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) p50_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,41 +312,24 @@ pub(crate) struct SecondKind {
 pub(crate) struct ServerSample {
     /// Seconds after the beginning of the measured window.
     pub(crate) at_seconds: f64,
-    /// `connections.current`: all of the server's clients.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) connections: Option<u64>,
     /// Thread models and what they count.
     #[serde(default)]
     pub(crate) executors: Vec<ExecutorSample>,
-    /// Bytes in the storage engine's cache.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cache_used_bytes: Option<u64>,
-    /// Bytes of it that are not yet written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cache_dirty_bytes: Option<u64>,
-    /// Since the server's start, as with everything below.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cache_hits: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cache_misses: Option<u64>,
-    /// `network.bytesIn`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) network_in_bytes: Option<u64>,
-    /// `network.bytesOut`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) network_out_bytes: Option<u64>,
-    /// Bytes that the storage engine read from files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) disk_read_bytes: Option<u64>,
-    /// Bytes that it wrote to them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) disk_written_bytes: Option<u64>,
     /// `opcounters`, by name.
     #[serde(default)]
     pub(crate) opcounters: BTreeMap<String, u64>,
     /// Further numbers by their path in `serverStatus`.
     #[serde(default)]
     pub(crate) extra: BTreeMap<String, f64>,
+    /// What every server tells that can, by the keys of [`crate::result::server_status`].
+    #[serde(flatten)]
+    pub(crate) figures: BTreeMap<String, serde_json::Value>,
+}
+
+impl ServerSample {
+    pub(crate) fn figure(&self, key: &str) -> Option<u64> {
+        self.figures.get(key)?.as_u64()
+    }
 }
 
 /// One thread model at one moment, under MongoDB's names.

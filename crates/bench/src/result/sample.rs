@@ -1,6 +1,7 @@
 //! Results for tests: one in which every key has a value, and small ones by rate.
 
 use super::*;
+use crate::generator::Latencies;
 use std::collections::BTreeMap;
 
 /// Every key has a value.
@@ -114,7 +115,7 @@ fn latency(rate: f64, operations: f64) -> Latency {
     let steps = [(0.5, 0.3), (0.8, 0.25), (1.0, 0.2), (1.3, 0.14), (2.0, 0.08), (4.0, 0.025), (9.0, 0.0045)];
     let tail = [(20.0, 0.0004), (50.0, 0.00008), (120.0, 0.00002)];
     let count = |(times, share): (f64, f64)| ((middle_us * times) as u64, (operations * share).ceil() as u64);
-    Latency::of_counts(steps.into_iter().chain(tail).map(count).collect())
+    Latencies(steps.into_iter().chain(tail).map(count).collect()).into()
 }
 
 fn one_second(second: u64, rate: f64) -> SecondResult {
@@ -122,45 +123,48 @@ fn one_second(second: u64, rate: f64) -> SecondResult {
     let paused = second == 15;
     let rate = if paused { 0.0 } else { rate * (1.0 + 0.05 * (second as f64).sin()) };
     let time = |times: f64| (!paused).then(|| 64e3 / rate * times);
+    let figures = |rate, errors, [p50_ms, p99_ms, max_ms]: [Option<f64>; 3]| SecondFigures {
+        rate,
+        errors,
+        p50_ms,
+        p99_ms,
+        max_ms,
+    };
     let kind = |name: &str| SecondKind {
         name: name.into(),
-        rate: rate / 2.0,
-        errors: 0,
-        p50_ms: time(1.0),
-        p99_ms: time(4.0),
-        max_ms: time(30.0),
+        figures: figures(rate / 2.0, 0, [1.0, 4.0, 30.0].map(time)),
     };
+    let errors = if second == 16 { 15 } else { 0 };
     SecondResult {
         second,
-        rate,
-        errors: if second == 16 { 15 } else { 0 },
         connections: if paused { 62 } else { 64 },
-        p50_ms: time(1.0),
-        p99_ms: time(4.5),
-        max_ms: time(40.0 + second as f64),
+        all: figures(rate, errors, [1.0, 4.5, 40.0 + second as f64].map(time)),
         kinds: vec![kind("read"), kind("update")],
     }
 }
 
 fn server_sample(second: u64, rate: f64) -> ServerSample {
     let done = second * rate as u64;
+    let figures = [
+        ("connections", 66),
+        ("cacheUsedBytes", (200 << 20) + second * (1 << 20)),
+        ("cacheDirtyBytes", second * 4096),
+        ("cacheHits", done * 9 / 10),
+        ("cacheMisses", done / 10),
+        ("networkInBytes", done * 200),
+        ("networkOutBytes", done * 700),
+        ("diskReadBytes", done * 10),
+        ("diskWrittenBytes", done * 50),
+    ];
     ServerSample {
+        figures: figures.map(|(key, value)| (key.to_owned(), value.into())).into(),
         at_seconds: second as f64 + 0.1,
-        connections: Some(66),
         executors: vec![ExecutorSample {
             name: "reactor".into(),
             threads_running: Some(4 + second / 10),
             threads_in_use: Some(3),
             tasks_queued: Some(second % 3),
         }],
-        cache_used_bytes: Some((200 << 20) + second * (1 << 20)),
-        cache_dirty_bytes: Some(second * 4096),
-        cache_hits: Some(done * 9 / 10),
-        cache_misses: Some(done / 10),
-        network_in_bytes: Some(done * 200),
-        network_out_bytes: Some(done * 700),
-        disk_read_bytes: Some(done * 10),
-        disk_written_bytes: Some(done * 50),
         opcounters: BTreeMap::from([("query".into(), done / 2), ("update".into(), done / 2)]),
         extra: BTreeMap::from([("mem.resident".into(), 300.0)]),
     }

@@ -1,11 +1,11 @@
 //! Asks a server for its `serverStatus` beside a run, on a connection of its own. A server that refuses, hangs or answers
 //! something else leaves holes in the series; it never holds up the run.
 
-use crate::command_client::CommandClient;
+use crate::command_client::{CommandClient, is_ok};
 use crate::error::BenchError;
 use crate::result::server_status;
 use crate::result::{ServerInfo, ServerSample};
-use document::{Document, RawValue, doc};
+use document::{Document, doc};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -117,105 +117,71 @@ fn status_command() -> Document {
     doc! { "serverStatus": 1, "$db": "admin" }
 }
 
-fn is_ok(reply: &Document) -> bool {
-    reply.get("ok").is_some_and(|ok| {
-        ok.with_raw(|raw| match raw {
-            RawValue::Double(number) => number == 1.0,
-            RawValue::Int32(number) => number == 1,
-            RawValue::Int64(number) => number == 1,
-            RawValue::Boolean(flag) => flag,
-            _ => false,
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::encode;
-    use std::io::{Read, Write};
+    use crate::generator::fake_server::{Answer, FakeServer, Seen};
     use std::net::TcpListener;
 
     const INTERVAL: Duration = Duration::from_millis(5);
 
-    /// A server that does this with each request, given its number; `None` answers nothing.
-    fn serve(answer: impl Fn(usize) -> Option<Vec<u8>> + Send + 'static) -> (SocketAddr, Receiver<usize>) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("bound");
-        let (asked, requests) = channel();
-        std::thread::spawn(move || {
-            let mut number = 0;
-            for socket in listener.incoming() {
-                let Ok(mut socket) = socket else { return };
-                let mut request = [0; 4_096];
-                while socket.read(&mut request).is_ok_and(|length| length > 0) {
-                    number += 1;
-                    let answered = answer(number).is_some_and(|reply| socket.write_all(&reply).is_ok());
-                    if asked.send(number).is_err() {
-                        return;
-                    }
-                    if !answered && number % 2 == 0 {
-                        break;
-                    }
-                }
-            }
-        });
-        (address, requests)
-    }
-
-    fn wait_for(requests: &Receiver<usize>, times: usize) {
-        for _ in 0..times {
-            requests.recv_timeout(Duration::from_secs(60)).expect("the server is asked again");
+    /// Waits until the server was asked so often.
+    fn wait_for(server: &FakeServer, times: u64) {
+        let begun = Instant::now();
+        while server.requests() < times {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the server is not asked again");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn status(number: usize) -> Vec<u8> {
-        encode(&doc! { "connections": { "current": (number as i32) }, "ok": 1.0 })
+    fn status(seen: &Seen) -> Answer {
+        Answer::Reply(doc! { "connections": { "current": (seen.number as i32) }, "ok": 1.0 })
     }
 
     #[test]
     fn samples_come_in_order() {
-        let (address, requests) = serve(|number| Some(status(number)));
+        let server = FakeServer::start(status);
         let begin = Instant::now();
-        let sampler = Sampler::start(address, INTERVAL);
-        wait_for(&requests, 4);
+        let sampler = Sampler::start(server.address, INTERVAL);
+        wait_for(&server, 4);
         let samples = sampler.stop(begin);
-        let found: Vec<Option<u64>> = samples.iter().map(|sample| sample.connections).take(3).collect();
-        assert_eq!(found, [Some(1), Some(2), Some(3)]);
+        let found: Vec<Option<u64>> =
+            samples.iter().map(|sample| sample.figure("connections")).take(3).collect();
+        assert_eq!(found, [Some(0), Some(1), Some(2)]);
         assert!(samples.is_sorted_by(|one, next| one.at_seconds < next.at_seconds), "{samples:?}");
     }
 
     #[test]
     fn samples_before_the_window_are_left_out() {
-        let (address, requests) = serve(|number| Some(status(number)));
-        let sampler = Sampler::start(address, INTERVAL);
-        wait_for(&requests, 3);
+        let server = FakeServer::start(status);
+        let sampler = Sampler::start(server.address, INTERVAL);
+        wait_for(&server, 3);
         let samples = sampler.stop(Instant::now() + Duration::from_secs(3_600));
         assert_eq!(samples, []);
     }
 
     #[test]
     fn errors_and_closed_connections_leave_holes() {
-        let error = encode(&doc! { "ok": 0.0, "code": 13, "errmsg": "not authorized" });
-        let (address, requests) = serve(move |number| match number {
-            1 => Some(error.clone()),
-            2 => None,
-            3 => Some(vec![0xFF; 64]),
-            number => Some(status(number)),
+        let server = FakeServer::start(|seen| match seen.number {
+            0 => Answer::Reply(doc! { "ok": 0.0, "code": 13, "errmsg": "not authorized" }),
+            1 => Answer::Last(Vec::new()),
+            2 => Answer::Bytes(vec![0xFF; 64]),
+            _ => status(seen),
         });
         let begin = Instant::now();
-        let sampler = Sampler::start(address, INTERVAL);
-        wait_for(&requests, 6);
+        let sampler = Sampler::start(server.address, INTERVAL);
+        wait_for(&server, 6);
         let samples = sampler.stop(begin);
-        let found: Vec<Option<u64>> = samples.iter().map(|sample| sample.connections).take(2).collect();
-        assert_eq!(found, [Some(4), Some(5)], "it goes on after each failure");
+        let found: Vec<Option<u64>> =
+            samples.iter().map(|sample| sample.figure("connections")).take(2).collect();
+        assert_eq!(found, [Some(3), Some(4)], "it goes on after each failure");
     }
 
     #[test]
     fn a_server_that_hangs_does_not_hold_up_the_end() {
-        let (address, requests) = serve(|_| None);
-        let sampler = Sampler::start(address, INTERVAL);
-        wait_for(&requests, 1);
+        let server = FakeServer::start(|_| Answer::Silence);
+        let sampler = Sampler::start(server.address, INTERVAL);
+        wait_for(&server, 1);
         // Would wait for ever if the connection were not ended: the patience is far longer than the test's own.
         let (stopped, end) = channel();
         std::thread::spawn(move || stopped.send(sampler.stop(Instant::now())));
@@ -232,13 +198,13 @@ mod tests {
 
     #[test]
     fn a_server_is_described() {
-        let (address, _requests) = serve(|number| {
-            Some(match number {
-                1 => encode(&doc! { "version": "7.0.0", "ok": 1.0 }),
-                _ => encode(&doc! { "storageEngine": { "name": "rocksdb" }, "ok": 1.0 }),
+        let server = FakeServer::start(|seen| {
+            Answer::Reply(match seen.number {
+                0 => doc! { "version": "7.0.0", "ok": 1.0 },
+                _ => doc! { "storageEngine": { "name": "rocksdb" }, "ok": 1.0 },
             })
         });
-        let info = Sampler::describe(address);
+        let info = Sampler::describe(server.address);
         assert_eq!(
             (info.version.as_deref(), info.storage_engine.as_deref()),
             (Some("7.0.0"), Some("rocksdb"))

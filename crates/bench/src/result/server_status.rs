@@ -23,29 +23,49 @@ const EXTRA: &[&[&str]] = &[
     &["wiredTiger", "log", "log bytes written"],
 ];
 
+/// Figures by their keys, and where servers have them; counters run since the server's start.
+const FIGURES: &[(&str, &[&[&str]])] = &[
+    ("connections", &[&["connections", "current"]]),
+    // In the storage engine's cache, and of it what is not yet written.
+    ("cacheUsedBytes", &[&["rocksdb", "cache", IN_CACHE], &["wiredTiger", "cache", IN_CACHE]]),
+    (
+        "cacheDirtyBytes",
+        &[
+            &["rocksdb", "memtables", "unflushed bytes"],
+            &["wiredTiger", "cache", "tracked dirty bytes in the cache"],
+        ],
+    ),
+    ("cacheHits", &[&["rocksdb", "cache", "hits"]]),
+    ("cacheMisses", &[&["rocksdb", "cache", "misses"], WIRED_READ]),
+    ("networkInBytes", &[&["network", "bytesIn"]]),
+    ("networkOutBytes", &[&["network", "bytesOut"]]),
+    (
+        "diskReadBytes",
+        &[&["rocksdb", "cache", "bytes read into cache"], &["wiredTiger", "block-manager", "bytes read"]],
+    ),
+    ("diskWrittenBytes", &[&["wiredTiger", "block-manager", "bytes written"]]),
+];
+const IN_CACHE: &str = "bytes currently in the cache";
+const WIRED_READ: &[&str] = &["wiredTiger", "cache", "pages read into cache"];
+const WIRED_REQUESTED: &[&str] = &["wiredTiger", "cache", "pages requested from the cache"];
+
 /// `serverStatus` as a sample; its time is the caller's to set.
 pub(crate) fn sample(status: &Document) -> ServerSample {
     let at = |path: &[&str]| count(status, path);
-    let requested = at(&["wiredTiger", "cache", "pages requested from the cache"]);
-    let read = at(&["wiredTiger", "cache", "pages read into cache"]);
-    let wired_hits = requested.zip(read).map(|(requested, read)| requested.saturating_sub(read));
+    let figure = |&(key, places): &(&str, &[&[&str]])| {
+        let found = places.iter().find_map(|path| at(path));
+        Some((key.to_owned(), found?.into()))
+    };
+    let mut figures: BTreeMap<String, serde_json::Value> = FIGURES.iter().filter_map(figure).collect();
+    if let (Some(requested), Some(read)) = (at(WIRED_REQUESTED), at(WIRED_READ)) {
+        figures.entry("cacheHits".to_owned()).or_insert(requested.saturating_sub(read).into());
+    }
     ServerSample {
         at_seconds: 0.0,
-        connections: at(&["connections", "current"]),
         executors: executors(status),
-        cache_used_bytes: at(&["rocksdb", "cache", "bytes currently in the cache"])
-            .or_else(|| at(&["wiredTiger", "cache", "bytes currently in the cache"])),
-        cache_dirty_bytes: at(&["rocksdb", "memtables", "unflushed bytes"])
-            .or_else(|| at(&["wiredTiger", "cache", "tracked dirty bytes in the cache"])),
-        cache_hits: at(&["rocksdb", "cache", "hits"]).or(wired_hits),
-        cache_misses: at(&["rocksdb", "cache", "misses"]).or(read),
-        network_in_bytes: at(&["network", "bytesIn"]),
-        network_out_bytes: at(&["network", "bytesOut"]),
-        disk_read_bytes: at(&["rocksdb", "cache", "bytes read into cache"])
-            .or_else(|| at(&["wiredTiger", "block-manager", "bytes read"])),
-        disk_written_bytes: at(&["wiredTiger", "block-manager", "bytes written"]),
         opcounters: opcounters(status),
         extra: EXTRA.iter().filter_map(|path| Some((path.join("."), number(find(status, path)?)?))).collect(),
+        figures,
     }
 }
 
@@ -147,16 +167,19 @@ mod tests {
             threads_in_use: in_use,
             tasks_queued: queued,
         };
+        let figures = [
+            ("connections", 66),
+            ("cacheUsedBytes", 900),
+            ("cacheDirtyBytes", 33),
+            ("cacheHits", 80),
+            ("cacheMisses", 20),
+            ("networkInBytes", 5),
+            ("networkOutBytes", 7),
+            ("diskReadBytes", 11),
+        ];
         let expect = ServerSample {
-            connections: Some(66),
+            figures: figures.map(|(key, value)| (key.to_owned(), value.into())).into(),
             executors: vec![executor("reactor", 2, None, None), executor("adaptive", 4, Some(3), Some(1))],
-            cache_used_bytes: Some(900),
-            cache_dirty_bytes: Some(33),
-            cache_hits: Some(80),
-            cache_misses: Some(20),
-            network_in_bytes: Some(5),
-            network_out_bytes: Some(7),
-            disk_read_bytes: Some(11),
             opcounters: [("insert".to_owned(), 3)].into(),
             extra: [("mem.resident".to_owned(), 300.0)].into(),
             ..ServerSample::default()
@@ -177,9 +200,15 @@ mod tests {
             },
         };
         let found = sample(&status);
-        assert_eq!((found.cache_used_bytes, found.cache_dirty_bytes), (Some(1), Some(2)));
-        assert_eq!((found.cache_hits, found.cache_misses), (Some(70), Some(30)));
-        assert_eq!((found.disk_read_bytes, found.disk_written_bytes), (Some(4), Some(5)));
+        let keys = [
+            "cacheUsedBytes",
+            "cacheDirtyBytes",
+            "cacheHits",
+            "cacheMisses",
+            "diskReadBytes",
+            "diskWrittenBytes",
+        ];
+        assert_eq!(keys.map(|key| found.figure(key)), [1, 2, 70, 30, 4, 5].map(Some));
         let executors: Vec<(&str, Option<u64>)> =
             found.executors.iter().map(|one| (one.name.as_str(), one.threads_running)).collect();
         assert_eq!(executors, [("passthrough", Some(9))]);

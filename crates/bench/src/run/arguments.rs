@@ -1,10 +1,18 @@
-//! The command line of `heddle bench run`.
+//! The command line of `heddle bench run`: what is measured and how, for any target.
 
 use crate::affinity::Pin;
+use crate::generator::{Arrivals, Opening, Phases, duration};
 use crate::result::OutputOptions;
+use crate::run::connection_string::{Compressors, read_preference};
 use crate::run::load_phase::LoadMode;
-use clap::Args;
-use std::path::PathBuf;
+use crate::workload::{W, WorkloadFile};
+use clap::{Args, value_parser};
+use std::convert::Infallible;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Groups of more connections could not be numbered by ports and addresses of one machine anyway.
+const MOST_CONNECTIONS: i64 = 10_000_000;
 
 /// `heddle bench run`: a workload on any server that speaks the MongoDB wire protocol.
 #[derive(Debug, Args)]
@@ -42,8 +50,8 @@ pub(crate) struct WorkloadArguments {
     #[arg(long, short, value_name = "NAME")]
     pub(crate) workload: Option<String>,
     /// A workload file (TOML) with documents and commands of one's own, as docs/bench-workload.toml
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = read_file)]
+    pub(crate) file: Option<WorkloadFile>,
     /// Operations and their weights: read, update, insert, scan, read-modify-write, range-N
     #[arg(long, value_name = "read=50,update=50,…")]
     pub(crate) mix: Option<String>,
@@ -60,8 +68,8 @@ pub(crate) struct WorkloadArguments {
     #[arg(long, value_name = "N")]
     pub(crate) fields: Option<u32>,
     /// Times from insert to expiry in ttl-insert, spread evenly [default: 60s,600s]
-    #[arg(long, value_name = "LEAST,MOST")]
-    pub(crate) ttl: Option<String>,
+    #[arg(long, value_name = "LEAST,MOST", value_parser = ttl)]
+    pub(crate) ttl: Option<(u64, u64)>,
     /// Database [default: that of the connection string, or heddle_bench]
     #[arg(long, value_name = "NAME")]
     pub(crate) database: Option<String>,
@@ -78,8 +86,8 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) load: LoadMode,
     /// Connections that load in parallel
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    pub(crate) load_connections: usize,
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u32).range(1..))]
+    pub(crate) load_connections: u32,
     /// Ends after loading
     #[arg(long)]
     pub(crate) load_only: bool,
@@ -96,43 +104,43 @@ pub(crate) struct LoadArguments {
 #[command(next_help_heading = "Load")]
 pub(crate) struct PaceArguments {
     /// Connections, all threads and processes together
-    #[arg(long, short, value_name = "N", default_value_t = 64)]
-    pub(crate) connections: usize,
+    #[arg(long, short, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(1..=MOST_CONNECTIONS))]
+    pub(crate) connections: u32,
     /// Generator threads in each process
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     pub(crate) threads: u32,
     /// Generator processes: one has descriptors for about 20,000 connections
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     pub(crate) processes: u32,
     /// Open loop: so many operations a second, whatever the server does
-    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "schedule")]
-    pub(crate) rate: Option<String>,
+    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "schedule", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
     /// Open loop with steps, ramps and pauses (10s@1000,5s@0,60s@1000..5000), or bursts (500/2s)
     #[arg(long, value_name = "SCHEDULE", allow_hyphen_values = true)]
-    pub(crate) schedule: Option<String>,
+    pub(crate) schedule: Option<Said<Schedule>>,
     /// Pause of each connection between two operations, such as 10ms
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) think: Option<String>,
+    pub(crate) think: Option<Said<Time>>,
     /// Load that comes and goes, such as 5s,10s: sends for 5 s, is silent for 10 s
     #[arg(long, value_name = "ON,OFF", allow_hyphen_values = true)]
-    pub(crate) phases: Option<String>,
+    pub(crate) phases: Option<Said<Phases>>,
     /// When connections are opened: before the run, storm (all at once when it begins), or so many a second
     #[arg(long, value_name = "before|storm|N", default_value = "before")]
-    pub(crate) opening: String,
+    pub(crate) opening: Opening,
     /// Short connections: a new one after so many operations, as clients without a pool
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(crate) operations_per_connection: Option<u32>,
     /// Load before measuring begins [default: 2s; 0 with --operations]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) warm_up: Option<String>,
+    pub(crate) warm_up: Option<Time>,
     /// Measured time [default: 30s; none with --operations]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) duration: Option<String>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive)]
+    pub(crate) duration: Option<Duration>,
     /// Ends after so many operations, the warm-up's included
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub(crate) operations: Option<u64>,
     /// How often to measure; comparisons draw confidence intervals from it
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     pub(crate) repetitions: u32,
     /// Seed of everything that is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -147,27 +155,128 @@ pub(crate) struct PaceArguments {
 #[command(next_help_heading = "Protocol")]
 pub(crate) struct WireArguments {
     /// primary, primaryPreferred, secondary, secondaryPreferred or nearest
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = read_preference)]
     pub(crate) read_preference: Option<String>,
     /// Read concern, such as local or majority
     #[arg(long, value_name = "LEVEL")]
     pub(crate) read_concern: Option<String>,
     /// Write concern: a number of members, or majority
-    #[arg(long, value_name = "W")]
-    pub(crate) write_concern: Option<String>,
+    #[arg(long, value_name = "W", value_parser = write_concern)]
+    pub(crate) write_concern: Option<W>,
     /// Writes are acknowledged when they are in the journal (j: true)
     #[arg(long)]
     pub(crate) journal: bool,
     /// Compressors to offer, in order: snappy, zlib, zstd
     #[arg(long, value_name = "NAMES")]
-    pub(crate) compressors: Option<String>,
+    pub(crate) compressors: Option<Compressors>,
     /// Connections begin with hello, as a driver's do; compressors need it anyway
     #[arg(long)]
     pub(crate) handshake: bool,
     /// An operation without a reply for this long fails, and its connection with it
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) timeout: Option<String>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive)]
+    pub(crate) timeout: Option<Duration>,
     /// Lost connections stay lost
     #[arg(long)]
     pub(crate) no_reconnect: bool,
+}
+
+/// A value, and the words in which the user said it.
+#[derive(Debug, Clone)]
+pub(crate) struct Said<T> {
+    pub(crate) text: String,
+    pub(crate) value: T,
+}
+
+impl<T: FromStr> FromStr for Said<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        Ok(Said { text: text.to_owned(), value: text.parse()? })
+    }
+}
+
+/// `10s`, `500ms`, or seconds without a unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time(pub(crate) Duration);
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seconds = text.trim().parse::<f64>().ok().map(|seconds| format!("{seconds}s"));
+        duration(seconds.as_deref().unwrap_or(text))
+            .map(Time)
+            .map_err(|_| "no time; expected seconds, or a number and us, ms, s, m or h".to_owned())
+    }
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match text.parse::<Time>()? {
+        Time(Duration::ZERO) => Err("it must be above 0".to_owned()),
+        Time(time) => Ok(time),
+    }
+}
+
+/// A loop is closed, or open at these arrivals.
+#[derive(Debug, Clone)]
+pub(crate) struct Schedule(pub(crate) Option<Arrivals>);
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "closed" {
+            Ok(Schedule(None))
+        } else {
+            text.parse().map(|arrivals| Schedule(Some(arrivals)))
+        }
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.trim().parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
+    rate.ok_or("expected operations a second, above 0".to_owned())
+}
+
+impl FromStr for Opening {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "before" => Ok(Opening::Before),
+            "storm" => Ok(Opening::AtOnce),
+            text => rate(text)
+                .map(Opening::PerSecond)
+                .map_err(|_| "it is not before, storm, or connections a second".to_owned()),
+        }
+    }
+}
+
+impl FromStr for Phases {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (on, off) = text.split_once(',').ok_or("expected two times, such as 5s,10s")?;
+        Ok(Phases { on: positive(on)?, off: positive(off)? })
+    }
+}
+
+/// `60s,600s`, or one time for all.
+fn ttl(text: &str) -> Result<(u64, u64), String> {
+    let (least, most) = text.split_once(',').unwrap_or((text, text));
+    let (Time(least), Time(most)) = (least.parse()?, most.parse()?);
+    if most < least {
+        return Err("the second time is below the first".to_owned());
+    }
+    Ok((least.as_secs(), most.as_secs()))
+}
+
+fn write_concern(text: &str) -> Result<W, Infallible> {
+    Ok(W::parse(text))
+}
+
+fn read_file(path: &str) -> Result<WorkloadFile, String> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read the workload file: {error}"))?;
+    Ok(WorkloadFile { path: path.to_owned(), text })
 }

@@ -1,15 +1,15 @@
 //! From what the generator saw to the result that is kept.
 
-use crate::generator::{ErrorKey, KindOutcome, Outcome, RunOutcome, Second};
+use crate::generator::{ConnectionCounts, ErrorKey, KindOutcome, Outcome, RunOutcome, Second};
 use crate::result::{
-    Client, Connections, ErrorCount, KindResult, Latency, Repetition, SecondKind, SecondResult, ServerSample,
+    Client, Connections, ErrorCount, KindResult, Latency, Repetition, SecondFigures, SecondKind,
+    SecondResult, ServerSample,
 };
 use std::collections::BTreeMap;
 
 /// A generator thread that uses this share of its core is itself the limit.
 pub(crate) const SATURATED: f64 = 0.9;
 const TOTAL: &str = "total";
-const MICROSECONDS_PER_MILLISECOND: f64 = 1_000.0;
 
 /// One repetition. Kinds keep their order; those of several groups follow one another.
 pub(crate) fn repetition(outcome: &RunOutcome, server: Vec<ServerSample>) -> Repetition {
@@ -37,7 +37,7 @@ fn kind_result(kind: &KindOutcome, elapsed: f64) -> KindResult {
         operations: kind.operations,
         rate: rate(kind.operations, elapsed),
         errors: error_counts(&kind.errors),
-        latency: Latency::of(&kind.latency_us),
+        latency: kind.latencies.clone().into(),
     }
 }
 
@@ -68,15 +68,10 @@ fn error_counts(errors: &BTreeMap<ErrorKey, u64>) -> Vec<ErrorCount> {
 }
 
 fn connections(groups: &[Outcome]) -> Connections {
-    let mut sum = Connections::default();
-    for counts in groups.iter().map(|group| group.connections) {
-        sum.asked += counts.asked;
-        sum.opened += counts.opened;
-        sum.refused += counts.refused;
-        sum.lost += counts.lost;
-        sum.reconnected += counts.reconnected;
-    }
-    sum
+    let mut sum = ConnectionCounts::default();
+    groups.iter().for_each(|group| sum.add(group.connections));
+    let ConnectionCounts { asked, opened, refused, lost, reconnected } = sum;
+    Connections { asked, opened, refused, lost, reconnected }
 }
 
 fn client(outcome: &RunOutcome) -> Client {
@@ -102,35 +97,24 @@ fn second(outcome: &RunOutcome, kinds: &[&KindOutcome], number: usize, elapsed: 
     for kind in kinds {
         let Some(second) = kind.seconds.get(number) else { continue };
         sum.merge(second);
-        let [p50_ms, p99_ms, max_ms] = latencies(second);
-        by_kind.push(SecondKind {
-            name: kind.name.clone(),
-            rate: rate(second.operations, length),
-            errors: second.errors,
-            p50_ms,
-            p99_ms,
-            max_ms,
-        });
+        by_kind.push(SecondKind { name: kind.name.clone(), figures: figures(second, length) });
     }
     let open = |group: &Outcome| group.open_by_second.get(number).copied().unwrap_or_default();
-    let [p50_ms, p99_ms, max_ms] = latencies(&sum);
     SecondResult {
         second: number as u64,
-        rate: rate(sum.operations, length),
-        errors: sum.errors,
         connections: outcome.groups.iter().map(open).sum(),
-        p50_ms,
-        p99_ms,
-        max_ms,
+        all: figures(&sum, length),
         kinds: by_kind,
     }
 }
 
-/// Median, 99th percentile and maximum; none where nothing ended.
-fn latencies(second: &Second) -> [Option<f64>; 3] {
-    if second.latency_us.is_empty() {
-        return [None; 3];
+fn figures(second: &Second, length: f64) -> SecondFigures {
+    let known = |ms: f64| (second.latencies.count() > 0).then_some(ms);
+    SecondFigures {
+        rate: rate(second.operations, length),
+        errors: second.errors,
+        p50_ms: known(second.quantile_ms(0.5)),
+        p99_ms: known(second.quantile_ms(0.99)),
+        max_ms: known(second.max_us as f64 / 1_000.0),
     }
-    [second.quantile_us(0.5), second.quantile_us(0.99), second.max_us]
-        .map(|microseconds| Some(microseconds as f64 / MICROSECONDS_PER_MILLISECOND))
 }

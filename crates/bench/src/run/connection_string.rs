@@ -3,6 +3,7 @@
 use crate::error::BenchError;
 use crate::workload::{Concerns, W, WriteConcern};
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 const SCHEME: &str = "mongodb://";
@@ -49,14 +50,14 @@ impl fmt::Display for Host {
 }
 
 /// A connection string, understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionString {
     pub(crate) hosts: Vec<Host>,
     pub(crate) database: Option<String>,
     pub(crate) replica_set: Option<String>,
     pub(crate) direct: Option<bool>,
     pub(crate) concerns: Concerns,
-    pub(crate) compressors: Vec<String>,
+    pub(crate) compressors: Compressors,
     pub(crate) connect_timeout: Option<Duration>,
     /// How long a reply is waited for.
     pub(crate) socket_timeout: Option<Duration>,
@@ -86,18 +87,7 @@ fn parse(text: &str) -> Result<ConnectionString, String> {
         return Err("authentication is not supported yet; leave user and password out".to_owned());
     }
     let hosts = authority.split(',').map(host).collect::<Result<Vec<Host>, String>>()?;
-    let mut found = ConnectionString {
-        hosts,
-        database: None,
-        replica_set: None,
-        direct: None,
-        concerns: Concerns::default(),
-        compressors: Vec::new(),
-        connect_timeout: None,
-        socket_timeout: None,
-        selection_timeout: None,
-        warnings: Vec::new(),
-    };
+    let mut found = ConnectionString { hosts, ..ConnectionString::default() };
     if !database.is_empty() {
         found.database = Some(database_name(&decoded(database)?)?);
     }
@@ -133,33 +123,28 @@ fn host(text: &str) -> Result<Host, String> {
             Err(format!("'{plain}' is no Unix socket: its name ends with .sock"))
         };
     }
-    let (name, port) = match text.strip_prefix('[') {
+    let (name, port) = match plain.strip_prefix('[') {
         Some(rest) => {
             let (name, rest) = rest.split_once(']').ok_or(format!("'{text}' has no closing bracket"))?;
             name.parse::<std::net::Ipv6Addr>().map_err(|_| format!("'{name}' is no IPv6 address"))?;
-            let port = match rest.strip_prefix(':') {
-                Some(port) => Some(port),
-                None if rest.is_empty() => None,
-                None => return Err(format!("'{text}': expected [address]:port")),
-            };
+            let port = rest.strip_prefix(':');
+            if port.is_none() && !rest.is_empty() {
+                return Err(format!("'{text}': expected [address]:port"));
+            }
             (name.to_owned(), port)
         }
         None => match plain.split_once(':') {
             Some((_, port)) if port.contains(':') => {
                 return Err(format!("'{text}': an IPv6 address stands in brackets, [{text}]"));
             }
-            Some((name, _)) => (name.to_owned(), text.split_once(':').map(|(_, port)| port)),
+            Some((name, port)) => (name.to_owned(), Some(port)),
             None => (plain.clone(), None),
         },
     };
-    let port = match port {
-        None => DEFAULT_PORT,
-        Some(port) => port
-            .parse()
-            .ok()
-            .filter(|port| *port > 0)
-            .ok_or(format!("'{port}' is no port; expected 1 to 65535"))?,
-    };
+    let number = |port: &str| port.parse().ok().filter(|port| *port > 0);
+    let port = port.map_or(Ok(DEFAULT_PORT), |port| {
+        number(port).ok_or(format!("'{port}' is no port; expected 1 to 65535"))
+    })?;
     if name.is_empty() {
         return Err(format!("'{text}' names no host"));
     }
@@ -196,13 +181,20 @@ pub(crate) fn read_preference(text: &str) -> Result<String, String> {
     known.map(str::to_owned).ok_or(format!("'{text}' is not one of {}", READ_PREFERENCES.join(", ")))
 }
 
-/// The names of compressors; those that this program has.
-pub(crate) fn compressors(text: &str) -> Result<Vec<String>, String> {
-    let known = |name: &str| match wire::Compressor::from_name(name) {
-        Some(known) if wire::Compressor::NEGOTIABLE.contains(&known) => Ok(name.to_owned()),
-        _ => Err(format!("'{name}' is not one of snappy, zlib, zstd")),
-    };
-    text.split(',').filter(|name| !name.is_empty()).map(known).collect()
+/// The names of compressors that this program has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Compressors(pub(crate) Vec<String>);
+
+impl FromStr for Compressors {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = |name: &str| match wire::Compressor::from_name(name) {
+            Some(known) if wire::Compressor::NEGOTIABLE.contains(&known) => Ok(name.to_owned()),
+            _ => Err(format!("'{name}' is not one of snappy, zlib, zstd")),
+        };
+        text.split(',').filter(|name| !name.is_empty()).map(known).collect::<Result<_, _>>().map(Compressors)
+    }
 }
 
 impl ConnectionString {
@@ -227,7 +219,7 @@ impl ConnectionString {
                     WriteConcern { timeout_ms: Some(number(name, value)?), ..self.concerns.write.clone() };
             }
             "compressors" => {
-                self.compressors = compressors(value).map_err(|problem| format!("{name}: {problem}"))?;
+                self.compressors = value.parse().map_err(|problem| format!("{name}: {problem}"))?;
             }
             "connecttimeoutms" => self.connect_timeout = milliseconds()?,
             "sockettimeoutms" | "timeoutms" => self.socket_timeout = milliseconds()?,
@@ -292,7 +284,7 @@ mod tests {
         assert_eq!(found.concerns.read_preference.as_deref(), Some("secondaryPreferred"));
         assert_eq!(found.concerns.read.as_deref(), Some("local"));
         assert_eq!(found.concerns.write.to_string(), "w: majority, j: true, wtimeout: 50");
-        assert_eq!(found.compressors, ["zstd", "snappy"]);
+        assert_eq!(found.compressors.0, ["zstd", "snappy"]);
         assert_eq!((found.direct, found.socket_timeout), (Some(false), None));
         assert_eq!(found.connect_timeout, Some(Duration::from_millis(1_500)));
         assert_eq!(

@@ -6,12 +6,11 @@
 //!                                   anything there before? find the keys of the batch ─▶ insert those that are missing
 //! ```
 
-use crate::command_client::CommandClient;
+use crate::command_client::{CommandClient, is_ok, message_of};
 use crate::error::BenchError;
 use crate::interrupt::Interrupt;
 use crate::result::LoadPhase;
 use crate::run::loader::{Loaded, Loader};
-use crate::run::topology::{is_ok, message_of};
 use crate::workload::{Documents, Workload};
 use clap::ValueEnum;
 use document::{Document, Value, doc};
@@ -111,33 +110,33 @@ pub(crate) fn load(
     let before = count(workload, &mut client)?;
     let documents = Documents::new(workload, seed);
     let mut report = LoadReport::default();
-    if before > 0 && workload.records > 0 {
+    if before > 0 && workload.records() > 0 {
         report.warnings.extend(size_warning(workload, &documents, &mut client)?);
     }
-    if mode != LoadMode::Skip && workload.records > 0 {
+    if mode != LoadMode::Skip && workload.records() > 0 {
         let mut load = |batches: Vec<u64>| {
             let work = Work::new(batches, batch_of(&documents), before > 0, interrupt);
             in_parallel(workload, address, connections, &documents, &work, observe)
         };
-        let all = batches(workload.records, batch_of(&documents));
-        let sampled = if before >= workload.records { sample(&all) } else { Vec::new() };
+        let all = batches(workload.records(), batch_of(&documents));
+        let sampled = if before >= workload.records() { sample(&all) } else { Vec::new() };
         // A load that ended early lacks whole batches, most of them at the end: nothing else does when a part lacks nothing.
         let complete = !sampled.is_empty() && {
             let phase = load(sampled)?;
-            report.phase = Some(LoadPhase { already_there: workload.records, ..phase });
+            report.phase = Some(LoadPhase { already_there: workload.records(), ..phase });
             phase_inserted(&report) == 0
         };
         if !complete {
             let found = phase_inserted(&report);
             let phase = load(all)?;
             let documents = phase.documents + found;
-            let already_there = workload.records - documents;
+            let already_there = workload.records() - documents;
             report.phase = Some(LoadPhase { documents, already_there, ..phase });
         }
     }
     let after = count(workload, &mut client)?;
-    if after < workload.records {
-        let records = workload.records;
+    if after < workload.records() {
+        let records = workload.records();
         let name = format!("{}.{}", workload.database, workload.collection);
         let problem = format!("{name} holds {after} documents, and the workload is about {records}");
         if mode != LoadMode::Skip {
@@ -218,7 +217,7 @@ fn in_parallel(
                 told = Instant::now();
                 let done = work.done.load(Ordering::Relaxed);
                 let rate = done as f64 / begun.elapsed().as_secs_f64();
-                observe(LoadProgress { done, records: workload.records, rate });
+                observe(LoadProgress { done, records: workload.records(), rate });
             }
         }
         let panicked = || BenchError::Program { program: "a loader thread", problem: "panicked".to_owned() };
@@ -257,7 +256,7 @@ fn create_indexes(workload: &Workload, client: &mut CommandClient) -> Result<(),
     if workload.indexes.is_empty() {
         return Ok(());
     }
-    let indexes: Vec<Value> = workload.indexes.iter().cloned().map(Value::from).collect();
+    let indexes: Vec<Value> = workload.indexes.iter().map(|index| index.0.clone().into()).collect();
     let command = doc! {
         "createIndexes": (workload.collection.as_str()), "indexes": indexes, "$db": (workload.database.as_str()),
     };

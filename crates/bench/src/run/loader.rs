@@ -1,10 +1,9 @@
 //! One connection that loads documents.
 
-use crate::command_client::CommandClient;
+use crate::command_client::{CommandClient, is_ok, message_of};
 use crate::error::BenchError;
 use crate::message::{encode, message, reply_body};
 use crate::run::load_phase::{PATIENCE, Work};
-use crate::run::topology::{is_ok, message_of};
 use crate::workload::{Documents, Workload};
 use document::{ArrayBuilder, Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use std::collections::HashSet;
@@ -53,7 +52,7 @@ impl<'w> Loader<'w> {
             }
             let index = work.next.fetch_add(1, Ordering::Relaxed);
             let Some(&first) = work.batches.get(index) else { return Ok(sum) };
-            let numbers = first..self.workload.records.min(first + work.batch);
+            let numbers = first..self.workload.records().min(first + work.batch);
             let whole = numbers.end - numbers.start;
             let missing = if work.looks_first { self.missing(numbers)? } else { numbers.collect() };
             let loaded = self.insert(&missing, work)?;

@@ -1,7 +1,7 @@
 //! `heddle bench run`: a workload on any server that speaks the MongoDB wire protocol.
 //!
 //! ```text
-//!   arguments ─▶ RunPlan ─┐
+//!   arguments ────────────┐
 //!   connection string ────┴─▶ Session: topology (who is primary?) ─▶ load phase (what is missing?)
 //!                                │ measure, once for each repetition:
 //!                                │   workload ─▶ generator::Fleet ─▶ RunOutcome      Sampler: serverStatus beside it
@@ -30,16 +30,12 @@ mod topology;
 
 pub(crate) use arguments::{PlanArguments, RunArguments};
 pub(crate) use load_phase::{LoadMode, load};
-pub(crate) use plan::RunPlan;
 pub(crate) use progress::ProgressLine;
 pub(crate) use session::Session;
 
 use crate::error::BenchError;
-use crate::generator::TrafficSource;
 use crate::result::{self, RunResult};
 use crate::rig::Rig;
-use crate::workload::WorkloadSource;
-use std::sync::Arc;
 
 /// Runs the measurement, prints the result and writes the files that are wanted.
 ///
@@ -47,14 +43,15 @@ use std::sync::Arc;
 /// When it could not be made, and [`BenchError::Interrupted`] after everything was written. Failed requests are counted, not
 /// returned.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), BenchError> {
-    let plan = arguments.plan.plan()?;
+    let plan = &arguments.plan;
+    plan.check()?;
     arguments.output.check()?;
     connection_string::ConnectionString::parse(&arguments.target)?;
-    let rig = Rig::set_up(&plan.pin)?;
+    let rig = Rig::set_up(&plan.pace.pin.clone().unwrap_or_default())?;
     let mut line = ProgressLine::new();
-    let measured = execute(&plan, &arguments.target, arguments.label.as_deref(), &rig, &mut line)?;
+    let measured = execute(plan, &arguments.target, arguments.label.as_deref(), &rig, &mut line)?;
     drop(line);
-    if !plan.load_only {
+    if !plan.load.load_only {
         result::finish(&measured, &arguments.output)?;
     }
     if measured.interrupted { Err(BenchError::Interrupted) } else { Ok(()) }
@@ -65,14 +62,14 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), BenchError> {
 /// # Errors
 /// As [`Session::prepare`] and [`Session::measure`].
 pub(crate) fn execute(
-    plan: &RunPlan,
+    plan: &PlanArguments,
     target: &str,
     label: Option<&str>,
     rig: &Rig,
     line: &mut ProgressLine,
 ) -> Result<RunResult, BenchError> {
     let mut session = Session::prepare(plan, target, label, rig, line)?;
-    let repetitions = if plan.load_only { 0 } else { plan.repetitions };
+    let repetitions = if plan.load.load_only { 0 } else { plan.pace.repetitions };
     for number in 0..repetitions {
         match session.measure(number, repetitions, line) {
             // What earlier repetitions saw is a result.
@@ -90,12 +87,4 @@ pub(crate) fn execute(
     let mut measured = session.into_result();
     measured.interrupted |= interrupted;
     Ok(measured)
-}
-
-/// The source of traffic that another process described.
-///
-/// # Errors
-/// When it is none.
-pub(crate) fn read_source(description: &serde_json::Value) -> Result<Arc<dyn TrafficSource>, BenchError> {
-    Ok(Arc::new(WorkloadSource::read(description)?))
 }

@@ -1,11 +1,10 @@
 //! The line that tells how a run is going, once a second, on standard error.
 
 use crate::generator::Snapshot;
+use crate::result::{amount, count};
 use crate::run::load_phase::LoadProgress;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
-
-const MICROSECONDS_PER_MILLISECOND: f64 = 1_000.0;
 
 /// Writes progress: one line that is written over on a terminal, plain lines elsewhere.
 #[derive(Debug)]
@@ -54,9 +53,9 @@ pub(crate) fn load_line(progress: LoadProgress) -> String {
     let share = 100.0 * done as f64 / records.max(1) as f64;
     format!(
         "loading: {} of {} documents ({share:.0} %), {}/s",
-        grouped(done),
-        grouped(records),
-        grouped(rate as u64)
+        count(done),
+        count(records),
+        count(rate as u64)
     )
 }
 
@@ -96,19 +95,17 @@ impl RunLine {
         let errors_now = snapshot.errors.saturating_sub(errors);
         let mut parts = vec![
             format!("{}{}", self.prefix, self.place(snapshot, since)),
-            format!("{}/s", grouped(rate as u64)),
+            format!("{}/s", count(rate as u64)),
         ];
-        if !snapshot.second.latency_us.is_empty() {
-            let milliseconds =
-                |quantile| snapshot.second.quantile_us(quantile) as f64 / MICROSECONDS_PER_MILLISECOND;
-            parts.push(format!("p50 {} ms", short(milliseconds(0.5))));
-            parts.push(format!("p99 {} ms", short(milliseconds(0.99))));
+        if snapshot.second.latencies.count() > 0 {
+            let [p50, p99] = [0.5, 0.99].map(|quantile| amount(snapshot.second.quantile_ms(quantile)));
+            parts.push(format!("p50 {p50} ms · p99 {p99} ms"));
         }
         parts.push(match errors_now {
-            0 => format!("{} errors", grouped(snapshot.errors)),
-            now => format!("{} errors (+{})", grouped(snapshot.errors), grouped(now)),
+            0 => format!("{} errors", count(snapshot.errors)),
+            now => format!("{} errors (+{})", count(snapshot.errors), count(now)),
         });
-        parts.push(format!("{} connections", grouped(snapshot.open)));
+        parts.push(format!("{} connections", count(snapshot.open)));
         parts.join(" · ")
     }
 
@@ -120,8 +117,8 @@ impl RunLine {
                 format!(
                     "{:.0} s, {} of {} operations",
                     measured.as_secs_f64(),
-                    grouped(snapshot.operations),
-                    grouped(operations)
+                    count(snapshot.operations),
+                    count(operations)
                 )
             }
             (None, Some(duration)) if measured > duration => "waiting for the last replies".to_owned(),
@@ -133,33 +130,10 @@ impl RunLine {
     }
 }
 
-/// Three significant digits.
-fn short(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value if value >= 1.0 => format!("{value:.2}"),
-        value => format!("{value:.3}"),
-    }
-}
-
-/// With commas between thousands.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::Second;
+    use crate::generator::{Latencies, Second};
 
     #[test]
     fn a_line_tells_rate_latency_errors_connections_and_time() {
@@ -176,7 +150,7 @@ mod tests {
             operations: 40_000,
             errors: 7,
             max_us: 12_345,
-            latency_us: vec![(512, 99), (12_345, 1)],
+            latencies: Latencies(vec![(512, 99), (12_345, 1)]),
         };
         assert_eq!(
             line.line_at(&snapshot, Duration::from_secs(3)),
@@ -203,11 +177,5 @@ mod tests {
     fn the_load_in_a_line() {
         let progress = LoadProgress { done: 43_000, records: 100_000, rate: 85_123.4 };
         assert_eq!(load_line(progress), "loading: 43,000 of 100,000 documents (43 %), 85,123/s");
-    }
-
-    #[test]
-    fn thousands_are_grouped() {
-        let found = [0, 999, 1_000, 1_234_567].map(grouped);
-        assert_eq!(found, ["0", "999", "1,000", "1,234,567"]);
     }
 }

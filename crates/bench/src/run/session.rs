@@ -2,21 +2,22 @@
 
 use crate::command_client::CommandClient;
 use crate::error::BenchError;
-use crate::generator::{Arrivals, GroupSpec, Pacing, Stretch, TrafficSource};
+use crate::generator::{Arrivals, GroupSpec, Pacing};
 use crate::result::{
     self, LoadInfo, LoadPhase, Machine, Repetition, RunResult, SCHEMA, Sampler, Target, Tool, WorkloadInfo,
+    count,
 };
 use crate::rig::Rig;
+use crate::run::arguments::PlanArguments;
 use crate::run::assemble::{SATURATED, repetition};
 use crate::run::connection_string::ConnectionString;
 use crate::run::load_phase::{self, PATIENCE};
-use crate::run::plan::{RunPlan, TargetPlan};
-use crate::run::progress::{ProgressLine, RunLine, grouped, load_line};
+use crate::run::plan::TargetPlan;
+use crate::run::progress::{ProgressLine, RunLine, load_line};
 use crate::run::topology::{self, Targets};
 use crate::workload::{Documents, Part, WorkloadSource};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the server is asked for its status.
@@ -25,7 +26,7 @@ const SAMPLING: Duration = Duration::from_secs(1);
 /// One target of a plan.
 #[derive(Debug)]
 pub(crate) struct Session<'p> {
-    plan: &'p RunPlan,
+    plan: &'p PlanArguments,
     rig: &'p Rig,
     target: TargetPlan,
     targets: Targets,
@@ -38,7 +39,7 @@ impl<'p> Session<'p> {
     /// # Errors
     /// When no server can be reached, or the documents cannot be loaded; and [`BenchError::Interrupted`].
     pub(crate) fn prepare(
-        plan: &'p RunPlan,
+        plan: &'p PlanArguments,
         connection_string: &str,
         label: Option<&str>,
         rig: &'p Rig,
@@ -61,9 +62,9 @@ impl<'p> Session<'p> {
         let loaded = load_phase::load(
             &self.target.workload,
             self.writes(),
-            self.plan.load,
-            self.plan.load_connections,
-            self.plan.seed,
+            self.plan.load.load,
+            self.plan.load.load_connections as usize,
+            self.plan.pace.seed,
             &self.rig.interrupt,
             &mut |progress| line.show(&load_line(progress)),
         );
@@ -94,15 +95,16 @@ impl<'p> Session<'p> {
         of: u32,
         line: &mut ProgressLine,
     ) -> Result<(), BenchError> {
-        let (groups, spread) = (self.groups()?, (self.plan.threads, self.plan.processes));
-        let seed = self.plan.seed.wrapping_add(u64::from(number));
+        let pace = &self.plan.pace;
+        let (groups, seed) = (self.groups()?, pace.seed.wrapping_add(u64::from(number)));
+        let spread = (pace.threads, pace.processes);
         let mut fleet = self.rig.fleet(self.writes(), groups, spread, seed)?;
         let sampler = Sampler::start(self.writes(), SAMPLING);
-        let begin = Instant::now() + self.plan.warm_up;
+        let window = pace.window();
+        let begin = Instant::now() + window.warm_up;
         let prefix = if of > 1 { format!("{} of {of}: ", number + 1) } else { String::new() };
-        let plan = self.plan;
-        let mut shown = RunLine::new(plan.warm_up, plan.duration, plan.operations, prefix);
-        let ran = fleet.run(&plan.window(), &mut |snapshot| line.show(&shown.line(snapshot)));
+        let mut shown = RunLine::new(window.warm_up, pace.measured(), window.operations, prefix);
+        let ran = fleet.run(&window, &mut |snapshot| line.show(&shown.line(snapshot)));
         line.clear();
         let outcome = ran?;
         let measured = repetition(&outcome, sampler.stop(begin));
@@ -131,8 +133,8 @@ impl<'p> Session<'p> {
             let counts = &measured.connections;
             warn(format!(
                 "{} attempts to connect were refused, while {} connections were wanted",
-                grouped(counts.refused),
-                grouped(counts.asked)
+                count(counts.refused),
+                count(counts.asked)
             ));
         }
     }
@@ -140,7 +142,7 @@ impl<'p> Session<'p> {
     /// The groups of connections: one, or one for reads and one for the rest where they go to different servers.
     fn groups(&mut self) -> Result<Vec<GroupSpec>, BenchError> {
         let source = WorkloadSource::new(&self.target.settings, &self.target.concerns)?;
-        let (connections, targets) = (self.plan.connections, &self.targets);
+        let (connections, targets) = (self.plan.pace.connections as usize, &self.targets);
         let reads = self.target.workload.share_of_reads();
         if targets.are_one() || reads == 0.0 {
             return Ok(vec![self.group(source, connections, 1.0, &targets.writes)]);
@@ -159,15 +161,14 @@ impl<'p> Session<'p> {
             "reads go to other servers than writes: {reading} connections read and {writing} write, each at its own pace, so \
              that the mix may differ from what was asked for"
         );
-        if self.plan.pacing == Pacing::Closed && !self.result.warnings.contains(&note) {
+        if self.plan.pace.pacing().0 == Pacing::Closed && !self.result.warnings.contains(&note) {
             self.result.warnings.push(note);
         }
         Ok(groups)
     }
 
     fn group(&self, source: WorkloadSource, connections: usize, share: f64, to: &[SocketAddr]) -> GroupSpec {
-        let source: Arc<dyn TrafficSource> = Arc::new(source);
-        let mut group = GroupSpec::new(connections, source, share_of(&self.plan.pacing, share));
+        let mut group = GroupSpec::new(connections, source, share_of(self.plan.pace.pacing().0, share));
         group.options = self.target.options.clone();
         group.options.addresses = to.to_vec();
         group
@@ -178,7 +179,7 @@ impl<'p> Session<'p> {
     /// # Errors
     /// When the server cannot be reached any more or refuses.
     pub(crate) fn clean_up(&self) -> Result<(), BenchError> {
-        if !self.plan.drop {
+        if !self.plan.load.drop {
             return Ok(());
         }
         let mut client = CommandClient::connect_within(self.writes(), PATIENCE)?;
@@ -202,46 +203,42 @@ impl<'p> Session<'p> {
 }
 
 /// The part of the load that this share of the operations is.
-fn share_of(pacing: &Pacing, share: f64) -> Pacing {
-    match pacing {
-        Pacing::Open(Arrivals::Rates(stretches)) => {
-            let scale = |stretch: &Stretch| Stretch {
-                from: stretch.from * share,
-                to: stretch.to * share,
-                ..*stretch
-            };
-            Pacing::Open(Arrivals::Rates(stretches.iter().map(scale).collect()))
+fn share_of(mut pacing: Pacing, share: f64) -> Pacing {
+    match &mut pacing {
+        Pacing::Open(Arrivals::Rates(stretches)) => stretches.iter_mut().for_each(|stretch| {
+            stretch.from *= share;
+            stretch.to *= share;
+        }),
+        Pacing::Open(Arrivals::Bursts { count, .. }) => {
+            *count = ((f64::from(*count) * share).round() as u32).max(1);
         }
-        Pacing::Open(Arrivals::Bursts { count, every }) => {
-            let count = ((f64::from(*count) * share).round() as u32).max(1);
-            Pacing::Open(Arrivals::Bursts { count, every: *every })
-        }
-        other => other.clone(),
+        Pacing::Closed | Pacing::Once => {}
     }
+    pacing
 }
 
 fn loaded_line(phase: &LoadPhase) -> String {
     match (phase.documents, phase.already_there) {
-        (0, there) => format!("{} documents are there", grouped(there)),
+        (0, there) => format!("{} documents are there", count(there)),
         (loaded, 0) => format!(
             "loaded {} documents in {:.1} s, {}/s",
-            grouped(loaded),
+            count(loaded),
             phase.seconds,
-            grouped(phase.rate as u64)
+            count(phase.rate as u64)
         ),
         (loaded, there) => format!(
             "loaded {} missing documents in {:.1} s, {}/s; {} were there",
-            grouped(loaded),
+            count(loaded),
             phase.seconds,
-            grouped(phase.rate as u64),
-            grouped(there)
+            count(phase.rate as u64),
+            count(there)
         ),
     }
 }
 
 /// Everything that is known before anything is measured.
 fn describe(
-    plan: &RunPlan,
+    plan: &PlanArguments,
     target: &TargetPlan,
     targets: &Targets,
     connection_string: &str,
@@ -265,13 +262,13 @@ fn describe(
     }
 }
 
-fn workload_info(plan: &RunPlan, target: &TargetPlan) -> WorkloadInfo {
+fn workload_info(plan: &PlanArguments, target: &TargetPlan) -> WorkloadInfo {
     let workload = &target.workload;
-    let (_, document_bytes) = Documents::new(workload, plan.seed).sizes();
+    let (_, document_bytes) = Documents::new(workload, plan.pace.seed).sizes();
     WorkloadInfo {
         name: workload.name.clone(),
         description: workload.description.clone(),
-        record_count: workload.records,
+        record_count: workload.records(),
         document_bytes: document_bytes as u64,
         fields: workload.document.len().saturating_sub(1) as u32,
         distribution: workload.distribution.to_string(),
@@ -283,19 +280,19 @@ fn workload_info(plan: &RunPlan, target: &TargetPlan) -> WorkloadInfo {
     }
 }
 
-fn load_info(plan: &RunPlan, target: &TargetPlan) -> LoadInfo {
-    let concerns = &target.concerns;
+fn load_info(plan: &PlanArguments, target: &TargetPlan) -> LoadInfo {
+    let (concerns, pace) = (&target.concerns, &plan.pace);
     let write_concern = concerns.write.to_string();
     LoadInfo {
-        connections: plan.connections as u64,
-        threads: plan.threads,
-        processes: plan.processes,
-        schedule: plan.schedule.clone(),
-        rate: plan.rate,
-        warm_up_seconds: plan.warm_up.as_secs_f64(),
-        duration_seconds: plan.duration.map(|duration| duration.as_secs_f64()),
-        operations: plan.operations,
-        seed: plan.seed,
+        connections: pace.connections.into(),
+        threads: pace.threads,
+        processes: pace.processes,
+        schedule: pace.pacing().1,
+        rate: pace.rate,
+        warm_up_seconds: pace.window().warm_up.as_secs_f64(),
+        duration_seconds: pace.measured().map(|duration| duration.as_secs_f64()),
+        operations: pace.operations,
+        seed: pace.seed,
         compressors: target.options.compressors.clone(),
         read_preference: concerns.read_preference.clone(),
         read_concern: concerns.read.clone(),

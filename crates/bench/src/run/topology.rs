@@ -1,6 +1,6 @@
 //! Which servers get the load: what each host says of itself, and what the read preference makes of it.
 
-use crate::command_client::CommandClient;
+use crate::command_client::{CommandClient, is_ok, message_of};
 use crate::error::BenchError;
 use crate::run::connection_string::{ConnectionString, Host};
 use document::{Document, Value, doc};
@@ -123,18 +123,6 @@ fn resolve(host: &Host) -> Result<SocketAddr, String> {
         }
         Host::Unix(_) => Err("load over Unix sockets is not supported yet; name host and port".to_owned()),
     }
-}
-
-pub(crate) fn is_ok(reply: &Document) -> bool {
-    matches!(
-        reply.get("ok"),
-        Some(Value::Double(1.0) | Value::Int32(1) | Value::Int64(1) | Value::Boolean(true))
-    )
-}
-
-/// What a server says went wrong.
-pub(crate) fn message_of(reply: &Document) -> String {
-    reply.get("errmsg").and_then(Value::as_str).map_or_else(|| format!("{reply:?}"), str::to_owned)
 }
 
 fn member(host: &Host, address: SocketAddr, reply: &Document) -> Member {

@@ -1,7 +1,7 @@
 //! Write concern, read concern and read preference, as commands carry them.
 
-use crate::workload::model::{CommandKind, Fields, Step};
-use crate::workload::template::Template;
+use crate::workload::model::{CommandKind, Step};
+use crate::workload::template::{Fields, Template};
 use document::{Document, Value};
 use serde::{Deserialize, Serialize};
 use std::fmt;

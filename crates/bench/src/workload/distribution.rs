@@ -1,8 +1,9 @@
 //! Which documents requests are about: YCSB's key distributions.
 
 use crate::workload::keys::{KeySpace, fnv_hash};
-use crate::workload::random::Random;
 use crate::workload::zipf::{YCSB_EXPONENT, Zipf};
+use fastrand::Rng;
+use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,9 +17,11 @@ const HOT_DOCUMENTS: f64 = 0.2;
 const HOT_REQUESTS: f64 = 0.8;
 
 /// How documents are chosen.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(try_from = "String")]
 pub(crate) enum Distribution {
     /// Each as often as any other.
+    #[default]
     Uniform,
     /// Few are asked for most of the time; which ones is spread over the whole collection.
     Zipfian { exponent: f64 },
@@ -28,11 +31,6 @@ pub(crate) enum Distribution {
     Hotspot { documents: f64, requests: f64 },
     /// One after the other.
     Sequential,
-}
-
-impl Distribution {
-    pub(crate) const ZIPFIAN: Distribution = Distribution::Zipfian { exponent: YCSB_EXPONENT };
-    pub(crate) const LATEST: Distribution = Distribution::Latest { exponent: YCSB_EXPONENT };
 }
 
 impl fmt::Display for Distribution {
@@ -50,6 +48,14 @@ impl fmt::Display for Distribution {
             }
             Distribution::Sequential => formatter.write_str("sequential"),
         }
+    }
+}
+
+impl TryFrom<String> for Distribution {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 
@@ -112,7 +118,7 @@ impl KeyChooser {
     /// The ordinal of a document that is there and is followed by at least `followers` that were born after it (0 when there
     /// are not as many).
     #[inline]
-    pub(crate) fn choose(&mut self, keys: &KeySpace, followers: u64, random: &mut Random) -> u64 {
+    pub(crate) fn choose(&mut self, keys: &KeySpace, followers: u64, random: &mut Rng) -> u64 {
         let bound = keys.bound().saturating_sub(followers).max(1);
         for _ in 0..TRIES {
             let ordinal = self.draw(keys, bound, random);
@@ -120,13 +126,13 @@ impl KeyChooser {
                 return ordinal;
             }
         }
-        random.below(bound)
+        random.u64(..bound)
     }
 
     #[inline]
-    fn draw(&mut self, keys: &KeySpace, bound: u64, random: &mut Random) -> u64 {
+    fn draw(&mut self, keys: &KeySpace, bound: u64, random: &mut Rng) -> u64 {
         match self.distribution {
-            Distribution::Uniform => random.below(bound),
+            Distribution::Uniform => random.u64(..bound),
             Distribution::Zipfian { .. } => fnv_hash(self.zipf.draw(random)) % self.scrambled_onto,
             Distribution::Latest { .. } => {
                 self.zipf.resize(bound);
@@ -134,10 +140,10 @@ impl KeyChooser {
             }
             Distribution::Hotspot { documents, requests } => {
                 let hot = ((bound as f64 * documents) as u64).min(bound);
-                if (random.unit() < requests && hot > 0) || hot == bound {
-                    random.below(hot)
+                if (random.f64() < requests && hot > 0) || hot == bound {
+                    random.u64(..hot)
                 } else {
-                    hot + random.below(bound - hot)
+                    hot + random.u64(..bound - hot)
                 }
             }
             Distribution::Sequential => keys.visit() % bound,
@@ -157,7 +163,7 @@ mod tests {
     fn counts(text: &str) -> Vec<u64> {
         let keys = KeySpace::new(DOCUMENTS, DOCUMENTS, Lane::ONLY);
         let mut chooser = KeyChooser::new(text.parse().expect("a distribution"), DOCUMENTS, false);
-        let mut random = Random::new(42);
+        let mut random = Rng::with_seed(42);
         let mut counts = vec![0; DOCUMENTS as usize];
         for _ in 0..DRAWS {
             counts[chooser.choose(&keys, 0, &mut random) as usize] += 1;
@@ -226,7 +232,7 @@ mod tests {
     fn sequential_visits_every_document_in_turn() {
         let keys = KeySpace::new(3, 3, Lane::ONLY);
         let mut chooser = KeyChooser::new(Distribution::Sequential, 3, false);
-        let mut random = Random::new(1);
+        let mut random = Rng::with_seed(1);
         let visited: Vec<u64> = (0..7).map(|_| chooser.choose(&keys, 0, &mut random)).collect();
         assert_eq!(visited, [0, 1, 2, 0, 1, 2, 0]);
     }
@@ -234,8 +240,8 @@ mod tests {
     #[test]
     fn latest_sees_what_is_acknowledged_and_nothing_else() {
         let keys = KeySpace::new(10, 10, Lane::ONLY);
-        let mut chooser = KeyChooser::new(Distribution::LATEST, 10, true);
-        let mut random = Random::new(1);
+        let mut chooser = KeyChooser::new("latest".parse().expect("a distribution"), 10, true);
+        let mut random = Rng::with_seed(1);
         let mut chosen = |keys: &KeySpace| -> std::collections::BTreeSet<u64> {
             (0..2_000).map(|_| chooser.choose(keys, 0, &mut random)).collect()
         };
@@ -254,8 +260,8 @@ mod tests {
         for _ in 0..50 {
             keys.acknowledge(keys.issue());
         }
-        let mut chooser = KeyChooser::new(Distribution::ZIPFIAN, 100, true);
-        let mut random = Random::new(1);
+        let mut chooser = KeyChooser::new("zipfian".parse().expect("a distribution"), 100, true);
+        let mut random = Rng::with_seed(1);
         let chosen: Vec<u64> = (0..20_000).map(|_| chooser.choose(&keys, 0, &mut random)).collect();
         assert!(chosen.iter().all(|&ordinal| ordinal < 150));
         assert!(chosen.iter().any(|&ordinal| ordinal >= 100));
@@ -266,7 +272,7 @@ mod tests {
         for name in ["uniform", "zipfian", "latest", "hotspot", "sequential"] {
             let keys = KeySpace::new(100, 100, Lane::ONLY);
             let mut chooser = KeyChooser::new(name.parse().expect("a distribution"), 100, false);
-            let mut random = Random::new(1);
+            let mut random = Rng::with_seed(1);
             for _ in 0..1_000 {
                 assert!(chooser.choose(&keys, 90, &mut random) < 10, "{name}");
                 assert_eq!(

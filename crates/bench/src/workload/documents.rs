@@ -3,9 +3,9 @@
 use crate::workload::keys::{KeyFormat, document_seed};
 use crate::workload::model::Workload;
 use crate::workload::plan::{Compiler, Context, Plan};
-use crate::workload::random::Random;
 use crate::workload::traffic::unix_milliseconds;
 use document::{Document, RawDocument, RawValue, Value};
+use fastrand::Rng;
 
 /// Documents whose size stands for that of all.
 const SAMPLES: u64 = 100;
@@ -41,7 +41,7 @@ impl Documents {
 
     /// Appends the document of this number.
     pub(crate) fn write(&self, number: u64, out: &mut Vec<u8>) {
-        let mut random = Random::new(document_seed(self.seed, number));
+        let mut random = Rng::with_seed(document_seed(self.seed, number));
         self.plan.write(&mut Context { number, random: &mut random, now: self.now }, out);
     }
 

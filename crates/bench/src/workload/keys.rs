@@ -1,7 +1,8 @@
 //! Which documents there are, and what their keys look like.
 
-use crate::workload::random::Random;
 use document::ElementType;
+use fastrand::Rng;
+use serde::Deserialize;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,14 +24,29 @@ pub(crate) const fn fnv_hash(number: u64) -> u64 {
 }
 
 /// What `_id` is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(try_from = "String")]
 pub(crate) enum KeyFormat {
     /// The document's number, a 64-bit integer: neighbours in number are neighbours in order.
+    #[default]
     Number,
     /// A prefix and the number.
     Text { prefix: String },
     /// A prefix and the number's hash, as YCSB's `user6284781860667377211` (`insertorder=hashed`).
     Hashed { prefix: String },
+}
+
+impl TryFrom<String> for KeyFormat {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "number" => Ok(KeyFormat::Number),
+            Some(("text", prefix)) => Ok(KeyFormat::Text { prefix: prefix.to_owned() }),
+            Some(("hashed", prefix)) => Ok(KeyFormat::Hashed { prefix: prefix.to_owned() }),
+            _ => Err("expected 'number', 'text:PREFIX' or 'hashed:PREFIX'".to_owned()),
+        }
+    }
 }
 
 impl KeyFormat {
@@ -214,8 +230,8 @@ pub(crate) fn number_of_birth(unix_milliseconds: u64) -> u64 {
 }
 
 /// A seed for the content of this document: it is the same whoever loads it.
-pub(crate) const fn document_seed(seed: u64, number: u64) -> u64 {
-    Random::new(seed ^ fnv_hash(number)).bits()
+pub(crate) fn document_seed(seed: u64, number: u64) -> u64 {
+    Rng::with_seed(seed ^ fnv_hash(number)).u64(..)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!   Settings (command line, workload file) ──build──▶ Workload: documents, operations as templates with generators
 //!                                                        │ compile, once for each thread
 //!        KeySpace: which documents are there             ▼
-//!        KeyChooser: which of them is next ──▶ WorkloadTraffic: writes requests, judges replies (generator::Traffic)
+//!        KeyChooser: which of them is next ──▶ WorkloadTraffic: writes requests, judges replies
 //! ```
 //!
 //! # Invariants
@@ -18,13 +18,9 @@ mod chi_square;
 mod concerns;
 mod distribution;
 mod documents;
-mod file;
-mod file_generator;
-mod file_reader;
 mod keys;
 mod model;
 mod plan;
-mod random;
 mod settings;
 mod template;
 #[cfg(test)]
@@ -36,13 +32,18 @@ pub(crate) use concerns::{Concerns, W, WriteConcern};
 pub(crate) use documents::Documents;
 pub(crate) use model::Workload;
 pub(crate) use settings::{Settings, WorkloadFile};
-pub(crate) use traffic::{Part, WorkloadSource, unix_milliseconds};
+pub(crate) use traffic::{Part, WorkloadSource, WorkloadTraffic, unix_milliseconds};
+
+/// The workload of a file, for tests.
+#[cfg(test)]
+pub(crate) fn written(text: &str) -> WorkloadSource {
+    let file = WorkloadFile { path: "w.toml".to_owned(), text: text.to_owned() };
+    let settings = Settings { file: Some(file), ..Settings::default() };
+    WorkloadSource::new(&settings, &Concerns::default()).expect("a workload")
+}
 
 /// Requests that any server answers, for tests of the generator.
 #[cfg(test)]
-pub(crate) fn pings() -> std::sync::Arc<WorkloadSource> {
-    let text = "[[operations]]\nname = \"ping\"\ncommand = { ping = 1 }\n";
-    let file = WorkloadFile { path: "pings".to_owned(), text: text.to_owned() };
-    let settings = Settings { file: Some(file), ..Settings::default() };
-    std::sync::Arc::new(WorkloadSource::new(&settings, &Concerns::default()).expect("a workload"))
+pub(crate) fn pings() -> WorkloadSource {
+    written("[[operations]]\nname = \"ping\"\ncommand = { ping = 1 }\n")
 }

@@ -1,10 +1,11 @@
 //! Templates compiled to what writes their bytes.
 
+use crate::workload::distribution::Distribution;
 use crate::workload::keys::KeyFormat;
-use crate::workload::random::Random;
-use crate::workload::template::{Generator, LONGEST_ARRAY, Template};
+use crate::workload::template::{Generator, Template, lengths};
 use crate::workload::zipf::Zipf;
 use document::{DocumentBuilder, ElementType, Value};
+use fastrand::Rng;
 use std::sync::Arc;
 
 /// What a plan is written for.
@@ -12,7 +13,7 @@ use std::sync::Arc;
 pub(crate) struct Context<'a> {
     /// The number of the document that the operation is about.
     pub(crate) number: u64,
-    pub(crate) random: &'a mut Random,
+    pub(crate) random: &'a mut Rng,
     /// Milliseconds since 1970.
     pub(crate) now: i64,
 }
@@ -21,7 +22,7 @@ pub(crate) struct Context<'a> {
 #[derive(Debug)]
 pub(crate) struct Compiler<'a> {
     pub(crate) key: &'a KeyFormat,
-    /// For [`Generator::NewDocument`].
+    /// For [`Generator::Document`].
     pub(crate) document: &'a [(String, Template)],
 }
 
@@ -40,19 +41,23 @@ enum Piece {
     Key(KeyFormat),
     Sequence(i64),
     Integer {
+        min: i64,
+        max: i64,
+    },
+    /// The least most often.
+    Ranked {
         least: i64,
-        most: i64,
-        zipf: Option<Zipf>,
+        zipf: Zipf,
     },
     Double {
-        least: f64,
-        most: f64,
+        min: f64,
+        max: f64,
     },
     Text {
         least: u32,
         most: u32,
     },
-    Bytes0 {
+    Binary {
         length: u32,
     },
     Boolean(f64),
@@ -60,13 +65,9 @@ enum Piece {
     Choice(Arc<[(f64, Plan)]>),
     ObjectId,
     Uuid,
-    Date {
-        least: i64,
-        most: i64,
-    },
     FromNow {
-        least: i64,
-        most: i64,
+        min: i64,
+        max: i64,
     },
     /// The elements of an array, of which the first so many are written.
     Some {
@@ -111,35 +112,47 @@ impl Compiler<'_> {
     }
 
     fn generated(&self, name: &str, generator: &Generator, plan: &mut Plan) {
+        let bounds = |length, min, max| lengths(length, min, max).unwrap_or_default();
         let (kind, piece) = match *generator {
-            Generator::Key => (self.key.kind(), Piece::Key(self.key.clone())),
+            Generator::Key {} => (self.key.kind(), Piece::Key(self.key.clone())),
             Generator::Sequence { start } => (ElementType::Int64, Piece::Sequence(start)),
-            Generator::Integer { least, most, zipfian } => {
-                let ranks = (most.wrapping_sub(least) as u64).saturating_add(1);
-                let zipf = zipfian.map(|exponent| Zipf::new(ranks, exponent));
-                (ElementType::Int64, Piece::Integer { least, most, zipf })
+            Generator::Integer { min, max, distribution: Distribution::Zipfian { exponent } } => {
+                let ranks = (max.wrapping_sub(min) as u64).saturating_add(1);
+                (ElementType::Int64, Piece::Ranked { least: min, zipf: Zipf::new(ranks, exponent) })
             }
-            Generator::Double { least, most } => (ElementType::Double, Piece::Double { least, most }),
-            Generator::Text { least, most } => (ElementType::String, Piece::Text { least, most }),
-            Generator::Bytes { length } => (ElementType::Binary, Piece::Bytes0 { length }),
+            Generator::Integer { min, max, .. } => (ElementType::Int64, Piece::Integer { min, max }),
+            Generator::Double { min, max } => (ElementType::Double, Piece::Double { min, max }),
+            Generator::String { length, min, max } => {
+                let (least, most) = bounds(length, min, max);
+                (ElementType::String, Piece::Text { least, most })
+            }
+            Generator::Bytes { length } => (ElementType::Binary, Piece::Binary { length }),
             Generator::Boolean { share } => (ElementType::Boolean, Piece::Boolean(share)),
-            Generator::ObjectId => (ElementType::ObjectId, Piece::ObjectId),
-            Generator::Uuid => (ElementType::Binary, Piece::Uuid),
-            Generator::Date { least, most } => (ElementType::DateTime, Piece::Date { least, most }),
-            Generator::FromNow { least, most } => (ElementType::DateTime, Piece::FromNow { least, most }),
-            Generator::NewDocument => {
+            Generator::ObjectId {} => (ElementType::ObjectId, Piece::ObjectId),
+            Generator::Uuid {} => (ElementType::Binary, Piece::Uuid),
+            Generator::Date { min, max } => {
+                (ElementType::DateTime, Piece::Integer { min: min.0, max: max.0 })
+            }
+            Generator::FromNow { min, max } => {
+                let [min, max] = [min, max].map(|seconds| (seconds * 1_000.0) as i64);
+                (ElementType::DateTime, Piece::FromNow { min, max })
+            }
+            Generator::Document {} => {
                 plan.head(ElementType::Document, name);
                 return self.fields(self.document, plan);
             }
-            Generator::Choice(ref choices) => return plan.pieces.push(self.choice(name, choices)),
-            Generator::Array { least, most, ref of } => {
+            Generator::Choice { ref of, ref weights } => {
+                return plan.pieces.push(self.choice(name, of, weights.as_deref()));
+            }
+            Generator::Array { ref of, length, min, max } => {
                 plan.head(ElementType::Array, name);
+                let (least, most) = bounds(length, min, max);
                 let element = |index: u32| {
                     let mut plan = Plan::default();
                     self.element(&index.to_string(), of, &mut plan);
                     plan
                 };
-                let elements = (0..most.min(LONGEST_ARRAY)).map(element).collect();
+                let elements = (0..most).map(element).collect();
                 return plan.pieces.extend([Piece::Open, Piece::Some { least, elements }, Piece::Close]);
             }
         };
@@ -147,13 +160,14 @@ impl Compiler<'_> {
         plan.pieces.push(piece);
     }
 
-    fn choice(&self, name: &str, choices: &[(f64, Template)]) -> Piece {
-        let whole: f64 = choices.iter().map(|(weight, _)| weight).sum();
+    fn choice(&self, name: &str, of: &[Template], weights: Option<&[f64]>) -> Piece {
+        let weight = |index| weights.map_or(1.0, |weights| weights.get(index).copied().unwrap_or_default());
+        let whole: f64 = (0..of.len()).map(weight).sum();
         let mut end = 0.0;
-        let plans = choices.iter().map(|(weight, template)| {
+        let plans = of.iter().enumerate().map(|(index, template)| {
             let mut plan = Plan::default();
             self.element(name, template, &mut plan);
-            end += weight / whole;
+            end += weight(index) / whole;
             (end, plan)
         });
         Piece::Choice(plans.collect())
@@ -225,25 +239,23 @@ impl Piece {
             Piece::Sequence(start) => {
                 out.extend_from_slice(&start.wrapping_add(context.number as i64).to_le_bytes());
             }
-            Piece::Integer { least, most, zipf: None } => {
-                out.extend_from_slice(&random.between(*least, *most).to_le_bytes());
-            }
-            Piece::Integer { least, zipf: Some(zipf), .. } => {
+            Piece::Integer { min, max } => out.extend_from_slice(&between(random, *min, *max).to_le_bytes()),
+            Piece::Ranked { least, zipf } => {
                 out.extend_from_slice(&least.wrapping_add(zipf.draw(random) as i64).to_le_bytes());
             }
-            Piece::Double { least, most } => {
-                out.extend_from_slice(&(least + random.unit() * (most - least)).to_le_bytes());
+            Piece::Double { min, max } => {
+                out.extend_from_slice(&(min + random.f64() * (max - min)).to_le_bytes());
             }
             Piece::Text { least, most } => {
-                let length = random.between((*least).into(), (*most).into()) as usize;
+                let length = between(random, (*least).into(), (*most).into()) as usize;
                 out.extend_from_slice(&(length as u32 + 1).to_le_bytes());
-                random.append_text(length, out);
+                append_text(length, random, out);
                 out.push(0);
             }
-            Piece::Bytes0 { length } => append_binary(0, *length as usize, random, out),
-            Piece::Boolean(share) => out.push((random.unit() < *share).into()),
+            Piece::Binary { length } => append_binary(0, *length as usize, random, out),
+            Piece::Boolean(share) => out.push((random.f64() < *share).into()),
             Piece::Choice(choices) => {
-                let point = random.unit();
+                let point = random.f64();
                 let chosen = choices.iter().find(|(end, _)| point < *end).or(choices.last());
                 if let Some((_, plan)) = chosen {
                     plan.write(context, out);
@@ -252,36 +264,49 @@ impl Piece {
             Piece::ObjectId => {
                 let seconds = (context.now / 1_000) as u32;
                 out.extend_from_slice(&seconds.to_be_bytes());
-                out.extend_from_slice(&random.bits().to_le_bytes());
+                out.extend_from_slice(&random.u64(..).to_le_bytes());
             }
             Piece::Uuid => append_uuid(random, out),
-            Piece::Date { least, most } => {
-                out.extend_from_slice(&random.between(*least, *most).to_le_bytes());
-            }
-            Piece::FromNow { least, most } => {
-                out.extend_from_slice(&(context.now + random.between(*least, *most)).to_le_bytes());
+            Piece::FromNow { min, max } => {
+                out.extend_from_slice(&(context.now + between(random, *min, *max)).to_le_bytes());
             }
             Piece::Some { least, elements } => {
-                let count = random.between((*least).into(), elements.len() as i64) as usize;
+                let count = between(random, (*least).into(), elements.len() as i64) as usize;
                 elements.iter().take(count).for_each(|element| element.write(context, out));
             }
         }
     }
 }
 
-fn append_binary(subtype: u8, length: usize, random: &mut Random, out: &mut Vec<u8>) {
-    out.extend_from_slice(&(length as u32).to_le_bytes());
-    out.push(subtype);
+/// `least` when the bounds are the wrong way round.
+fn between(random: &mut Rng, least: i64, most: i64) -> i64 {
+    random.i64(least..=most.max(least))
+}
+
+/// Printable ASCII characters, from space to underscore as YCSB's, eight at a time.
+fn append_text(length: usize, random: &mut Rng, out: &mut Vec<u8>) {
+    /// Six random bits of each byte …
+    const BITS: u64 = 0x3F3F_3F3F_3F3F_3F3F;
+    /// … counted from the space.
+    const SPACE: u64 = 0x2020_2020_2020_2020;
     let mut left = length;
     while left > 0 {
-        let eight = random.bits().to_le_bytes();
+        let eight = ((random.u64(..) & BITS) + SPACE).to_le_bytes();
         let count = left.min(eight.len());
         out.extend_from_slice(eight.get(..count).unwrap_or_default());
         left -= count;
     }
 }
 
-fn append_uuid(random: &mut Random, out: &mut Vec<u8>) {
+fn append_binary(subtype: u8, length: usize, random: &mut Rng, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    out.push(subtype);
+    let start = out.len();
+    out.resize(start + length, 0);
+    random.fill(out.get_mut(start..).unwrap_or_default());
+}
+
+fn append_uuid(random: &mut Rng, out: &mut Vec<u8>) {
     const LENGTH: usize = 16;
     const SUBTYPE: u8 = 4;
     append_binary(SUBTYPE, LENGTH, random, out);
@@ -308,104 +333,105 @@ mod tests {
     use super::*;
     use document::{Document, RawDocument, doc};
 
-    fn write_with(fields: &[(String, Template)], number: u64, seed: u64) -> Document {
-        let new = [("_id".to_owned(), Template::Generated(Generator::Key))];
+    /// Fields as workload files have them.
+    fn fields(text: &str) -> Vec<(String, Template)> {
+        let Ok(Template::Document(fields)) =
+            Template::try_from(toml::Value::Table(text.parse().expect("TOML")))
+        else {
+            panic!("no fields: {text}")
+        };
+        fields
+    }
+
+    fn write_with(text: &str, number: u64, seed: u64) -> Document {
+        let new = fields("_id = { gen = 'key' }");
         let compiler = Compiler { key: &KeyFormat::Number, document: &new };
-        let plan = compiler.document(fields);
+        let plan = compiler.document(&fields(text));
         let mut out = b"before".to_vec();
-        plan.write(&mut Context { number, random: &mut Random::new(seed), now: 1_790_000_000_000 }, &mut out);
+        plan.write(
+            &mut Context { number, random: &mut Rng::with_seed(seed), now: 1_790_000_000_000 },
+            &mut out,
+        );
         RawDocument::parse(&out[6..]).expect("a plan writes valid BSON").to_document()
     }
 
-    fn write(template: Template) -> Value {
-        write_with(&[("v".to_owned(), template)], 7, 1).get("v").expect("the field").clone()
+    fn write(text: &str, seed: u64) -> Value {
+        write_with(&format!("v = {text}"), 7, seed).get("v").expect("the field").clone()
     }
 
     #[test]
     fn constants_and_nesting_are_written_as_they_stand() {
-        let template = Template::document([
-            ("a", Template::constant(1)),
-            (
-                "b",
-                Template::Array(vec![
-                    Template::constant("x"),
-                    Template::document([("c", Template::constant(true))]),
-                ]),
-            ),
-            ("d", Template::constant(doc! { "deep": [1, 2] })),
-        ]);
-        let expect = doc! { "a": 1, "b": ["x", { "c": true }], "d": { "deep": [1, 2] } };
-        assert_eq!(write(template), Value::from(expect));
+        let text = "a = 1\nb = ['x', { c = true }]\nd = { deep = [1, 5_000_000_000] }\ne = 2026-01-01T02:00:00+02:00";
+        let midnight = Value::DateTime(1_767_225_600_000);
+        let expect = doc! {
+            "a": 1, "b": ["x", { "c": true }], "d": { "deep": [1, 5_000_000_000_i64] }, "e": (midnight.clone()),
+        };
+        assert_eq!(write_with(text, 7, 1), expect);
+        assert_eq!(write("2026-01-01", 1), midnight);
     }
 
     #[test]
     fn keys_and_documents_are_those_of_the_operation() {
-        assert_eq!(write(Template::Generated(Generator::Key)), Value::Int64(7));
-        assert_eq!(write(Template::Generated(Generator::Sequence { start: 100 })), Value::Int64(107));
-        assert_eq!(write(Template::Generated(Generator::NewDocument)), Value::from(doc! { "_id": 7_i64 }));
+        assert_eq!(write("{ gen = 'key' }", 1), Value::Int64(7));
+        assert_eq!(write("{ gen = 'sequence', start = 100 }", 1), Value::Int64(107));
+        assert_eq!(write("{ gen = 'document' }", 1), Value::from(doc! { "_id": 7_i64 }));
     }
 
-    fn in_bounds(generator: &Generator, value: &Value) -> bool {
-        match (generator, value) {
-            (Generator::Integer { .. }, Value::Int64(number)) => (5..=9).contains(number),
-            (Generator::Double { .. }, Value::Double(number)) => (0.5..1.5).contains(number),
-            (Generator::Text { .. }, Value::String(text)) => (2..=4).contains(&text.len()),
-            (Generator::Bytes { .. }, Value::Binary(binary)) => {
-                binary.subtype == 0 && binary.bytes.len() == 13
-            }
-            (Generator::Boolean { .. }, Value::Boolean(_)) => true,
-            (Generator::Date { .. }, Value::DateTime(date)) => (10..=20).contains(date),
-            (Generator::FromNow { .. }, Value::DateTime(date)) => {
-                (1_790_000_000_500..=1_790_000_001_000).contains(date)
-            }
-            (Generator::ObjectId, Value::ObjectId(id)) => id.seconds() == 1_790_000_000,
-            (Generator::Uuid, Value::Binary(binary)) => {
-                let bytes = &binary.bytes;
-                binary.subtype == 4 && bytes.len() == 16 && bytes[6] >> 4 == 4 && bytes[8] >> 6 == 2
-            }
-            (Generator::Array { .. }, Value::Array(values)) => {
-                (1..=3).contains(&values.len()) && values.iter().all(|value| *value == Value::Int32(1))
-            }
-            (Generator::Choice(_), value) => [Value::Int32(1), Value::from("two")].contains(value),
-            _ => false,
-        }
+    fn is_printable(text: &str) -> bool {
+        text.bytes().all(|byte| (b' '..=b'_').contains(&byte))
     }
 
     #[test]
     fn generators_stay_within_their_bounds() {
-        let one = || Box::new(Template::constant(1));
-        for generator in [
-            Generator::Integer { least: 5, most: 9, zipfian: None },
-            Generator::Integer { least: 5, most: 9, zipfian: Some(0.99) },
-            Generator::Double { least: 0.5, most: 1.5 },
-            Generator::Text { least: 2, most: 4 },
-            Generator::Bytes { length: 13 },
-            Generator::Boolean { share: 0.5 },
-            Generator::Date { least: 10, most: 20 },
-            Generator::FromNow { least: 500, most: 1_000 },
-            Generator::ObjectId,
-            Generator::Uuid,
-            Generator::Array { least: 1, most: 3, of: one() },
-            Generator::Choice(vec![(1.0, *one()), (1.0, Template::constant("two"))]),
-        ] {
-            let fields = [("v".to_owned(), Template::Generated(generator.clone()))];
-            let values: Vec<Value> = (0..200)
-                .map(|seed| write_with(&fields, 7, seed).get("v").expect("the field").clone())
-                .collect();
-            assert!(values.iter().all(|value| in_bounds(&generator, value)), "{generator:?}: {values:?}");
-            assert!(values.iter().any(|value| *value != values[0]), "{generator:?} varies");
-        }
+        let check = |text: &str, in_bounds: &dyn Fn(&Value) -> bool| {
+            let values: Vec<Value> =
+                (0..200).map(|seed| write(&format!("{{ gen = {text} }}"), seed)).collect();
+            assert!(values.iter().all(in_bounds), "{text}: {values:?}");
+            assert!(values.iter().any(|value| *value != values[0]), "{text} varies");
+        };
+        let small = |value: &Value| matches!(value, Value::Int64(5..=9));
+        check("'integer', min = 5, max = 9", &small);
+        check("'integer', min = 5, max = 9, distribution = 'zipfian'", &small);
+        check(
+            "'double', min = 0.5, max = 2",
+            &|value| matches!(value, Value::Double(number) if (0.5..2.0).contains(number)),
+        );
+        check(
+            "'string', min = 2, max = 4",
+            &|value| matches!(value, Value::String(text) if (2..=4).contains(&text.len()) && is_printable(text)),
+        );
+        check(
+            "'bytes', length = 13",
+            &|value| matches!(value, Value::Binary(binary) if binary.subtype == 0 && binary.bytes.len() == 13),
+        );
+        check("'boolean'", &|value| matches!(value, Value::Boolean(_)));
+        check("'date', min = 1970-01-01, max = 1970-01-01T00:00:01", &|value| {
+            matches!(value, Value::DateTime(0..=1_000))
+        });
+        check("'fromNow', min = -0.5, max = 1", &|value| {
+            matches!(value, Value::DateTime(1_789_999_999_500..=1_790_000_001_000))
+        });
+        check("'objectId'", &|value| matches!(value, Value::ObjectId(id) if id.seconds() == 1_790_000_000));
+        check("'uuid'", &|value| {
+            let Value::Binary(binary) = value else { return false };
+            let bytes = &binary.bytes;
+            binary.subtype == 4 && bytes.len() == 16 && bytes[6] >> 4 == 4 && bytes[8] >> 6 == 2
+        });
+        check("'array', min = 1, max = 3, of = 1", &|value| {
+            let Value::Array(values) = value else { return false };
+            (1..=3).contains(&values.len()) && values.iter().all(|value| *value == Value::Int32(1))
+        });
+        check("'choice', of = [1, 1970-01-01]", &|value| {
+            [Value::Int32(1), Value::DateTime(0)].contains(value)
+        });
     }
 
     #[test]
     fn choices_follow_their_weights() {
-        let choices =
-            vec![(3.0, Template::constant(0)), (1.0, Template::constant(1)), (0.0, Template::constant(2))];
-        let fields = [("v".to_owned(), Template::Generated(Generator::Choice(choices)))];
         let mut counts = [0; 3];
         for seed in 0..20_000 {
-            match write_with(&fields, 0, seed).get("v") {
-                Some(Value::Int32(which)) => counts[*which as usize] += 1,
+            match write("{ gen = 'choice', of = [0, 1, 2], weights = [3, 1, 0] }", seed) {
+                Value::Int32(which) => counts[which as usize] += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -414,8 +440,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_makes_the_same_document() {
-        let fields = [("v".to_owned(), Template::Generated(Generator::Text { least: 1, most: 50 }))];
-        assert_eq!(write_with(&fields, 1, 5), write_with(&fields, 1, 5));
-        assert_ne!(write_with(&fields, 1, 5), write_with(&fields, 1, 6));
+        let text = "{ gen = 'string', min = 1, max = 50 }";
+        assert_eq!(write(text, 5), write(text, 5));
+        assert_ne!(write(text, 5), write(text, 6));
     }
 }

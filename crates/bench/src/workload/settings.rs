@@ -2,7 +2,6 @@
 
 use crate::error::BenchError;
 use crate::workload::builtin;
-use crate::workload::file;
 use crate::workload::model::Workload;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +12,7 @@ const MOST_DOCUMENT_BYTES: usize = 16 * 1024 * 1024 - 16 * 1024;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Settings {
-    /// A name of [`builtin::NAMES`]; none: the mix or the file says everything.
+    /// A named workload; none: the mix or the file says everything.
     pub(crate) workload: Option<String>,
     pub(crate) file: Option<WorkloadFile>,
     /// `read=50,update=50`.
@@ -45,25 +44,23 @@ impl Settings {
     /// # Errors
     /// When the settings contradict one another or ask for something impossible.
     pub(crate) fn build(&self) -> Result<Workload, BenchError> {
-        let workload = match &self.file {
-            Some(read) => {
-                self.check_beside_file()?;
-                let mut workload = file::parse(read)?;
-                workload.database = self.database.clone().unwrap_or(workload.database);
-                workload.records = self.records.unwrap_or(workload.records);
-                if let Some(distribution) = &self.distribution {
-                    workload.distribution = distribution
-                        .parse()
-                        .map_err(|error| BenchError::Usage(format!("--distribution {error}")))?;
-                }
-                workload
-            }
-            None => builtin::build(self)?,
-        };
         if self.document_bytes.is_some_and(|bytes| bytes > MOST_DOCUMENT_BYTES) {
             return Err(BenchError::Usage(format!(
                 "--document-bytes: at most {MOST_DOCUMENT_BYTES} are possible"
             )));
+        }
+        let mut workload = match &self.file {
+            Some(read) => {
+                self.check_beside_file()?;
+                Workload::parse(&read.path, &read.text)?
+            }
+            None => builtin::build(self)?,
+        };
+        workload.database = self.database.clone().unwrap_or(workload.database);
+        workload.records_wanted = self.records.or(workload.records_wanted);
+        if let Some(distribution) = &self.distribution {
+            workload.distribution =
+                distribution.parse().map_err(|error| BenchError::Usage(format!("--distribution {error}")))?;
         }
         workload.validate()?;
         Ok(workload)

@@ -1,18 +1,17 @@
 //! A workload as the generator sends it.
 
 use crate::error::BenchError;
-use crate::generator::{Failure, Share, Ticket, Traffic, TrafficSource, Verdict, failure};
+use crate::generator::{Failure, Share, Ticket, Verdict, failure};
 use crate::message::{BODY_OFFSET, reply_body};
 use crate::workload::concerns::Concerns;
 use crate::workload::distribution::KeyChooser;
 use crate::workload::keys::{KeySpace, Lane, number_of_birth};
-use crate::workload::model::{Expect, Operation, Subject, Workload};
+use crate::workload::model::{Bounds, Expect, Operation, Subject, Workload};
 use crate::workload::plan::{Compiler, Context, Plan, patch_length};
-use crate::workload::random::Random;
 use crate::workload::settings::Settings;
 use document::{RawArray, RawValue};
+use fastrand::Rng;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,7 +53,8 @@ struct Description {
 }
 
 /// A workload, ready to be sent by any number of threads and processes.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Description", into = "Description")]
 pub(crate) struct WorkloadSource {
     description: Description,
     workload: Workload,
@@ -65,7 +65,7 @@ pub(crate) struct WorkloadSource {
 impl WorkloadSource {
     /// All operations of a workload.
     pub(crate) fn new(settings: &Settings, concerns: &Concerns) -> Result<Self, BenchError> {
-        WorkloadSource::of(Description {
+        WorkloadSource::try_from(Description {
             workload: settings.clone(),
             concerns: concerns.clone(),
             part: Part::All,
@@ -80,37 +80,40 @@ impl WorkloadSource {
         self
     }
 
-    /// The inverse of [`TrafficSource::describe`].
-    pub(crate) fn read(description: &Json) -> Result<Self, BenchError> {
-        let description = Description::deserialize(description)
-            .map_err(|error| BenchError::Usage(format!("no description of a workload: {error}")))?;
-        WorkloadSource::of(description)
-    }
-
-    fn of(description: Description) -> Result<Self, BenchError> {
-        let workload = description.workload.build()?;
-        Ok(WorkloadSource { description, workload, keys: Arc::default() })
-    }
-
     /// A part of the same run: all know the same documents.
     pub(crate) fn part(&self, part: Part) -> Self {
         let description = Description { part, ..self.description.clone() };
         WorkloadSource { description, workload: self.workload.clone(), keys: Arc::clone(&self.keys) }
     }
-}
 
-impl TrafficSource for WorkloadSource {
-    fn traffic(&self, share: Share) -> Result<Box<dyn Traffic>, BenchError> {
+    /// What one thread sends.
+    pub(crate) fn traffic(&self, share: Share) -> WorkloadTraffic {
         // Threads are numbered through all processes: the number of a process's first thread is its own.
         let lane = Lane { index: share.index.into(), of: share.of.into() };
-        let (records, first) = (self.workload.records, self.description.first_inserted);
+        let (records, first) = (self.workload.records(), self.description.first_inserted);
         let keys = self.keys.get_or_init(|| Arc::new(KeySpace::new(records, first, lane)));
-        let traffic = WorkloadTraffic::new(&self.workload, &self.description, Arc::clone(keys), share.seed);
-        Ok(Box::new(traffic))
+        WorkloadTraffic::new(&self.workload, &self.description, Arc::clone(keys), share.seed)
     }
 
-    fn describe(&self) -> Json {
-        serde_json::to_value(&self.description).unwrap_or_default()
+    /// What is known of the documents, once somebody has sent something.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> Arc<KeySpace> {
+        Arc::clone(self.keys.get().expect("traffic"))
+    }
+}
+
+impl TryFrom<Description> for WorkloadSource {
+    type Error = BenchError;
+
+    fn try_from(description: Description) -> Result<Self, BenchError> {
+        let workload = description.workload.build()?;
+        Ok(WorkloadSource { description, workload, keys: Arc::default() })
+    }
+}
+
+impl From<WorkloadSource> for Description {
+    fn from(source: WorkloadSource) -> Self {
+        source.description
     }
 }
 
@@ -126,10 +129,10 @@ struct Compiled {
 
 /// What one thread sends.
 #[derive(Debug)]
-struct WorkloadTraffic {
+pub(crate) struct WorkloadTraffic {
     operations: Vec<Compiled>,
     keys: Arc<KeySpace>,
-    random: Random,
+    random: Rng,
     now: i64,
     messages_until_look: u32,
 }
@@ -148,7 +151,7 @@ impl WorkloadTraffic {
             let chooser = match operation.subject {
                 Subject::Present { distribution, .. } => {
                     let distribution = distribution.unwrap_or(workload.distribution);
-                    Some(KeyChooser::new(distribution, workload.records, grows))
+                    Some(KeyChooser::new(distribution, workload.records(), grows))
                 }
                 Subject::None | Subject::New => None,
             };
@@ -161,7 +164,7 @@ impl WorkloadTraffic {
             Compiled { name: operation.name.clone(), end, subject: operation.subject, chooser, steps }
         });
         let operations = operations.collect();
-        WorkloadTraffic { operations, keys, random: Random::new(seed), now: 0, messages_until_look: 0 }
+        WorkloadTraffic { operations, keys, random: Rng::with_seed(seed), now: 0, messages_until_look: 0 }
     }
 
     /// The kind of the next operation.
@@ -170,7 +173,7 @@ impl WorkloadTraffic {
         if self.operations.len() == 1 {
             return 0;
         }
-        let point = self.random.unit();
+        let point = self.random.f64();
         let found = self.operations.iter().position(|operation| point < operation.end);
         // Rounding may leave a gap below 1: the last one with a weight has it.
         found.unwrap_or_else(|| self.operations.len().saturating_sub(1))
@@ -209,15 +212,16 @@ impl WorkloadTraffic {
             _ => {}
         }
     }
-}
 
-impl Traffic for WorkloadTraffic {
-    fn kinds(&self) -> Vec<String> {
+    /// Names of the kinds of operations; a [`Ticket`]'s `kind` is an index into it.
+    pub(crate) fn kinds(&self) -> Vec<String> {
         self.operations.iter().map(|operation| operation.name.clone()).collect()
     }
 
+    /// Writes the next operation's first request, a whole OP_MSG, into `message`, which is empty. The generator fills in the
+    /// request id.
     #[inline]
-    fn next(&mut self, message: &mut Vec<u8>) -> Ticket {
+    pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Ticket {
         let kind = self.draw();
         let Some(operation) = self.operations.get_mut(kind) else { return Ticket::default() };
         let key = match (operation.subject, &mut operation.chooser) {
@@ -232,8 +236,10 @@ impl Traffic for WorkloadTraffic {
         ticket
     }
 
+    /// Judges a whole reply, header included and decompressed. For [`Verdict::Again`] a further request of the same operation
+    /// is in `message`, which was empty; the operation's latency runs on.
     #[inline]
-    fn judge(&mut self, ticket: &mut Ticket, reply: &[u8], message: &mut Vec<u8>) -> Verdict {
+    pub(crate) fn judge(&mut self, ticket: &mut Ticket, reply: &[u8], message: &mut Vec<u8>) -> Verdict {
         if let Some(failure) = self.judge_step(*ticket, reply) {
             self.settle(*ticket, false);
             return Verdict::Failed(failure);
@@ -249,7 +255,8 @@ impl Traffic for WorkloadTraffic {
         Verdict::Done
     }
 
-    fn lost(&mut self, ticket: Ticket) {
+    /// The connection died, or no reply came in time: the operation has no outcome. An insert's key may be there or not.
+    pub(crate) fn lost(&mut self, ticket: Ticket) {
         self.settle(ticket, false);
     }
 }
@@ -275,7 +282,7 @@ fn missing(expect: Expect, reply: &[u8]) -> Option<Failure> {
         return None;
     }
     let Ok(body) = reply_body(reply) else { return None };
-    if let Some((least, most)) = expect.n {
+    if let Some((least, most)) = expect.n.map(Bounds::range) {
         let found = match body.get("n") {
             Some(RawValue::Int32(n)) => u64::try_from(n).ok(),
             Some(RawValue::Int64(n)) => u64::try_from(n).ok(),
@@ -287,7 +294,7 @@ fn missing(expect: Expect, reply: &[u8]) -> Option<Failure> {
             return Some(Failure::unexpected(format!("n is {found}, not {}", in_words(least, most))));
         }
     }
-    let (least, most) = expect.documents?;
+    let (least, most) = expect.documents?.range();
     let batch = body
         .get("cursor")
         .and_then(RawValue::as_document)

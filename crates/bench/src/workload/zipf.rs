@@ -1,6 +1,6 @@
 //! Zipf's distribution, exactly: rank `r` of `n` is drawn with a probability in proportion to `(r + 1)^-exponent`.
 
-use crate::workload::random::Random;
+use fastrand::Rng;
 
 /// YCSB's constant (`ZipfianGenerator.ZIPFIAN_CONSTANT`).
 pub(crate) const YCSB_EXPONENT: f64 = 0.99;
@@ -41,9 +41,9 @@ impl Zipf {
 
     /// A rank in `0..ranks`; 0 is the most frequent.
     #[inline]
-    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
+    pub(crate) fn draw(&self, random: &mut Rng) -> u64 {
         loop {
-            let area = self.to + random.unit() * (self.from - self.to);
+            let area = self.to + random.f64() * (self.from - self.to);
             let x = self.inverse(area);
             let rank = (x + 0.5).clamp(1.0, self.ranks as f64).floor();
             if rank - x <= self.sure || area >= self.integral(rank + 0.5) - self.height(rank) {
@@ -87,7 +87,7 @@ mod tests {
 
     fn counts(ranks: u64, exponent: f64) -> Vec<u64> {
         let zipf = Zipf::new(ranks, exponent);
-        let mut random = Random::new(42);
+        let mut random = Rng::with_seed(42);
         let mut counts = vec![0; ranks as usize];
         for _ in 0..DRAWS {
             counts[zipf.draw(&mut random) as usize] += 1;
@@ -124,7 +124,7 @@ mod tests {
     fn a_growing_number_of_ranks_is_followed() {
         let mut zipf = Zipf::new(10, YCSB_EXPONENT);
         zipf.resize(1_000);
-        let mut random = Random::new(42);
+        let mut random = Rng::with_seed(42);
         let mut counts = vec![0; 1_000];
         for _ in 0..DRAWS {
             counts[zipf.draw(&mut random) as usize] += 1;

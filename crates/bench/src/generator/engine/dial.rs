@@ -155,7 +155,6 @@ impl Generator {
         group.open += 1;
         group.counts.opened += 1;
         group.counts.reconnected += u64::from(connection.failures > 0);
-        group.count_connecting(now.saturating_sub(connection.since));
         if connection.wanted {
             connection.wanted = false;
             let started = connection.started;

@@ -3,92 +3,58 @@
 use super::tests::{counted, run};
 use super::*;
 use crate::generator::fake_server::{Answer, FakeServer};
-use crate::generator::{ConnectionOptions, Ticket, Traffic, TrafficSource, Verdict};
+use crate::generator::{ConnectionOptions, KindOutcome, Outcome};
 use crate::message::{encode, reply_body};
+use crate::workload::{WorkloadSource, written};
 use document::doc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use wire::{Compressor, MAX_MESSAGE_SIZE, Message, MessageRef, compress_message, decompress_message};
 
-/// Reads, and in turns reads and then writes.
-#[derive(Debug, Clone, Default)]
-struct TwoSteps {
-    made: Arc<AtomicU64>,
-    lost: Arc<Mutex<Vec<u64>>>,
+/// Reads, and as many reads with a write after them.
+fn two_steps() -> WorkloadSource {
+    written(
+        "[[operations]]\nname = 'read'\ncommand = { read = 1 }\n[[operations]]\nname = 'read-modify-write'\n\
+         steps = [{ command = { read = 1 } }, { command = { write = 1 } }]\n",
+    )
 }
 
-impl TrafficSource for TwoSteps {
-    fn traffic(&self, _share: Share) -> Result<Box<dyn Traffic>, BenchError> {
-        Ok(Box::new(self.clone()))
-    }
-
-    fn describe(&self) -> serde_json::Value {
-        serde_json::Value::Null
-    }
+fn spec(connections: usize, traffic: &WorkloadSource, options: ConnectionOptions) -> GroupSpec {
+    GroupSpec { options, ..GroupSpec::new(connections, traffic.clone(), Pacing::Closed) }
 }
 
-impl Traffic for TwoSteps {
-    fn kinds(&self) -> Vec<String> {
-        vec!["read".to_owned(), "read-modify-write".to_owned()]
-    }
-
-    fn next(&mut self, message: &mut Vec<u8>) -> Ticket {
-        let key = self.made.fetch_add(1, Ordering::SeqCst);
-        message.extend_from_slice(&encode(&doc! { "read": 1, "key": (key as i64) }));
-        Ticket { kind: (key % 2) as u8, step: 0, key }
-    }
-
-    fn judge(&mut self, ticket: &mut Ticket, reply: &[u8], message: &mut Vec<u8>) -> Verdict {
-        if let Some(failure) = crate::generator::failure(reply) {
-            return Verdict::Failed(failure);
-        }
-        if ticket.kind == 1 && ticket.step == 0 {
-            ticket.step = 1;
-            message.extend_from_slice(&encode(&doc! { "write": 1, "key": (ticket.key as i64) }));
-            return Verdict::Again;
-        }
-        Verdict::Done
-    }
-
-    fn lost(&mut self, ticket: Ticket) {
-        self.lost.lock().unwrap().push(ticket.key);
-    }
-}
-
-fn spec(connections: usize, traffic: &TwoSteps, options: ConnectionOptions) -> GroupSpec {
-    GroupSpec { options, ..GroupSpec::new(connections, Arc::new(traffic.clone()), Pacing::Closed) }
+/// Requests that the operations of an outcome took.
+fn requests(outcome: &Outcome) -> u64 {
+    let steps = |kind: &KindOutcome| if kind.name == "read" { 1 } else { 2 };
+    outcome.kinds.iter().map(|kind| kind.operations * steps(kind)).sum()
 }
 
 #[test]
 fn an_operation_may_have_several_requests_and_has_one_latency() {
     let server = FakeServer::start(|_| Answer::Reply(doc! { "ok": 1.0 }));
-    let outcome =
-        run(server.address, spec(3, &TwoSteps::default(), ConnectionOptions::default()), &counted(100));
-    assert_eq!(server.requests(), 150, "every second operation has two");
-    let found: Vec<_> =
-        outcome.kinds.iter().map(|kind| (&*kind.name, kind.operations, kind.latency_us.len())).collect();
-    assert_eq!(found, [("read", 50, 50), ("read-modify-write", 50, 50)]);
-    assert_eq!(outcome.error_count(), 0);
+    let outcome = run(server.address, spec(3, &two_steps(), ConnectionOptions::default()), &counted(100));
+    assert_eq!(server.requests(), requests(&outcome), "those of two steps have two");
+    let found: Vec<_> = outcome.kinds.iter().map(|kind| kind.latencies.count()).collect();
+    assert_eq!(found, outcome.kinds.iter().map(|kind| kind.operations).collect::<Vec<_>>());
+    assert_eq!((outcome.operations(), outcome.error_count(), found.contains(&0)), (100, 0, false));
 }
 
 #[test]
-fn lost_operations_are_told_once() {
+fn lost_inserts_are_told_once() {
     // The third request of all, and every tenth after it, ends its connection.
     let server = FakeServer::start(|seen| match seen.number % 10 {
         3 => Answer::Last(Vec::new()),
         _ => Answer::Reply(doc! { "ok": 1.0 }),
     });
-    let traffic = TwoSteps::default();
+    let text =
+        "[[operations]]\nname = 'insert'\ncommand = { insert = 'x', documents = [{ gen = 'document' }] }\n";
+    let traffic = written(text);
     let options = ConnectionOptions { reconnect: true, ..ConnectionOptions::default() };
     let outcome = run(server.address, spec(2, &traffic, options), &counted(60));
-    let mut lost = traffic.lost.lock().unwrap().clone();
-    lost.sort_unstable();
-    let count = lost.len();
-    lost.dedup();
-    assert_eq!(lost.len(), count, "an operation was lost twice");
-    assert_eq!(count as u64, outcome.connections.lost, "each lost connection had one operation under way");
-    assert_eq!(outcome.operations() + count as u64, 60);
-    assert!(count > 0);
+    let keys = traffic.keys();
+    assert_eq!(keys.bound(), 60, "the fate of every insert is known");
+    let lost = (0..60).filter(|&ordinal| !keys.is_present(ordinal)).count() as u64;
+    assert_eq!(lost, outcome.connections.lost, "each lost connection had one operation under way");
+    assert!(lost > 0 && outcome.operations() + lost == 60, "{lost}");
 }
 
 #[test]
@@ -116,7 +82,7 @@ fn requests_and_replies_are_compressed_when_both_sides_can() {
         });
         let compressors = ["zstd", "zlib", "snappy"].map(str::to_owned).to_vec();
         let options = ConnectionOptions { compressors, ..ConnectionOptions::default() };
-        let outcome = run(server.address, spec(2, &TwoSteps::default(), options), &counted(20));
+        let outcome = run(server.address, spec(2, &two_steps(), options), &counted(20));
         assert_eq!(
             (outcome.operations(), outcome.error_count()),
             (20, 0),
@@ -126,6 +92,7 @@ fn requests_and_replies_are_compressed_when_both_sides_can() {
         );
         assert!(outcome.reply_bytes > 2_000, "sizes are those of decompressed replies");
         let used = std::mem::take(&mut *used.lock().unwrap());
-        assert_eq!(used, vec![compressor; 30], "the agreed compressor is used for every request");
+        let expect = vec![compressor; requests(&outcome) as usize];
+        assert_eq!(used, expect, "the agreed compressor is used for every request");
     }
 }
