@@ -6,6 +6,7 @@ mod support;
 
 use bench::CommandClient;
 use document::{Document, Value, doc};
+use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,7 +22,7 @@ const IDS: i64 = 150;
 /// What one client knows: each id's document when it exists, and the writes that were under way when the server died.
 struct Client {
     number: i64,
-    random: Random,
+    random: Rng,
     /// Acknowledged state.
     known: BTreeMap<i64, Document>,
     /// For each id of an unacknowledged write: what may be there instead (`None`: no document).
@@ -36,22 +37,9 @@ fn executor_of(round: u64) -> [&'static str; 2] {
     ["--serviceExecutor", model]
 }
 
-/// SplitMix64, seeded: a failure can be run again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ mixed >> 31) % bound
-    }
-}
-
 impl Client {
     fn new(number: i64, seed: u64) -> Self {
-        let random = Random(seed ^ (number as u64) << 32);
+        let random = Rng::with_seed(seed ^ (number as u64) << 32);
         Client { number, random, known: BTreeMap::new(), possible: BTreeMap::new(), acknowledged: 0 }
     }
 
@@ -61,15 +49,15 @@ impl Client {
     }
 
     fn document(&mut self, id: i64) -> Document {
-        let version = self.random.below(1 << 40) as i64;
+        let version = self.random.u64(..1 << 40) as i64;
         let list: Vec<Value> =
-            (0..self.random.below(4)).map(|_| Value::Int64(self.random.below(20) as i64)).collect();
+            (0..self.random.u64(..4)).map(|_| Value::Int64(self.random.u64(..20) as i64)).collect();
         let mut document =
             doc! { "_id": id, "owner": (self.number), "slot": id, "version": version, "list": list };
         if version % 3 == 0 {
             document.push("rare", version % 10);
         }
-        document.push("pad", "p".repeat(self.random.below(400) as usize));
+        document.push("pad", "p".repeat(self.random.u64(..400) as usize));
         document
     }
 
@@ -79,9 +67,9 @@ impl Client {
     }
 
     fn write_once(&mut self, connection: &mut CommandClient) -> bool {
-        let id = self.number * IDS + self.random.below(IDS as u64) as i64;
+        let id = self.number * IDS + self.random.u64(..IDS as u64) as i64;
         let exists = self.known.contains_key(&id);
-        match (exists, self.random.below(4)) {
+        match (exists, self.random.u64(..4)) {
             (false, _) => self.insert(connection, id),
             (true, 0) => self.delete(connection, id),
             (true, 1) => self.replace(connection, id),
@@ -116,7 +104,7 @@ impl Client {
     }
 
     fn insert(&mut self, connection: &mut CommandClient, first: i64) -> bool {
-        let wanted = 1 + self.random.below(8) as i64;
+        let wanted = 1 + self.random.u64(..8) as i64;
         let end = (self.number + 1) * IDS;
         let ids: Vec<i64> =
             (first..end).filter(|id| !self.known.contains_key(id)).take(wanted as usize).collect();
@@ -143,7 +131,7 @@ impl Client {
     }
 
     fn set_version(&mut self, connection: &mut CommandClient, id: i64) -> bool {
-        let version = self.random.below(1 << 40) as i64;
+        let version = self.random.u64(..1 << 40) as i64;
         let mut after = self.known.get(&id).cloned().expect("only documents that exist are updated");
         after.insert("version", version);
         self.update(connection, id, doc! { "$set": { "version": version } }, after)
@@ -248,12 +236,12 @@ fn acknowledged_writes_survive_kill_9() {
                 .map_or(1, |now| now.as_nanos() as u64)
         });
     println!("HEDDLE_CRASH_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|number| Client::new(number, seed)).collect();
     let mut server = ServerProcess::start(&directory, &executor_of(0));
     create_indexes(&server);
     for round in 0..ROUNDS {
-        let alive = Duration::from_millis(50 + random.below(500));
+        let alive = Duration::from_millis(50 + random.u64(..500));
         clients = load_and_kill(server, clients, alive);
         server = ServerProcess::start(&directory, &executor_of(round));
         let documents = all(

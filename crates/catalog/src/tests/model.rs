@@ -2,37 +2,26 @@
 
 use super::*;
 use document::doc;
+use fastrand::Rng;
 use std::collections::BTreeMap;
 
-/// Marsaglia's xorshift: enough randomness for a test, the same for a seed everywhere.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
-fn random_document(random: &mut Random, id: i32) -> Document {
+fn random_document(random: &mut Rng, id: i32) -> Document {
     let mut document = doc! { "_id": id };
-    match random.below(5) {
+    match random.u64(..5) {
         0 => {}
-        1 => document.push("a", random.below(5) as i32),
+        1 => document.push("a", random.u64(..5) as i32),
         2 => document.push(
             "a",
-            Value::Array((0..random.below(4)).map(|_| Value::Int32(random.below(5) as i32)).collect()),
+            Value::Array((0..random.u64(..4)).map(|_| Value::Int32(random.u64(..5) as i32)).collect()),
         ),
-        3 => document.push("a", random.below(10) as f64 / 2.0),
-        _ => document.push("a", doc! { "b": random.below(3) as i32 }),
+        3 => document.push("a", random.u64(..10) as f64 / 2.0),
+        _ => document.push("a", doc! { "b": random.u64(..3) as i32 }),
     }
-    if random.below(3) > 0 {
-        document.push("u", random.below(40) as i32);
+    if random.u64(..3) > 0 {
+        document.push("u", random.u64(..40) as i32);
     }
-    if random.below(2) == 0 {
-        document.push("pad", "x".repeat(random.below(300) as usize));
+    if random.u64(..2) == 0 {
+        document.push("pad", "x".repeat(random.u64(..300) as usize));
     }
     document
 }
@@ -45,12 +34,12 @@ fn is_free(model: &BTreeMap<i32, Document>, document: &Document) -> bool {
         .is_none_or(|key| !model.values().any(|other| other.get("u") == Some(key) && other.get("_id") != id))
 }
 
-fn run(catalog: &Catalog, random: &mut Random, model: &mut BTreeMap<i32, Document>, steps: usize) {
+fn run(catalog: &Catalog, random: &mut Rng, model: &mut BTreeMap<i32, Document>, steps: usize) {
     let things = collection(catalog, "c");
     for step in 0..steps {
-        let id = random.below(60) as i32;
+        let id = random.u64(..60) as i32;
         let document = random_document(random, id);
-        match random.below(10) {
+        match random.u64(..10) {
             0..=3 => {
                 let expected = !model.contains_key(&id) && is_free(model, &document);
                 assert_eq!(
@@ -77,7 +66,7 @@ fn run(catalog: &Catalog, random: &mut Random, model: &mut BTreeMap<i32, Documen
                     "step {step}"
                 );
             }
-            _ if random.below(10) == 0 => {
+            _ if random.u64(..10) == 0 => {
                 let selection = crate::IndexSelection::Names(vec!["a".into()]);
                 let _ = block_on(catalog.drop_indexes(changing(catalog), &namespace("c"), &selection));
                 index(catalog, "c", doc! { "key": { "a": 1, "pad": -1 }, "name": "a" }).expect("an index");
@@ -105,7 +94,7 @@ fn random_operations_agree_with_a_model() {
     on_both_engines(|catalog| {
         for seed in 1..=4 {
             indexes(&catalog);
-            let mut random = Random(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(seed));
+            let mut random = Rng::with_seed(seed);
             run(&catalog, &mut random, &mut BTreeMap::new(), 500);
             block_on(catalog.drop_collection(changing(&catalog), &namespace("c"))).expect("a drop");
         }
@@ -115,7 +104,7 @@ fn random_operations_agree_with_a_model() {
 #[test]
 fn a_reopened_store_agrees_with_the_model() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (mut random, mut model) = (Random(77), BTreeMap::new());
+    let (mut random, mut model) = (Rng::with_seed(77), BTreeMap::new());
     for round in 0..4 {
         let store = Store::open(directory.path().join("data"), &StorageOptions::small()).expect("a store");
         let catalog = Catalog::open(store).expect("a catalog");

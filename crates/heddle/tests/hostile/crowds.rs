@@ -2,8 +2,9 @@
 
 use crate::server::{Client, Outcome, message};
 use crate::shapes::{COLLECTION, DATABASE, Shape};
-use crate::{PATIENCE, Random, Trial};
+use crate::{PATIENCE, Trial};
 use document::{Document, doc};
+use fastrand::Rng;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
@@ -69,7 +70,7 @@ fn send_malformed(address: SocketAddr, count: usize, seed: u64) {
     valid.extend(plain);
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (valid, mut random) = (&valid, Random(seed ^ thread as u64));
+            let (valid, mut random) = (&valid, Rng::with_seed(seed ^ thread as u64));
             scope.spawn(move || {
                 for _ in 0..count / THREADS / ON_ONE_CONNECTION {
                     let bytes: Vec<u8> =
@@ -87,17 +88,17 @@ fn send_malformed(address: SocketAddr, count: usize, seed: u64) {
     });
 }
 
-fn malformed(random: &mut Random, valid: &[Vec<u8>]) -> Vec<u8> {
+fn malformed(random: &mut Rng, valid: &[Vec<u8>]) -> Vec<u8> {
     const HEADER: usize = 16;
-    let mut bytes = valid.get(random.below(valid.len())).expect("within").clone();
+    let mut bytes = valid.get(random.usize(..valid.len())).expect("within").clone();
     // A broken header ends the connection, so that most of the changes are behind it.
-    let from = if random.below(8) == 0 { 0 } else { HEADER };
-    for _ in 0..1 + random.below(4) {
-        let position = from + random.below(bytes.len() - from);
-        *bytes.get_mut(position).expect("within") = random.below(256) as u8;
+    let from = if random.usize(..8) == 0 { 0 } else { HEADER };
+    for _ in 0..1 + random.usize(..4) {
+        let position = from + random.usize(..bytes.len() - from);
+        *bytes.get_mut(position).expect("within") = random.usize(..256) as u8;
     }
-    if random.below(16) == 0 {
-        bytes.truncate(random.below(bytes.len()));
+    if random.usize(..16) == 0 {
+        bytes.truncate(random.usize(..bytes.len()));
     }
     bytes
 }

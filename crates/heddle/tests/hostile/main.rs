@@ -18,6 +18,7 @@ mod support;
 
 use crowds::Sizes;
 use document::{Document, Value, doc};
+use fastrand::Rng;
 use server::{Client, Outcome, Pinger, most_memory, processor_time};
 use shapes::{COLLECTION, DATABASE, MAX_TIME_MS, Shape};
 use std::time::{Duration, Instant};
@@ -261,25 +262,12 @@ fn load(server: &ServerProcess) {
     run(&mut client, indexes);
 }
 
-/// SplitMix64, seeded: a failure can be run again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ mixed >> 31) as usize % bound.max(1)
-    }
-}
-
 /// A request whose operand is made of other requests' parts.
-fn random_shape(random: &mut Random, shapes: &[Shape]) -> Option<Shape> {
-    let (one, other) = (shapes.get(random.below(shapes.len()))?, shapes.get(random.below(shapes.len()))?);
-    let (_, foreign) = other.command.iter().nth(1 + random.below(2))?;
+fn random_shape(random: &mut Rng, shapes: &[Shape]) -> Option<Shape> {
+    let (one, other) = (shapes.get(random.usize(..shapes.len()))?, shapes.get(random.usize(..shapes.len()))?);
+    let (_, foreign) = other.command.iter().nth(1 + random.usize(..2))?;
     let mut command = Document::new();
-    let replaced = 1 + random.below(2);
+    let replaced = 1 + random.usize(..2);
     for (position, (name, value)) in one.command.iter().enumerate() {
         let given = name.starts_with('$') || name == "maxTimeMS";
         command.push(name, if position == replaced && !given { foreign.clone() } else { value.clone() });
@@ -309,7 +297,7 @@ fn no_message_holds_up_the_others() {
         }
         trial.send(shape);
     }
-    let (mut random, began) = (Random(seed), Instant::now());
+    let (mut random, began) = (Rng::with_seed(seed), Instant::now());
     while began.elapsed() < random_time {
         if let Some(shape) = random_shape(&mut random, &shapes) {
             trial.send(&shape);

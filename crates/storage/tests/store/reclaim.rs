@@ -9,14 +9,9 @@ const VALUE_BYTES: usize = 64 << 10;
 
 /// Bytes that do not compress.
 fn noise(seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut step = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..VALUE_BYTES).map(|_| step()).collect()
+    let mut bytes = vec![0; VALUE_BYTES];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
 }
 
 fn key(collection: u8, number: u32) -> Vec<u8> {

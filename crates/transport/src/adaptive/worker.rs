@@ -92,12 +92,12 @@ impl Drop for Departure<'_> {
 /// Runs tasks, one run time after the other, until there is too little to do.
 fn work(core: &Core, record: &Arc<WorkerRecord>) -> End {
     let mut turn = Turn::new(record.number as usize);
-    let mut random = Random(record.number);
+    let mut random = fastrand::Rng::with_seed(record.number);
     let idle = IdleWatch::default();
     loop {
         let begun = core.now();
         let executed_before = record.executing(begun);
-        if !work_for_a_run_time(core, record, &mut turn, begun, random.next()) {
+        if !work_for_a_run_time(core, record, &mut turn, begun, random.u64(..)) {
             return End::Closed;
         }
         let now = core.now();
@@ -145,17 +145,5 @@ fn work_for_a_run_time(
             return false;
         }
         until = begun + jittered(&core.options(), random);
-    }
-}
-
-/// Spreads the workers' run times; SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-struct Random(u64);
-
-impl Random {
-    const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
     }
 }

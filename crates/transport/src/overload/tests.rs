@@ -11,18 +11,11 @@ const REFUSAL: Duration = Duration::from_micros(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A repeatable source of exponentially distributed times.
-struct Randomness(u64);
+struct Randomness(fastrand::Rng);
 
 impl Randomness {
-    fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 11) as f64 + 1.0) / (1_u64 << 53) as f64
-    }
-
     fn exponential(&mut self, mean: Duration) -> Duration {
-        mean.mul_f64(-self.unit().ln())
+        mean.mul_f64(-(1.0 - self.0.f64()).ln())
     }
 }
 
@@ -131,7 +124,7 @@ impl Simulation {
 
     /// Requests at random times, whatever becomes of them: `load` in parts of the capacity.
     fn open_loop(&mut self, from: Duration, to: Duration, load: f64) {
-        let mut randomness = Randomness(0x5EED);
+        let mut randomness = Randomness(fastrand::Rng::with_seed(0x5EED));
         let gap = self.service.div_f64(load);
         let mut at = from;
         while at < to {
@@ -142,7 +135,7 @@ impl Simulation {
 
     /// Clients that each wait for their reply and ask again; refused ones back off as drivers do.
     fn closed_loop(&mut self, clients: usize, thinking: Duration, to: Duration) {
-        let mut randomness = Randomness(0x5EED);
+        let mut randomness = Randomness(fastrand::Rng::with_seed(0x5EED));
         let mut next: BinaryHeap<_> =
             (0..clients).map(|_| Reverse((randomness.exponential(thinking), 0_u32))).collect();
         while let Some(Reverse((at, attempt))) = next.pop() {
@@ -154,7 +147,7 @@ impl Simulation {
                 None => next.push(Reverse((through + randomness.exponential(thinking), 0))),
                 Some(overload) => {
                     let ceiling = (overload.base_backoff * 2_u32.pow(attempt.min(8))).min(MOST_BACKOFF);
-                    let pause = ceiling.mul_f64(randomness.unit());
+                    let pause = ceiling.mul_f64(randomness.0.f64());
                     next.push(Reverse((through + pause, attempt + 1)));
                 }
             }
@@ -219,7 +212,7 @@ fn an_overload_is_held_at_the_target_and_the_server_stays_busy() {
 fn what_waits_elsewhere_is_refused_before_it_does() {
     for (load, refuses) in [(0.9, false), (1.5, true), (3.0, true)] {
         let mut simulation = Simulation::new(OverloadTarget::Automatic);
-        let mut randomness = Randomness(0x5EED);
+        let mut randomness = Randomness(fastrand::Rng::with_seed(0x5EED));
         let mut at = Duration::ZERO;
         while at < 30 * SECOND {
             simulation.pooled_request(at);
