@@ -56,11 +56,6 @@ pub(crate) fn index_prefix(collection: CollectionId, index: IndexId) -> [u8; IND
     [c0, c1, c2, c3, i0, i1, i2, i3]
 }
 
-/// Fields and document key within the key of an index entry.
-pub(crate) fn behind_index(key: &[u8]) -> &[u8] {
-    key.get(INDEX_PREFIX..).expect("the key of an entry begins with its collection's and its index's id")
-}
-
 /// All entries of an index.
 pub(crate) fn index_range(collection: CollectionId, index: IndexId) -> KeyRange {
     KeyRange::prefix(index_prefix(collection, index))

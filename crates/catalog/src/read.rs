@@ -2,11 +2,10 @@
 //!
 //! Cursors lend what they stand on and allocate nothing on a step.
 
+use crate::ReadError;
 use crate::collection::Collection;
 use crate::definition::IndexDefinition;
-use crate::index_keys::KeyGenerator;
 use crate::keys::{self, DOCUMENT_PREFIX, IndexEntry, split_entry};
-use crate::{ReadError, WriteError};
 use document::key::encode_value;
 use document::{RawDocument, RawValue};
 use std::sync::Arc;
@@ -178,19 +177,6 @@ impl Collection {
         Err(ReadError::CappedPositionLost(format!(
             "CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId({record})"
         )))
-    }
-
-    /// Computes what entry fields a document yields in an index: for tests of coverage and for validation.
-    ///
-    /// # Errors
-    /// The document cannot be indexed.
-    pub fn index_fields(
-        index: &IndexDefinition,
-        document: RawDocument<'_>,
-    ) -> Result<Vec<Vec<u8>>, WriteError> {
-        let generator: &KeyGenerator = &index.generator;
-        let entries = generator.entries(document, &[])?.entries;
-        Ok(entries.into_iter().map(|entry| keys::behind_index(&entry.key).to_vec()).collect())
     }
 }
 

@@ -70,7 +70,6 @@ pub struct Server {
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
     statistics: Vec<CommandStatistics>,
-    next_connection: AtomicI64,
     shutting_down: AtomicBool,
 }
 
@@ -112,14 +111,8 @@ impl Server {
             process_id: ObjectId::new(),
             connections: Mutex::default(),
             statistics: command::COMMANDS.iter().map(|_| CommandStatistics::default()).collect(),
-            next_connection: AtomicI64::new(1),
             shutting_down: AtomicBool::new(false),
         })
-    }
-
-    /// The number of the next connection, counted from 1.
-    pub fn next_connection_id(&self) -> i64 {
-        self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A connection arrived.

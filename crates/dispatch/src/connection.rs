@@ -202,11 +202,6 @@ impl Connection {
         }
         kill
     }
-
-    /// Whether an operation runs.
-    pub fn is_active(&self) -> bool {
-        self.operation.lock().running.is_some()
-    }
 }
 
 impl Watch for Connection {

@@ -12,8 +12,6 @@ pub mod code {
     pub const INTERNAL_ERROR: i32 = 1;
     /// An argument that cannot be accepted.
     pub const BAD_VALUE: i32 = 2;
-    /// A key that does not exist.
-    pub const NO_SUCH_KEY: i32 = 4;
     /// Text that cannot be parsed.
     pub const FAILED_TO_PARSE: i32 = 9;
     /// Not allowed.
@@ -32,16 +30,12 @@ pub mod code {
     pub const MAX_TIME_EXPIRED: i32 = 50;
     /// No such command.
     pub const COMMAND_NOT_FOUND: i32 = 59;
-    /// The write is applied, the write concern is not satisfied.
-    pub const WRITE_CONCERN_FAILED: i32 = 64;
     /// Options that contradict each other.
     pub const INVALID_OPTIONS: i32 = 72;
     /// A database or collection name that cannot be.
     pub const INVALID_NAMESPACE: i32 = 73;
     /// The server is no member of a replica set.
     pub const NO_REPLICATION_ENABLED: i32 = 76;
-    /// A write concern that this server cannot satisfy.
-    pub const UNKNOWN_REPL_WRITE_CONCERN: i32 = 79;
     /// Writes met in the same place; trying again helps.
     pub const WRITE_CONFLICT: i32 = 112;
     /// The command exists but not here.
@@ -60,10 +54,6 @@ pub mod code {
     pub const NO_QUERY_EXECUTION_PLANS: i32 = 291;
     /// More sessions than there may be.
     pub const TOO_MANY_LOGICAL_SESSIONS: i32 = 261;
-    /// The client may not send its metadata a second time.
-    pub const CLIENT_METADATA_CANNOT_BE_MUTATED: i32 = 186;
-    /// The command needs a session.
-    pub const INVALID_SESSION: i32 = 206;
     /// The cursor was killed while in use.
     pub const CURSOR_KILLED: i32 = 237;
     /// A step that does not fit the conversation so far.

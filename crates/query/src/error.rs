@@ -53,8 +53,6 @@ pub mod code {
     pub const INVALID_LENGTH: i32 = 16;
     /// An operation that is not permitted in this state.
     pub const ILLEGAL_OPERATION: i32 = 20;
-    /// BSON deeper or otherwise other than what is accepted.
-    pub const INVALID_BSON: i32 = 22;
     /// A path that runs through a value that cannot be traversed.
     pub const PATH_NOT_VIABLE: i32 = 28;
     /// Two update operators write the same path.
@@ -83,8 +81,6 @@ pub mod code {
     pub const QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED: i32 = 292;
     /// A document or reply larger than the format allows.
     pub const BSON_OBJECT_TOO_LARGE: i32 = 10334;
-    /// A document does not pass the collection's validator.
-    pub const DOCUMENT_VALIDATION_FAILURE: i32 = 121;
 }
 
 impl QueryError {

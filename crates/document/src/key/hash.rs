@@ -17,13 +17,6 @@ impl GroupKey {
         GroupKey(key.into())
     }
 
-    /// The key of a borrowed value.
-    pub fn of_raw(value: RawValue<'_>) -> Self {
-        let mut key = Vec::new();
-        encode_value(&mut key, value);
-        GroupKey(key.into())
-    }
-
     /// The key's bytes, an ascending key of this module.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
