@@ -63,7 +63,10 @@ impl<'a> RawDocument<'a> {
     /// The first field of this name as an element.
     #[inline]
     pub fn element(self, name: &[u8]) -> Option<Element<'a>> {
-        self.iter().find(|element| element.name_bytes() == name)
+        match NameWord::of(name) {
+            Some(name) => self.iter().find_short(name),
+            None => self.iter().find(|element| element.name_bytes() == name),
+        }
     }
 
     /// The first field.
@@ -251,6 +254,45 @@ impl<'a> Elements<'a> {
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
+
+    /// The next field of this name.
+    fn find_short(mut self, name: NameWord) -> Option<Element<'a>> {
+        loop {
+            // A last element may be shorter than a word.
+            let is_it = self.rest.get(1..)?.first_chunk().map(|word| name.begins(u64::from_le_bytes(*word)));
+            let element = self.next()?;
+            if is_it.unwrap_or_else(|| name.is(element.name_bytes())) {
+                return Some(element);
+            }
+        }
+    }
+}
+
+/// A name and its terminator in one word: it is compared without a call.
+#[derive(Clone, Copy)]
+struct NameWord {
+    word: u64,
+    mask: u64,
+}
+
+impl NameWord {
+    #[inline]
+    fn of(name: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 8];
+        // One byte is the terminator's.
+        bytes.split_last_mut()?.1.get_mut(..name.len())?.copy_from_slice(name);
+        let unused = 8 * (7 - name.len() as u32);
+        Some(NameWord { word: u64::from_le_bytes(bytes), mask: u64::MAX >> unused })
+    }
+
+    #[inline]
+    const fn begins(self, word: u64) -> bool {
+        word & self.mask == self.word
+    }
+
+    fn is(self, name: &[u8]) -> bool {
+        NameWord::of(name).is_some_and(|name| name.word == self.word && name.mask == self.mask)
+    }
 }
 
 impl<'a> Iterator for Elements<'a> {
@@ -269,12 +311,23 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Position of the first zero byte. Names are short: a plain loop beats a call into a vectorised search.
+/// Position of the first zero byte. Names are short: most end within the first word.
 #[inline]
 fn terminator(bytes: &[u8]) -> Option<usize> {
-    const SHORT: usize = 16;
-    let short = bytes.iter().take(SHORT).position(|&byte| byte == 0);
-    short.or_else(|| Some(SHORT + memchr::memchr(0, bytes.get(SHORT..)?)?))
+    match bytes.first_chunk().map(|word| zero_byte(u64::from_le_bytes(*word))) {
+        Some(Some(position)) => Some(position),
+        _ => memchr::memchr(0, bytes),
+    }
+}
+
+/// Which byte of a word is the first zero, counted from the lowest one.
+#[inline]
+const fn zero_byte(word: u64) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST_BITS: u64 = ONES << 7;
+    // The lowest marked byte is a zero; those above it may be marked for a borrow only.
+    let marked = word.wrapping_sub(ONES) & !word & HIGHEST_BITS;
+    if marked == 0 { None } else { Some(marked.trailing_zeros() as usize / 8) }
 }
 
 #[inline]
@@ -499,5 +552,38 @@ impl<'a> RawValue<'a> {
     /// Whether this is `null` or the deprecated `undefined`.
     pub const fn is_nullish(self) -> bool {
         matches!(self, RawValue::Null | RawValue::Undefined)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_at_the_first_zero_byte() {
+        for zero in 0..20 {
+            let bytes: Vec<u8> = (0..20).map(|position| if position < zero { 0x80 } else { 0 }).collect();
+            assert_eq!(terminator(&bytes), Some(zero), "{bytes:?}");
+            // A one behind the zero is where a borrow goes.
+            let bytes: Vec<u8> = (0..20).map(|position| u8::from(position != zero)).collect();
+            assert_eq!(terminator(&bytes), Some(zero), "{bytes:?}");
+        }
+        assert_eq!(terminator(&[1; 20]), None);
+        assert_eq!(terminator(&[1; 7]), None);
+        assert_eq!(terminator(&[]), None);
+    }
+    #[test]
+    fn fields_are_found_by_names_of_any_length() {
+        let names = ["", "a", "ab", "abcdef", "abcdefg", "abcdefgh", "abcdefghi", "b", "\u{e9}"];
+        let document: crate::Document = names.iter().zip(0..).map(|(name, number)| (*name, number)).collect();
+        let document = document.to_buf();
+        for (name, number) in names.iter().zip(0..) {
+            assert_eq!(document.as_raw().get(name), Some(RawValue::Int32(number)), "{name:?}");
+        }
+        for missing in ["c", "abc", "abcdefg\u{1}", "abcdefghj", "bb"] {
+            assert_eq!(document.as_raw().get(missing), None, "{missing:?}");
+        }
+        let last = crate::doc! { "x": (crate::Value::Null), "y": (crate::Value::Null) }.to_buf();
+        assert_eq!(last.as_raw().get("y"), Some(RawValue::Null), "a last field shorter than a word");
     }
 }

@@ -134,6 +134,9 @@ impl Expression {
         {
             return Ok(take(Borrowed::Raw(found)));
         }
+        if let Some(constant) = self.as_constant() {
+            return Ok(take(Borrowed::Owned(constant.clone())));
+        }
         Ok(take(Borrowed::Owned(self.evaluate(root, variables)?)))
     }
 }
