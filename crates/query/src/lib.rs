@@ -45,6 +45,7 @@ pub mod error;
 pub mod expression;
 mod integer;
 pub mod matcher;
+pub mod memory;
 pub mod plan;
 pub mod projection;
 mod regex;

@@ -13,6 +13,7 @@ use query::aggregate::{
     Pipeline, PipelineContext, Sink, SpillStore, Turn,
 };
 use query::matcher::Matcher;
+use query::memory::Memory;
 use query::plan::{Hint, NeededFields};
 use query::{Environment, QueryError};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct Reader {
     sort_memory_bytes: usize,
     stage_memory_bytes: usize,
     no_table_scan: bool,
+    memory: Memory,
 }
 
 /// What all reads of a pipeline read from, those that are opened later as well. Each batch may have another one.
@@ -54,6 +56,9 @@ impl DocumentSource for CollectionRead {
     }
 }
 
+/// A pipeline may hold what so many of its stages may: one that gives what it has gathered, and the next that gathers it.
+const HOLDERS: usize = 2;
+
 /// Where the documents of a pipeline come from, when they do not come from a collection.
 #[derive(Debug)]
 pub(crate) enum Origin<'o> {
@@ -67,14 +72,17 @@ impl Reader {
     /// A reader for one command.
     pub(crate) fn new(server: &Server, source: &ReadSource, database: &str, allow_disk_use: bool) -> Self {
         let bytes = |parameter| usize::try_from(server.parameters.unsigned(parameter)).unwrap_or(usize::MAX);
+        let (sort_memory_bytes, stage_memory_bytes) =
+            (bytes(Parameter::SortMemory), bytes(Parameter::GroupMemory));
         Reader {
             catalog: Arc::clone(&server.catalog),
             database: database.into(),
             source: Arc::new(Mutex::new(source.clone())),
             spill: allow_disk_use.then(|| server.spill.clone()),
-            sort_memory_bytes: bytes(Parameter::SortMemory),
-            stage_memory_bytes: bytes(Parameter::GroupMemory),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
+            sort_memory_bytes,
+            stage_memory_bytes,
+            memory: Memory::of(HOLDERS.saturating_mul(stage_memory_bytes.max(sort_memory_bytes))),
         }
     }
 
@@ -111,6 +119,7 @@ impl Reader {
             foreign: Some(Arc::new(self.clone())),
             spill: self.spill.clone().map(|spill| -> Arc<dyn SpillStore> { Arc::new(spill) }),
             memory_bytes: self.stage_memory_bytes,
+            memory: self.memory.clone(),
             accumulator_bytes: DEFAULT_MEMORY_BYTES,
         }
     }
@@ -150,6 +159,7 @@ impl Reader {
             skip: leading.skip,
             limit: leading.limit,
             sort_memory_bytes: self.sort_memory_bytes,
+            memory: self.memory.clone(),
             spill: self.spill.clone(),
             no_table_scan: self.no_table_scan,
             ..Query::default()

@@ -22,6 +22,7 @@ use catalog::Collection;
 use document::{DocumentBuilder, ElementType, RawDocument, RawValue};
 use query::Environment;
 use query::matcher::Matcher;
+use query::memory::Memory;
 use query::plan::{Hint, NeededFields};
 use query::projection::Projection;
 use smallvec::SmallVec;
@@ -269,6 +270,7 @@ impl<'a> FindRequest<'a> {
             limit: self.limit,
             tailable: self.tailable,
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            memory: Memory::default(),
             spill: self.allow_disk_use.then(|| server.spill.clone()),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
         };

@@ -118,7 +118,7 @@ impl Executor {
                 memory_bytes: query.sort_memory_bytes,
             };
             let runs = query.spill.map(|spill| spill.run_store());
-            order = Order::Collecting(Box::new(Sorter::new(query.sort, limits, runs)));
+            order = Order::Collecting(Box::new(Sorter::new(query.sort, limits, runs, &query.memory)));
         }
         let stream = Stream {
             collection: Arc::clone(collection),

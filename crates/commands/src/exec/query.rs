@@ -6,6 +6,7 @@ use catalog::CollectionDefinition;
 use document::DocumentBuf;
 use document::key::Direction;
 use query::matcher::Matcher;
+use query::memory::Memory;
 use query::plan::{self, Hint, NeededFields, Plan, PlanRequest, ScanDirection, SortField};
 use query::sort::SortPattern;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct Query {
     pub(crate) tailable: bool,
     /// Bytes that a sort may hold in memory.
     pub(crate) sort_memory_bytes: usize,
+    /// What the operation holds.
+    pub(crate) memory: Memory,
     /// Where a sort may put what exceeds them.
     pub(crate) spill: Option<Spill>,
     /// A filter that no index serves is refused.
@@ -52,6 +55,7 @@ impl Default for Query {
             limit: None,
             tailable: false,
             sort_memory_bytes: query::sort::SortLimits::default().memory_bytes,
+            memory: Memory::default(),
             spill: None,
             no_table_scan: false,
         }

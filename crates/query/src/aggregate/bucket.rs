@@ -326,7 +326,7 @@ impl BucketAutoStage {
             spec: Arc::clone(spec),
             context: context.clone(),
             variables: Variables::new(),
-            phase: Phase::Reading(Sorter::new(Arc::default(), limits, runs)),
+            phase: Phase::Reading(Sorter::new(Arc::default(), limits, runs, &context.memory)),
             documents: 0,
             key: Vec::new(),
         })

@@ -9,6 +9,7 @@ use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue};
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::check_field_name;
+use crate::memory::MemoryPart;
 
 use super::chain::{Chain, Flow, Pause, Rest, Stage, Turn};
 use super::rewrite::check_size;
@@ -76,21 +77,22 @@ struct Facet {
 
 /// What the results of all facets hold, and may hold, in bytes.
 struct ResultBytes {
-    used: usize,
+    held: MemoryPart,
     most: usize,
 }
 
 impl ResultBytes {
     fn add(&mut self, bytes: usize) -> Result<(), QueryError> {
-        self.used += bytes;
-        if self.used <= self.most {
+        self.held.set(self.held.bytes() + bytes);
+        if !self.held.is_over(self.most) {
             return Ok(());
         }
         Err(QueryError::new(
             4031700,
             format!(
                 "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
-                self.used, self.most
+                self.held.bytes(),
+                self.most
             ),
         ))
     }
@@ -111,7 +113,7 @@ impl FacetStage {
         });
         Ok(Self {
             facets: facets.collect::<Result<_, QueryError>>()?,
-            bytes: ResultBytes { used: 0, most: context.memory_bytes },
+            bytes: ResultBytes { held: context.memory.part(), most: context.memory_bytes },
             due: false,
             ended: false,
         })

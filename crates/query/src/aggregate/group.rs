@@ -15,6 +15,7 @@ use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Borrowed, Dependencies, Expression, ParseScope, Variables};
+use crate::memory::MemoryPart;
 use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
 
 use super::accumulator::{AccumulatorSpec, State};
@@ -210,7 +211,7 @@ pub(super) struct GroupStage {
     phase: Phase,
     table: HashMap<Box<[u8]>, usize>,
     groups: Vec<Group>,
-    bytes: usize,
+    held: MemoryPart,
     /// Documents put aside, to be sorted by group key.
     spilled: Option<Sorter>,
     /// The groups of documents put aside as far as they had come before, by group key.
@@ -240,25 +241,18 @@ impl GroupStage {
             phase: Phase::Reading,
             table: HashMap::default(),
             groups: Vec::new(),
-            bytes: 0,
+            held: context.memory.part(),
             spilled: None,
             begun: HashMap::default(),
             key: Vec::new(),
         }
     }
 
-    /// Whether groups that are there already must not grow any more. They may a little longer than new ones may begin: most
-    /// accumulators keep their size.
-    fn is_full(&self) -> bool {
-        self.bytes > self.context.memory_bytes + self.context.memory_bytes / 8
-    }
-
     fn add(&mut self, raw: RawDocument<'_>) -> Result<(), QueryError> {
-        let spec = Arc::clone(&self.spec);
-        let key = &mut self.key;
+        let Self { spec, context, variables, table, groups, held, key, .. } = self;
         key.clear();
         // The key of a group already known needs no owned value.
-        let owned = spec.id.with_value(raw, &mut self.variables, |value| match value {
+        let owned = spec.id.with_value(raw, variables, |value| match value {
             Borrowed::Raw(found) => {
                 encode_value(key, found.unwrap_or(RawValue::Null));
                 None
@@ -269,31 +263,32 @@ impl GroupStage {
                 Some(value)
             }
         })?;
-        let is_full = self.is_full();
-        if let Some(position) = self.table.get(self.key.as_slice()).copied()
-            && let Some(group) = self.groups.get_mut(position)
-        {
-            group.continues |= is_full;
-            if group.continues {
-                return self.spill(raw);
+        let known = table.get(key.as_slice()).and_then(|position| groups.get_mut(*position));
+        let is_new = known.is_none();
+        if let Some(group) = known {
+            // Groups that are there already may grow a little longer than new ones may begin: most accumulators keep their size.
+            group.continues |= held.is_over(context.memory_bytes + context.memory_bytes / 8);
+            if !group.continues {
+                let before = group.bytes;
+                group.add(&spec.fields, raw, variables, context)?;
+                if group.bytes != before {
+                    held.set(held.bytes() + group.bytes - before);
+                }
+                return Ok(());
             }
-            let before = group.bytes;
-            group.add(&spec.fields, raw, &mut self.variables, &self.context)?;
-            self.bytes = self.bytes + group.bytes - before;
-            return Ok(());
         }
-        if self.bytes > self.context.memory_bytes {
+        if !is_new || held.is_over(context.memory_bytes) {
             return self.spill(raw);
         }
         let id = match owned {
             Some(id) => id,
-            None => spec.id.evaluate(raw, &mut self.variables)?.unwrap_or_default(),
+            None => spec.id.evaluate(raw, variables)?.unwrap_or_default(),
         };
-        let mut group = Group::start(id, &spec.fields, raw, &mut self.variables)?;
-        group.add(&spec.fields, raw, &mut self.variables, &self.context)?;
-        self.bytes += self.key.len() + group.bytes;
-        self.table.insert(self.key.as_slice().into(), self.groups.len());
-        self.groups.push(group);
+        let mut group = Group::start(id, &spec.fields, raw, variables)?;
+        group.add(&spec.fields, raw, variables, context)?;
+        held.set(held.bytes() + key.len() + group.bytes);
+        table.insert(key.as_slice().into(), groups.len());
+        groups.push(group);
         Ok(())
     }
 
@@ -308,7 +303,12 @@ impl GroupStage {
                     ));
                 };
                 let limits = SortLimits { documents: None, memory_bytes: self.context.memory_bytes };
-                self.spilled.insert(Sorter::new(Arc::default(), limits, Some(spill.runs()?)))
+                self.spilled.insert(Sorter::new(
+                    Arc::default(),
+                    limits,
+                    Some(spill.runs()?),
+                    &self.context.memory,
+                ))
             }
         };
         sorter.push_keyed(&self.key, document)
@@ -406,6 +406,7 @@ impl Stage for GroupStage {
         let pause = self.give_merged(turn, rest)?;
         if pause == Pause::End {
             self.phase = Phase::Done;
+            self.held.set(0);
         }
         Ok(pause)
     }

@@ -7,6 +7,7 @@ use document::{Document, DocumentBuf, DocumentBuilder, RawArray, RawDocument, Ra
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Evaluated, Expression, ParseScope, Path, Variables, check_variable_name};
+use crate::memory::MemoryPart;
 
 use super::chain::{Flow, Pause, Rest, Stage, Turn};
 use super::rewrite::{check_size, with_field};
@@ -338,14 +339,14 @@ pub(super) struct LookupStage {
     /// The document whose foreign documents are being read.
     current: Option<Current>,
     /// The result of a sub-pipeline that is the same for every document, once it is known.
-    shared: Option<Vec<DocumentBuf>>,
+    shared: Option<(Vec<DocumentBuf>, MemoryPart)>,
 }
 
 struct Current {
     document: DocumentBuf,
     foreign: Box<dyn DocumentSource>,
     found: Vec<DocumentBuf>,
-    bytes: usize,
+    held: MemoryPart,
 }
 
 impl LookupStage {
@@ -378,7 +379,12 @@ impl LookupStage {
             }
         };
         let foreign = spec.foreign.open(pipeline, join, &environment, &self.context)?;
-        Ok(Current { document: document.to_buf(), foreign, found: Vec::new(), bytes: 0 })
+        Ok(Current {
+            document: document.to_buf(),
+            foreign,
+            found: Vec::new(),
+            held: self.context.memory.part(),
+        })
     }
 
     fn joined(&self, document: RawDocument<'_>, found: &[DocumentBuf]) -> Result<DocumentBuf, QueryError> {
@@ -400,10 +406,10 @@ impl Current {
         collection: Option<&str>,
         most_bytes: usize,
     ) -> Result<Pause, QueryError> {
-        let Current { foreign, found, bytes, .. } = self;
+        let Current { foreign, found, held, .. } = self;
         foreign.run(turn, &mut |document| {
-            *bytes += document.as_bytes().len();
-            if *bytes > most_bytes {
+            held.set(held.bytes() + document.as_bytes().len());
+            if held.is_over(most_bytes) {
                 return Err(QueryError::new(
                     4568,
                     format!(
@@ -445,7 +451,7 @@ fn join_filter(local: Evaluated, foreign: &str) -> DocumentBuf {
 
 impl Stage for LookupStage {
     fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
-        if let Some(shared) = &self.shared {
+        if let Some((shared, _)) = &self.shared {
             return rest.give(self.joined(document, shared)?.as_raw());
         }
         self.current = Some(self.begin(document)?);
@@ -466,7 +472,7 @@ impl Stage for LookupStage {
         }
         let joined = self.joined(current.document.as_raw(), &current.found)?;
         if self.spec.compiled.is_some() && self.spec.fields.is_none() {
-            self.shared = Some(current.found);
+            self.shared = Some((current.found, current.held));
         }
         rest.give(joined.as_raw())?;
         Ok(if turn.step() { Pause::Sliced } else { Pause::End })

@@ -56,6 +56,7 @@ pub use stages::{StageEntry, StagePosition, stage_entries};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
+use crate::memory::Memory;
 use crate::projection::Projection;
 use crate::sort::{RunStore, SortPattern};
 
@@ -105,6 +106,8 @@ pub struct PipelineContext {
     pub spill: Option<Arc<dyn SpillStore>>,
     /// Bytes that one blocking stage may hold (MongoDB: 100 MB).
     pub memory_bytes: usize,
+    /// What all stages hold together, and those of sub-pipelines.
+    pub memory: Memory,
     /// Bytes that one accumulator of one group may hold (MongoDB: 100 MB; `internalQueryMaxPushBytes` and its kin).
     pub accumulator_bytes: usize,
 }
@@ -120,6 +123,7 @@ impl PipelineContext {
             foreign: None,
             spill: None,
             memory_bytes: DEFAULT_MEMORY_BYTES,
+            memory: Memory::default(),
             accumulator_bytes: DEFAULT_MEMORY_BYTES,
         }
     }
@@ -133,6 +137,7 @@ impl std::fmt::Debug for PipelineContext {
             .field("foreign", &self.foreign.is_some())
             .field("spill", &self.spill.is_some())
             .field("memory_bytes", &self.memory_bytes)
+            .field("memory", &self.memory)
             .field("accumulator_bytes", &self.accumulator_bytes)
             .finish()
     }

@@ -10,6 +10,7 @@ use crate::error::QueryError;
 use crate::expression::{Evaluated, Expression, ParseScope, Random, Variables, brief, type_name};
 use crate::integer::whole_number_from_zero;
 use crate::matcher::Matcher;
+use crate::memory::MemoryPart;
 use crate::projection::Projection;
 
 use super::chain::{Flow, Pause, Rest, Sink, Stage, Turn};
@@ -381,7 +382,7 @@ impl ReplaceRootStage {
 pub(super) struct SampleStage {
     size: u64,
     seen: u64,
-    bytes: usize,
+    held: MemoryPart,
     memory_bytes: usize,
     kept: Vec<DocumentBuf>,
     random: Random,
@@ -393,7 +394,7 @@ impl SampleStage {
         Self {
             size,
             seen: 0,
-            bytes: 0,
+            held: context.memory.part(),
             memory_bytes: context.memory_bytes,
             kept: Vec::new(),
             random: Random::default(),
@@ -404,16 +405,16 @@ impl SampleStage {
     fn offer(&mut self, document: RawDocument<'_>) -> Result<(), QueryError> {
         self.seen += 1;
         if self.seen <= self.size {
-            self.bytes += document.as_bytes().len();
+            self.held.set(self.held.bytes() + document.as_bytes().len());
             self.kept.push(document.to_buf());
         } else {
             let place = self.random.below(self.seen);
             if let Some(kept) = usize::try_from(place).ok().and_then(|place| self.kept.get_mut(place)) {
-                self.bytes = self.bytes + document.as_bytes().len() - kept.len();
+                self.held.set(self.held.bytes() + document.as_bytes().len() - kept.len());
                 *kept = document.to_buf();
             }
         }
-        if self.bytes > self.memory_bytes {
+        if self.held.is_over(self.memory_bytes) {
             return Err(QueryError::new(
                 crate::error::code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
                 format!("Exceeded memory limit for $sample of {} bytes", self.memory_bytes),

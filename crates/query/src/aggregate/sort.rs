@@ -43,7 +43,7 @@ impl SortStage {
             memory_bytes: context.memory_bytes,
         };
         let runs = context.spill.as_ref().map(|spill| spill.runs()).transpose()?;
-        Ok(Self { state: State::Reading(Sorter::new(Arc::clone(pattern), limits, runs)) })
+        Ok(Self { state: State::Reading(Sorter::new(Arc::clone(pattern), limits, runs, &context.memory)) })
     }
 }
 

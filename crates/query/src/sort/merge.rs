@@ -12,6 +12,7 @@ use super::run::{RunReader, RunRecord, RunStore};
 use super::sorter::Entry;
 use crate::checkpoint;
 use crate::error::QueryError;
+use crate::memory::MemoryPart;
 
 /// Runs that are read at once, at most.
 pub(super) const FAN_IN: usize = 64;
@@ -20,6 +21,8 @@ pub(super) const FAN_IN: usize = 64;
 pub struct Sorted {
     source: Source,
     wanted: usize,
+    /// What is in memory, until the last document is taken.
+    _held: MemoryPart,
 }
 
 enum Source {
@@ -28,15 +31,15 @@ enum Source {
 }
 
 impl Sorted {
-    pub(super) fn in_memory(entries: Vec<Entry>, wanted: usize) -> Self {
-        Sorted { source: Source::Memory(MemoryRun::of(entries)), wanted }
+    pub(super) fn in_memory(entries: Vec<Entry>, held: MemoryPart, wanted: usize) -> Self {
+        Sorted { source: Source::Memory(MemoryRun::of(entries)), wanted, _held: held }
     }
 
     /// `spilled` runs and what is still in memory.
     pub(super) fn merged(
         runs: &mut dyn RunStore,
         mut spilled: usize,
-        entries: Vec<Entry>,
+        (entries, held): (Vec<Entry>, MemoryPart),
         wanted: usize,
     ) -> Result<Self, QueryError> {
         // One place is for what is in memory.
@@ -45,7 +48,7 @@ impl Sorted {
         }
         let mut readers = runs.open_runs(spilled)?;
         readers.push(Box::new(MemoryRun::of(entries)));
-        Ok(Sorted { source: Source::Merge(Merge::of(readers, wanted)?), wanted })
+        Ok(Sorted { source: Source::Merge(Merge::of(readers, wanted)?), wanted, _held: held })
     }
 
     /// The next document in order, or `None` at the end.

@@ -11,6 +11,7 @@ use super::merge::{MemoryRun, Sorted};
 use super::pattern::SortPattern;
 use super::run::RunStore;
 use crate::error::{QueryError, code};
+use crate::memory::{Memory, MemoryPart};
 
 /// What one sort may use.
 #[derive(Debug, Clone, Copy)]
@@ -76,13 +77,20 @@ pub struct Sorter {
     heap: BinaryHeap<Entry>,
     list: Vec<Entry>,
     used_bytes: usize,
+    held: MemoryPart,
     next_sequence: u64,
     key: KeyBuilder,
 }
 
 impl Sorter {
-    /// A sorter; `runs` is where it may spill to (`allowDiskUse`), without it the byte limit is final.
-    pub fn new(pattern: Arc<SortPattern>, limits: SortLimits, runs: Option<Box<dyn RunStore>>) -> Self {
+    /// A sorter; `runs` is where it may spill to (`allowDiskUse`), without it the byte limit is final. `memory` is the
+    /// operation's.
+    pub fn new(
+        pattern: Arc<SortPattern>,
+        limits: SortLimits,
+        runs: Option<Box<dyn RunStore>>,
+        memory: &Memory,
+    ) -> Self {
         Sorter {
             pattern,
             limits,
@@ -91,6 +99,7 @@ impl Sorter {
             heap: BinaryHeap::new(),
             list: Vec::new(),
             used_bytes: 0,
+            held: memory.part(),
             next_sequence: 0,
             key: KeyBuilder::new(),
         }
@@ -135,9 +144,9 @@ impl Sorter {
         let wanted = self.limits.documents.unwrap_or(usize::MAX);
         match self.runs {
             Some(mut runs) if self.spilled_runs > 0 => {
-                Sorted::merged(&mut *runs, self.spilled_runs, entries, wanted)
+                Sorted::merged(&mut *runs, self.spilled_runs, (entries, self.held), wanted)
             }
-            _ => Ok(Sorted::in_memory(entries, wanted)),
+            _ => Ok(Sorted::in_memory(entries, self.held, wanted)),
         }
     }
 
@@ -167,7 +176,8 @@ impl Sorter {
             }
             None => self.list.push(entry),
         }
-        if self.used_bytes > self.limits.memory_bytes { self.spill() } else { Ok(()) }
+        self.held.set(self.used_bytes);
+        if self.held.is_over(self.limits.memory_bytes) { self.spill() } else { Ok(()) }
     }
 
     fn spill(&mut self) -> Result<(), QueryError> {
@@ -182,6 +192,7 @@ impl Sorter {
             ));
         };
         runs.write_run(&mut MemoryRun::of(entries))?;
+        self.held.set(0);
         self.spilled_runs += 1;
         Ok(())
     }

@@ -5,6 +5,7 @@ use document::{Document, RawDocument, Value, doc};
 use super::merge::FAN_IN;
 use super::*;
 use crate::error::QueryError;
+use crate::memory::Memory;
 
 fn pattern(spec: Document) -> SortPattern {
     SortPattern::parse(spec.to_buf().as_raw()).expect("the pattern parses")
@@ -21,7 +22,7 @@ fn sorted(sorter: Sorter) -> Vec<i64> {
 
 #[track_caller]
 fn check(spec: Document, values: &[Document], expect: &[i64]) {
-    let mut sorter = Sorter::new(Arc::new(pattern(spec)), SortLimits::default(), None);
+    let mut sorter = Sorter::new(Arc::new(pattern(spec)), SortLimits::default(), None, &Memory::default());
     for (id, fields) in values.iter().enumerate() {
         let mut document = doc! { "_id": (id as i64) };
         document.extend(fields.clone());
@@ -110,7 +111,7 @@ fn numbers(count: i64) -> impl Iterator<Item = Document> {
 fn limits_and_spilling_do_not_change_the_order() {
     let pattern = Arc::new(pattern(doc! { "a": 1 }));
     let run = |limits: SortLimits, runs: Option<Box<dyn RunStore>>| {
-        let mut sorter = Sorter::new(Arc::clone(&pattern), limits, runs);
+        let mut sorter = Sorter::new(Arc::clone(&pattern), limits, runs, &Memory::default());
         for document in numbers(500) {
             sorter.push(document.to_buf().as_raw()).expect("the document is taken");
         }
@@ -139,11 +140,15 @@ fn limits_and_spilling_do_not_change_the_order() {
 #[test]
 fn the_byte_limit_is_final_without_a_place_to_spill() {
     let limits = SortLimits { memory_bytes: 1_000, ..SortLimits::default() };
-    let mut sorter = Sorter::new(Arc::new(pattern(doc! { "a": 1 })), limits, None);
+    let mut sorter = Sorter::new(Arc::new(pattern(doc! { "a": 1 })), limits, None, &Memory::default());
     let refused = numbers(100).find_map(|document| sorter.push(document.to_buf().as_raw()).err());
     assert_eq!(refused.map(|error| error.code), Some(292));
-    let empty =
-        Sorter::new(Arc::new(pattern(doc! { "a": 1 })), SortLimits { documents: Some(0), ..limits }, None);
+    let empty = Sorter::new(
+        Arc::new(pattern(doc! { "a": 1 })),
+        SortLimits { documents: Some(0), ..limits },
+        None,
+        &Memory::default(),
+    );
     assert_eq!(sorted(empty), Vec::<i64>::new());
     assert!(pattern(doc! {}).key(RawDocument::EMPTY).is_ok_and(|key| key.is_empty()));
 }

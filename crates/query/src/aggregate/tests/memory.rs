@@ -1,6 +1,7 @@
 //! What stages and accumulators may hold.
 
 use super::*;
+use crate::memory::Memory;
 
 /// 40 groups that each gather something of 2,000 documents.
 fn gathering(accumulator: Document) -> Vec<Value> {
@@ -78,6 +79,53 @@ fn one_group_that_fits_nowhere_is_refused() {
     let error = run(&many(), &stages, &small).expect_err("it holds too much");
     assert_eq!(error.code, 146);
     assert!(error.message.contains("cannot spill to disk"), "{}", error.message);
+}
+
+/// Looks at what the stages behind it hold.
+struct Looking {
+    source: Box<dyn DocumentSource>,
+    memory: Memory,
+    peak: Arc<Mutex<usize>>,
+}
+
+impl DocumentSource for Looking {
+    fn run(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+        self.source.run(turn, &mut |document| {
+            let flow = sink(document);
+            let mut peak = self.peak.lock().expect("one thread");
+            *peak = self.memory.used().max(*peak);
+            flow
+        })
+    }
+
+    fn save(&mut self) {}
+}
+
+#[test]
+fn the_stages_of_an_operation_share_its_memory() {
+    let branch = |keys: i32| {
+        let group = doc! { "_id": { "$mod": ["$k", keys] }, "all": { "$push": "$pad" } };
+        Value::from(
+            array![{ "$group": group }, { "$sort": { "_id": 1 } }, { "$set": { "all": { "$size": "$all" } } }],
+        )
+    };
+    let stages =
+        array![{ "$facet": { "a": (branch(40)), "b": (branch(41)), "c": (branch(42)), "d": (branch(43)) } }];
+    let run = |memory: Memory, spill: Option<Arc<dyn SpillStore>>| {
+        let context = PipelineContext { memory_bytes: 40_000, memory: memory.clone(), spill, ..context() };
+        let peak = Arc::default();
+        let source = Looking { source: source(&many()), memory, peak: Arc::clone(&peak) };
+        let found = drain(parse(&stages)?.open(Box::new(source), &context)?)?;
+        let peak = *peak.lock().expect("one thread");
+        Ok::<_, QueryError>((found, peak))
+    };
+    let spill = || -> Option<Arc<dyn SpillStore>> { Some(Arc::new(Spill::default())) };
+    let (expect, alone) = run(Memory::default(), spill()).expect("each stage alone");
+    assert!(alone > 100_000, "four stages hold only {alone} bytes");
+    let (found, together) = run(Memory::of(60_000), spill()).expect("all stages together");
+    assert_eq!(found, expect);
+    assert!(together < 80_000, "four stages hold {together} bytes");
+    assert_eq!(run(Memory::of(60_000), None).map_err(|error| error.code), Err(292));
 }
 
 #[test]
