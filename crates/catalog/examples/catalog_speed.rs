@@ -4,21 +4,9 @@
 
 use catalog::{Catalog, Collection, Decision, IndexSpec, Namespace, OperationContext, Receipts, WriteError};
 use document::{DocumentBuf, RawDocument, RawValue, doc};
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use pollster::block_on;
 use std::time::Instant;
 use storage::{CursorOptions, Direction, ReadTier, StorageOptions, Store};
-
-/// One thread: nothing here ever waits for another, so that polling again at once is enough.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return output;
-        }
-    }
-}
 
 fn timed<R>(name: &str, operations: usize, run: impl FnOnce() -> R) -> R {
     let start = Instant::now();

@@ -8,13 +8,11 @@ use crate::request::{Outcome, Request};
 use crate::server::Server;
 use catalog::{Catalog, OperationContext};
 use document::{Document, RawDocument};
-use std::future::Future;
+use pollster::block_on;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use storage::{
     CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Entry,
@@ -34,26 +32,6 @@ pub(crate) fn server_on(store: Store) -> Arc<Server> {
     // How fast this machine is must not decide what tests see.
     parameters.set(Parameter::LoopSlice, Setting::Integer(1_000_000)).expect("a second is allowed");
     Server::new(Arc::new(parameters), catalog, Host::detached()).expect("threads are to be had")
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Polls on this thread until the future is done.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        std::thread::park();
-    }
 }
 
 /// The link of a client whose connection lives in an event loop: what is offloaded may block until the next request.

@@ -155,9 +155,9 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     };
     let server = Server::new(Arc::clone(parameters), catalog, host)
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
-    transport::block_on(commands::remove_unfinished_outputs(&server.catalog))
+    pollster::block_on(commands::remove_unfinished_outputs(&server.catalog))
         .map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
-    if let Err(error) = transport::block_on(commands::prepare_own_collections(&server)) {
+    if let Err(error) = pollster::block_on(commands::prepare_own_collections(&server)) {
         tracing::warn!(target: "control", id = 21_100, %error, "Cannot note this start in local.startup_log");
     }
     warn_about_access(parameters);

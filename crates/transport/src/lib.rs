@@ -84,5 +84,4 @@ pub use statistics::{
     TransportStatistics,
 };
 pub use stream::{BlockingStream, ByteStream};
-pub use synchronous::block_on;
 pub use timing::RequestTimes;

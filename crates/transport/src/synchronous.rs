@@ -4,12 +4,11 @@ use crate::executors::{Newcomer, drive};
 use crate::placement::Placement;
 use crate::statistics::{ExecutorStatistics, Figure};
 use crate::{BlockingStream, Service, ServiceExecutor};
+use pollster::block_on;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 
 /// Memory maps of one thread: its stack, the stack that a stack overflow is told on, and a guard page for each.
 const MAPS_PER_THREAD: usize = 4;
@@ -105,36 +104,6 @@ impl Synchronous {
 /// Threads for connections, with an eighth of the memory maps kept for everything else.
 const fn most_threads(maps: usize) -> usize {
     (maps - maps / 8) / MAPS_PER_THREAD
-}
-
-/// Polls a future on this thread until it is ready. The thread sleeps while the future waits; a future that never waits costs
-/// one poll.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    thread_local! {
-        static WAKER: Waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
-    }
-    let mut future = pin!(future);
-    let waker = WAKER.with(Waker::clone);
-    let mut context = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-        thread::park();
-    }
-}
-
-/// Wakes a thread that [`block_on`] parked. A wake-up before the parking is not lost: it makes the parking return at once.
-struct ThreadWaker(Thread);
-
-impl Wake for ThreadWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::*;
 use document::doc;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
 /// Polls once; `None` when it waits.
 fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {

@@ -6,6 +6,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 
 #[path = "../../../storage/tests/store/faults.rs"]
 #[allow(dead_code, reason = "used in part")]

@@ -17,32 +17,9 @@ use crate::{
     WriteError,
 };
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
-use std::future::Future;
-use std::pin::pin;
+pub(crate) use pollster::block_on;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use storage::{CursorOptions, Direction, ReadTier, StorageOptions, Store};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Polls on this thread until the future is done.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        std::thread::park();
-    }
-}
 
 /// Runs a test on a store in memory and on one in a directory.
 fn on_both_engines(test: impl Fn(Arc<Catalog>)) {

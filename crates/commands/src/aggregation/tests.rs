@@ -12,30 +12,10 @@ use crate::testing;
 use crate::turns::Turns;
 use catalog::{CollectionOptions, IndexSpec, Namespace};
 use document::{ArrayBuilder, Document, DocumentBuf, RawDocument, Value, doc};
-use std::future::Future;
+use pollster::block_on;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        std::thread::park();
-    }
-}
+use std::task::{Context, Waker};
 
 /// A server with one client, which uses the database `test`.
 struct Client {

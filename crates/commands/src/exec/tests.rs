@@ -6,26 +6,14 @@ use crate::testing;
 use catalog::{Collection, Decision, IndexSpec, Namespace, WriteError};
 use document::key::encode_value;
 use document::{Document, RawDocument, RawValue, Value, doc};
+use pollster::block_on;
 use query::Environment;
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields};
 use query::sort::SortPattern;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use storage::{ReadSource, ReadTier};
-
-/// Polls until it is done; nothing here waits for another thread but index builds, which need no waker.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::yield_now(),
-        }
-    }
-}
 
 /// A small generator of numbers: the same seed, the same run.
 struct Dice(u64);

@@ -2,8 +2,9 @@
 
 use super::service::{Answer, TestService, answers, echo, echoed, request};
 use crate::simulated::{Event, Record, SimulatedStream};
-use crate::{Closed, ConnectionError, Ending, Phase, ReceiveBuffer, block_on, serve};
+use crate::{Closed, ConnectionError, Ending, Phase, ReceiveBuffer, serve};
 use document::{Document, doc};
+use pollster::block_on;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -2,8 +2,9 @@
 
 use super::service::{Answer, LIMIT, TestService, answers, echo, echoed, request};
 use crate::simulated::{Event, SimulatedStream};
-use crate::{Closed, Ending, ReceiveBuffer, block_on, serve};
+use crate::{Closed, Ending, ReceiveBuffer, serve};
 use document::doc;
+use pollster::block_on;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::{Compressor, MessageRef, OpCode, OpMsgFlags, compress_message, decompress_message};
