@@ -99,46 +99,46 @@ impl Table {
         column < self.text_columns || (self.ends_in_text && column + 1 == columns)
     }
 
-    /// Aligned by spaces: text to the left, figures to the right.
-    pub(crate) fn text(&self) -> String {
-        let lines: Vec<Vec<String>> = std::iter::once(self.headings.clone())
+    /// Headings, if there are any, and rows, every place as wide as its column: text to the left, figures to the right.
+    fn aligned(&self) -> Vec<Vec<String>> {
+        let mut lines: Vec<Vec<String>> = std::iter::once(self.headings.clone())
             .filter(|headings| !headings.is_empty())
             .chain(self.rows.iter().map(|row| row.iter().map(Place::line).collect()))
             .collect();
         let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
-        let width = |column: usize| {
-            let cells = lines.iter().filter_map(|line| line.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let mut text = String::new();
-        for line in &lines {
-            let mut whole = String::new();
-            for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-                if column > 0 {
-                    whole.push_str("  ");
-                }
-                if self.is_text(column, columns) {
-                    whole.push_str(&format!("{cell:<width$}"));
-                } else {
-                    whole.push_str(&format!("{cell:>width$}"));
-                }
+        // Sentences are as long as they are.
+        for column in (0..columns).filter(|_| !self.prose) {
+            let cells = || lines.iter().filter_map(|line| line.get(column));
+            let width = cells().map(|cell| cell.chars().count()).max().unwrap_or_default();
+            for cell in lines.iter_mut().filter_map(|line| line.get_mut(column)) {
+                let is_text = self.is_text(column, columns);
+                *cell = if is_text { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
             }
-            text.push_str(whole.trim_end());
-            text.push('\n');
         }
-        text
+        lines
     }
 
-    /// As Markdown.
+    /// Aligned by spaces.
+    pub(crate) fn text(&self) -> String {
+        self.aligned().iter().map(|line| format!("{}\n", line.join("  ").trim_end())).collect()
+    }
+
+    /// As Markdown, which is aligned as well: it stands on terminals, too.
     pub(crate) fn markdown(&self) -> String {
-        let rule = "---|".repeat(self.headings.len());
-        let mut text = format!("| {} |\n|{rule}\n", self.headings.join(" | "));
-        for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(Place::line).collect();
-            text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        let mut lines: Vec<String> =
+            self.aligned().iter().map(|line| format!("| {} |\n", line.join(" | "))).collect();
+        if let Some(headings) = lines.first() {
+            let cells = headings.trim_end().trim_matches('|').split('|').enumerate();
+            let rule: String = cells
+                .map(|(column, cell)| {
+                    let dashes = "-".repeat(cell.chars().count() - 1);
+                    let end = if self.is_text(column, self.headings.len()) { '-' } else { ':' };
+                    format!("{dashes}{end}|")
+                })
+                .collect();
+            lines.insert(1, format!("|{rule}\n"));
         }
-        text
+        lines.concat()
     }
 
     /// As HTML; every text is escaped.
@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn markdown_has_a_rule_below_its_headings() {
-        let expect = "| operation | ops/s | p99 ms |\n|---|---|---|\n\
-                      | read | 181,000 (S0: 198k) | 0.57 |\n| <b> | 9 | 12.3 |\n";
+        let expect = "| operation |              ops/s | p99 ms |\n|-----------|-------------------:|-------:|\n\
+                      | read      | 181,000 (S0: 198k) |   0.57 |\n| <b>       |                  9 |   12.3 |\n";
         assert_eq!(table().markdown(), expect);
     }
 
