@@ -1,8 +1,9 @@
 //! What dispatch alone costs: `cargo run --release -p commands --example dispatch_cost`.
 
 use catalog::Catalog;
-use commands::{Server, dispatch};
+use commands::{DataNode, Server};
 use dispatch::connection::Connection;
+use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::Parameters;
 use dispatch::request::Request;
@@ -18,7 +19,8 @@ const RUNS: u32 = 2_000_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::open(Store::in_memory(&StorageOptions::small())?)?;
-    let server = Server::new(Arc::new(Parameters::default()), catalog, Host::detached())?;
+    let parameters = Arc::new(Parameters::default());
+    let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
     let connection = Arc::new(Connection::new(1, "example", Arc::new(Detached)));
     let session = document::Value::binary(4, vec![7; 16]);
     let cases = [

@@ -3,8 +3,9 @@
 //! `cargo run --release -p commands --example read_speed [documents]`
 
 use catalog::Catalog;
-use commands::{Server, dispatch};
+use commands::{DataNode, Server};
 use dispatch::connection::Connection;
+use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::Parameters;
 use dispatch::request::Request;
@@ -74,8 +75,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let documents: usize = std::env::args().nth(1).map_or(Ok(100_000), |given| given.parse())?;
     let directory = std::env::temp_dir().join(format!("read-speed-{}", std::process::id()));
     let store = Store::open(&directory, &StorageOptions::default())?;
-    let server =
-        Server::new(Arc::new(Parameters::default()), Catalog::open(store.clone())?, Host::detached())?;
+    let (parameters, catalog) = (Arc::new(Parameters::default()), Catalog::open(store.clone())?);
+    let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
     let connection = Arc::new(Connection::new(1, "bench", Arc::new(Detached)));
     let mut bench = Bench { server, connection, reply: Vec::new() };
     bench.fill(documents);

@@ -4,8 +4,9 @@
 //! updates in a turn, with `j` behind it for journaled ones (`256 256j`).
 
 use catalog::Catalog;
-use commands::{Server, dispatch};
+use commands::{DataNode, Server};
 use dispatch::connection::Connection;
+use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::Parameters;
 use dispatch::request::Request;
@@ -139,7 +140,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::temp_dir().join(format!("update-speed-{}", std::process::id()));
     let store = Store::open(&directory, &StorageOptions::default())?;
     let catalog = Catalog::open(store.clone())?;
-    let server = Server::new(Arc::new(Parameters::default()), catalog, Host::detached())?;
+    let parameters = Arc::new(Parameters::default());
+    let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
     let connections = (1..=1024).map(|id| Arc::new(Connection::new(id, "example", Arc::new(Detached))));
     let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
     let mut event_loop = Loop { server, store: store.clone(), connections: connections.collect(), unpark };

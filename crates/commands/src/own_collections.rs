@@ -3,7 +3,6 @@
 //!
 //! Source: MongoDB manual, "The local Database", "config Database", "setFeatureCompatibilityVersion".
 
-use crate::command::{build_info, host_info};
 use crate::error::CommandResult;
 use crate::parameters::Parameter;
 use crate::server::Server;
@@ -12,6 +11,7 @@ use catalog::{
     WriteError,
 };
 use dispatch::calendar_text;
+use dispatch::command::{build_info, host_info};
 use document::{Document, DocumentBuilder, RawDocument, Value, doc};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const STARTUP_LOG_BYTES: u64 = 10 << 20;
 /// Storage errors: a full disk, for one.
 pub async fn prepare_own_collections(server: &Arc<Server>) -> CommandResult {
     let receipts = Receipts::default();
-    let writing = OperationContext::writing(&server.store, &receipts);
+    let writing = OperationContext::writing(&server.node.store, &receipts);
     note_start(server, &writing).await?;
     keep_feature_version(server, &writing).await?;
     keep_sessions(server, &writing).await
@@ -32,12 +32,12 @@ pub async fn prepare_own_collections(server: &Arc<Server>) -> CommandResult {
 
 async fn note_start(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
     let namespace = Namespace::new("local", "startup_log");
-    let collection = match server.catalog.collection(namespace.database(), namespace.collection()) {
+    let collection = match server.node.catalog.collection(namespace.database(), namespace.collection()) {
         Some(collection) => collection,
         None => {
             let capped = Some(CappedLimits { size_bytes_max: STARTUP_LOG_BYTES, documents_max: None });
             let options = CollectionOptions { capped, ..CollectionOptions::default() };
-            match server.catalog.create(writing, &namespace, options).await? {
+            match server.node.catalog.create(writing, &namespace, options).await? {
                 Entry::Collection(collection) => collection,
                 // Somebody has made a view of this name: starts are not noted.
                 Entry::View(_) => return Ok(()),
@@ -63,7 +63,7 @@ fn startup(server: &Server) -> Document {
 }
 
 async fn keep_feature_version(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
-    let collection = server.catalog.collection_or_create(writing, "admin", "system.version").await?;
+    let collection = server.node.catalog.collection_or_create(writing, "admin", "system.version").await?;
     let version = doc! { "_id": "featureCompatibilityVersion", "version": (build_info::FEATURE_VERSION) };
     insert(writing, &collection, &version).await
 }
@@ -71,13 +71,13 @@ async fn keep_feature_version(server: &Arc<Server>, writing: &OperationContext<'
 /// Sessions are kept in memory; clients find the collection with the index that it has elsewhere.
 async fn keep_sessions(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
     let namespace = Namespace::new("config", "system.sessions");
-    if server.catalog.entry(namespace.database(), namespace.collection()).is_some() {
+    if server.node.catalog.entry(namespace.database(), namespace.collection()).is_some() {
         return Ok(());
     }
     let seconds = 60 * server.parameters.integer(Parameter::SessionTimeout);
     let index = doc! { "key": { "lastUse": 1 }, "name": "lsidTTLIndex", "expireAfterSeconds": seconds };
     let index = IndexSpec::parse(index.to_buf().as_raw())?;
-    server.catalog.create_indexes(writing, &namespace, &[index]).await?;
+    server.node.catalog.create_indexes(writing, &namespace, &[index]).await?;
     Ok(())
 }
 

@@ -1,258 +1,65 @@
-//! All state of a running server.
+//! A server with documents: the node that the commands of this crate work on.
 
-use crate::command::{self, CommandEntry};
-use crate::connection::Connection;
-use crate::counters::{CollectionUsage, Counter, OperationClass, OperationCounters, Usage};
-use crate::cursors::Cursors;
-use crate::error::{CommandError, CommandResult, code};
+use crate::command::COMMANDS;
+use crate::error::{CommandError, CommandResult};
 use crate::exec::Spill;
-use crate::failpoints::FailPoints;
-use crate::host::Host;
-use crate::interrupt::Interrupt;
-use crate::parameters::{Parameter, Parameters};
-use crate::sessions::{SessionId, Sessions};
-use crate::stages::StageHistograms;
-use crate::timers::{Sleep, Timers};
-use catalog::Catalog;
-use document::ObjectId;
-use hashbrown::{HashMap, HashSet};
-use parking_lot::Mutex;
-use std::cell::Cell;
+use crate::parameters::Parameters;
+use catalog::{Catalog, Receipts, WriteError};
+use dispatch::Node;
+use dispatch::command::CommandEntry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::{ReadSource, Store};
 
-/// How many times a command ran and failed.
-#[derive(Debug, Default)]
-pub struct CommandStatistics {
-    /// Runs.
-    pub total: Counter,
-    /// Runs that ended with an error.
-    pub failed: Counter,
-}
+/// A server with documents.
+pub type Server = dispatch::Server<DataNode>;
 
-/// All state of a running server. One per process.
+/// The documents of a server, and what reading them shares.
 #[derive(Debug)]
-pub struct Server {
-    /// Tunables.
-    pub parameters: Arc<Parameters>,
+pub struct DataNode {
     /// Databases, collections and indexes.
     pub catalog: Arc<Catalog>,
     /// The store below the catalog.
     pub store: Store,
     /// What operations read from unless they are told otherwise.
     pub newest: ReadSource,
-    /// Open cursors.
-    pub cursors: Cursors,
-    /// Logical sessions.
-    pub sessions: Sessions,
-    /// Faults on demand.
-    pub failpoints: FailPoints,
-    /// Counts by class.
-    pub counters: OperationCounters,
-    /// Counts and times by collection.
-    pub usage: Usage,
-    /// Counts and times of all.
-    pub latencies: CollectionUsage,
-    /// Where the time of requests goes.
-    pub stages: StageHistograms,
-    /// Wakes futures at their time.
-    pub timers: Timers,
-    /// What `heddle` gives.
-    pub host: Host,
-    /// When the server started.
-    pub started: Instant,
-    /// `topologyVersion.processId`: new at every start.
-    pub process_id: ObjectId,
-    /// Open connections by number.
-    connections: Mutex<HashMap<i64, Arc<Connection>>>,
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
-    statistics: Vec<CommandStatistics>,
-    shutting_down: AtomicBool,
 }
 
-impl Server {
-    /// A server over this catalog, with these parameters and surroundings.
-    ///
-    /// # Errors
-    /// When the system gives no thread for the timers.
-    pub fn new(parameters: Arc<Parameters>, catalog: Arc<Catalog>, host: Host) -> std::io::Result<Arc<Self>> {
-        Ok(Self::with_timers(parameters, catalog, host, Timers::start()?))
+impl Node for DataNode {
+    type Source = ReadSource;
+    type Receipts = Receipts;
+
+    fn commands() -> &'static [&'static CommandEntry<Self>] {
+        COMMANDS
     }
 
-    /// As [`Server::new`], with timers of the caller's.
-    pub fn with_timers(
-        parameters: Arc<Parameters>,
-        catalog: Arc<Catalog>,
-        host: Host,
-        timers: Timers,
-    ) -> Arc<Self> {
-        // Facts of the machine that are in files are read before anybody waits for them.
-        command::host_info::read_facts();
-        let sessions_max = usize::try_from(parameters.unsigned(Parameter::SessionsMax)).unwrap_or(usize::MAX);
-        Arc::new(Server {
-            spill: Spill::beside_data(&parameters, catalog.store()),
-            parameters,
+    fn source(&self) -> &ReadSource {
+        &self.newest
+    }
+
+    fn has_collection(&self, database: &str, name: &str) -> bool {
+        self.catalog.entry(database, name).is_some()
+    }
+
+    async fn journaled(&self, receipts: &Receipts) -> CommandResult {
+        receipts.journaled(&self.store).await.map_err(|error| CommandError::from(WriteError::from(error)))
+    }
+
+    fn waited(receipts: &Receipts) -> Duration {
+        receipts.waited()
+    }
+}
+
+impl DataNode {
+    /// The documents of this catalog.
+    pub fn new(catalog: Arc<Catalog>, parameters: &Parameters) -> Self {
+        DataNode {
+            spill: Spill::beside_data(parameters, catalog.store()),
             store: catalog.store().clone(),
             newest: ReadSource::Latest(catalog.store().clone()),
             catalog,
-            cursors: Cursors::default(),
-            sessions: Sessions::new(sessions_max),
-            failpoints: FailPoints::default(),
-            counters: OperationCounters::default(),
-            usage: Usage::default(),
-            latencies: CollectionUsage::default(),
-            stages: StageHistograms::default(),
-            timers,
-            host,
-            started: ambient::now(),
-            process_id: ObjectId::new(),
-            connections: Mutex::default(),
-            statistics: command::COMMANDS.iter().map(|_| CommandStatistics::default()).collect(),
-            shutting_down: AtomicBool::new(false),
-        })
-    }
-
-    /// A connection arrived.
-    pub fn opened(&self, connection: Arc<Connection>) {
-        self.connections.lock().insert(connection.id, connection);
-    }
-
-    /// A connection ended. A cursor whose batches it streamed ends with it: nobody else knows where the stream stopped.
-    pub fn closed(&self, connection: &Connection) {
-        self.connections.lock().remove(&connection.id);
-        match connection.streamed_cursor() {
-            0 => {}
-            id => drop(self.cursors.kill(id)),
         }
     }
-
-    /// The open connections.
-    pub fn connections(&self) -> Vec<Arc<Connection>> {
-        self.connections.lock().values().cloned().collect()
-    }
-
-    /// How often each command ran: rows of the command table.
-    pub fn statistics(&self) -> impl Iterator<Item = (&'static CommandEntry, &CommandStatistics)> {
-        command::COMMANDS.iter().copied().zip(&self.statistics)
-    }
-
-    pub(crate) fn statistics_of(&self, position: usize) -> Option<&CommandStatistics> {
-        self.statistics.get(position)
-    }
-
-    /// Milliseconds since 1970.
-    pub fn now_ms(&self) -> i64 {
-        i64::try_from(ambient::since_epoch().as_millis()).unwrap_or(i64::MAX)
-    }
-
-    /// Waits until `when`, or until the operation is told to end.
-    ///
-    /// # Errors
-    /// The reason for the end.
-    pub async fn sleep(&self, interrupt: &Interrupt, when: Instant) -> CommandResult {
-        let until = interrupt.deadline().map_or(when, |deadline| deadline.min(when));
-        interrupt.wait_for(self.timers.sleep_until(until)).await;
-        interrupt.check()
-    }
-
-    /// A future that completes at `when`, whatever happens.
-    pub fn sleep_until(&self, when: Instant) -> Sleep {
-        self.timers.sleep_until(when)
-    }
-
-    /// Whether the shutdown began.
-    pub fn is_shutting_down(&self) -> bool {
-        self.shutting_down.load(Ordering::Relaxed)
-    }
-
-    /// The shutdown begins: operations that wait for nothing but time (`hello`, tailable cursors) end.
-    pub fn begin_shutdown(&self) {
-        self.shutting_down.store(true, Ordering::Relaxed);
-        for connection in self.connections() {
-            let waits = connection
-                .operation()
-                .is_some_and(|operation| matches!(operation.command_name, "hello" | "isMaster" | "getMore"));
-            connection.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| waits);
-        }
-    }
-
-    /// Ends every operation: the time to finish is over.
-    pub fn interrupt_all(&self) {
-        for connection in self.connections() {
-            connection.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| true);
-        }
-    }
-
-    /// Collections of these names are no more: their cursors end with these errors, and their rows of `top` go.
-    pub(crate) fn forget_collections(&self, lost: &HashMap<String, CommandError>) {
-        // One walk over all cursors, however many collections there were.
-        self.cursors.fail_where(|namespace| lost.get(namespace).cloned());
-        lost.keys().for_each(|namespace| self.usage.forget(namespace));
-    }
-
-    /// Ends sessions with their cursors.
-    pub fn end_sessions(&self, sessions: &[SessionId]) {
-        for session in sessions {
-            self.sessions.end(*session);
-        }
-        self.close_cursors_of(sessions);
-    }
-
-    /// Ends the cursors and operations of sessions.
-    pub fn kill_sessions(&self, sessions: &[SessionId]) {
-        self.close_cursors_of(sessions);
-        let doomed: HashSet<SessionId> = sessions.iter().copied().collect();
-        let is_doomed = |owner: Option<SessionId>| owner.is_some_and(|owner| doomed.contains(&owner));
-        for connection in self.connections() {
-            connection.kill_operation(code::INTERRUPTED, |_, owner| is_doomed(owner));
-        }
-    }
-
-    /// One walk over all cursors, however many sessions end.
-    fn close_cursors_of(&self, sessions: &[SessionId]) {
-        let ended: HashSet<SessionId> = sessions.iter().copied().collect();
-        self.cursors.kill_where(|_, owner| owner.is_some_and(|owner| ended.contains(&owner)));
-    }
-
-    /// Closes idle cursors and forgets idle sessions. `heddle` calls it every `clientCursorMonitorFrequencySecs`.
-    pub fn expire(&self, now: Instant) {
-        let idle = Duration::from_millis(self.parameters.unsigned(Parameter::CursorTimeout));
-        let cursors = self.cursors.expire(now, idle);
-        let timeout = Duration::from_secs(60 * self.parameters.unsigned(Parameter::SessionTimeout));
-        let sessions = self.sessions.expire(now, timeout);
-        if !sessions.is_empty() {
-            self.close_cursors_of(&sessions);
-        }
-        if cursors + sessions.len() > 0 {
-            tracing::debug!(target: "QUERY", id = 20528, cursors, sessions = sessions.len(), "Closed what was idle");
-        }
-    }
-
-    /// Counts an operation of a class that counts one per command.
-    pub(crate) fn count(&self, class: OperationClass) {
-        if !matches!(class, OperationClass::Insert | OperationClass::Update | OperationClass::Delete) {
-            self.counters.count(class, 1);
-        }
-    }
-}
-
-/// The next `opid`. Each thread takes a block of them at a time, so that they do not rise one by one across threads.
-pub(crate) fn next_operation_id() -> i64 {
-    const BLOCK: i64 = 1024;
-    static NEXT: AtomicI64 = AtomicI64::new(1);
-    thread_local! {
-        static OWN: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
-    }
-    OWN.with(|own| {
-        let (mut next, mut end) = own.get();
-        if next == end {
-            next = NEXT.fetch_add(BLOCK, Ordering::Relaxed);
-            end = next + BLOCK;
-        }
-        own.set((next + 1, end));
-        next
-    })
 }

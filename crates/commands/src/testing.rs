@@ -2,11 +2,11 @@
 //! has to be asked twice.
 
 use crate::connection::Connection;
-use crate::host::{ClientLink, Detached, Host};
 use crate::parameters::{Parameter, Parameters, Setting};
-use crate::request::{Outcome, Request};
-use crate::server::Server;
+use crate::server::{DataNode, Server};
 use catalog::{Catalog, OperationContext};
+use dispatch::host::{ClientLink, Detached, Host};
+use dispatch::request::{Outcome, Request};
 use document::{Document, RawDocument};
 use pollster::block_on;
 use std::path::Path;
@@ -31,7 +31,8 @@ pub(crate) fn server_on(store: Store) -> Arc<Server> {
     let parameters = Parameters::default();
     // How fast this machine is must not decide what tests see.
     parameters.set(Parameter::LoopSlice, Setting::Integer(1_000_000)).expect("a second is allowed");
-    Server::new(Arc::new(parameters), catalog, Host::detached()).expect("threads are to be had")
+    let node = DataNode::new(catalog, &parameters);
+    Server::new(node, Arc::new(parameters), Host::detached()).expect("threads are to be had")
 }
 
 /// The link of a client whose connection lives in an event loop: what is offloaded may block until the next request.
@@ -61,7 +62,7 @@ impl ClientLink for LoopLink {
 
 /// What a test hands to a write that it makes beside the commands; it outlives whatever becomes of the write.
 pub(crate) fn writing(server: &Server) -> &OperationContext<'_> {
-    Box::leak(Box::new(OperationContext::writing(&server.store, Box::leak(Box::default()))))
+    Box::leak(Box::new(OperationContext::writing(&server.node.store, Box::leak(Box::default()))))
 }
 
 /// A client of a server; its commands run on the database `test`.
@@ -113,7 +114,7 @@ impl Client {
         let (command, mut reply) = (command.to_buf(), Vec::new());
         let mut request = Request::new(command.as_raw());
         change(&mut request);
-        let outcome = block_on(crate::dispatch(&self.server, &self.connection, request, &mut reply));
+        let outcome = block_on(dispatch::dispatch(&self.server, &self.connection, request, &mut reply));
         (RawDocument::parse(&reply).expect("a reply is a valid document").to_document(), outcome)
     }
 }

@@ -1,9 +1,10 @@
 //! Where commands run: in an event loop as long as they can, where they may block from then on, with the same answers.
 
-use crate::command::{COMMANDS, Execution, is_diagnostic};
 use crate::parameters::{Parameter, Setting};
+use crate::server::DataNode;
 use crate::stages::{Stage, StageTimes};
 use crate::testing::{Client, forgetful_store, server, server_on};
+use dispatch::command::{CommandTable, Execution};
 use document::{Document, Value, doc};
 use std::future::Future;
 use std::pin::pin;
@@ -205,8 +206,8 @@ fn current_op_shows_how_far_an_index_build_is() {
         let (mut command, mut reply) = (command, Vec::new());
         command.push("$db", "test");
         let command = command.to_buf();
-        let request = crate::request::Request::new(command.as_raw());
-        let mut running = pin!(crate::dispatch(&server, &client.connection, request, &mut reply));
+        let request = dispatch::request::Request::new(command.as_raw());
+        let mut running = pin!(dispatch::dispatch(&server, &client.connection, request, &mut reply));
         let mut shown = Vec::new();
         while running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             let operation = client.connection.operation().expect("it runs");
@@ -301,7 +302,11 @@ fn an_engine_that_forgets_changes_no_answer() {
 #[test]
 fn every_command_has_its_place() {
     let of = |wanted: Execution| -> Vec<&str> {
-        COMMANDS.iter().filter(|entry| entry.execution == wanted).map(|entry| entry.name).collect()
+        CommandTable::<DataNode>::of_node()
+            .entries()
+            .filter(|entry| entry.execution == wanted)
+            .map(|entry| entry.name)
+            .collect()
     };
     assert_eq!(
         of(Execution::InlineFirst),
@@ -320,7 +325,9 @@ fn every_command_has_its_place() {
 fn diagnostic_commands_stay_in_the_loop() {
     let server = server();
     let client = Client::in_loop(&server);
-    for entry in COMMANDS.iter().filter(|entry| entry.execution == Execution::Diagnostic) {
+    for entry in
+        CommandTable::<DataNode>::of_node().entries().filter(|entry| entry.execution == Execution::Diagnostic)
+    {
         let mut command = Document::new();
         command.push(entry.name, 1);
         command.push("$db", "admin");
@@ -348,7 +355,11 @@ fn what_a_client_has_computed_from_a_report_is_not_done_in_the_loop() {
 #[test]
 fn the_lane_knows_its_commands() {
     let check = |command: Document, expect: bool| {
-        assert_eq!(is_diagnostic(command.to_buf().as_raw()), expect, "{command:?}");
+        assert_eq!(
+            CommandTable::<DataNode>::of_node().is_diagnostic(command.to_buf().as_raw()),
+            expect,
+            "{command:?}"
+        );
     };
     check(doc! { "ping": 1 }, true);
     check(doc! { "ismaster": 1 }, true);
@@ -387,7 +398,7 @@ fn an_overloaded_server_refuses_who_understands_it() {
     ok(run(doc! { "endSessions": [] }));
     assert_eq!(run(doc! { "getMore": 5_i64, "collection": "c" }).get("code"), Some(&Value::Int32(43)));
     assert_eq!(server.counters.refused_under_overload.get(), 2);
-    assert_eq!(server.catalog.collection("test", "c").map(drop), None, "what is refused has no effect");
+    assert_eq!(server.node.catalog.collection("test", "c").map(drop), None, "what is refused has no effect");
     for said in [Value::Boolean(false), Value::String(String::new()), Value::Null] {
         let other = Client::of(&server);
         ok(other.run(doc! { "hello": 1, "backpressure": said, "$db": "admin" }).0);
@@ -475,7 +486,8 @@ fn every_read_sees_the_state_that_was_chosen_for_it() {
     ok(now.run(doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] }).0);
     ok(now.run(doc! { "create": "v", "viewOn": "c", "pipeline": [{ "$match": { "a": 3 } }] }).0);
     let mut server = server_on(store.clone());
-    Arc::get_mut(&mut server).expect("nobody else has it").newest = ReadSource::View(store.pinned_view());
+    Arc::get_mut(&mut server).expect("nobody else has it").node.newest =
+        ReadSource::View(store.pinned_view());
     let then = Client::of(&server);
     let stages: Vec<Value> = vec![
         doc! { "$match": { "_id": { "$lt": 2 } } }.into(),
@@ -522,11 +534,11 @@ fn hot_rows_outlive_the_end_of_other_collections() {
     fill(&server);
     let client = Client::of(&server);
     let hits_of_finds = || {
-        let before = server.store.statistics().row_cache.hits;
+        let before = server.node.store.statistics().row_cache.hits;
         for id in 0..DOCUMENTS {
             ok(client.run(doc! { "find": "c", "filter": { "_id": id } }).0);
         }
-        server.store.statistics().row_cache.hits - before
+        server.node.store.statistics().row_cache.hits - before
     };
     hits_of_finds();
     assert_eq!(hits_of_finds(), DOCUMENTS as u64, "what was read once is hot");
@@ -541,4 +553,25 @@ fn hot_rows_outlive_the_end_of_other_collections() {
     }
     ok(client.run(doc! { "drop": "c" }).0);
     assert_eq!(hits_of_finds(), 0, "what was dropped is not found");
+}
+
+#[test]
+fn every_command_has_a_name_of_its_own_and_a_sentence() {
+    let table = CommandTable::<DataNode>::of_node();
+    for entry in table.entries() {
+        assert!(entry.help.ends_with('.'), "{} needs a sentence of help", entry.name);
+        for name in std::iter::once(&entry.name).chain(entry.aliases) {
+            let found = table.entry(name.as_bytes()).expect("every name is known");
+            assert!(std::ptr::eq(found, entry), "{name} is there twice");
+        }
+    }
+}
+
+#[test]
+fn fields_outside_of_an_api_version_are_refused() {
+    let strict = doc! { "find": "c", "apiVersion": "1", "apiStrict": true, "tailable": true };
+    let (reply, _) = Client::of(&server()).run(strict);
+    let message = "BSON field 'find.tailable' is not allowed with apiStrict:true.";
+    assert_eq!(reply.get("errmsg"), Some(&message.into()), "{reply:?}");
+    assert_eq!(reply.get("code"), Some(&Value::Int32(323)));
 }

@@ -4,6 +4,7 @@
 //! that may block, for the rest of the request. Thread models without event loops may block everywhere.
 
 use crate::connection::Connection;
+use crate::context::BatchContext;
 use crate::error::CommandResult;
 use crate::exec::Slice;
 use crate::interrupt::Interrupt;
@@ -16,7 +17,7 @@ use storage::ReadTier;
 
 /// The turns of one operation. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
-pub struct Turns<'c> {
+pub(crate) struct Turns<'c> {
     connection: &'c Connection,
     parameters: &'c Parameters,
     let_others_run: fn(Instant),
@@ -28,24 +29,29 @@ impl<'c> Turns<'c> {
         Turns { connection, parameters: &server.parameters, let_others_run }
     }
 
+    /// The turns of the operation that wants a batch.
+    pub(crate) fn of_batch(context: &BatchContext<'c>) -> Self {
+        Turns::new(context.connection, context.server)
+    }
+
     /// The switch that ends the operation.
-    pub const fn interrupt(&self) -> &'c Interrupt {
+    pub(crate) const fn interrupt(&self) -> &'c Interrupt {
         &self.connection.interrupt
     }
 
     /// Whether the operation may block the thread it runs on now.
-    pub fn may_block(&self) -> bool {
+    pub(crate) fn may_block(&self) -> bool {
         self.connection.link.may_block()
     }
 
     /// How far reads may go now.
-    pub fn tier(&self) -> ReadTier {
+    pub(crate) fn tier(&self) -> ReadTier {
         if self.may_block() { ReadTier::Any } else { ReadTier::BlockCache }
     }
 
     /// Goes to a thread that may block, unless the operation is on one.
-    pub async fn offload(&self) {
-        poll_fn(|task| self.connection.link.poll_offload(task)).await;
+    pub(crate) async fn offload(&self) {
+        self.connection.offload().await;
     }
 
     /// A slice for the walk's next steps.

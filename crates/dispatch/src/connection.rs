@@ -7,6 +7,7 @@ use document::{DocumentBuf, RawDocument};
 use parking_lot::Mutex;
 use query::QueryError;
 use query::checkpoint::Watch;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -136,12 +137,12 @@ impl Connection {
     }
 
     /// The client gets the batches of this cursor unasked from now on; 0: the stream has ended.
-    pub fn stream_cursor(&self, id: i64) {
+    pub(crate) fn stream_cursor(&self, id: i64) {
         self.streamed_cursor.store(id, Ordering::Relaxed);
     }
 
     /// The cursor whose batches are streamed; 0: none is.
-    pub fn streamed_cursor(&self) -> i64 {
+    pub(crate) fn streamed_cursor(&self) -> i64 {
         self.streamed_cursor.load(Ordering::Relaxed)
     }
 
@@ -150,8 +151,13 @@ impl Connection {
         self.operation.lock().running.as_ref().map(|running| running.command_name)
     }
 
+    /// Goes to a thread that may block, unless the operation is on one.
+    pub async fn offload(&self) {
+        poll_fn(|task| self.link.poll_offload(task)).await;
+    }
+
     /// Registers an operation until the returned guard is dropped.
-    pub fn begin<'c>(&'c self, start: OperationStart<'_>) -> OperationGuard<'c> {
+    pub(crate) fn begin<'c>(&'c self, start: OperationStart<'_>) -> OperationGuard<'c> {
         self.interrupt.reset();
         let mut slot = self.operation.lock();
         slot.command.clear();
@@ -211,19 +217,13 @@ impl Watch for Connection {
 }
 
 /// What is known of an operation when it begins.
-pub struct OperationStart<'a> {
-    /// `opid`.
-    pub id: i64,
-    /// The canonical command name.
-    pub command_name: &'static str,
-    /// `$db`.
-    pub database: &'a str,
-    /// The command document.
-    pub command: &'a [u8],
-    /// Its logical session.
-    pub session: Option<SessionId>,
-    /// When it began.
-    pub started: Instant,
+pub(crate) struct OperationStart<'a> {
+    pub(crate) id: i64,
+    pub(crate) command_name: &'static str,
+    pub(crate) database: &'a str,
+    pub(crate) command: &'a [u8],
+    pub(crate) session: Option<SessionId>,
+    pub(crate) started: Instant,
 }
 
 /// Keeps an operation registered.
@@ -248,7 +248,7 @@ impl OperationGuard<'_> {
     }
 
     /// What [`OperationGuard::set_namespace`] told.
-    pub fn with_namespace<R>(&self, read: impl FnOnce(&str) -> R) -> Option<R> {
+    pub(crate) fn with_namespace<R>(&self, read: impl FnOnce(&str) -> R) -> Option<R> {
         let slot = self.connection.operation.lock();
         let has_namespace = slot.running.as_ref().is_some_and(|running| running.has_namespace);
         has_namespace.then(|| read(&slot.namespace))
@@ -265,7 +265,7 @@ impl OperationGuard<'_> {
 
 impl OperationGuard<'_> {
     /// Tells which fail point the operation waits at.
-    pub fn set_fail_point(&self, name: Option<&'static str>) {
+    pub(crate) fn set_fail_point(&self, name: Option<&'static str>) {
         if let Some(running) = &mut self.connection.operation.lock().running {
             running.fail_point = name;
         }

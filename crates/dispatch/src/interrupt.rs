@@ -40,7 +40,7 @@ const LOOK_EVERY_US: u64 = 200_000;
 
 impl Interrupt {
     /// The switch of a connection whose client is at the other end of `link`.
-    pub fn new(link: Arc<dyn ClientLink>) -> Self {
+    pub(crate) fn new(link: Arc<dyn ClientLink>) -> Self {
         Interrupt {
             reason: AtomicI32::new(RUNNING),
             deadline_us: AtomicU64::new(u64::MAX),
@@ -52,7 +52,7 @@ impl Interrupt {
     }
 
     /// A new operation begins on this connection: no kill, no time limit.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.reason.store(RUNNING, Ordering::Relaxed);
         self.deadline_us.store(u64::MAX, Ordering::Relaxed);
     }
@@ -64,7 +64,7 @@ impl Interrupt {
     }
 
     /// Takes the time limit away.
-    pub fn clear_deadline(&self) {
+    pub(crate) fn clear_deadline(&self) {
         self.deadline_us.store(u64::MAX, Ordering::Relaxed);
     }
 

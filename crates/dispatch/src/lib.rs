@@ -1,32 +1,61 @@
-//! What commands share that need no store: fields, generic arguments, errors, sessions, parameters, counters, connections.
+//! From a request to its reply, for any server of this protocol: the command table and what all commands share. What the commands
+//! work on is a [`Node`], which may have documents or know others that have them.
+//!
+//! ```text
+//!             Request { body, sequences }                     heddle's Service
+//!                        │                                          ▲
+//!                        ▼                                          │ Outcome + reply bytes
+//!   dispatch: find in CommandTable ─▶ generic arguments ─▶ checks ─▶ run the command
+//!                                     ($db, lsid, maxTimeMS,…)      │
+//!             ┌──────────────┬──────────────┬────────────┬──────────┴─┐
+//!             ▼              ▼              ▼            ▼            ▼
+//!          Fields         Cursors        Sessions    Parameters     Node
+//!      (strict typing)  (open batches)    (lsid)     (tunables)   (catalog, store; or a way to other servers)
+//! ```
 //!
 //! # Vocabulary
 //! A *command* is a document whose first field names it. *Generic arguments* are the fields every command has. An *operation* is a
-//! command that runs now; a connection has one at a time, so that the connections are the registry of operations.
+//! command that runs now; a connection has one at a time, so that the connections are the registry of operations. *Receipts* are
+//! what a node knows of an operation's writes; the write concern is awaited once for them, when the command is done.
 //!
 //! # Invariants
+//! - Every request gets a reply document or an error document, even when the command panics.
 //! - No field of a command is ignored silently: what nobody took is an unknown field (40415).
-//! - Whatever a layer below refuses reaches the client as one [`CommandError`], by the code that it stands for.
+//! - Whatever a layer below refuses reaches the client as one [`error::CommandError`], by the code that it stands for.
 //! - No lock is held across an await.
+//! - A server is compiled for its node: nothing is looked up, boxed or called through a pointer because there are several kinds.
 //!
 //! # Not here
-//! No collection, no document and no store: a server may have none. No sockets, no signal handling and no log writing: the traits of
-//! [`host`] are the way out.
+//! No collection, no document and no store. No sockets, no threads per connection (`transport`), no signal handling and no log
+//! writing (`heddle`): the traits of [`host`] are the way out.
 
+mod batch;
+pub mod command;
 pub mod connection;
+pub mod context;
 pub mod counters;
+pub mod cursors;
+mod dispatch;
 pub mod error;
+pub mod failpoints;
 pub mod fields;
 mod figure;
 pub mod generic;
 pub mod host;
 pub mod interrupt;
+mod node;
 pub mod parameters;
 pub mod request;
+mod server;
 pub mod sessions;
 pub mod stages;
+#[cfg(test)]
+mod testing;
 mod time_text;
 pub mod timers;
 
+pub use dispatch::dispatch;
 pub use figure::narrow;
+pub use node::Node;
+pub use server::{CommandStatistics, Server};
 pub use time_text::{calendar_text, utc_text};

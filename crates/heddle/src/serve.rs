@@ -11,7 +11,7 @@ use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::{EXIT_OPTIONS, allocator, fail};
 use catalog::Catalog;
-use commands::Server;
+use commands::{DataNode, Server};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
 use dispatch::parameters::{Parameter, Parameters, Setting};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -153,9 +153,9 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         allocator_bytes: allocator::committed_bytes,
         let_others_run: transport::let_others_run,
     };
-    let server = Server::new(Arc::clone(parameters), catalog, host)
+    let server = Server::new(DataNode::new(catalog, parameters), Arc::clone(parameters), host)
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
-    pollster::block_on(commands::remove_unfinished_outputs(&server.catalog))
+    pollster::block_on(commands::remove_unfinished_outputs(&server.node.catalog))
         .map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
     if let Err(error) = pollster::block_on(commands::prepare_own_collections(&server)) {
         tracing::warn!(target: "control", id = 21_100, %error, "Cannot note this start in local.startup_log");

@@ -1,8 +1,9 @@
 //! Where the transport and the commands meet.
 
 use crate::allocator;
-use commands::{Server, dispatch, is_diagnostic, may_reply_large};
+use commands::Server;
 use dispatch::connection::Connection;
+use dispatch::dispatch;
 use dispatch::host::ClientLink;
 use dispatch::parameters::Parameter;
 use dispatch::request::{self, Next};
@@ -214,11 +215,11 @@ impl Service for CommandService {
     }
 
     fn is_diagnostic(&self, message: MessageRef<'_>) -> bool {
-        peek_command(message).is_some_and(is_diagnostic)
+        peek_command(message).is_some_and(|body| self.server.commands().is_diagnostic(body))
     }
 
     fn may_reply_large(&self, message: MessageRef<'_>) -> bool {
-        peek_command(message).is_some_and(may_reply_large)
+        peek_command(message).is_some_and(|body| self.server.commands().may_reply_large(body))
     }
 
     fn loop_started(&self) {
@@ -226,7 +227,7 @@ impl Service for CommandService {
     }
 
     fn turn_ended(&self) {
-        self.server.store.turn_ended();
+        self.server.node.store.turn_ended();
     }
 
     fn thread_rests(&self) {

@@ -5,6 +5,7 @@ use crate::context::{BatchContext, CommandContext};
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource, check_size};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::Slice;
+use crate::server::DataNode;
 use crate::turns::Turns;
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
 use query::aggregate::{DocumentSource, Flow, Pause};
@@ -131,11 +132,11 @@ impl PipelineCursor {
     }
 }
 
-impl CursorSource for PipelineCursor {
+impl CursorSource<DataNode> for PipelineCursor {
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(async move {
             self.pipeline.read_from(context.source);
-            let end = self.fill_batch(context.turns, batch).await;
+            let end = self.fill_batch(Turns::of_batch(context), batch).await;
             self.pipeline.save();
             end
         })

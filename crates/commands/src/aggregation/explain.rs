@@ -28,9 +28,9 @@ pub(crate) fn explain_aggregate(
         return Ok(doc! { "explainVersion": "1", "stages": (shown(&stages)) });
     }
     let leading = pipeline.take_leading();
-    let reader = Reader::new(server, &server.newest, database, request.allow_disk_use);
+    let reader = Reader::new(server, &server.node.newest, database, request.allow_disk_use);
     let query = reader.query(&leading, needs(&pipeline), request.hint.clone(), &environment)?;
-    let winning = match server.catalog.collection(database, &collection) {
+    let winning = match server.node.catalog.collection(database, &collection) {
         None => doc! { "stage": "EOF" },
         Some(found) => {
             let plan = query.plan(&found.definition())?;
@@ -104,7 +104,7 @@ impl AggregateTarget<'_> {
                 ((*name).to_owned(), Vec::new())
             }
             AggregateTarget::Collection(name) => {
-                let resolved = views::resolve(&server.catalog, database, name)?;
+                let resolved = views::resolve(&server.node.catalog, database, name)?;
                 (resolved.collection, resolved.stages)
             }
         };

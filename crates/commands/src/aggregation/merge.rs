@@ -2,7 +2,7 @@
 
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::stamped;
 use catalog::{
@@ -51,9 +51,9 @@ pub(crate) async fn merge(
         return Err(CommandError::internal("$merge got another stage"));
     };
     check_modes(when_matched, *when_not_matched)?;
-    let (target, _) = namespace(&context.server.catalog, context.database, into, CODES)?;
+    let (target, _) = namespace(&context.server.node.catalog, context.database, into, CODES)?;
     let mut merger = Merger {
-        catalog: &context.server.catalog,
+        catalog: &context.server.node.catalog,
         target,
         on: on.iter().map(|path| Ok((path.clone(), parse_path(path)?))).collect::<CommandResult<_>>()?,
         when_matched,

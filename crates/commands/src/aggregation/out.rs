@@ -5,7 +5,7 @@
 
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::write::stamped;
 use catalog::{
@@ -58,7 +58,7 @@ pub(crate) async fn out(
     destination: &Destination,
     (writing, timestamps): (&OperationContext<'_>, EmptyTimestamps),
 ) -> CommandResult {
-    let catalog = &context.server.catalog;
+    let catalog = &context.server.node.catalog;
     let (target, existing) = namespace(catalog, context.database, destination, CODES)?;
     if existing.as_ref().is_some_and(|collection| collection.is_capped()) {
         let message = format!("namespace '{target}' is capped so it can't be used for $out");
@@ -84,7 +84,7 @@ async fn fill(
     target: Option<&Arc<Collection>>,
     (writing, timestamps): (&OperationContext<'_>, EmptyTimestamps),
 ) -> CommandResult {
-    let catalog = &context.server.catalog;
+    let catalog = &context.server.node.catalog;
     let like = target.map(|target| target.definition());
     let collection_options =
         like.as_ref().map_or_else(CollectionOptions::default, |like| like.options.clone());

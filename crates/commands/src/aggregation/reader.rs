@@ -75,10 +75,10 @@ impl Reader {
         let (sort_memory_bytes, stage_memory_bytes) =
             (bytes(Parameter::SortMemory), bytes(Parameter::GroupMemory));
         Reader {
-            catalog: Arc::clone(&server.catalog),
+            catalog: Arc::clone(&server.node.catalog),
             database: database.into(),
             source: Arc::new(Mutex::new(source.clone())),
-            spill: allow_disk_use.then(|| server.spill.clone()),
+            spill: allow_disk_use.then(|| server.node.spill.clone()),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
             sort_memory_bytes,
             stage_memory_bytes,

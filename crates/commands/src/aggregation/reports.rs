@@ -1,13 +1,14 @@
 //! Sources that report something of the server: `$collStats`, `$indexStats`, `$currentOp`, sessions, plan caches.
 
 use super::{AggregateTarget, views};
-use crate::command::{coll_stats, current_op, host_info};
+use crate::command::coll_stats;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
 use crate::sessions::SessionId;
 use crate::write::not_on_a_view;
 use catalog::Collection;
+use dispatch::command::{current_op, host_info};
 use dispatch::narrow;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(crate) fn documents(
         AggregateTarget::Collection(name) => name,
         AggregateTarget::Database => "$cmd.aggregate",
     };
-    let found = context.server.catalog.collection(context.database, collection);
+    let found = context.server.node.catalog.collection(context.database, collection);
     match name {
         "$collStats" => {
             collection_statistics(context, collection, found.as_ref(), operand).map(|report| vec![report])
@@ -61,7 +62,7 @@ fn collection_statistics(
         "localTime": (Value::DateTime(context.server.now_ms())),
     };
     let absent = || {
-        if views::is_view(&context.server.catalog, context.database, name) {
+        if views::is_view(&context.server.node.catalog, context.database, name) {
             return not_on_a_view(context.database, name);
         }
         let message = format!(

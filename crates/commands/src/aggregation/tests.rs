@@ -5,12 +5,11 @@ use crate::connection::Connection;
 use crate::context::BatchContext;
 use crate::cursors::Batch;
 use crate::error::code;
-use crate::host::Detached;
-use crate::request::Request;
 use crate::server::Server;
 use crate::testing;
-use crate::turns::Turns;
 use catalog::{CollectionOptions, IndexSpec, Namespace};
+use dispatch::host::Detached;
+use dispatch::request::Request;
 use document::{ArrayBuilder, Document, DocumentBuf, RawDocument, Value, doc};
 use pollster::block_on;
 use std::pin::pin;
@@ -34,7 +33,12 @@ impl Client {
             command.push("$db", "test");
         }
         let (command, mut reply) = (command.to_buf(), Vec::new());
-        block_on(crate::dispatch(&self.server, &self.connection, Request::new(command.as_raw()), &mut reply));
+        block_on(dispatch::dispatch(
+            &self.server,
+            &self.connection,
+            Request::new(command.as_raw()),
+            &mut reply,
+        ));
         RawDocument::trusted(&reply).to_document()
     }
 
@@ -46,7 +50,7 @@ impl Client {
 
     fn insert(&self, collection: &str, documents: &[Document]) {
         let context = testing::writing(&self.server);
-        let collection = self.server.catalog.collection_or_create(context, "test", collection);
+        let collection = self.server.node.catalog.collection_or_create(context, "test", collection);
         let collection = block_on(collection).expect("made");
         let documents: Vec<DocumentBuf> = documents.iter().map(Document::to_buf).collect();
         let raw: Vec<_> = documents.iter().map(DocumentBuf::as_raw).collect();
@@ -58,13 +62,13 @@ impl Client {
         let spec = IndexSpec::parse(spec.to_buf().as_raw()).expect("a good index");
         let namespace = Namespace::new("test", collection);
         let context = testing::writing(&self.server);
-        block_on(self.server.catalog.create_indexes(context, &namespace, &[spec])).expect("built");
+        block_on(self.server.node.catalog.create_indexes(context, &namespace, &[spec])).expect("built");
     }
 
     fn create(&self, collection: &str, options: Document) {
         let options = CollectionOptions::parse(options.to_buf().as_raw()).expect("good options");
         let namespace = Namespace::new("test", collection);
-        let created = self.server.catalog.create(testing::writing(&self.server), &namespace, options);
+        let created = self.server.node.catalog.create(testing::writing(&self.server), &namespace, options);
         block_on(created).expect("created");
     }
 
@@ -76,9 +80,12 @@ impl Client {
     /// The next batch of an open cursor, as `getMore` would fill it.
     fn more(&self, id: i64, namespace: &str, documents_max: usize) -> Result<Vec<Value>, i32> {
         let mut pinned = self.server.cursors.pin(id, namespace, None).map_err(|error| error.code)?;
-        let turns = Turns::new(&self.connection, &self.server);
-        let context =
-            BatchContext { server: &self.server, source: &self.server.newest, turns, await_until: None };
+        let context = BatchContext {
+            server: &self.server,
+            connection: &self.connection,
+            source: &self.server.node.newest,
+            await_until: None,
+        };
         let mut bytes = Vec::new();
         let mut batch = Batch::new(ArrayBuilder::new(&mut bytes), documents_max);
         let source = &mut pinned.cursor().source;
@@ -255,9 +262,9 @@ fn views_stand_in_front() {
         [doc! { "$project": { "price": 1 } }],
         Ok(values([doc! { "_id": 3, "price": 5 }])),
     );
-    let resolved = views::resolve(&client.server.catalog, "test", "cheapest").expect("not too deep");
+    let resolved = views::resolve(&client.server.node.catalog, "test", "cheapest").expect("not too deep");
     assert_eq!((resolved.collection.as_str(), resolved.stages.len()), ("sales", 3));
-    assert!(!views::resolve(&client.server.catalog, "test", "sales").expect("a collection").is_view());
+    assert!(!views::resolve(&client.server.node.catalog, "test", "sales").expect("a collection").is_view());
     check(&client, "sales", [doc! { "$out": "cheap" }], Err(code::COMMAND_NOT_SUPPORTED_ON_VIEW));
     check(&client, "sales", [doc! { "$merge": "cheap" }], Err(code::COMMAND_NOT_SUPPORTED_ON_VIEW));
 }
@@ -270,7 +277,11 @@ fn out_replaces_as_a_whole() {
     // The unique index of the target refuses the second "abc": nothing happened then.
     check(&client, "sales", [doc! { "$out": "copy" }], Err(code::DUPLICATE_KEY));
     assert_eq!(client.all("copy"), values([doc! { "_id": 9 }]));
-    assert_eq!(client.server.catalog.state().entries("test").len(), 2, "the temporary collection is gone");
+    assert_eq!(
+        client.server.node.catalog.state().entries("test").len(),
+        2,
+        "the temporary collection is gone"
+    );
     let some = [
         doc! { "$match": { "_id": { "$lte": 2 } } },
         doc! { "$project": { "item": 1 } },
@@ -281,10 +292,13 @@ fn out_replaces_as_a_whole() {
         client.all("copy"),
         values([doc! { "_id": 1, "item": "abc" }, doc! { "_id": 2, "item": "jkl" }])
     );
-    let copy = client.server.catalog.collection("test", "copy").expect("it is there");
+    let copy = client.server.node.catalog.collection("test", "copy").expect("it is there");
     assert!(copy.definition().index("item_1").is_some(), "indexes are kept");
     check(&client, "sales", [doc! { "$out": { "db": "other", "coll": "c" } }], Ok(Vec::new()));
-    assert_eq!(client.server.catalog.collection("other", "c").map(|copied| copied.document_count()), Some(3));
+    assert_eq!(
+        client.server.node.catalog.collection("other", "c").map(|copied| copied.document_count()),
+        Some(3)
+    );
     check(&client, "sales", [doc! { "$out": "system.views" }], Err(17385));
     check(&client, "sales", [doc! { "$out": { "db": "admin", "coll": "c" } }], Err(31321));
     client.create("round", doc! { "capped": true, "size": 5000 });
@@ -295,8 +309,8 @@ fn out_replaces_as_a_whole() {
 fn unfinished_outputs_go_at_the_start() {
     let client = sales();
     client.insert("tmp.agg_out.1", &[doc! { "_id": 1 }]);
-    block_on(crate::remove_unfinished_outputs(&client.server.catalog)).expect("dropped");
-    assert_eq!(client.server.catalog.state().entries("test").len(), 1);
+    block_on(crate::remove_unfinished_outputs(&client.server.node.catalog)).expect("dropped");
+    assert_eq!(client.server.node.catalog.state().entries("test").len(), 1);
 }
 
 /// Merges `{_id: 1, b: 2}` and `{_id: 2, b: 2}` into a collection with `{_id: 1, a: 1}`.
@@ -389,7 +403,7 @@ fn a_dropped_collection_ends_a_cursor() {
     let Some(Value::Document(cursor)) = first.get("cursor") else { panic!("no cursor: {first:?}") };
     let Some(Value::Int64(id)) = cursor.get("id") else { panic!("no cursor id: {first:?}") };
     let namespace = Namespace::new("test", "many");
-    let dropped = client.server.catalog.drop_collection(testing::writing(&client.server), &namespace);
+    let dropped = client.server.node.catalog.drop_collection(testing::writing(&client.server), &namespace);
     block_on(dropped).expect("dropped");
     assert_eq!(client.more(*id, "test.many", 1000), Err(code::QUERY_PLAN_KILLED));
 }
@@ -402,7 +416,7 @@ fn check_kill(client: &Client, pipeline: Value) {
     {
         let mut task = Context::from_waker(Waker::noop());
         let request = Request::new(command.as_raw());
-        let mut running = pin!(crate::dispatch(&client.server, &client.connection, request, &mut reply));
+        let mut running = pin!(dispatch::dispatch(&client.server, &client.connection, request, &mut reply));
         assert!(running.as_mut().poll(&mut task).is_pending(), "it gives way while it groups");
         assert!(client.connection.kill_operation(code::INTERRUPTED, |_, _| true), "it is registered");
         assert!(running.as_mut().poll(&mut task).is_ready(), "it ends at once");

@@ -1,7 +1,7 @@
 //! Views: stored pipelines that read commands run in front of what they ask for.
 
 use super::{Origin, Reader, RunningPipeline, give_first_batch, pipeline_failed};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{Catalog, Entry};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
@@ -131,7 +131,7 @@ pub(crate) fn open_view(
     environment: Environment,
     allow_disk_use: bool,
 ) -> CommandResult<RunningPipeline> {
-    let resolved = resolve(&context.server.catalog, context.database, name)?;
+    let resolved = resolve(&context.server.node.catalog, context.database, name)?;
     let mut all = resolved.stages;
     all.extend(stages);
     let environment = Arc::new(environment);

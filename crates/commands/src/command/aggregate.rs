@@ -1,15 +1,18 @@
 //! `aggregate`: runs a pipeline.
 
-use super::{CommandEntry, Run};
+use super::current_op::reports_idle;
+use super::{CommandEntry, Execution, Run, TimeLimit};
 use crate::aggregation::{
     AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, check_strictly, explain_aggregate,
     give_first_batch, merge, out, pipeline_failed, refuse_database, report_documents,
 };
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
+use crate::counters::OperationClass;
 use crate::error::CommandResult;
 use crate::exec::environment;
 use catalog::OperationContext;
-use document::DocumentBuilder;
+use dispatch::command::Place;
+use document::{DocumentBuilder, Element, RawDocument, RawValue};
 use query::Environment;
 use query::aggregate::{Output, Pipeline, Source};
 use std::sync::Arc;
@@ -17,6 +20,9 @@ use std::sync::Arc;
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     api_version_1: true,
     unstable_fields: &["explain"],
+    latency_class: Some(OperationClass::Query),
+    time_limit: TimeLimit::GivenOrDefault,
+    place: Some(place),
     takes_write_concern: true,
     ..CommandEntry::new(
         "aggregate",
@@ -24,6 +30,45 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
         Run::Later(|context, reply| Box::pin(run(context, reply))),
     )
 };
+
+/// A report on the operations is a diagnostic one; what the client has computed from it may be too long for a loop.
+fn place(body: RawDocument<'_>) -> Place {
+    let report = report_of_operations(body);
+    let is_short = |report: &OperationsReport<'_>| !report.is_shaped && !reports_idle(report.operand);
+    let execution = match report.as_ref().is_some_and(is_short) {
+        true => Execution::Diagnostic,
+        false => Execution::Pool,
+    };
+    Place { execution, on_lane: report.is_some() }
+}
+
+/// `$currentOp` in an aggregation.
+struct OperationsReport<'a> {
+    operand: RawDocument<'a>,
+    /// Stages follow.
+    is_shaped: bool,
+}
+
+/// What shells send for `db.currentOp()`, if this aggregation is that: the report and stages that only shape it.
+fn report_of_operations(body: RawDocument<'_>) -> Option<OperationsReport<'_>> {
+    const SHAPING: [&str; 8] =
+        ["$match", "$project", "$addFields", "$set", "$unset", "$sort", "$limit", "$count"];
+    let target = body.first().map(|first| first.value());
+    let (true, Some(RawValue::Array(pipeline))) =
+        (target.is_some_and(RawValue::is_number), body.get("pipeline"))
+    else {
+        return None;
+    };
+    let mut stages = pipeline.iter().map(|stage| stage.as_document().and_then(RawDocument::first));
+    let report = stages.next().flatten().filter(|stage| stage.name() == "$currentOp")?;
+    let operand = report.value().as_document()?;
+    let mut is_shaped = false;
+    let shapes = |stage: Option<Element<'_>>| {
+        is_shaped = true;
+        stage.is_some_and(|stage| SHAPING.contains(&stage.name()))
+    };
+    stages.all(shapes).then_some(OperationsReport { operand, is_shaped })
+}
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let target = AggregateTarget::parse(&context.fields)?;

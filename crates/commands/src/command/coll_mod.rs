@@ -1,7 +1,7 @@
 //! `collMod`: changes options of a collection, of one of its indexes, or of a view.
 
 use super::{CommandEntry, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
 use catalog::Namespace;
 use document::DocumentBuilder;
@@ -21,7 +21,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let changes = context.fields.take_rest();
     context.fields.finish()?;
     let namespace = Namespace::new(database, name);
-    let changed = context.server.catalog.coll_mod(&context.writing(), &namespace, changes.as_raw()).await?;
+    let changed =
+        context.server.node.catalog.coll_mod(&context.writing(), &namespace, changes.as_raw()).await?;
     reply.append_fields(&changed);
     Ok(())
 }

@@ -20,7 +20,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     context.fields.ignore(&["waitForLock", "numericOnly"]);
     context.fields.finish()?;
     let namespace = format!("{database}.{name}");
-    let described = match context.server.catalog.entry(database, name) {
+    let described = match context.server.node.catalog.entry(database, name) {
         Some(Entry::Collection(collection)) => {
             describe(context.source.view(), &namespace, &collection, scale)
         }

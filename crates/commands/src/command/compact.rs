@@ -15,7 +15,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     let (database, name) = context.collection_namespace()?;
     context.fields.ignore(&["force", "freeSpaceTargetMB"]);
     context.fields.finish()?;
-    let collection = match context.server.catalog.entry(database, name) {
+    let collection = match context.server.node.catalog.entry(database, name) {
         Some(Entry::Collection(collection)) => collection,
         Some(Entry::View(_)) => return Err(not_on_a_view(database, name)),
         None => return Err(CommandError::new(code::NAMESPACE_NOT_FOUND, "collection does not exist")),

@@ -5,9 +5,10 @@
 //!
 //! Source: MongoDB manual, "count" (database command).
 
-use super::{CommandEntry, Execution, Run};
+use super::{CommandEntry, Execution, Run, TimeLimit};
 use crate::aggregation::views::{ViewFind, count_on_view, is_view};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
+use crate::counters::OperationClass;
 use crate::error::CommandResult;
 use crate::exec::{Executor, Query, Verdict, check_collation, environment, parse_hint, run_all};
 use crate::fields::Fields;
@@ -19,6 +20,8 @@ use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    latency_class: Some(OperationClass::Query),
+    time_limit: TimeLimit::GivenOrDefault,
     execution: Execution::InlineFirst,
     api_version_1: true,
     ..CommandEntry::new(
@@ -77,8 +80,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let (database, name) = context.collection_namespace()?;
     let request = CountRequest::take(&mut context.fields)?;
     let environment = environment(context.server, None)?;
-    let count = match context.server.catalog.collection(database, name) {
-        None if is_view(&context.server.catalog, database, name) => {
+    let count = match context.server.node.catalog.collection(database, name) {
+        None if is_view(&context.server.node.catalog, database, name) => {
             let find = ViewFind {
                 filter: request.filter,
                 skip: request.skip,

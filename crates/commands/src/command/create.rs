@@ -1,7 +1,7 @@
 //! `create`: makes a collection or a view.
 
 use super::{CommandEntry, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{CollectionOptions, Namespace};
 use document::{ArrayBuilder, RawArray, RawDocument};
@@ -29,7 +29,7 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
         check_view(view, context)?;
     }
     let namespace = Namespace::new(database, name);
-    context.server.catalog.create(&context.writing(), &namespace, options).await?;
+    context.server.node.catalog.create(&context.writing(), &namespace, options).await?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `createIndexes`: makes indexes, building them on what is there.
 
 use super::{CommandEntry, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use catalog::{BuildProgress, IndexSpec, Namespace};
 use document::{DocumentBuilder, RawDocument, RawValue};
@@ -32,7 +32,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
     let namespace = Namespace::new(database, name);
     let writing = context.writing();
-    let creation = context.server.catalog.create_indexes(&writing, &namespace, &specs);
+    let creation = context.server.node.catalog.create_indexes(&writing, &namespace, &specs);
     let is_asked_for =
         |build: &BuildProgress| build.names().iter().any(|name| specs.iter().any(|spec| spec.name == *name));
     let report = showing_progress(context, &namespace, is_asked_for, creation).await?;
@@ -61,7 +61,7 @@ pub(super) async fn showing_progress<F: Future>(
         let polled = building.as_mut().poll(task);
         if polled.is_pending()
             && let Some(collection) =
-                context.server.catalog.collection(namespace.database(), namespace.collection())
+                context.server.node.catalog.collection(namespace.database(), namespace.collection())
             && let Some(build) = collection.builds().iter().find(|build| is_shown(build))
         {
             let (done, total) = (build.done(), build.total());

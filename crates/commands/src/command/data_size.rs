@@ -27,7 +27,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
             "dataSize of a part of a collection is not supported: leave out keyPattern, min and max";
         return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED, message));
     }
-    let found = context.server.catalog.collection(namespace.database(), namespace.collection());
+    let found = context.server.node.catalog.collection(namespace.database(), namespace.collection());
     let (size, documents) =
         found.map_or((0, 0), |collection| (collection.data_bytes(), collection.document_count()));
     reply.append("estimate", estimate);

@@ -63,7 +63,7 @@ fn volume(directory: &str) -> Option<(u64, u64)> {
 
 fn totals(context: &CommandContext<'_>) -> Totals {
     let mut totals = Totals::default();
-    for (_, entry) in context.server.catalog.state().entries(context.database) {
+    for (_, entry) in context.server.node.catalog.state().entries(context.database) {
         let Entry::Collection(collection) = entry else {
             totals.views += 1;
             continue;

@@ -1,7 +1,7 @@
 //! `delete`: a batch of statements, each removing one or all documents that match.
 
 use super::{CommandEntry, Execution, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
 use crate::exec::environment;

@@ -4,9 +4,10 @@
 //!
 //! Source: MongoDB manual, "distinct" (database command).
 
-use super::{CommandEntry, Execution, Run};
+use super::{CommandEntry, Execution, Run, TimeLimit};
 use crate::aggregation::views::{each_of_view, is_view};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
+use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Executor, Query, Verdict, check_collation, environment, parse_hint, run_all};
 use crate::fields::Fields;
@@ -22,6 +23,8 @@ use query::plan::{Hint, NeededFields, Plan};
 use std::ops::ControlFlow;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    latency_class: Some(OperationClass::Query),
+    time_limit: TimeLimit::GivenOrDefault,
     execution: Execution::InlineFirst,
     ..CommandEntry::new(
         "distinct",
@@ -92,8 +95,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let request = DistinctRequest::take(&mut context.fields)?;
     let environment = environment(context.server, None)?;
     let mut values = DistinctValues::of(request.path)?;
-    match context.server.catalog.collection(database, name) {
-        None if is_view(&context.server.catalog, database, name) => {
+    match context.server.node.catalog.collection(database, name) {
+        None if is_view(&context.server.node.catalog, database, name) => {
             let collect = |document: RawDocument<'_>| values.add(document).map(drop);
             each_of_view(context, name, request.filter, environment, collect).await?;
         }

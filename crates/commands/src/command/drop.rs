@@ -1,7 +1,7 @@
 //! `drop`: removes a collection or a view.
 
 use super::{CommandEntry, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{CatalogError, Entry, Namespace};
@@ -27,8 +27,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         let message = format!("can't drop system collection {namespace}");
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }
-    let entry = context.server.catalog.entry(database, name);
-    let report = match context.server.catalog.drop_collection(&context.writing(), &namespace).await {
+    let entry = context.server.node.catalog.entry(database, name);
+    let report = match context.server.node.catalog.drop_collection(&context.writing(), &namespace).await {
         // As in 7.0: what does not exist is dropped already.
         Err(CatalogError::NamespaceNotFound(_)) => return Ok(()),
         other => other?,

@@ -1,7 +1,7 @@
 //! `dropDatabase`: removes all collections and views of a database.
 
 use super::{CommandEntry, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::Entry;
@@ -30,8 +30,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         let message = format!("Dropping the '{database}' database is prohibited.");
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }
-    let entries = server.catalog.state().entries(database);
-    if server.catalog.drop_database(&context.writing(), database).await? {
+    let entries = server.node.catalog.state().entries(database);
+    if server.node.catalog.drop_database(&context.writing(), database).await? {
         let lost = entries.into_iter().filter_map(|(namespace, entry)| match entry {
             Entry::Collection(dropped) => Some((namespace.to_string(), collection_dropped(dropped.uuid()))),
             Entry::View(_) => None,

@@ -1,7 +1,7 @@
 //! `dropIndexes`: removes indexes by name, by key pattern, or all but `_id_`.
 
 use super::{CommandEntry, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use catalog::{IndexSelection, Namespace};
 use document::{DocumentBuilder, RawValue};
@@ -24,7 +24,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     context.fields.finish()?;
     let selection = parse(selection, context)?;
     let namespace = Namespace::new(database, name);
-    let before = context.server.catalog.drop_indexes(&context.writing(), &namespace, &selection).await?;
+    let before = context.server.node.catalog.drop_indexes(&context.writing(), &namespace, &selection).await?;
     reply.append("nIndexesWas", i32::try_from(before).unwrap_or(i32::MAX));
     if selection == IndexSelection::All {
         reply.append("msg", "non-_id indexes dropped for collection");

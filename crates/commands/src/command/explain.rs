@@ -12,12 +12,13 @@ use super::host_info::host_name;
 use super::{CommandEntry, Run};
 use crate::aggregation::views::{ViewFind, is_view};
 use crate::aggregation::{AggregateRequest, AggregateTarget, check_strictly, explain_aggregate};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Executor, Filter, Query, Verdict, environment, execution_stats, run_all};
 use crate::fields::Fields;
 use crate::generic::GenericArguments;
 use crate::parameters::Parameter;
+use crate::server::Server;
 use crate::write::{DeleteStatement, Selection, UpdateStatement};
 use document::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value, doc};
 use query::plan::{ExplainOptions, Plan, ProjectionKind};
@@ -65,7 +66,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         }
     };
     context.fields.finish()?;
-    let mut fields = nested_fields(command)?;
+    let mut fields = nested_fields(context.server, command)?;
     let name = command.first().map(|first| first.name()).unwrap_or_default();
     if name == "aggregate" {
         let target = AggregateTarget::parse(&fields)?;
@@ -80,11 +81,11 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
 }
 
 /// The fields of the explained command, without what every command has.
-fn nested_fields(command: RawDocument<'_>) -> CommandResult<Fields<'_>> {
+fn nested_fields<'a>(server: &Server, command: RawDocument<'a>) -> CommandResult<Fields<'a>> {
     let Some(first) = command.first() else {
         return Err(CommandError::failed_to_parse("explain command requires a nested object"));
     };
-    let name = super::find(first.name_bytes()).map_or("explain", |(_, entry)| entry.name);
+    let name = server.commands().entry(first.name_bytes()).map_or("explain", |entry| entry.name);
     let mut fields = Fields::new(name, first.value());
     let mut generic = GenericArguments::default();
     for element in command.iter().skip(1) {
@@ -109,7 +110,7 @@ async fn explain_query(
     }
     let collection_name = fields.collection_name()?;
     context.operation.set_namespace(context.database, collection_name);
-    let catalog = &context.server.catalog;
+    let catalog = &context.server.node.catalog;
     if is_view(catalog, context.database, collection_name) {
         return explain_view(context, command, collection_name, fields, reply);
     }

@@ -4,11 +4,11 @@
 //!
 //! Source: MongoDB manual, "find" (database command), "Tailable Cursors".
 
-use super::{CommandEntry, Execution, Run};
+use super::{CommandEntry, Execution, Run, TimeLimit};
 use crate::aggregation::views::{ViewFind, find_on_view, is_view};
-use crate::context::{BatchContext, CommandContext};
+use crate::context::{BatchContext, CommandContext, OnDataNode};
 use crate::counters::OperationClass;
-use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
+use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource, append_namespace};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
     Executor, Output, Pause, Query, ReturnKey, Verdict, check_collation, environment, exact_id, parse_hint,
@@ -17,15 +17,15 @@ use crate::exec::{
 use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
 use crate::parameters::Parameter;
-use crate::server::Server;
+use crate::server::{DataNode, Server};
+use crate::turns::Turns;
 use catalog::Collection;
-use document::{DocumentBuilder, ElementType, RawDocument, RawValue};
+use document::{DocumentBuilder, RawDocument, RawValue};
 use query::Environment;
 use query::matcher::Matcher;
 use query::memory::Memory;
 use query::plan::{Hint, NeededFields};
 use query::projection::Projection;
-use smallvec::SmallVec;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ use storage::ReadTier;
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
     execution: Execution::InlineFirst,
     class: OperationClass::Query,
+    time_limit: TimeLimit::GivenOrDefault,
     api_version_1: true,
     unstable_fields: &[
         "awaitData",
@@ -79,7 +80,7 @@ async fn find_by_id(
     let Some((id, projection)) = short_request(&context.fields) else { return Ok(false) };
     let (database, name) = context.collection_namespace()?;
     let server = context.server;
-    let Some(collection) = server.catalog.collection(database, name) else {
+    let Some(collection) = server.node.catalog.collection(database, name) else {
         return Ok(false);
     };
     let projection = match projection.filter(|projection| !projection.is_empty()) {
@@ -135,18 +136,6 @@ fn short_request<'a>(fields: &Fields<'a>) -> Option<(RawValue<'a>, Option<RawDoc
         }
     }
     Some((id?, projection))
-}
-
-/// Appends `ns` without making a string of it.
-pub(super) fn append_namespace(cursor: &mut DocumentBuilder<'_>, database: &str, name: &str) {
-    let length = database.len() + 1 + name.len() + 1;
-    let mut value: SmallVec<[u8; 128]> = SmallVec::new();
-    value.extend_from_slice(&(length as u32).to_le_bytes());
-    value.extend_from_slice(database.as_bytes());
-    value.push(b'.');
-    value.extend_from_slice(name.as_bytes());
-    value.push(0);
-    cursor.append_raw(ElementType::String, b"ns", &value);
 }
 
 /// The arguments of a find.
@@ -271,7 +260,7 @@ impl<'a> FindRequest<'a> {
             tailable: self.tailable,
             sort_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
             memory: Memory::default(),
-            spill: self.allow_disk_use.then(|| server.spill.clone()),
+            spill: self.allow_disk_use.then(|| server.node.spill.clone()),
             no_table_scan: server.parameters.is_on(Parameter::NoTableScan),
         };
         Ok((query, output))
@@ -282,8 +271,8 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
     let (database, name) = context.collection_namespace()?;
     let request = FindRequest::take(&mut context.fields)?;
     let environment = environment(context.server, request.variables)?;
-    let Some(collection) = context.server.catalog.collection(database, name) else {
-        if is_view(&context.server.catalog, database, name) {
+    let Some(collection) = context.server.node.catalog.collection(database, name) else {
+        if is_view(&context.server.node.catalog, database, name) {
             return find_view(context, reply, name, request, environment).await;
         }
         // The arguments are checked all the same.
@@ -428,9 +417,9 @@ impl FindSource {
         loop {
             let seen = collection.inserted().generation();
             collection.check_alive()?;
-            match self.executor.check_capped_position(context.turns.tier()) {
+            match self.executor.check_capped_position(Turns::of_batch(context).tier()) {
                 Err(error) if error.would_block() => {
-                    context.turns.offload().await;
+                    Turns::of_batch(context).offload().await;
                     self.executor.check_capped_position(ReadTier::Any)?;
                 }
                 checked => checked?,
@@ -450,7 +439,7 @@ impl FindSource {
         batch: &mut Batch<'_>,
     ) -> CommandResult<BatchEnd> {
         let Self { executor, output, .. } = self;
-        let turns = context.turns;
+        let turns = Turns::of_batch(context);
         if executor.surely_outlasts() || output.computes() {
             turns.offload().await;
         }
@@ -479,7 +468,7 @@ impl FindSource {
     }
 }
 
-impl CursorSource for FindSource {
+impl CursorSource<DataNode> for FindSource {
     fn begins_inline(&self) -> bool {
         true
     }
@@ -498,7 +487,7 @@ async fn wait_for_insert(
 ) -> CommandResult {
     let mut arrival = pin!(collection.inserted().after(seen));
     let mut sleep = pin!(context.server.sleep_until(until));
-    let interrupt = context.turns.interrupt();
+    let interrupt = Turns::of_batch(context).interrupt();
     let either = poll_fn(|task| match arrival.as_mut().poll(task) {
         Poll::Ready(_) => Poll::Ready(()),
         Poll::Pending => sleep.as_mut().poll(task),

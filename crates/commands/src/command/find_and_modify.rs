@@ -1,7 +1,8 @@
 //! `findAndModify`: changes or removes one document and returns it as it was or as it is now.
 
 use super::{CommandEntry, Execution, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
+use crate::counters::OperationClass;
 use crate::cursors::check_size;
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{Filter, environment};
@@ -18,6 +19,7 @@ use query::update::{EmptyTimestamps, Update, check_upsert_filter};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
+    latency_class: Some(OperationClass::Update),
     execution: Execution::InlineFirst,
     aliases: &["findandmodify"],
     api_version_1: true,

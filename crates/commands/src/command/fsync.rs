@@ -19,8 +19,8 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
         let message = "fsync with lock is not supported: the files are consistent at every moment";
         return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED, message));
     }
-    context.server.store.sync_journal().map_err(WriteError::from)?;
-    context.server.store.flush().map_err(WriteError::from)?;
+    context.server.node.store.sync_journal().map_err(WriteError::from)?;
+    context.server.node.store.flush().map_err(WriteError::from)?;
     reply.append("numFiles", 1);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `insert`: documents into a collection, which is made when it does not exist.
 
 use super::{CommandEntry, Execution, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::{
@@ -77,11 +77,11 @@ async fn insert(
     before_batch(context, documents.len()).await;
     let mut begin = 0;
     for _ in 0..DROPPED_RETRIES {
-        let collection = match context.server.catalog.collection(database, name) {
+        let collection = match context.server.node.catalog.collection(database, name) {
             Some(collection) => collection,
             None => {
                 context.offload().await;
-                context.server.catalog.collection_or_create(writing, database, name).await?
+                context.server.node.catalog.collection_or_create(writing, database, name).await?
             }
         };
         let rest = documents.get(begin..).unwrap_or_default();

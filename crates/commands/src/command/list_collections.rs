@@ -24,7 +24,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     context.fields.finish()?;
     catalog::check_database(context.database)?;
     let mut documents = Vec::new();
-    for (namespace, entry) in context.server.catalog.state().entries(context.database) {
+    for (namespace, entry) in context.server.node.catalog.state().entries(context.database) {
         let described = describe(&namespace, &entry.definition());
         if filter.as_ref().map_or(Ok(true), |filter| filter.matches(described.as_raw()))? {
             documents.push(if name_only { name_of(&described) } else { described });

@@ -39,7 +39,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
 
 /// Databases in alphabetical order and the bytes of their documents and index entries on disk, estimated.
 fn sizes(context: &CommandContext<'_>) -> Vec<(String, i64)> {
-    let state = context.server.catalog.state();
+    let state = context.server.node.catalog.state();
     let size = |database: &str| {
         let entries = state.entries(database);
         let collections = entries.iter().filter_map(|(_, entry)| match entry {

@@ -18,7 +18,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     context.fields.ignore(&["includeBuildUUIDs", "includeIndexBuildInfo"]);
     context.fields.finish()?;
     let namespace = format!("{database}.{name}");
-    let documents: Vec<DocumentBuf> = match context.server.catalog.entry(database, name) {
+    let documents: Vec<DocumentBuf> = match context.server.node.catalog.entry(database, name) {
         Some(Entry::Collection(collection)) => {
             let definition = collection.definition();
             definition.indexes.iter().map(|index| describe(&definition, index).to_buf()).collect()

@@ -2,7 +2,7 @@
 
 use super::create_indexes::showing_progress;
 use super::{CommandEntry, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
 use catalog::Namespace;
 use document::DocumentBuilder;
@@ -18,7 +18,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     context.fields.finish()?;
     let namespace = Namespace::new(database, name);
     let writing = context.writing();
-    let rebuilding = context.server.catalog.rebuild_indexes(&writing, &namespace);
+    let rebuilding = context.server.node.catalog.rebuild_indexes(&writing, &namespace);
     // It is refused while another build runs.
     let indexes = showing_progress(context, &namespace, |_| true, rebuilding).await?;
     let count = i32::try_from(indexes.len()).unwrap_or(i32::MAX);

@@ -1,7 +1,7 @@
 //! `renameCollection`: gives a collection another name, also in another database.
 
 use super::{CommandEntry, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::{collection_dropped, collection_renamed};
 use crate::error::{CommandError, CommandResult};
 use catalog::Namespace;
@@ -37,7 +37,7 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
     context.fields.ignore(&["stayTemp", "collectionUUID"]);
     context.fields.finish()?;
     let (from, to) = (parse(from)?, parse(to)?);
-    let (server, catalog) = (context.server, &context.server.catalog);
+    let (server, catalog) = (context.server, &context.server.node.catalog);
     let source = catalog.collection(from.database(), from.collection());
     let target = catalog.collection(to.database(), to.collection());
     catalog.rename(&context.writing(), &from, &to, drop_target).await?;

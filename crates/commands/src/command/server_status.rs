@@ -3,7 +3,7 @@
 //! read.
 
 use super::build_info::MONGODB_VERSION;
-use super::{CommandEntry, Execution, Run, find};
+use super::{CommandEntry, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::MECHANISMS;
 use crate::error::CommandResult;
@@ -142,15 +142,15 @@ fn active_operations(server: &Server) -> (i32, i32) {
     for connection in server.connections() {
         match connection.running_command() {
             Some("insert" | "update" | "delete" | "findAndModify") => writers += 1,
-            Some(name) if !is_diagnostic_name(name) => readers += 1,
+            Some(name) if !is_diagnostic(server, name) => readers += 1,
             _ => {}
         }
     }
     (readers, writers)
 }
 
-fn is_diagnostic_name(name: &str) -> bool {
-    find(name.as_bytes()).is_some_and(|(_, entry)| entry.execution == Execution::Diagnostic)
+fn is_diagnostic(server: &Server, name: &str) -> bool {
+    server.commands().entry(name.as_bytes()).is_some_and(|entry| entry.execution == Execution::Diagnostic)
 }
 
 fn global_lock(server: &Arc<Server>) -> Document {
@@ -163,7 +163,7 @@ fn global_lock(server: &Arc<Server>) -> Document {
 }
 
 fn catalog_stats(server: &Arc<Server>) -> Document {
-    let counts = server.catalog.state().counts();
+    let counts = server.node.catalog.state().counts();
     let count = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
     doc! {
         "collections": (count(counts.collections)), "capped": (count(counts.capped)), "clustered": (count(counts.clustered)),
@@ -228,7 +228,7 @@ fn network(server: &Arc<Server>) -> Document {
 }
 
 fn heddle(server: &Arc<Server>) -> Document {
-    let statistics = server.store.statistics();
+    let statistics = server.node.store.statistics();
     let (commit, space) = (statistics.commit, statistics.space);
     let mut section = doc! {
         "version": (env!("CARGO_PKG_VERSION")),

@@ -1,7 +1,7 @@
 //! `update`: a batch of statements, each changing one or all documents that match.
 
 use super::{CommandEntry, Execution, Run};
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult};
 use crate::exec::environment;

@@ -35,7 +35,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     ]);
     context.fields.finish()?;
     let namespace = format!("{database}.{name}");
-    let collection = match context.server.catalog.entry(database, name) {
+    let collection = match context.server.node.catalog.entry(database, name) {
         Some(Entry::Collection(collection)) => collection,
         Some(Entry::View(_)) => {
             return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Cannot validate a view"));
@@ -45,7 +45,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             return Err(CommandError::new(code::NAMESPACE_NOT_FOUND, message));
         }
     };
-    let report = collection.validate(|| context.server.store.pinned_view()).await?;
+    let report = collection.validate(|| context.server.node.store.pinned_view()).await?;
     write(&namespace, &collection, &report, reply);
     Ok(())
 }

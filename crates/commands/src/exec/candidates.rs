@@ -4,7 +4,7 @@ use super::executor::Executor;
 use super::filter::Filter;
 use super::scan::Verdict;
 use super::slice::Slice;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
 use crate::turns::Turns;
 use catalog::Collection;

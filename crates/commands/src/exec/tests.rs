@@ -114,7 +114,7 @@ fn collection(indexes: &[&str]) -> (Arc<Server>, Arc<Collection>) {
     forgetting.set(30);
     let server = testing::server_on(store);
     let namespace = Namespace::new("db", "c");
-    let collection = block_on(server.catalog.collection_or_create(testing::writing(&server), "db", "c"))
+    let collection = block_on(server.node.catalog.collection_or_create(testing::writing(&server), "db", "c"))
         .expect("a collection");
     for index in indexes {
         let key: Document = index
@@ -127,7 +127,7 @@ fn collection(indexes: &[&str]) -> (Arc<Server>, Arc<Collection>) {
         let spec = doc! { "key": key, "name": *index }.to_buf();
         let spec = IndexSpec::parse(spec.as_raw()).expect("a specification");
         let context = testing::writing(&server);
-        block_on(server.catalog.create_indexes(context, &namespace, &[spec])).expect("an index");
+        block_on(server.node.catalog.create_indexes(context, &namespace, &[spec])).expect("an index");
     }
     (server, collection)
 }
@@ -244,7 +244,7 @@ fn every_plan_gives_what_brute_force_gives() {
         let end = limit.map_or(all.len(), |limit| (skip + limit) as usize).min(all.len());
         let expect = all.get(skip as usize..end).unwrap_or_default();
         let batch = 1 + dice.below(30) as usize;
-        let found = run_batches(&server.newest, &collection, query.clone(), batch, &mut dice, |_| {});
+        let found = run_batches(&server.node.newest, &collection, query.clone(), batch, &mut dice, |_| {});
         let place =
             format!("round {round}: {filter:?} sort {sort:?} skip {skip} limit {limit:?} by {plan:?}");
         assert_eq!(sort_keys(&query, &found), sort_keys(&query, expect), "{place}");
@@ -291,7 +291,7 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
             Access::CollectionScan { .. } | Access::IdLookup { .. } | Access::Union(_)
         );
         let batch = 1 + dice.below(9) as usize;
-        let found = run_batches(&server.newest, &collection, query.clone(), batch, &mut dice, |dice| {
+        let found = run_batches(&server.node.newest, &collection, query.clone(), batch, &mut dice, |dice| {
             let id = (dice.below(60) * 2 + 1) as i32;
             let known = everything(&server, &collection).contains_key(&id);
             match (known, dice.below(2)) {
@@ -317,7 +317,7 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
 }
 
 fn everything(server: &Server, collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
-    let found = run_batches(&server.newest, collection, Query::default(), 1_000, &mut Dice(1), |_| {});
+    let found = run_batches(&server.node.newest, collection, Query::default(), 1_000, &mut Dice(1), |_| {});
     found.into_iter().map(|document| (id_of(&document), document)).collect()
 }
 
@@ -352,7 +352,7 @@ fn check_one_state(filter: Document, sort: Document, limit: Option<u64>, needs: 
         let query = Query { needs: needs.clone(), ..query(&filter, &sort, 0, limit) };
         let mut expect = brute_force(&everything(&server, &collection), &query);
         expect.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
-        let mut executor = Executor::open(&server.newest, &collection, query.clone()).expect("a plan");
+        let mut executor = Executor::open(&server.node.newest, &collection, query.clone()).expect("a plan");
         assert_eq!(super::tests::kind(&executor.plan().access), kind, "{:?}", executor.plan());
         let found = run_executor(&mut executor, (3, false), &mut dice, |dice| {
             move_one(&server, &collection, 60, dice)
@@ -406,7 +406,8 @@ fn a_distinct_walk_gives_one_state() {
         let expect = values(&mut everything(&server, &collection).into_values());
         let query = Query { needs: NeededFields::Only(vec!["a".to_owned()]), ..Query::default() };
         let plan = query.plan_distinct(&collection.definition(), "a").expect("an index leads to each value");
-        let mut executor = Executor::with_plan(&server.newest, &collection, query, plan).expect("an index");
+        let mut executor =
+            Executor::with_plan(&server.node.newest, &collection, query, plan).expect("an index");
         let found = run_executor(&mut executor, (1, false), &mut dice, |dice| {
             move_one(&server, &collection, 6, dice)
         });
@@ -425,7 +426,7 @@ fn an_ordered_walk_stays_in_order_when_it_is_put_aside() {
             doc! { "a": -1 }
         };
         let query = query(&doc! {}, &sort, 0, None);
-        let found = run_batches(&server.newest, &collection, query.clone(), 5, &mut dice, |dice| {
+        let found = run_batches(&server.node.newest, &collection, query.clone(), 5, &mut dice, |dice| {
             move_one(&server, &collection, 60, dice)
         });
         assert!(sort_keys(&query, &found).is_sorted(), "out of order by {sort:?}");
@@ -445,7 +446,7 @@ fn check_covered(
     documents.iter().for_each(|document| insert(&server, &collection, document));
     let needs = NeededFields::Only(needs.iter().map(|path| (*path).to_owned()).collect());
     let query = Query { needs, ..query(&filter, &Document::new(), 0, None) };
-    let mut executor = Executor::open(&server.newest, &collection, query).expect("a plan");
+    let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
     let mut found = Vec::new();
     let pause = executor.run(&mut Slice::begin(), |located| {
         found.push(located.document.to_document());
@@ -480,7 +481,7 @@ fn a_dropped_index_or_collection_ends_the_walk() {
         let (server, collection) = collection(&["a"]);
         (0..10).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": id }));
         let query = query(&doc! { "a": { "$gte": 0 } }, &Document::new(), 0, None);
-        let mut executor = Executor::open(&server.newest, &collection, query).expect("a plan");
+        let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
         let pause = executor.run(&mut Slice::begin(), |_| Ok(Verdict::TakeAndStop)).expect("a document");
         assert_eq!(pause, Pause::Stopped);
         executor.save();
@@ -489,11 +490,11 @@ fn a_dropped_index_or_collection_ends_the_walk() {
         assert_eq!(error.code, 175);
     };
     check(|server, namespace| {
-        block_on(server.catalog.drop_collection(testing::writing(server), namespace)).expect("a drop");
+        block_on(server.node.catalog.drop_collection(testing::writing(server), namespace)).expect("a drop");
     });
     check(|server, namespace| {
         let selection = catalog::IndexSelection::Names(vec!["a".to_owned()]);
-        block_on(server.catalog.drop_indexes(testing::writing(server), namespace, &selection))
+        block_on(server.node.catalog.drop_indexes(testing::writing(server), namespace, &selection))
             .expect("a drop");
     });
 }
@@ -507,7 +508,7 @@ fn sorts_spill_and_respect_their_limit() {
     });
     let sorted = |spill: Option<Spill>| {
         let query = Query { sort_memory_bytes: 50_000, spill, ..query(&doc! {}, &doc! { "a": 1 }, 3, None) };
-        let mut executor = Executor::open(&server.newest, &collection, query).expect("a plan");
+        let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
         let mut values = Vec::new();
         loop {
             let pause = executor.run(&mut Slice::begin(), |located| {
@@ -531,7 +532,7 @@ fn positions_of_equal_keys_are_kept_apart() {
     (0..50).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": 1 }));
     for sort in [doc! { "a": 1 }, doc! { "a": -1 }] {
         let query = query(&doc! { "a": 1 }, &sort, 0, None);
-        let found = run_batches(&server.newest, &collection, query, 1, &mut Dice(3), |_| {});
+        let found = run_batches(&server.node.newest, &collection, query, 1, &mut Dice(3), |_| {});
         let ids: BTreeSet<i32> = found.iter().map(id_of).collect();
         assert_eq!((found.len(), ids.len()), (50, 50), "sort {sort:?}");
     }
@@ -542,7 +543,7 @@ fn document_keys_lead_to_documents() {
     let (server, collection) = collection(&["a"]);
     insert(&server, &collection, &doc! { "_id": "x", "a": 1 });
     let query = query(&doc! { "a": 1 }, &Document::new(), 0, None);
-    let mut executor = Executor::open(&server.newest, &collection, query).expect("a plan");
+    let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
     let mut key = Vec::new();
     executor
         .run(&mut Slice::begin(), |located| {

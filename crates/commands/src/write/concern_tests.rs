@@ -37,7 +37,7 @@ fn check(before: &[Document], mut command: Document) {
     let shown = format!("{command:?}");
     command.push("writeConcern", doc! { "w": 1, "j": true });
     client.run(command);
-    let store = &client.server.store;
+    let store = &client.server.node.store;
     let (synced, applied) = (store.synced_sequence(), store.sequence());
     assert!(synced >= applied, "{shown} was answered with {synced} of {applied} synced");
     // One more may be the journal thread's.

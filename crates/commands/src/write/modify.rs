@@ -1,6 +1,6 @@
 //! Finding documents and changing each under its latch: the heart of `update`, `delete` and `findAndModify`.
 
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Candidates, Filter, Found, LONG_DOCUMENT};
 use catalog::{Collection, Decision, OperationContext, WriteError};

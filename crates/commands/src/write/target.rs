@@ -1,7 +1,7 @@
 //! The collection that is written to, and the insert half of an upsert.
 
 use super::modify::not_on_a_view;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::Filter;
 use catalog::{Collection, Entry, InsertReport, Namespace, OperationContext, WriteError};
@@ -20,16 +20,18 @@ pub(crate) async fn writable(
     name: &str,
     create: bool,
 ) -> CommandResult<Option<Arc<Collection>>> {
-    if let Some(collection) = context.server.catalog.collection(database, name) {
+    if let Some(collection) = context.server.node.catalog.collection(database, name) {
         return Ok(Some(collection));
     }
-    if let Some(Entry::View(_)) = context.server.catalog.entry(database, name) {
+    if let Some(Entry::View(_)) = context.server.node.catalog.entry(database, name) {
         return Err(not_on_a_view(database, name));
     }
     match create {
         true => {
             context.offload().await;
-            Ok(Some(context.server.catalog.collection_or_create(&context.writing(), database, name).await?))
+            Ok(Some(
+                context.server.node.catalog.collection_or_create(&context.writing(), database, name).await?,
+            ))
         }
         false => {
             context.receipts.observed();

@@ -1,7 +1,8 @@
 //! Requests made of every name that the tables know and of every operand, and those that take more than a name.
 
 use crate::operands::{self, Operand, array, fields, int, nested, numbers};
-use commands::COMMANDS;
+use commands::DataNode;
+use dispatch::command::CommandTable;
 use document::{Document, Value, doc};
 use query::aggregate::{accumulator_names, stage_entries};
 use query::expression::{Arity, operators};
@@ -32,10 +33,9 @@ impl Shape {
 /// Adds the database and the time limit.
 fn finished(mut shape: Shape) -> Shape {
     if !shape.command.contains("$db") {
-        let admin = shape
-            .command
-            .first()
-            .is_some_and(|(name, _)| COMMANDS.iter().any(|entry| entry.name == name && entry.admin_only));
+        let admin = shape.command.first().is_some_and(|(name, _)| {
+            CommandTable::<DataNode>::of_node().entries().any(|entry| entry.name == name && entry.admin_only)
+        });
         shape.command.push("$db", if admin { "admin" } else { DATABASE });
     }
     shape.command.push("maxTimeMS", MAX_TIME_MS);
@@ -109,7 +109,7 @@ pub(crate) fn all(length: usize) -> Vec<Shape> {
 fn of_commands(length: usize) -> Vec<Shape> {
     let mut shapes = Vec::new();
     let (operands, names) = (operands::few(length), fields("f", length, int));
-    for entry in COMMANDS {
+    for entry in CommandTable::<DataNode>::of_node().entries() {
         let mut many = doc! { (entry.name): 1 };
         many.extend(names.clone());
         shapes.push(Shape::new(format!("{} with very many fields", entry.name), many));

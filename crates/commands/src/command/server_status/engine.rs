@@ -7,7 +7,7 @@ use document::{Document, doc};
 use std::sync::Arc;
 
 pub(super) fn rocksdb(server: &Arc<Server>) -> Document {
-    let statistics = server.store.statistics();
+    let statistics = server.node.store.statistics();
     let (engine, rows) = (statistics.engine, statistics.row_cache);
     doc! {
         "engine": (engine.engine),
@@ -35,7 +35,7 @@ pub(super) fn rocksdb(server: &Arc<Server>) -> Document {
 
 pub(super) fn storage_engine(server: &Arc<Server>) -> Document {
     doc! {
-        "name": (server.store.statistics().engine.engine), "supportsCommittedReads": true,
+        "name": (server.node.store.statistics().engine.engine), "supportsCommittedReads": true,
         "supportsPendingDrops": false, "supportsSnapshotReadConcern": false, "readOnly": false, "persistent": true,
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn allocator(server: &Arc<Server>) -> Document {
 /// The figures of the store that have a counterpart in MongoDB's engine: the caches of blocks and rows are the cache, memtables that
 /// are not yet in a table are its dirty part, and an operation needs no ticket but its connection.
 pub(super) fn wired_tiger(server: &Arc<Server>) -> Document {
-    let statistics = server.store.statistics();
+    let statistics = server.node.store.statistics();
     let (engine, rows) = (statistics.engine, statistics.row_cache);
     let (readers, writers) = active_operations(server);
     let most = connections_max(server);

@@ -1,0 +1,175 @@
+//! `currentOp`: what runs now. The connections are the registry of operations.
+//!
+//! Source: MongoDB manual, "currentOp" and "$currentOp".
+
+use super::{CommandEntry, Execution, Place, Run};
+use crate::connection::{Connection, OperationView};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::narrow;
+use crate::node::Node;
+use crate::server::Server;
+use crate::utc_text;
+use document::{DocumentBuf, DocumentBuilder, RawDocument};
+use query::{Environment, matcher::Matcher};
+
+pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
+    CommandEntry {
+        admin_only: true,
+        place: Some(place),
+        ..CommandEntry::diagnostic("currentOp", "Tells the operations that run now.", Run::Now(run))
+    }
+}
+
+/// A report on everything that is idle is a diagnostic one, but too long for a loop; so may be what the client has computed from a
+/// report.
+fn place(body: RawDocument<'_>) -> Place {
+    let is_long = reports_idle(body) || filters_operations(body);
+    Place { execution: if is_long { Execution::Pool } else { Execution::Diagnostic }, on_lane: true }
+}
+
+/// Whether connections or cursors without an operation are asked for: there may be thousands.
+pub fn reports_idle(options: RawDocument<'_>) -> bool {
+    ["$all", "idleConnections", "idleCursors"].iter().any(|name| {
+        options.get(name).is_some_and(|value| {
+            value.as_bool().unwrap_or_else(|| crate::fields::integer(value).is_some_and(|number| number != 0))
+        })
+    })
+}
+
+/// Whether `currentOp` is given a filter on the operations.
+fn filters_operations(body: RawDocument<'_>) -> bool {
+    const NO_FILTERS: [&str; 8] =
+        ["$all", "$clusterTime", "$db", "$ownOps", "$readPreference", "$truncateOps", "comment", "lsid"];
+    body.iter().skip(1).any(|field| !NO_FILTERS.contains(&field.name()))
+}
+
+fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let all = context.fields.flexible_boolean("$all")?.unwrap_or(false);
+    context.fields.ignore(&["$ownOps", "$truncateOps"]);
+    // What is left is a filter on the operations.
+    let mut filter = Vec::new();
+    let mut builder = DocumentBuilder::new(&mut filter);
+    for element in context.fields.rest() {
+        builder.append_element(*element);
+    }
+    builder.finish();
+    context.fields.ignore_rest();
+    let filter = DocumentBuf::trusted(filter);
+    let matcher = Matcher::parse(filter.as_raw(), &Environment::default())?;
+    let mut array = reply.start_array("inprog");
+    let idle = if all { idle_cursors(context.server) } else { Vec::new() };
+    for operation in operations(context.server, all).into_iter().chain(idle) {
+        if matcher.matches(operation.as_raw())? {
+            array.push(&operation);
+        }
+    }
+    Ok(())
+}
+
+/// The operations as documents; with `all`, idle connections too.
+pub fn operations<N: Node>(server: &Server<N>, all: bool) -> Vec<DocumentBuf> {
+    let mut connections = server.connections();
+    connections.sort_by_key(|connection| connection.id);
+    let host = super::host_info::host_name();
+    let mut documents = Vec::new();
+    for connection in connections {
+        let operation = connection.operation();
+        if operation.is_none() && !all {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        write(&mut DocumentBuilder::new(&mut bytes), server, &host, &connection, operation.as_ref());
+        documents.push(DocumentBuf::trusted(bytes));
+    }
+    documents
+}
+
+/// Cursors that nobody uses now, as `$currentOp` with `idleCursors` tells them.
+pub fn idle_cursors<N: Node>(server: &Server<N>) -> Vec<DocumentBuf> {
+    let host = super::host_info::host_name();
+    let views = server.cursors.idle().into_iter().map(|view| {
+        let mut bytes = Vec::new();
+        let mut document = DocumentBuilder::new(&mut bytes);
+        document
+            .append("type", "idleCursor")
+            .append("host", host.as_str())
+            .append("ns", view.namespace.as_str());
+        if let Some(session) = view.session {
+            session.append_to(&mut document.start_document("lsid"));
+        }
+        let mut cursor = document.start_document("cursor");
+        cursor.append("cursorId", view.id).append("nDocsReturned", view.returned as i64);
+        cursor.append("noCursorTimeout", view.no_timeout).append("tailable", view.tailable);
+        cursor.append("originatingCommand", &view.originating_command);
+        cursor.finish();
+        document.finish();
+        DocumentBuf::trusted(bytes)
+    });
+    views.collect()
+}
+
+/// The kind of an operation as `op` names it.
+fn kind(command: &str) -> &'static str {
+    match command {
+        "find" => "query",
+        "insert" => "insert",
+        "update" => "update",
+        "delete" => "remove",
+        "getMore" => "getmore",
+        _ => "command",
+    }
+}
+
+fn write<N: Node>(
+    document: &mut DocumentBuilder<'_>,
+    server: &Server<N>,
+    host: &str,
+    connection: &Connection,
+    operation: Option<&OperationView>,
+) {
+    document.append("type", "op").append("host", host).append("desc", connection.description().as_str());
+    document.append("connectionId", connection.id as i32).append("client", connection.remote.as_str());
+    if let Some(name) = connection.application_name() {
+        document.append("appName", name);
+    }
+    if let Some(metadata) = connection.client_metadata() {
+        document.append("clientMetadata", metadata);
+    }
+    document.append("active", operation.is_some());
+    let Some(operation) = operation else { return };
+    let took = ambient::elapsed(operation.started);
+    let began_ms = server.now_ms() - i64::try_from(took.as_millis()).unwrap_or(0);
+    document.append("currentOpTime", utc_text(began_ms).as_str());
+    document.append_value("opid", &narrow(operation.id));
+    if let Some(session) = operation.session {
+        session.append_to(&mut document.start_document("lsid"));
+    }
+    document
+        .append("secs_running", took.as_secs() as i64)
+        .append("microsecs_running", took.as_micros() as i64);
+    document.append("op", kind(operation.command_name));
+    let command_collection = format!("{}.$cmd", operation.database);
+    document.append("ns", operation.namespace.as_deref().unwrap_or(&command_collection));
+    match &operation.command {
+        Some(command) => document.append("command", command),
+        None => document
+            .append_value("command", &document::doc! { "$truncated": (operation.command_name) }.into()),
+    };
+    if let Some(message) = &operation.message {
+        document.append("msg", message.as_str());
+    }
+    if let Some((done, total)) = operation.progress {
+        document.append_value(
+            "progress",
+            &document::doc! { "done": (done as i64), "total": (total as i64) }.into(),
+        );
+    }
+    if let Some(name) = operation.fail_point {
+        document.append("failpointMsg", name);
+    }
+    document.append("numYields", 0);
+    if operation.is_killed {
+        document.append("killPending", true);
+    }
+}

@@ -1,0 +1,25 @@
+//! `endSessions`: sessions are over, and so are their cursors.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::node::Node;
+use document::DocumentBuilder;
+
+pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
+    CommandEntry {
+        api_version_1: true,
+        ..CommandEntry::diagnostic(
+            "endSessions",
+            "Ends logical sessions and closes their cursors.",
+            Run::Now(run),
+        )
+    }
+}
+
+fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.server.end_sessions(&super::start_session::listed(context)?);
+    context.fields.finish()?;
+    let _ = reply;
+    Ok(())
+}

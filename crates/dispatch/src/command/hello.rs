@@ -1,0 +1,250 @@
+//! `hello` and its older name `isMaster`: the handshake, and the heartbeat of monitors.
+//!
+//! Source: driver specifications, "MongoDB Handshake" and "Server Discovery And Monitoring".
+
+use super::{CommandEntry, CommandFuture, Run};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult};
+use crate::failpoints::{FailPoint, wait_while_set};
+use crate::node::Node;
+use crate::parameters::Parameter;
+use crate::request::Next;
+use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue};
+use std::time::{Duration, Instant};
+use wire::ErrorCode;
+
+pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
+    CommandEntry {
+        api_version_1: true,
+        accepts_op_query: true,
+        ..CommandEntry::diagnostic(
+            "hello",
+            "Tells what this server is and can; the handshake of drivers.",
+            Run::Later(start),
+        )
+    }
+}
+
+pub(crate) const fn is_master<N: Node>() -> CommandEntry<N> {
+    CommandEntry {
+        aliases: &["ismaster"],
+        accepts_op_query: true,
+        ..CommandEntry::diagnostic("isMaster", "The older name of hello.", Run::Later(start))
+    }
+}
+
+/// The longest application name, in bytes.
+const APPLICATION_NAME_MAX: usize = 128;
+/// The longest client description, in bytes.
+const CLIENT_METADATA_MAX: usize = 512;
+
+/// What is asked of this hello.
+#[derive(Debug, Default)]
+struct Ask {
+    hello_ok: bool,
+    await_until: Option<Instant>,
+    streams: bool,
+}
+
+fn start<'a, N: Node>(
+    context: &'a mut CommandContext<'_, N>,
+    reply: &'a mut DocumentBuilder<'_>,
+) -> CommandFuture<'a> {
+    Box::pin(run(context, reply))
+}
+
+async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let first = context.connection.first_hello();
+    note_client(context, first)?;
+    if context.fields.any("backpressure").is_some_and(backs_off) {
+        context.connection.set_backs_off();
+    }
+    if context.fields.string("saslSupportedMechs")?.is_some() {
+        // There are no users: nobody has mechanisms, and a speculative beginning of a log-in is passed over.
+        context.server.counters.mechanisms_asked.add(1);
+    }
+    let compression = negotiate(context)?;
+    let ask = read_topology_version(context)?;
+    if context.server.failpoints.is_set(FailPoint::WaitInHello) {
+        Box::pin(wait_while_set(context, FailPoint::WaitInHello, None, || false)).await?;
+    }
+    if let Some(until) = ask.await_until {
+        wait(context, until).await?;
+    }
+    write(context, &ask, compression, reply);
+    if ask.streams {
+        context.next = Some(Next::Command(next_hello(context)));
+    }
+    Ok(())
+}
+
+/// Whether the client backs off when it is told of an overload. Drivers say `true`, or the version of the rules they follow.
+fn backs_off(said: RawValue<'_>) -> bool {
+    match said {
+        RawValue::Boolean(flag) => flag,
+        RawValue::String(version) => !version.is_empty(),
+        other => other.is_number(),
+    }
+}
+
+/// Checks and keeps `client: {application, driver, os, platform}`.
+fn note_client<N: Node>(context: &mut CommandContext<'_, N>, first: bool) -> CommandResult {
+    let Some(client) = context.fields.document("client")? else { return Ok(()) };
+    if !first || context.connection.client_metadata().is_some() {
+        return Err(CommandError::new(
+            ErrorCode::ClientMetadataCannotBeMutated as i32,
+            "The client metadata document may only be sent in the first hello",
+        ));
+    }
+    check_client(client)?;
+    context.connection.set_client_metadata(client);
+    if !context.server.parameters.is_on(Parameter::Quiet) {
+        let application = context.connection.application_name().unwrap_or_default();
+        tracing::info!(target: "NETWORK", id = 51_800, ctx = %context.connection.description(),
+            remote = %context.connection.remote, client = ?client, application, "client metadata");
+    }
+    Ok(())
+}
+
+fn check_client(client: RawDocument<'_>) -> CommandResult {
+    if client.as_bytes().len() > CLIENT_METADATA_MAX {
+        return Err(CommandError::new(
+            ErrorCode::ClientMetadataDocumentTooLarge as i32,
+            format!("The client metadata document must be less then or equal to {CLIENT_METADATA_MAX} bytes"),
+        ));
+    }
+    let text = |place: &[&str]| {
+        let mut value = Some(RawValue::Document(client));
+        for name in place {
+            value = value?.as_document()?.get(name);
+        }
+        value?.as_str()
+    };
+    for place in [["driver", "name"], ["driver", "version"], ["os", "type"]] {
+        if text(&place).is_none() {
+            return Err(CommandError::new(
+                ErrorCode::ClientMetadataMissingField as i32,
+                format!("Missing required field '{}' in the client metadata document", place.join(".")),
+            ));
+        }
+    }
+    if text(&["application", "name"]).is_some_and(|name| name.len() > APPLICATION_NAME_MAX) {
+        return Err(CommandError::new(
+            ErrorCode::ClientMetadataAppNameTooLarge as i32,
+            format!("The 'application.name' field must be at most {APPLICATION_NAME_MAX} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+/// The compressors that both sides know, in the client's order. `None` when the client asked for none.
+fn negotiate<N: Node>(context: &mut CommandContext<'_, N>) -> CommandResult<Option<Vec<String>>> {
+    let Some(offered) = context.fields.array("compression")? else { return Ok(None) };
+    let known = context.server.parameters.text(Parameter::Compressors);
+    let agreed: Vec<String> = offered
+        .iter()
+        .filter_map(RawValue::as_str)
+        .filter(|name| known.split(',').any(|known| known.trim() == *name))
+        .map(str::to_owned)
+        .collect();
+    Ok(Some(agreed))
+}
+
+/// `topologyVersion` and `maxAwaitTimeMS` turn a hello into a wait for changes.
+fn read_topology_version<N: Node>(context: &mut CommandContext<'_, N>) -> CommandResult<Ask> {
+    let hello_ok = context.fields.flexible_boolean("helloOk")?.unwrap_or(false);
+    let version = context.fields.document("topologyVersion")?;
+    let await_ms = context.fields.integer_at_least("maxAwaitTimeMS", 0)?;
+    context.fields.ignore_rest();
+    let (version, await_ms) = match (version, await_ms) {
+        (None, None) => return Ok(Ask { hello_ok, ..Ask::default() }),
+        (Some(version), Some(await_ms)) => (version, await_ms),
+        (Some(_), None) => {
+            return Err(CommandError::new(
+                31_368,
+                "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(CommandError::new(
+                31_373,
+                "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
+            ));
+        }
+    };
+    let Some(RawValue::ObjectId(process)) = version.get("processId") else {
+        let message = "BSON field 'TopologyVersion.processId' is missing but a required field";
+        return Err(CommandError::new(crate::error::code::IDL_MISSING_FIELD, message));
+    };
+    let Some(RawValue::Int64(counter)) = version.get("counter") else {
+        let message = "BSON field 'TopologyVersion.counter' is missing but a required field";
+        return Err(CommandError::new(crate::error::code::IDL_MISSING_FIELD, message));
+    };
+    if counter < 0 {
+        return Err(CommandError::new(31_372, "topologyVersion must have a non-negative counter"));
+    }
+    let same_process = process == context.server.process_id;
+    if same_process && counter > TOPOLOGY_COUNTER {
+        return Err(CommandError::new(
+            31_382,
+            format!(
+                "Received a topology version with counter: {counter} which is greater than the server topology version counter: {TOPOLOGY_COUNTER}"
+            ),
+        ));
+    }
+    let until = context.started.checked_add(Duration::from_millis(await_ms.unsigned_abs()));
+    Ok(Ask { hello_ok, await_until: until.filter(|_| same_process), streams: context.exhaust_allowed })
+}
+
+/// A standalone's topology never changes while it runs.
+const TOPOLOGY_COUNTER: i64 = 0;
+
+async fn wait<N: Node>(context: &CommandContext<'_, N>, until: Instant) -> CommandResult {
+    if context.server.is_shutting_down() {
+        return Ok(());
+    }
+    context.server.sleep(context.interrupt(), until).await
+}
+
+fn write<N: Node>(
+    context: &CommandContext<'_, N>,
+    ask: &Ask,
+    compression: Option<Vec<String>>,
+    reply: &mut DocumentBuilder<'_>,
+) {
+    let server = context.server;
+    if ask.hello_ok {
+        reply.append("helloOk", true);
+    }
+    reply.append(if context.entry.name == "hello" { "isWritablePrimary" } else { "ismaster" }, true);
+    let mut version = reply.start_document("topologyVersion");
+    version.append("processId", server.process_id).append("counter", TOPOLOGY_COUNTER);
+    version.finish();
+    reply.append("maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32);
+    reply.append("maxMessageSizeBytes", wire::MAX_MESSAGE_SIZE as i32);
+    reply.append("maxWriteBatchSize", wire::MAX_WRITE_BATCH_SIZE as i32);
+    reply.append("localTime", RawValue::DateTime(server.now_ms()));
+    reply.append("logicalSessionTimeoutMinutes", server.parameters.integer(Parameter::SessionTimeout) as i32);
+    reply.append("connectionId", context.connection.id as i32);
+    reply.append("minWireVersion", wire::MIN_WIRE_VERSION).append("maxWireVersion", wire::MAX_WIRE_VERSION);
+    reply.append("readOnly", false);
+    if let Some(agreed) = compression {
+        let mut names = reply.start_array("compression");
+        for name in &agreed {
+            names.push(name);
+        }
+    }
+}
+
+/// The request that the next streamed reply answers: this one without what only the first may carry.
+fn next_hello<N: Node>(context: &CommandContext<'_, N>) -> DocumentBuf {
+    let only_once = ["client", "compression", "speculativeAuthenticate", "saslSupportedMechs"];
+    let fields = context.body.iter().filter(|element| !only_once.contains(&element.name()));
+    let mut next: Document = fields.map(|element| (element.name(), element.value().to_value())).collect();
+    let version = document::doc! { "processId": (context.server.process_id), "counter": TOPOLOGY_COUNTER };
+    next.insert("topologyVersion", version);
+    if next.get("$db").is_none() {
+        next.push("$db", context.database);
+    }
+    next.to_buf()
+}

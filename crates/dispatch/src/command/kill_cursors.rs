@@ -1,0 +1,50 @@
+//! `killCursors`: closes cursors of one collection.
+//!
+//! Source: MongoDB manual, "killCursors" (database command).
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::node::Node;
+use document::{DocumentBuilder, RawValue};
+
+pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
+    CommandEntry {
+        api_version_1: true,
+        ..CommandEntry::diagnostic("killCursors", "Closes cursors of a collection.", Run::Now(run))
+    }
+}
+
+fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    let (database, name) = context.collection_namespace()?;
+    let fields = &mut context.fields;
+    let given = fields.array("cursors")?.ok_or_else(|| fields.missing("cursors"))?;
+    fields.finish()?;
+    let mut ids = Vec::new();
+    for value in given.iter() {
+        match value {
+            RawValue::Int64(id) => ids.push(id),
+            other => return Err(fields.wrong_type("cursors", other.kind(), &["long"])),
+        }
+    }
+    let namespace = format!("{database}.{name}");
+    let cursors = &context.server.cursors;
+    let (mut killed, mut missing) = (Vec::new(), Vec::new());
+    for id in ids {
+        let is_ours = cursors.namespace(id).is_some_and(|owner| owner == namespace);
+        if is_ours && cursors.kill(id) { killed.push(id) } else { missing.push(id) }
+    }
+    let lists: [(&str, &[i64]); 4] = [
+        ("cursorsKilled", &killed),
+        ("cursorsNotFound", &missing),
+        ("cursorsAlive", &[]),
+        ("cursorsUnknown", &[]),
+    ];
+    for (field, ids) in lists {
+        let mut list = reply.start_array(field);
+        for id in ids {
+            list.push(*id);
+        }
+    }
+    Ok(())
+}

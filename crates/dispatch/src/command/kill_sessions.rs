@@ -1,0 +1,24 @@
+//! `killSessions`: ends sessions with their cursors and operations.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::node::Node;
+use document::DocumentBuilder;
+
+pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
+    CommandEntry {
+        ..CommandEntry::diagnostic(
+            "killSessions",
+            "Kills the operations and cursors of logical sessions.",
+            Run::Now(run),
+        )
+    }
+}
+
+fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.server.kill_sessions(&super::start_session::listed(context)?);
+    context.fields.finish()?;
+    let _ = reply;
+    Ok(())
+}

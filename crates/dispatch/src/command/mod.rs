@@ -1,0 +1,303 @@
+//! What is said about a command, the table of a server's commands, and those that need nothing of their node: one file each.
+
+use crate::context::CommandContext;
+use crate::counters::OperationClass;
+use crate::error::CommandResult;
+use crate::generic::ApiVersion;
+use crate::node::Node;
+use document::{DocumentBuilder, RawDocument};
+use hashbrown::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+mod api_version_tests;
+mod authentication;
+pub mod build_info;
+mod configure_fail_point;
+mod conn_pool_stats;
+mod connection_status;
+pub mod current_op;
+mod end_sessions;
+mod features;
+mod get_cmd_line_opts;
+mod get_log;
+mod get_more;
+mod get_parameter;
+mod hello;
+pub mod host_info;
+mod kill_all_sessions;
+mod kill_cursors;
+mod kill_op;
+mod kill_sessions;
+mod list_commands;
+mod log_rotate;
+mod ping;
+mod refresh_sessions;
+mod set_parameter;
+mod shutdown;
+mod start_session;
+mod top;
+mod wait_for_fail_point;
+mod whatsmyuri;
+
+/// The future of a command.
+pub type CommandFuture<'a> = Pin<Box<dyn Future<Output = CommandResult> + Send + 'a>>;
+
+/// How a command runs. Both append the fields of the reply; `ok` is appended for them.
+pub enum Run<N: Node> {
+    /// Never waits: no future is made.
+    Now(for<'a, 'c, 'r> fn(&'a mut CommandContext<'c, N>, &'a mut DocumentBuilder<'r>) -> CommandResult),
+    /// May wait. Written as `Run::Later(|context, reply| Box::pin(run(context, reply)))`.
+    Later(
+        for<'a, 'c, 'r> fn(&'a mut CommandContext<'c, N>, &'a mut DocumentBuilder<'r>) -> CommandFuture<'a>,
+    ),
+}
+
+impl<N: Node> fmt::Debug for Run<N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Run::Now(_) => "Now",
+            Run::Later(_) => "Later",
+        })
+    }
+}
+
+/// Where a command runs when an event loop serves its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// In the loop, and in the diagnostic lane, which no user's work keeps busy: it is quick, touches no disk and waits for
+    /// nothing but time.
+    Diagnostic,
+    /// It begins in the loop and moves to a thread that may block when what it needs is not in memory or takes long.
+    InlineFirst,
+    /// It moves to a thread that may block before it begins.
+    Pool,
+}
+
+/// Where one command runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// When an event loop serves its connection.
+    pub execution: Execution,
+    /// The diagnostic lane answers it, and an overloaded server does not refuse it. It may be too long for a loop all the same.
+    pub on_lane: bool,
+}
+
+/// How the time of a command is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeLimit {
+    /// By `maxTimeMS`.
+    Given,
+    /// By `maxTimeMS`, or by `defaultMaxTimeMS`: a read.
+    GivenOrDefault,
+    /// By the command itself: `maxTimeMS` says how long to wait for new documents.
+    Own,
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub struct CommandEntry<N: Node> {
+    /// The canonical name.
+    pub name: &'static str,
+    /// Other names.
+    pub aliases: &'static [&'static str],
+    /// What it does, in a sentence.
+    pub help: &'static str,
+    /// Only on the database `admin`.
+    pub admin_only: bool,
+    /// How `serverStatus.opcounters` counts it. Insert, update and delete count their documents themselves.
+    pub class: OperationClass,
+    /// Member of API version 1.
+    pub api_version_1: bool,
+    /// Member of API version 2, which has commands for tests only.
+    pub api_version_2: bool,
+    /// The API version that has it and wants it to be used no more.
+    pub deprecated_in: Option<ApiVersion>,
+    /// Own fields that are no part of any API version.
+    pub unstable_fields: &'static [&'static str],
+    /// Takes a write concern.
+    pub takes_write_concern: bool,
+    /// May come in the retired OP_QUERY form and without `apiVersion`.
+    pub accepts_op_query: bool,
+    /// Not listed and refused unless `enableTestCommands` is on.
+    pub only_for_tests: bool,
+    /// How `serverStatus.opLatencies` counts it, where that is otherwise than `opcounters`: by what it does with data.
+    pub latency_class: Option<OperationClass>,
+    /// How its time is limited.
+    pub time_limit: TimeLimit,
+    /// Where it runs.
+    pub execution: Execution,
+    /// Where it runs, when that depends on what is asked for.
+    pub place: Option<fn(RawDocument<'_>) -> Place>,
+    /// How it runs.
+    pub run: Run<N>,
+}
+
+impl<N: Node> CommandEntry<N> {
+    /// A row with everything off; the files fill in what differs.
+    pub const fn new(name: &'static str, help: &'static str, run: Run<N>) -> Self {
+        CommandEntry {
+            name,
+            aliases: &[],
+            help,
+            admin_only: false,
+            class: OperationClass::Command,
+            api_version_1: false,
+            api_version_2: false,
+            deprecated_in: None,
+            unstable_fields: &[],
+            takes_write_concern: false,
+            accepts_op_query: false,
+            only_for_tests: false,
+            latency_class: None,
+            time_limit: TimeLimit::Given,
+            execution: Execution::Pool,
+            place: None,
+            run,
+        }
+    }
+
+    /// Whether an API version has it.
+    pub(crate) const fn is_in(&self, version: ApiVersion) -> bool {
+        match version {
+            ApiVersion::One => self.api_version_1,
+            ApiVersion::Two => self.api_version_2,
+        }
+    }
+
+    /// The same for a command of the diagnostic lane.
+    pub const fn diagnostic(name: &'static str, help: &'static str, run: Run<N>) -> Self {
+        CommandEntry { execution: Execution::Diagnostic, ..Self::new(name, help, run) }
+    }
+
+    /// Where this very command runs.
+    #[inline]
+    pub(crate) fn place_of(&self, body: RawDocument<'_>) -> Place {
+        match self.place {
+            None => Place { execution: self.execution, on_lane: self.execution == Execution::Diagnostic },
+            Some(place) => place(body),
+        }
+    }
+
+    /// Whether an overloaded server may refuse it: operators are always heard, and what frees resources is welcome.
+    pub(crate) fn is_refused_under_overload(&self, body: RawDocument<'_>) -> bool {
+        self.class != OperationClass::GetMore && !self.place_of(body).on_lane
+    }
+}
+
+/// The commands of a server.
+#[derive(Debug)]
+pub struct CommandTable<N: Node> {
+    /// Sorted by name.
+    entries: Vec<&'static CommandEntry<N>>,
+    /// By name and alias: a row and its position. The keys are ours, so that the hash needs no seed.
+    by_name: HashMap<&'static [u8], (usize, &'static CommandEntry<N>), rustc_hash::FxBuildHasher>,
+}
+
+impl<N: Node> CommandTable<N> {
+    /// The commands that need nothing of the node.
+    const GENERIC: &'static [CommandEntry<N>] = &[
+        authentication::authenticate_entry(),
+        authentication::logout_entry(),
+        authentication::sasl_continue_entry(),
+        authentication::sasl_start_entry(),
+        api_version_tests::deprecation(),
+        api_version_tests::deprecation_in_version_2(),
+        api_version_tests::removal(),
+        api_version_tests::version_2(),
+        api_version_tests::versions_1_and_2(),
+        build_info::command(),
+        configure_fail_point::command(),
+        conn_pool_stats::command(),
+        connection_status::command(),
+        current_op::command(),
+        end_sessions::command(),
+        features::command(),
+        get_cmd_line_opts::command(),
+        get_log::command(),
+        get_more::command(),
+        get_parameter::command(),
+        hello::command(),
+        hello::is_master(),
+        host_info::command(),
+        kill_all_sessions::command(),
+        kill_all_sessions::by_pattern(),
+        kill_cursors::command(),
+        kill_op::command(),
+        kill_sessions::command(),
+        list_commands::command(),
+        log_rotate::command(),
+        ping::command(),
+        refresh_sessions::command(),
+        set_parameter::command(),
+        shutdown::command(),
+        start_session::command(),
+        top::command(),
+        wait_for_fail_point::command(),
+        whatsmyuri::command(),
+    ];
+
+    /// The generic commands and those of the node.
+    pub fn of_node() -> Self {
+        let mut entries: Vec<_> = Self::GENERIC.iter().chain(N::commands().iter().copied()).collect();
+        entries.sort_by_key(|entry| entry.name);
+        let rows = entries.iter().copied().enumerate();
+        let by_name = rows.flat_map(|(position, entry)| {
+            let names = std::iter::once(&entry.name).chain(entry.aliases);
+            names.map(move |name| (name.as_bytes(), (position, entry)))
+        });
+        CommandTable { by_name: by_name.collect(), entries }
+    }
+
+    /// Every command, sorted by name.
+    pub fn entries(&self) -> impl Iterator<Item = &'static CommandEntry<N>> {
+        self.entries.iter().copied()
+    }
+
+    /// The row of a command, by its name or an alias.
+    pub fn entry(&self, name: &[u8]) -> Option<&'static CommandEntry<N>> {
+        Some(self.find(name)?.1)
+    }
+
+    /// The row of a command and its position.
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8]) -> Option<(usize, &'static CommandEntry<N>)> {
+        self.by_name.get(name).copied()
+    }
+
+    fn of(&self, body: RawDocument<'_>) -> Option<&'static CommandEntry<N>> {
+        self.entry(body.first()?.name_bytes())
+    }
+
+    /// Whether the diagnostic lane answers this command. The body may still be malformed behind its first field.
+    pub fn is_diagnostic(&self, body: RawDocument<'_>) -> bool {
+        self.of(body).is_some_and(|entry| entry.place_of(body).on_lane)
+    }
+
+    /// Whether the reply to this command may be large: neither a write's nor a diagnostic command's is.
+    pub fn may_reply_large(&self, body: RawDocument<'_>) -> bool {
+        self.of(body).is_some_and(|entry| {
+            let writes = matches!(
+                entry.class,
+                OperationClass::Insert | OperationClass::Update | OperationClass::Delete
+            );
+            !writes && !entry.place_of(body).on_lane
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_explained() {
+        let table = CommandTable::<()>::of_node();
+        let names: usize = table.entries().map(|entry| 1 + entry.aliases.len()).sum();
+        assert_eq!(table.by_name.len(), names, "a name or alias is there twice");
+        for entry in table.entries() {
+            assert!(entry.help.ends_with('.'), "{} needs a sentence of help", entry.name);
+        }
+    }
+}

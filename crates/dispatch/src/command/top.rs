@@ -1,0 +1,24 @@
+//! `top`: where the time goes, by collection.
+
+use super::{CommandEntry, Run};
+use crate::context::CommandContext;
+use crate::error::CommandResult;
+use crate::node::Node;
+use document::DocumentBuilder;
+
+pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
+    CommandEntry {
+        admin_only: true,
+        ..CommandEntry::diagnostic("top", "Tells time and operations by collection.", Run::Now(run))
+    }
+}
+
+fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.fields.finish()?;
+    let mut totals = reply.start_document("totals");
+    totals.append("note", "all times in microseconds");
+    for (namespace, usage) in context.server.usage.all() {
+        totals.append_value(&namespace, &usage.to_document().into());
+    }
+    Ok(())
+}

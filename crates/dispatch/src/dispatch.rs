@@ -1,0 +1,511 @@
+//! From a request to a reply: look the command up, check what is common to all, run it, count it.
+
+use crate::command::{CommandEntry, Execution, Run, TimeLimit};
+use crate::connection::{Connection, OperationStart};
+use crate::context::CommandContext;
+use crate::error::{CommandError, CommandResult, code};
+use crate::failpoints;
+use crate::fields::Fields;
+use crate::generic::{ApiVersion, GenericArguments};
+use crate::node::Node;
+use crate::parameters::Parameter;
+use crate::request::{Outcome, Request};
+use crate::server::{Server, next_operation_id};
+use crate::stages::{SlowOperation, Stage, StageTimes};
+use document::{Document, DocumentBuilder, doc};
+use query::checkpoint::watch;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Runs one request and appends the body of its reply to `reply`.
+pub async fn dispatch<N: Node>(
+    server: &Arc<Server<N>>,
+    connection: &Arc<Connection>,
+    request: Request<'_>,
+    reply: &mut Vec<u8>,
+) -> Outcome {
+    let start = reply.len();
+    let mut outcome = Outcome { sends_nothing: request.wants_no_reply, ..Outcome::default() };
+    // Not moved out: a future keeps room for each place that a value is moved to.
+    let result = match &mut prepare(server, connection, &request) {
+        Ok(prepared) => run(server, prepared, reply, &mut outcome).await,
+        Err(error) => Err(error.clone()),
+    };
+    if let Err(error) = result {
+        server.counters.user_asserts.add(1);
+        outcome.next = None;
+        outcome.closes_connection |= error.closes_connection;
+        outcome.refused_under_overload = error.code == code::INGRESS_REQUEST_RATE_LIMIT_EXCEEDED;
+        reply.truncate(start);
+        error.write(&mut DocumentBuilder::new(reply));
+    }
+    outcome
+}
+
+/// A request that passed the checks, and its place in the table.
+struct Prepared<'a, N: Node> {
+    context: CommandContext<'a, N>,
+    position: usize,
+    /// What the stages in front of the command took.
+    times: StageTimes,
+    /// It does not begin in an event loop.
+    goes_to_pool: bool,
+}
+
+fn prepare<'a, N: Node>(
+    server: &'a Arc<Server<N>>,
+    connection: &'a Arc<Connection>,
+    request: &Request<'a>,
+) -> CommandResult<Prepared<'a, N>> {
+    let Some(first) = request.body.first() else {
+        return Err(CommandError::new(code::COMMAND_NOT_FOUND, "no such command: ''"));
+    };
+    let Some((position, entry)) = server.commands().find(first.name_bytes()) else {
+        return Err(unknown_command(request, first.name()));
+    };
+    if entry.only_for_tests && !server.parameters.is_on(Parameter::EnableTestCommands) {
+        return Err(unknown_command(request, first.name()));
+    }
+    if request.legacy_database.is_some() && !entry.accepts_op_query {
+        let message = format!(
+            "Unsupported OP_QUERY command: {}. The client driver may require an upgrade",
+            first.name()
+        );
+        return Err(CommandError::new(code::UNSUPPORTED_OP_QUERY_COMMAND, message));
+    }
+    if let Some(backoff) = request.overload
+        && connection.backs_off()
+        && entry.is_refused_under_overload(request.body)
+    {
+        server.counters.refused_under_overload.add(1);
+        return Err(overloaded(backoff));
+    }
+    let mut fields = Fields::new(entry.name, first.value());
+    let mut generic = GenericArguments::default();
+    for element in request.body.iter().skip(1) {
+        if !generic.take(entry.name, element)? {
+            fields.add(element)?;
+        }
+    }
+    for sequence in request.sequences {
+        fields.add_sequence(*sequence)?;
+    }
+    let database = database(request, &generic)?;
+    check_api(server, entry, &generic, &fields)?;
+    generic.validate()?;
+    if !generic.help {
+        check_place(entry, database, &generic)?;
+    }
+    let started = ambient::now();
+    if let Some(session) = generic.session {
+        server.sessions.touch(session, started)?;
+    }
+    let operation = connection.begin(OperationStart {
+        id: next_operation_id(),
+        command_name: entry.name,
+        database,
+        command: request.body.as_bytes(),
+        session: generic.session,
+        started,
+    });
+    if let Some(deadline) = time_limit(server, entry, &generic).and_then(|limit| started.checked_add(limit)) {
+        connection.interrupt.set_deadline(deadline);
+    }
+    let times = match request.began {
+        Some(began) => request.times.with(Stage::Parse, started.saturating_duration_since(began)),
+        None => request.times,
+    };
+    let goes_to_pool = match entry.place_of(request.body).execution {
+        Execution::Diagnostic => false,
+        Execution::InlineFirst => request.bytes > wire::LONG_MESSAGE,
+        Execution::Pool => true,
+    };
+    // Written in one piece where the caller wants it: a context is large, and moving it costs more than most commands.
+    Ok(Prepared {
+        context: CommandContext {
+            server,
+            connection,
+            entry,
+            name: first.name(),
+            body: request.body,
+            database,
+            fields,
+            generic,
+            operation,
+            started,
+            exhaust_allowed: request.exhaust_allowed,
+            next: None,
+            source: server.node.source(),
+            receipts: N::Receipts::default(),
+        },
+        position,
+        times,
+        goes_to_pool,
+    })
+}
+
+/// The refusal that drivers with back-off understand.
+fn overloaded(backoff: Duration) -> CommandError {
+    let milliseconds = i32::try_from(backoff.as_millis()).unwrap_or(i32::MAX);
+    let message = "the server is overloaded: the request was not run, try again later";
+    CommandError::new(code::INGRESS_REQUEST_RATE_LIMIT_EXCEEDED, message)
+        .with_label("SystemOverloadedError")
+        .with_label("RetryableError")
+        .with_extra(doc! { "baseBackoffMS": milliseconds })
+}
+
+fn unknown_command(request: &Request<'_>, name: &str) -> CommandError {
+    if request.legacy_database.is_some() {
+        let message =
+            format!("Unsupported OP_QUERY command: {name}. The client driver may require an upgrade");
+        return CommandError::new(code::UNSUPPORTED_OP_QUERY_COMMAND, message);
+    }
+    CommandError::new(code::COMMAND_NOT_FOUND, format!("no such command: '{name}'"))
+}
+
+/// Characters that a database name cannot have, and its greatest length in bytes.
+const FORBIDDEN_IN_DATABASE: [char; 6] = ['/', '\\', '.', ' ', '"', '$'];
+const DATABASE_NAME_MAX: usize = 63;
+
+fn database<'a>(request: &Request<'a>, generic: &GenericArguments<'a>) -> CommandResult<&'a str> {
+    let Some(name) = generic.database.or(request.legacy_database) else {
+        return Err(CommandError::new(40571, "OP_MSG requests require a $db argument"));
+    };
+    let valid = !name.is_empty()
+        && name.len() <= DATABASE_NAME_MAX
+        && !name.contains(FORBIDDEN_IN_DATABASE)
+        && !name.contains('\0');
+    if valid || name == "$external" {
+        return Ok(name);
+    }
+    Err(CommandError::new(code::INVALID_NAMESPACE, format!("Invalid database name: '{name}'")))
+}
+
+fn check_place<N: Node>(
+    entry: &CommandEntry<N>,
+    database: &str,
+    generic: &GenericArguments<'_>,
+) -> CommandResult {
+    if entry.admin_only && database != "admin" {
+        let message = format!("{} may only be run against the admin database.", entry.name);
+        return Err(CommandError::new(code::UNAUTHORIZED, message));
+    }
+    if generic.write_concern.is_some() && !entry.takes_write_concern {
+        return Err(CommandError::invalid_options("Command does not support writeConcern"));
+    }
+    Ok(())
+}
+
+fn check_api<N: Node>(
+    server: &Server<N>,
+    entry: &CommandEntry<N>,
+    generic: &GenericArguments<'_>,
+    fields: &Fields<'_>,
+) -> CommandResult {
+    let Some(version) = generic.api_version else {
+        let is_required = !entry.accepts_op_query && server.parameters.is_on(Parameter::RequireApiVersion);
+        return match is_required {
+            true => Err(CommandError::new(498_870, "The apiVersion parameter is required")),
+            false => Ok(()),
+        };
+    };
+    if version == ApiVersion::Two && !server.parameters.is_on(Parameter::AcceptApiVersion2) {
+        return Err(CommandError::new(code::API_VERSION_ERROR, "API version must be \"1\""));
+    }
+    if generic.api_deprecation_errors && entry.deprecated_in == Some(version) {
+        let message = format!(
+            "Provided apiDeprecationErrors:true, but the command {} is deprecated in API Version {}",
+            entry.name,
+            version.name()
+        );
+        return Err(CommandError::new(code::API_DEPRECATION_ERROR, message));
+    }
+    if generic.api_strict { check_strictly(entry, version, fields) } else { Ok(()) }
+}
+
+/// With `apiStrict`, only what the version has is taken.
+fn check_strictly<N: Node>(
+    entry: &CommandEntry<N>,
+    version: ApiVersion,
+    fields: &Fields<'_>,
+) -> CommandResult {
+    let (command, version_name) = (entry.name, version.name());
+    if !entry.is_in(version) {
+        let message = format!(
+            "Provided apiStrict:true, but the command {command} is not in API Version {version_name}. Information on supported \
+             commands and migrations in API Version {version_name} can be found at https://dochub.mongodb.org/core/manual-versioned-api"
+        );
+        return Err(CommandError::new(code::API_STRICT_ERROR, message));
+    }
+    match fields.rest().iter().find(|field| entry.unstable_fields.contains(&field.name())) {
+        None => Ok(()),
+        Some(field) => {
+            let message =
+                format!("BSON field '{command}.{}' is not allowed with apiStrict:true.", field.name());
+            Err(CommandError::new(code::API_STRICT_ERROR, message))
+        }
+    }
+}
+
+/// The time limit of a command.
+fn time_limit<N: Node>(
+    server: &Server<N>,
+    entry: &CommandEntry<N>,
+    generic: &GenericArguments<'_>,
+) -> Option<Duration> {
+    match (entry.time_limit, generic.max_time) {
+        (TimeLimit::Own, _) => None,
+        (TimeLimit::GivenOrDefault, None) => {
+            let default = server.parameters.unsigned(Parameter::MaxTimeMs);
+            (default > 0).then(|| Duration::from_millis(default))
+        }
+        (_, given) => given,
+    }
+}
+
+async fn run<N: Node>(
+    server: &Arc<Server<N>>,
+    prepared: &mut Prepared<'_, N>,
+    reply: &mut Vec<u8>,
+    outcome: &mut Outcome,
+) -> CommandResult {
+    let Prepared { context, position, times, goes_to_pool } = prepared;
+    if *goes_to_pool {
+        context.offload().await;
+    }
+    let entry = context.entry;
+    server.count(entry.class);
+    let statistics = server.statistics_of(*position);
+    if let Some(statistics) = statistics {
+        statistics.total.add(1);
+    }
+    let result = run_with_faults(server, context, reply).await;
+    if result.is_err()
+        && let Some(statistics) = statistics
+    {
+        statistics.failed.add(1);
+    }
+    outcome.next = context.next.take();
+    outcome.slow = report(server, context, times, result.as_ref().err());
+    result
+}
+
+async fn run_with_faults<N: Node>(
+    server: &Arc<Server<N>>,
+    context: &mut CommandContext<'_, N>,
+    reply: &mut Vec<u8>,
+) -> CommandResult {
+    if !server.failpoints.is_quiet() {
+        Box::pin(faults_before(server, context)).await?;
+    }
+    let mut builder = DocumentBuilder::new(reply);
+    let result = run_guarded(context, &mut builder).await;
+    let unmet = match context.generic.is_journaled() {
+        true => await_write_concern(context).await,
+        false => None,
+    };
+    let faults = match server.failpoints.is_quiet() {
+        true => None,
+        false => Box::pin(faults_after(context)).await,
+    };
+    match (result, &faults.or(unmet)) {
+        (Ok(()), Some(fields)) => drop(builder.append_fields(fields)),
+        (Ok(()), None) => {}
+        (Err(error), Some(fields)) => return Err(error.with_more(fields)),
+        (Err(error), None) => return Err(error),
+    }
+    builder.append("ok", 1.0);
+    Ok(())
+}
+
+/// Waits once, for whatever the command has written, also when it failed afterwards. Answers with what the reply tells when
+/// the write concern is not met: what was written stays written.
+async fn await_write_concern<N: Node>(context: &CommandContext<'_, N>) -> Option<Document> {
+    let error = context.server.node.journaled(&context.receipts).await.err()?;
+    let name = wire::code_name(error.code);
+    Some(
+        doc! { "writeConcernError": { "code": (error.code), "codeName": (&*name), "errmsg": (&*error.message) } },
+    )
+}
+
+async fn faults_before<N: Node>(server: &Server<N>, context: &CommandContext<'_, N>) -> CommandResult {
+    if context.entry.name != "configureFailPoint" {
+        failpoints::check_time_limit(&server.failpoints, context.interrupt())?;
+    }
+    failpoints::fail_before(context).await
+}
+
+/// What fail points add to the reply.
+async fn faults_after<N: Node>(context: &CommandContext<'_, N>) -> Option<Document> {
+    let fields = failpoints::fail_write_concern(context);
+    failpoints::wait_at_end(context).await;
+    fields
+}
+
+/// Runs the command; a panic ends it with an error and nothing else.
+async fn run_guarded<N: Node>(
+    context: &mut CommandContext<'_, N>,
+    reply: &mut DocumentBuilder<'_>,
+) -> CommandResult {
+    if context.generic.help {
+        let help = format!("help for: {} {}", context.entry.name, context.entry.help);
+        reply.append("help", help.as_str());
+        return Ok(());
+    }
+    match &context.entry.run {
+        Run::Now(run) => {
+            let run = *run;
+            let _watched = watch(Arc::<Connection>::clone(context.connection));
+            catch_unwind(AssertUnwindSafe(|| run(context, reply))).unwrap_or_else(|_| Err(panicked()))
+        }
+        Run::Later(run) => {
+            let connection = Arc::clone(context.connection);
+            let mut future = pin!(run(context, reply));
+            poll_fn(|task| {
+                let _watched = watch(Arc::<Connection>::clone(&connection));
+                catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task)))
+                    .unwrap_or_else(|_| Poll::Ready(Err(panicked())))
+            })
+            .await
+        }
+    }
+}
+
+fn panicked() -> CommandError {
+    CommandError::internal("an assertion of the server failed; the log tells where")
+}
+
+/// Counts the time, logs failed commands and prepares the log line of slow ones.
+fn report<N: Node>(
+    server: &Server<N>,
+    context: &CommandContext<'_, N>,
+    times: &StageTimes,
+    error: Option<&CommandError>,
+) -> Option<Box<SlowOperation>> {
+    let took = ambient::elapsed(context.started);
+    let commit_wait = N::waited(&context.receipts);
+    let offload_wait = context.connection.link.offload_wait();
+    let working = took.saturating_sub(offload_wait);
+    let execute = working.saturating_sub(commit_wait);
+    server.stages.record([(Stage::Parse, times.of(Stage::Parse)), (Stage::Execute, execute)]);
+    if !commit_wait.is_zero() {
+        server.stages.record([(Stage::CommitWait, commit_wait)]);
+    }
+    server.latencies.add(context.entry.latency_class.unwrap_or(context.entry.class), took);
+    context.operation.with_namespace(|namespace| {
+        let exists = |namespace: &str| {
+            let names = namespace.split_once('.');
+            names.is_some_and(|(database, name)| server.node.has_collection(database, name))
+        };
+        server.usage.add(namespace, context.entry.class, took, exists);
+    });
+    if let Some(error) = error
+        && error.code == code::INTERNAL_ERROR
+        && !error.closes_connection
+    {
+        server.counters.regular_asserts.add(1);
+        tracing::error!(target: "COMMAND", id = 20_631, command = context.entry.name, errmsg = %error, "Command failed");
+    }
+    let slow = Duration::from_millis(server.parameters.unsigned(Parameter::SlowMilliseconds));
+    if working < slow || matches!(context.entry.name, "hello" | "isMaster") {
+        return None;
+    }
+    let namespace = context.operation.with_namespace(str::to_owned);
+    Some(Box::new(SlowOperation {
+        connection: context.connection.description(),
+        remote: context.connection.remote.clone(),
+        application: context.connection.application_name().map(str::to_owned),
+        namespace: namespace.unwrap_or_else(|| format!("{}.$cmd", context.database)),
+        command: context.entry.name,
+        error_code: error.map_or(0, |error| error.code),
+        times: times
+            .with(Stage::Queue, times.of(Stage::Queue) + offload_wait)
+            .with(Stage::Execute, execute)
+            .with(Stage::CommitWait, commit_wait),
+        duration: took,
+        working,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::CommandTable;
+    use crate::host::Detached;
+    use document::{RawDocument, doc};
+
+    /// Runs a command on a fresh server and compares the named fields of the reply.
+    fn check(command: Document, expect: Document) {
+        let server = crate::testing::server();
+        let connection = Arc::new(Connection::new(1, "test", Arc::new(Detached)));
+        let command = command.to_buf();
+        let mut reply = Vec::new();
+        let request = Request::new(command.as_raw());
+        let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+        let Poll::Ready(_) = pin!(dispatch(&server, &connection, request, &mut reply)).poll(&mut task) else {
+            panic!("the command has nothing to wait for");
+        };
+        let reply = RawDocument::parse(&reply).expect("a reply is a valid document").to_document();
+        for (name, value) in expect.iter() {
+            assert_eq!(reply.get(name), Some(value), "{name} in {reply:?}");
+        }
+        assert!(connection.operation().is_none(), "the operation is over");
+    }
+
+    fn fails(command: Document, code: i32, message: &str) {
+        check(
+            command,
+            doc! { "ok": 0.0, "errmsg": message, "code": code, "codeName": (&*wire::code_name(code)) },
+        );
+    }
+
+    #[test]
+    fn commands_answer() {
+        check(doc! { "ping": 1, "$db": "admin" }, doc! { "ok": 1.0 });
+        check(
+            doc! { "hello": 1, "$db": "admin", "helloOk": true },
+            doc! { "isWritablePrimary": true, "ok": 1.0 },
+        );
+        check(
+            doc! { "ismaster": 1, "$db": "admin" },
+            doc! { "ismaster": true, "maxWireVersion": 21, "ok": 1.0 },
+        );
+    }
+
+    #[test]
+    fn what_is_common_to_all_commands_is_checked() {
+        fails(doc! { "nonsense": 1, "$db": "db" }, 59, "no such command: 'nonsense'");
+        fails(doc! { "ping": 1, "$db": "db", "foo": 1 }, 40415, "BSON field 'ping.foo' is an unknown field.");
+        fails(doc! { "ping": 1 }, 40571, "OP_MSG requests require a $db argument");
+        fails(doc! { "ping": 1, "$db": "a.b" }, 73, "Invalid database name: 'a.b'");
+        fails(doc! { "ping": 1, "$db": "a", "apiVersion": "3" }, 322, "API version must be \"1\"");
+        let strict = doc! { "buildInfo": 1, "$db": "a", "apiVersion": "1", "apiStrict": true };
+        let message = "Provided apiStrict:true, but the command buildInfo is not in API Version 1. Information on supported \
+             commands and migrations in API Version 1 can be found at https://dochub.mongodb.org/core/manual-versioned-api";
+        fails(strict, 323, message);
+        fails(doc! { "ping": 1, "$db": "a", "apiVersion": "2" }, 322, "API version must be \"1\"");
+        let concern = doc! { "ping": 1, "$db": "a", "writeConcern": { "w": 1 } };
+        fails(concern, 72, "Command does not support writeConcern");
+    }
+
+    #[test]
+    fn every_command_helps() {
+        for entry in CommandTable::<()>::of_node().entries().filter(|entry| !entry.only_for_tests) {
+            let expect = format!("help for: {} {}", entry.name, entry.help);
+            let mut asked = Document::new();
+            asked.push(entry.name, 1);
+            asked.extend(doc! { "help": true, "$db": "test" });
+            check(asked, doc! { "help": (expect.as_str()), "ok": 1.0 });
+        }
+        check(doc! { "hello": 1, "$db": "admin", "help": false }, doc! { "isWritablePrimary": true });
+    }
+
+    #[test]
+    fn a_stranger_cannot_make_it_fail() {
+        fails(Document::new(), 59, "no such command: ''");
+    }
+}

@@ -1,0 +1,40 @@
+//! A node of nothing, for tests of what every server has.
+
+use crate::command::CommandEntry;
+use crate::error::CommandResult;
+use crate::host::Host;
+use crate::node::Node;
+use crate::parameters::Parameters;
+use crate::server::Server;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Node for () {
+    type Source = ();
+    type Receipts = ();
+
+    fn commands() -> &'static [&'static CommandEntry<Self>] {
+        &[]
+    }
+
+    fn source(&self) -> &() {
+        &()
+    }
+
+    fn has_collection(&self, _database: &str, _name: &str) -> bool {
+        false
+    }
+
+    async fn journaled(&self, _receipts: &()) -> CommandResult {
+        Ok(())
+    }
+
+    fn waited(_receipts: &()) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A server that has the generic commands only.
+pub(crate) fn server() -> Arc<Server<()>> {
+    Server::new((), Arc::new(Parameters::default()), Host::detached()).expect("threads are to be had")
+}
