@@ -131,7 +131,11 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn open(plans: &[StagePlan], context: &PipelineContext) -> Result<Self, QueryError> {
-        let stages = plans.iter().map(|plan| plan.open(context)).collect::<Result<_, _>>()?;
+        let mut stages = Vec::with_capacity(plans.len());
+        for (position, plan) in plans.iter().enumerate() {
+            let behind = plans.get(position + 1..).unwrap_or_default();
+            stages.push(plan.open(behind, context)?);
+        }
         Ok(Chain { stages, ended: None })
     }
 

@@ -40,7 +40,12 @@ impl Pipeline {
 }
 
 impl StagePlan {
-    pub(super) fn open(&self, context: &PipelineContext) -> Result<Box<dyn Stage>, QueryError> {
+    /// Opens the stage; these are the plans of those `behind` it.
+    pub(super) fn open(
+        &self,
+        behind: &[StagePlan],
+        context: &PipelineContext,
+    ) -> Result<Box<dyn Stage>, QueryError> {
         let variables = Variables::new();
         Ok(match self {
             StagePlan::Match(filter) => Box::new(MatchStage { filter: Arc::clone(filter) }),
@@ -52,7 +57,11 @@ impl StagePlan {
             StagePlan::Limit(count) => Box::new(LimitStage { left: *count }),
             StagePlan::Count(name) => Box::new(CountStage { name: Arc::clone(name), counted: 0, due: false }),
             StagePlan::Group(spec) => Box::new(GroupStage::new(spec, context)),
-            StagePlan::Unwind(spec) => Box::new(UnwindStage::new(spec)),
+            StagePlan::Unwind(spec) => {
+                let multiplies =
+                    |plan: &StagePlan| matches!(plan, StagePlan::Unwind(_) | StagePlan::Facet(_));
+                Box::new(UnwindStage::new(spec, !behind.iter().any(multiplies)))
+            }
             StagePlan::Lookup(spec) => Box::new(LookupStage::new(spec, context)?),
             StagePlan::Sample(size) => Box::new(SampleStage::new(*size, context)),
             StagePlan::Facet(spec) => Box::new(FacetStage::new(spec, context)?),

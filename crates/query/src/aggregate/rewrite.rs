@@ -13,10 +13,20 @@ pub(crate) type Write<'w> = &'w mut dyn FnMut(&mut DocumentBuilder<'_>, &str);
 /// and is not a document gives way to one.
 pub(crate) fn with_field(document: RawDocument<'_>, path: &Path, write: Write<'_>) -> DocumentBuf {
     let mut bytes = Vec::with_capacity(document.as_bytes().len() + 64);
-    let mut out = DocumentBuilder::new(&mut bytes);
+    write_with_field(&mut bytes, document, path, write);
+    DocumentBuf::trusted(bytes)
+}
+
+/// As [`with_field`], into an empty buffer.
+pub(crate) fn write_with_field(
+    bytes: &mut Vec<u8>,
+    document: RawDocument<'_>,
+    path: &Path,
+    write: Write<'_>,
+) {
+    let mut out = DocumentBuilder::new(bytes);
     copy(document, path.components(), write, &mut out);
     out.finish();
-    DocumentBuf::trusted(bytes)
 }
 
 fn copy(document: RawDocument<'_>, components: &[String], write: Write<'_>, out: &mut DocumentBuilder<'_>) {

@@ -11,7 +11,7 @@ use crate::expression::Path;
 
 use super::StagePlan;
 use super::chain::{Flow, Pause, Rest, Stage, Turn};
-use super::rewrite::with_field;
+use super::rewrite::{with_field, write_with_field};
 
 /// A parsed `$unwind`.
 #[derive(Debug)]
@@ -113,9 +113,13 @@ struct Item {
 
 pub(super) struct UnwindStage {
     spec: Arc<UnwindSpec>,
+    /// No stage behind makes more of each document either.
+    is_last: bool,
     /// What is left of a document.
     document: DocumentBuf,
     items: Items,
+    /// The document last made, for its memory.
+    made: Vec<u8>,
 }
 
 /// The items of one array that are left.
@@ -124,19 +128,33 @@ type Items = std::iter::Enumerate<std::vec::IntoIter<Item>>;
 /// What is copied in about the time of one item, in bytes: items of a large document are few to a turn.
 const BYTES_PER_ITEM: usize = 16 << 10;
 
+/// Items of a document that are handed on at once, in the turn of whoever shows it.
+const FEW_ITEMS: usize = 16;
+
 impl UnwindStage {
-    pub(super) fn new(spec: &Arc<UnwindSpec>) -> Self {
+    pub(super) fn new(spec: &Arc<UnwindSpec>, is_last: bool) -> Self {
         let items = Vec::new().into_iter().enumerate();
-        Self { spec: Arc::clone(spec), document: DocumentBuf::default(), items }
+        let document = DocumentBuf::default();
+        Self { spec: Arc::clone(spec), is_last, document, items, made: Vec::new() }
     }
 
-    fn with_item(&self, position: usize, item: &Item) -> DocumentBuf {
-        let bytes = self.document.as_bytes().get(item.start..item.start + item.length);
-        let bytes = bytes.expect("an item lies within the document it was found in");
-        let unwound = with_field(self.document.as_raw(), &self.spec.path, &mut |out, name| {
-            out.append_raw(item.kind, name.as_bytes(), bytes);
+    /// Hands on the document with one item in place of the array.
+    fn give_item(
+        &mut self,
+        document: RawDocument<'_>,
+        (position, kind, bytes): (usize, ElementType, &[u8]),
+        rest: &mut Rest<'_>,
+    ) -> Result<Flow, QueryError> {
+        self.made.clear();
+        write_with_field(&mut self.made, document, &self.spec.path, &mut |out, name| {
+            out.append_raw(kind, name.as_bytes(), bytes);
         });
-        self.with_index(unwound, RawValue::Int64(i64::try_from(position).unwrap_or(i64::MAX)))
+        let made = RawDocument::trusted(&self.made);
+        if self.spec.index_path.is_none() {
+            return rest.give(made);
+        }
+        let index = RawValue::Int64(i64::try_from(position).unwrap_or(i64::MAX));
+        rest.give(self.indexed(made, index).as_raw())
     }
 
     fn with_index(&self, document: DocumentBuf, index: RawValue<'_>) -> DocumentBuf {
@@ -161,6 +179,49 @@ impl UnwindStage {
             None => rest.give(document),
             Some(_) => rest.give(self.indexed(document, RawValue::Null).as_raw()),
         }
+    }
+
+    /// Hands on the items of an array: few at once, many in turns, since unwinding several arrays of one document multiplies.
+    fn take_items(
+        &mut self,
+        document: RawDocument<'_>,
+        array: RawArray<'_>,
+        rest: &mut Rest<'_>,
+    ) -> Result<Flow, QueryError> {
+        let is_small =
+            document.as_bytes().len() <= BYTES_PER_ITEM && array.elements().nth(FEW_ITEMS).is_none();
+        if !self.is_last || !is_small {
+            self.hold(document, array);
+            return Ok(Flow::Pause);
+        }
+        for (position, element) in array.elements().enumerate() {
+            let item = (position, element.kind(), element.value_bytes());
+            if self.give_item(document, item, rest)? == Flow::Pause {
+                self.hold(document, array);
+                self.items.nth(position);
+                return Ok(Flow::Pause);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    fn give_items(
+        &mut self,
+        document: &DocumentBuf,
+        turn: &mut dyn Turn,
+        rest: &mut Rest<'_>,
+    ) -> Result<Pause, QueryError> {
+        while let Some((position, Item { kind, start, length })) = self.items.next() {
+            checkpoint::pass_bytes(document.len())?;
+            let bytes = document.as_bytes().get(start..start + length).unwrap_or_default();
+            if self.give_item(document.as_raw(), (position, kind, bytes), rest)? == Flow::Pause {
+                return Ok(Pause::Stopped);
+            }
+            if (0..1 + document.len() / BYTES_PER_ITEM).any(|_| turn.step()) {
+                return Ok(Pause::Sliced);
+            }
+        }
+        Ok(Pause::End)
     }
 
     /// Keeps a document and its items, to be handed on in turns: unwinding several arrays of one document multiplies.
@@ -194,10 +255,7 @@ impl Stage for UnwindStage {
     fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
         checkpoint::pass_bytes(document.as_bytes().len())?;
         match at(document, self.spec.path.components()) {
-            Some(RawValue::Array(array)) if !array.is_empty() => {
-                self.hold(document, array);
-                Ok(Flow::Pause)
-            }
+            Some(RawValue::Array(array)) if !array.is_empty() => self.take_items(document, array, rest),
             Some(RawValue::Array(_)) if self.spec.preserve => {
                 let without = with_field(document, &self.spec.path, &mut |_, _| {});
                 rest.give(self.with_index(without, RawValue::Null).as_raw())
@@ -213,15 +271,9 @@ impl Stage for UnwindStage {
     }
 
     fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
-        while let Some((position, item)) = self.items.next() {
-            checkpoint::pass_bytes(self.document.len())?;
-            if rest.give(self.with_item(position, &item).as_raw())? == Flow::Pause {
-                return Ok(Pause::Stopped);
-            }
-            if (0..1 + self.document.len() / BYTES_PER_ITEM).any(|_| turn.step()) {
-                return Ok(Pause::Sliced);
-            }
-        }
-        Ok(Pause::End)
+        let document = std::mem::take(&mut self.document);
+        let pause = self.give_items(&document, turn, rest);
+        self.document = document;
+        pause
     }
 }
