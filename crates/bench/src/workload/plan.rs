@@ -30,6 +30,14 @@ pub(crate) struct Compiler<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     pieces: Vec<Piece>,
+    fixed: Option<Fixed>,
+}
+
+/// The same where everything that is made has eight bytes: one copy, and these places in it.
+#[derive(Debug, Clone)]
+struct Fixed {
+    bytes: Vec<u8>,
+    places: Vec<(usize, Piece)>,
 }
 
 #[derive(Debug, Clone)]
@@ -81,6 +89,7 @@ impl Compiler<'_> {
     pub(crate) fn document(&self, fields: &[(String, Template)]) -> Plan {
         let mut plan = Plan::default();
         self.fields(fields, &mut plan);
+        plan.fixed = plan.fixed();
         plan
     }
 
@@ -205,10 +214,46 @@ impl Plan {
         }
     }
 
+    fn fixed(&self) -> Option<Fixed> {
+        let (mut bytes, mut places, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        for piece in &self.pieces {
+            match piece {
+                Piece::Bytes(stretch) => bytes.extend_from_slice(stretch),
+                Piece::Open => {
+                    open.push(bytes.len());
+                    bytes.extend_from_slice(&[0; 4]);
+                }
+                Piece::Close => {
+                    bytes.push(0);
+                    patch_length(&mut bytes, open.pop()?);
+                }
+                Piece::Key(KeyFormat::Number)
+                | Piece::Sequence(_)
+                | Piece::Integer { .. }
+                | Piece::Double { .. }
+                | Piece::FromNow { .. } => {
+                    places.push((bytes.len(), piece.clone()));
+                    bytes.extend_from_slice(&[0; 8]);
+                }
+                _ => return None,
+            }
+        }
+        Some(Fixed { bytes, places })
+    }
+
     /// Appends the document.
+    #[inline]
     pub(crate) fn write(&self, context: &mut Context<'_>, out: &mut Vec<u8>) {
-        let mut pieces = self.pieces.iter();
-        write_until_close(&mut pieces, context, out);
+        let Some(Fixed { bytes, places }) = &self.fixed else {
+            return write_until_close(&mut self.pieces.iter(), context, out);
+        };
+        let start = out.len();
+        out.extend_from_slice(bytes);
+        for (place, piece) in places {
+            if let Some(target) = out.get_mut(start + place..start + place + 8) {
+                target.copy_from_slice(&piece.eight_bytes(context));
+            }
+        }
     }
 }
 
@@ -230,21 +275,27 @@ fn write_until_close(pieces: &mut std::slice::Iter<'_, Piece>, context: &mut Con
 }
 
 impl Piece {
+    /// What is made where it has eight bytes.
+    #[inline]
+    fn eight_bytes(&self, context: &mut Context<'_>) -> [u8; 8] {
+        let random = &mut *context.random;
+        match self {
+            Piece::Sequence(start) => start.wrapping_add(context.number as i64).to_le_bytes(),
+            Piece::Integer { min, max } => between(random, *min, *max).to_le_bytes(),
+            Piece::Double { min, max } => (min + random.f64() * (max - min)).to_le_bytes(),
+            Piece::FromNow { min, max } => (context.now + between(random, *min, *max)).to_le_bytes(),
+            _ => context.number.to_le_bytes(),
+        }
+    }
+
     fn write(&self, context: &mut Context<'_>, out: &mut Vec<u8>) {
         let random = &mut *context.random;
         match self {
             Piece::Bytes(bytes) => out.extend_from_slice(bytes),
             Piece::Open | Piece::Close => {}
             Piece::Key(format) => format.append(context.number, out),
-            Piece::Sequence(start) => {
-                out.extend_from_slice(&start.wrapping_add(context.number as i64).to_le_bytes());
-            }
-            Piece::Integer { min, max } => out.extend_from_slice(&between(random, *min, *max).to_le_bytes()),
             Piece::Ranked { least, zipf } => {
                 out.extend_from_slice(&least.wrapping_add(zipf.draw(random) as i64).to_le_bytes());
-            }
-            Piece::Double { min, max } => {
-                out.extend_from_slice(&(min + random.f64() * (max - min)).to_le_bytes());
             }
             Piece::Text { least, most } => {
                 let length = between(random, (*least).into(), (*most).into()) as usize;
@@ -267,12 +318,12 @@ impl Piece {
                 out.extend_from_slice(&random.u64(..).to_le_bytes());
             }
             Piece::Uuid => append_uuid(random, out),
-            Piece::FromNow { min, max } => {
-                out.extend_from_slice(&(context.now + between(random, *min, *max)).to_le_bytes());
-            }
             Piece::Some { least, elements } => {
                 let count = between(random, (*least).into(), elements.len() as i64) as usize;
                 elements.iter().take(count).for_each(|element| element.write(context, out));
+            }
+            Piece::Sequence(_) | Piece::Integer { .. } | Piece::Double { .. } | Piece::FromNow { .. } => {
+                out.extend_from_slice(&self.eight_bytes(context));
             }
         }
     }
@@ -436,6 +487,20 @@ mod tests {
             }
         }
         crate::workload::chi_square::fits(&counts, &[3.0, 1.0, 0.0], "choices");
+    }
+
+    #[test]
+    fn what_is_fixed_is_written_as_what_is_not() {
+        let text = "_id = { gen = 'key' }\na = { b = [{ gen = 'sequence' }, { gen = 'integer', min = 1, max = 9 }], c = 'x' }";
+        let fixed = Compiler { key: &KeyFormat::Number, document: &[] }.document(&fields(text));
+        let pieces = Plan { fixed: None, ..fixed.clone() };
+        let write = |plan: &Plan| {
+            let mut out = b"before".to_vec();
+            plan.write(&mut Context { number: 7, random: &mut Rng::with_seed(3), now: 0 }, &mut out);
+            out
+        };
+        assert!(fixed.fixed.is_some());
+        assert_eq!(write(&fixed), write(&pieces));
     }
 
     #[test]
