@@ -224,7 +224,11 @@ impl Home {
 
     /// Submits, takes completions, and sleeps for some to come if it may; false after a failure.
     fn wait(&self, ownership: &Ownership, may_sleep: bool, ran: usize, busy_poll: &mut BusyPoll) -> bool {
-        let polls = may_sleep && busy_poll.is_due(ran) && submits(ownership);
+        let polls = may_sleep && busy_poll.is_due(ran);
+        // Everything has to leave before the loop looks, and mostly that brings something to run.
+        if polls && (!turn(false) || ownership.has_tasks()) {
+            return ownership.has_tasks();
+        }
         // What was submitted may have brought the notice of the end.
         let is_ending = || self.stopping.load(Ordering::Acquire);
         let found = polls && busy_poll.look(|| is_ending() || ownership.is_woken() || has_work());
@@ -240,12 +244,6 @@ impl Home {
             }
         });
     }
-}
-
-/// Has everything leave that is to be sent. Whether nothing is to be run after that.
-fn submits(ownership: &Ownership) -> bool {
-    turn(false);
-    !ownership.has_tasks()
 }
 
 /// Whether the kernel has something for the ring of this thread.
