@@ -12,34 +12,31 @@ const LOOK_NANOS_MAX: u64 = 4_000;
 
 thread_local! {
     static IS_ON: Cell<bool> = const { Cell::new(false) };
-    static STATE: RefCell<State> = const { RefCell::new(State::new(0)) };
+    static STATE: RefCell<State> = RefCell::new(State::new(0));
 }
 
 struct State {
     /// Since the simulation began.
     elapsed: Duration,
-    random: u64,
+    random: fastrand::Rng,
     process: [u8; 5],
     next_number: u32,
     latest_timestamp: u64,
 }
 
 impl State {
-    const fn new(seed: u64) -> State {
-        State { elapsed: Duration::ZERO, random: seed, process: [0; 5], next_number: 0, latest_timestamp: 0 }
-    }
-
-    /// SplitMix64.
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+    fn new(seed: u64) -> State {
+        State {
+            elapsed: Duration::ZERO,
+            random: fastrand::Rng::with_seed(seed),
+            process: [0; 5],
+            next_number: 0,
+            latest_timestamp: 0,
+        }
     }
 
     fn look(&mut self) -> Duration {
-        let took = 1 + self.random() % LOOK_NANOS_MAX;
+        let took = self.random.u64(1..=LOOK_NANOS_MAX);
         self.elapsed += Duration::from_nanos(took);
         self.elapsed
     }
@@ -58,8 +55,7 @@ impl Simulation {
         assert!(!IS_ON.replace(true), "this thread simulates already");
         STATE.with_borrow_mut(|state| {
             *state = State::new(seed);
-            let [a, b, c, d, e, ..] = state.random().to_le_bytes();
-            state.process = [a, b, c, d, e];
+            state.random.fill(&mut state.process);
         });
         Simulation { thread: PhantomData }
     }
@@ -99,11 +95,7 @@ pub(crate) fn since_epoch() -> Duration {
 }
 
 pub(crate) fn fill(bytes: &mut [u8]) {
-    STATE.with_borrow_mut(|state| {
-        for piece in bytes.chunks_mut(8) {
-            piece.iter_mut().zip(state.random().to_le_bytes()).for_each(|(byte, random)| *byte = random);
-        }
-    });
+    STATE.with_borrow_mut(|state| state.random.fill(bytes));
 }
 
 pub(crate) fn unique_number() -> ([u8; 5], u32) {

@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("dispatch", &["query", "wire", "document", "ambient"]),
     ("commands", &["dispatch", "catalog", "query", "wire", "storage", "document", "ambient"]),
     ("bench", &["wire", "document"]),
+    ("simulation", &["commands", "dispatch", "catalog", "storage", "document", "ambient"]),
     (
         "heddle",
         &["document", "wire", "query", "storage", "catalog", "transport", "dispatch", "commands", "bench"],
@@ -93,7 +94,7 @@ fn check_ambient(directory: &Path) {
 #[test]
 fn time_and_randomness_come_from_one_crate() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates are side by side");
-    for name in ["document", "query", "storage", "catalog", "commands"] {
+    for name in ["document", "query", "storage", "catalog", "dispatch", "commands"] {
         check_ambient(&crates.join(name).join("src"));
     }
 }
