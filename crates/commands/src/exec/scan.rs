@@ -667,3 +667,32 @@ const fn storage_direction(direction: ScanDirection) -> Direction {
 fn dropped(index: &str) -> CommandError {
     CommandError::new(QUERY_PLAN_KILLED, format!("index '{index}' dropped"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::Slice;
+    use crate::testing::{Client, server};
+    use document::doc;
+
+    #[test]
+    #[should_panic(expected = "a walk has no cursor of its own kind")]
+    fn a_missing_cursor_is_not_the_end() {
+        let server = server();
+        Client::of(&server).run(doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+        let collection = server.node.catalog.collection("test", "c").expect("the collection");
+        let (definition, view) = (collection.definition(), server.node.store.pinned_view());
+        let everything = Access::CollectionScan { direction: ScanDirection::Forward, ids: None };
+        let scan = Scan::new(&everything, &definition, false, false).expect("a scan");
+        let mut scan = scan.expect("it is no union");
+        let index = definition.index("_id_").expect("the index");
+        let range = EncodedRange { lower: None, upper: None };
+        let entries =
+            collection.index_entries(&view, index, range, Direction::Forward, CursorOptions::default());
+        scan.cursor = Some(OpenCursor::Entries(entries.expect("a cursor")));
+        let reading = Reading { collection: &collection, view: &view, tier: ReadTier::Any };
+        let mut slice = Slice::of_steps(10, ReadTier::Any);
+        let pause = scan.run(&reading, &mut slice, &mut None, &mut |_| Ok(Verdict::Take));
+        assert!(pause.is_err(), "it is said to be over: {pause:?}");
+    }
+}

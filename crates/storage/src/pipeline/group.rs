@@ -325,6 +325,14 @@ impl<U, F: Clone> GroupCommit<U, F> {
         }
     }
 
+    /// A planted bug: the queue forgets a unit that it has still to write.
+    #[cfg(test)]
+    pub(crate) fn lose(&self, ticket: &Ticket<U>) {
+        if let Ticket::Sent(slot) = ticket {
+            self.state.lock().slots.remove(*slot);
+        }
+    }
+
     /// Whether a stalled group is waiting for [`GroupCommit::resume`].
     pub(crate) fn is_paused(&self) -> bool {
         self.state.lock().paused

@@ -79,3 +79,16 @@ fn a_turn_that_nobody_owed_is_noticed() {
     };
     assert_eq!(reason, "a turn ended that nobody owed");
 }
+
+#[test]
+fn a_unit_that_was_lost_is_not_passed_over() {
+    let (queue, writer) = (Queue::new(32), Writer::default());
+    writer.stalls.store(1, Ordering::Relaxed);
+    let (mut lost, mut behind) = (Ticket::Unsent(1), Ticket::Unsent(2));
+    assert!(poll(&queue, &mut lost, &writer).is_pending(), "the engine is behind");
+    assert!(poll(&queue, &mut behind, &writer).is_pending());
+    queue.lose(&lost);
+    queue.resume(&writer);
+    let Poll::Ready(Err(reason)) = poll(&queue, &mut behind, &writer) else { panic!("it was written") };
+    assert_eq!(reason, "what waits has a slot");
+}
