@@ -297,6 +297,11 @@ impl<'o> Changes<'o> {
         }
     }
 
+    /// The size of what is in the unit so far.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.unit.byte_len()
+    }
+
     /// Gives the unit latches to hold until it is applied; see [`WriteUnit::hold`].
     pub(crate) fn hold(&mut self, latches: HeldLatches) {
         self.unit.hold(latches);

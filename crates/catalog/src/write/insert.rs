@@ -20,7 +20,7 @@ use storage::{Keyspace, LatchTable};
 /// Documents of one write unit at most: bounds how long latches are held and how long one poll takes.
 const UNIT_DOCUMENTS_MAX: usize = 512;
 /// Bytes of documents of one write unit at most (one document may be larger).
-const UNIT_BYTES_MAX: usize = 4 << 20;
+pub(super) const UNIT_BYTES_MAX: usize = 4 << 20;
 
 /// What became of a list of documents.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
-//! Updating and deleting one document under its latch.
+//! Updating and deleting documents under their latches: one, or several in one write unit.
 
 use super::cursor_options;
+use super::insert::UNIT_BYTES_MAX;
 use super::latest::{Latest, Version};
 use super::rules::{check_extent, check_id, check_validator};
 use super::unique::{UniqueProbe, Uniqueness, duplicate};
@@ -12,6 +13,7 @@ use crate::{OperationContext, WriteError, keys};
 use document::key::encode_value;
 use document::{DocumentBuf, RawDocument};
 use std::sync::Arc;
+use std::time::Duration;
 use storage::{Keyspace, LatchTable};
 
 /// What is to become of a document.
@@ -34,13 +36,29 @@ pub struct UpdateReport {
     pub changed: bool,
 }
 
-/// What is to be done, short of doing it.
-enum Planned<'o> {
+/// What is to be done.
+enum Planned {
     Nothing,
     Insert(DocumentBuf),
-    Replacement(Changes<'o>),
-    Removal(Changes<'o>),
+    /// It is among the changes.
+    Replacement,
+    /// It is among the changes.
+    Removal,
+    /// It takes keys of unique indexes, whose latches are taken once per unit: it needs one of its own.
+    Alone,
 }
+
+/// What else is in the unit of a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Nothing,
+    Others,
+}
+
+/// Room for the entries of a document that is replaced.
+const ENTRIES_BYTES: usize = 128;
+/// How long documents are added to a unit: nobody else changes its documents meanwhile.
+const UNIT_TIME_MAX: Duration = Duration::from_millis(5);
 
 /// The difference an update makes in one index.
 struct IndexChange<'c> {
@@ -72,43 +90,34 @@ impl Collection {
         let Latest { latch, version, place } = self.latest(context, &key).await?;
         let old = version.as_ref().map(Version::document);
         let existed = old.is_some();
-        let planned = match (decide(old), old) {
-            (Err(error), _) => Err(error),
-            (Ok(Decision::Keep), _) | (Ok(Decision::Remove), None) => Ok(Planned::Nothing),
-            (Ok(Decision::Replace(new)), Some(old)) if new.as_raw().as_bytes() == old.as_bytes() => {
-                Ok(Planned::Nothing)
-            }
-            (Ok(Decision::Replace(new)), Some(old)) => {
-                match self.replacement(context, &mut writing, &key, old, new.as_raw()).await {
-                    // Nothing is told of the old version: the caller does it again.
-                    Err(error) if error.would_block() => return Err(error.into()),
-                    changes => changes.map(Planned::Replacement).map_err(E::from),
-                }
-            }
-            (Ok(Decision::Replace(new)), None) => Ok(Planned::Insert(new)),
-            (Ok(Decision::Remove), Some(old)) => {
-                let mut changes = Changes::new(context);
-                let removed = self.remove(&writing.definition, &key, old, &mut changes);
-                removed.map(|()| Planned::Removal(changes)).map_err(E::from)
-            }
+        let decision = decide(old);
+        let bytes = match &decision {
+            Ok(Decision::Replace(new)) => new.as_raw().as_bytes().len() + ENTRIES_BYTES,
+            _ => 0,
+        };
+        let mut changes = Changes::with_capacity(context, bytes);
+        let planned = match decision {
+            Ok(decision) => match self
+                .plan(context, &mut writing, (&key, old), decision, &mut changes, Company::Nothing)
+                .await
+            {
+                // Nothing is told of the old version: the caller does it again.
+                Err(error) if error.would_block() => return Err(error.into()),
+                planned => planned.map_err(E::from),
+            },
+            Err(error) => Err(error),
         };
         // Whoever keeps the old bytes may write the new ones in their place.
         drop(version);
-        let mut changes = match planned {
-            Ok(Planned::Replacement(changes)) if !self.is_capped() => {
-                writing.latches.add_document(latch);
-                changes
-            }
-            Ok(Planned::Replacement(changes) | Planned::Removal(changes)) => {
-                writing.latches.add_key(latch);
-                changes
-            }
+        match planned {
+            Ok(Planned::Replacement) if !self.is_capped() => writing.latches.add_document(latch),
+            Ok(Planned::Replacement | Planned::Removal) => writing.latches.add_key(latch),
             Ok(Planned::Insert(new)) => {
                 writing.latches.add_key(latch);
                 self.insert_latched(context, &mut writing, new.as_raw(), &key).await?;
                 return Ok(UpdateReport { existed, changed: true });
             }
-            Ok(Planned::Nothing) => {
+            Ok(Planned::Nothing | Planned::Alone) => {
                 drop((latch, writing));
                 self.stored(context, place).await.map_err(WriteError::from)?;
                 return Ok(UpdateReport { existed, changed: false });
@@ -120,7 +129,7 @@ impl Collection {
                 self.stored(context, place).await.map_err(WriteError::from)?;
                 return Err(error);
             }
-        };
+        }
         if let Some(place) = place {
             changes.follow(place);
         }
@@ -144,37 +153,119 @@ impl Collection {
         .await
     }
 
-    /// The changes that put a document in the place of another one, latches for unique keys included.
-    async fn replacement<'o>(
+    /// Changes several documents in one write unit, each as [`Collection::update`] does, in the order of these keys, each
+    /// of which is there once. Tells how many are settled, from the first one on; an error is that of the next one. The unit
+    /// may end early without one. When nothing is settled then, the first one is to be changed by itself: it is inserted,
+    /// takes keys of unique indexes, or is in a capped collection.
+    ///
+    /// Drive it to its end: dropped halfway, the changes may have been made or not.
+    pub async fn update_many<E: From<WriteError>>(
         &self,
-        context: &'o OperationContext<'o>,
+        context: &OperationContext<'_>,
+        document_keys: &[Vec<u8>],
+        mut decide: impl FnMut(Option<RawDocument<'_>>) -> Result<Decision, E>,
+    ) -> (usize, Result<(), E>) {
+        if self.is_capped() {
+            // Each may push others out.
+            return (0, Ok(()));
+        }
+        let mut writing = match self.begin_write().await {
+            Ok(writing) => writing,
+            Err(error) => return (0, Err(error.into())),
+        };
+        let keys: Vec<_> = document_keys.iter().map(|key| keys::document_key(self.id(), key)).collect();
+        let hashes: Vec<_> = keys.iter().map(|key| LatchTable::hash(key)).collect();
+        writing.latches.add_keys(self.key_latches.documents.lock_many(&hashes).await);
+        let mut changes = Changes::new(context);
+        let (mut settled, mut result, began) = (0, Ok(()), ambient::now());
+        for key in &keys {
+            match self.add_change(context, &mut writing, key, &mut decide, &mut changes).await {
+                Ok(Planned::Alone | Planned::Insert(_)) => break,
+                Ok(Planned::Replacement | Planned::Removal) => {}
+                Ok(Planned::Nothing) => context.receipts.observed(),
+                Err(error) => {
+                    // A key may be another document's.
+                    context.receipts.observed();
+                    result = Err(error);
+                    break;
+                }
+            }
+            settled += 1;
+            if changes.byte_len() >= UNIT_BYTES_MAX || ambient::elapsed(began) >= UNIT_TIME_MAX {
+                break;
+            }
+        }
+        if changes.byte_len() > 0 {
+            changes.hold(std::mem::take(&mut writing.latches));
+            if let Err(error) = changes.commit(&self.store).await {
+                return (0, Err(WriteError::from(error).into()));
+            }
+        }
+        (settled, result)
+    }
+
+    /// Adds to a unit the change of a document whose latch is held.
+    async fn add_change<E: From<WriteError>>(
+        &self,
+        context: &OperationContext<'_>,
         writing: &mut Writing,
         key: &[u8],
-        old: RawDocument<'_>,
-        new: RawDocument<'_>,
-    ) -> Result<Changes<'o>, WriteError> {
+        decide: &mut impl FnMut(Option<RawDocument<'_>>) -> Result<Decision, E>,
+        changes: &mut Changes<'_>,
+    ) -> Result<Planned, E> {
+        let stored = context.view.get_tier(Keyspace::Documents, key, context.tier);
+        let stored = stored.map_err(WriteError::from)?;
+        let old = stored.as_ref().map(|bytes| RawDocument::trusted(bytes));
+        let decision = decide(old)?;
+        Ok(self.plan(context, writing, (key, old), decision, changes, Company::Others).await?)
+    }
+
+    /// Adds to the changes what becomes of a document, unless it is inserted.
+    async fn plan(
+        &self,
+        context: &OperationContext<'_>,
+        writing: &mut Writing,
+        (key, old): (&[u8], Option<RawDocument<'_>>),
+        decision: Decision,
+        changes: &mut Changes<'_>,
+        company: Company,
+    ) -> Result<Planned, WriteError> {
+        let (old, new) = match (old, decision) {
+            (_, Decision::Keep) | (None, Decision::Remove) => return Ok(Planned::Nothing),
+            (None, Decision::Replace(new)) => return Ok(Planned::Insert(new)),
+            (Some(old), Decision::Remove) => {
+                self.remove(&writing.definition, key, old, changes)?;
+                return Ok(Planned::Removal);
+            }
+            (Some(old), Decision::Replace(new)) => (old, new),
+        };
+        let new = new.as_raw();
+        if new.as_bytes() == old.as_bytes() {
+            return Ok(Planned::Nothing);
+        }
         let definition = &*Arc::clone(&writing.definition);
         check_same_id(old, new)?;
         if !context.bypass_validation {
             check_validator(definition, Some(old), new)?;
         }
-        let document_key = keys::behind_collection(key);
-        let entries = index_changes(definition, old, new, document_key)?;
+        let entries = index_changes(definition, old, new, keys::behind_collection(key))?;
         let fresh = fresh_hashes(&entries);
         if !fresh.is_empty() {
+            if company == Company::Others {
+                return Ok(Planned::Alone);
+            }
             writing.latches.add_keys(self.key_latches.unique_keys.lock_many(&fresh).await);
+            self.check_fresh(context, definition, &entries)?;
         }
-        self.check_fresh(context, definition, &entries)?;
         self.record_changed_paths(context, &entries).await?;
-        let mut changes = Changes::with_capacity(context, new.as_bytes().len() + 128);
         if definition.is_capped() {
             let growth = new.as_bytes().len().saturating_sub(old.as_bytes().len()) as u64;
-            self.trim_for_growth(context, definition, key, growth, &mut changes)?;
+            self.trim_for_growth(context, definition, key, growth, changes)?;
         }
         let removed = entries.iter().flat_map(|change| &change.removed);
         let added = entries.iter().flat_map(|change| &change.added);
         changes.update(definition, key, (old, new), removed, added);
-        Ok(changes)
+        Ok(Planned::Replacement)
     }
 
     /// A capped collection that grows by an update loses its head as by an insert, but never the updated document.

@@ -1,7 +1,7 @@
 //! What the write commands share: the statements of a batch, the errors of single statements, the reply.
 //!
 //! ```text
-//!  insert ─ documents ─┐                        ┌─▶ catalog: latch, latest version, one write unit
+//!  insert ─ documents ─┐                        ┌─▶ catalog: latches, latest versions, one write unit
 //!  update ─ statements ┼─▶ one after the other ─┤
 //!  delete ─ statements ┘    (errors collected)  └─▶ BatchReply {n, nModified, upserted, writeErrors}
 //! ```
@@ -12,7 +12,7 @@
 //! anything of it was written. Large batches go there at once.
 //!
 //! A statement finds candidates through the executor and changes each one under its latch, after looking at its latest version
-//! again: what no longer matches is left alone.
+//! again: what no longer matches is left alone. One for many documents gathers them into write units of hundreds.
 //!
 //! Source: MongoDB manual, "insert", "update", "delete", "findAndModify" (database commands).
 
@@ -22,6 +22,8 @@ mod concern_tests;
 mod modify;
 mod statements;
 mod target;
+#[cfg(test)]
+mod unit_tests;
 
 pub(crate) use batch::{BatchReply, check_batch_size, documents_of};
 pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_one, not_on_a_view};

@@ -105,32 +105,110 @@ impl Statement<'_> {
     async fn modify_within(&self, document_key: &[u8], tier: ReadTier) -> Result<Option<Modified>, Refusal> {
         let writing = OperationContext { tier, ..self.writing };
         let mut modified = None;
-        let decide = |found: Option<RawDocument<'_>>| -> Result<Decision, Refusal> {
-            let Some(document) = found else { return Ok(Decision::Keep) };
-            if tier != ReadTier::Any && document.as_bytes().len() > LONG_DOCUMENT {
-                return Err(Refusal::Elsewhere);
-            }
-            let Some(details) = self.matched(document)? else { return Ok(Decision::Keep) };
-            let result = modified.insert(Modified::default());
-            if self.keeps_versions {
-                result.before = Some(document.to_buf());
-            }
-            let update = match self.modification {
-                Modification::Remove => {
-                    result.changed = true;
-                    return Ok(Decision::Remove);
-                }
-                Modification::Update(update) => update,
-            };
-            let outcome = update.apply(document, Some(&details), false).map_err(CommandError::from)?;
-            result.changed = outcome.document.is_some();
-            if self.keeps_versions {
-                result.after = Some(outcome.document.clone().unwrap_or_else(|| document.to_buf()));
-            }
-            Ok(outcome.document.map_or(Decision::Keep, Decision::Replace))
-        };
-        self.collection.update(&writing, document_key, decide).await?;
+        self.collection
+            .update(&writing, document_key, |found| self.decide(found, tier, &mut modified))
+            .await?;
         Ok(modified)
+    }
+
+    fn decide(
+        &self,
+        found: Option<RawDocument<'_>>,
+        tier: ReadTier,
+        modified: &mut Option<Modified>,
+    ) -> Result<Decision, Refusal> {
+        let Some(document) = found else { return Ok(Decision::Keep) };
+        if tier != ReadTier::Any && document.as_bytes().len() > LONG_DOCUMENT {
+            return Err(Refusal::Elsewhere);
+        }
+        let Some(details) = self.matched(document)? else { return Ok(Decision::Keep) };
+        let result = modified.insert(Modified::default());
+        if self.keeps_versions {
+            result.before = Some(document.to_buf());
+        }
+        let update = match self.modification {
+            Modification::Remove => {
+                result.changed = true;
+                return Ok(Decision::Remove);
+            }
+            Modification::Update(update) => update,
+        };
+        let outcome = update.apply(document, Some(&details), false).map_err(CommandError::from)?;
+        result.changed = outcome.document.is_some();
+        if self.keeps_versions {
+            result.after = Some(outcome.document.clone().unwrap_or_else(|| document.to_buf()));
+        }
+        Ok(outcome.document.map_or(Decision::Keep, Decision::Replace))
+    }
+
+    /// Changes those of these documents that still match, as many as possible in one write unit.
+    async fn modify_all(
+        &self,
+        context: &CommandContext<'_>,
+        document_keys: &[Vec<u8>],
+    ) -> CommandResult<Counts> {
+        let mut tier = context.turns().tier();
+        let mut counts = Counts::default();
+        let mut left = document_keys;
+        let mut alone = left.len() == 1;
+        while let Some((first, others)) = left.split_first() {
+            context.interrupt().check()?;
+            if alone {
+                counts.add(self.modify(context, first).await?.as_ref());
+                left = others;
+                continue;
+            }
+            // In a box: few commands come here, and all have room for what is in theirs.
+            let (settled, result) = Box::pin(self.modify_unit(context, left, tier, &mut counts)).await;
+            match result {
+                Ok(()) => alone = settled == 0,
+                Err(refusal) if refusal.would_block() => {
+                    context.offload().await;
+                    tier = ReadTier::Any;
+                }
+                Err(refusal) => return Err(refusal.into()),
+            }
+            left = left.get(settled..).unwrap_or_default();
+        }
+        Ok(counts)
+    }
+
+    /// Changes documents in one write unit, those that are settled afterwards.
+    async fn modify_unit(
+        &self,
+        context: &CommandContext<'_>,
+        document_keys: &[Vec<u8>],
+        tier: ReadTier,
+        counts: &mut Counts,
+    ) -> (usize, Result<(), Refusal>) {
+        let writing = OperationContext { tier, ..self.writing };
+        let mut decided = Vec::with_capacity(document_keys.len());
+        let decide = |found: Option<RawDocument<'_>>| {
+            context.interrupt().check()?;
+            let mut modified = None;
+            let decision = self.decide(found, tier, &mut modified);
+            decided.push(modified);
+            decision
+        };
+        let (settled, result) = self.collection.update_many(&writing, document_keys, decide).await;
+        for modified in decided.iter().take(settled) {
+            counts.add(modified.as_ref());
+        }
+        (settled, result)
+    }
+}
+
+/// How many documents matched, and how many are different now.
+#[derive(Debug, Default)]
+struct Counts {
+    matched: u64,
+    changed: u64,
+}
+
+impl Counts {
+    fn add(&mut self, modified: Option<&Modified>) {
+        self.matched += u64::from(modified.is_some());
+        self.changed += u64::from(modified.is_some_and(|modified| modified.changed));
     }
 }
 
@@ -181,23 +259,41 @@ pub(crate) async fn modify_many(
     context: &CommandContext<'_>,
     statement: &Statement<'_>,
 ) -> CommandResult<(u64, u64)> {
-    let (mut matched, mut changed) = (0, 0);
     if statement.filter.id_document_key(statement.collection).is_some() {
         let modified = modify_one(context, statement).await?;
         return Ok(modified.map_or((0, 0), |modified| (1, u64::from(modified.changed))));
     }
     let mut candidates = open(context, statement).await?;
-    while let Some(document_key) = next(context, &mut candidates).await? {
-        if let Some(modified) = statement.modify(context, &document_key).await? {
-            matched += 1;
-            changed += u64::from(modified.changed);
+    let mut total = Counts::default();
+    let mut gathered = Vec::new();
+    loop {
+        let mut found = candidates.next();
+        if let Ok(Found::Document(document_key)) = &mut found {
+            gathered.push(std::mem::take(document_key));
+            if gathered.len() < unit_documents_max(context) {
+                continue;
+            }
         }
-        context.interrupt().check()?;
+        let counts = statement.modify_all(context, &gathered).await?;
+        total.matched += counts.matched;
+        total.changed += counts.changed;
+        gathered.clear();
+        match found? {
+            Found::Document(_) => {}
+            Found::Yield => context.turns().end_slice().await?,
+            Found::End => break,
+        }
     }
-    if matched == 0 {
+    if total.matched == 0 {
         context.receipts.observed();
     }
-    Ok((matched, changed))
+    Ok((total.matched, total.changed))
+}
+
+/// How many documents are changed by one write unit at most: what is known of them is remembered, and a thread that serves
+/// others too makes short steps.
+fn unit_documents_max(context: &CommandContext<'_>) -> usize {
+    if context.turns().may_block() { 256 } else { 16 }
 }
 
 async fn open<'c>(context: &CommandContext<'c>, statement: &Statement<'_>) -> CommandResult<Candidates<'c>> {

@@ -1,0 +1,170 @@
+//! Statements that change many documents: in few write units, and told as if each had been changed by itself.
+
+use crate::testing::{Client, server};
+use document::{Document, Value, doc};
+use std::sync::Arc;
+
+/// More than two units.
+const MANY: i32 = 600;
+
+/// A client of a server with many documents, `a` being as `_id`.
+fn filled() -> Client {
+    let client = Client::of(&server());
+    let documents: Vec<Value> = (0..MANY).map(|id| doc! { "_id": id, "a": id }.into()).collect();
+    run(&client, doc! { "insert": "c", "documents": documents });
+    client
+}
+
+#[track_caller]
+fn run(client: &Client, command: Document) -> Document {
+    let (reply, _) = client.run(command);
+    assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)), "{reply:?}");
+    reply
+}
+
+fn index(client: &Client, key: Document, unique: bool) {
+    let index = doc! { "key": key, "name": "i", "unique": unique };
+    run(client, doc! { "createIndexes": "c", "indexes": [index] });
+}
+
+fn update(filter: Document, update: Document) -> Document {
+    doc! { "update": "c", "updates": [{ "q": filter, "u": update, "multi": true }] }
+}
+
+fn delete(filter: Document) -> Document {
+    doc! { "delete": "c", "deletes": [{ "q": filter, "limit": 0 }] }
+}
+
+fn count(client: &Client, query: Document) -> i32 {
+    match run(client, doc! { "count": "c", "query": query }).get("n") {
+        Some(Value::Int32(n)) => *n,
+        other => panic!("no count: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_valid(client: &Client) {
+    let report = run(client, doc! { "validate": "c" });
+    assert_eq!(report.get("valid"), Some(&Value::Boolean(true)), "{report:?}");
+}
+
+/// Runs a statement that fails at one of the documents: with this code, after so many were changed.
+#[track_caller]
+fn check_failing(client: &Client, command: Document, code: i32, changed: (Document, i32)) {
+    let reply = run(client, command);
+    let Some(Value::Array(errors)) = reply.get("writeErrors") else { panic!("nothing failed: {reply:?}") };
+    let [Value::Document(error)] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!(error.get("code"), Some(&Value::Int32(code)), "{error:?}");
+    assert_eq!(count(client, changed.0), changed.1);
+    assert_valid(client);
+}
+
+#[test]
+fn many_documents_are_changed_in_few_units() {
+    let client = filled();
+    index(&client, doc! { "b": 1 }, false);
+    let commits = || client.server.node.store.statistics().commit.commits;
+    let before = commits();
+    let reply = run(&client, update(doc! { "_id": { "$gte": 100 } }, doc! { "$set": { "b": [1, 2] } }));
+    assert_eq!((reply.get("n"), reply.get("nModified")), (Some(&500.into()), Some(&500.into())));
+    // The first unit records that the index is multikey.
+    assert!(commits() - before <= 50, "{} commits for 500 updates", commits() - before);
+    assert_eq!((count(&client, doc! { "b": 2 }), count(&client, doc! {})), (500, MANY));
+    let reply = run(&client, update(doc! {}, doc! { "$set": { "b": [1, 2] } }));
+    assert_eq!((reply.get("n"), reply.get("nModified")), (Some(&MANY.into()), Some(&100.into())));
+    let before = commits();
+    assert_eq!(run(&client, delete(doc! { "b": 1, "a": { "$lt": 590 } })).get("n"), Some(&590.into()));
+    assert!(commits() - before <= 50, "{} commits for 590 deletes", commits() - before);
+    assert_eq!(count(&client, doc! {}), 10);
+    assert_valid(&client);
+}
+
+#[test]
+fn what_was_changed_before_a_failing_document_stays() {
+    let client = filled();
+    run(&client, doc! { "update": "c", "updates": [{ "q": { "_id": 300 }, "u": { "$set": { "a": "x" } } }] });
+    let increase = || update(doc! {}, doc! { "$inc": { "a": 1000 } });
+    check_failing(&client, increase(), 14, (doc! { "a": { "$gte": 1000 } }, 300));
+    // The filter fails at a document that was not read yet when the first were changed.
+    let divides = doc! { "$expr": { "$gt": [{ "$divide": [1, { "$subtract": ["$_id", 270] }] }, -2] } };
+    check_failing(&client, delete(divides), 2, (doc! {}, MANY - 270));
+}
+
+#[test]
+fn a_validator_refuses_its_document_alone() {
+    let client = filled();
+    let validator = doc! { "$or": [{ "b": { "$exists": false } }, { "a": { "$ne": 20 } }] };
+    run(&client, doc! { "collMod": "c", "validator": validator });
+    check_failing(
+        &client,
+        update(doc! {}, doc! { "$set": { "b": 1 } }),
+        121,
+        (doc! { "b": { "$exists": true } }, 20),
+    );
+}
+
+#[test]
+fn unique_keys_are_kept_among_the_documents_of_a_statement() {
+    let client = filled();
+    index(&client, doc! { "a": 1 }, true);
+    check_failing(&client, update(doc! {}, doc! { "$set": { "a": -1 } }), 11000, (doc! { "a": -1 }, 1));
+    // Each takes the key that the one before it has left.
+    let reply = run(&client, update(doc! { "_id": { "$gte": 1 } }, doc! { "$inc": { "a": -1 } }));
+    assert_eq!(reply.get("nModified"), Some(&(MANY - 1).into()), "{reply:?}");
+    // What the index does not concern is changed together, and a duplicate in the middle ends it.
+    let pipeline: Vec<Value> =
+        vec![doc! { "$set": { "b": 1, "a": { "$cond": [{ "$eq": ["$_id", 40] }, 500, "$a"] } } }.into()];
+    let statement = doc! { "q": {}, "u": pipeline, "multi": true };
+    let command = doc! { "update": "c", "updates": [statement] };
+    check_failing(&client, command, 11000, (doc! { "b": 1 }, 40));
+    let two = |a: i32| doc! { "insert": "c", "documents": [{ "_id": (a + 5000), "a": a }, { "_id": (a + 5001), "a": a }] };
+    check_failing(&client, two(7000), 11000, (doc! { "a": 7000 }, 1));
+}
+
+#[test]
+fn capped_collections_lose_their_oldest_by_single_documents() {
+    let client = Client::of(&server());
+    run(&client, doc! { "create": "c", "capped": true, "size": 4096, "max": 50 });
+    let documents: Vec<Value> = (0..80).map(|id| doc! { "_id": id }.into()).collect();
+    run(&client, doc! { "insert": "c", "documents": documents });
+    let reply = run(&client, update(doc! {}, doc! { "$set": { "pad": ("x".repeat(100)) } }));
+    assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)));
+    let left = count(&client, doc! {});
+    assert!((20..50).contains(&left), "{left} documents are left");
+    assert_valid(&client);
+}
+
+#[test]
+fn no_change_is_lost_between_statements_of_many_and_of_one() {
+    const ROUNDS: i32 = 20;
+    let client = filled();
+    index(&client, doc! { "sum": 1 }, false);
+    let server = &client.server;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let client = Client::of(&Arc::clone(server));
+                for round in 0..ROUNDS {
+                    let increase = doc! { "$inc": { "sum": 1 } };
+                    match thread {
+                        0 | 1 => drop(run(&client, update(doc! { "_id": { "$lt": 300 } }, increase))),
+                        2 => drop(run(&client, update(doc! { "_id": { "$gte": 100 } }, increase))),
+                        _ => {
+                            for id in 100..150 {
+                                let one = doc! { "q": { "_id": id }, "u": (increase.clone()) };
+                                run(&client, doc! { "update": "c", "updates": [one] });
+                            }
+                            run(&client, delete(doc! { "_id": (599 - round) }));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(count(&client, doc! { "_id": { "$lt": 100 }, "sum": (2 * ROUNDS) }), 100);
+    assert_eq!(count(&client, doc! { "_id": { "$gte": 100, "$lt": 150 }, "sum": (4 * ROUNDS) }), 50);
+    assert_eq!(count(&client, doc! { "_id": { "$gte": 150, "$lt": 300 }, "sum": (3 * ROUNDS) }), 150);
+    assert_eq!(count(&client, doc! { "_id": { "$gte": 300 }, "sum": ROUNDS }), 300 - ROUNDS);
+    assert_eq!(count(&client, doc! {}), MANY - ROUNDS);
+    assert_valid(&client);
+}
