@@ -1,5 +1,5 @@
-//! Tells the program which commit it is built from, so that every report can say so: `HEDDLE_COMMIT`, from the environment or
-//! from the repository. Without either, reports name no commit.
+//! Tells the program which commit it is built from, so that every report can say so: `HEDDLE_COMMIT`, from
+//! the environment or from the repository. Without either, reports name no commit.
 
 use std::process::Command;
 

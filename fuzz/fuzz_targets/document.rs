@@ -1,4 +1,5 @@
-//! Any bytes as a document: reading never panics, what parses reads back after writing, and keys order as values do.
+//! Any bytes as a document: reading never panics, what parses reads back after writing, and keys order as
+//! values do.
 #![no_main]
 
 use document::key::{Direction, KeyBuilder, decode, encode_value, split};

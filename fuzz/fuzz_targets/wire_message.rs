@@ -1,4 +1,5 @@
-//! Any bytes as messages: reading never panics, never inflates over the limit, and what is accepted holds together.
+//! Any bytes as messages: reading never panics, never inflates over the limit, and what is accepted holds
+//! together.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

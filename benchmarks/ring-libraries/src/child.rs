@@ -18,7 +18,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server and returns when it has answered a request. What it says on standard output is thrown away.
+    /// Starts a server and returns when it has answered a request. What it says on standard output is thrown
+    /// away.
     pub(crate) fn start(
         mut command: Command,
         address: SocketAddr,

@@ -128,7 +128,8 @@ impl Load<'_> {
 }
 
 impl Connection {
-    /// Reads what has come; says whether the reply is complete. The buffer has room for all of it: one request is outstanding.
+    /// Reads what has come; says whether the reply is complete. The buffer has room for all of it: one
+    /// request is outstanding.
     fn receive(&mut self, buffer: &mut [u8], reply_bytes: usize) -> Result<bool, Box<dyn Error>> {
         let count = match self.socket.read(buffer) {
             Ok(0) => return Err("the server closed a connection".into()),

@@ -1,17 +1,19 @@
-//! What Heddle's `coroutine` transport does beside the io_uring runtimes monoio and compio, on one machine, with one client.
+//! What Heddle's `coroutine` transport does beside the io_uring runtimes monoio and compio, on one machine,
+//! with one client.
 //!
 //! ```text
 //! ring-libraries serve monoio|compio ADDRESS REPLY_BYTES     an echo server over a library
 //! ring-libraries compare HEDDLE_BINARY                       all servers in turns, and their ratios
 //! ```
-//! Every server answers a MongoDB wire message with one OP_MSG of a fixed size. A library's server has a runtime, with a ring of
-//! its own, on a thread per core. One more thread accepts and hands the connections round, as many to each runtime: listeners
-//! with SO_REUSEPORT would spread them by a hash, unevenly. Each connection is a task that owns its two buffers and lends them
-//! to the kernel for every operation, which is the way that both libraries describe.
+//! Every server answers a MongoDB wire message with one OP_MSG of a fixed size. A library's server has a
+//! runtime, with a ring of its own, on a thread per core. One more thread accepts and hands the connections
+//! round, as many to each runtime: listeners with SO_REUSEPORT would spread them by a hash, unevenly. Each
+//! connection is a task that owns its two buffers and lends them to the kernel for every operation, which is
+//! the way that both libraries describe.
 //!
-//! The differences that remain: Heddle parses the request and writes a new BSON reply, has sessions and statistics, and
-//! receives with multishot operations into buffers that its connections share. The libraries' rings have the default flags
-//! unless `--defer-taskrun` is given.
+//! The differences that remain: Heddle parses the request and writes a new BSON reply, has sessions and
+//! statistics, and receives with multishot operations into buffers that its connections share. The libraries'
+//! rings have the default flags unless `--defer-taskrun` is given.
 
 mod child;
 mod client;
@@ -59,7 +61,8 @@ enum Library {
 
 #[derive(clap::Args, Clone, Copy)]
 struct RingOptions {
-    /// Makes the libraries' rings with IORING_SETUP_SINGLE_ISSUER and IORING_SETUP_DEFER_TASKRUN, which Heddle's have
+    /// Makes the libraries' rings with IORING_SETUP_SINGLE_ISSUER and IORING_SETUP_DEFER_TASKRUN, which
+    /// Heddle's have
     #[arg(long)]
     defer_taskrun: bool,
 }

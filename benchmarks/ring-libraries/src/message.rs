@@ -1,5 +1,5 @@
-//! MongoDB wire messages, as far as an echo needs them: a header of four little-endian `i32` (length of the message, its id,
-//! the id that it answers, opcode), then a body that nobody reads.
+//! MongoDB wire messages, as far as an echo needs them: a header of four little-endian `i32` (length of the
+//! message, its id, the id that it answers, opcode), then a body that nobody reads.
 
 use std::io::{self, ErrorKind};
 

@@ -1,4 +1,5 @@
-//! What the libraries' servers have in common: one thread accepts and hands the connections round among the runtimes.
+//! What the libraries' servers have in common: one thread accepts and hands the connections round among the
+//! runtimes.
 
 use crate::message::{self, HEADER_BYTES};
 use crate::{Library, RingOptions, compio_echo, monoio_echo};
@@ -8,13 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// Submission entries of a library's ring; it has room for twice as many completions, which is as many as Heddle's.
+/// Submission entries of a library's ring; it has room for twice as many completions, which is as many as
+/// Heddle's.
 pub(crate) const RING_ENTRIES: u32 = 4096;
 /// Capacity of a connection's buffer for requests.
 const RECEIVE_BYTES: usize = 16 * 1024;
 
-/// The acceptor's end of the way to a runtime. Every stream is followed by a byte on the bell, because a runtime can wait for a
-/// socket but not for a channel of the standard library.
+/// The acceptor's end of the way to a runtime. Every stream is followed by a byte on the bell, because a
+/// runtime can wait for a socket but not for a channel of the standard library.
 struct Handover {
     streams: Sender<TcpStream>,
     bell: UnixStream,

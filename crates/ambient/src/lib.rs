@@ -1,7 +1,8 @@
 //! Time and randomness: of the machine, or of a simulation that runs on this thread.
 //!
-//! The crates that a simulation runs ([`simulated`]) take nothing that differs from run to run from elsewhere, so that one seed gives
-//! one run. What they hash with a secret is not asked for here: the order of such a table must never show.
+//! The crates that a simulation runs ([`simulated`]) take nothing that differs from run to run from
+//! elsewhere, so that one seed gives one run. What they hash with a secret is not asked for here: the order
+//! of such a table must never show.
 //!
 //! ```text
 //!  document, query, storage, catalog, commands ─▶ now, since_epoch, random_bytes, … ─┬─▶ operating system
@@ -9,7 +10,8 @@
 //! ```
 //! # Not here
 //!
-//! Waiting: who waits for a time gives its waker to the timers of `commands`, and threads have their own clocks to sleep by.
+//! Waiting: who waits for a time gives its waker to the timers of `commands`, and threads have their own
+//! clocks to sleep by.
 
 mod simulated;
 
@@ -68,7 +70,8 @@ pub fn seed() -> u64 {
     }
 }
 
-/// What tells this process from others, and a number that it has not given before (modulo 2^32): the parts of an object id.
+/// What tells this process from others, and a number that it has not given before (modulo 2^32): the parts of
+/// an object id.
 pub fn unique_number() -> ([u8; 5], u32) {
     static PROCESS: OnceLock<[u8; 5]> = OnceLock::new();
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -83,7 +86,8 @@ pub fn unique_number() -> ([u8; 5], u32) {
     (*process, NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Seconds since 1970 in the upper half and an ordinal in the lower one; later than all that this process has had before.
+/// Seconds since 1970 in the upper half and an ordinal in the lower one; later than all that this process has
+/// had before.
 pub fn timestamp() -> u64 {
     static LATEST: AtomicU64 = AtomicU64::new(0);
     if simulated::is_on() {

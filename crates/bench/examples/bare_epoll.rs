@@ -1,5 +1,6 @@
-//! The least that a load generator can be: one thread, one epoll, a fixed request on every connection again and again; no
-//! histogram, no look at the reply. Its rate against `heddle bench echo` is the ceiling of the generator's on a machine.
+//! The least that a load generator can be: one thread, one epoll, a fixed request on every connection again
+//! and again; no histogram, no look at the reply. Its rate against `heddle bench echo` is the ceiling of the
+//! generator's on a machine.
 //!
 //! `bare_epoll ADDRESS CONNECTIONS SECONDS [REQUEST_BYTES]`
 

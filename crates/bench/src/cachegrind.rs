@@ -1,9 +1,9 @@
 //! `heddle bench cachegrind`: instructions and simulated cache misses per request.
 //!
-//! Where hardware counters do not work, `valgrind --tool=cachegrind` still counts. The echo server runs under it twice with
-//! different numbers of requests, and the difference is divided by the difference of the numbers: starting and ending cancel
-//! out. Only the server's own code is counted, not the kernel's. Valgrind stops every thread while one waits in io_uring, so
-//! that `coroutine` is measured on epoll.
+//! Where hardware counters do not work, `valgrind --tool=cachegrind` still counts. The echo server runs under
+//! it twice with different numbers of requests, and the difference is divided by the difference of the
+//! numbers: starting and ending cancel out. Only the server's own code is counted, not the kernel's. Valgrind
+//! stops every thread while one waits in io_uring, so that `coroutine` is measured on epoll.
 
 use crate::error::BenchError;
 use crate::experiment::{Load, Subject, echo_launch};

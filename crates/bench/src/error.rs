@@ -77,8 +77,8 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// The exit status of a program that ends with this error: 2 for a command line that asks for something impossible, 130
-    /// after Ctrl-C as shells count it, 1 for everything else.
+    /// The exit status of a program that ends with this error: 2 for a command line that asks for something
+    /// impossible, 130 after Ctrl-C as shells count it, 1 for everything else.
     pub const fn exit_status(&self) -> u8 {
         match self {
             BenchError::Usage(_) => 2,

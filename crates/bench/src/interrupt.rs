@@ -1,4 +1,5 @@
-//! Ctrl-C: measurements end between two steps, so that child processes are ended and what was measured is told.
+//! Ctrl-C: measurements end between two steps, so that child processes are ended and what was measured is
+//! told.
 
 use crate::error::BenchError;
 use signal_hook::consts::{SIGINT, SIGTERM};

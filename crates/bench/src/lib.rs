@@ -10,10 +10,10 @@
 //! ```
 //!
 //! # Vocabulary
-//! A *workload* is a mix of operations on documents of its own; a *repetition* is one measurement of it. An *experiment* is a table
-//! of *kinds* of measurements; a *round* measures every cell of it once. A *group* is a number of connections that send the same
-//! at the same pace. An *echo* is a bare server that answers each request with a reply of the size the server under test gives:
-//! the ceiling on this machine.
+//! A *workload* is a mix of operations on documents of its own; a *repetition* is one measurement of it. An
+//! *experiment* is a table of *kinds* of measurements; a *round* measures every cell of it once. A *group* is
+//! a number of connections that send the same at the same pace. An *echo* is a bare server that answers each
+//! request with a reply of the size the server under test gives: the ceiling on this machine.
 //!
 //! # Invariants
 //! - Every reply is looked at: one that is not `ok: 1` counts as an error, with its code.

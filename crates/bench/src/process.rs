@@ -5,8 +5,8 @@ use crate::result::Machine;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
 
-/// Raises the soft limit on open files, which bounds the number of connections, to the hard one; answers with the limit that
-/// then holds.
+/// Raises the soft limit on open files, which bounds the number of connections, to the hard one; answers with
+/// the limit that then holds.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -16,7 +16,8 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Resident memory of a process in bytes. File pages count only as far as they are mapped; the server's code is part of it.
+/// Resident memory of a process in bytes. File pages count only as far as they are mapped; the server's code
+/// is part of it.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64, BenchError> {
     let text = read(&format!("/proc/{pid}/smaps_rollup"))?;
     bytes_of(&text, "Rss:").ok_or(BenchError::Protocol { expected: "a line 'Rss:'", found: text })

@@ -8,7 +8,8 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// `heddle bench server`: the same workload on several running servers in turns, each round beginning with another one.
+/// `heddle bench server`: the same workload on several running servers in turns, each round beginning with
+/// another one.
 #[derive(Debug, Args)]
 #[command(mut_arg("repetitions", |argument| argument.default_value("3")))]
 pub struct ServerArguments {
@@ -61,8 +62,8 @@ fn hosts(connection_string: &str) -> &str {
 /// Measures the servers and compares them.
 ///
 /// # Errors
-/// When a server cannot be reached at the beginning or less than two could be measured; and [`BenchError::Interrupted`] after
-/// everything was written.
+/// When a server cannot be reached at the beginning or less than two could be measured; and
+/// [`BenchError::Interrupted`] after everything was written.
 pub(crate) fn run_servers(arguments: &ServerArguments) -> Result<(), BenchError> {
     let plan = &arguments.plan;
     plan.check()?;

@@ -1,11 +1,13 @@
-//! Threads that keep the processors busy and touch no server: what any load beside a measured one costs on this machine.
+//! Threads that keep the processors busy and touch no server: what any load beside a measured one costs on
+//! this machine.
 
 use crate::error::BenchError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// How much a spinning thread yields to others (setpriority(2)), as much as a thread of Heddle's elastic pool.
+/// How much a spinning thread yields to others (setpriority(2)), as much as a thread of Heddle's elastic
+/// pool.
 const NICENESS: i32 = 10;
 
 /// One spinning thread for each core that the calling thread may use, until this is dropped.

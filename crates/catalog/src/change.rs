@@ -1,13 +1,14 @@
-//! The one door: whatever changes the data or the catalog is told here as what it is, and put into a write unit as bytes.
+//! The one door: whatever changes the data or the catalog is told here as what it is, and put into a write
+//! unit as bytes.
 //!
 //! ```text
 //!  insert, update, delete ─┐             ┌─▶ ChangeObserver: lent, for this moment; may add to the unit
 //!                          ├─▶ Changes ──┤
 //!  create, drop, indexes ──┘             └─▶ WriteUnit: documents, entries, records, counters ─▶ commit ─▶ Receipts
 //! ```
-//! Nothing else in this crate puts anything into the store. Who keeps a log of changes, reports or examines them, does it as an
-//! observer: it sees each change once, in the unit that makes it, and what it adds is applied with it or not at all. Several
-//! changes may share a unit.
+//! Nothing else in this crate puts anything into the store. Who keeps a log of changes, reports or examines
+//! them, does it as an observer: it sees each change once, in the unit that makes it, and what it adds is
+//! applied with it or not at all. Several changes may share a unit.
 
 use crate::OperationContext;
 use crate::definition::{CollectionDefinition, IndexDefinition};
@@ -18,7 +19,8 @@ use document::RawDocument;
 use std::sync::Arc;
 use storage::{CommitError, Growth, HeldLatches, KeyRange, Keyspace, QueuePlace, Store, WriteUnit};
 
-/// A change, lent to those who are told of it. Definitions are those from the change on, of what is dropped the last ones.
+/// A change, lent to those who are told of it. Definitions are those from the change on, of what is dropped
+/// the last ones.
 #[derive(Debug, Clone, Copy)]
 pub enum Change<'c> {
     /// A document comes.

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::{Direction, ExclusiveGuard, HeldLatches, Keyspace, LatchTable, ReadView, SharedLatch, Store};
 use uuid::Uuid;
 
-/// Latches of single keys, shared by all collections. Lock order: `documents` before `unique_keys`; an operation
-/// takes from each table once.
+/// Latches of single keys, shared by all collections. Lock order: `documents` before `unique_keys`; an
+/// operation takes from each table once.
 #[derive(Default)]
 pub(crate) struct KeyLatches {
     pub(crate) documents: LatchTable,
@@ -164,7 +164,8 @@ impl Collection {
         self.builds.lock().iter().find(|build| build.index_ids().contains(&index)).cloned()
     }
 
-    /// The build of an index that is not ready: it must hear of duplicates, or they would be in a unique index.
+    /// The build of an index that is not ready: it must hear of duplicates, or they would be in a unique
+    /// index.
     pub(crate) fn building(&self, index: keys::IndexId) -> Arc<BuildProgress> {
         self.build(index).unwrap_or_else(|| {
             panic!("index {index} of collection {} is not ready and nobody builds it", self.uuid)

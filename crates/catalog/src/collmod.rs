@@ -14,8 +14,8 @@ use std::sync::Arc;
 use storage::{CursorOptions, Direction, Keyspace};
 
 impl Catalog {
-    /// Applies the fields of a `collMod` command (without the command's own and the generic ones); returns the
-    /// `…_old` and `…_new` fields of the reply.
+    /// Applies the fields of a `collMod` command (without the command's own and the generic ones); returns
+    /// the `…_old` and `…_new` fields of the reply.
     ///
     /// # Errors
     /// `NamespaceNotFound`, `IndexNotFound`, `InvalidOptions`, `BadValue`, `CannotConvertIndexToUnique`,

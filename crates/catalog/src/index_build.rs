@@ -27,7 +27,8 @@ use storage::{CursorOptions, Direction, KeyRange, Keyspace, LatchTable, ReadTier
 const SLICE_DOCUMENTS: usize = 128;
 /// Bytes of documents of one slice.
 const SLICE_BYTES: usize = 1 << 20;
-/// Suspected duplicates kept in memory; a build that meets more reads its unique indexes once more at the end.
+/// Suspected duplicates kept in memory; a build that meets more reads its unique indexes once more at the
+/// end.
 const SUSPECTS_MAX: usize = 10_000;
 
 /// One index build, for `currentOp` and for stopping it.
@@ -40,7 +41,8 @@ pub struct BuildProgress {
     done: AtomicU64,
     total: u64,
     cancelled: AtomicBool,
-    /// Entries of unique indexes whose fields another document had when they were written. A leaf in the lock order.
+    /// Entries of unique indexes whose fields another document had when they were written. A leaf in the lock
+    /// order.
     suspects: Mutex<Vec<(IndexId, Entry)>>,
     /// Not every suspect could be kept.
     overflowed: AtomicBool,
@@ -111,7 +113,8 @@ impl BuildProgress {
     }
 }
 
-/// Starts a build of indexes that the published definition already has in the state `Building`. The replaced ones go at its end.
+/// Starts a build of indexes that the published definition already has in the state `Building`. The replaced
+/// ones go at its end.
 pub(crate) fn start(
     collection: &Collection,
     indexes: Vec<(IndexId, String)>,
@@ -133,8 +136,8 @@ pub(crate) async fn fill(
         build.check_going_on()?;
         position = fill_slice(context, collection, build, &from).await?;
         if build.suspects.lock().len() >= SUSPECTS_MAX {
-            // Most likely there are real duplicates, and the build fails early. Those cleared now may become duplicates
-            // again, and the list is not kept: only a whole reading at the end is sure then.
+            // Most likely there are real duplicates, and the build fails early. Those cleared now may become
+            // duplicates again, and the list is not kept: only a whole reading at the end is sure then.
             build.overflowed.store(true, Ordering::Release);
             check_suspects(context, collection, build)?;
         }

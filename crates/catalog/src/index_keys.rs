@@ -312,7 +312,8 @@ mod tests {
 
     const NULL: Value = Value::Null;
 
-    /// The keys of `input` in an index with this specification, each as an array of values, and the multikey paths.
+    /// The keys of `input` in an index with this specification, each as an array of values, and the multikey
+    /// paths.
     #[track_caller]
     fn check(
         key: Document,

@@ -10,7 +10,8 @@ const FIELDS_MAX: usize = 32;
 /// The largest `expireAfterSeconds`.
 const EXPIRE_AFTER_SECONDS_MAX: f64 = i32::MAX as f64;
 
-/// Every option that a specification may have; any other is refused, or left out where `createIndexes` is asked to.
+/// Every option that a specification may have; any other is refused, or left out where `createIndexes` is
+/// asked to.
 const OPTIONS: &[&str] = &[
     "2dsphereIndexVersion",
     "background",

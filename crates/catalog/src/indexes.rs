@@ -55,8 +55,8 @@ impl Catalog {
     /// Creates indexes, building them when there are documents. Resolves when they are ready.
     ///
     /// # Errors
-    /// `IndexOptionsConflict`, `IndexKeySpecsConflict`, `CannotCreateIndex`, `DuplicateKey`, `IndexBuildAborted` and
-    /// those of documents that cannot be indexed. Nothing is left behind then.
+    /// `IndexOptionsConflict`, `IndexKeySpecsConflict`, `CannotCreateIndex`, `DuplicateKey`,
+    /// `IndexBuildAborted` and those of documents that cannot be indexed. Nothing is left behind then.
     pub async fn create_indexes(
         &self,
         context: &OperationContext<'_>,
@@ -129,12 +129,12 @@ impl Catalog {
         Ok(Plan::Build(added))
     }
 
-    /// Builds all indexes anew but `_id_`, beside the old ones, which serve until the new ones take their places. Returns the
-    /// specifications of all indexes.
+    /// Builds all indexes anew but `_id_`, beside the old ones, which serve until the new ones take their
+    /// places. Returns the specifications of all indexes.
     ///
     /// # Errors
-    /// `NamespaceNotFound`, `CommandNotSupportedOnView`, `ConflictingOperationInProgress` while an index is being built, and those
-    /// of documents that cannot be indexed. The old indexes stay then.
+    /// `NamespaceNotFound`, `CommandNotSupportedOnView`, `ConflictingOperationInProgress` while an index is
+    /// being built, and those of documents that cannot be indexed. The old indexes stay then.
     pub async fn rebuild_indexes(
         &self,
         context: &OperationContext<'_>,

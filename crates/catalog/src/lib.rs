@@ -4,10 +4,11 @@
 //!
 //! * *namespace*: `database.collection`; stands for a *collection* or a *view*.
 //! * *definition*: what a collection is at one moment; immutable, replaced as a whole.
-//! * *document key*: the bytes that find a document in its collection: the encoded `_id`, or in a capped collection
-//!   the *record id*, which counts insertions.
+//! * *document key*: the bytes that find a document in its collection: the encoded `_id`, or in a capped
+//!   collection the *record id*, which counts insertions.
 //! * *entry*: one key of an index: encoded fields, then the document key.
-//! * *multikey*: an index is so at the paths where it met arrays, and then may hold several entries of one document.
+//! * *multikey*: an index is so at the paths where it met arrays, and then may hold several entries of one
+//!   document.
 //!
 //! ```text
 //!  Catalog ──ArcSwap──▶ CatalogState ──(db, name)──▶ Collection ──ArcSwap──▶ CollectionDefinition ─▶ IndexDefinition
@@ -21,9 +22,10 @@
 //!
 //! * A document, its index entries and the collection's counters change in one write unit: all or nothing.
 //! * Looking up a name takes no lock and allocates nothing; steps of cursors allocate nothing.
-//! * Whatever a view shows of an index, the definition loaded after it knows: multikey paths are durable and published
-//!   before the first entry that needs them.
-//! * Latches are taken in one order (see [`Collection`]) and given up when its unit is applied: no write waits for the journal.
+//! * Whatever a view shows of an index, the definition loaded after it knows: multikey paths are durable and
+//!   published before the first entry that needs them.
+//! * Latches are taken in one order (see [`Collection`]) and given up when its unit is applied: no write
+//!   waits for the journal.
 //! * Whatever changes goes through one door (`change.rs`), which tells what it is beside the bytes.
 //! * Whatever an operation commits is in its [`Receipts`], also when it fails afterwards.
 //! * Ids of collections, and of indexes in a collection, are never used again.
@@ -32,8 +34,9 @@
 //!
 //! # Not here
 //!
-//! Choosing an index and running a plan (`query`, `commands`), replies and their error code names (`commands`),
-//! applying collations (stored only), deleting expired documents (the TTL monitor of `commands`).
+//! Choosing an index and running a plan (`query`, `commands`), replies and their error code names
+//! (`commands`), applying collations (stored only), deleting expired documents (the TTL monitor of
+//! `commands`).
 
 mod catalog;
 mod change;

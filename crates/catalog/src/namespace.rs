@@ -65,8 +65,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Checks the rules for a collection that is to be made: those of reading, and no `$`, no trailing dot, no
-    /// reserved `system.` name.
+    /// Checks the rules for a collection that is to be made: those of reading, and no `$`, no trailing dot,
+    /// no reserved `system.` name.
     ///
     /// # Errors
     /// `InvalidNamespace`.
@@ -87,8 +87,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Checks the rules for a collection whose documents a client changes: those of making it, and none that only the server
-    /// writes to.
+    /// Checks the rules for a collection whose documents a client changes: those of making it, and none that
+    /// only the server writes to.
     ///
     /// # Errors
     /// `InvalidNamespace`.

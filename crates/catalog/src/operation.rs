@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use storage::{CommitError, ReadTier, ReadView, Receipt, Store, WriteUnit};
 
-/// Made by whoever runs an operation (a command, a job of the server) and handed down to the store: nothing on the way
-/// chooses for itself what it reads from.
+/// Made by whoever runs an operation (a command, a job of the server) and handed down to the store: nothing
+/// on the way chooses for itself what it reads from.
 ///
-/// A read that the tier is not enough for ends with [`storage::StorageError::WouldBlock`], a write before anything of it
-/// was written: the caller does it again where it may block.
+/// A read that the tier is not enough for ends with [`storage::StorageError::WouldBlock`], a write before
+/// anything of it was written: the caller does it again where it may block.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationContext<'o> {
-    /// What it reads from. Writes and changes of the catalog go on from the latest versions: their view is a latest one.
+    /// What it reads from. Writes and changes of the catalog go on from the latest versions: their view is a
+    /// latest one.
     pub view: &'o ReadView,
     /// How far its reads go.
     pub tier: ReadTier,
@@ -37,8 +38,8 @@ impl<'o> OperationContext<'o> {
     }
 }
 
-/// What an operation has written, and whether its answer rests on what others have: its write concern is awaited for all
-/// of it at once, at its end. One task adds, so that loads and stores are enough.
+/// What an operation has written, and whether its answer rests on what others have: its write concern is
+/// awaited for all of it at once, at its end. One task adds, so that loads and stores are enough.
 #[derive(Debug, Default)]
 pub struct Receipts {
     /// The newest sequence number of its own; zero when it has written nothing.
@@ -59,8 +60,8 @@ impl Receipts {
         self.waited_ns.store(self.waited_ns.load(Ordering::Relaxed).saturating_add(more), Ordering::Relaxed);
     }
 
-    /// Says that the answer rests on versions that others have written, or on there being none: nothing was changed, or a
-    /// key was taken.
+    /// Says that the answer rests on versions that others have written, or on there being none: nothing was
+    /// changed, or a key was taken.
     pub fn observed(&self) {
         self.observed.store(true, Ordering::Relaxed);
     }
@@ -84,7 +85,8 @@ impl Receipts {
         let observed = self.observed.load(Ordering::Relaxed);
         let receipt = match self.newest() {
             Some(receipt) if !observed => receipt,
-            // Behind everything that could be read so far. Few operations come here: they carry no room for it.
+            // Behind everything that could be read so far. Few operations come here: they carry no room for
+            // it.
             _ if observed => Box::pin(store.commit(WriteUnit::new())).await?,
             _ => return Ok(()),
         };

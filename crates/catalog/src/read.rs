@@ -14,8 +14,8 @@ use storage::{Cursor, CursorOptions, Direction, KeyRange, Keyspace, PinnedBytes,
 /// Document keys up to this length are looked up without an allocation.
 const SHORT_KEY: usize = 60;
 
-/// A range of document keys or of encoded index fields, as written by `document::key`: `lower` inclusive, `upper`
-/// exclusive; `None` means unbounded.
+/// A range of document keys or of encoded index fields, as written by `document::key`: `lower` inclusive,
+/// `upper` exclusive; `None` means unbounded.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EncodedRange<'r> {
     /// The first key seen.
@@ -135,8 +135,8 @@ impl Collection {
         Ok(DocumentCursor { collection: Arc::clone(self), cursor, seek_key: prefix.to_vec() })
     }
 
-    /// A walk over the entries of an index. Of a clustered `_id_` index it makes entries up from the documents;
-    /// their type bits are missing, so that such a walk covers no query.
+    /// A walk over the entries of an index. Of a clustered `_id_` index it makes entries up from the
+    /// documents; their type bits are missing, so that such a walk covers no query.
     ///
     /// # Errors
     /// Storage errors.
@@ -158,8 +158,8 @@ impl Collection {
         Ok(IndexCursor { collection: Arc::clone(self), cursor, seek_key: prefix, prefix_length, clustered })
     }
 
-    /// Fails when the document at `last_seen` is gone: the position of a tailable cursor is lost, and documents behind it may
-    /// have been trimmed before they were read.
+    /// Fails when the document at `last_seen` is gone: the position of a tailable cursor is lost, and
+    /// documents behind it may have been trimmed before they were read.
     ///
     /// # Errors
     /// `CappedPositionLost`; storage errors, [`storage::StorageError::WouldBlock`] among them.
@@ -244,9 +244,9 @@ impl IndexCursor {
         }
     }
 
-    /// Continues at the first entry whose bytes behind the index's prefix (fields, then document key) are not in
-    /// front of `position` in the walk's direction. To go on behind an entry of a forward walk, seek its fields,
-    /// document key and a zero byte.
+    /// Continues at the first entry whose bytes behind the index's prefix (fields, then document key) are not
+    /// in front of `position` in the walk's direction. To go on behind an entry of a forward walk, seek its
+    /// fields, document key and a zero byte.
     pub fn seek(&mut self, position: &[u8]) {
         self.seek_key.truncate(self.prefix_length);
         self.seek_key.extend_from_slice(position);

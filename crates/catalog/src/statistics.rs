@@ -31,7 +31,8 @@ pub struct CollectionStatistics {
     pub document_bytes_mean: u64,
     /// Estimated bytes of the documents on disk, compressed, and in memtables.
     pub storage_bytes: u64,
-    /// Each index, `_id_` first. To a clustered `_id_` goes the share of the documents' room that their keys take.
+    /// Each index, `_id_` first. To a clustered `_id_` goes the share of the documents' room that their keys
+    /// take.
     pub indexes: Vec<IndexSize>,
 }
 

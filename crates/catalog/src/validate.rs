@@ -60,8 +60,8 @@ impl ValidationReport {
 }
 
 impl Collection {
-    /// Checks the collection in the view that `pin` opens when writers are kept out, for as long as it takes; gives way to
-    /// others between slices.
+    /// Checks the collection in the view that `pin` opens when writers are kept out, for as long as it takes;
+    /// gives way to others between slices.
     ///
     /// # Errors
     /// Storage errors; damage is no error, the report tells of it.

@@ -1,4 +1,5 @@
-//! Prints what single reads cost inside the server, network excluded: nanoseconds per request or per document.
+//! Prints what single reads cost inside the server, network excluded: nanoseconds per request or per
+//! document.
 //!
 //! `cargo run --release -p commands --example read_speed [documents]`
 

@@ -1,7 +1,8 @@
-//! Prints what updates cost inside the server, network excluded, when a loop commits a turn of them as one group.
+//! Prints what updates cost inside the server, network excluded, when a loop commits a turn of them as one
+//! group.
 //!
-//! `cargo run --release -p commands --example update_speed [documents [updates [phase…]]]`, where a phase is the number of
-//! updates in a turn, with `j` behind it for journaled ones (`256 256j`).
+//! `cargo run --release -p commands --example update_speed [documents [updates [phase…]]]`, where a phase is
+//! the number of updates in a turn, with `j` behind it for journaled ones (`256 256j`).
 
 use catalog::Catalog;
 use commands::{DataNode, Server};
@@ -58,7 +59,8 @@ struct Loop {
 }
 
 impl Loop {
-    /// Runs one command on each connection, as a loop does: polls all, ends the turn, sleeps while nothing is ready.
+    /// Runs one command on each connection, as a loop does: polls all, ends the turn, sleeps while nothing is
+    /// ready.
     fn turn(&mut self, commands: &[DocumentBuf], replies: &mut [Vec<u8>]) {
         let waker = Waker::from(Arc::clone(&self.unpark));
         let mut tasks: Vec<Option<Pin<Box<dyn Future<Output = ()> + '_>>>> =

@@ -1,4 +1,5 @@
-//! The commands that need the documents: one file per command, one table; planning is `query`'s, reading and writing `catalog`'s.
+//! The commands that need the documents: one file per command, one table; planning is `query`'s, reading and
+//! writing `catalog`'s.
 //!
 //! ```text
 //!   dispatch (table, generic arguments, sessions, cursors, …)  ──▶  one file per command  ──▶  exec, aggregation, write
@@ -7,8 +8,9 @@
 //! ```
 //!
 //! # Invariant
-//! On a thread that must not block ([`dispatch::host::ClientLink::may_block`]) nothing reads the disk and nothing computes for long: every
-//! command's row says where it runs ([`dispatch::command::Execution`]), and `Turns` move what has begun in an event loop.
+//! On a thread that must not block ([`dispatch::host::ClientLink::may_block`]) nothing reads the disk and
+//! nothing computes for long: every command's row says where it runs ([`dispatch::command::Execution`]), and
+//! `Turns` move what has begun in an event loop.
 //!
 //! # Not here
 //! What a server without documents could do as well: `dispatch`.

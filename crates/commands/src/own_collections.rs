@@ -1,5 +1,5 @@
-//! What the server keeps for itself: `local.startup_log`, `admin.system.version` and `config.system.sessions`, so that the three
-//! databases are there for whoever looks for them.
+//! What the server keeps for itself: `local.startup_log`, `admin.system.version` and
+//! `config.system.sessions`, so that the three databases are there for whoever looks for them.
 //!
 //! Source: MongoDB manual, "The local Database", "config Database", "setFeatureCompatibilityVersion".
 

@@ -1,5 +1,5 @@
-//! What unit tests run on: servers in memory without surroundings, a client that lives in an event loop, and an engine that
-//! has to be asked twice.
+//! What unit tests run on: servers in memory without surroundings, a client that lives in an event loop, and
+//! an engine that has to be asked twice.
 
 use crate::connection::Connection;
 use crate::parameters::{Parameter, Parameters, Setting};
@@ -35,7 +35,8 @@ pub(crate) fn server_on(store: Store) -> Arc<Server> {
     Server::new(node, Arc::new(parameters), Host::detached()).expect("threads are to be had")
 }
 
-/// The link of a client whose connection lives in an event loop: what is offloaded may block until the next request.
+/// The link of a client whose connection lives in an event loop: what is offloaded may block until the next
+/// request.
 #[derive(Debug, Default)]
 pub(crate) struct LoopLink {
     offloaded: AtomicBool,

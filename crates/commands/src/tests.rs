@@ -1,4 +1,5 @@
-//! Where commands run: in an event loop as long as they can, where they may block from then on, with the same answers.
+//! Where commands run: in an event loop as long as they can, where they may block from then on, with the same
+//! answers.
 
 use crate::parameters::{Parameter, Setting};
 use crate::server::DataNode;
@@ -41,7 +42,8 @@ fn ok(reply: Document) -> Document {
     reply
 }
 
-/// A server whose data is in files and none of it in the cache. The cost of a second opening is that of the test.
+/// A server whose data is in files and none of it in the cache. The cost of a second opening is that of the
+/// test.
 fn cold() -> (Server, TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("data");
@@ -61,7 +63,8 @@ fn comparable(mut reply: Document) -> Document {
     reply
 }
 
-/// Runs a command in an event loop, cold and warm, and compares its replies with those of a thread that may block.
+/// Runs a command in an event loop, cold and warm, and compares its replies with those of a thread that may
+/// block.
 fn check_cold(command: Document, offloads_when_cold: bool, offloads_when_warm: bool) {
     let (expected_by, _kept) = cold();
     let expect = comparable(Client::of(&expected_by).run(command.clone()).0);

@@ -1,7 +1,8 @@
 //! Where an operation runs, how far it may read there, and when it lets others go first.
 //!
-//! An event loop answers what is in memory and quick; whatever would wait for the disk or compute for long moves to a thread
-//! that may block, for the rest of the request. Thread models without event loops may block everywhere.
+//! An event loop answers what is in memory and quick; whatever would wait for the disk or compute for long
+//! moves to a thread that may block, for the rest of the request. Thread models without event loops may block
+//! everywhere.
 
 use crate::connection::Connection;
 use crate::context::BatchContext;
@@ -66,7 +67,8 @@ impl<'c> Turns<'c> {
         Duration::from_micros(self.parameters.unsigned(micros))
     }
 
-    /// A slice is over: looks whether the operation is to end, then moves to where it may block or lets others go first.
+    /// A slice is over: looks whether the operation is to end, then moves to where it may block or lets
+    /// others go first.
     ///
     /// # Errors
     /// The reason for the end.

@@ -40,7 +40,8 @@ impl<'b> Batch<'b> {
         fits
     }
 
-    /// Appends the document that `write` makes, in place. False when it does not fit: it is taken back, the batch is full then.
+    /// Appends the document that `write` makes, in place. False when it does not fit: it is taken back, the
+    /// batch is full then.
     ///
     /// # Errors
     /// What `write` says; the batch is as before then.
@@ -94,7 +95,8 @@ impl<'b> Batch<'b> {
 /// What a document made by the server may be larger than a stored one, as in MongoDB.
 const MAX_REPLY_DOCUMENT_SIZE: usize = MAX_DOCUMENT_SIZE + (16 << 10);
 
-/// Refuses a document that a client could not be sent; between the stages of a pipeline there may be larger ones.
+/// Refuses a document that a client could not be sent; between the stages of a pipeline there may be larger
+/// ones.
 ///
 /// # Errors
 /// 10334.

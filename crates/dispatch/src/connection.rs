@@ -15,7 +15,8 @@ use std::time::Instant;
 /// How many bytes of a command `currentOp` keeps.
 const SHOWN_COMMAND_BYTES: usize = 4096;
 
-/// One client connection. Replies leave in the order of the requests, so that there is one operation at a time.
+/// One client connection. Replies leave in the order of the requests, so that there is one operation at a
+/// time.
 #[derive(Debug)]
 pub struct Connection {
     /// Numbered from 1 in the order of arrival; `connectionId` of `hello`.

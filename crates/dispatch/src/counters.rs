@@ -31,8 +31,8 @@ pub enum OperationClass {
 /// The mechanisms whose attempts to log in are counted by name.
 pub const MECHANISMS: [&str; 2] = ["SCRAM-SHA-1", "SCRAM-SHA-256"];
 
-/// Threads that count at the same time mostly do so in different shards: a cache line that goes to and fro between cores with each
-/// request costs more than all the counting.
+/// Threads that count at the same time mostly do so in different shards: a cache line that goes to and fro
+/// between cores with each request costs more than all the counting.
 pub(crate) const SHARDS: usize = 16;
 
 /// The shard of this thread.
@@ -127,7 +127,8 @@ impl OperationCounters {
     }
 }
 
-/// How the time of one collection, or of all, is spent: a row of `top`. One pair of counters for each class; sums are made when they are read.
+/// How the time of one collection, or of all, is spent: a row of `top`. One pair of counters for each class;
+/// sums are made when they are read.
 #[derive(Debug, Default)]
 pub struct CollectionUsage {
     shards: [UsageShard; USAGE_SHARDS],
@@ -240,8 +241,8 @@ impl Default for Usage {
 }
 
 impl Usage {
-    /// Adds one use of `database.collection`. A name that is new here counts when it `exists`: clients may ask for any number of
-    /// others.
+    /// Adds one use of `database.collection`. A name that is new here counts when it `exists`: clients may
+    /// ask for any number of others.
     pub fn add(
         &self,
         namespace: &str,

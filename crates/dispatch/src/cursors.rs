@@ -20,16 +20,17 @@ pub use crate::batch::{Batch, BatchEnd, check_size};
 /// A boxed future of a cursor.
 pub type BatchFuture<'a> = Pin<Box<dyn Future<Output = CommandResult<BatchEnd>> + Send + 'a>>;
 
-/// What gives a cursor its documents. `find`, `aggregate` and the list commands put their suspended state here.
+/// What gives a cursor its documents. `find`, `aggregate` and the list commands put their suspended state
+/// here.
 pub trait CursorSource<N: Node>: Send {
-    /// Whether batches may begin in an event loop: the source then reads no further than its turns allow. Others fill their
-    /// batches where they may block.
+    /// Whether batches may begin in an event loop: the source then reads no further than its turns allow.
+    /// Others fill their batches where they may block.
     fn begins_inline(&self) -> bool {
         false
     }
 
-    /// Appends documents until the batch is full, the source is exhausted or (tailable) has nothing more for now. A document that
-    /// [`Batch::push`] refuses is kept for the next batch.
+    /// Appends documents until the batch is full, the source is exhausted or (tailable) has nothing more for
+    /// now. A document that [`Batch::push`] refuses is kept for the next batch.
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a, N>, batch: &'a mut Batch<'_>) -> BatchFuture<'a>;
 }
 
@@ -90,7 +91,8 @@ impl<N: Node> CursorSource<N> for Failed {
     }
 }
 
-/// Appends `cursor: {id, ns, firstBatch}` over documents that are all known, and keeps a cursor for what does not fit.
+/// Appends `cursor: {id, ns, firstBatch}` over documents that are all known, and keeps a cursor for what does
+/// not fit.
 ///
 /// # Errors
 /// Those of [`CursorSource::fill`]: none here.
@@ -284,7 +286,8 @@ impl<N: Node> Cursors<N> {
     /// Takes a cursor for a `getMore`.
     ///
     /// # Errors
-    /// `CursorNotFound`, `CursorInUse`, `Unauthorized` for another namespace, 50736–50738 for another session.
+    /// `CursorNotFound`, `CursorInUse`, `Unauthorized` for another namespace, 50736–50738 for another
+    /// session.
     pub fn pin(
         &self,
         id: i64,
@@ -313,7 +316,8 @@ impl<N: Node> Cursors<N> {
         }
     }
 
-    /// Closes a cursor. One in use ends when its user gives it back, and its user is told to end. False when there is none.
+    /// Closes a cursor. One in use ends when its user gives it back, and its user is told to end. False when
+    /// there is none.
     pub fn kill(&self, id: i64) -> bool {
         let mut shard = self.shard(id).lock();
         let removed = match shard.get_mut(&id) {
@@ -368,8 +372,8 @@ impl<N: Node> Cursors<N> {
         count + closed.len()
     }
 
-    /// Ends the cursors of namespaces that `failed` knows an error for. The next `getMore` tells it and closes the cursor; what the
-    /// cursor held is given up at once.
+    /// Ends the cursors of namespaces that `failed` knows an error for. The next `getMore` tells it and
+    /// closes the cursor; what the cursor held is given up at once.
     pub fn fail_where(&self, mut failed: impl FnMut(&str) -> Option<CommandError>) {
         let mut given_up = Vec::new();
         for shard in &self.shards {

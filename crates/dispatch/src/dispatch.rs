@@ -124,7 +124,8 @@ fn prepare<'a, N: Node>(
         Execution::InlineFirst => request.bytes > wire::LONG_MESSAGE,
         Execution::Pool => true,
     };
-    // Written in one piece where the caller wants it: a context is large, and moving it costs more than most commands.
+    // Written in one piece where the caller wants it: a context is large, and moving it costs more than most
+    // commands.
     Ok(Prepared {
         context: CommandContext {
             server,
@@ -322,8 +323,8 @@ async fn run_with_faults<N: Node>(
     Ok(())
 }
 
-/// Waits once, for whatever the command has written, also when it failed afterwards. Answers with what the reply tells when
-/// the write concern is not met: what was written stays written.
+/// Waits once, for whatever the command has written, also when it failed afterwards. Answers with what the
+/// reply tells when the write concern is not met: what was written stays written.
 async fn await_write_concern<N: Node>(context: &CommandContext<'_, N>) -> Option<Document> {
     let error = context.server.node.journaled(&context.receipts).await.err()?;
     let name = wire::code_name(error.code);

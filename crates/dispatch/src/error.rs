@@ -149,7 +149,8 @@ impl CommandError {
         CommandError { closes_connection: true, ..CommandError::internal("the connection is closed") }
     }
 
-    /// The same error with `context` and a colon in front of its message, as MongoDB names the part that failed.
+    /// The same error with `context` and a colon in front of its message, as MongoDB names the part that
+    /// failed.
     #[must_use]
     pub fn within(mut self, context: &str) -> Self {
         self.message = format!("{context} :: caused by :: {}", self.message).into();

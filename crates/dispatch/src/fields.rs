@@ -1,14 +1,15 @@
 //! The fields of a command document, taken one by one with MongoDB's strict rules.
 //!
-//! The document is walked once when the command is dispatched. A command then *takes* its own fields by name and type; what
-//! nobody took is an unknown field.
+//! The document is walked once when the command is dispatched. A command then *takes* its own fields by name
+//! and type; what nobody took is an unknown field.
 
 use crate::error::{CommandError, CommandResult, code};
 use document::{DocumentBuf, DocumentBuilder, Element, ElementType, RawArray, RawDocument, RawValue};
 use smallvec::SmallVec;
 
-/// The most fields of a command or a statement that are not generic arguments: several times what any has. The first one beyond
-/// is refused as unknown, so that the checks among them cost no more than a few microseconds however many are sent.
+/// The most fields of a command or a statement that are not generic arguments: several times what any has.
+/// The first one beyond is refused as unknown, so that the checks among them cost no more than a few
+/// microseconds however many are sent.
 const MOST_FIELDS: usize = 256;
 
 /// Documents given either as an array field or as a document sequence of the message.
@@ -35,7 +36,8 @@ impl<'a> Fields<'a> {
         Fields { command, target, left: SmallVec::new(), sequences: SmallVec::new() }
     }
 
-    /// The fields of a nested command or of a statement such as `update.updates`; `struct_name` is how messages call it.
+    /// The fields of a nested command or of a statement such as `update.updates`; `struct_name` is how
+    /// messages call it.
     pub fn nested(struct_name: &'static str, document: RawDocument<'a>) -> CommandResult<Self> {
         let mut fields = Fields::new(struct_name, RawValue::Undefined);
         for element in document {
@@ -47,7 +49,8 @@ impl<'a> Fields<'a> {
     /// Adds a field of the document.
     ///
     /// # Errors
-    /// `IDLDuplicateField` when it is there already; `IDLUnknownField` when there are more than any command has.
+    /// `IDLDuplicateField` when it is there already; `IDLUnknownField` when there are more than any command
+    /// has.
     pub fn add(&mut self, element: Element<'a>) -> CommandResult {
         if self.left.len() >= MOST_FIELDS {
             return Err(unknown_field(self.command, element.name()));
@@ -86,7 +89,8 @@ impl<'a> Fields<'a> {
     /// The command's own field as a collection name.
     ///
     /// # Errors
-    /// `BadValue` when it is no string; `InvalidNamespace` for the commands that MongoDB reads in the older way.
+    /// `BadValue` when it is no string; `InvalidNamespace` for the commands that MongoDB reads in the older
+    /// way.
     pub fn collection_name(&self) -> CommandResult<&'a str> {
         match self.target {
             RawValue::String(name) => Ok(name),
@@ -191,8 +195,8 @@ impl<'a> Fields<'a> {
         self.sequences.clear();
     }
 
-    /// Takes every field that is left, as a document: for commands whose options belong to the catalog. What is null counts as
-    /// not given.
+    /// Takes every field that is left, as a document: for commands whose options belong to the catalog. What
+    /// is null counts as not given.
     pub fn take_rest(&mut self) -> DocumentBuf {
         let mut bytes = Vec::new();
         let mut rest = DocumentBuilder::new(&mut bytes);
@@ -268,7 +272,8 @@ pub fn unknown_field(command: &str, name: &str) -> CommandError {
     CommandError::new(code::IDL_UNKNOWN_FIELD, format!("BSON field '{command}.{name}' is an unknown field."))
 }
 
-/// Any number as an integer: fractions are cut off, what lies outside the range becomes the nearest bound, NaN 0.
+/// Any number as an integer: fractions are cut off, what lies outside the range becomes the nearest bound,
+/// NaN 0.
 #[expect(clippy::cast_possible_truncation, reason = "saturation is what MongoDB does as well")]
 pub fn integer(value: RawValue<'_>) -> Option<i64> {
     match value {

@@ -2,7 +2,8 @@
 
 use document::Value;
 
-/// A count or size as MongoDB tells it: 32 bits wide while it fits. Clients that read statistics into typed fields expect so.
+/// A count or size as MongoDB tells it: 32 bits wide while it fits. Clients that read statistics into typed
+/// fields expect so.
 pub fn narrow(number: impl TryInto<i64>) -> Value {
     let number = number.try_into().unwrap_or(i64::MAX);
     i32::try_from(number).map_or(Value::Int64(number), Value::Int32)

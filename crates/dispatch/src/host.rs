@@ -16,13 +16,13 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     fn may_block(&self) -> bool {
         true
     }
-    /// Ready where the operation may block. Otherwise it moves there: the task is woken on such a thread and asks again. It
-    /// stays there until its request is answered.
+    /// Ready where the operation may block. Otherwise it moves there: the task is woken on such a thread and
+    /// asks again. It stays there until its request is answered.
     fn poll_offload(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
-    /// Ready when the operation may go on with its reply, which has become large. While clients leave too many replies unread it waits,
-    /// and the task is woken.
+    /// Ready when the operation may go on with its reply, which has become large. While clients leave too
+    /// many replies unread it waits, and the task is woken.
     fn poll_reply_room(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
@@ -46,12 +46,14 @@ pub trait LogControl: Send + Sync + std::fmt::Debug {
     fn recent_lines(&self) -> (u64, Vec<String>);
     /// Warnings of the start (`startupWarnings`).
     fn startup_warnings(&self) -> Vec<String>;
-    /// Sets the verbosity (0 to 5; −1 inherits) of a component such as `network`; the empty name is the default one.
+    /// Sets the verbosity (0 to 5; −1 inherits) of a component such as `network`; the empty name is the
+    /// default one.
     ///
     /// # Errors
     /// The sentence to tell the client when there is no such component.
     fn set_verbosity(&self, component: &str, level: i32) -> Result<(), String>;
-    /// Every component with its verbosity, parents before children: `("storage.journal", -1)`. The empty name is the default.
+    /// Every component with its verbosity, parents before children: `("storage.journal", -1)`. The empty name
+    /// is the default.
     fn verbosities(&self) -> Vec<(String, i32)>;
     /// Begins a new log file.
     ///
@@ -98,7 +100,8 @@ pub struct Host {
     pub machine: MachineFacts,
     /// How many bytes the allocator has from the system.
     pub allocator_bytes: fn() -> u64,
-    /// Called now and then in long computations, with the time: threads with more urgent work get the processor.
+    /// Called now and then in long computations, with the time: threads with more urgent work get the
+    /// processor.
     pub let_others_run: fn(Instant),
 }
 

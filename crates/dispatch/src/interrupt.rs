@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// The reasons an operation is ended for, in the form of an error code. Zero: it goes on.
 const RUNNING: i32 = 0;
 
-/// The interrupt switch of one connection's running operation. Executors call [`Interrupt::check`] at the end of each time slice;
-/// whoever waits registers a waker and is woken by a kill.
+/// The interrupt switch of one connection's running operation. Executors call [`Interrupt::check`] at the end
+/// of each time slice; whoever waits registers a waker and is woken by a kill.
 #[derive(Debug)]
 pub struct Interrupt {
     /// The error code to end with, or [`RUNNING`].
@@ -25,7 +25,8 @@ pub struct Interrupt {
     next_look_us: AtomicU64,
     epoch: Instant,
     link: Arc<dyn ClientLink>,
-    /// Who waits and wants to hear of a kill. Innermost in the lock order: nothing is locked while it is held.
+    /// Who waits and wants to hear of a kill. Innermost in the lock order: nothing is locked while it is
+    /// held.
     waiters: Mutex<Vec<Waker>>,
 }
 
@@ -35,7 +36,8 @@ impl Default for Interrupt {
     }
 }
 
-/// How often a long operation looks whether its client is still there, in microseconds: a system call each time.
+/// How often a long operation looks whether its client is still there, in microseconds: a system call each
+/// time.
 const LOOK_EVERY_US: u64 = 200_000;
 
 impl Interrupt {
@@ -89,8 +91,8 @@ impl Interrupt {
         self.reason.load(Ordering::Relaxed) != RUNNING
     }
 
-    /// Waits for `awaited`, or until somebody asks for the end: [`Interrupt::check`] tells then. Afterwards the switch holds
-    /// nobody: a waker holds its connection, which holds the switch.
+    /// Waits for `awaited`, or until somebody asks for the end: [`Interrupt::check`] tells then. Afterwards
+    /// the switch holds nobody: a waker holds its connection, which holds the switch.
     pub async fn wait_for<F: Future>(&self, awaited: F) {
         let _forgets = ForgetsWaiters(self);
         let mut awaited = pin!(awaited);

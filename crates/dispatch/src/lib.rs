@@ -1,5 +1,5 @@
-//! From a request to its reply, for any server of this protocol: the command table and what all commands share. What the commands
-//! work on is a [`Node`], which may have documents or know others that have them.
+//! From a request to its reply, for any server of this protocol: the command table and what all commands
+//! share. What the commands work on is a [`Node`], which may have documents or know others that have them.
 //!
 //! ```text
 //!             Request { body, sequences }                     heddle's Service
@@ -14,20 +14,23 @@
 //! ```
 //!
 //! # Vocabulary
-//! A *command* is a document whose first field names it. *Generic arguments* are the fields every command has. An *operation* is a
-//! command that runs now; a connection has one at a time, so that the connections are the registry of operations. *Receipts* are
-//! what a node knows of an operation's writes; the write concern is awaited once for them, when the command is done.
+//! A *command* is a document whose first field names it. *Generic arguments* are the fields every command
+//! has. An *operation* is a command that runs now; a connection has one at a time, so that the connections
+//! are the registry of operations. *Receipts* are what a node knows of an operation's writes; the write
+//! concern is awaited once for them, when the command is done.
 //!
 //! # Invariants
 //! - Every request gets a reply document or an error document, even when the command panics.
 //! - No field of a command is ignored silently: what nobody took is an unknown field (40415).
-//! - Whatever a layer below refuses reaches the client as one [`error::CommandError`], by the code that it stands for.
+//! - Whatever a layer below refuses reaches the client as one [`error::CommandError`], by the code that it
+//!   stands for.
 //! - No lock is held across an await.
-//! - A server is compiled for its node: nothing is looked up, boxed or called through a pointer because there are several kinds.
+//! - A server is compiled for its node: nothing is looked up, boxed or called through a pointer because there
+//!   are several kinds.
 //!
 //! # Not here
-//! No collection, no document and no store. No sockets, no threads per connection (`transport`), no signal handling and no log
-//! writing (`heddle`): the traits of [`host`] are the way out.
+//! No collection, no document and no store. No sockets, no threads per connection (`transport`), no signal
+//! handling and no log writing (`heddle`): the traits of [`host`] are the way out.
 
 mod batch;
 pub mod command;

@@ -6,8 +6,9 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-/// What the commands of a server work on. A node with documents has its catalog and its store here; one that only passes
-/// requests on has others. It is known when the program is compiled: a command reaches it without a detour.
+/// What the commands of a server work on. A node with documents has its catalog and its store here; one that
+/// only passes requests on has others. It is known when the program is compiled: a command reaches it without
+/// a detour.
 pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// What an operation reads from.
     type Source: Debug + Sync;
@@ -21,7 +22,8 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// What operations read from unless they are told otherwise.
     fn source(&self) -> &Self::Source;
 
-    /// Whether there is such a collection. Only the use of those is counted: clients may ask for any number of others.
+    /// Whether there is such a collection. Only the use of those is counted: clients may ask for any number
+    /// of others.
     fn has_collection(&self, database: &str, name: &str) -> bool;
 
     /// Waits until all that an operation has written is as safe as `j: true` wants it.

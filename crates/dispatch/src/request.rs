@@ -21,8 +21,8 @@ pub struct Request<'m> {
     pub times: StageTimes,
     /// When the work on the request began; `None` when nobody has looked at the clock.
     pub began: Option<Instant>,
-    /// The server is overloaded: a user command of a client that said `backpressure` is refused, and told to wait at
-    /// least this long before it tries again.
+    /// The server is overloaded: a user command of a client that said `backpressure` is refused, and told to
+    /// wait at least this long before it tries again.
     pub overload: Option<Duration>,
     /// The length of the whole message.
     pub bytes: usize,

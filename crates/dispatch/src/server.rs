@@ -107,7 +107,8 @@ impl<N: Node> Server<N> {
         self.connections.lock().insert(connection.id, connection);
     }
 
-    /// A connection ended. A cursor whose batches it streamed ends with it: nobody else knows where the stream stopped.
+    /// A connection ended. A cursor whose batches it streamed ends with it: nobody else knows where the
+    /// stream stopped.
     pub fn closed(&self, connection: &Connection) {
         self.connections.lock().remove(&connection.id);
         match connection.streamed_cursor() {
@@ -178,7 +179,8 @@ impl<N: Node> Server<N> {
         }
     }
 
-    /// Collections of these names are no more: their cursors end with these errors, and their rows of `top` go.
+    /// Collections of these names are no more: their cursors end with these errors, and their rows of `top`
+    /// go.
     pub fn forget_collections(&self, lost: &HashMap<String, CommandError>) {
         // One walk over all cursors, however many collections there were.
         self.cursors.fail_where(|namespace| lost.get(namespace).cloned());
@@ -209,7 +211,8 @@ impl<N: Node> Server<N> {
         self.cursors.kill_where(|_, owner| owner.is_some_and(|owner| ended.contains(&owner)));
     }
 
-    /// Closes idle cursors and forgets idle sessions. `heddle` calls it every `clientCursorMonitorFrequencySecs`.
+    /// Closes idle cursors and forgets idle sessions. `heddle` calls it every
+    /// `clientCursorMonitorFrequencySecs`.
     pub fn expire(&self, now: Instant) {
         let idle = Duration::from_millis(self.parameters.unsigned(Parameter::CursorTimeout));
         let cursors = self.cursors.expire(now, idle);
@@ -231,7 +234,8 @@ impl<N: Node> Server<N> {
     }
 }
 
-/// The next `opid`. Each thread takes a block of them at a time, so that they do not rise one by one across threads.
+/// The next `opid`. Each thread takes a block of them at a time, so that they do not rise one by one across
+/// threads.
 pub(crate) fn next_operation_id() -> i64 {
     const BLOCK: i64 = 1024;
     static NEXT: AtomicI64 = AtomicI64::new(1);

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The UUID of a session (`lsid.id`). Without authentication there is one owner, so that it identifies the session.
+/// The UUID of a session (`lsid.id`). Without authentication there is one owner, so that it identifies the
+/// session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 

@@ -67,8 +67,8 @@ impl StageTimes {
     }
 }
 
-/// Bucket `n` counts what took less than 2^n microseconds and, but for the first, at least half of that; the last one counts
-/// everything longer.
+/// Bucket `n` counts what took less than 2^n microseconds and, but for the first, at least half of that; the
+/// last one counts everything longer.
 const BUCKETS: usize = 28;
 /// What percentiles are told of, in thousandths.
 const PERCENTILES: [(&str, u64); 4] =
@@ -116,8 +116,9 @@ impl StageHistograms {
         }
     }
 
-    /// The stages of this crate as the transport tells its own: count, sum, upper bounds of percentiles, and the buckets that
-    /// are not empty: `{execute: {count, totalMicros, p50Micros, …, histogram: {under64Micros: 7, …}}, …}`.
+    /// The stages of this crate as the transport tells its own: count, sum, upper bounds of percentiles, and
+    /// the buckets that are not empty:
+    /// `{execute: {count, totalMicros, p50Micros, …, histogram: {under64Micros: 7, …}}, …}`.
     pub fn to_document(&self) -> Document {
         const OWN: [Stage; 3] = [Stage::Parse, Stage::Execute, Stage::CommitWait];
         let named = STAGES.iter().zip(STAGE_NAMES).filter(|(stage, _)| OWN.contains(stage));

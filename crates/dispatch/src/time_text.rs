@@ -26,7 +26,8 @@ pub fn calendar_text(milliseconds: i64) -> String {
     format!("{} {} {day:2} {time}", name(&WEEKDAYS, days.rem_euclid(7)), name(&MONTHS, month - 1))
 }
 
-/// The Gregorian date of a day counted from 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// The Gregorian date of a day counted from 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms").
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

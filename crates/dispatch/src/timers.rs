@@ -1,5 +1,5 @@
-//! Wakes futures at their time, by a thread or by whom it is told to: the only clock-driven thing below `heddle`, which names no
-//! runtime.
+//! Wakes futures at their time, by a thread or by whom it is told to: the only clock-driven thing below
+//! `heddle`, which names no runtime.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;

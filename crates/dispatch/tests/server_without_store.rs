@@ -1,4 +1,5 @@
-//! A server that has neither catalog nor store, as a router has none: two commands of its own, and everything that commands share.
+//! A server that has neither catalog nor store, as a router has none: two commands of its own, and everything
+//! that commands share.
 
 use dispatch::command::{CommandEntry, Execution, Run};
 use dispatch::connection::Connection;

@@ -5,7 +5,8 @@ use crate::{
     Timestamp, Value,
 };
 
-/// Writes one document at the end of a buffer. The length is filled in when the builder is finished or dropped.
+/// Writes one document at the end of a buffer. The length is filled in when the builder is finished or
+/// dropped.
 #[derive(Debug)]
 pub struct DocumentBuilder<'b> {
     buffer: &'b mut Vec<u8>,
@@ -21,8 +22,8 @@ impl<'b> DocumentBuilder<'b> {
         DocumentBuilder { buffer, start }
     }
 
-    /// Takes up an unfinished document that begins at `start` of `buffer`: its length field and perhaps elements are
-    /// there, its terminator is not.
+    /// Takes up an unfinished document that begins at `start` of `buffer`: its length field and perhaps
+    /// elements are there, its terminator is not.
     pub fn resume(buffer: &'b mut Vec<u8>, start: usize) -> Self {
         DocumentBuilder { buffer, start }
     }
@@ -175,7 +176,8 @@ impl<'b> ArrayBuilder<'b> {
         ArrayBuilder::new(self.buffer)
     }
 
-    /// Takes back every element behind the first `count` ones, which took `length` bytes ([`ArrayBuilder::len`] of that moment).
+    /// Takes back every element behind the first `count` ones, which took `length` bytes
+    /// ([`ArrayBuilder::len`] of that moment).
     pub fn roll_back(&mut self, count: usize, length: usize) {
         if count <= self.count() && length >= 4 {
             self.next_index = count as u32;
@@ -348,7 +350,8 @@ impl Value {
         })
     }
 
-    /// The value's bytes, without type and name, appended to `buffer`. With [`RawValue::decode`] they can be read in place.
+    /// The value's bytes, without type and name, appended to `buffer`. With [`RawValue::decode`] they can be
+    /// read in place.
     pub fn write(&self, buffer: &mut Vec<u8>) {
         write_value(buffer, self);
     }

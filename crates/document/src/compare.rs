@@ -3,8 +3,8 @@
 use crate::{ElementType, RawDocument, RawValue, Value};
 use std::cmp::Ordering;
 
-/// The class within which values of this type compare with each other; classes compare by number. The numbers are
-/// MongoDB's, except for the two that would not be above zero there: `MinKey` is 0 and `Undefined` 1.
+/// The class within which values of this type compare with each other; classes compare by number. The numbers
+/// are MongoDB's, except for the two that would not be above zero there: `MinKey` is 0 and `Undefined` 1.
 #[inline]
 pub const fn canonical_type(kind: ElementType) -> u8 {
     use ElementType as T;
@@ -42,7 +42,8 @@ pub fn compare(left: RawValue<'_>, right: RawValue<'_>) -> Ordering {
     left_class.cmp(&right_class).then_with(|| compare_within_class(left, right))
 }
 
-/// Compares two documents field by field: class of the value, name, value; the one that ends first is the lower.
+/// Compares two documents field by field: class of the value, name, value; the one that ends first is the
+/// lower.
 pub fn compare_documents(left: RawDocument<'_>, right: RawDocument<'_>) -> Ordering {
     let (mut lefts, mut rights) = (left.iter(), right.iter());
     loop {

@@ -55,7 +55,8 @@ pub struct Fieldwise {
 }
 
 impl Fieldwise {
-    /// Sets a field: replaces the value of the field of this name, or appends one. Returns the value replaced.
+    /// Sets a field: replaces the value of the field of this name, or appends one. Returns the value
+    /// replaced.
     pub fn insert(&mut self, name: String, value: Value) -> Option<Value> {
         match self.get_mut(&name) {
             Some(place) => Some(std::mem::replace(place, value)),

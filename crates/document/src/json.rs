@@ -1,4 +1,5 @@
-//! Relaxed extended JSON (specification "MongoDB Extended JSON v2"), for logs; messages quote values as [`crate::quote`] does.
+//! Relaxed extended JSON (specification "MongoDB Extended JSON v2"), for logs; messages quote values as
+//! [`crate::quote`] does.
 
 use crate::date::DateTime;
 use crate::{RawArray, RawDocument, RawValue};

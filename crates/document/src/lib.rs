@@ -10,20 +10,21 @@
 //! ```
 //!
 //! # Vocabulary
-//! *Raw* means borrowed bytes; *trusted* means checked before. An *element* is a field with its type and name; a *value*
-//! is what it holds. The *canonical type* of a value is the class of types it compares with ([`canonical_type`]).
-//! A *key* is bytes that sort as the values they encode ([`key`]); *type bits* are what a key does not tell about its
-//! values' types. A *path* is a dotted name that leads through documents and arrays ([`path`]). Messages *quote* values
-//! ([`quote`]), logs print them as JSON ([`json`]).
+//! *Raw* means borrowed bytes; *trusted* means checked before. An *element* is a field with its type and
+//! name; a *value* is what it holds. The *canonical type* of a value is the class of types it compares with
+//! ([`canonical_type`]). A *key* is bytes that sort as the values they encode ([`key`]); *type bits* are what
+//! a key does not tell about its values' types. A *path* is a dotted name that leads through documents and
+//! arrays ([`path`]). Messages *quote* values ([`quote`]), logs print them as JSON ([`json`]).
 //!
 //! # Invariants
 //! - Reading never panics and never leaves the given bytes, whatever they hold.
 //! - What a builder writes, [`RawDocument::parse`] accepts.
-//! - Numbers compare exactly across their four types; equal values have equal keys, and keys order as values do.
+//! - Numbers compare exactly across their four types; equal values have equal keys, and keys order as values
+//!   do.
 //!
 //! # Not here
-//! No I/O, no query semantics (what a missing field matches, which array elements count): paths report what they find, and
-//! `query` judges it.
+//! No I/O, no query semantics (what a missing field matches, which array elements count): paths report what
+//! they find, and `query` judges it.
 
 mod builder;
 mod compare;

@@ -1,7 +1,7 @@
 //! `doc!`, `doc_buf!` and `array!`: documents and arrays written as literals.
 
-/// A [`Document`](crate::Document) literal: `doc! { "a": 1, "b": { "c": [1, "x"] } }`. Values are expressions that convert
-/// into [`Value`](crate::Value), braces are documents, brackets are arrays.
+/// A [`Document`](crate::Document) literal: `doc! { "a": 1, "b": { "c": [1, "x"] } }`. Values are expressions
+/// that convert into [`Value`](crate::Value), braces are documents, brackets are arrays.
 #[macro_export]
 macro_rules! doc {
     ($($fields:tt)*) => {{

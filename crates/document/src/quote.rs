@@ -1,8 +1,8 @@
 //! Values as error messages quote them.
 //!
-//! There are three forms, as in MongoDB: that of stored documents (`{ a: 1.0, b: "x" }`), that of what expressions yield
-//! (`{a: 1, b: "x"}`), and that of numbers whose type matters (`(NumberInt)42`). None of them can be read back; logs use
-//! [`crate::json`].
+//! There are three forms, as in MongoDB: that of stored documents (`{ a: 1.0, b: "x" }`), that of what
+//! expressions yield (`{a: 1, b: "x"}`), and that of numbers whose type matters (`(NumberInt)42`). None of
+//! them can be read back; logs use [`crate::json`].
 
 use std::fmt::{self, Display, Write};
 
@@ -42,7 +42,8 @@ pub fn element(name: &str, value: RawValue<'_>) -> String {
     format!("{name}: {}", Quoted { value, form: Form::Stored })
 }
 
-/// What an expression yielded: `{a: 1, b: [2, 3]}`, an object id without its type's name, a date in calendar form, `MISSING`.
+/// What an expression yielded: `{a: 1, b: [2, 3]}`, an object id without its type's name, a date in calendar
+/// form, `MISSING`.
 pub fn operand(value: Option<RawValue<'_>>) -> String {
     match value {
         Some(value) => Quoted { value, form: Form::Computed }.to_string(),

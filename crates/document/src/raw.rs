@@ -1,8 +1,8 @@
 //! BSON read in place: documents, arrays, elements and values as views of bytes.
 //!
 //! Bytes from outside go through [`RawDocument::parse`] once. Bytes that were checked before go through
-//! [`RawDocument::trusted`], which checks nothing; reading them stays memory safe, and should they be damaged all the same,
-//! iteration ends at the damage.
+//! [`RawDocument::trusted`], which checks nothing; reading them stays memory safe, and should they be damaged
+//! all the same, iteration ends at the damage.
 
 use crate::validate::{self, DocumentError};
 use crate::{Decimal128, Document, DocumentBuf, ElementType, ObjectId, Timestamp, Value};
@@ -21,7 +21,8 @@ impl<'a> RawDocument<'a> {
     /// The document without fields.
     pub const EMPTY: RawDocument<'static> = RawDocument { bytes: EMPTY_DOCUMENT };
 
-    /// Checks structure, UTF-8 and nesting depth (200 at most, as MongoDB allows in messages) of the whole of `bytes`.
+    /// Checks structure, UTF-8 and nesting depth (200 at most, as MongoDB allows in messages) of the whole of
+    /// `bytes`.
     ///
     /// # Errors
     /// The first defect and where it lies.

@@ -88,8 +88,8 @@ impl Timestamp {
     }
 }
 
-/// A 128-bit decimal floating-point number: IEEE 754-2008 binary integer decimal, little-endian. Equality is of
-/// the representation; numeric comparison is [`crate::compare`].
+/// A 128-bit decimal floating-point number: IEEE 754-2008 binary integer decimal, little-endian. Equality is
+/// of the representation; numeric comparison is [`crate::compare`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal128(pub(crate) [u8; 16]);
 

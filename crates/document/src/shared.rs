@@ -1,6 +1,7 @@
 //! What arrays and documents keep their items in: one word, shared by clones until one of them is changed.
 //!
-//! Expressions hand whole arrays from variable to operator; a copy for each use would make a loop over an array quadratic.
+//! Expressions hand whole arrays from variable to operator; a copy for each use would make a loop over an
+//! array quadratic.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

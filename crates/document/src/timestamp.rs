@@ -12,8 +12,8 @@ impl Timestamp {
 }
 
 impl RawDocument<'_> {
-    /// The document with the current time where it has an empty timestamp at its top level, `_id` excepted; `None` when it has none.
-    /// Inserted documents and replacements are stored so.
+    /// The document with the current time where it has an empty timestamp at its top level, `_id` excepted;
+    /// `None` when it has none. Inserted documents and replacements are stored so.
     pub fn with_current_timestamps(self) -> Option<DocumentBuf> {
         self.iter().find(is_empty_timestamp)?;
         let mut bytes = Vec::with_capacity(self.as_bytes().len());

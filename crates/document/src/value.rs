@@ -1,12 +1,13 @@
-//! Owned values and documents: trees that are built, changed and printed. Stored and transmitted documents stay bytes.
+//! Owned values and documents: trees that are built, changed and printed. Stored and transmitted documents
+//! stay bytes.
 
 use crate::builder::DocumentBuilder;
 use crate::shared::{Array, Measure, Shared};
 use crate::validate::DocumentError;
 use crate::{Decimal128, ElementType, ObjectId, RawDocument, Timestamp};
 
-/// A BSON value, owned. Arrays and documents are shared by their clones until one of them is changed; what is rare and large
-/// is boxed, so that an item of an array takes no more than a string's three words.
+/// A BSON value, owned. Arrays and documents are shared by their clones until one of them is changed; what is
+/// rare and large is boxed, so that an item of an array takes no more than a string's three words.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[expect(missing_docs, reason = "the names are the specification's own")]
 pub enum Value {
@@ -119,7 +120,8 @@ impl Value {
         }
     }
 
-    /// The value with all it holds. Its bytes are at least those it takes as BSON, but for the names of an array's elements.
+    /// The value with all it holds. Its bytes are at least those it takes as BSON, but for the names of an
+    /// array's elements.
     pub fn measure(&self) -> Measure {
         let held = match self {
             Value::String(text) => Measure::scalar(text.len()),

@@ -1,8 +1,9 @@
-//! The allocator of the whole process: mimalloc, in the place of the C library's, so that RocksDB's memory comes from it as well.
+//! The allocator of the whole process: mimalloc, in the place of the C library's, so that RocksDB's memory
+//! comes from it as well.
 //!
-//! Memtables and cached blocks come and go by the hundred megabytes. What is given back to the kernel between two of them costs a
-//! page fault for each 4 KiB when it is wanted again, so free memory is kept for a while. Huge pages (`no_thp` leaves them out) took a tenth off
-//! the updates.
+//! Memtables and cached blocks come and go by the hundred megabytes. What is given back to the kernel between
+//! two of them costs a page fault for each 4 KiB when it is wanted again, so free memory is kept for a while.
+//! Huge pages (`no_thp` leaves them out) took a tenth off the updates.
 //!
 //! Figures: `docs/design/thread-models.md`.
 
@@ -17,11 +18,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// `mi_option_purge_delay` of mimalloc.h, which the binding leaves out.
 const PURGE_DELAY: mi_option_t = 15;
 
-/// Keeps free memory for so long before it goes back to the kernel, unless `MIMALLOC_PURGE_DELAY` in the environment says otherwise.
+/// Keeps free memory for so long before it goes back to the kernel, unless `MIMALLOC_PURGE_DELAY` in the
+/// environment says otherwise.
 pub(crate) fn keep_free_memory(time: Duration) {
     let milliseconds = c_long::try_from(time.as_millis()).unwrap_or(c_long::MAX);
-    // SAFETY: changes one word that mimalloc reads as it is. The option's number belongs to the version that is linked; the test
-    // below compares its default.
+    // SAFETY: changes one word that mimalloc reads as it is. The option's number belongs to the version that
+    // is linked; the test below compares its default.
     unsafe { mi_option_set_default(PURGE_DELAY, milliseconds) };
 }
 
@@ -36,18 +38,18 @@ pub(crate) fn committed_bytes() -> u64 {
     *committed as u64
 }
 
-/// Gives back what has been free for longer than [`keep_free_memory`] says. The allocator looks for it only when memory is asked for,
-/// and a server that idles asks for none.
+/// Gives back what has been free for longer than [`keep_free_memory`] says. The allocator looks for it only
+/// when memory is asked for, and a server that idles asks for none.
 pub(crate) fn give_back_expired() {
     // SAFETY: it frees memory that nobody uses.
     unsafe { mi_collect(false) };
 }
 
-/// As [`give_back_expired`], and frees what the calling thread keeps for itself. Not forced: that would give back at once what other
-/// threads have freed just now.
+/// As [`give_back_expired`], and frees what the calling thread keeps for itself. Not forced: that would give
+/// back at once what other threads have freed just now.
 pub(crate) fn give_back_of_thread() {
-    /// A page that a thread keeps in reserve is freed when the thread has looked at it so often (`MI_RETIRE_CYCLES` in mimalloc's
-    /// `page.c`).
+    /// A page that a thread keeps in reserve is freed when the thread has looked at it so often
+    /// (`MI_RETIRE_CYCLES` in mimalloc's `page.c`).
     const LOOKS: usize = 16;
     (0..LOOKS).for_each(|_| give_back_expired());
 }

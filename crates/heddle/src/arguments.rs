@@ -1,5 +1,5 @@
-//! The command line. The flags of `serve` are made from the table of parameters; without a subcommand they start the server as
-//! well, so that what calls `mongod` can call `heddle`.
+//! The command line. The flags of `serve` are made from the table of parameters; without a subcommand they
+//! start the server as well, so that what calls `mongod` can call `heddle`.
 
 use crate::echo_server::{NO_IO_URING, REPLY_BYTES};
 use bench::{BenchCommand, BenchError};
@@ -101,7 +101,8 @@ fn help(definition: &Definition) -> String {
 /// # Errors
 /// What the measurement ended with.
 pub(crate) fn run_bench(matches: &ArgMatches) -> Result<(), BenchError> {
-    // The arguments were declared by the same type, so that a failure is a wrong value, which clap explains itself.
+    // The arguments were declared by the same type, so that a failure is a wrong value, which clap explains
+    // itself.
     bench::run(&BenchCommand::from_arg_matches(matches).unwrap_or_else(|error| error.exit()))
 }
 

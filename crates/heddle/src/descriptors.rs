@@ -6,10 +6,11 @@ use transport::raise_descriptor_limit;
 const RESERVED_PART: u64 = 20;
 /// The least that is kept back: a small store opens some dozens of files.
 const RESERVE_MIN: u64 = 256;
-/// The most: a store that keeps more table files open wins little, they are opened again when they are needed.
+/// The most: a store that keeps more table files open wins little, they are opened again when they are
+/// needed.
 const RESERVE_MAX: u64 = TABLE_FILES_MAX + OWN_NEEDS_MAX;
-/// What remains of the reserve beside table files: log, journal, listeners, event loops, files of sorts, connections that are
-/// being refused.
+/// What remains of the reserve beside table files: log, journal, listeners, event loops, files of sorts,
+/// connections that are being refused.
 const OWN_NEEDS_MAX: u64 = 256;
 const TABLE_FILES_MAX: u64 = 4096;
 /// Fewer, and the store would open and close files all the time.

@@ -1,7 +1,8 @@
 //! `heddle echo-server`: the transport with a service that does nothing.
 //!
-//! What a thread model itself can do is the ceiling of what the database can do under it; `heddle bench article s1` and
-//! `heddle bench cachegrind` measure it here. It takes the options of `serve`, as far as they concern the network.
+//! What a thread model itself can do is the ceiling of what the database can do under it;
+//! `heddle bench article s1` and `heddle bench cachegrind` measure it here. It takes the options of `serve`,
+//! as far as they concern the network.
 
 use crate::descriptors::DescriptorBudget;
 use crate::machine::Machine;

@@ -1,8 +1,8 @@
 //! What the process may use of its machine: memory and processors, less where a control group allows less.
 //!
-//! The only place that asks the kernel for the machine's size. Control groups are looked up as cgroups(7) describes them, in both
-//! versions and where both are mounted side by side; a limit of a group holds for all groups below it, so the smallest one on the way
-//! from the process's group to the top counts.
+//! The only place that asks the kernel for the machine's size. Control groups are looked up as cgroups(7)
+//! describes them, in both versions and where both are mounted side by side; a limit of a group holds for all
+//! groups below it, so the smallest one on the way from the process's group to the top counts.
 
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,14 @@
 //! ```
 //!
 //! # Invariants
-//! - Every failure to start is one line on standard error that says what to do, and an exit status other than 0.
+//! - Every failure to start is one line on standard error that says what to do, and an exit status other than
+//!   0.
 //! - Every option is defined in `dispatch::parameters`; nothing here knows a default.
 //! - Logging never blocks a request: lines that the writer cannot take are counted and dropped.
 //!
 //! # Not here
-//! What commands do (`commands`), how connections are driven (`transport`), how data is kept (`storage`, `catalog`).
+//! What commands do (`commands`), how connections are driven (`transport`), how data is kept (`storage`,
+//! `catalog`).
 
 mod allocator;
 mod arguments;

@@ -64,7 +64,8 @@ struct Attachment {
     slow: SlowSlot,
 }
 
-/// The last command of a connection, if it was slow, until its reply is sent. A connection runs one command at a time.
+/// The last command of a connection, if it was slow, until its reply is sent. A connection runs one command
+/// at a time.
 #[derive(Debug, Default)]
 struct SlowSlot {
     /// Looked at after every command; the lock is taken for slow ones only.

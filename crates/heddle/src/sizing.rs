@@ -3,8 +3,9 @@
 //! ```text
 //!  memory │ caches: half beyond 1 GiB, or a third beyond 256 MiB │ memtables │ requests, replies, threads, the allocator's slack
 //! ```
-//! Memtables are what grows fastest under inserts: two keyspaces have one that is filled and some that wait for their flush, each larger
-//! than its size by one group of commits. In small memory they are small, and commits are slowed sooner ([`GateLimits`]).
+//! Memtables are what grows fastest under inserts: two keyspaces have one that is filled and some that wait
+//! for their flush, each larger than its size by one group of commits. In small memory they are small, and
+//! commits are slowed sooner ([`GateLimits`]).
 
 use crate::machine::Machine;
 use dispatch::parameters::{Parameter, Parameters};
@@ -107,7 +108,8 @@ fn default_cache(memory: u64) -> u64 {
     half.max(third).max(CACHE_MIN)
 }
 
-/// A thirty-second of the cache, within bounds: where there is memory, versions that are replaced soon are never written to a table.
+/// A thirty-second of the cache, within bounds: where there is memory, versions that are replaced soon are
+/// never written to a table.
 fn default_memtable(memory: u64, cache: u64) -> u64 {
     let largest = (memory / MEMTABLES_PER_MEMORY).max(MEMTABLE_MIN);
     (cache / 32).clamp(64 * MIB, 256 * MIB).min(largest)
@@ -146,7 +148,8 @@ mod tests {
         check(0, None, 256, 16);
     }
 
-    /// Caches, and all memtables that the gate lets come together, each larger than its size by one group of commits.
+    /// Caches, and all memtables that the gate lets come together, each larger than its size by one group of
+    /// commits.
     #[test]
     fn in_small_memory_caches_and_memtables_leave_a_third() {
         const GROUP: u64 = 8 * MIB;

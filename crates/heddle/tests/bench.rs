@@ -1,5 +1,5 @@
-//! `heddle bench` as its users run it, with few connections and for moments: every experiment under every thread model, without
-//! a single failed request; and its end when it is interrupted or told nonsense.
+//! `heddle bench` as its users run it, with few connections and for moments: every experiment under every
+//! thread model, without a single failed request; and its end when it is interrupted or told nonsense.
 
 use serde_json::Value;
 use std::path::Path;

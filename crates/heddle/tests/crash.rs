@@ -1,6 +1,7 @@
-//! Durability promise, tested from outside: several clients write with acknowledgement, the server is killed with SIGKILL at a
-//! random moment and started again, many times over the same directory. Afterwards every acknowledged write is there, a write without
-//! acknowledgement is there whole or not at all, and every index agrees with its documents.
+//! Durability promise, tested from outside: several clients write with acknowledgement, the server is killed
+//! with SIGKILL at a random moment and started again, many times over the same directory. Afterwards every
+//! acknowledged write is there, a write without acknowledgement is there whole or not at all, and every index
+//! agrees with its documents.
 
 mod support;
 
@@ -19,7 +20,8 @@ const ROUNDS: u64 = 24;
 /// Ids of one client; few enough that inserts, updates and deletes meet again and again.
 const IDS: i64 = 150;
 
-/// What one client knows: each id's document when it exists, and the writes that were under way when the server died.
+/// What one client knows: each id's document when it exists, and the writes that were under way when the
+/// server died.
 struct Client {
     number: i64,
     random: Rng,

@@ -62,7 +62,8 @@ fn dependencies_point_downwards() {
     }
 }
 
-/// What gives each run of a simulation another course. Tables whose hashes have a secret are not among it: their order must never show.
+/// What gives each run of a simulation another course. Tables whose hashes have a secret are not among it:
+/// their order must never show.
 const AMBIENT: &[&str] =
     &["Instant::now", "SystemTime::now", ".elapsed()", "new_v4", "RandomState::new", "getrandom::"];
 

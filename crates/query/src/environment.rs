@@ -16,12 +16,15 @@ pub struct Environment {
     pub now_ms: i64,
     /// `$$CLUSTER_TIME`; zero where the server has no logical clock.
     pub cluster_time: Timestamp,
-    /// The command's `let` variables, already evaluated. Shared, so that thousands of them are copied for no statement.
+    /// The command's `let` variables, already evaluated. Shared, so that thousands of them are copied for no
+    /// statement.
     variables: Arc<Bindings>,
-    /// The first call with constant operands that failed when it was evaluated while its expression was parsed. It is an error of the
-    /// whole request, but one that comes behind everything that parsing has to say.
+    /// The first call with constant operands that failed when it was evaluated while its expression was
+    /// parsed. It is an error of the whole request, but one that comes behind everything that parsing has to
+    /// say.
     failed_constant: OnceLock<Box<QueryError>>,
-    /// Some variables stand for what an enclosing pipeline reads: a call on them that fails does so when it is evaluated, if it is.
+    /// Some variables stand for what an enclosing pipeline reads: a call on them that fails does so when it
+    /// is evaluated, if it is.
     constants_vary: bool,
 }
 
@@ -45,7 +48,8 @@ impl Environment {
         Arc::make_mut(&mut self.variables).own.insert(name, value);
     }
 
-    /// The environment with these variables too, which stand for what is read; they hide outer ones of the same name.
+    /// The environment with these variables too, which stand for what is read; they hide outer ones of the
+    /// same name.
     #[must_use]
     pub fn with(&self, variables: impl IntoIterator<Item = (String, Value)>) -> Self {
         let own: HashMap<String, Value> = variables.into_iter().collect();
@@ -61,7 +65,8 @@ impl Environment {
         self.failed_constant.get().map_or(Ok(()), |error| Err(QueryError::clone(error)))
     }
 
-    /// Keeps the error of a call whose operands are all constant, unless there is one already or constants are none here.
+    /// Keeps the error of a call whose operands are all constant, unless there is one already or constants
+    /// are none here.
     pub(crate) fn note_failed_constant(&self, error: impl FnOnce() -> QueryError) {
         if !self.constants_vary {
             self.failed_constant.get_or_init(|| Box::new(error()));

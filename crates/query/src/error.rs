@@ -16,8 +16,8 @@ pub struct QueryError {
     pub message: String,
 }
 
-/// An error that stands for one of MongoDB's codes; its text is what the client reads. Whoever answers clients makes an error
-/// reply of it without knowing the layer that it comes from.
+/// An error that stands for one of MongoDB's codes; its text is what the client reads. Whoever answers
+/// clients makes an error reply of it without knowing the layer that it comes from.
 pub trait CodedError: fmt::Display {
     /// MongoDB's numeric error code.
     fn code(&self) -> i32;
@@ -104,7 +104,8 @@ impl QueryError {
         Self::new(code::TYPE_MISMATCH, message)
     }
 
-    /// Puts `context` and a colon in front of the message, as MongoDB does when an outer command reports an inner error.
+    /// Puts `context` and a colon in front of the message, as MongoDB does when an outer command reports an
+    /// inner error.
     #[must_use]
     pub fn within(mut self, context: impl fmt::Display) -> Self {
         self.message = format!("{context} :: caused by :: {}", self.message);

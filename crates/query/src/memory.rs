@@ -1,7 +1,8 @@
 //! The account of one operation: what its sorts, groups and joins hold in memory together.
 //!
-//! Each of them has a limit of its own, as in MongoDB. A pipeline can have a thousand, though: when all of them together hold more
-//! than the operation may, whoever wants more puts aside what it has, or is refused as if it had passed its own limit.
+//! Each of them has a limit of its own, as in MongoDB. A pipeline can have a thousand, though: when all of
+//! them together hold more than the operation may, whoever wants more puts aside what it has, or is refused
+//! as if it had passed its own limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,8 +66,8 @@ impl MemoryPart {
         self.bytes
     }
 
-    /// Whether this holder has to give way: it has more than `most`, or the operation has more than it may, and this holder a
-    /// part of it that counts.
+    /// Whether this holder has to give way: it has more than `most`, or the operation has more than it may,
+    /// and this holder a part of it that counts.
     #[inline]
     pub fn is_over(&self, most: usize) -> bool {
         self.bytes > most || self.bytes > SMALL_BYTES.min(most / 8) && self.account.used() > self.account.most

@@ -1,5 +1,6 @@
-//! What a client sends may be as large as a message. Reading it takes time in proportion to its length: a hundred thousand fields, paths,
-//! branches or values are a matter of moments, and would be one of minutes if each were compared with each.
+//! What a client sends may be as large as a message. Reading it takes time in proportion to its length: a
+//! hundred thousand fields, paths, branches or values are a matter of moments, and would be one of minutes if
+//! each were compared with each.
 
 use document::{Document, RawDocument, Value, doc};
 use query::Environment;

@@ -1,4 +1,5 @@
-//! Faults planted into a server from outside of it, one at a time: a simulation that does not find them is worth nothing.
+//! Faults planted into a server from outside of it, one at a time: a simulation that does not find them is
+//! worth nothing.
 
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! What one client knows of the documents that are its own: the state that was acknowledged, and each change that led there.
+//! What one client knows of the documents that are its own: the state that was acknowledged, and each change
+//! that led there.
 //!
-//! A client does one thing after the other, so that the log has its changes in this order. What a crash leaves is therefore the state
-//! after some first part of them: after all of them when the process dies, and at least up to the last one that was journaled when
-//! the machine does.
+//! A client does one thing after the other, so that the log has its changes in this order. What a crash
+//! leaves is therefore the state after some first part of them: after all of them when the process dies, and
+//! at least up to the last one that was journaled when the machine does.
 
 use crate::disk::Crash;
 use document::Document;

@@ -1,4 +1,5 @@
-//! One server: it starts from a disk, takes messages, does its background work when it is told to, and crashes.
+//! One server: it starts from a disk, takes messages, does its background work when it is told to, and
+//! crashes.
 
 use crate::disk::{Crash, RESERVE_BYTES, SimulatedDisk};
 use crate::engine::SimulatedEngine;
@@ -202,8 +203,8 @@ impl Node {
         }
     }
 
-    /// Does what the threads would come to now: the journal at its interval, sooner when it is asked for and `hurries`, the governor
-    /// at its ticks, those who sleep at their times.
+    /// Does what the threads would come to now: the journal at its interval, sooner when it is asked for and
+    /// `hurries`, the governor at its ticks, those who sleep at their times.
     pub fn work(&self, hurries: bool) {
         let mut running = self.running.borrow_mut();
         let Some(running) = &mut *running else { return };
@@ -223,7 +224,8 @@ impl Node {
         running.server.timers.wake_due();
     }
 
-    /// It ends like this; answers with how many batches are lost. Replies that are awaited are to be dropped before the next start.
+    /// It ends like this; answers with how many batches are lost. Replies that are awaited are to be dropped
+    /// before the next start.
     pub fn crash(&self, crash: Crash) -> usize {
         if let Some(running) = self.running.take() {
             running.engine.die();

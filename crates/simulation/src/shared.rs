@@ -1,5 +1,5 @@
-//! Documents that all clients change at the same time. Each change counts one up and appends its own number to a list, so that
-//! every reader sees the document's whole history.
+//! Documents that all clients change at the same time. Each change counts one up and appends its own number
+//! to a list, so that every reader sees the document's whole history.
 
 use crate::disk::Crash;
 use crate::model::{Fates, Span};

@@ -1,6 +1,7 @@
 //! Many seeds: the server keeps its promises in each of them.
 //!
-//! `HEDDLE_SIMULATION_SEED=n` runs one and prints its trace with `HEDDLE_SIMULATION_TRACE=1`; `HEDDLE_SIMULATION_SEEDS=n` runs so many.
+//! `HEDDLE_SIMULATION_SEED=n` runs one and prints its trace with `HEDDLE_SIMULATION_TRACE=1`;
+//! `HEDDLE_SIMULATION_SEEDS=n` runs so many.
 
 use simulation::run;
 use std::sync::atomic::{AtomicU64, Ordering};

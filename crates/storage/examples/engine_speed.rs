@@ -1,4 +1,5 @@
-//! Prints what one thread gets out of the store: `cargo run --release -p storage --example engine_speed [directory]`.
+//! Prints what one thread gets out of the store:
+//! `cargo run --release -p storage --example engine_speed [directory]`.
 
 #![expect(clippy::unwrap_used, reason = "a measuring program may stop at the first surprise")]
 

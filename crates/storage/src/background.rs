@@ -1,8 +1,8 @@
-//! The store's threads: one brings the journal to stable storage every interval and when somebody waits for it, one governs
-//! the gate and watches the disk, one gives room back (`reclaim.rs`).
+//! The store's threads: one brings the journal to stable storage every interval and when somebody waits for
+//! it, one governs the gate and watches the disk, one gives room back (`reclaim.rs`).
 //!
-//! They are apart because a slow disk keeps the first and the last one busy exactly when the second one is needed.
-//! All rest, without a clock, while nothing is written: an idle store wakes nobody.
+//! They are apart because a slow disk keeps the first and the last one busy exactly when the second one is
+//! needed. All rest, without a clock, while nothing is written: an idle store wakes nobody.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -173,7 +173,8 @@ pub(crate) fn start(store: &Arc<StoreInner>) -> std::io::Result<Vec<JoinHandle<(
     let start = |(name, work): (&'static str, Work)| {
         let inner = Arc::clone(store);
         std::thread::Builder::new().name(name.into()).spawn(move || {
-            // Without it the journal would grow unsynced, or the gate stay as it is, and nobody would know why.
+            // Without it the journal would grow unsynced, or the gate stay as it is, and nobody would know
+            // why.
             if catch_unwind(AssertUnwindSafe(|| work(&inner))).is_err() {
                 inner.break_down(&format!("the thread {name} panicked"));
             }

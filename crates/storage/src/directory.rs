@@ -135,15 +135,16 @@ impl DataDirectory {
     }
 }
 
-/// Syncs the directories above a new one, so that its name is there after a power loss: whether this start made it, one that
-/// died before it came so far, or somebody who does not sync.
+/// Syncs the directories above a new one, so that its name is there after a power loss: whether this start
+/// made it, one that died before it came so far, or somebody who does not sync.
 fn sync_above(path: &Path, sync: impl FnMut(&Path) -> std::io::Result<()>) -> std::io::Result<()> {
     std::path::absolute(path)?.ancestors().skip(1).try_for_each(sync)
 }
 
 fn sync_directory(path: &Path) -> std::io::Result<()> {
     match File::open(path).and_then(|directory| directory.sync_all()) {
-        // Somebody else's, which this user may pass and not read, or of a file system that does not sync directories.
+        // Somebody else's, which this user may pass and not read, or of a file system that does not sync
+        // directories.
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput) => {
             tracing::info!(path = %path.display(), %error, "a directory above the data could not be synced");
             Ok(())

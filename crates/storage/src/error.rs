@@ -91,7 +91,8 @@ pub enum OpenError {
 /// Why a read or a maintenance operation failed.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StorageError {
-    /// The bytes are not in memory and the read was limited to [`ReadTier::BlockCache`](crate::ReadTier::BlockCache).
+    /// The bytes are not in memory and the read was limited to
+    /// [`ReadTier::BlockCache`](crate::ReadTier::BlockCache).
     #[error("the read needs the disk and was limited to memory")]
     WouldBlock,
     /// Stored bytes fail their checksum or make no sense.
@@ -126,7 +127,8 @@ pub enum CommitError {
     /// The engine refused the group's batch.
     #[error("storage engine refused the write: {0}")]
     Engine(Arc<str>),
-    /// Something the store relies on does not hold. Whether a unit under way was written is unknown, and no later one is.
+    /// Something the store relies on does not hold. Whether a unit under way was written is unknown, and no
+    /// later one is.
     #[error("the store is broken and takes no writes until the server has been restarted: {0}")]
     Broken(Arc<str>),
 }

@@ -12,11 +12,13 @@
 //! * **write unit** – puts, deletes and counter changes that happen together or not at all.
 //! * **group** – the units one leader writes as one engine batch.
 //! * **sequence number** – the engine's count of writes; a [`Receipt`] names the one that covers a unit.
-//! * **view in time** – a state of the store, kept to be read from while writes go on; **published** ones can be opened by sequence number.
+//! * **view in time** – a state of the store, kept to be read from while writes go on; **published** ones can
+//!   be opened by sequence number.
 //! * **applied** – in the engine and in the kernel's copy of the log: survives the death of the process.
 //! * **journaled** – the log up to there is on stable storage: survives power loss.
 //! * **gate** – where commits wait (without a thread) while flush and compaction catch up.
-//! * **reserve** – room set aside on the data disk, given up when it is full so that deletions and compaction go on ([`Disk`]).
+//! * **reserve** – room set aside on the data disk, given up when it is full so that deletions and compaction
+//!   go on ([`Disk`]).
 //! * **latch** – a short, asynchronous lock of one key ([`LatchTable`]) or one collection ([`SharedLatch`]).
 //!
 //! ```text
@@ -35,12 +37,15 @@
 //!
 //! * A unit whose commit was acknowledged is in the log; a unit whose commit was refused is in no part
 //!   in the engine, and neither is one that [follows](WriteUnit::follow) it.
-//! * Dropping a commit future withdraws nothing and wedges nothing: an enqueued unit is written, and the latches
-//!   it holds are held until then (that of a [document](HeldLatches::add_document) by who goes on from the unit).
+//! * Dropping a commit future withdraws nothing and wedges nothing: an enqueued unit is written, and the
+//!   latches it holds are held until then (that of a [document](HeldLatches::add_document) by who goes on
+//!   from the unit).
 //! * No thread is held while a commit waits for its turn, for the gate or for another one's sync.
 //! * A commit never waits for a sync: who wants one waits for its receipt to be journaled.
-//! * After a failed sync nothing is acknowledged any more until the store has been reopened. A full disk is no such failure.
-//! * On a full disk what makes room is still written, and the store goes on by itself when there is room again.
+//! * After a failed sync nothing is acknowledged any more until the store has been reopened. A full disk is
+//!   no such failure.
+//! * On a full disk what makes room is still written, and the store goes on by itself when there is room
+//!   again.
 //! * Counters are written as absolute values in the batch that changes them: they are exact after a crash.
 //! * Nothing outside `engine/rocks` names a RocksDB type, and nothing here names an async runtime.
 //!

@@ -13,8 +13,8 @@ pub struct StorageOptions {
     /// Block cache in bytes, shared by all keyspaces. Default 1 GiB; a server should give it about half
     /// of the memory it may use.
     pub cache_bytes: u64,
-    /// Cache of hot documents above the engine, in bytes; 0 switches it off. Default 256 MiB; a server should give it a
-    /// quarter of what it gives both caches.
+    /// Cache of hot documents above the engine, in bytes; 0 switches it off. Default 256 MiB; a server should
+    /// give it a quarter of what it gives both caches.
     pub row_cache_bytes: u64,
     /// Size of one memtable of the `documents` keyspace in bytes. Default 64 MiB: a flush then writes
     /// files of a size that compaction likes, and recovery replays at most a few of them.
@@ -24,8 +24,9 @@ pub struct StorageOptions {
     /// Memtables a keyspace may have before the engine itself stops writes. Default 8; the gate acts far
     /// earlier, see [`StorageOptions::validate`].
     pub memtable_count_max: u32,
-    /// Flush and compaction together may write this many bytes each second. Default 512 MiB; 0 means no limit. Read by the
-    /// engine's rate limiter when the store is opened, and by nothing else: reads and the journal are not held to it.
+    /// Flush and compaction together may write this many bytes each second. Default 512 MiB; 0 means no
+    /// limit. Read by the engine's rate limiter when the store is opened, and by nothing else: reads and the
+    /// journal are not held to it.
     pub io_budget_bytes_per_second: u64,
     /// How often the journal is brought to stable storage without being asked. Default 100 ms, like
     /// `storage.journal.commitIntervalMs` of MongoDB; range 1 to 500 ms.
@@ -33,19 +34,20 @@ pub struct StorageOptions {
     /// The log is cut (oldest memtables flushed) when it grows beyond this many bytes. Default 1 GiB: the
     /// time recovery takes is bounded by it.
     pub journal_bytes_max: u64,
-    /// Table files kept open; further ones are opened when they are read and push others out. Default 512:
-    /// 32 GiB of files of 64 MiB. A server that holds many connections takes its descriptor limit, subtracts its
-    /// connections, its own files and [`StorageOptions::DESCRIPTORS_BESIDE_TABLES`], and passes what is left, 512
-    /// at least where it can. -1 means all of them, however many there are.
+    /// Table files kept open; further ones are opened when they are read and push others out. Default 512: 32
+    /// GiB of files of 64 MiB. A server that holds many connections takes its descriptor limit, subtracts its
+    /// connections, its own files and [`StorageOptions::DESCRIPTORS_BESIDE_TABLES`], and passes what is left,
+    /// 512 at least where it can. -1 means all of them, however many there are.
     pub open_files_max: i32,
     /// Threads for flush and compaction. Default 0: chosen by the number of processors.
     pub background_jobs: u32,
-    /// What a compaction reads ahead of each of its files, in bytes. Default 2 MiB: few large reads, also where each is slow.
+    /// What a compaction reads ahead of each of its files, in bytes. Default 2 MiB: few large reads, also
+    /// where each is slow.
     pub compaction_readahead_bytes: u64,
     /// Whether the engine counts cache hits and the like. Default true; costs about one per cent.
     pub engine_statistics: bool,
-    /// Bytes set aside on the disk, and kept free beside them before writes that grow are refused. Default: a hundredth
-    /// of the file system within bounds. 0 means none: nothing is refused before the disk is full.
+    /// Bytes set aside on the disk, and kept free beside them before writes that grow are refused. Default: a
+    /// hundredth of the file system within bounds. 0 means none: nothing is refused before the disk is full.
     pub disk_reserve_bytes: Option<u64>,
     /// When commits are slowed and held back so that the engine never stops them itself.
     pub gate: GateLimits,
@@ -84,8 +86,8 @@ impl StorageOptions {
     /// Size of one table file where the disk is not small.
     pub(crate) const TABLE_BYTES_USUAL: u64 = 64 * MIB;
 
-    /// As these, fitted to a file system of so many bytes: on a small one no flush and no compaction takes more than a few
-    /// hundredths of it, and neither does the log.
+    /// As these, fitted to a file system of so many bytes: on a small one no flush and no compaction takes
+    /// more than a few hundredths of it, and neither does the log.
     pub(crate) fn fitted_to(&self, disk_bytes: u64) -> StorageOptions {
         let step = (disk_bytes / 128).max(256 << 10);
         let memtable_bytes = self.memtable_bytes.min(step);

@@ -1,8 +1,8 @@
 //! Giving back the room of what was deleted, on a thread that may take its time.
 //!
-//! A dropped collection is one range tombstone at first: its files go when compaction has passed, which on an idle store is
-//! never. Here they are removed whole, and what is left of the range is compacted. While the disk has little room, memtables
-//! are flushed too: tombstones free nothing before they are in a file.
+//! A dropped collection is one range tombstone at first: its files go when compaction has passed, which on an
+//! idle store is never. Here they are removed whole, and what is left of the range is compacted. While the
+//! disk has little room, memtables are flushed too: tombstones free nothing before they are in a file.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -175,7 +175,8 @@ fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
     joined
 }
 
-/// Waits until everything applied is on stable storage: files go at once, and must not go before what deletes their keys stays.
+/// Waits until everything applied is on stable storage: files go at once, and must not go before what deletes
+/// their keys stays.
 fn deletion_is_stable(store: &StoreInner) -> bool {
     let applied = store.applied();
     loop {

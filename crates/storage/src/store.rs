@@ -31,12 +31,12 @@ use crate::view::ReadView;
 use crate::views::PublishedViews;
 use crate::watch::RecentWrites;
 
-/// A loop writes a group in the middle of its turn when so many units wait. Each write costs a few microseconds
-/// besides its units, which hardly matters from here on; with 256 units of 1 KB in a group, what they touch no longer
-/// fits a core's cache, and a unit costs up to half as much again.
+/// A loop writes a group in the middle of its turn when so many units wait. Each write costs a few
+/// microseconds besides its units, which hardly matters from here on; with 256 units of 1 KB in a group, what
+/// they touch no longer fits a core's cache, and a unit costs up to half as much again.
 const DEFERRED_GROUP_UNITS: usize = 32;
-/// Larger values are not copied out of the commit queue, which is locked meanwhile: reading them waits until they are
-/// written.
+/// Larger values are not copied out of the commit queue, which is locked meanwhile: reading them waits until
+/// they are written.
 const ENQUEUED_VALUE_BYTES_MAX: usize = 256 << 10;
 
 /// An open store. Clones are the same store; the last one to go closes it.
@@ -52,7 +52,8 @@ pub enum EnqueuedVersion {
     Value(Vec<u8>),
     /// The unit is written or refused: the stored version is the latest.
     Settled,
-    /// The unit does not put the key, or its value is too large: the latest version can be read when the unit is settled.
+    /// The unit does not put the key, or its value is too large: the latest version can be read when the unit
+    /// is settled.
     OutOfReach,
 }
 
@@ -234,7 +235,8 @@ impl Store {
         &self.inner.latest
     }
 
-    /// As [`Store::read_view`] and lent, for reads of what is to be written over: what only writers read does not enter the cache of hot rows.
+    /// As [`Store::read_view`] and lent, for reads of what is to be written over: what only writers read does
+    /// not enter the cache of hot rows.
     #[inline]
     pub fn write_view(&self) -> &ReadView {
         &self.inner.latest_for_writes
@@ -255,8 +257,8 @@ impl Store {
         CommitFuture::new(Arc::clone(&self.inner), unit)
     }
 
-    /// What the enqueued unit at a place puts under a key. Who builds a unit from it, or answers anybody with it, must do so by
-    /// a unit that [follows](WriteUnit::follow) that place. The place comes from
+    /// What the enqueued unit at a place puts under a key. Who builds a unit from it, or answers anybody with
+    /// it, must do so by a unit that [follows](WriteUnit::follow) that place. The place comes from
     /// [`LatchTable::lock_latest`](crate::LatchTable::lock_latest), and the latch is still held.
     pub fn enqueued_version(&self, place: QueuePlace, keyspace: Keyspace, key: &[u8]) -> EnqueuedVersion {
         let copy = |unit: &WriteUnit| match unit.log().value_put(keyspace, key) {
@@ -266,15 +268,16 @@ impl Store {
         self.inner.group.look(place, copy).unwrap_or(EnqueuedVersion::Settled)
     }
 
-    /// Waits until the unit of a receipt is on stable storage. One sync serves all who wait at the same time, and an operation
-    /// of many units waits once, for the newest of them.
+    /// Waits until the unit of a receipt is on stable storage. One sync serves all who wait at the same time,
+    /// and an operation of many units waits once, for the newest of them.
     pub fn journaled(&self, receipt: Receipt) -> JournaledFuture {
         JournaledFuture::new(Arc::clone(&self.inner), receipt)
     }
 
     /// Tells that this thread's turn ends: everything ready was polled, next it waits for events. Writes what
     /// was committed on it since, as one group or two, unless another thread is about to. Only threads with
-    /// [deferred commits](crate::defer_commits) need to call it; when nothing is owed it costs next to nothing.
+    /// [deferred commits](crate::defer_commits) need to call it; when nothing is owed it costs next to
+    /// nothing.
     #[inline]
     pub fn turn_ended(&self) {
         if turn::take_debt(&self.inner.inner) {

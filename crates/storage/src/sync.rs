@@ -1,4 +1,5 @@
-//! The primitives of the concurrency core (`pipeline/group.rs`, `pipeline/journal.rs`, `gate/queue.rs`, `latch/`).
+//! The primitives of the concurrency core (`pipeline/group.rs`, `pipeline/journal.rs`, `gate/queue.rs`,
+//! `latch/`).
 //!
 //! Those files name nothing but `crate::sync`, so that `tests/model.rs` can compile the very same files
 //! against a model checker's primitives.

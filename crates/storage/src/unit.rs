@@ -175,7 +175,8 @@ fn decode<'a>(rest: &mut &'a [u8]) -> Option<Operation<'a>> {
     })
 }
 
-/// What a unit does to the room its data takes. On a disk without room it decides whether the unit is written.
+/// What a unit does to the room its data takes. On a disk without room it decides whether the unit is
+/// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// It puts more than it takes away.
@@ -232,8 +233,8 @@ impl WriteUnit {
         self.log.put(keyspace, key, value);
     }
 
-    /// Says what the unit does to the room its data takes, where that is not plain from its operations: one that puts
-    /// something counts as growing, any other as shrinking.
+    /// Says what the unit does to the room its data takes, where that is not plain from its operations: one
+    /// that puts something counts as growing, any other as shrinking.
     pub fn set_growth(&mut self, growth: Growth) {
         self.growth = Some(growth);
     }
@@ -266,8 +267,8 @@ impl WriteUnit {
         self.counters.push(CounterChange::Remove(counter));
     }
 
-    /// Gives the unit latches to hold. They are given up when it has been written, refused or withdrawn, and not
-    /// before: who drops the commit halfway does not uncover what the unit is about to change.
+    /// Gives the unit latches to hold. They are given up when it has been written, refused or withdrawn, and
+    /// not before: who drops the commit halfway does not uncover what the unit is about to change.
     pub fn hold(&mut self, latches: HeldLatches) {
         self.latches.append(latches);
     }

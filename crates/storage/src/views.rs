@@ -1,4 +1,5 @@
-//! Views in time: states of the store that are kept, to be read from while writes go on. See `docs/design/views.md`.
+//! Views in time: states of the store that are kept, to be read from while writes go on. See
+//! `docs/design/views.md`.
 
 use std::collections::VecDeque;
 
@@ -70,11 +71,12 @@ impl PublishedViews {
 }
 
 impl Store {
-    /// Publishes a view of everything applied. It is kept until it is [retired](Store::retire_views), and so is what it sees: whoever
-    /// publishes also retires. Publishing twice without a write in between is publishing once.
+    /// Publishes a view of everything applied. It is kept until it is [retired](Store::retire_views), and so
+    /// is what it sees: whoever publishes also retires. Publishing twice without a write in between is
+    /// publishing once.
     ///
-    /// A group of the pipeline is seen whole or not at all. A batch of several groups is, too, where its writer publishes between batches
-    /// and its readers take [`Store::published_view`].
+    /// A group of the pipeline is seen whole or not at all. A batch of several groups is, too, where its
+    /// writer publishes between batches and its readers take [`Store::published_view`].
     pub fn publish_view(&self) -> ReadView {
         self.inner.views.publish(|| self.pinned_view())
     }
@@ -84,7 +86,8 @@ impl Store {
         self.inner.views.newest()
     }
 
-    /// The newest published view that sees no write after `sequence`. As long as it is kept, the answer stays the same.
+    /// The newest published view that sees no write after `sequence`. As long as it is kept, the answer stays
+    /// the same.
     ///
     /// # Errors
     /// When there is none any more, or later ones may still be published.
@@ -92,7 +95,8 @@ impl Store {
         self.inner.views.at(sequence)
     }
 
-    /// Gives up the published views that are not needed for [`Store::view_at`] `sequence` and later. Whoever holds one goes on reading from it.
+    /// Gives up the published views that are not needed for [`Store::view_at`] `sequence` and later. Whoever
+    /// holds one goes on reading from it.
     pub fn retire_views(&self, sequence: u64) {
         self.inner.views.retire(sequence);
     }

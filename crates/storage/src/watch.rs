@@ -21,15 +21,18 @@ use crate::views::ViewUnavailable;
 const WRITES_MAX: usize = 1 << 19;
 /// Removed ranges that are noted at most: each question looks at all of them.
 const REMOVALS_MAX: usize = 1 << 10;
-/// With each write that is noted so many are forgotten that nobody asks for any more, so that nobody forgets many at once.
+/// With each write that is noted so many are forgotten that nobody asks for any more, so that nobody forgets
+/// many at once.
 const FORGOTTEN_WITH_EACH: usize = 2;
 
 /// The newest writes since the oldest watched view.
 #[derive(Default)]
 pub(crate) struct RecentWrites {
-    /// Raised before a watched view is taken and read after a batch was written: one of the two sees the other.
+    /// Raised before a watched view is taken and read after a batch was written: one of the two sees the
+    /// other.
     watchers: AtomicUsize,
-    /// Clients choose keys. Two of the same hash count as one: that is a conflict too many, and never one too few.
+    /// Clients choose keys. Two of the same hash count as one: that is a conflict too many, and never one too
+    /// few.
     hasher: RandomState,
     noted: Mutex<Noted>,
 }
@@ -136,7 +139,8 @@ impl Noted {
     }
 }
 
-/// A [view of a moment](Store::pinned_view) that can tell what was written since. While it lives, writers note what they write.
+/// A [view of a moment](Store::pinned_view) that can tell what was written since. While it lives, writers
+/// note what they write.
 #[derive(Debug)]
 pub struct WatchedView {
     view: ReadView,
@@ -163,8 +167,9 @@ impl WatchedView {
         &self.view
     }
 
-    /// The sequence number of the newest write of `key` that the view does not see; `None` when there is none. Never reads the disk. A write
-    /// under way may be missed: who is about to write the key holds its latch.
+    /// The sequence number of the newest write of `key` that the view does not see; `None` when there is
+    /// none. Never reads the disk. A write under way may be missed: who is about to write the key holds its
+    /// latch.
     ///
     /// # Errors
     /// When too much was written since for anybody to know.

@@ -6,8 +6,8 @@
 //! cargo run --release -p transport --example echo -- client 27101 4     the rate that 4 clients see
 //! cargo run --release -p transport --example echo -- compare 4 1000    both in turns: clients, reply bytes
 //! ```
-//! A client sends any OP_MSG and gets a message of the reply size (default 1,000 bytes). `compare` prints the median rate of
-//! interleaved rounds and the difference in nanoseconds of one core's time.
+//! A client sends any OP_MSG and gets a message of the reply size (default 1,000 bytes). `compare` prints the
+//! median rate of interleaved rounds and the difference in nanoseconds of one core's time.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -3,14 +3,17 @@
 use parking_lot::Mutex;
 use std::cell::RefCell;
 
-/// Memory that a read is given at first, in bytes: most requests fit, so that one system call receives one request.
+/// Memory that a read is given at first, in bytes: most requests fit, so that one system call receives one
+/// request.
 const RETAINED: usize = 16 * 1024;
 /// Up to how many received bytes are moved out of such memory, for as long as they are processed.
 const MOVED: usize = 2 * 1024;
-/// How far a buffer grows on the word of a header alone, in bytes. Beyond it, it doubles with what really came.
+/// How far a buffer grows on the word of a header alone, in bytes. Beyond it, it doubles with what really
+/// came.
 const TRUSTED_GROWTH: usize = 1024 * 1024;
 
-/// What a thread keeps in small buffers for the connections that it serves, in bytes each way: enough for the replies of a turn.
+/// What a thread keeps in small buffers for the connections that it serves, in bytes each way: enough for the
+/// replies of a turn.
 const SPARE_BYTES: usize = 512 * 1024;
 
 thread_local! {
@@ -47,10 +50,12 @@ impl Spares {
     }
 }
 
-/// A growing buffer with initialised memory: `start..end` holds received bytes, behind `end` the stream writes.
+/// A growing buffer with initialised memory: `start..end` holds received bytes, behind `end` the stream
+/// writes.
 ///
-/// It is handed to the stream by value, so that a kernel ring may own it while a read is under way. It says how much it wants
-/// to hold and takes memory only in [`ReceiveBuffer::prepare`]: small buffers come from the thread that is about to read.
+/// It is handed to the stream by value, so that a kernel ring may own it while a read is under way. It says
+/// how much it wants to hold and takes memory only in [`ReceiveBuffer::prepare`]: small buffers come from the
+/// thread that is about to read.
 #[derive(Debug)]
 pub struct ReceiveBuffer {
     bytes: Vec<u8>,
@@ -93,7 +98,8 @@ impl ReceiveBuffer {
         self.end += count;
     }
 
-    /// Appends received bytes. What comes into an empty buffer gets no more memory than it needs: it waits to be read, as may many.
+    /// Appends received bytes. What comes into an empty buffer gets no more memory than it needs: it waits to
+    /// be read, as may many.
     pub fn append(&mut self, bytes: &[u8]) {
         if self.bytes.is_empty() {
             *self = Self { bytes: bytes.to_vec(), start: 0, end: bytes.len(), wanted: self.wanted };
@@ -133,8 +139,8 @@ impl ReceiveBuffer {
         self.wanted = length;
     }
 
-    /// Makes room for what is wanted, or for a part of it when only a header vouches for the rest. Gives memory back when
-    /// nothing is held.
+    /// Makes room for what is wanted, or for a part of it when only a header vouches for the rest. Gives
+    /// memory back when nothing is held.
     pub fn prepare(&mut self) {
         let held = self.end - self.start;
         let useful = self.wanted.min(TRUSTED_GROWTH.max(held.saturating_mul(2))).max(held + 1).max(RETAINED);
@@ -173,8 +179,9 @@ impl ReceiveBuffer {
         Self { end: bytes.len(), start: 0, wanted: self.wanted, bytes }
     }
 
-    /// Moves a small request out of the memory that it was read into. That serves the thread's next connection while it is in
-    /// the caches, and the thousands that wait for a group of commits or for the pool lie close together.
+    /// Moves a small request out of the memory that it was read into. That serves the thread's next
+    /// connection while it is in the caches, and the thousands that wait for a group of commits or for the
+    /// pool lie close together.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if self.bytes.len() == RETAINED && self.end - self.start <= MOVED {
@@ -223,8 +230,8 @@ pub(crate) const fn is_small(capacity: usize) -> bool {
     capacity <= 4 * RETAINED
 }
 
-/// Large reply buffers that busy connections hand around: they keep none themselves, and growing one anew for each large reply
-/// would cost more than a small query.
+/// Large reply buffers that busy connections hand around: they keep none themselves, and growing one anew for
+/// each large reply would cost more than a small query.
 #[derive(Debug, Default)]
 pub(crate) struct LargeBuffers {
     /// A leaf in the order of locks, held for a push or a pop.

@@ -1,10 +1,12 @@
 //! Busy polling: an event loop looks once more before it sleeps, where it would not sleep for long.
 //!
-//! With some tens of busy clients a loop runs out of work all the time, and for microseconds. A sleep costs more: the processor halts,
-//! which on a virtual machine its host has to end, and who sleeps so often does not look to the scheduler like one who needs a processor.
-//! So the loop offers the processor to others and looks again, for a moment. Where that finds nothing, it is not done at the next sleeps,
-//! twice as many each time: a server that idles, or waits for slow clients, sleeps at once. Nor is it done while the pool works: no
-//! processor halts then, and scans would take what the loop offers. `docs/design/busy-polling.md` has the figures.
+//! With some tens of busy clients a loop runs out of work all the time, and for microseconds. A sleep costs
+//! more: the processor halts, which on a virtual machine its host has to end, and who sleeps so often does
+//! not look to the scheduler like one who needs a processor. So the loop offers the processor to others and
+//! looks again, for a moment. Where that finds nothing, it is not done at the next sleeps, twice as many each
+//! time: a server that idles, or waits for slow clients, sleeps at once. Nor is it done while the pool works:
+//! no processor halts then, and scans would take what the loop offers. `docs/design/busy-polling.md` has the
+//! figures.
 
 use crate::pool::Pool;
 use std::sync::Arc;
@@ -80,7 +82,8 @@ mod tests {
         BusyPoll::beside(&pool.expect("the system has threads left"))
     }
 
-    /// The share of sleeps, in thousandths, before which is looked, when every `found_each`th look finds something (0: none).
+    /// The share of sleeps, in thousandths, before which is looked, when every `found_each`th look finds
+    /// something (0: none).
     fn looks_of(sleeps: u32, found_each: u32) -> u32 {
         let (mut busy_poll, mut looks) = (beside_a_pool(), 0);
         for _ in 0..sleeps {

@@ -36,13 +36,13 @@ const OUTLASTS: Duration = Duration::from_micros(100);
 pub enum Ending {
     /// The connection is over.
     Closed(Closed),
-    /// The connection leaves the diagnostic lane, with these bytes received and not processed: a whole message, or the beginning of
-    /// a long one.
+    /// The connection leaves the diagnostic lane, with these bytes received and not processed: a whole
+    /// message, or the beginning of a long one.
     Moves(ReceiveBuffer),
 }
 
-/// Receives, processes and answers requests until the connection ends or leaves the diagnostic lane. `input` holds bytes that
-/// were received before.
+/// Receives, processes and answers requests until the connection ends or leaves the diagnostic lane. `input`
+/// holds bytes that were received before.
 ///
 /// # Errors
 /// See [`ConnectionError`]; the socket is closed by dropping the stream.
@@ -112,8 +112,8 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
                 self.wait_for_room().await;
             }
             let is_long = inflated_length(self.input.filled(), length) > LONG_MESSAGE;
-            // On the heap, so that a connection that waits for its client does not hold the memory of a request; and made
-            // there: `Box::pin` would make it here and copy its four thousand bytes.
+            // On the heap, so that a connection that waits for its client does not hold the memory of a
+            // request; and made there: `Box::pin` would make it here and copy its four thousand bytes.
             let closed = if is_long || self.session.foresees_pool(length) {
                 Box::pin(self.process_on_pool(length, is_long)).await?
             } else {
@@ -238,8 +238,9 @@ impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
         RequestClock::start(self.session, self.begun.take(), self.ready.take())
     }
 
-    /// As [`Self::process`], but on the pool from its first step. What a request needs is then taken up, used and let go within
-    /// moments on one thread; what is begun in a loop and waits long for the pool has left the caches until it is its turn.
+    /// As [`Self::process`], but on the pool from its first step. What a request needs is then taken up, used
+    /// and let go within moments on one thread; what is begun in a loop and waits long for the pool has left
+    /// the caches until it is its turn.
     async fn process_on_pool(
         &mut self,
         length: usize,
@@ -367,7 +368,8 @@ enum Received {
     End(Closed),
 }
 
-/// What a message counts with among the large ones, with what it inflates to; `None` when it is none, or that is not known yet.
+/// What a message counts with among the large ones, with what it inflates to; `None` when it is none, or that
+/// is not known yet.
 fn large_request(header: &MessageHeader, held: &[u8]) -> Option<u64> {
     let inflated = match header.opcode {
         OpCode::Compressed => {

@@ -1,4 +1,5 @@
-//! One thread that polls whatever is ready and never blocks but for events: the loops of `reactor` and the diagnostic lane.
+//! One thread that polls whatever is ready and never blocks but for events: the loops of `reactor` and the
+//! diagnostic lane.
 
 use crate::buffer::release_spares;
 use crate::busy_poll::BusyPoll;

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// Failures are logged when their count is a multiple of this, and the first time.
 const LOG_EVERY: u64 = 100;
 
-/// How much the lane's thread goes before others where the system allows that: what it does is short, and operators wait for it
-/// when everything else is busy.
+/// How much the lane's thread goes before others where the system allows that: what it does is short, and
+/// operators wait for it when everything else is busy.
 const LANE_NICENESS: i32 = -10;
 
 struct LaneHooks(Arc<dyn LoopHooks>);
@@ -49,7 +49,8 @@ pub(crate) struct Newcomer {
     pub(crate) input: ReceiveBuffer,
 }
 
-/// Serves a connection to its end and logs how it went. Gives back what was received and not processed when it moves on.
+/// Serves a connection to its end and logs how it went. Gives back what was received and not processed when
+/// it moves on.
 pub(crate) async fn drive<S: ByteStream, H: Service>(
     session: &Arc<Session>,
     stream: S,
@@ -203,7 +204,8 @@ impl Executors {
         }
     }
 
-    /// Serves a new connection on the diagnostic lane until it asks for more than diagnostics; `then` takes it on.
+    /// Serves a new connection on the diagnostic lane until it asks for more than diagnostics; `then` takes
+    /// it on.
     ///
     /// # Errors
     /// The kernel does not register the socket; the connection is dropped.

@@ -1,7 +1,7 @@
 //! The door of a server: who is inside, and a shutdown that waits until everybody has left.
 //!
-//! Closing and entering exclude each other: who has entered is in the list that the shutdown tells to end, and who comes later
-//! is refused. So a shutdown that has found nobody inside has missed nobody.
+//! Closing and entering exclude each other: who has entered is in the list that the shutdown tells to end,
+//! and who comes later is refused. So a shutdown that has found nobody inside has missed nobody.
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
 use std::collections::HashMap;
@@ -30,7 +30,8 @@ impl<T, S: Default> Gate<T, S> {
         Self { inside: Mutex::new(inside), emptied: Condvar::new(), count: AtomicUsize::new(0) }
     }
 
-    /// Lets in what `make` makes, with its number, unless the gate is closed or as many as `limit` are inside.
+    /// Lets in what `make` makes, with its number, unless the gate is closed or as many as `limit` are
+    /// inside.
     pub(crate) fn enter(&self, limit: usize, make: impl FnOnce() -> (u64, T)) -> Option<Arc<T>> {
         let mut inside = self.inside.lock();
         if inside.closed || inside.live.len() >= limit {
@@ -43,7 +44,8 @@ impl<T, S: Default> Gate<T, S> {
         Some(entering)
     }
 
-    /// Lets one out; `note` adds what it did to the sum, so that it is counted inside or outside and never in neither.
+    /// Lets one out; `note` adds what it did to the sum, so that it is counted inside or outside and never in
+    /// neither.
     pub(crate) fn leave(&self, number: u64, note: impl FnOnce(&mut S)) {
         let mut inside = self.inside.lock();
         note(&mut inside.left);

@@ -1,4 +1,5 @@
-//! Finds threads that have come to rest, so that they can give back memory that they keep for what comes next.
+//! Finds threads that have come to rest, so that they can give back memory that they keep for what comes
+//! next.
 
 use crate::event_loop::LoopHooks;
 use crate::task::Task;
@@ -21,8 +22,8 @@ struct Looks {
 }
 
 impl IdleWatch {
-    /// Whether nothing was done since the last look, said once for each rest. `work` counts what was done so far, and whoever is told
-    /// does `tasks` more.
+    /// Whether nothing was done since the last look, said once for each rest. `work` counts what was done so
+    /// far, and whoever is told does `tasks` more.
     pub(crate) fn rests(&self, work: u64, tasks: u64) -> bool {
         let mut looks = self.looks.lock();
         let rests = looks.seen == work && looks.told != work;

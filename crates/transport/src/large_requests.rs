@@ -1,9 +1,9 @@
 //! Large requests in memory: a bound over all connections.
 //!
-//! A message is in memory from its first byte until it is answered. Small ones are not counted. One that is large, by its header, is
-//! admitted before the rest of it is received: as many at a time as fit into the bound, one always, first come, first served. The
-//! others wait in their sockets. Who was admitted and does not send holds up those that wait: the sweeper ends such connections, but only while
-//! somebody waits.
+//! A message is in memory from its first byte until it is answered. Small ones are not counted. One that is
+//! large, by its header, is admitted before the rest of it is received: as many at a time as fit into the
+//! bound, one always, first come, first served. The others wait in their sockets. Who was admitted and does
+//! not send holds up those that wait: the sweeper ends such connections, but only while somebody waits.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -47,8 +47,8 @@ impl LargeRequests {
         }
     }
 
-    /// Ready when the session's message of this length is admitted; it is to be [released](Self::release) then, and otherwise
-    /// [abandoned](Self::abandon) if the session ends before.
+    /// Ready when the session's message of this length is admitted; it is to be [released](Self::release)
+    /// then, and otherwise [abandoned](Self::abandon) if the session ends before.
     pub(crate) fn poll_admit(&self, session: u64, bytes: u64, context: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         let place = state.queue.iter().position(|waiter| waiter.session == session);

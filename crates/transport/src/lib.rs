@@ -10,16 +10,20 @@
 //! ```
 //!
 //! # Vocabulary
-//! A [`Session`] is one client connection as others see it; its [`Phase`] says what the loop does at the moment. A
-//! [`ByteStream`] moves bytes in owned buffers. A [`Service`] turns a [`Request`] into [`Replies`]. A *thread model*
-//! ([`ServiceExecutor`]) is a stream with the driver that polls it. *Exhaust*: several replies to one request.
+//! A [`Session`] is one client connection as others see it; its [`Phase`] says what the loop does at the
+//! moment. A [`ByteStream`] moves bytes in owned buffers. A [`Service`] turns a [`Request`] into [`Replies`].
+//! A *thread model* ([`ServiceExecutor`]) is a stream with the driver that polls it. *Exhaust*: several
+//! replies to one request.
 //!
 //! # Invariants
 //! - [`serve`] is the only place that drives a connection, whatever the thread model.
 //! - Replies leave a connection in the order its requests came.
-//! - A read is never dropped half-way: to end a session its socket's read half is shut and end-of-file ends the loop.
-//! - Memory per connection: one message within the limit, its reply, and small buffers; an idle one keeps the small ones.
-//! - A panic in the service ends that connection with an error reply, is counted and logged, and goes no further.
+//! - A read is never dropped half-way: to end a session its socket's read half is shut and end-of-file ends
+//!   the loop.
+//! - Memory per connection: one message within the limit, its reply, and small buffers; an idle one keeps the
+//!   small ones.
+//! - A panic in the service ends that connection with an error reply, is counted and logged, and goes no
+//!   further.
 //!
 //! # Not here
 //! No commands, no authentication, no sessions in the database's sense: the service has those. No TLS yet.

@@ -37,8 +37,8 @@ impl ServiceExecutor {
         }
     }
 
-    /// The model with this name in configuration. `auto` is `coroutine`: at no load was another one clearly ahead, and where the kernel
-    /// gives no rings it runs on the loops of `reactor` by itself.
+    /// The model with this name in configuration. `auto` is `coroutine`: at no load was another one clearly
+    /// ahead, and where the kernel gives no rings it runs on the loops of `reactor` by itself.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if name == "auto" { Self::Coroutine.name() } else { name };
@@ -63,16 +63,18 @@ impl ServiceExecutor {
 /// Options of [`crate::Server::start`].
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Addresses and host names to listen on; entries beginning with `/` are Unix socket paths. `*` means all IPv4 interfaces,
-    /// and `::` all of both kinds. `net.bindIp`.
+    /// Addresses and host names to listen on; entries beginning with `/` are Unix socket paths. `*` means all
+    /// IPv4 interfaces, and `::` all of both kinds. `net.bindIp`.
     pub bind_addresses: Vec<String>,
     /// The TCP port; 0 lets the kernel choose. `net.port`.
     pub port: u16,
-    /// The directory of the Unix socket `mongodb-<port>.sock`; `None`: no Unix socket. `net.unixDomainSocket.pathPrefix`.
+    /// The directory of the Unix socket `mongodb-<port>.sock`; `None`: no Unix socket.
+    /// `net.unixDomainSocket.pathPrefix`.
     pub unix_socket_prefix: Option<PathBuf>,
     /// Permissions of the Unix sockets. `net.unixDomainSocket.filePermissions`.
     pub unix_socket_permissions: u32,
-    /// The most connections at one time; more are refused. `net.maxIncomingConnections`. Default: 80 % of the descriptors.
+    /// The most connections at one time; more are refused. `net.maxIncomingConnections`. Default: 80 % of the
+    /// descriptors.
     pub max_connections: usize,
     /// The longest message in bytes.
     pub max_message_size: usize,
@@ -82,11 +84,11 @@ pub struct ServerOptions {
     pub listen_backlog: i32,
     /// How long one piece of a reply may wait for a client that does not read; zero waits for ever.
     pub send_timeout: Duration,
-    /// Bytes of replies that clients have not taken, over all connections: beyond it requests wait and the slowest readers are
-    /// ended; zero: no bound. Default 1 GiB.
+    /// Bytes of replies that clients have not taken, over all connections: beyond it requests wait and the
+    /// slowest readers are ended; zero: no bound. Default 1 GiB.
     pub unread_replies_max: u64,
-    /// Bytes of large requests that are in memory at a time, over all connections; one is always admitted. Zero: no bound. Default
-    /// 1 GiB.
+    /// Bytes of large requests that are in memory at a time, over all connections; one is always admitted.
+    /// Zero: no bound. Default 1 GiB.
     pub large_requests_max: u64,
     /// Idle time before the kernel asks whether a silent client lives.
     pub keepalive_idle: Duration,
@@ -98,7 +100,8 @@ pub struct ServerOptions {
     pub executor: ServiceExecutor,
     /// Thread models of single listeners, by their entry in `bind_addresses` (or the Unix socket's path).
     pub listener_executors: Vec<(String, ServiceExecutor)>,
-    /// Threads that can run at the same time: what a model starts for each of its cores. Default: what the process may use.
+    /// Threads that can run at the same time: what a model starts for each of its cores. Default: what the
+    /// process may use.
     pub processors: usize,
     /// Event loops of `reactor`, rings of `coroutine`; 0: as many as cores.
     pub event_loops: usize,
@@ -114,8 +117,8 @@ pub struct ServerOptions {
     pub lane_pool: PoolOptions,
     /// Whether connections begin on the diagnostic lane and stay there while they only monitor.
     pub priority_lane: bool,
-    /// A further port whose connections stay on the diagnostic lane whatever they ask; `None`: no such port. 0 lets the kernel
-    /// choose. `net.priorityPort`.
+    /// A further port whose connections stay on the diagnostic lane whatever they ask; `None`: no such port.
+    /// 0 lets the kernel choose. `net.priorityPort`.
     pub priority_port: Option<u16>,
 }
 

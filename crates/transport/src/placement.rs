@@ -15,8 +15,8 @@ pub(crate) enum Placement {
     Anywhere = 2,
 }
 
-/// A connection's placement. Once the connection is a task only its own poll changes it, so that whoever schedules the task
-/// afterwards sees where it belongs.
+/// A connection's placement. Once the connection is a task only its own poll changes it, so that whoever
+/// schedules the task afterwards sees where it belongs.
 pub(crate) struct PlacementCell(AtomicU8);
 
 impl PlacementCell {
@@ -47,7 +47,8 @@ impl PlacementCell {
         was_offloaded
     }
 
-    /// Ready when the connection may block. Otherwise it is moved to the pool, and this is polled again there.
+    /// Ready when the connection may block. Otherwise it is moved to the pool, and this is polled again
+    /// there.
     pub(crate) fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.get() != Placement::Home {
             return Poll::Ready(());

@@ -1,5 +1,5 @@
-//! The `reactor` thread model (article S1): one event loop per core, connections handed out in turn; each stays on its loop.
-//! What would block or runs long goes to the elastic pool.
+//! The `reactor` thread model (article S1): one event loop per core, connections handed out in turn; each
+//! stays on its loop. What would block or runs long goes to the elastic pool.
 
 use crate::busy_poll::BusyPoll;
 use crate::event_loop::{LoopHooks, RunningLoop};

@@ -1,8 +1,9 @@
-//! Sockets that tell when they are ready: edge-triggered epoll, shared by every thread model but `synchronous`.
+//! Sockets that tell when they are ready: edge-triggered epoll, shared by every thread model but
+//! `synchronous`.
 //!
-//! A socket is registered once for both directions. An edge sets bits in its [`Readiness`] and wakes whoever waits; a stream tries
-//! the system call first and waits only if it would block. A read that did not fill its buffer has emptied the socket, so that
-//! waiting can begin without another system call in vain.
+//! A socket is registered once for both directions. An edge sets bits in its [`Readiness`] and wakes whoever
+//! waits; a stream tries the system call first and waits only if it would block. A read that did not fill its
+//! buffer has emptied the socket, so that waiting can begin without another system call in vain.
 
 use crate::session::Stall;
 use crate::{ByteStream, ReceiveBuffer, Session};
@@ -84,8 +85,8 @@ impl Poller {
         Ok(registration)
     }
 
-    /// Takes edges and wakes who waits for them; sleeps for them, or until [`Poller::notify`], if it may. Answers with the
-    /// number of edges.
+    /// Takes edges and wakes who waits for them; sleeps for them, or until [`Poller::notify`], if it may.
+    /// Answers with the number of edges.
     ///
     /// # Errors
     /// What the kernel says, interruptions excepted.
@@ -104,7 +105,8 @@ impl Poller {
         Ok(self.take_edges(&mut waiting, since))
     }
 
-    /// Takes the edges that are there and wakes who waits for them. No socket was ready at `quiet`. Answers with their number.
+    /// Takes the edges that are there and wakes who waits for them. No socket was ready at `quiet`. Answers
+    /// with their number.
     ///
     /// # Errors
     /// What the kernel says, interruptions excepted.
@@ -206,7 +208,8 @@ impl Readiness {
         Poll::Pending
     }
 
-    /// A system call that began after `edge` has emptied (or filled) the socket. An edge since then keeps the bit set.
+    /// A system call that began after `edge` has emptied (or filled) the socket. An edge since then keeps the
+    /// bit set.
     fn clear(&self, direction: Direction, edge: Edge) {
         let mut state = self.state.lock();
         if !state.ended && state.edge.number == edge.number {
@@ -317,7 +320,8 @@ impl ByteStream for ReadinessStream {
 }
 
 impl ReadinessStream {
-    /// The socket is full: the client does not read as fast as it asks. The sweeper ends the connection when that lasts.
+    /// The socket is full: the client does not read as fast as it asks. The sweeper ends the connection when
+    /// that lasts.
     async fn send_rest(&self, bytes: &[u8], from: usize) -> io::Result<()> {
         let readiness = &self.registration.readiness;
         let stall = Stall::begin(&self.session, bytes.len());

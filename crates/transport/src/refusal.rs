@@ -1,7 +1,7 @@
 //! Telling clients over the connection limit that they are over it.
 //!
-//! One thread takes refused connections one by one, waits shortly for the first request and answers it with an error. What
-//! comes while its queue is full is closed at once: refusing must stay cheaper than serving.
+//! One thread takes refused connections one by one, waits shortly for the first request and answers it with
+//! an error. What comes while its queue is full is closed at once: refusing must stay cheaper than serving.
 
 use socket2::Socket;
 use std::io::{Read, Write};

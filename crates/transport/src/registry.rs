@@ -39,7 +39,8 @@ pub(crate) struct Shared {
     pub(crate) unread: UnreadReplies,
     pub(crate) large_requests: LargeRequests,
     timing: Arc<TimeHistograms>,
-    /// One for each thread model, by its number: a model with little to do says nothing of the others' queues.
+    /// One for each thread model, by its number: a model with little to do says nothing of the others'
+    /// queues.
     admitters: [Admitter; ServiceExecutor::ALL.len()],
     /// For what waits for the elastic pool.
     pool_admitter: Admitter,
@@ -104,8 +105,8 @@ impl Shared {
         })
     }
 
-    /// Registers a new connection and tells the service, or refuses it: the limit is reached or the server is closing. A
-    /// priority connection may use a reserve beyond the limit.
+    /// Registers a new connection and tells the service, or refuses it: the limit is reached or the server is
+    /// closing. A priority connection may use a reserve beyond the limit.
     pub(crate) fn admit<H: Service>(
         self: &Arc<Self>,
         peer: Endpoint,
@@ -130,7 +131,8 @@ impl Shared {
         Some(Admission { session, closed: Some(closed) })
     }
 
-    /// Whether this request is to be refused because the server is overloaded, and by whom. Diagnostics never are.
+    /// Whether this request is to be refused because the server is overloaded, and by whom. Diagnostics never
+    /// are.
     pub(crate) fn verdict(
         &self,
         session: &Session,

@@ -6,8 +6,9 @@
 //!   other threads ──▶ remote queue (lock) ─┘
 //!        └── wakes the owner if it sleeps or is about to
 //! ```
-//! Invariant: when tasks lie in the remote queue and the owner sleeps, somebody is about to wake it. The owner says that it
-//! will sleep *before* it looks at the remote queue for the last time; who pushes looks whether it sleeps *after* the push.
+//! Invariant: when tasks lie in the remote queue and the owner sleeps, somebody is about to wake it. The
+//! owner says that it will sleep *before* it looks at the remote queue for the last time; who pushes looks
+//! whether it sleeps *after* the push.
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, thread_local};
 use crate::task::{Task, TaskQueue};
@@ -21,7 +22,8 @@ type Unpark = Box<dyn Fn() + Send + Sync>;
 
 /// See the module.
 pub(crate) struct RunQueue {
-    /// Tasks that other threads woke; `None` after the owner has ended. A leaf in the order of locks, held for a push or a swap.
+    /// Tasks that other threads woke; `None` after the owner has ended. A leaf in the order of locks, held
+    /// for a push or a swap.
     remote: Mutex<Option<VecDeque<Task>>>,
     sleeping: AtomicBool,
     unpark: Unpark,
@@ -112,7 +114,8 @@ impl TaskQueue for RunQueue {
             None => Some(task),
         };
         if refused.is_some() {
-            // Nobody drives this loop any more. Dropped here, the task ends what it stands for; the lock is free.
+            // Nobody drives this loop any more. Dropped here, the task ends what it stands for; the lock is
+            // free.
             return;
         }
         self.remote_pushes.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +124,8 @@ impl TaskQueue for RunQueue {
 }
 
 impl Ownership {
-    /// Runs what is queued now, at most `most` tasks; what these wake runs in the next batch. Answers with the number run.
+    /// Runs what is queued now, at most `most` tasks; what these wake runs in the next batch. Answers with
+    /// the number run.
     pub(crate) fn run_batch(&self, most: usize) -> usize {
         self.take_remote();
         let queued = LOCAL.with_borrow(|local| local.tasks.len()).min(most);

@@ -129,8 +129,9 @@ impl Server {
         self.shared.set_overload(target);
     }
 
-    /// Has threads that have had nothing to do since the last call give back memory that they keep for what comes next
-    /// ([`Service::thread_rests`]). To be called every few seconds; a server that idles is told once.
+    /// Has threads that have had nothing to do since the last call give back memory that they keep for what
+    /// comes next ([`Service::thread_rests`]). To be called every few seconds; a server that idles is told
+    /// once.
     pub fn tidy(&self) {
         self.executors.tidy();
     }
@@ -155,8 +156,9 @@ impl Server {
         self.listeners.first().map(Listener::executor).unwrap_or_default()
     }
 
-    /// Changes the thread model of new connections: of one listener, named as in [`ServerOptions::bind_addresses`] (a Unix socket
-    /// by its path), or of all. Open connections stay with the model they have. False: there is no such listener.
+    /// Changes the thread model of new connections: of one listener, named as in
+    /// [`ServerOptions::bind_addresses`] (a Unix socket by its path), or of all. Open connections stay with
+    /// the model they have. False: there is no such listener.
     ///
     /// # Errors
     /// [`StartError::Executor`]; nothing has changed then.
@@ -208,7 +210,8 @@ impl Server {
         self.shared.set_max_connections(limit);
     }
 
-    /// Stops accepting, lets running requests finish for at most `grace`, then ends the rest by force. Can be called again.
+    /// Stops accepting, lets running requests finish for at most `grace`, then ends the rest by force. Can be
+    /// called again.
     pub fn shutdown(&self, grace: Duration) -> ShutdownReport {
         self.stop_listening();
         for session in self.shared.sessions() {

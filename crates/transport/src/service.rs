@@ -12,20 +12,21 @@ pub trait Service: Send + Sync + 'static {
     /// A client has connected; comes before its first request.
     fn opened(&self, _session: &Arc<Session>) {}
 
-    /// Answers one request. A session has one request at a time. The future suspends only where it waits for something,
-    /// so that a thread model may poll it wherever it likes.
+    /// Answers one request. A session has one request at a time. The future suspends only where it waits for
+    /// something, so that a thread model may poll it wherever it likes.
     fn call(&self, session: &Arc<Session>, request: Request<'_>) -> impl Future<Output = Replies> + Send;
 
     /// The connection has ended; comes once after [`Service::opened`], also after errors and panics.
     fn closed(&self, _session: &Arc<Session>) {}
 
-    /// Whether the diagnostic lane may answer this request: one that is quick, never blocks, and that monitors and operators
-    /// send. A peek at the message, which may still be malformed.
+    /// Whether the diagnostic lane may answer this request: one that is quick, never blocks, and that
+    /// monitors and operators send. A peek at the message, which may still be malformed.
     fn is_diagnostic(&self, _message: MessageRef<'_>) -> bool {
         false
     }
 
-    /// Whether the reply to this request may be large. Asked only while clients leave too many replies unread: then such requests wait.
+    /// Whether the reply to this request may be large. Asked only while clients leave too many replies
+    /// unread: then such requests wait.
     fn may_reply_large(&self, _message: MessageRef<'_>) -> bool {
         true
     }
@@ -33,12 +34,12 @@ pub trait Service: Send + Sync + 'static {
     /// Comes once on each thread that must never block, before it polls anything.
     fn loop_started(&self) {}
 
-    /// Comes on the threads of [`Service::loop_started`] whenever everything that was ready has been polled: work that many
-    /// requests share is done here once for all of them.
+    /// Comes on the threads of [`Service::loop_started`] whenever everything that was ready has been polled:
+    /// work that many requests share is done here once for all of them.
     fn turn_ended(&self) {}
 
-    /// Comes on a thread, whether it may block or not, that has had nothing to do for a while: it may give back memory that it
-    /// keeps for what comes next.
+    /// Comes on a thread, whether it may block or not, that has had nothing to do for a while: it may give
+    /// back memory that it keeps for what comes next.
     fn thread_rests(&self) {}
 
     /// The reply is with the kernel (or none was wanted): where the request's time went.
@@ -160,8 +161,8 @@ impl Replies {
         Self { kind: ReplyKind::One(reply), compress: true, close: false, refused: false }
     }
 
-    /// A reply that others follow without further requests: it is sent with `moreToCome`, then the service is called again.
-    /// When the client did not allow this, it is sent as the only one.
+    /// A reply that others follow without further requests: it is sent with `moreToCome`, then the service is
+    /// called again. When the client did not allow this, it is sent as the only one.
     #[must_use]
     pub const fn exhaust(reply: Message, next: NextRequest) -> Self {
         Self { kind: ReplyKind::Exhaust(reply, next), compress: true, close: false, refused: false }

@@ -58,13 +58,15 @@ pub struct Session {
     control: Box<dyn SessionControl>,
     phase: AtomicU8,
     placement: PlacementCell,
-    /// Microseconds after `opened_at`, plus one, since which the request in work waits for a thread of the pool; 0: it does not.
+    /// Microseconds after `opened_at`, plus one, since which the request in work waits for a thread of the
+    /// pool; 0: it does not.
     offloaded_since_us: AtomicU64,
     /// How long the request in work has waited so, in microseconds.
     pool_wait_us: AtomicU64,
     /// The last request was offloaded, so that the next one may well be.
     was_offloaded: AtomicBool,
-    /// The length of the last message that kept the pool busy for long; 0: there was none, or it has been found to be short.
+    /// The length of the last message that kept the pool busy for long; 0: there was none, or it has been
+    /// found to be short.
     outlasting_length: AtomicU32,
     /// The thread model that serves it, as its number.
     executor: AtomicU8,
@@ -75,13 +77,15 @@ pub struct Session {
     accept_wait_us: AtomicU64,
     /// Microseconds after `opened_at`, plus one, since which a send makes no progress; 0: none does.
     stalled_since_us: AtomicU64,
-    /// Microseconds after `opened_at`, plus one, since which its client has been taking a reply; 0: it takes none.
+    /// Microseconds after `opened_at`, plus one, since which its client has been taking a reply; 0: it takes
+    /// none.
     sending_since_us: AtomicU64,
     /// What its reply counts with among those in memory.
     reply_bytes: AtomicU64,
     /// What its request counts with among the large ones in memory.
     request_bytes: AtomicU64,
-    /// Microseconds after `opened_at`, plus one, since which it has received a large request; 0: it receives none.
+    /// Microseconds after `opened_at`, plus one, since which it has received a large request; 0: it receives
+    /// none.
     large_since_us: AtomicU64,
     /// The same for the latest part of it.
     large_progress_us: AtomicU64,
@@ -204,7 +208,8 @@ impl Session {
         self.placement() != Placement::Home
     }
 
-    /// Ready when the request may block. Otherwise it is moved to a thread where it may, and this is polled again there.
+    /// Ready when the request may block. Otherwise it is moved to a thread where it may, and this is polled
+    /// again there.
     pub fn poll_offload(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.placement.poll_offload(context).is_pending() {
             self.offloaded_since_us.store(self.micros_open() + 1, Ordering::Relaxed);
@@ -242,7 +247,8 @@ impl Session {
         self.was_offloaded.load(Ordering::Relaxed)
     }
 
-    /// What the request that was just executed on the pool tells of others: the length of its message, if it took long.
+    /// What the request that was just executed on the pool tells of others: the length of its message, if it
+    /// took long.
     pub(crate) fn note_outlasting(&self, length: Option<usize>) {
         self.outlasting_length.store(length.unwrap_or(0) as u32, Ordering::Relaxed);
     }
@@ -353,7 +359,8 @@ impl Session {
         self.release_request();
     }
 
-    /// Whether others' unread replies do not concern it: operators need their answers most when memory is short.
+    /// Whether others' unread replies do not concern it: operators need their answers most when memory is
+    /// short.
     pub(crate) fn ignores_unread(&self) -> bool {
         self.is_priority() || self.is_on_lane() || self.is_ending()
     }
@@ -367,7 +374,8 @@ impl Session {
         Poll::Pending
     }
 
-    /// Ready when the request may go on with its reply, which has become large: while clients leave too many replies unread, most wait.
+    /// Ready when the request may go on with its reply, which has become large: while clients leave too many
+    /// replies unread, most wait.
     pub fn poll_reply_room(&self, context: &Context<'_>) -> Poll<()> {
         if self.reply_bytes() > 0 || self.ignores_unread() {
             return Poll::Ready(());

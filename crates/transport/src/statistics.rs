@@ -1,7 +1,7 @@
 //! What the transport counts, under MongoDB's names.
 //!
-//! Hot counters live in the session that they describe: its loop is their only writer, so that counting needs neither locked
-//! instructions nor shared cache lines. Readers add them up.
+//! Hot counters live in the session that they describe: its loop is their only writer, so that counting needs
+//! neither locked instructions nor shared cache lines. Readers add them up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use wire::Compressor;
@@ -102,7 +102,8 @@ pub enum Figure {
     Group(Vec<(&'static str, Figure)>),
 }
 
-/// `serverStatus().network.serviceExecutors.<executor>`, and `serviceExecutorTaskStats` for the model of the first listener.
+/// `serverStatus().network.serviceExecutors.<executor>`, and `serviceExecutorTaskStats` for the model of the
+/// first listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecutorStatistics {
     /// The thread model: `passthrough` is one thread per connection.
@@ -140,8 +141,8 @@ pub struct TransportStatistics {
     pub connections: ConnectionStatistics,
     /// `network`.
     pub network: NetworkStatistics,
-    /// `network.serviceExecutors`: one entry for each model that was started; the first listener's comes first
-    /// (`network.serviceExecutorTaskStats`).
+    /// `network.serviceExecutors`: one entry for each model that was started; the first listener's comes
+    /// first (`network.serviceExecutorTaskStats`).
     pub executors: Vec<ExecutorStatistics>,
     /// The diagnostic lane.
     pub lane: Vec<(&'static str, Figure)>,
@@ -162,7 +163,8 @@ pub struct TransportStatistics {
 /// Threads of one model that statistics tell apart.
 const NAMED_THREADS: usize = 1024;
 
-/// `loop0`, `loop1`, …: one name for each thread that a model may have. Made once and kept: figures are named for good.
+/// `loop0`, `loop1`, …: one name for each thread that a model may have. Made once and kept: figures are named
+/// for good.
 pub(crate) fn thread_names(of: &str) -> Vec<String> {
     (0..NAMED_THREADS).map(|number| format!("{of}{number}")).collect()
 }

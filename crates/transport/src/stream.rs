@@ -9,20 +9,22 @@ use std::net::Shutdown;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// One end of a connection. Buffers are handed over and come back with the result, as a kernel ring needs them.
+/// One end of a connection. Buffers are handed over and come back with the result, as a kernel ring needs
+/// them.
 ///
-/// "Try the system call, wait only if it would block" lives in the implementations. A future of these is never dropped before
-/// it is ready; [`SessionControl`] ends a pending one.
+/// "Try the system call, wait only if it would block" lives in the implementations. A future of these is
+/// never dropped before it is ready; [`SessionControl`] ends a pending one.
 pub trait ByteStream: Send + 'static {
     /// Reads at least one byte behind what `buffer` holds; 0 bytes: end of file. Memory is made ready
-    /// ([`ReceiveBuffer::prepare`]) when there is something to read, so that a connection that waits holds none.
+    /// ([`ReceiveBuffer::prepare`]) when there is something to read, so that a connection that waits holds
+    /// none.
     fn receive(
         &mut self,
         buffer: ReceiveBuffer,
     ) -> impl Future<Output = (io::Result<usize>, ReceiveBuffer)> + Send;
 
-    /// Writes all of `bytes`. An implementation may keep small ones and answer before they have left; then a later call tells of
-    /// a failure, and [`ByteStream::finish`] waits for them.
+    /// Writes all of `bytes`. An implementation may keep small ones and answer before they have left; then a
+    /// later call tells of a failure, and [`ByteStream::finish`] waits for them.
     fn send(&mut self, bytes: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)> + Send;
 
     /// Waits until everything sent has left. Called last, before the stream is dropped.
@@ -35,7 +37,8 @@ pub trait ByteStream: Send + 'static {
         None
     }
 
-    /// Called between two requests: the driver may let others run. `pipelined`: the next request has arrived already.
+    /// Called between two requests: the driver may let others run. `pipelined`: the next request has arrived
+    /// already.
     fn give_way(&mut self, pipelined: bool) -> impl Future<Output = ()> + Send;
 }
 
@@ -82,7 +85,8 @@ impl ByteStream for BlockingStream {
         (result, bytes)
     }
 
-    /// Article S0: a thread gives way now and then, which lets the others finish their requests before they are preempted.
+    /// Article S0: a thread gives way now and then, which lets the others finish their requests before they
+    /// are preempted.
     async fn give_way(&mut self, _pipelined: bool) {
         let after = self.session.shared.options.yield_after_requests;
         if after == 0 {
@@ -110,7 +114,8 @@ impl BlockingStream {
     }
 }
 
-/// A socket as others may end it. It belongs to the stream: with that it closes, whoever still holds the session.
+/// A socket as others may end it. It belongs to the stream: with that it closes, whoever still holds the
+/// session.
 pub(crate) struct SocketControl(pub(crate) Weak<Socket>);
 
 impl SocketControl {

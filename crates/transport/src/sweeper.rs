@@ -1,11 +1,13 @@
 //! Ends connections whose clients do not read their replies.
 //!
-//! Such a client costs a reply's memory and holds up nobody else, so looking for it may be slow, but it must cost nothing while
-//! there is none: one thread sleeps until a send stalls, and then until the oldest stall can have lasted long enough. `began`
-//! and `ended` are what streams call; they take no lock unless the thread sleeps for good.
+//! Such a client costs a reply's memory and holds up nobody else, so looking for it may be slow, but it must
+//! cost nothing while there is none: one thread sleeps until a send stalls, and then until the oldest stall
+//! can have lasted long enough. `began` and `ended` are what streams call; they take no lock unless the
+//! thread sleeps for good.
 //!
-//! Many such clients hold up everybody: at the bound on unread replies ([`UnreadReplies`]) it hurries, and those that have taken nothing for
-//! longest are ended first. So are those that hold up others' large requests ([`LargeRequests`]) with one that does not come.
+//! Many such clients hold up everybody: at the bound on unread replies ([`UnreadReplies`]) it hurries, and
+//! those that have taken nothing for longest are ended first. So are those that hold up others' large
+//! requests ([`LargeRequests`]) with one that does not come.
 
 use crate::Session;
 use crate::large_requests::LargeRequests;
@@ -16,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Looks are at least this part of the time-out apart: how much later than promised a connection may be ended.
+/// Looks are at least this part of the time-out apart: how much later than promised a connection may be
+/// ended.
 const PRECISION: u32 = 10;
 
 /// At the bound on unread replies a client that has taken nothing for so long is one that does not read.
@@ -210,7 +213,8 @@ fn end_slow_senders<'s, S: Stallable + 's>(
     }
 }
 
-/// Ends connections until there is room for others' replies, those first whose clients have taken nothing for longest.
+/// Ends connections until there is room for others' replies, those first whose clients have taken nothing for
+/// longest.
 fn end_slowest<S: Stallable>(mut sessions: Vec<&S>, excess: Excess, unread: &UnreadReplies, now: Instant) {
     let since = |instant: Option<Instant>| instant.map(|since| now.saturating_duration_since(since));
     sessions.retain(|session| session.stalled_since().is_some());
@@ -320,8 +324,8 @@ mod tests {
         }
     }
 
-    /// Clients that began to take 10 bytes so many seconds ago, and took a part so many seconds ago: which are ended to free `bytes`, twice
-    /// over?
+    /// Clients that began to take 10 bytes so many seconds ago, and took a part so many seconds ago: which
+    /// are ended to free `bytes`, twice over?
     fn check_slowest(clients: &[(u64, u64)], bytes: u64, urgent: bool, ended: &[usize]) {
         let now = Instant::now() + Duration::from_secs(1_000);
         let before = |secs: &u64| Some(now - Duration::from_secs(*secs));
@@ -369,7 +373,8 @@ mod tests {
         assert_eq!(requests.figures()[3], ("connectionsEnded", 2), "each is counted once");
     }
 
-    /// Looks at clients that stalled so many seconds ago (`None`: not at all); says which are ended, and when the next look is.
+    /// Looks at clients that stalled so many seconds ago (`None`: not at all); says which are ended, and when
+    /// the next look is.
     fn check(stalled: &[Option<u64>], ended: &[bool], pause_secs: u64) {
         let now = Instant::now() + Duration::from_secs(1_000);
         let clients: Vec<_> =

@@ -1,4 +1,5 @@
-//! The `synchronous` thread model: one thread per connection, blocking I/O, a parked thread while a service waits.
+//! The `synchronous` thread model: one thread per connection, blocking I/O, a parked thread while a service
+//! waits.
 
 use crate::executors::{Newcomer, drive};
 use crate::placement::Placement;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-/// Memory maps of one thread: its stack, the stack that a stack overflow is told on, and a guard page for each.
+/// Memory maps of one thread: its stack, the stack that a stack overflow is told on, and a guard page for
+/// each.
 const MAPS_PER_THREAD: usize = 4;
 /// Where the kernel says how many memory maps a process may have.
 const MAP_LIMIT: &str = "/proc/sys/vm/max_map_count";
@@ -39,8 +41,8 @@ impl Drop for Place {
 }
 
 impl Synchronous {
-    /// As many threads as the kernel lets the process have memory maps for: a process that runs out of them fails anywhere,
-    /// mostly where nothing can be done about it.
+    /// As many threads as the kernel lets the process have memory maps for: a process that runs out of them
+    /// fails anywhere, mostly where nothing can be done about it.
     pub(crate) fn new() -> Self {
         let limit = std::fs::read_to_string(MAP_LIMIT).ok().and_then(|text| text.trim().parse().ok());
         Self::with_most(limit.map_or(usize::MAX, most_threads))

@@ -4,8 +4,9 @@
 //!                       wake ──▶ placement? ── Home, Anywhere ──▶ home queue ──▶ a thread of the model polls
 //!                                    └──────── Pool ───────────▶ elastic pool ──▶ a pool thread polls
 //! ```
-//! A task that must not block where it is calls [`crate::Session::poll_offload`]: its placement becomes `Pool`, it wakes
-//! itself, and the next poll happens on the pool. Before it waits for its next request, it is placed at home again.
+//! A task that must not block where it is calls [`crate::Session::poll_offload`]: its placement becomes
+//! `Pool`, it wakes itself, and the next poll happens on the pool. Before it waits for its next request, it
+//! is placed at home again.
 
 use crate::Session;
 use crate::placement::Placement;

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::Read;
 
-/// `R` for running or ready to, `D` for waiting for the disk, `S` for any other wait; `None` when the kernel does not say.
+/// `R` for running or ready to, `D` for waiting for the disk, `S` for any other wait; `None` when the kernel
+/// does not say.
 pub(crate) fn state_of(thread: u32) -> Option<u8> {
     // The state follows the name, which is at most 15 bytes long.
     let mut line = [0; 64];
@@ -12,7 +13,8 @@ pub(crate) fn state_of(thread: u32) -> Option<u8> {
     state_in(line.get(..length)?)
 }
 
-/// The name stands in parentheses and may contain any bytes: the state follows the last parenthesis, within what was read.
+/// The name stands in parentheses and may contain any bytes: the state follows the last parenthesis, within
+/// what was read.
 fn state_in(line: &[u8]) -> Option<u8> {
     let name_end = line.iter().rposition(|byte| *byte == b')')?;
     line.get(name_end + 2).copied()

@@ -1,8 +1,8 @@
 //! Where a request's time goes, and how often it took how long.
 //!
-//! Recording happens for each request, so each thread has its own counters ([`Shard`]): it is their only writer, counts with
-//! plain additions, and shares no cache line. Who reads adds all shards up. A thread that ends leaves its shard, with what it
-//! has counted, to the next thread that begins.
+//! Recording happens for each request, so each thread has its own counters ([`Shard`]): it is their only
+//! writer, counts with plain additions, and shares no cache line. Who reads adds all shards up. A thread that
+//! ends leaves its shard, with what it has counted, to the next thread that begins.
 
 use crate::overload::Served;
 use crate::statistics::{Figure, OwnCounter};
@@ -18,7 +18,8 @@ pub struct RequestTimes {
     pub accept_wait: Duration,
     /// From the first byte of the request to its last.
     pub receive: Duration,
-    /// From when the request could have been processed to when it was, and its waiting for a thread of the elastic pool.
+    /// From when the request could have been processed to when it was, and its waiting for a thread of the
+    /// elastic pool.
     pub queue: Duration,
     /// The service's work, its other waiting included.
     pub execute: Duration,
@@ -61,7 +62,8 @@ impl Stage {
     }
 }
 
-/// Bucket 0 counts less than a microsecond, bucket n from 2^(n-1) to less than 2^n, the last one everything longer (67 s).
+/// Bucket 0 counts less than a microsecond, bucket n from 2^(n-1) to less than 2^n, the last one everything
+/// longer (67 s).
 const BUCKETS: usize = 28;
 
 /// The buckets' names: their exclusive upper bounds.
@@ -222,7 +224,8 @@ impl TimeHistograms {
         Served { requests: execute.count(), time: Duration::from_micros(execute.total_micros) }
     }
 
-    /// One group for each stage: `count`, `totalMicros`, upper bounds of percentiles, and the buckets that are not empty.
+    /// One group for each stage: `count`, `totalMicros`, upper bounds of percentiles, and the buckets that
+    /// are not empty.
     pub(crate) fn statistics(&self) -> Vec<(&'static str, Figure)> {
         let shards = self.shards.lock().all.clone();
         Stage::ALL.iter().map(|&stage| (stage.name(), Histogram::sum(&shards, stage).figure())).collect()
@@ -264,7 +267,8 @@ impl Histogram {
         self.buckets.iter().sum()
     }
 
-    /// Microseconds that this share of the requests did not exceed: the upper bound of the bucket that holds the last of them.
+    /// Microseconds that this share of the requests did not exceed: the upper bound of the bucket that holds
+    /// the last of them.
     fn percentile(&self, permille: u64) -> u64 {
         let rank = (self.count() * permille).div_ceil(1000);
         let mut passed = 0;

@@ -4,12 +4,13 @@
 //!  a large reply is made ──▶ its socket does not take it at once ──▶ taken, or its connection is ended
 //!   counts as the largest         counts as it is
 //! ```
-//! A reply that its socket takes at once is not counted, nor is a small one while it is made: usual requests look at two words that
-//! hardly ever change, and write nothing.
+//! A reply that its socket takes at once is not counted, nor is a small one while it is made: usual requests
+//! look at two words that hardly ever change, and write nothing.
 //!
-//! When there is no room for another reply of the largest size, requests wait before they begin, and those that have begun when their
-//! reply becomes large. Who got room makes its reply to the end. Meanwhile the sweeper ends the connections whose clients have taken nothing
-//! for longest, until half of the bound is free. One reply always has room.
+//! When there is no room for another reply of the largest size, requests wait before they begin, and those
+//! that have begun when their reply becomes large. Who got room makes its reply to the end. Meanwhile the
+//! sweeper ends the connections whose clients have taken nothing for longest, until half of the bound is
+//! free. One reply always has room.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,8 @@
 //! Threads that the process cannot do without: event loops, listeners, the sweeper, those that start others.
 //!
-//! When one of them panics, what it stands for would go on as if nothing had happened: connections that nobody polls, a port that
-//! nobody accepts on. So the process ends, and what supervises it starts it again; acknowledged writes are in the journal.
+//! When one of them panics, what it stands for would go on as if nothing had happened: connections that
+//! nobody polls, a port that nobody accepts on. So the process ends, and what supervises it starts it again;
+//! acknowledged writes are in the journal.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,6 @@
-//! Model checking of the `adaptive` model's task queues and roster: the very files the library is built from, compiled against
-//! shuttle's primitives, run under many schedules. A lost wake-up or a lost task shows as a deadlock.
+//! Model checking of the `adaptive` model's task queues and roster: the very files the library is built from,
+//! compiled against shuttle's primitives, run under many schedules. A lost wake-up or a lost task shows as a
+//! deadlock.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "the included files are used in part")]
 #![expect(clippy::indexing_slicing, reason = "a test that reads out of bounds shall fail")]
@@ -216,7 +217,8 @@ impl World {
         }
     }
 
-    /// A worker's loop. After so many rests of no time, it rests for ever. True when it left because it was idle.
+    /// A worker's loop. After so many rests of no time, it rests for ever. True when it left because it was
+    /// idle.
     fn work(&self, own: usize, short_rests: usize, leave: impl Fn() -> bool) -> bool {
         let mut turn = Turn::new(own);
         let mut rests = 0;

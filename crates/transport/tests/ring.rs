@@ -1,4 +1,5 @@
-//! `coroutine` on io_uring: what it holds while clients come and go, counted in descriptors, operations and buffers.
+//! `coroutine` on io_uring: what it holds while clients come and go, counted in descriptors, operations and
+//! buffers.
 #![expect(clippy::indexing_slicing, reason = "a test that reads out of bounds shall fail")]
 
 #[path = "sockets/support.rs"]
@@ -191,7 +192,8 @@ fn clients_far_ahead_do_not_take_the_buffers_of_others() {
     assert!(figure(&server, "receivesRearmed") > 0);
 }
 
-/// Each request goes to the pool and back: wake-ups from other threads are not lost, and sleeping rings hear of them.
+/// Each request goes to the pool and back: wake-ups from other threads are not lost, and sleeping rings hear
+/// of them.
 #[test]
 fn requests_that_leave_the_ring_come_back() {
     let _alone = alone();

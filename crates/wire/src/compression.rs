@@ -3,7 +3,8 @@
 //! ```text
 //!   header (opCode 2012) ‖ original opCode i32 ‖ uncompressed size i32 ‖ compressor u8 ‖ compressed payload
 //! ```
-//! The uncompressed size counts the payload without its header. Inflation is bounded by it, and it by the limit.
+//! The uncompressed size counts the payload without its header. Inflation is bounded by it, and it by the
+//! limit.
 
 use crate::bytes::read_i32;
 use crate::{HEADER_LENGTH, Message, MessageHeader, MessageRef, OpCode, WireError};
@@ -94,7 +95,8 @@ impl Compressor {
         Ok(())
     }
 
-    /// Appends exactly `declared` bytes to `out` or fails, having used no more memory than a small multiple of what came.
+    /// Appends exactly `declared` bytes to `out` or fails, having used no more memory than a small multiple
+    /// of what came.
     fn decompress(self, bytes: &[u8], declared: usize, out: &mut Vec<u8>) -> Result<(), String> {
         match self {
             Self::Noop => {
@@ -120,7 +122,8 @@ impl Compressor {
             }
             Self::Zlib => inflate(flate2::read::ZlibDecoder::new(bytes), declared, out),
             Self::Zstd => {
-                // One shot into a buffer of the declared size: a streaming decoder would allocate the frame's window.
+                // One shot into a buffer of the declared size: a streaming decoder would allocate the frame's
+                // window.
                 let mut payload = Vec::new();
                 payload.try_reserve_exact(declared).map_err(|error| error.to_string())?;
                 let written = zstd::bulk::Decompressor::new()
@@ -151,8 +154,8 @@ fn inflate(reader: impl Read, declared: usize, out: &mut Vec<u8>) -> Result<(), 
 /// Compresses a sealed message into `buffer`, whose old contents are dropped. The ids stay.
 ///
 /// # Errors
-/// [`WireError::Truncated`] when `message` is no whole message, [`WireError::Decompress`] when the compressor fails (for lack
-/// of memory).
+/// [`WireError::Truncated`] when `message` is no whole message, [`WireError::Decompress`] when the compressor
+/// fails (for lack of memory).
 pub fn compress_message(
     message: &Message,
     compressor: Compressor,
@@ -181,7 +184,8 @@ pub fn compress_message(
     Ok(Message::from_written(buffer))
 }
 
-/// The compressor of an OP_COMPRESSED message, before anything is inflated; `None` when the message ends before it is named.
+/// The compressor of an OP_COMPRESSED message, before anything is inflated; `None` when the message ends
+/// before it is named.
 ///
 /// # Errors
 /// [`WireError::Compressor`] for unknown ones.
@@ -189,10 +193,12 @@ pub fn compressor_of(message: MessageRef<'_>) -> Result<Option<Compressor>, Wire
     message.bytes().get(COMPRESSOR_OFFSET).map(|id| Compressor::from_id(*id)).transpose()
 }
 
-/// Inflates an OP_COMPRESSED message into `buffer`, whose old contents are dropped; also tells the compressor.
+/// Inflates an OP_COMPRESSED message into `buffer`, whose old contents are dropped; also tells the
+/// compressor.
 ///
 /// # Errors
-/// All fatal: unknown compressor, sizes that do not agree or exceed `max_message_size`, unreadable data, nested compression.
+/// All fatal: unknown compressor, sizes that do not agree or exceed `max_message_size`, unreadable data,
+/// nested compression.
 pub fn decompress_message(
     message: MessageRef<'_>,
     max_message_size: usize,

@@ -6,8 +6,9 @@ use thiserror::Error;
 
 /// Why bytes are not an acceptable message.
 ///
-/// [`WireError::is_fatal`] tells the two kinds apart: after a fatal one the stream of messages cannot be trusted and the
-/// connection is closed without a reply; the others are answered with an error that carries [`WireError::code`].
+/// [`WireError::is_fatal`] tells the two kinds apart: after a fatal one the stream of messages cannot be
+/// trusted and the connection is closed without a reply; the others are answered with an error that carries
+/// [`WireError::code`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WireError {
     /// The header's length is smaller than a header or larger than the limit. Fatal.

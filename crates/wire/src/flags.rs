@@ -2,7 +2,8 @@
 
 use crate::WireError;
 
-/// Flag bits of an OP_MSG. Bits 0 to 15 are *required*: a receiver must know them. Bits 16 to 31 are optional.
+/// Flag bits of an OP_MSG. Bits 0 to 15 are *required*: a receiver must know them. Bits 16 to 31 are
+/// optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpMsgFlags(u32);
 

@@ -50,8 +50,9 @@ impl MessageHeader {
     /// Reads a header off the front of `bytes`; `None` when there are fewer than sixteen.
     ///
     /// # Errors
-    /// [`WireError::Length`] when the length is under sixteen or over `max_message_size`, [`WireError::OpCode`] for an
-    /// unknown operation. Both can be told before the rest of the message is there.
+    /// [`WireError::Length`] when the length is under sixteen or over `max_message_size`,
+    /// [`WireError::OpCode`] for an unknown operation. Both can be told before the rest of the message is
+    /// there.
     #[inline]
     pub fn parse(bytes: &[u8], max_message_size: usize) -> Result<Option<Self>, WireError> {
         let Some(fields) = Self::fields(bytes) else { return Ok(None) };

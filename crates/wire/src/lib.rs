@@ -1,4 +1,5 @@
-//! Message framing, OP_MSG, OP_QUERY (for the first `hello`), OP_COMPRESSED, checksums and error codes; no I/O.
+//! Message framing, OP_MSG, OP_QUERY (for the first `hello`), OP_COMPRESSED, checksums and error codes; no
+//! I/O.
 //!
 //! ```text
 //!   0        4          8           12       16
@@ -12,19 +13,22 @@
 //! ```
 //!
 //! # Vocabulary
-//! A *message* is one whole frame, header included: [`Message`] owns it, [`MessageRef`] borrows it. A *section* of an OP_MSG
-//! is its body document (kind 0) or a *document sequence* (kind 1). To *seal* a message is to fill in what is known last:
-//! length, ids and checksum. *Exhaust* replies follow each other without further requests (`moreToCome`).
+//! A *message* is one whole frame, header included: [`Message`] owns it, [`MessageRef`] borrows it. A
+//! *section* of an OP_MSG is its body document (kind 0) or a *document sequence* (kind 1). To *seal* a
+//! message is to fill in what is known last: length, ids and checksum. *Exhaust* replies follow each other
+//! without further requests (`moreToCome`).
 //!
 //! # Invariants
-//! - Any bytes give a value or a [`WireError`], never a panic, and never an allocation beyond the limits the caller names.
+//! - Any bytes give a value or a [`WireError`], never a panic, and never an allocation beyond the limits the
+//!   caller names.
 //! - What [`OpMsg::parse`] accepts holds valid BSON only, so that later layers may trust it.
 //! - A reply is written once, in place, into one buffer.
 //!
 //! # Not here
 //! No sockets, no buffering of partial messages (`transport`), no meaning of commands (`commands`).
 //!
-//! Source: MongoDB manual, "MongoDB Wire Protocol", and the driver specifications "OP_MSG" and "Wire Compression".
+//! Source: MongoDB manual, "MongoDB Wire Protocol", and the driver specifications "OP_MSG" and "Wire
+//! Compression".
 
 mod bytes;
 mod client;

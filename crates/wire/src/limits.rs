@@ -4,8 +4,8 @@
 pub const HEADER_LENGTH: usize = 16;
 /// The longest message in bytes, header included: `maxMessageSizeBytes`.
 pub const MAX_MESSAGE_SIZE: usize = 48_000_000;
-/// The longest document in a message: the largest stored one and 16 KiB for the command around it, as MongoDB has it
-/// (`BSONObjMaxInternalSize`).
+/// The longest document in a message: the largest stored one and 16 KiB for the command around it, as MongoDB
+/// has it (`BSONObjMaxInternalSize`).
 pub const MAX_COMMAND_SIZE: usize = document::MAX_DOCUMENT_SIZE + 16 * 1024;
 /// A message of more bytes takes a while to inflate, check and read: not in an event loop.
 pub const LONG_MESSAGE: usize = 32 * 1024;

@@ -20,8 +20,8 @@ impl<'a> MessageRef<'a> {
     /// Takes `bytes` as exactly one message.
     ///
     /// # Errors
-    /// As [`MessageHeader::parse`]; [`WireError::Truncated`] and [`WireError::TrailingBytes`] when there are fewer or more
-    /// bytes than the header says.
+    /// As [`MessageHeader::parse`]; [`WireError::Truncated`] and [`WireError::TrailingBytes`] when there are
+    /// fewer or more bytes than the header says.
     pub fn parse(bytes: &'a [u8], max_message_size: usize) -> Result<Self, WireError> {
         let truncated = |part| WireError::Truncated { part, length: bytes.len() };
         let header = MessageHeader::parse(bytes, max_message_size)?.ok_or_else(|| truncated("header"))?;

@@ -7,7 +7,8 @@ use document::RawDocument;
 
 pub(crate) const KIND_BODY: u8 = 0;
 const KIND_SEQUENCE: u8 = 1;
-/// The most document sequences of one message: no command has more than two. Each is compared with the others and the body.
+/// The most document sequences of one message: no command has more than two. Each is compared with the others
+/// and the body.
 const MOST_SEQUENCES: usize = 16;
 
 /// A parsed OP_MSG, borrowed from its message. All documents in it were validated.

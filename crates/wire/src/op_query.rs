@@ -22,7 +22,8 @@ impl<'a> OpQuery<'a> {
     /// Reads and validates an OP_QUERY.
     ///
     /// # Errors
-    /// [`WireError::LegacyQuery`] when it queries a collection instead of running a command; otherwise as bytes come short.
+    /// [`WireError::LegacyQuery`] when it queries a collection instead of running a command; otherwise as
+    /// bytes come short.
     pub fn parse(message: MessageRef<'a>) -> Result<Self, WireError> {
         let bytes = message.bytes();
         let truncated = |part| WireError::Truncated { part, length: bytes.len() };

@@ -5,8 +5,9 @@ use crate::op_msg::KIND_BODY;
 use crate::{HEADER_LENGTH, MessageRef, OpCode, OpQuery};
 use document::RawDocument;
 
-/// The command of a message, as far as it can be found without reading on: the body must be an OP_MSG's first section. Nothing was
-/// checked, so that the document may end at any field, and nothing but its first fields should be read.
+/// The command of a message, as far as it can be found without reading on: the body must be an OP_MSG's first
+/// section. Nothing was checked, so that the document may end at any field, and nothing but its first fields
+/// should be read.
 #[must_use]
 pub fn peek_command(message: MessageRef<'_>) -> Option<RawDocument<'_>> {
     let payload = message.payload();
@@ -22,8 +23,8 @@ pub fn peek_command(message: MessageRef<'_>) -> Option<RawDocument<'_>> {
     }
 }
 
-/// The length that a message at the front of `bytes` says it has when it is inflated; its own where it is not compressed. Not
-/// checked: whoever inflates compares it with the limits.
+/// The length that a message at the front of `bytes` says it has when it is inflated; its own where it is not
+/// compressed. Not checked: whoever inflates compares it with the limits.
 #[inline]
 #[must_use]
 pub fn inflated_length(bytes: &[u8], length: usize) -> usize {

@@ -23,7 +23,8 @@ pub enum ReplyFormat {
     Legacy,
 }
 
-/// Writes one reply into one buffer: the header first, then the body document by [`ReplyBuilder::body`] directly behind it.
+/// Writes one reply into one buffer: the header first, then the body document by [`ReplyBuilder::body`]
+/// directly behind it.
 ///
 /// ```
 /// # use wire::{ReplyBuilder, ReplyFormat};
@@ -79,7 +80,8 @@ impl ReplyBuilder {
         DocumentBuilder::new(&mut self.bytes)
     }
 
-    /// The buffer behind the header, for builders that keep the whole `Vec`: the body begins at [`ReplyBuilder::body_offset`].
+    /// The buffer behind the header, for builders that keep the whole `Vec`: the body begins at
+    /// [`ReplyBuilder::body_offset`].
     #[inline]
     pub fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -101,8 +103,8 @@ impl ReplyBuilder {
         self.bytes.len().saturating_sub(self.body_offset())
     }
 
-    /// Ends the reply. A body that was never begun is sent as an empty document. Ids and checksum are filled in by
-    /// [`Message::seal`].
+    /// Ends the reply. A body that was never begun is sent as an empty document. Ids and checksum are filled
+    /// in by [`Message::seal`].
     #[must_use]
     pub fn finish(mut self) -> Message {
         if self.body_length() == 0 {

@@ -9,7 +9,8 @@ use wire::{
 
 const LIMIT: usize = 100_000;
 
-/// Reads any bytes as a server and as a client would. Nothing may panic, and what is accepted must hold together.
+/// Reads any bytes as a server and as a client would. Nothing may panic, and what is accepted must hold
+/// together.
 fn read_everything(bytes: &[u8]) {
     let Ok(Some(message)) = MessageRef::split_first(bytes, LIMIT) else { return };
     let _ = parse_reply(message);

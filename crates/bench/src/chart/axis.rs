@@ -1,4 +1,5 @@
-//! Axes: linear, logarithmic, and of percentiles, on which each further nine takes as much room as the one before.
+//! Axes: linear, logarithmic, and of percentiles, on which each further nine takes as much room as the one
+//! before.
 
 use super::ticks;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};

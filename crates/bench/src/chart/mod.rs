@@ -1,5 +1,5 @@
-//! SVG charts: a legend, and panels side by side below it. Nothing is painted behind them, series have colours that show on white
-//! and on black, and text follows the reader's colour scheme.
+//! SVG charts: a legend, and panels side by side below it. Nothing is painted behind them, series have
+//! colours that show on white and on black, and text follows the reader's colour scheme.
 
 mod axis;
 mod draw;

@@ -40,7 +40,8 @@ pub(crate) fn logarithmic(low: f64, high: f64) -> Vec<f64> {
     if decades > MOST { within(&[1.0], decades / MOST + 1) } else { linear(low, high) }
 }
 
-/// Shares of operations: the middle, 0.9, 0.99 and so on. Beside more than three nines there is no room for 0.
+/// Shares of operations: the middle, 0.9, 0.99 and so on. Beside more than three nines there is no room for
+/// 0.
 pub(crate) fn percentiles(high: f64) -> Vec<f64> {
     const ROOMY: f64 = 0.999;
     let nines = (1..10).map(|nines| 1.0 - 10_f64.powi(-nines));

@@ -28,13 +28,14 @@ pub struct ExperimentArguments {
     /// What to measure
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<String>,
-    /// Size of the experiment, from 0.001 to 100: a factor on the defaults of documents, connections and all times, within what
-    /// the limit on open files allows; below 0.1 one round is the default. 0.02 is over in a minute or so. What is given by an
-    /// option of its own is not scaled
+    /// Size of the experiment, from 0.001 to 100: a factor on the defaults of documents, connections and all
+    /// times, within what the limit on open files allows; below 0.1 one round is the default. 0.02 is over in
+    /// a minute or so. What is given by an option of its own is not scaled
     #[arg(long, value_name = "FACTOR", default_value = "1")]
     scale: Scale,
-    /// Measure servers that run already, host:port or name=host:port, instead of starting them. Their collections numbered and
-    /// usertable in the database heddle_bench are dropped and loaded anew for every cell
+    /// Measure servers that run already, host:port or name=host:port, instead of starting them. Their
+    /// collections numbered and usertable in the database heddle_bench are dropped and loaded anew for every
+    /// cell
     #[arg(long = "target", value_name = "[NAME=]HOST:PORT", value_delimiter = ',', conflicts_with_all = ["models", "server"])]
     targets: Vec<Target>,
     /// Thread models to compare, and `epoll-echo` and `thread-echo`, bare echoes as ceilings
@@ -46,7 +47,8 @@ pub struct ExperimentArguments {
     /// Rounds; tables show medians over them [default: 3]
     #[arg(long)]
     rounds: Option<u64>,
-    /// Measured seconds of each cell in each round; slow requests get longer when there are many connections [default: 5]
+    /// Measured seconds of each cell in each round; slow requests get longer when there are many connections
+    /// [default: 5]
     #[arg(long)]
     seconds: Option<f64>,
     /// Seconds of load before measuring begins [default: 1]
@@ -61,8 +63,8 @@ pub struct ExperimentArguments {
     /// mixed and lane: connections with slow requests [default: 64]
     #[arg(long)]
     slow_connections: Option<usize>,
-    /// mixed: fast requests a second for the comparison with and without slow ones; 80 % of what was reached beside them by
-    /// default
+    /// mixed: fast requests a second for the comparison with and without slow ones; 80 % of what was reached
+    /// beside them by default
     #[arg(long)]
     fast_rate: Option<f64>,
     /// idle: seconds over which the idle server's processor time is measured [default: 10]
@@ -350,7 +352,8 @@ impl FromStr for Scale {
     }
 }
 
-/// Connections that a server with so many descriptors takes: as Heddle has it, a twentieth is kept back for its files.
+/// Connections that a server with so many descriptors takes: as Heddle has it, a twentieth is kept back for
+/// its files.
 fn most_connections(descriptors: u64) -> usize {
     const RESERVED_PART: u64 = 20;
     const RESERVE_MIN: u64 = 256;

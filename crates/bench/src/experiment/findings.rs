@@ -46,7 +46,8 @@ pub(crate) const CONNECTED: Column =
     Column { name: "connected", decimals: 0, over_rounds: OverRounds::Least };
 /// Share of a core that the generator used; near 100 it is itself the limit.
 pub(crate) const GENERATOR: Column = Column::median("generator %", 0);
-/// Share of the machine's processor time that its host withheld while the cell was measured: where it is high, its figures are low.
+/// Share of the machine's processor time that its host withheld while the cell was measured: where it is
+/// high, its figures are low.
 const STOLEN: Column = Column::median("stolen %", 1);
 
 /// One cell in one round.
@@ -194,9 +195,10 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Measures every row in every round: the subjects come one after the other, each round beginning with another one, so that
-    /// none is always the first on a machine that has cooled down. Progress goes to standard error. Servers that die or do not
-    /// come up leave an empty cell; an interrupt ends with what there is.
+    /// Measures every row in every round: the subjects come one after the other, each round beginning with
+    /// another one, so that none is always the first on a machine that has cooled down. Progress goes to
+    /// standard error. Servers that die or do not come up leave an empty cell; an interrupt ends with what
+    /// there is.
     pub(crate) fn gather(
         rows: &[Row],
         subjects: &[Subject],

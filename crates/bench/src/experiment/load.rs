@@ -91,7 +91,8 @@ impl Load {
         }
     }
 
-    /// The length of a whole good reply, as far as it can be told beforehand: what an echo of the same size sends.
+    /// The length of a whole good reply, as far as it can be told beforehand: what an echo of the same size
+    /// sends.
     pub(crate) fn reply_bytes(self, records: u64, documents: &Documents) -> usize {
         let batch: Vec<Value> = match self {
             Load::Range => {

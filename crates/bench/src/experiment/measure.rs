@@ -19,7 +19,8 @@ pub(crate) enum What {
     Closed(Load),
     /// The same, and right after it a bare echo of the same sizes.
     BesideEcho(Load),
-    /// Finds by `_id`, and one more connection with unsynced updates, as db_bench's `readwhilewriting` has one writer.
+    /// Finds by `_id`, and one more connection with unsynced updates, as db_bench's `readwhilewriting` has
+    /// one writer.
     ReadWhileWriting,
     /// A connection for each request: how many a second, and how long from the first packet to the reply.
     Storm,
@@ -149,8 +150,8 @@ impl Visit<'_> {
         Ok(run)
     }
 
-    /// The window of a load. One whose requests take a millisecond of a core each is long enough for every connection to get
-    /// several replies.
+    /// The window of a load. One whose requests take a millisecond of a core each is long enough for every
+    /// connection to get several replies.
     fn window(&self, load: Load) -> Window {
         /// Of one connection's share of the warm-up and of the measured time.
         const WARM_UP: Duration = Duration::from_micros(300);
@@ -268,10 +269,11 @@ impl Visit<'_> {
         Ok(Measurement::of(&outcome).with(GENERATOR, busy * 100.0))
     }
 
-    /// A closed loop says how many fast requests get through; it says little about their latency, because fewer are sent when
-    /// they wait. So an open loop follows: fast requests at one rate, timed from their intended starts, alone, beside the slow
-    /// ones, and beside threads that only spin, at the priority of the server's pool threads. The spinning ones touch no
-    /// server: what they cost is the price of a busy machine, and what the slow ones cost beyond it is the server's.
+    /// A closed loop says how many fast requests get through; it says little about their latency, because
+    /// fewer are sent when they wait. So an open loop follows: fast requests at one rate, timed from their
+    /// intended starts, alone, beside the slow ones, and beside threads that only spin, at the priority of
+    /// the server's pool threads. The spinning ones touch no server: what they cost is the price of a busy
+    /// machine, and what the slow ones cost beyond it is the server's.
     fn mixed(&self) -> Result<Measurement, BenchError> {
         let mut served = self.serve(Load::Read)?;
         let window = self.window(Load::Read);
@@ -318,7 +320,8 @@ impl Visit<'_> {
         let before = self.work(&mut served)?;
         // The working connections belong to the number, so that all are within the server's limit.
         let resting = self.connections.saturating_sub(WORKING).max(1);
-        // One request each, always the same one: connections are where working ones are, and caches stay as they are.
+        // One request each, always the same one: connections are where working ones are, and caches stay as
+        // they are.
         let once = self.closed(Load::Read, resting, 1, self.subject.is_database())?;
         let once = GroupSpec { pacing: Pacing::Once, ..once };
         interrupt.pause(settle)?;
@@ -355,8 +358,9 @@ impl Visit<'_> {
         Ok(outcome)
     }
 
-    /// Every worker is stuck in slow requests and thousands of clients push, and a monitor asks. The monitor has a thread of its
-    /// own, with the highest priority it is allowed, so that the pushing clients delay it in the server only.
+    /// Every worker is stuck in slow requests and thousands of clients push, and a monitor asks. The monitor
+    /// has a thread of its own, with the highest priority it is allowed, so that the pushing clients delay it
+    /// in the server only.
     fn lane(&self) -> Result<Measurement, BenchError> {
         let mut served = self.serve(Load::Read)?;
         let pacing = Pacing::Open(Arrivals::constant(MONITOR_RATE));
@@ -367,7 +371,8 @@ impl Visit<'_> {
         let window = self.window(Load::Read);
         let (monitored, pushed) = std::thread::scope(|scope| {
             let monitor = scope.spawn(|| {
-                // Of this thread and those that it starts, and without the right to it the priority stays as it is.
+                // Of this thread and those that it starts, and without the right to it the priority stays as
+                // it is.
                 let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
                 monitor.run(&window, &mut |_| ())
             });

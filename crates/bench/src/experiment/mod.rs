@@ -1,5 +1,6 @@
-//! Experiments: `heddle bench article s0 | s1 | s3`, published ones, and `heddle bench raw`. Each is a table of kinds of
-//! measurements, of what is compared, and of what an article says; everything else is the same for all.
+//! Experiments: `heddle bench article s0 | s1 | s3`, published ones, and `heddle bench raw`. Each is a table
+//! of kinds of measurements, of what is compared, and of what an article says; everything else is the same
+//! for all.
 //!
 //! ```text
 //!   Experiment (a constant) + arguments ─▶ Settings ─▶ rows (kind × connections) × subjects (thread models, bare echoes)
@@ -10,8 +11,9 @@
 //!                 Report ─▶ table (Markdown), JSON, SVG, and a page with the article's figures beside ours
 //! ```
 //!
-//! S2 (secondaries that read while they replay) needs replication, and S4 (steady latency on slow disks) the storage work; each
-//! becomes an [`Experiment`] beside the others. Until then the command line says what they wait for.
+//! S2 (secondaries that read while they replay) needs replication, and S4 (steady latency on slow disks) the
+//! storage work; each becomes an [`Experiment`] beside the others. Until then the command line says what they
+//! wait for.
 
 mod arguments;
 mod findings;
@@ -98,7 +100,8 @@ pub enum ArticleCommand {
     /// Thread models by number of clients: fast and slow requests, and the situations around them
     #[command(alias = "S0", mut_arg("kinds", |argument| s0::EXPERIMENT.kinds(argument)))]
     S0(ExperimentArguments),
-    /// The transport: echo per thread model beside a bare epoll echo, finds beside that, and YCSB A by number of clients
+    /// The transport: echo per thread model beside a bare epoll echo, finds beside that, and YCSB A by number
+    /// of clients
     #[command(alias = "S1", mut_arg("kinds", |argument| s1::EXPERIMENT.kinds(argument)))]
     S1(ExperimentArguments),
     /// Small values: journaled writes of a thousand clients, and db_bench's patterns, per thread model

@@ -1,4 +1,5 @@
-//! Every kind of request on Heddle as it is started without options, each beside a bare echo of the same sizes.
+//! Every kind of request on Heddle as it is started without options, each beside a bare echo of the same
+//! sizes.
 
 use super::findings::Column;
 use super::{Experiment, Kind, Load, Subject, What};

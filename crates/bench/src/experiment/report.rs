@@ -118,8 +118,8 @@ impl Report<'_> {
         kind.panels.iter().map(|&(column, scale)| lines_of(kind.title, column, scale, &cells, &x)).collect()
     }
 
-    /// The charts of an experiment whose kinds each have one number of connections: bars for each kind, a bar for each subject.
-    /// None when it is another kind of experiment, or has one subject only.
+    /// The charts of an experiment whose kinds each have one number of connections: bars for each kind, a bar
+    /// for each subject. None when it is another kind of experiment, or has one subject only.
     pub(crate) fn overview(&self) -> Vec<Panel> {
         let kinds = self.findings.kinds();
         let has_one_row = |kind: &&Kind| {

@@ -1,8 +1,8 @@
 //! S0: thread models by number of clients.
 //!
-//! Fast requests find one document by `_id`, slow ones return 2,000. Beside these two, the article's pair, there are the
-//! situations in which servers with many clients fail: updates, journaled updates, fast beside slow, idle connections,
-//! monitors of an overloaded server, and connection storms.
+//! Fast requests find one document by `_id`, slow ones return 2,000. Beside these two, the article's pair,
+//! there are the situations in which servers with many clients fail: updates, journaled updates, fast beside
+//! slow, idle connections, monitors of an overloaded server, and connection storms.
 
 use super::findings::{At, CONNECTED, Cell, Findings, LONGEST, MEAN, P95, RATE, times};
 use super::report::Spot;
@@ -98,8 +98,9 @@ fn of_the_pair(
     (!said.is_empty()).then(|| said.join(", "))
 }
 
-/// The eleven scenarios of the article's table, from its own machine, by sysbench. Each model's requests a second (failed ones
-/// included), failed ones a second, mean, 95th percentile and longest latency in ms: first `synchronous`, then `adaptive`.
+/// The eleven scenarios of the article's table, from its own machine, by sysbench. Each model's requests a
+/// second (failed ones included), failed ones a second, mean, 95th percentile and longest latency in ms:
+/// first `synchronous`, then `adaptive`.
 #[rustfmt::skip]
 const TABLE: [(&str, usize, [[f64; 5]; 2]); 11] = [
     ("fast", 70, [[198e3, 0.0, 0.35, 0.57, 51.0], [181e3, 0.0, 0.38, 0.6, 41.0]]),
@@ -117,7 +118,8 @@ const TABLE: [(&str, usize, [[f64; 5]; 2]); 11] = [
 /// Of the most fast clients `synchronous` connected only so many.
 const SYNCHRONOUS_CONNECTED: (usize, f64) = (30_000, 24e3);
 
-/// The article's figure. Models go by their names, so that a given server that is called after one has its figures.
+/// The article's figure. Models go by their names, so that a given server that is called after one has its
+/// figures.
 fn beside(cell: &Cell, spot: Spot) -> Option<String> {
     let clients = cell.row.clients;
     let (.., [synchronous, adaptive]) =

@@ -1,6 +1,6 @@
-//! S1: the transport. An echo behind each thread model says what the model itself can do, a bare epoll echo in the same round
-//! what the machine can do, and finds by `_id` under the same model what the database makes of it. YCSB A by number of
-//! connections says what becomes of the rate, and of updates, as clients grow.
+//! S1: the transport. An echo behind each thread model says what the model itself can do, a bare epoll echo
+//! in the same round what the machine can do, and finds by `_id` under the same model what the database makes
+//! of it. YCSB A by number of connections says what becomes of the rate, and of updates, as clients grow.
 
 use super::findings::{At, Column, Findings, P99, RATE, times};
 use super::{Comparison, Experiment, Kind, Statement, Subject, What};

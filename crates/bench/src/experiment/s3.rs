@@ -1,5 +1,6 @@
-//! S3: small values. Journaled writes of a thousand clients are where coroutines are to win, because every waiting commit joins
-//! the next group without holding a thread; db_bench's patterns, 64 at a time, are where the article found them equal or worse.
+//! S3: small values. Journaled writes of a thousand clients are where coroutines are to win, because every
+//! waiting commit joins the next group without holding a thread; db_bench's patterns, 64 at a time, are where
+//! the article found them equal or worse.
 
 use super::findings::{At, Findings, RATE, times};
 use super::{Comparison, Experiment, Kind, Load, Statement, Subject, What};

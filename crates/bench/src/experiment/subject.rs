@@ -1,4 +1,5 @@
-//! What is compared: Heddle under each thread model, bare echoes, and servers that run already; and how it is started.
+//! What is compared: Heddle under each thread model, bare echoes, and servers that run already; and how it is
+//! started.
 
 use super::arguments::Settings;
 use super::load::Load;
@@ -54,8 +55,8 @@ impl Subject {
     pub(crate) const MODELS: [Subject; 5] =
         [Subject::Synchronous, Subject::Adaptive, Subject::Reactor, Subject::Coroutine, Subject::Auto];
 
-    /// The name on the command line and in tables, the arguments that make Heddle or an echo this subject, and the colour of its
-    /// line in charts: readable on white and on black.
+    /// The name on the command line and in tables, the arguments that make Heddle or an echo this subject,
+    /// and the colour of its line in charts: readable on white and on black.
     fn known(self) -> (&'static str, &'static [&'static str], Colour) {
         match self {
             Subject::Synchronous => {
@@ -141,7 +142,8 @@ impl Target {
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
-    // Before the directory, so that the process has ended when its files go. `None`: somebody else has started it.
+    // Before the directory, so that the process has ended when its files go. `None`: somebody else has
+    // started it.
     pub(crate) process: Option<ChildServer>,
     _directory: Option<TempDir>,
 }
@@ -158,8 +160,8 @@ impl Served {
 }
 
 impl Settings {
-    /// The subject, ready for this load: a database with the documents loaded, or an echo that answers with replies of the size
-    /// that the load's have.
+    /// The subject, ready for this load: a database with the documents loaded, or an echo that answers with
+    /// replies of the size that the load's have.
     pub(crate) fn serve(&self, subject: Subject, wanted: Load) -> Result<Served, BenchError> {
         if !subject.is_database() {
             return self.serve_echo(subject, self.bytes_of(wanted)?);

@@ -38,8 +38,8 @@ impl Stretch {
         self.lasts.as_secs_f64() * f64::midpoint(self.from, self.to)
     }
 
-    /// When `starts` have come, in seconds since the stretch began: the inverse of `from·t + (to − from)·t²/2·lasts`, written so
-    /// that nothing cancels out.
+    /// When `starts` have come, in seconds since the stretch began: the inverse of
+    /// `from·t + (to − from)·t²/2·lasts`, written so that nothing cancels out.
     fn time_of(&self, starts: f64) -> f64 {
         if starts <= 0.0 {
             return 0.0;
@@ -125,7 +125,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("'{text}' is no time; expected a number and us, ms, s, m or h"))
 }
 
-/// The intended starts of one generator thread: every `of`-th one of the group's, so that all threads together make the whole.
+/// The intended starts of one generator thread: every `of`-th one of the group's, so that all threads
+/// together make the whole.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     arrivals: Arrivals,
@@ -165,8 +166,8 @@ impl Schedule {
         self.upcoming
     }
 
-    /// Takes the next intended start when it is due. Starts that were missed come one after the other, each with the time at
-    /// which it should have been.
+    /// Takes the next intended start when it is due. Starts that were missed come one after the other, each
+    /// with the time at which it should have been.
     #[inline]
     pub(crate) fn take_due(&mut self, now: u64) -> Option<u64> {
         let start = self.upcoming.filter(|&start| start <= now)?;

@@ -1,4 +1,5 @@
-//! One connection of the generator. Tens of thousands of them share a cache, so each fits in one of its lines.
+//! One connection of the generator. Tens of thousands of them share a cache, so each fits in one of its
+//! lines.
 
 use crate::error::BenchError;
 use crate::generator::traffic::Ticket;
@@ -45,8 +46,8 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// Whether an operation waits for the connection to be made.
     pub(crate) wanted: bool,
-    /// When the operation under way started or was to start, in nanoseconds of the generator's clock; while thinking or
-    /// resting, when that ends.
+    /// When the operation under way started or was to start, in nanoseconds of the generator's clock; while
+    /// thinking or resting, when that ends.
     pub(crate) started: u64,
     /// When connecting, greeting or the request under way began.
     pub(crate) since: u64,

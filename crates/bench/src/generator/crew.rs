@@ -28,8 +28,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// With at least one thread and process, and no more of them than one group has connections: a thread without any could
-    /// not send its part.
+    /// With at least one thread and process, and no more of them than one group has connections: a thread
+    /// without any could not send its part.
     pub(crate) fn bounded(mut self) -> Self {
         let most = self.groups.iter().map(|group| group.connections).max().unwrap_or_default().max(1);
         let most = u32::try_from(most).unwrap_or(u32::MAX);

@@ -1,4 +1,5 @@
-//! The load of one process or of several: one process may have too few descriptors or addresses for all connections.
+//! The load of one process or of several: one process may have too few descriptors or addresses for all
+//! connections.
 //!
 //! ```text
 //!   Fleet ──orders──▶ worker process ──▶ Crew ──▶ Generator per thread
@@ -67,8 +68,8 @@ impl Fleet {
         Workers::open(&load, command, interrupt).map(Fleet::Elsewhere)
     }
 
-    /// Runs the load; `observe` is called once a second meanwhile. May be called again; connections stay open. Ctrl-C ends it
-    /// with what was seen until then, and the outcome says so.
+    /// Runs the load; `observe` is called once a second meanwhile. May be called again; connections stay
+    /// open. Ctrl-C ends it with what was seen until then, and the outcome says so.
     ///
     /// # Errors
     /// When nothing was seen at all. A process that fails on the way is named in the outcome.
@@ -229,7 +230,8 @@ impl Worker {
             .args(&command.words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C is this process's, which passes it on: otherwise nobody could tell the first one from the second.
+            // Ctrl-C is this process's, which passes it on: otherwise nobody could tell the first one from
+            // the second.
             .process_group(0)
             .spawn()
             .map_err(BenchError::io("start a generator process"))?;

@@ -107,8 +107,8 @@ impl Group {
         }
     }
 
-    /// Whether something that started and ended at these times belongs to the window. An open loop knows which operations
-    /// do; in a closed one the end decides.
+    /// Whether something that started and ended at these times belongs to the window. An open loop knows
+    /// which operations do; in a closed one the end decides.
     #[inline]
     pub(crate) fn counts(&self, started: u64, ended: u64, span: Span) -> bool {
         let decisive = match self.pacing {

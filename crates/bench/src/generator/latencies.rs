@@ -4,7 +4,8 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Microseconds and how often something took that long, ascending, without empty places; values are as exact as the histogram's.
+/// Microseconds and how often something took that long, ascending, without empty places; values are as exact
+/// as the histogram's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Latencies(pub(crate) Vec<(u64, u64)>);

@@ -6,17 +6,19 @@
 //!    pacing, options)          │  timer: an intended start has come ─▶ idle connection sends (open loop)
 //! ```
 //!
-//! A [`Fleet`] is what most callers want: a [`Crew`] of generator threads in this process, or several processes with one each.
+//! A [`Fleet`] is what most callers want: a [`Crew`] of generator threads in this process, or several
+//! processes with one each.
 //!
 //! # Invariants
-//! - Every reply is looked at: one to another request, of an impossible length or in pieces that do not fit closes its
-//!   connection; what a whole one means is the workload's to say.
-//! - A latency in a closed loop runs from before the request's `write`; in an open loop from its *intended* start, so that a
-//!   server that pauses shows the pause in every request that should have been sent meanwhile.
-//! - A request sent within the window is waited for and recorded, however long after the window it is answered; the rate
-//!   counts only the replies within the window.
-//! - Connections are dealt out to threads and processes once, and nothing is shared between threads while they send, except
-//!   for the [`Gauge`]s that they write and progress reads.
+//! - Every reply is looked at: one to another request, of an impossible length or in pieces that do not fit
+//!   closes its connection; what a whole one means is the workload's to say.
+//! - A latency in a closed loop runs from before the request's `write`; in an open loop from its *intended*
+//!   start, so that a server that pauses shows the pause in every request that should have been sent
+//!   meanwhile.
+//! - A request sent within the window is waited for and recorded, however long after the window it is
+//!   answered; the rate counts only the replies within the window.
+//! - Connections are dealt out to threads and processes once, and nothing is shared between threads while
+//!   they send, except for the [`Gauge`]s that they write and progress reads.
 
 mod arrivals;
 mod clock;

@@ -10,8 +10,8 @@ pub(crate) fn failure(reply: &[u8]) -> Option<Failure> {
     if is_plainly_good(reply).unwrap_or_default() { None } else { closer_look(reply) }
 }
 
-/// Whether a reply says `ok: 1` and has no field that could say otherwise; anything unusual deserves a closer look. Nearly every
-/// reply passes here, so it is all done in one walk over the bytes of the top level.
+/// Whether a reply says `ok: 1` and has no field that could say otherwise; anything unusual deserves a closer
+/// look. Nearly every reply passes here, so it is all done in one walk over the bytes of the top level.
 fn is_plainly_good(reply: &[u8]) -> Option<bool> {
     const OK: [u8; 3] = *b"ok\0";
     let mut rest = reply_body(reply).ok()?.as_bytes().get(4..)?;

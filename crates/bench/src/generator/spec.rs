@@ -15,8 +15,8 @@ pub(crate) enum Pacing {
     Closed,
     /// One operation, then silence on an open connection.
     Once,
-    /// Operations of the whole group at intended times, on whichever connections are idle. A latency counts from the
-    /// intended time.
+    /// Operations of the whole group at intended times, on whichever connections are idle. A latency counts
+    /// from the intended time.
     Open(Arrivals),
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct ConnectionOptions {
     /// The servers' addresses, dealt out in turn; none: the run's one address.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) opening: Opening,
-    /// Operations after which a connection is closed and a new one made, as clients without a pool do; none: never. The first
-    /// operation's latency includes making the connection.
+    /// Operations after which a connection is closed and a new one made, as clients without a pool do; none:
+    /// never. The first operation's latency includes making the connection.
     pub(crate) operations_per_connection: Option<u32>,
     /// How long a connection of a closed loop rests between two operations.
     pub(crate) think: Duration,

@@ -26,8 +26,8 @@ impl Timer {
         Ok(Timer { descriptor, set_for: None })
     }
 
-    /// Sets the alarm for `at`, both in nanoseconds since any origin. Setting it again also ends the last alarm, so that
-    /// the descriptor is never read.
+    /// Sets the alarm for `at`, both in nanoseconds since any origin. Setting it again also ends the last
+    /// alarm, so that the descriptor is never read.
     pub(crate) fn set(&mut self, at: u64, now: u64) -> Result<(), BenchError> {
         if self.set_for == Some(at) && at > now {
             return Ok(());

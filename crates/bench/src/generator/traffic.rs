@@ -32,7 +32,8 @@ pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The server's error code, where one came.
     pub(crate) code: Option<i32>,
-    /// The server's name for the code, or what was wrong in a few words: few different ones, since they are counted by it.
+    /// The server's name for the code, or what was wrong in a few words: few different ones, since they are
+    /// counted by it.
     pub(crate) name: String,
 }
 

@@ -1,5 +1,5 @@
-//! A generator process that another one directs: orders come as lines of JSON on standard input, and reports go as lines of
-//! JSON to standard output.
+//! A generator process that another one directs: orders come as lines of JSON on standard input, and reports
+//! go as lines of JSON to standard output.
 
 use crate::error::BenchError;
 use crate::generator::clock::monotonic;
@@ -42,7 +42,8 @@ pub(super) enum Report {
 /// Carries out orders until standard input ends.
 ///
 /// # Errors
-/// When the directing process cannot be understood or told. What goes wrong with an order is reported to it instead.
+/// When the directing process cannot be understood or told. What goes wrong with an order is reported to it
+/// instead.
 pub(crate) fn serve_worker() -> Result<(), BenchError> {
     let interrupt = Interrupt::default();
     let orders = listen(&interrupt);

@@ -7,7 +7,8 @@ use crate::result::{RunResult, comparison_page};
 use clap::Args;
 use std::path::PathBuf;
 
-/// `heddle bench compare`: several runs against one of them, with confidence intervals from their repetitions.
+/// `heddle bench compare`: several runs against one of them, with confidence intervals from their
+/// repetitions.
 #[derive(Debug, Args)]
 pub struct CompareArguments {
     /// JSON files of runs

@@ -35,7 +35,8 @@ pub(crate) struct Comparison<'r> {
     pub(crate) schema: u32,
     /// Share of intervals that hold the true ratio.
     pub(crate) confidence: f64,
-    /// Whether repetitions of the same number were compared with each other, because the runs were made in turns.
+    /// Whether repetitions of the same number were compared with each other, because the runs were made in
+    /// turns.
     pub(crate) paired: bool,
     /// Index of the base among the runs.
     pub(crate) base: usize,
@@ -120,7 +121,8 @@ impl Verdict {
 }
 
 impl<'r> Comparison<'r> {
-    /// Compares runs with the one that has this label or, counted from 1, this number; with the first one by default.
+    /// Compares runs with the one that has this label or, counted from 1, this number; with the first one by
+    /// default.
     ///
     /// # Errors
     /// When there are less than two runs, or none has this label.

@@ -5,7 +5,8 @@ use crate::result::summary::TOTAL;
 
 const HEADINGS: &str = "repetition,second,operation,rate,errors,connections,p50_ms,p99_ms,max_ms\n";
 
-/// Repetitions are counted from 1, seconds from 0; a latency is empty when nothing was answered in that second.
+/// Repetitions are counted from 1, seconds from 0; a latency is empty when nothing was answered in that
+/// second.
 pub(crate) fn text(result: &RunResult) -> String {
     let mut text = HEADINGS.to_owned();
     for (number, repetition) in (1..).zip(&result.repetitions) {

@@ -234,7 +234,8 @@ fn observed(result: &RunResult) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Share of look-ups that the server's cache answered, between the first and the last sample of each repetition.
+/// Share of look-ups that the server's cache answered, between the first and the last sample of each
+/// repetition.
 fn cache_hits(result: &RunResult) -> Option<f64> {
     let (mut hits, mut misses) = (0, 0);
     for repetition in &result.repetitions {

@@ -226,7 +226,8 @@ pub(crate) fn distribution(title: &str, all: &[(String, Latency)]) -> Option<Pan
     Some(panel(title, x, y, lines, true))
 }
 
-/// Shares and latencies, as many as a chart can show. The slowest operation ends the line at the share of all others.
+/// Shares and latencies, as many as a chart can show. The slowest operation ends the line at the share of all
+/// others.
 fn quantiles(latency: &Latency) -> Vec<(f64, Option<f64>)> {
     /// Parts of an axis' nine that two points are at least apart.
     const NEAREST: f64 = 0.005;

@@ -1,4 +1,5 @@
-//! What a run yields: one value that every output is drawn from, so that a report can be drawn again from the JSON file.
+//! What a run yields: one value that every output is drawn from, so that a report can be drawn again from the
+//! JSON file.
 //!
 //! ```text
 //!   a run ──▶ RunResult ──▶ terminal table, JSON (docs/bench-report.md), CSV series, HTML page

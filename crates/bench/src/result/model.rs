@@ -1,6 +1,8 @@
-//! The result of a run as it is kept. Keys of the JSON file are these names in camelCase; `docs/bench-report.md` tells of each.
+//! The result of a run as it is kept. Keys of the JSON file are these names in camelCase;
+//! `docs/bench-report.md` tells of each.
 //!
-//! Times are in the unit that ends their names; rates are successful operations a second of the measured window.
+//! Times are in the unit that ends their names; rates are successful operations a second of the measured
+//! window.
 
 use crate::generator::Latencies;
 use serde::{Deserialize, Serialize};
@@ -209,7 +211,8 @@ pub(crate) struct Connections {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Client {
-    /// Share of a core that each generator thread used, 0 to 1; threads of several processes one after the other.
+    /// Share of a core that each generator thread used, 0 to 1; threads of several processes one after the
+    /// other.
     pub(crate) busy: Vec<f64>,
     /// Whether it was itself the limit: a thread used most of its core.
     pub(crate) saturated: bool,
@@ -248,8 +251,8 @@ pub(crate) struct ErrorCount {
     pub(crate) count: u64,
 }
 
-/// Latencies of successful operations: in a closed loop from sending, in an open loop from the intended start. All 0 when there
-/// was none.
+/// Latencies of successful operations: in a closed loop from sending, in an open loop from the intended
+/// start. All 0 when there was none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Latency {
@@ -261,7 +264,8 @@ pub(crate) struct Latency {
     pub(crate) p999_ms: f64,
     pub(crate) p9999_ms: f64,
     pub(crate) max_ms: f64,
-    /// Microseconds and how many operations took that long, ascending, without empty places; values are exact to three digits.
+    /// Microseconds and how many operations took that long, ascending, without empty places; values are exact
+    /// to three digits.
     #[serde(default)]
     pub(crate) histogram: Latencies,
 }

@@ -1,4 +1,5 @@
-//! Pages that need nothing but themselves: no network, no scripts, no fonts. They follow the reader's colour scheme.
+//! Pages that need nothing but themselves: no network, no scripts, no fonts. They follow the reader's colour
+//! scheme.
 
 use crate::chart::Panel;
 use crate::error::BenchError;

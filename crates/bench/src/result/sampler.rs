@@ -1,5 +1,5 @@
-//! Asks a server for its `serverStatus` beside a run, on a connection of its own. A server that refuses, hangs or answers
-//! something else leaves holes in the series; it never holds up the run.
+//! Asks a server for its `serverStatus` beside a run, on a connection of its own. A server that refuses,
+//! hangs or answers something else leaves holes in the series; it never holds up the run.
 
 use crate::command_client::{CommandClient, is_ok};
 use crate::error::BenchError;
@@ -182,7 +182,8 @@ mod tests {
         let server = FakeServer::start(|_| Answer::Silence);
         let sampler = Sampler::start(server.address, INTERVAL);
         wait_for(&server, 1);
-        // Would wait for ever if the connection were not ended: the patience is far longer than the test's own.
+        // Would wait for ever if the connection were not ended: the patience is far longer than the test's
+        // own.
         let (stopped, end) = channel();
         std::thread::spawn(move || stopped.send(sampler.stop(Instant::now())));
         assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(Vec::new()));

@@ -1,4 +1,5 @@
-//! What servers tell of themselves, under the names of MongoDB and its kin. What a server does not tell is absent.
+//! What servers tell of themselves, under the names of MongoDB and its kin. What a server does not tell is
+//! absent.
 
 use crate::result::{ExecutorSample, ServerInfo, ServerSample};
 use document::{Document, RawValue, Value};

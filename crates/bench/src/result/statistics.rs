@@ -1,7 +1,7 @@
 //! Ratios of two groups of repetitions with confidence intervals, by Student's t on logarithms.
 //!
-//! Rates and latencies are positive and vary by shares, not by amounts: their logarithms are closer to normal than they are, a
-//! difference of logarithms is a ratio, and an interval around it is never negative.
+//! Rates and latencies are positive and vary by shares, not by amounts: their logarithms are closer to normal
+//! than they are, a difference of logarithms is a ratio, and an interval around it is never negative.
 
 /// Share of intervals that hold the true ratio.
 pub(crate) const CONFIDENCE: f64 = 0.95;
@@ -28,14 +28,15 @@ pub(crate) struct Ratio {
 }
 
 impl Ratio {
-    /// Whether the interval holds 1, which is to say that no difference was shown; `None` without an interval.
+    /// Whether the interval holds 1, which is to say that no difference was shown; `None` without an
+    /// interval.
     pub(crate) fn includes_one(&self) -> Option<bool> {
         self.bounds.map(|(low, high)| (low..=high).contains(&1.0))
     }
 }
 
-/// Ratio of two independent groups (Welch's test: their variances need not be equal). `None` when a group is empty or has a
-/// value that is not positive.
+/// Ratio of two independent groups (Welch's test: their variances need not be equal). `None` when a group is
+/// empty or has a value that is not positive.
 pub(crate) fn unpaired(values: &[f64], base: &[f64]) -> Option<Ratio> {
     let (one, other) = (Moments::of(&logarithms(values)?)?, Moments::of(&logarithms(base)?)?);
     let difference = one.mean - other.mean;
@@ -51,8 +52,8 @@ pub(crate) fn unpaired(values: &[f64], base: &[f64]) -> Option<Ratio> {
     Some(Ratio { ratio: difference.exp(), bounds })
 }
 
-/// Ratio of values that belong together, place by place, such as repetitions that were made in turns: what disturbs a round
-/// disturbs both and cancels out.
+/// Ratio of values that belong together, place by place, such as repetitions that were made in turns: what
+/// disturbs a round disturbs both and cancels out.
 pub(crate) fn paired(values: &[f64], base: &[f64]) -> Option<Ratio> {
     if values.len() != base.len() {
         return None;
@@ -98,7 +99,8 @@ impl Moments {
     }
 }
 
-/// The value that a t-distributed one exceeds with probability `1 - probability`; for probabilities above 0.5.
+/// The value that a t-distributed one exceeds with probability `1 - probability`; for probabilities above
+/// 0.5.
 fn student_quantile(probability: f64, freedom: f64) -> f64 {
     const HALVINGS: usize = 200;
     let (mut low, mut high) = (0.0, 1.0);
@@ -117,7 +119,8 @@ fn student_cumulative(t: f64, freedom: f64) -> f64 {
     1.0 - 0.5 * incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t))
 }
 
-/// The regularised incomplete beta function, by its continued fraction (Press et al., Numerical Recipes, 6.4).
+/// The regularised incomplete beta function, by its continued fraction (Press et al., Numerical Recipes,
+/// 6.4).
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
@@ -155,7 +158,8 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
     fraction
 }
 
-/// The logarithm of the gamma function for positive values: Stirling's series, after moving up to where it is exact.
+/// The logarithm of the gamma function for positive values: Stirling's series, after moving up to where it is
+/// exact.
 fn ln_gamma(value: f64) -> f64 {
     const FAR: f64 = 15.0;
     let (mut at, mut product) = (value, 1.0);
@@ -229,7 +233,8 @@ mod tests {
 
     #[test]
     fn welchs_degrees_of_freedom() {
-        // A group that hardly varies tells nothing of the other's variance: as many degrees as the other alone has.
+        // A group that hardly varies tells nothing of the other's variance: as many degrees as the other
+        // alone has.
         let found = unpaired(&[1.0, 1.0 + 1e-9], &[1.0, 1.1, 1.2]).expect("positive values");
         let alone = Moments::of(&[0.0, 1.1_f64.ln(), 1.2_f64.ln()]).expect("three values");
         let half = 4.302_653 * alone.error_squared().expect("three values").sqrt();

@@ -71,8 +71,8 @@ impl RunResult {
         Latency::merged(self.all_of(name).into_iter().map(|kind| &kind.latency))
     }
 
-    /// Errors over all repetitions, the most frequent first, each with the kind of operation; those that belong to none, such as
-    /// refused connections, have [`TOTAL`].
+    /// Errors over all repetitions, the most frequent first, each with the kind of operation; those that
+    /// belong to none, such as refused connections, have [`TOTAL`].
     pub(crate) fn errors(&self) -> Vec<(String, ErrorCount)> {
         let mut all: Vec<(String, ErrorCount)> = Vec::new();
         for repetition in &self.repetitions {

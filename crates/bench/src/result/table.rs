@@ -99,7 +99,8 @@ impl Table {
         column < self.text_columns || (self.ends_in_text && column + 1 == columns)
     }
 
-    /// Headings, if there are any, and rows, every place as wide as its column: text to the left, figures to the right.
+    /// Headings, if there are any, and rows, every place as wide as its column: text to the left, figures to
+    /// the right.
     fn aligned(&self) -> Vec<Vec<String>> {
         let mut lines: Vec<Vec<String>> = std::iter::once(self.headings.clone())
             .filter(|headings| !headings.is_empty())

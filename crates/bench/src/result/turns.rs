@@ -4,8 +4,9 @@ use crate::error::BenchError;
 use crate::result::RunResult;
 use crate::result::number::{amount, count};
 
-/// Measures so many servers once in every round, each round beginning with another one. What `measure` gives of a server and a
-/// round has one repetition; all rounds of a server become one result. One that fails in a round is tried again in the next one.
+/// Measures so many servers once in every round, each round beginning with another one. What `measure` gives
+/// of a server and a round has one repetition; all rounds of a server become one result. One that fails in a
+/// round is tried again in the next one.
 ///
 /// # Errors
 /// When what is asked for is impossible, or less than two servers could be measured at all.

@@ -55,7 +55,8 @@ pub(crate) struct WorkloadArguments {
     /// Operations and their weights: read, update, insert, scan, read-modify-write, range-N
     #[arg(long, value_name = "read=50,update=50,…")]
     pub(crate) mix: Option<String>,
-    /// How documents are chosen: uniform, zipfian[:EXPONENT], latest, hotspot[:DOCUMENTS,REQUESTS], sequential
+    /// How documents are chosen: uniform, zipfian[:EXPONENT], latest, hotspot[:DOCUMENTS,REQUESTS],
+    /// sequential
     #[arg(long, value_name = "NAME")]
     pub(crate) distribution: Option<String>,
     /// Documents to load [default: 100000; 0 where documents are only inserted]

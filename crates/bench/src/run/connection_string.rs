@@ -11,7 +11,8 @@ const DEFAULT_PORT: u16 = 27017;
 /// Modes of read preference (specification "Server Selection").
 const READ_PREFERENCES: [&str; 5] =
     ["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"];
-/// Options that say something about pools, retries and monitoring of a driver; a load generator has none of them.
+/// Options that say something about pools, retries and monitoring of a driver; a load generator has none of
+/// them.
 const WITHOUT_EFFECT: [&str; 15] = [
     "appname",
     "heartbeatfrequencyms",

@@ -1,5 +1,5 @@
-//! Loading the documents that a workload is about: in parallel, and resumable without a record of its own. What is there is
-//! found by the documents' keys.
+//! Loading the documents that a workload is about: in parallel, and resumable without a record of its own.
+//! What is there is found by the documents' keys.
 //!
 //! ```text
 //!   numbers 0..records ─batches─▶ loader threads, a connection each:
@@ -89,8 +89,8 @@ pub(crate) struct LoadReport {
 /// Loads what is missing. `observe` is called once a second.
 ///
 /// # Errors
-/// When the server refuses, cannot be reached any more, or holds fewer documents afterwards than it acknowledged; and
-/// [`BenchError::Interrupted`].
+/// When the server refuses, cannot be reached any more, or holds fewer documents afterwards than it
+/// acknowledged; and [`BenchError::Interrupted`].
 pub(crate) fn load(
     workload: &Workload,
     address: SocketAddr,
@@ -120,7 +120,8 @@ pub(crate) fn load(
         };
         let all = batches(workload.records(), batch_of(&documents));
         let sampled = if before >= workload.records() { sample(&all) } else { Vec::new() };
-        // A load that ended early lacks whole batches, most of them at the end: nothing else does when a part lacks nothing.
+        // A load that ended early lacks whole batches, most of them at the end: nothing else does when a part
+        // lacks nothing.
         let complete = !sampled.is_empty() && {
             let phase = load(sampled)?;
             report.phase = Some(LoadPhase { already_there: workload.records(), ..phase });

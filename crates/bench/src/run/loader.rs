@@ -137,7 +137,8 @@ fn is_retryable(reply: &Document) -> bool {
     labels.iter().filter_map(Value::as_str).any(|label| RETRYABLE.contains(&label))
 }
 
-/// What became of a batch that the server took: a document that somebody inserted meanwhile is as good as inserted.
+/// What became of a batch that the server took: a document that somebody inserted meanwhile is as good as
+/// inserted.
 fn judged(reply: &Document, sent: u64) -> Result<Loaded, BenchError> {
     let errors = reply.get("writeErrors").and_then(Value::as_array).unwrap_or_default();
     let is_duplicate = |error: &&Value| {

@@ -40,8 +40,8 @@ use crate::rig::Rig;
 /// Runs the measurement, prints the result and writes the files that are wanted.
 ///
 /// # Errors
-/// When it could not be made, and [`BenchError::Interrupted`] after everything was written. Failed requests are counted, not
-/// returned.
+/// When it could not be made, and [`BenchError::Interrupted`] after everything was written. Failed requests
+/// are counted, not returned.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), BenchError> {
     let plan = &arguments.plan;
     plan.check()?;

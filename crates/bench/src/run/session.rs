@@ -139,7 +139,8 @@ impl<'p> Session<'p> {
         }
     }
 
-    /// The groups of connections: one, or one for reads and one for the rest where they go to different servers.
+    /// The groups of connections: one, or one for reads and one for the rest where they go to different
+    /// servers.
     fn groups(&mut self) -> Result<Vec<GroupSpec>, BenchError> {
         let source = WorkloadSource::new(&self.target.settings, &self.target.concerns)?;
         let (connections, targets) = (self.plan.pace.connections as usize, &self.targets);

@@ -1,5 +1,5 @@
-//! The workloads that have a name: YCSB's core workloads (github.com/brianfrankcooper/YCSB, `workloads/workload[a-f]`) and
-//! sysbench's point reads and ranges. They are written as workload files are.
+//! The workloads that have a name: YCSB's core workloads (github.com/brianfrankcooper/YCSB,
+//! `workloads/workload[a-f]`) and sysbench's point reads and ranges. They are written as workload files are.
 
 use crate::error::BenchError;
 use crate::workload::model::{DATABASE, Workload};
@@ -200,8 +200,8 @@ fn operation(name: &str, shape: &Shape, texts: &[String]) -> Result<String, Stri
                 "unknown operation '{range}'; there are read, update, update-number, insert, scan, search, \
                  read-modify-write and range-N"
             ))?;
-            // Documents in a row, projected to one field, as sysbench's ranges take one column. Where keys are hashed the last
-            // documents of the order may be fewer.
+            // Documents in a row, projected to one field, as sysbench's ranges take one column. Where keys
+            // are hashed the last documents of the order may be fewer.
             let (field, least) = shape.first.as_ref().map_or(("field0", 1), |(_, name, _)| (*name, length));
             let further = format!(
                 "projection = {{ {field} = 1 }}, sort = {{ _id = 1 }}, limit = {length}, batchSize = {length}, "
@@ -213,7 +213,8 @@ fn operation(name: &str, shape: &Shape, texts: &[String]) -> Result<String, Stri
     Ok(format!("{followers}steps = [{{ {} }}]", steps.join(" }, { ")))
 }
 
-/// The fields with text as workload files have them, so long that the document has the size that was asked for.
+/// The fields with text as workload files have them, so long that the document has the size that was asked
+/// for.
 fn texts(shape: &Shape, settings: &Settings) -> Result<Vec<String>, BenchError> {
     let others = u32::from(shape.first.is_some());
     let fields = settings.fields.unwrap_or(YCSB_FIELDS);

@@ -1,12 +1,14 @@
 //! Pearson's chi-square test, for the tests of distributions.
 
-/// Standard deviations of the statistic that a fit may be off: the draws are seeded, so that this decides once and for all.
+/// Standard deviations of the statistic that a fit may be off: the draws are seeded, so that this decides
+/// once and for all.
 const TOLERATED: f64 = 4.0;
 /// Classes expected fewer times are pooled: the statistic needs some draws in each.
 const LEAST_EXPECTED: f64 = 20.0;
 
-/// How many standard deviations the statistic lies above (or below) what draws from the definition give: with many degrees
-/// of freedom the statistic is normal, with mean `f` and variance `2 f`; Wilson and Hilferty's cube root makes it so for few.
+/// How many standard deviations the statistic lies above (or below) what draws from the definition give: with
+/// many degrees of freedom the statistic is normal, with mean `f` and variance `2 f`; Wilson and Hilferty's
+/// cube root makes it so for few.
 fn deviation(counts: &[u64], weights: &[f64]) -> f64 {
     assert_eq!(counts.len(), weights.len(), "one weight for each class");
     let draws: u64 = counts.iter().sum();

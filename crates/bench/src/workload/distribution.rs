@@ -7,8 +7,9 @@ use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// YCSB draws a rank of so many items and hashes it onto the documents (`ScrambledZipfianGenerator.ITEM_COUNT`): how much the
-/// hottest document gets (3.8 % of the requests) does not depend on their number.
+/// YCSB draws a rank of so many items and hashes it onto the documents
+/// (`ScrambledZipfianGenerator.ITEM_COUNT`): how much the hottest document gets (3.8 % of the requests) does
+/// not depend on their number.
 const SCRAMBLED_RANKS: u64 = 10_000_000_000;
 /// Draws that may hit a document that is not there (yet) before one is taken evenly.
 const TRIES: u32 = 64;
@@ -98,13 +99,14 @@ fn hotspot(details: &str) -> Option<Distribution> {
 pub(crate) struct KeyChooser {
     distribution: Distribution,
     zipf: Zipf,
-    /// The number of ordinals that a scrambled rank is hashed onto. Fixed, or every insert would move the hot documents.
+    /// The number of ordinals that a scrambled rank is hashed onto. Fixed, or every insert would move the hot
+    /// documents.
     scrambled_onto: u64,
 }
 
 impl KeyChooser {
-    /// `grows`: documents are inserted meanwhile. Up to as many as were loaded take part in a zipfian choice then, as YCSB
-    /// reserves room for those that it expects.
+    /// `grows`: documents are inserted meanwhile. Up to as many as were loaded take part in a zipfian choice
+    /// then, as YCSB reserves room for those that it expects.
     pub(crate) fn new(distribution: Distribution, loaded: u64, grows: bool) -> Self {
         let (ranks, exponent) = match distribution {
             Distribution::Zipfian { exponent } => (SCRAMBLED_RANKS, exponent),
@@ -115,8 +117,8 @@ impl KeyChooser {
         KeyChooser { distribution, zipf: Zipf::new(ranks, exponent), scrambled_onto }
     }
 
-    /// The ordinal of a document that is there and is followed by at least `followers` that were born after it (0 when there
-    /// are not as many).
+    /// The ordinal of a document that is there and is followed by at least `followers` that were born after
+    /// it (0 when there are not as many).
     #[inline]
     pub(crate) fn choose(&mut self, keys: &KeySpace, followers: u64, random: &mut Rng) -> u64 {
         let bound = keys.bound().saturating_sub(followers).max(1);
@@ -171,8 +173,8 @@ mod tests {
         counts
     }
 
-    /// Weights of the documents when ranks are hashed onto them: the first ranks one by one, the rest, of which each
-    /// document gets thousands, evenly.
+    /// Weights of the documents when ranks are hashed onto them: the first ranks one by one, the rest, of
+    /// which each document gets thousands, evenly.
     fn scrambled(exponent: f64) -> Vec<f64> {
         const ONE_BY_ONE: u64 = 2_000_000;
         let mut weights = vec![0.0; DOCUMENTS as usize];

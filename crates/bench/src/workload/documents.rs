@@ -10,7 +10,8 @@ use fastrand::Rng;
 /// Documents whose size stands for that of all.
 const SAMPLES: u64 = 100;
 
-/// Writes any document of a workload by its number. The same seed gives the same content, except for times of making.
+/// Writes any document of a workload by its number. The same seed gives the same content, except for times of
+/// making.
 #[derive(Debug)]
 pub(crate) struct Documents {
     plan: Plan,

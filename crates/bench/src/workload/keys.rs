@@ -105,12 +105,13 @@ impl Lane {
     pub(crate) const ONLY: Lane = Lane { index: 0, of: 1 };
 }
 
-/// The documents of a run as one process knows them. An *ordinal* counts them in the order of their birth: first the loaded
-/// ones, then those that this process inserts. A *number* is what a key is made of: loaded documents are numbered by their
-/// ordinals, inserted ones from `first_inserted`, in strides of the number of processes.
+/// The documents of a run as one process knows them. An *ordinal* counts them in the order of their birth:
+/// first the loaded ones, then those that this process inserts. A *number* is what a key is made of: loaded
+/// documents are numbered by their ordinals, inserted ones from `first_inserted`, in strides of the number of
+/// processes.
 ///
-/// Inserts are numbered when they are sent and *settled* when their fate is known. Those below the mark are all settled; only
-/// they are chosen from, except *holes*: inserts that failed, or of which nobody knows.
+/// Inserts are numbered when they are sent and *settled* when their fate is known. Those below the mark are
+/// all settled; only they are chosen from, except *holes*: inserts that failed, or of which nobody knows.
 #[derive(Debug)]
 pub(crate) struct KeySpace {
     loaded: u64,
@@ -222,8 +223,9 @@ impl KeySpace {
     }
 }
 
-/// A number for the first document that a run inserts, above those of all runs before it: runs on the same collection must not
-/// collide, and nobody keeps a record of them. A run that inserts a million documents each millisecond would.
+/// A number for the first document that a run inserts, above those of all runs before it: runs on the same
+/// collection must not collide, and nobody keeps a record of them. A run that inserts a million documents
+/// each millisecond would.
 pub(crate) fn number_of_birth(unix_milliseconds: u64) -> u64 {
     const INSERTS_PER_MILLISECOND_LOG2: u32 = 20;
     unix_milliseconds << INSERTS_PER_MILLISECOND_LOG2

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! - A document's content follows from the seed and its number, its key from its number alone: whoever loads it, it is the same.
+//! - A document's content follows from the seed and its number, its key from its number alone: whoever loads
+//!   it, it is the same.
 //! - An operation chooses among documents that are known to be there: loaded, or inserted and acknowledged.
 //! - No two inserts of a run have the same key, whichever thread or process sends them.
 

@@ -1,5 +1,5 @@
-//! What a workload is: documents, operations, their weights. Workload files are written in the same terms; `docs/bench-workload.toml`
-//! is the example and the manual.
+//! What a workload is: documents, operations, their weights. Workload files are written in the same terms;
+//! `docs/bench-workload.toml` is the example and the manual.
 
 use crate::error::BenchError;
 use crate::workload::distribution::Distribution;

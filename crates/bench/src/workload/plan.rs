@@ -26,7 +26,8 @@ pub(crate) struct Compiler<'a> {
     pub(crate) document: &'a [(String, Template)],
 }
 
-/// A compiled document: constant stretches of bytes and what is made in between. Writing it allocates nothing.
+/// A compiled document: constant stretches of bytes and what is made in between. Writing it allocates
+/// nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     pieces: Vec<Piece>,

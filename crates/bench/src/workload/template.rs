@@ -1,5 +1,5 @@
-//! Documents and commands with generators in them, as trees, and how workload files write them: a table with the key `gen` stands
-//! for a generator wherever a value may stand; everything else is a constant.
+//! Documents and commands with generators in them, as trees, and how workload files write them: a table with
+//! the key `gen` stands for a generator wherever a value may stand; everything else is a constant.
 
 use crate::workload::distribution::Distribution;
 use document::{Document, Value};

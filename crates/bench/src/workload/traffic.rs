@@ -218,8 +218,8 @@ impl WorkloadTraffic {
         self.operations.iter().map(|operation| operation.name.clone()).collect()
     }
 
-    /// Writes the next operation's first request, a whole OP_MSG, into `message`, which is empty. The generator fills in the
-    /// request id.
+    /// Writes the next operation's first request, a whole OP_MSG, into `message`, which is empty. The
+    /// generator fills in the request id.
     #[inline]
     pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Ticket {
         let kind = self.draw();
@@ -236,8 +236,8 @@ impl WorkloadTraffic {
         ticket
     }
 
-    /// Judges a whole reply, header included and decompressed. For [`Verdict::Again`] a further request of the same operation
-    /// is in `message`, which was empty; the operation's latency runs on.
+    /// Judges a whole reply, header included and decompressed. For [`Verdict::Again`] a further request of
+    /// the same operation is in `message`, which was empty; the operation's latency runs on.
     #[inline]
     pub(crate) fn judge(&mut self, ticket: &mut Ticket, reply: &[u8], message: &mut Vec<u8>) -> Verdict {
         if let Some(failure) = self.judge_step(*ticket, reply) {
@@ -255,7 +255,8 @@ impl WorkloadTraffic {
         Verdict::Done
     }
 
-    /// The connection died, or no reply came in time: the operation has no outcome. An insert's key may be there or not.
+    /// The connection died, or no reply came in time: the operation has no outcome. An insert's key may be
+    /// there or not.
     pub(crate) fn lost(&mut self, ticket: Ticket) {
         self.settle(ticket, false);
     }

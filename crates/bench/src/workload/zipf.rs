@@ -1,13 +1,14 @@
-//! Zipf's distribution, exactly: rank `r` of `n` is drawn with a probability in proportion to `(r + 1)^-exponent`.
+//! Zipf's distribution, exactly: rank `r` of `n` is drawn with a probability in proportion to
+//! `(r + 1)^-exponent`.
 
 use fastrand::Rng;
 
 /// YCSB's constant (`ZipfianGenerator.ZIPFIAN_CONSTANT`).
 pub(crate) const YCSB_EXPONENT: f64 = 0.99;
 
-/// Draws ranks by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
-/// discrete distributions", 1996): exact, no sums over all ranks beforehand, and about one try per draw. YCSB itself
-/// approximates (Gray et al. 1994) and must sum first; the definition is the same.
+/// Draws ranks by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from
+/// monotone discrete distributions", 1996): exact, no sums over all ranks beforehand, and about one try per
+/// draw. YCSB itself approximates (Gray et al. 1994) and must sum first; the definition is the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Zipf {
     exponent: f64,

@@ -51,8 +51,8 @@ fn describe(change: Change<'_>) -> String {
     }
 }
 
-/// Runs `make` with a context that is observed, and compares what the observer was told with what is expected and with what it
-/// left in the store.
+/// Runs `make` with a context that is observed, and compares what the observer was told with what is expected
+/// and with what it left in the store.
 #[track_caller]
 fn check(catalog: &Arc<Catalog>, make: impl Fn(&OperationContext<'_>), expect: &[&str]) {
     let recorder = Recorder::default();

@@ -1,4 +1,5 @@
-//! Writes whose futures are dropped halfway: what was enqueued is written under the latches it was built under.
+//! Writes whose futures are dropped halfway: what was enqueued is written under the latches it was built
+//! under.
 
 use super::*;
 use document::doc;

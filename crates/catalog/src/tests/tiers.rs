@@ -1,4 +1,5 @@
-//! Writes that read from memory only: they end with `WouldBlock`, half of nothing done, and succeed where they may block.
+//! Writes that read from memory only: they end with `WouldBlock`, half of nothing done, and succeed where
+//! they may block.
 
 use super::*;
 use document::doc;

@@ -8,7 +8,8 @@ use document::RawDocument;
 use storage::{Direction, Keyspace};
 
 impl Collection {
-    /// Removes documents from the head until `documents` and `bytes` more fit. The caller holds the capped latch.
+    /// Removes documents from the head until `documents` and `bytes` more fit. The caller holds the capped
+    /// latch.
     pub(crate) fn trim(
         &self,
         context: &OperationContext<'_>,

@@ -27,14 +27,14 @@ pub(super) const UNIT_BYTES_MAX: usize = 4 << 20;
 pub struct InsertReport {
     /// How many were inserted.
     pub inserted: usize,
-    /// Positions of those that were not, ascending, and why. After a failure of the store (an error that is not
-    /// [`WriteError::is_per_document`]) the documents behind it were not tried.
+    /// Positions of those that were not, ascending, and why. After a failure of the store (an error that is
+    /// not [`WriteError::is_per_document`]) the documents behind it were not tried.
     pub errors: Vec<(usize, WriteError)>,
 }
 
 impl InsertReport {
-    /// Where an insert that read from memory only needs the disk: everything in front of this document is settled, and this
-    /// one and those behind it are to be inserted again with [`ReadTier::Any`].
+    /// Where an insert that read from memory only needs the disk: everything in front of this document is
+    /// settled, and this one and those behind it are to be inserted again with [`ReadTier::Any`].
     pub fn would_block_at(&self) -> Option<usize> {
         self.errors.iter().find_map(|(position, error)| error.would_block().then_some(*position))
     }
@@ -57,8 +57,8 @@ impl Candidate<'_> {
 }
 
 impl Collection {
-    /// Inserts documents. `ordered` stops at the first that cannot be inserted, unordered goes on with the next.
-    /// `_id` is added where it is missing, and moved to the front.
+    /// Inserts documents. `ordered` stops at the first that cannot be inserted, unordered goes on with the
+    /// next. `_id` is added where it is missing, and moved to the front.
     ///
     /// Drive it to its end: dropped halfway, documents may have been inserted or not.
     pub async fn insert_many(

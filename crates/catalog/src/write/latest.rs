@@ -1,4 +1,5 @@
-//! The latest version of a document, for who is going to replace it: the stored one, or one that is about to be written.
+//! The latest version of a document, for who is going to replace it: the stored one, or one that is about to
+//! be written.
 
 use crate::change::Changes;
 use crate::collection::Collection;
@@ -34,8 +35,8 @@ pub(super) struct Latest {
 }
 
 impl Collection {
-    /// Takes the latch of a document and reads its latest version. Updates of one document that are under way at the same
-    /// time go on from each other, and are written together.
+    /// Takes the latch of a document and reads its latest version. Updates of one document that are under way
+    /// at the same time go on from each other, and are written together.
     pub(super) async fn latest(
         &self,
         context: &OperationContext<'_>,

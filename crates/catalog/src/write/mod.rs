@@ -4,11 +4,13 @@
 //!  collection latch (shared) ─▶ document latches ─▶ generate keys ─▶ unique latches ─▶ look up ─▶ commit
 //!                                                                                     └ latches go ┘
 //! ```
-//! The unit owns the latches from the commit on: they are given up when it is applied, also when the operation is
-//! dropped meanwhile. Waiting for the journal is the caller's, once for all its writes. The latch of a document that is replaced is passed on earlier: the
-//! next update goes on from the enqueued unit (`latest.rs`).
+//! The unit owns the latches from the commit on: they are given up when it is applied, also when the
+//! operation is dropped meanwhile. Waiting for the journal is the caller's, once for all its writes. The
+//! latch of a document that is replaced is passed on earlier: the next update goes on from the enqueued unit
+//! (`latest.rs`).
 //!
-//! Every read of a write is made from its [context](crate::OperationContext)'s view and goes as far as its tier.
+//! Every read of a write is made from its [context](crate::OperationContext)'s view and goes as far as its
+//! tier.
 
 mod capped;
 pub(crate) mod insert;

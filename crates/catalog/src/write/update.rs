@@ -71,9 +71,9 @@ struct IndexChange<'c> {
 }
 
 impl Collection {
-    /// Changes the document with this key: `decide` sees its latest version, under the document's latch, and says
-    /// what is to become of it. It sees `None` when there is no such document; replacing nothing inserts (an
-    /// upsert by `_id`; not in capped collections).
+    /// Changes the document with this key: `decide` sees its latest version, under the document's latch, and
+    /// says what is to become of it. It sees `None` when there is no such document; replacing nothing inserts
+    /// (an upsert by `_id`; not in capped collections).
     ///
     /// Drive it to its end: dropped halfway, the change may have been made or not.
     ///
@@ -153,10 +153,11 @@ impl Collection {
         .await
     }
 
-    /// Changes several documents in one write unit, each as [`Collection::update`] does, in the order of these keys, each
-    /// of which is there once. Tells how many are settled, from the first one on; an error is that of the next one. The unit
-    /// may end early without one. When nothing is settled then, the first one is to be changed by itself: it is inserted,
-    /// takes keys of unique indexes, or is in a capped collection.
+    /// Changes several documents in one write unit, each as [`Collection::update`] does, in the order of
+    /// these keys, each of which is there once. Tells how many are settled, from the first one on; an error
+    /// is that of the next one. The unit may end early without one. When nothing is settled then, the first
+    /// one is to be changed by itself: it is inserted, takes keys of unique indexes, or is in a capped
+    /// collection.
     ///
     /// Drive it to its end: dropped halfway, the changes may have been made or not.
     pub async fn update_many<E: From<WriteError>>(
@@ -268,7 +269,8 @@ impl Collection {
         Ok(Planned::Replacement)
     }
 
-    /// A capped collection that grows by an update loses its head as by an insert, but never the updated document.
+    /// A capped collection that grows by an update loses its head as by an insert, but never the updated
+    /// document.
     fn trim_for_growth(
         &self,
         context: &OperationContext<'_>,

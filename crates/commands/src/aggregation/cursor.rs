@@ -38,8 +38,8 @@ impl RunningPipeline {
         self.source.lock().clone_from(source);
     }
 
-    /// Shows `sink` the next documents, until it wants a pause or there are no more; others have their turn at the end of every
-    /// slice.
+    /// Shows `sink` the next documents, until it wants a pause or there are no more; others have their turn
+    /// at the end of every slice.
     ///
     /// # Errors
     /// Kills and time limits, what the stages and the sink raise.
@@ -143,8 +143,8 @@ impl CursorSource<DataNode> for PipelineCursor {
     }
 }
 
-/// Fills the first batch and appends `cursor: {id, ns, firstBatch}`; what is left stays behind an open cursor. `single_batch`
-/// wants no cursor to stay.
+/// Fills the first batch and appends `cursor: {id, ns, firstBatch}`; what is left stays behind an open
+/// cursor. `single_batch` wants no cursor to stay.
 ///
 /// # Errors
 /// What the pipeline raises.

@@ -10,7 +10,8 @@ use query::aggregate::{Leading, Pipeline, Source};
 use query::plan::{ExplainOptions, explain};
 use std::sync::Arc;
 
-/// `{stages: [{$cursor: {queryPlanner}}, …]}`, or a plain `{queryPlanner}` when reading the collection does everything.
+/// `{stages: [{$cursor: {queryPlanner}}, …]}`, or a plain `{queryPlanner}` when reading the collection does
+/// everything.
 ///
 /// # Errors
 /// What parsing and planning raise.
@@ -64,7 +65,8 @@ fn options(leading: &Leading, sort_memory_bytes: usize) -> ExplainOptions {
     }
 }
 
-/// How many stages in front are done while the collection is read: filters (also behind a sort), a sort, a skip, a limit.
+/// How many stages in front are done while the collection is read: filters (also behind a sort), a sort, a
+/// skip, a limit.
 fn pushed_down(stages: &[DocumentBuf]) -> usize {
     let rank = |stage: &DocumentBuf| match stage.as_raw().first().map(|first| first.name()) {
         Some("$match") => Some(0),

@@ -39,7 +39,8 @@ const RETRIES: usize = 100;
 /// Runs the pipeline to its end and writes its documents. What is written before an error stays written.
 ///
 /// # Errors
-/// Destinations that cannot be, `on` fields without a unique index, what the pipeline raises and the catalog refuses.
+/// Destinations that cannot be, `on` fields without a unique index, what the pipeline raises and the catalog
+/// refuses.
 pub(crate) async fn merge(
     context: &CommandContext<'_>,
     pipeline: &mut RunningPipeline,

@@ -10,9 +10,10 @@
 //! ```
 //!
 //! # Invariants
-//! - Between two batches no read holds an iterator or a view of the store: `save` reaches every read of a pipeline, the foreign
-//!   ones included.
-//! - Whoever runs a pipeline checks for kills and time limits at the end of every slice, also while a stage collects its input.
+//! - Between two batches no read holds an iterator or a view of the store: `save` reaches every read of a
+//!   pipeline, the foreign ones included.
+//! - Whoever runs a pipeline checks for kills and time limits at the end of every slice, also while a stage
+//!   collects its input.
 //!
 //! Source: MongoDB manual, "aggregate", "$out", "$merge", "Views".
 

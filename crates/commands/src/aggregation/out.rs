@@ -1,7 +1,7 @@
 //! `$out`: the documents replace a collection as a whole.
 //!
-//! They go into a temporary collection with the options and indexes of the target, which then takes the target's name: readers
-//! see the old documents or the new ones.
+//! They go into a temporary collection with the options and indexes of the target, which then takes the
+//! target's name: readers see the old documents or the new ones.
 
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
@@ -50,8 +50,8 @@ impl Shape {
 /// Runs the pipeline to its end and puts its documents in place of the destination's.
 ///
 /// # Errors
-/// Destinations that cannot be, what the pipeline raises, what the target's validator and unique indexes refuse; the target is
-/// untouched then.
+/// Destinations that cannot be, what the pipeline raises, what the target's validator and unique indexes
+/// refuse; the target is untouched then.
 pub(crate) async fn out(
     context: &CommandContext<'_>,
     pipeline: &mut RunningPipeline,
@@ -141,8 +141,8 @@ async fn replace(
     Ok(catalog.rename(writing, temporary, target, true).await?)
 }
 
-/// Drops what `$out` stages left that did not come to their end because the server stopped. To be called before clients are
-/// served.
+/// Drops what `$out` stages left that did not come to their end because the server stopped. To be called
+/// before clients are served.
 ///
 /// # Errors
 /// Storage errors.

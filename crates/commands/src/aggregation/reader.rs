@@ -32,7 +32,8 @@ pub(crate) struct Reader {
     memory: Memory,
 }
 
-/// What all reads of a pipeline read from, those that are opened later as well. Each batch may have another one.
+/// What all reads of a pipeline read from, those that are opened later as well. Each batch may have another
+/// one.
 pub(crate) type SharedSource = Arc<Mutex<ReadSource>>;
 
 /// A read of a collection as the source of a pipeline.
@@ -56,7 +57,8 @@ impl DocumentSource for CollectionRead {
     }
 }
 
-/// A pipeline may hold what so many of its stages may: one that gives what it has gathered, and the next that gathers it.
+/// A pipeline may hold what so many of its stages may: one that gives what it has gathered, and the next that
+/// gathers it.
 const HOLDERS: usize = 2;
 
 /// Where the documents of a pipeline come from, when they do not come from a collection.

@@ -1,4 +1,5 @@
-//! Sources that report something of the server: `$collStats`, `$indexStats`, `$currentOp`, sessions, plan caches.
+//! Sources that report something of the server: `$collStats`, `$indexStats`, `$currentOp`, sessions, plan
+//! caches.
 
 use super::{AggregateTarget, views};
 use crate::command::coll_stats;

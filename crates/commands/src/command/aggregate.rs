@@ -31,7 +31,8 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
     )
 };
 
-/// A report on the operations is a diagnostic one; what the client has computed from it may be too long for a loop.
+/// A report on the operations is a diagnostic one; what the client has computed from it may be too long for a
+/// loop.
 fn place(body: RawDocument<'_>) -> Place {
     let report = report_of_operations(body);
     let is_short = |report: &OperationsReport<'_>| !report.is_shaped && !reports_idle(report.operand);
@@ -49,7 +50,8 @@ struct OperationsReport<'a> {
     is_shaped: bool,
 }
 
-/// What shells send for `db.currentOp()`, if this aggregation is that: the report and stages that only shape it.
+/// What shells send for `db.currentOp()`, if this aggregation is that: the report and stages that only shape
+/// it.
 fn report_of_operations(body: RawDocument<'_>) -> Option<OperationsReport<'_>> {
     const SHAPING: [&str; 8] =
         ["$match", "$project", "$addFields", "$set", "$unset", "$sort", "$limit", "$count"];

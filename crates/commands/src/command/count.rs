@@ -1,7 +1,7 @@
 //! `count`: how many documents pass a filter.
 //!
-//! Without a filter the collection's counter answers; with one whose bounds an index settles, its entries are counted and no
-//! document is read.
+//! Without a filter the collection's counter answers; with one whose bounds an index settles, its entries are
+//! counted and no document is read.
 //!
 //! Source: MongoDB manual, "count" (database command).
 

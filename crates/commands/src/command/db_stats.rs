@@ -54,7 +54,8 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     Ok(())
 }
 
-/// The bytes used and in all of the file system that holds this directory; `None` when there is no such directory.
+/// The bytes used and in all of the file system that holds this directory; `None` when there is no such
+/// directory.
 fn volume(directory: &str) -> Option<(u64, u64)> {
     let volume = rustix::fs::statvfs(directory).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);

@@ -1,6 +1,7 @@
 //! `find`: the documents of a collection that pass a filter.
 //!
-//! A filter `{_id: value}` without anything that needs a plan takes a short way: encode the value, read the document, append it.
+//! A filter `{_id: value}` without anything that needs a plan takes a short way: encode the value, read the
+//! document, append it.
 //!
 //! Source: MongoDB manual, "find" (database command), "Tailable Cursors".
 

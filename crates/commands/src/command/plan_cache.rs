@@ -1,4 +1,5 @@
-//! `planCacheClear` and its like: plans are chosen anew for every query, so that there is nothing to clear or to filter.
+//! `planCacheClear` and its like: plans are chosen anew for every query, so that there is nothing to clear or
+//! to filter.
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;

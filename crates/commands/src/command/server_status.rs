@@ -1,6 +1,6 @@
-//! `serverStatus`: the figures that monitoring reads. Section names and keys are MongoDB's where it has them; what the store tells of
-//! itself is in the sections `rocksdb` and `heddle`; `wiredTiger` and `tcmalloc` have what is the same under the names that dashboards
-//! read.
+//! `serverStatus`: the figures that monitoring reads. Section names and keys are MongoDB's where it has them;
+//! what the store tells of itself is in the sections `rocksdb` and `heddle`; `wiredTiger` and `tcmalloc` have
+//! what is the same under the names that dashboards read.
 
 use super::build_info::MONGODB_VERSION;
 use super::{CommandEntry, Execution, Run};
@@ -218,7 +218,8 @@ fn network(server: &Arc<Server>) -> Document {
         _ => Document::new(),
     };
     let mut own = server.stages.to_document();
-    // In the order in which a request passes them. What the transport calls execution is all of this crate's work.
+    // In the order in which a request passes them. What the transport calls execution is all of this crate's
+    // work.
     let stages = STAGE_NAMES.iter().chain(&["total"]);
     let times = stages.filter_map(|name| Some((*name, own.remove(name).or_else(|| theirs.remove(name))?)));
     network.push("requestTimes", times.collect::<Document>());

@@ -1,5 +1,5 @@
-//! `commitTransaction` and `abortTransaction`: transactions are those of replica sets; a command that is in none hears so here, one
-//! with a transaction's number earlier.
+//! `commitTransaction` and `abortTransaction`: transactions are those of replica sets; a command that is in
+//! none hears so here, one with a transaction's number earlier.
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;

@@ -34,7 +34,8 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     Ok(())
 }
 
-/// The command's own field names what is asked for: `1`, a name, `{<kind>: name, db}`, a list of them, or `{<all>: true}`.
+/// The command's own field names what is asked for: `1`, a name, `{<kind>: name, db}`, a list of them, or
+/// `{<all>: true}`.
 pub(crate) fn check_target(context: &CommandContext<'_>, all: &str) -> CommandResult {
     let command = context.entry.name;
     let is_one = |value: RawValue<'_>| match value {

@@ -23,8 +23,8 @@ pub(crate) enum Found {
     End,
 }
 
-/// A walk over the documents that a write may concern. It reads one state to its end, so that it does not meet again what the
-/// write moves along an index.
+/// A walk over the documents that a write may concern. It reads one state to its end, so that it does not
+/// meet again what the write moves along an index.
 #[derive(Debug)]
 pub(crate) struct Candidates<'c> {
     executor: Executor,

@@ -135,10 +135,12 @@ impl Executor {
         Ok(Executor { plan, stream, order, window, sort_figures: SortFigures::default() })
     }
 
-    /// Walks on. Every document that is wanted goes to `sink`, whose verdict decides; see the manual of [`crate::exec`].
+    /// Walks on. Every document that is wanted goes to `sink`, whose verdict decides; see the manual of
+    /// [`crate::exec`].
     ///
     /// # Errors
-    /// What reading, the filter and the sink say; `QueryPlanKilled` when collection or index are gone. The walk is over then.
+    /// What reading, the filter and the sink say; `QueryPlanKilled` when collection or index are gone. The
+    /// walk is over then.
     pub(crate) fn run(
         &mut self,
         slice: &mut Slice,
@@ -367,8 +369,9 @@ impl Stream {
     }
 }
 
-/// What these scans read from. An entry of an index and the document that it leads to have to be of one moment, and so have two
-/// ways on which a changed document can be met; a single walk over documents is of one moment by itself.
+/// What these scans read from. An entry of an index and the document that it leads to have to be of one
+/// moment, and so have two ways on which a changed document can be met; a single walk over documents is of
+/// one moment by itself.
 fn view_for(source: &ReadSource, scans: &[Scan]) -> ReadView {
     match scans.iter().any(Scan::walks_an_index) {
         true => source.moment(),
@@ -406,8 +409,8 @@ fn run_sorted(
     }
 }
 
-/// Runs until the end or until the sink stops it. Between slices others have their turn; what an event loop cannot do in its
-/// slice goes on where it may block.
+/// Runs until the end or until the sink stops it. Between slices others have their turn; what an event loop
+/// cannot do in its slice goes on where it may block.
 ///
 /// # Errors
 /// Those of [`Executor::run`]; the interrupt's.

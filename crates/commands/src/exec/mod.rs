@@ -1,4 +1,5 @@
-//! The executor: runs a plan over the cursors of the catalog, in slices of time, and can be put aside between batches.
+//! The executor: runs a plan over the cursors of the catalog, in slices of time, and can be put aside between
+//! batches.
 //!
 //! ```text
 //!  Query {matcher, sort, needs, hint, skip, limit} ─▶ query::plan ─▶ Scan, Scan, … (union)      each remembers its position
@@ -11,14 +12,14 @@
 //! ```
 //!
 //! # How to use it
-//! Commands that copy documents somewhere give [`Executor::run`] a sink; what the sink refuses comes again with the next run.
-//! [`run_all`] does so until the end, giving way to other tasks between slices:
+//! Commands that copy documents somewhere give [`Executor::run`] a sink; what the sink refuses comes again
+//! with the next run. [`run_all`] does so until the end, giving way to other tasks between slices:
 //! ```ignore
 //! let mut executor = Executor::open(context.source, &collection, Query { matcher, ..Query::default() })?;
 //! exec::run_all(&mut executor, context.turns(), |located| { count += 1; Ok(Verdict::Take) }).await?;
 //! ```
-//! Write commands walk over candidates and change each one by its key; `Collection::update` shows them the latest version under
-//! the document's latch, where they look once more whether it matches:
+//! Write commands walk over candidates and change each one by its key; `Collection::update` shows them the
+//! latest version under the document's latch, where they look once more whether it matches:
 //! ```ignore
 //! let mut candidates = Candidates::open(context, &collection, &filter)?;
 //! loop {
@@ -30,11 +31,13 @@
 //! }
 //! ```
 //! # Invariants
-//! - Between two calls of [`Executor::save`] a walk along indexes reads one state of the store, entries and documents alike: what
-//!   changes meanwhile neither leaves its place in the order nor is met twice or missed.
-//! - [`Executor::save`] lets go of cursors and state; the next run seeks the remembered position on the latest state. Only a
-//!   document whose place has changed in between can be met again or missed.
-//! - A document that an index led to is checked against the whole filter: the index may have become multikey since it was planned.
+//! - Between two calls of [`Executor::save`] a walk along indexes reads one state of the store, entries and
+//!   documents alike: what changes meanwhile neither leaves its place in the order nor is met twice or
+//!   missed.
+//! - [`Executor::save`] lets go of cursors and state; the next run seeks the remembered position on the
+//!   latest state. Only a document whose place has changed in between can be met again or missed.
+//! - A document that an index led to is checked against the whole filter: the index may have become multikey
+//!   since it was planned.
 //! - In an event loop a slice reads from memory only; a walk that needs more pauses in front of it.
 //! - A dropped collection or index ends the walk with `QueryPlanKilled`.
 

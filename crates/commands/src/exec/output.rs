@@ -121,7 +121,8 @@ impl Output {
     }
 }
 
-/// Documents of capped collections have numbers. The others are stored by `_id`: its value is what clustered collections show.
+/// Documents of capped collections have numbers. The others are stored by `_id`: its value is what clustered
+/// collections show.
 fn append_record_id(located: &Located<'_>, out: &mut DocumentBuilder<'_>) {
     /// Bytes of a record number; keys of values are never that short and begin with a higher byte.
     const RECORD_NUMBER_BYTES: usize = 8;

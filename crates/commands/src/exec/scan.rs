@@ -20,7 +20,8 @@ const QUERY_PLAN_KILLED: i32 = 175;
 pub(crate) struct Located<'d> {
     /// The document's key in its collection; empty behind a sort.
     pub(crate) document_key: &'d [u8],
-    /// The document; put together from the index entry when the plan is covered, empty when nothing of it is needed.
+    /// The document; put together from the index entry when the plan is covered, empty when nothing of it is
+    /// needed.
     pub(crate) document: RawDocument<'d>,
     /// Encoded fields and type bits of the index entry that led here.
     pub(crate) entry: Option<(&'d [u8], &'d [u8])>,
@@ -151,7 +152,8 @@ impl Position {
         }
     }
 
-    /// Counts a step that ended at this key, and keeps the key where it may be needed. True when the turn is over.
+    /// Counts a step that ended at this key, and keeps the key where it may be needed. True when the turn is
+    /// over.
     #[inline]
     fn step(
         &mut self,
@@ -490,7 +492,8 @@ impl Scan {
         self.position.tracked || reading.tier == ReadTier::BlockCache
     }
 
-    /// Opens the cursor when it is not, and brings it to the position. True when the next key may be one that was taken.
+    /// Opens the cursor when it is not, and brings it to the position. True when the next key may be one that
+    /// was taken.
     fn ready(&mut self, reading: &Reading<'_>) -> CommandResult<bool> {
         let must_seek = std::mem::take(&mut self.position.must_seek) || self.cursor.is_none();
         if self.cursor.is_none() {

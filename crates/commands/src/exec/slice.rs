@@ -28,8 +28,8 @@ impl Slice {
         Self::lasting(SLICE, |_| {})
     }
 
-    /// A slice of this length, in which [`Host::let_others_run`](dispatch::host::Host) is called at each look at the clock. The first
-    /// look comes after some steps.
+    /// A slice of this length, in which [`Host::let_others_run`](dispatch::host::Host) is called at each look
+    /// at the clock. The first look comes after some steps.
     pub(crate) const fn lasting(length: Duration, let_others_run: fn(Instant)) -> Self {
         Slice { length, tier: ReadTier::Any, began: None, steps_left: STEPS_PER_LOOK, let_others_run }
     }

@@ -18,8 +18,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Numbers the files of this process.
 static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 
-/// A directory for sorted runs. Each run is a file that has no name any more once it is open, so that nothing of it is left
-/// when the sort or the process ends.
+/// A directory for sorted runs. Each run is a file that has no name any more once it is open, so that nothing
+/// of it is left when the sort or the process ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Spill {
     directory: Arc<Path>,
@@ -34,8 +34,8 @@ impl Spill {
         Spill { directory: directory.into(), store: None }
     }
 
-    /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in memory). Looks at the
-    /// disk: a server does so once, at its start.
+    /// Spills into `_tmp` of the data directory; into the system's own where there is none (a store in
+    /// memory). Looks at the disk: a server does so once, at its start.
     pub(crate) fn beside_data(parameters: &Parameters, store: &Store) -> Self {
         let data = PathBuf::from(parameters.text(Parameter::DbPath));
         let directory = if data.is_dir() { data.join("_tmp") } else { std::env::temp_dir() };

@@ -161,8 +161,8 @@ fn query(filter: &Document, sort: &Document, skip: u64, limit: Option<u64>) -> Q
     }
 }
 
-/// Runs in batches of `batch` documents, refusing now and then, in slices that end anywhere, and put aside now and then;
-/// `between` runs after each pause.
+/// Runs in batches of `batch` documents, refusing now and then, in slices that end anywhere, and put aside
+/// now and then; `between` runs after each pause.
 fn run_batches(
     source: &ReadSource,
     collection: &Arc<Collection>,

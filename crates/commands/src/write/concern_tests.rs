@@ -1,4 +1,5 @@
-//! When writes are acknowledged: one wait for all that a command has written, and for what others have when it answers of that.
+//! When writes are acknowledged: one wait for all that a command has written, and for what others have when
+//! it answers of that.
 
 use crate::testing::{Client, Forgetting, forgetful_store, server_on};
 use document::{Document, Value, doc};
@@ -26,7 +27,8 @@ fn update(filter: Document, update: Document, multi: bool) -> Document {
     doc! { "update": "c", "updates": [{ "q": filter, "u": update, "multi": multi }] }
 }
 
-/// Runs a command after others whose writes are not synced yet; it is answered when all of that is, after one sync.
+/// Runs a command after others whose writes are not synced yet; it is answered when all of that is, after one
+/// sync.
 #[track_caller]
 fn check(before: &[Document], mut command: Document) {
     let (client, engine) = client();

@@ -6,13 +6,15 @@
 //!  delete ─ statements ┘    (errors collected)  └─▶ BatchReply {n, nModified, upserted, writeErrors}
 //! ```
 //!
-//! All statements are read (`statements.rs`) before the first one runs: what is malformed there fails the command.
+//! All statements are read (`statements.rs`) before the first one runs: what is malformed there fails the
+//! command.
 //!
-//! In an event loop every statement reads from memory; what is not there makes it begin again where it may block, before
-//! anything of it was written. Large batches go there at once.
+//! In an event loop every statement reads from memory; what is not there makes it begin again where it may
+//! block, before anything of it was written. Large batches go there at once.
 //!
-//! A statement finds candidates through the executor and changes each one under its latch, after looking at its latest version
-//! again: what no longer matches is left alone. One for many documents gathers them into write units of hundreds.
+//! A statement finds candidates through the executor and changes each one under its latch, after looking at
+//! its latest version again: what no longer matches is left alone. One for many documents gathers them into
+//! write units of hundreds.
 //!
 //! Source: MongoDB manual, "insert", "update", "delete", "findAndModify" (database commands).
 
@@ -58,7 +60,8 @@ const INLINE_STATEMENTS_MAX: usize = 16;
 /// Statements between two looks at the interrupt switch.
 const STATEMENTS_PER_CHECK: usize = 64;
 
-/// To be called before anything is done with the statements of a batch: large ones move to where they may take long.
+/// To be called before anything is done with the statements of a batch: large ones move to where they may
+/// take long.
 pub(crate) async fn before_batch(context: &CommandContext<'_>, statements: usize) {
     if statements > INLINE_STATEMENTS_MAX {
         context.offload().await;

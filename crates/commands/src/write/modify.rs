@@ -65,7 +65,8 @@ impl From<CommandError> for Refusal {
 }
 
 impl Refusal {
-    /// Whether nothing was done because a read would have had to wait for the disk, or a change would have taken long.
+    /// Whether nothing was done because a read would have had to wait for the disk, or a change would have
+    /// taken long.
     const fn would_block(&self) -> bool {
         match self {
             Refusal::Command(_) => false,
@@ -290,8 +291,8 @@ pub(crate) async fn modify_many(
     Ok((total.matched, total.changed))
 }
 
-/// How many documents are changed by one write unit at most: what is known of them is remembered, and a thread that serves
-/// others too makes short steps.
+/// How many documents are changed by one write unit at most: what is known of them is remembered, and a
+/// thread that serves others too makes short steps.
 fn unit_documents_max(context: &CommandContext<'_>) -> usize {
     if context.turns().may_block() { 256 } else { 16 }
 }

@@ -1,5 +1,5 @@
-//! The elements of `updates` and `deletes`, read but not yet compiled. All of them are read before the first one runs: what is
-//! malformed here fails the command, what is refused later concerns one statement.
+//! The elements of `updates` and `deletes`, read but not yet compiled. All of them are read before the first
+//! one runs: what is malformed here fails the command, what is refused later concerns one statement.
 
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{Filter, check_collation, parse_hint};

@@ -62,8 +62,8 @@ pub(crate) async fn insert_documents(
     report
 }
 
-/// Inserts the document of an upsert. False when another one inserted a document with the same key first and the filter asks
-/// for exactly that key, so that the statement finds it when it looks again.
+/// Inserts the document of an upsert. False when another one inserted a document with the same key first and
+/// the filter asks for exactly that key, so that the statement finds it when it looks again.
 ///
 /// # Errors
 /// What the catalog refuses, duplicate keys included that the filter does not ask for.
@@ -93,8 +93,8 @@ pub(crate) struct UpsertRounds {
 }
 
 impl UpsertRounds {
-    /// Another one was faster. Every lost round is one that somebody else won, so that a number of them in a row means
-    /// that the filter does not find the document that has its key.
+    /// Another one was faster. Every lost round is one that somebody else won, so that a number of them in a
+    /// row means that the filter does not find the document that has its key.
     ///
     /// # Errors
     /// The operation is to end; `WriteConflict` after very many rounds.

@@ -1,4 +1,5 @@
-//! `testVersion2` and its like: commands whose only property is the API versions that have them, for testing clients.
+//! `testVersion2` and its like: commands whose only property is the API versions that have them, for testing
+//! clients.
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;

@@ -1,5 +1,5 @@
-//! `saslStart`, `saslContinue`, `authenticate` and `logout`: there are no users yet, so that nobody can log in. A connection string
-//! with a password learns so in the words that drivers understand.
+//! `saslStart`, `saslContinue`, `authenticate` and `logout`: there are no users yet, so that nobody can log
+//! in. A connection string with a password learns so in the words that drivers understand.
 //!
 //! Source: driver specification, "Authentication"; RFC 5802.
 

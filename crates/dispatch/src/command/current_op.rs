@@ -21,8 +21,8 @@ pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
     }
 }
 
-/// A report on everything that is idle is a diagnostic one, but too long for a loop; so may be what the client has computed from a
-/// report.
+/// A report on everything that is idle is a diagnostic one, but too long for a loop; so may be what the
+/// client has computed from a report.
 fn place(body: RawDocument<'_>) -> Place {
     let is_long = reports_idle(body) || filters_operations(body);
     Place { execution: if is_long { Execution::Pool } else { Execution::Diagnostic }, on_lane: true }

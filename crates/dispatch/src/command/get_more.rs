@@ -1,4 +1,5 @@
-//! `getMore`: the next batch of a cursor, or all that are left, one reply each, for a client that takes them unasked (exhaust).
+//! `getMore`: the next batch of a cursor, or all that are left, one reply each, for a client that takes them
+//! unasked (exhaust).
 //!
 //! Source: MongoDB manual, "getMore" (database command).
 

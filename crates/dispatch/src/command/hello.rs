@@ -78,7 +78,8 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
     Ok(())
 }
 
-/// Whether the client backs off when it is told of an overload. Drivers say `true`, or the version of the rules they follow.
+/// Whether the client backs off when it is told of an overload. Drivers say `true`, or the version of the
+/// rules they follow.
 fn backs_off(said: RawValue<'_>) -> bool {
     match said {
         RawValue::Boolean(flag) => flag,

@@ -1,5 +1,5 @@
-//! `killAllSessions` and `killAllSessionsByPattern`: ends what sessions do. Without authentication every session matches a user
-//! pattern only when it names nobody.
+//! `killAllSessions` and `killAllSessionsByPattern`: ends what sessions do. Without authentication every
+//! session matches a user pattern only when it names nobody.
 
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;

@@ -1,4 +1,5 @@
-//! What is said about a command, the table of a server's commands, and those that need nothing of their node: one file each.
+//! What is said about a command, the table of a server's commands, and those that need nothing of their node:
+//! one file each.
 
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
@@ -66,10 +67,11 @@ impl<N: Node> fmt::Debug for Run<N> {
 /// Where a command runs when an event loop serves its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Execution {
-    /// In the loop, and in the diagnostic lane, which no user's work keeps busy: it is quick, touches no disk and waits for
-    /// nothing but time.
+    /// In the loop, and in the diagnostic lane, which no user's work keeps busy: it is quick, touches no disk
+    /// and waits for nothing but time.
     Diagnostic,
-    /// It begins in the loop and moves to a thread that may block when what it needs is not in memory or takes long.
+    /// It begins in the loop and moves to a thread that may block when what it needs is not in memory or
+    /// takes long.
     InlineFirst,
     /// It moves to a thread that may block before it begins.
     Pool,
@@ -80,7 +82,8 @@ pub enum Execution {
 pub struct Place {
     /// When an event loop serves its connection.
     pub execution: Execution,
-    /// The diagnostic lane answers it, and an overloaded server does not refuse it. It may be too long for a loop all the same.
+    /// The diagnostic lane answers it, and an overloaded server does not refuse it. It may be too long for a
+    /// loop all the same.
     pub on_lane: bool,
 }
 
@@ -122,7 +125,8 @@ pub struct CommandEntry<N: Node> {
     pub accepts_op_query: bool,
     /// Not listed and refused unless `enableTestCommands` is on.
     pub only_for_tests: bool,
-    /// How `serverStatus.opLatencies` counts it, where that is otherwise than `opcounters`: by what it does with data.
+    /// How `serverStatus.opLatencies` counts it, where that is otherwise than `opcounters`: by what it does
+    /// with data.
     pub latency_class: Option<OperationClass>,
     /// How its time is limited.
     pub time_limit: TimeLimit,
@@ -180,7 +184,8 @@ impl<N: Node> CommandEntry<N> {
         }
     }
 
-    /// Whether an overloaded server may refuse it: operators are always heard, and what frees resources is welcome.
+    /// Whether an overloaded server may refuse it: operators are always heard, and what frees resources is
+    /// welcome.
     pub(crate) fn is_refused_under_overload(&self, body: RawDocument<'_>) -> bool {
         self.class != OperationClass::GetMore && !self.place_of(body).on_lane
     }
@@ -270,7 +275,8 @@ impl<N: Node> CommandTable<N> {
         self.entry(body.first()?.name_bytes())
     }
 
-    /// Whether the diagnostic lane answers this command. The body may still be malformed behind its first field.
+    /// Whether the diagnostic lane answers this command. The body may still be malformed behind its first
+    /// field.
     pub fn is_diagnostic(&self, body: RawDocument<'_>) -> bool {
         self.of(body).is_some_and(|entry| entry.place_of(body).on_lane)
     }

@@ -5,7 +5,8 @@
 //!           then: blockConnection + blockTimeMS, and one of: closeConnection, errorCode (+ errorExtraInfo, errorLabels);
 //!           or, on commands that take a write concern and run: writeConcernError (+ errorLabels) }
 //! ```
-//! Fields of other types are as good as missing, and unknown ones are left alone: what MongoDB's tests and drivers rely on.
+//! Fields of other types are as good as missing, and unknown ones are left alone: what MongoDB's tests and
+//! drivers rely on.
 
 use super::FailPoint;
 use crate::context::CommandContext;
@@ -155,7 +156,8 @@ pub(crate) async fn fail_before<N: Node>(context: &CommandContext<'_, N>) -> Com
     fault.into_error().map_or(Ok(()), Err)
 }
 
-/// The write concern error that `failCommand` has for a command that has run, as the fields to add to its reply.
+/// The write concern error that `failCommand` has for a command that has run, as the fields to add to its
+/// reply.
 pub(crate) fn fail_write_concern<N: Node>(context: &CommandContext<'_, N>) -> Option<Document> {
     if !context.entry.takes_write_concern {
         return None;

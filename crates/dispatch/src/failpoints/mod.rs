@@ -10,7 +10,8 @@
 //! # Invariant
 //! While no fail point is set, a command pays for one load of [`FailPoints::is_quiet`].
 //!
-//! Source: MongoDB driver specifications, "Transactions / Server Fail Point"; MongoDB wiki, "The failCommand fail point".
+//! Source: MongoDB driver specifications, "Transactions / Server Fail Point"; MongoDB wiki, "The failCommand
+//! fail point".
 
 mod command;
 mod get_more;
@@ -43,7 +44,8 @@ pub enum FailPoint {
     MaxTimeAlwaysTimeOut,
     /// Nothing exceeds a time limit.
     MaxTimeNeverTimeOut,
-    /// Writes of transactions and retryable writes fail. A standalone has neither, so that it is never entered.
+    /// Writes of transactions and retryable writes fail. A standalone has neither, so that it is never
+    /// entered.
     OnPrimaryTransactionalWrite,
     /// A command is done, and its reply waits.
     WaitAfterCommandFinishesExecution,

@@ -1,8 +1,8 @@
 //! Fail points at which an operation waits until they are set to `off`.
 //!
 //! `data`: `nss` restricts it to a collection, `shouldCheckForInterrupt` lets a kill end the operation there,
-//! `shouldContinueOnInterrupt` lets a kill end the wait only. Without either it waits on, as MongoDB does, but not longer than its
-//! client and its server are there.
+//! `shouldContinueOnInterrupt` lets a kill end the wait only. Without either it waits on, as MongoDB does,
+//! but not longer than its client and its server are there.
 
 use super::FailPoint;
 use crate::context::CommandContext;
@@ -32,7 +32,8 @@ impl Wait {
     }
 }
 
-/// Waits while the fail point is set and means this namespace. `killed` tells of ends that the interrupt switch does not know.
+/// Waits while the fail point is set and means this namespace. `killed` tells of ends that the interrupt
+/// switch does not know.
 ///
 /// # Errors
 /// That of the interrupt switch, if the data wants that.
@@ -51,8 +52,8 @@ pub async fn wait_while_set<N: Node>(
     waited
 }
 
-/// `waitAfterCommandFinishesExecution`: the command is done. Its data restricts it to a collection by `ns` and to commands by
-/// `commands`.
+/// `waitAfterCommandFinishesExecution`: the command is done. Its data restricts it to a collection by `ns`
+/// and to commands by `commands`.
 pub(crate) async fn wait_at_end<N: Node>(context: &CommandContext<'_, N>) {
     let point = FailPoint::WaitAfterCommandFinishesExecution;
     let meant = |data: RawDocument<'_>| {

@@ -1,5 +1,6 @@
-//! Parameters of MongoDB for what this server does not do. They are told as one tells that something is off, and keep
-//! that value: whoever puts back what was there before succeeds, whoever asks for more hears that there is none.
+//! Parameters of MongoDB for what this server does not do. They are told as one tells that something is off,
+//! and keep that value: whoever puts back what was there before succeeds, whoever asks for more hears that
+//! there is none.
 
 use super::SettingError;
 use document::{RawValue, Value};

@@ -5,7 +5,8 @@ use document::{RawValue, Value};
 use query::CodedError;
 use std::fmt;
 
-/// One tunable: flags, the YAML file, `getParameter`, `setParameter` and `docs/configuration.md` are made from it.
+/// One tunable: flags, the YAML file, `getParameter`, `setParameter` and `docs/configuration.md` are made
+/// from it.
 #[derive(Debug)]
 pub struct Definition {
     /// The name in `getParameter` and `setParameter`, or the path in the YAML file for pure start options.

@@ -1,5 +1,5 @@
-//! Arithmetic with 34 digits, rounding half to even. The work is libdecnumber's; only the representation differs: it
-//! packs three digits into ten bits, BSON stores the coefficient as a binary integer.
+//! Arithmetic with 34 digits, rounding half to even. The work is libdecnumber's; only the representation
+//! differs: it packs three digits into ten bits, BSON stores the coefficient as a binary integer.
 
 use super::Parts;
 use crate::Decimal128;
@@ -78,8 +78,8 @@ impl Decimal128 {
         self.with_packed(other, Context::<Packed>::div)
     }
 
-    /// Remainder of the division truncated towards zero; it has the sign of `self`. Exact however large the quotient
-    /// is, as C's `fmod` is; a remainder by zero and one of an infinity are not numbers.
+    /// Remainder of the division truncated towards zero; it has the sign of `self`. Exact however large the
+    /// quotient is, as C's `fmod` is; a remainder by zero and one of an infinity are not numbers.
     pub fn remainder(self, other: Self) -> Self {
         let (Parts::Finite { negative, coefficient, exponent }, divisor) = (self.parts(), other.parts())
         else {

@@ -17,8 +17,8 @@ pub enum RoundingMode {
     Ceiling,
 }
 
-/// Significant digits a double is converted with, as MongoDB does: every decimal numeral of 15 digits survives
-/// the way through a double.
+/// Significant digits a double is converted with, as MongoDB does: every decimal numeral of 15 digits
+/// survives the way through a double.
 const DOUBLE_DIGITS: usize = 15;
 /// Integers below this have at most 34 digits.
 const INTEGERS_END: f64 = 1e34;
@@ -47,7 +47,8 @@ impl Decimal128 {
         Decimal128::from_f64_digits(number, DOUBLE_DIGITS)
     }
 
-    /// The double's exact value with as few digits as that takes; rounded where 34 digits, all that the format holds, do not suffice.
+    /// The double's exact value with as few digits as that takes; rounded where 34 digits, all that the
+    /// format holds, do not suffice.
     pub fn from_f64_widest(number: f64) -> Self {
         let rounded = Decimal128::from_f64_digits(number, MAX_DIGITS as usize);
         if number == 0.0 || !number.is_finite() {
@@ -171,8 +172,8 @@ impl Decimal128 {
         Decimal128::finite(negative, coefficient, exponent)
     }
 
-    /// The coefficient stretched to 34 digits and the power of ten of its first digit: numbers above zero order by
-    /// (power, coefficient). The coefficient must not be zero.
+    /// The coefficient stretched to 34 digits and the power of ten of its first digit: numbers above zero
+    /// order by (power, coefficient). The coefficient must not be zero.
     pub(crate) fn normalised(coefficient: u128, exponent: i32) -> (i32, u128) {
         let digits = digit_count(coefficient);
         (exponent + digits as i32 - 1, coefficient * 10u128.pow(MAX_DIGITS - digits))

@@ -1,4 +1,5 @@
-//! Decimal128: the parts of the number, text, conversion and arithmetic (IEEE 754-2008, BSON Decimal128 specification).
+//! Decimal128: the parts of the number, text, conversion and arithmetic (IEEE 754-2008, BSON Decimal128
+//! specification).
 //!
 //! ```text
 //!  127   126…113 (14 bits)     112…0 (113 bits)

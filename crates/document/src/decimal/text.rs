@@ -16,14 +16,16 @@ pub enum ParseDecimalError {
     Overflow,
 }
 
-/// Exponents written with more digits than any in range are cut here; the result over- or underflows all the same.
+/// Exponents written with more digits than any in range are cut here; the result over- or underflows all the
+/// same.
 const EXPONENT_LIMIT: i32 = 1_000_000;
 
 /// Plain notation is used down to this power of ten of the first digit.
 const LOWEST_PLAIN_POWER: i32 = -6;
 
 impl Decimal128 {
-    /// Reads a number; more than 34 significant digits are rounded half to even, and what is too small becomes zero.
+    /// Reads a number; more than 34 significant digits are rounded half to even, and what is too small
+    /// becomes zero.
     ///
     /// # Errors
     /// The text is no number, or beyond the range.

@@ -12,8 +12,8 @@ pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The key bytes of all values that compare within one class, as a range of a field's bytes: the lower bound is
-/// included, the upper one is not. Both may be put behind a prefix.
+/// The key bytes of all values that compare within one class, as a range of a field's bytes: the lower bound
+/// is included, the upper one is not. Both may be put behind a prefix.
 pub fn class_range(kind: ElementType, direction: Direction) -> (Vec<u8>, Vec<u8>) {
     let (first, last) = class_tags(kind);
     match direction {

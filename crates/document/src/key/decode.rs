@@ -60,8 +60,8 @@ impl<'k> Decoder<'k> {
         self.value(0)
     }
 
-    /// Passes over the next value, cheaper than reading it. Type bits are not advanced: read no values after this that
-    /// need them.
+    /// Passes over the next value, cheaper than reading it. Type bits are not advanced: read no values after
+    /// this that need them.
     ///
     /// # Errors
     /// The key is damaged or ends here.

@@ -17,7 +17,8 @@ pub fn encode_owned(key: &mut Vec<u8>, value: &Value) {
     Encoder { key, types: None }.owned(value);
 }
 
-/// Builds keys of several fields, and their type bits. Meant to be kept and [cleared](KeyBuilder::clear): its buffers stay.
+/// Builds keys of several fields, and their type bits. Meant to be kept and [cleared](KeyBuilder::clear): its
+/// buffers stay.
 #[derive(Debug, Clone, Default)]
 pub struct KeyBuilder {
     key: Vec<u8>,

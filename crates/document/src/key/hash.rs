@@ -4,8 +4,8 @@ use super::{encode_owned, encode_value};
 use crate::number::Number;
 use crate::{RawValue, Value};
 
-/// A value as a key of a hash table or a set: equal exactly when the values are equal for [`crate::compare()`], whatever their
-/// numeric types, and ordered alike.
+/// A value as a key of a hash table or a set: equal exactly when the values are equal for
+/// [`crate::compare()`], whatever their numeric types, and ordered alike.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKey(Box<[u8]>);
 
@@ -23,8 +23,8 @@ impl GroupKey {
     }
 }
 
-/// The hash that a hashed index stores for a value. Fractions are cut off first, as in MongoDB: 2.3 and 2 have one
-/// hash. Hashes are stored; the function never changes. (They are not MongoDB's own hashes.)
+/// The hash that a hashed index stores for a value. Fractions are cut off first, as in MongoDB: 2.3 and 2
+/// have one hash. Hashes are stored; the function never changes. (They are not MongoDB's own hashes.)
 pub fn hash64(value: RawValue<'_>) -> i64 {
     let mut key = Vec::with_capacity(32);
     match value.as_number() {
@@ -34,8 +34,8 @@ pub fn hash64(value: RawValue<'_>) -> i64 {
     stable_hash(&key) as i64
 }
 
-/// A 64-bit hash of bytes that is the same on every machine and in every version: FNV-1a, whose weak upper bits are
-/// mixed by the finalizer of MurmurHash3.
+/// A 64-bit hash of bytes that is the same on every machine and in every version: FNV-1a, whose weak upper
+/// bits are mixed by the finalizer of MurmurHash3.
 pub fn stable_hash(bytes: &[u8]) -> u64 {
     const FNV_OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
     const FNV_PRIME: u64 = 0x0100_0000_01B3;

@@ -41,8 +41,8 @@ pub(super) const TAGGED_EXPONENTS: i32 = 64;
 const _: () = assert!(NEGATIVE_ONE as i32 - (TAGGED_EXPONENTS - 1) == NEGATIVE_HUGE as i32 + 1);
 const _: () = assert!(POSITIVE_ONE as i32 + TAGGED_EXPONENTS == POSITIVE_HUGE as i32);
 
-/// A text's zero bytes become `ESCAPE, ESCAPED_ZERO` and its bytes `ESCAPE` become `ESCAPE, ESCAPED_ESCAPE`, so that a zero
-/// byte ends it.
+/// A text's zero bytes become `ESCAPE, ESCAPED_ZERO` and its bytes `ESCAPE` become `ESCAPE, ESCAPED_ESCAPE`,
+/// so that a zero byte ends it.
 pub(super) const ESCAPE: u8 = 0x01;
 pub(super) const ESCAPED_ZERO: u8 = 0x01;
 pub(super) const ESCAPED_ESCAPE: u8 = 0x02;

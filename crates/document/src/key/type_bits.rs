@@ -1,7 +1,7 @@
 //! Type bits: what the key bytes do not tell, because values of different types are equal.
 //!
-//! One code for each number and each string, in the order of the key. Code 0 is the usual case, and codes 0 at the end are
-//! left out, so that keys of strings and 32-bit integers have no type bits at all.
+//! One code for each number and each string, in the order of the key. Code 0 is the usual case, and codes 0
+//! at the end are left out, so that keys of strings and 32-bit integers have no type bits at all.
 
 /// A 32-bit integer; without type bits, the narrowest type that holds the number.
 pub(super) const INT32: u8 = 0;

@@ -1,9 +1,9 @@
 //! One form for all numbers, in which equal numbers of different types are equal and the order is exact.
 //!
-//! Integers and doubles are binary fractions of at most 64 significant bits. A decimal number need not be a binary fraction
-//! (0.1), or may need more bits; such a number is cut off after 64 bits and carries itself as a tail. Two numbers with the same
-//! 64 bits are equal when neither has a tail; one with a tail is the larger; and two with tails are both decimals, which
-//! compare as decimals.
+//! Integers and doubles are binary fractions of at most 64 significant bits. A decimal number need not be a
+//! binary fraction (0.1), or may need more bits; such a number is cut off after 64 bits and carries itself as
+//! a tail. Two numbers with the same 64 bits are equal when neither has a tail; one with a tail is the
+//! larger; and two with tails are both decimals, which compare as decimals.
 
 use super::Number;
 use crate::Decimal128;

@@ -1,7 +1,7 @@
 //! The four numeric types as one: promotion, arithmetic, exact comparison.
 //!
-//! Promotion as in MongoDB: Int32 < Int64 < Double < Decimal128; the result has the wider operand's type. An Int32 result
-//! that does not fit becomes Int64; an Int64 result that does not fit is an error for updates
+//! Promotion as in MongoDB: Int32 < Int64 < Double < Decimal128; the result has the wider operand's type. An
+//! Int32 result that does not fit becomes Int64; an Int64 result that does not fit is an error for updates
 //! (`checked_*`) and becomes Double for expressions (`plus`, `minus`, `times`).
 
 pub(crate) mod exact;
@@ -234,7 +234,8 @@ impl Number {
         self.checked_times(other).unwrap_or_else(|| Number::Double(self.to_f64() * other.to_f64()))
     }
 
-    /// Quotient: decimal when either operand is, otherwise a double, for integers too. The caller refuses zero divisors.
+    /// Quotient: decimal when either operand is, otherwise a double, for integers too. The caller refuses
+    /// zero divisors.
     pub fn divided_by(self, other: Number) -> Number {
         match self.promote(other) {
             Pair::Decimal(left, right) => Number::Decimal(left.divided_by(right)),
@@ -266,7 +267,8 @@ impl Number {
         }
     }
 
-    /// Compares exactly, whatever the types. Not-a-number equals itself and is below every number; zeros are equal.
+    /// Compares exactly, whatever the types. Not-a-number equals itself and is below every number; zeros are
+    /// equal.
     #[inline]
     pub fn compare(self, other: Number) -> Ordering {
         match (self, other) {
@@ -343,7 +345,8 @@ impl RawValue<'_> {
         self.as_number().map(Number::to_f64)
     }
 
-    /// Whether this counts as true where MongoDB takes any value for a flag: everything but false, null, undefined and zero.
+    /// Whether this counts as true where MongoDB takes any value for a flag: everything but false, null,
+    /// undefined and zero.
     pub fn truthy(self) -> bool {
         match self {
             RawValue::Boolean(flag) => flag,
@@ -369,7 +372,8 @@ impl Value {
         self.as_number().map(Number::to_f64)
     }
 
-    /// Whether this counts as true where MongoDB takes any value for a flag: everything but false, null, undefined and zero.
+    /// Whether this counts as true where MongoDB takes any value for a flag: everything but false, null,
+    /// undefined and zero.
     pub fn truthy(&self) -> bool {
         match self {
             Value::Boolean(flag) => *flag,

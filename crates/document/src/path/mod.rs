@@ -218,8 +218,8 @@ impl FieldPath {
         Some(value)
     }
 
-    /// What an expression such as `"$a.b"` reads: an array on the way becomes the array of what its documents have
-    /// there; numeric names are no indexes; `None` is a missing field.
+    /// What an expression such as `"$a.b"` reads: an array on the way becomes the array of what its documents
+    /// have there; numeric names are no indexes; `None` is a missing field.
     pub fn project(&self, document: RawDocument<'_>) -> Option<Value> {
         project(&self.components, document)
     }

@@ -26,7 +26,8 @@ pub enum Place {
     WholeLeaf,
     /// Nothing: a document on the way lacks the field, or a scalar stands where a document would be needed.
     Missing,
-    /// Nothing: an array on the way has an element that is not a document. Filters ignore it; index keys do not.
+    /// Nothing: an array on the way has an element that is not a document. Filters ignore it; index keys do
+    /// not.
     MissingInArray,
     /// Nothing: an array on the way has no elements. Filters ignore it; index keys do not.
     EmptyArray,
@@ -39,16 +40,18 @@ pub struct Found<'a> {
     pub value: Option<RawValue<'a>>,
     /// Where it was found.
     pub place: Place,
-    /// The position in the outermost array whose elements were tried, which the positional operator `$` means.
+    /// The position in the outermost array whose elements were tried, which the positional operator `$`
+    /// means.
     pub array_index: Option<usize>,
 }
 
 type Flow = ControlFlow<()>;
 
 impl FieldPath {
-    /// Reports every value the path leads to until `report` breaks. Arrays on the way are entered: each of their documents
-    /// is tried with the rest of the path, and where the next name is a number, the element at that index, too.
-    /// An element so indexed is reported as it is, even when it is an array at the path's end.
+    /// Reports every value the path leads to until `report` breaks. Arrays on the way are entered: each of
+    /// their documents is tried with the rest of the path, and where the next name is a number, the element
+    /// at that index, too. An element so indexed is reported as it is, even when it is an array at the path's
+    /// end.
     pub fn visit<'a, F: FnMut(Found<'a>) -> Flow>(
         &self,
         document: RawDocument<'a>,

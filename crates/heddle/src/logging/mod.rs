@@ -65,7 +65,8 @@ impl Log {
         Ok(log)
     }
 
-    /// Sets the verbosity of a component; the empty name is the default. False when there is no such component.
+    /// Sets the verbosity of a component; the empty name is the default. False when there is no such
+    /// component.
     pub(crate) fn set_level(&self, component: &str, level: i32) -> bool {
         let known = self.verbosity.set(component, level);
         tracing::callsite::rebuild_interest_cache();

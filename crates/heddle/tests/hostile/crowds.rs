@@ -1,4 +1,5 @@
-//! Very many at once: malformed messages, connections that send a byte now and then, finds that nobody waits for.
+//! Very many at once: malformed messages, connections that send a byte now and then, finds that nobody waits
+//! for.
 
 use crate::server::{Client, Outcome, message};
 use crate::shapes::{COLLECTION, DATABASE, Shape};
@@ -49,8 +50,8 @@ pub(crate) fn send_all(trial: &mut Trial, seed: u64) {
     trial.crowd("pipelined finds", sizes.pipelined, || pipeline(address, sizes.pipelined));
 }
 
-/// Valid messages with some of their bytes changed, five on each connection, which then closes its sending half:
-/// the server must come to an end with each, whatever it understood.
+/// Valid messages with some of their bytes changed, five on each connection, which then closes its sending
+/// half: the server must come to an end with each, whatever it understood.
 fn send_malformed(address: SocketAddr, count: usize, seed: u64) {
     const ON_ONE_CONNECTION: usize = 5;
     let plain = [

@@ -1,9 +1,10 @@
-//! One message must never hold up the others: a generator sends the largest and most awkward shapes of every command, operator,
-//! accumulator, stage and option that the tables know, and looks how long the server's processors are busy with each, whether others are
-//! answered meanwhile, and how much memory it takes.
+//! One message must never hold up the others: a generator sends the largest and most awkward shapes of every
+//! command, operator, accumulator, stage and option that the tables know, and looks how long the server's
+//! processors are busy with each, whether others are answered meanwhile, and how much memory it takes.
 //!
-//! `HEDDLE_HOSTILE_SECONDS=1800 cargo test --release -p heddle --test hostile -- --nocapture` is the long form: larger shapes, then random
-//! ones until the time is over, and the others are answered within a tenth of a second. `HEDDLE_HOSTILE_SEED` repeats the random ones.
+//! `HEDDLE_HOSTILE_SECONDS=1800 cargo test --release -p heddle --test hostile -- --nocapture` is the long
+//! form: larger shapes, then random ones until the time is over, and the others are answered within a tenth
+//! of a second. `HEDDLE_HOSTILE_SEED` repeats the random ones.
 
 mod combined;
 mod crowds;

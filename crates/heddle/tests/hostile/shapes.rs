@@ -1,4 +1,5 @@
-//! Requests made of every name that the tables know and of every operand, and those that take more than a name.
+//! Requests made of every name that the tables know and of every operand, and those that take more than a
+//! name.
 
 use crate::operands::{self, Operand, array, fields, int, nested, numbers};
 use commands::DataNode;
@@ -45,7 +46,8 @@ fn finished(mut shape: Shape) -> Shape {
 /// What ends the server, or the test's own operations, when it is asked for.
 const TAKES_EFFECT: [&str; 3] = ["shutdown", "killAllSessions", "killAllSessionsByPattern"];
 
-/// Options whose values are trees, by command. Those of the other commands are covered by sending unknown ones.
+/// Options whose values are trees, by command. Those of the other commands are covered by sending unknown
+/// ones.
 const OPTIONS: &[(&str, &[&str])] = &[
     (
         "aggregate",
@@ -88,8 +90,8 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("update", &["updates", "let"]),
 ];
 
-/// Every request, with operands of about `length` elements; those that are made of a name and an operand, which are thousands, with
-/// fewer.
+/// Every request, with operands of about `length` elements; those that are made of a name and an operand,
+/// which are thousands, with fewer.
 pub(crate) fn all(length: usize) -> Vec<Shape> {
     let few = length * 2 / 5;
     let operands = operands::all(few);

@@ -77,7 +77,8 @@ pub(super) fn parse(
     Ok((field.to_owned(), parse_accumulator(first, scope)?))
 }
 
-/// The first field of the object that a group's field is, and whether it is the only one; `None` for anything else.
+/// The first field of the object that a group's field is, and whether it is the only one; `None` for anything
+/// else.
 fn accumulator_of(element: Element<'_>) -> Option<(Element<'_>, bool)> {
     let mut fields = element.value().as_document()?.iter();
     let first = fields.next().filter(|first| first.name().starts_with('$'))?;

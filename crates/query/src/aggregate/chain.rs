@@ -1,5 +1,5 @@
-//! Running a pipeline: the source lends its documents, each stage hands on what it makes of them, and they are copied only where
-//! a stage keeps them.
+//! Running a pipeline: the source lends its documents, each stage hands on what it makes of them, and they
+//! are copied only where a stage keeps them.
 //!
 //! ```text
 //!  source.run(turn) ─lends─▶ stage.take ─▶ Rest::give ─▶ stage.take ─▶ … ─▶ sink
@@ -48,7 +48,8 @@ pub type Sink<'s> = dyn FnMut(RawDocument<'_>) -> Result<Flow, QueryError> + 's;
 
 /// Something that shows documents: a walk over a collection, or a whole pipeline.
 pub trait DocumentSource: Send {
-    /// Goes on showing documents until something makes it pause. After [`Pause::End`] or an error there are no more.
+    /// Goes on showing documents until something makes it pause. After [`Pause::End`] or an error there are
+    /// no more.
     ///
     /// # Errors
     /// What reading, the stages and the sink raise.
@@ -60,8 +61,8 @@ pub trait DocumentSource: Send {
 
 /// A stage of a running pipeline.
 pub(super) trait Stage: Send {
-    /// Takes a document of the input, and hands on what it makes of it. What `rest` answers to the last one handed on is the
-    /// answer, and after a pause nothing more may be handed on: the stage holds it back.
+    /// Takes a document of the input, and hands on what it makes of it. What `rest` answers to the last one
+    /// handed on is the answer, and after a pause nothing more may be handed on: the stage holds it back.
     fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError>;
 
     /// The input has ended.
@@ -163,8 +164,8 @@ impl Chain {
         self.stages.get_mut(position).map_or(Ok(()), |stage| stage.end())
     }
 
-    /// Hands on what the stages hold back, the hindmost first: nothing overtakes. [`Pause::End`]: the chain wants its next
-    /// document, or nothing more comes out of it when its input has ended.
+    /// Hands on what the stages hold back, the hindmost first: nothing overtakes. [`Pause::End`]: the chain
+    /// wants its next document, or nothing more comes out of it when its input has ended.
     pub(super) fn drive(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
         let stopped = Cell::new(false);
         let mut sink = |document: RawDocument<'_>| -> Result<Flow, QueryError> {

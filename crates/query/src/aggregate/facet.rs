@@ -1,6 +1,7 @@
 //! `$facet`: several pipelines over the same documents.
 //!
-//! Each document is handed to every pipeline in turn, so that only the blocking stages of the pipelines hold documents.
+//! Each document is handed to every pipeline in turn, so that only the blocking stages of the pipelines hold
+//! documents.
 
 use std::sync::Arc;
 

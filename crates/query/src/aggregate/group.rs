@@ -1,9 +1,10 @@
 //! `$group` and `$sortByCount`.
 //!
-//! Groups are found by the order-preserving encoding of their keys, so that numerically equal keys of different types are one
-//! group. When the groups exceed the memory limit and there is a place to spill to, no further group is begun: documents of
-//! groups in memory are still accumulated while these do not grow much, all others are sorted by their key outside memory and
-//! grouped afterwards, one group at a time. A group that may not grow goes on from where it stood when its documents come back.
+//! Groups are found by the order-preserving encoding of their keys, so that numerically equal keys of
+//! different types are one group. When the groups exceed the memory limit and there is a place to spill to,
+//! no further group is begun: documents of groups in memory are still accumulated while these do not grow
+//! much, all others are sorted by their key outside memory and grouped afterwards, one group at a time. A
+//! group that may not grow goes on from where it stood when its documents come back.
 
 use std::sync::Arc;
 
@@ -63,8 +64,8 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
     Ok(vec![StagePlan::Group(Arc::new(GroupSpec { id, fields }))])
 }
 
-/// Parses what is grouped by. Of an object of one field that field is the key, and a key that is missing is null; of several fields
-/// the missing ones are left out.
+/// Parses what is grouped by. Of an object of one field that field is the key, and a key that is missing is
+/// null; of several fields the missing ones are left out.
 fn parse_id(id: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
     let RawValue::Document(object) = id else { return Expression::parse(id, scope) };
     if object.first().is_some_and(|first| first.name().starts_with('$')) {
@@ -170,7 +171,8 @@ impl Group {
         Ok(())
     }
 
-    /// Refuses a group that alone takes more than a stage may: there is nothing of it that could be put aside.
+    /// Refuses a group that alone takes more than a stage may: there is nothing of it that could be put
+    /// aside.
     pub(super) fn check(&self, context: &PipelineContext) -> Result<(), QueryError> {
         if self.bytes <= context.memory_bytes {
             return Ok(());
@@ -266,7 +268,8 @@ impl GroupStage {
         let known = table.get(key.as_slice()).and_then(|position| groups.get_mut(*position));
         let is_new = known.is_none();
         if let Some(group) = known {
-            // Groups that are there already may grow a little longer than new ones may begin: most accumulators keep their size.
+            // Groups that are there already may grow a little longer than new ones may begin: most
+            // accumulators keep their size.
             group.continues |= held.is_over(context.memory_bytes + context.memory_bytes / 8);
             if !group.continues {
                 let before = group.bytes;
@@ -314,7 +317,8 @@ impl GroupStage {
         sorter.push_keyed(&self.key, document)
     }
 
-    /// Goes on with what was spilled: the records of a group stand together. The next group, or that the turn is over.
+    /// Goes on with what was spilled: the records of a group stand together. The next group, or that the turn
+    /// is over.
     fn next_merged(&mut self, turn: &mut dyn Turn) -> Result<Merged, QueryError> {
         let Phase::Merging { sorted, current } = &mut self.phase else { return Ok(Merged::End) };
         let (spec, variables, context) = (&self.spec, &mut self.variables, &self.context);

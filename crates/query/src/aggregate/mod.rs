@@ -9,16 +9,20 @@
 //!                 open(source, context) ──▶ DocumentSource: source ─lends─▶ stage ─▶ stage ─▶ sink
 //! ```
 //!
-//! * *Source*: something that lends its documents, one after the other, to a sink for as long as a turn lasts: a walk over a
-//!   collection, or a whole pipeline. It keeps its place, so that whoever runs it can check for kills and time limits in between.
-//! * *Stage*: takes a document and hands on what it makes of it; what it cannot hand on at once it holds back (see [`chain`]).
-//! * *Blocking* stages ($sort, $group, $bucketAuto, $sample) take all of their input before they hand on a document. Their memory
-//!   is limited; $sort, $group and $bucketAuto spill to a [`SpillStore`] when the caller supplies one.
-//! * Foreign collections ($lookup, $unionWith) are read through [`ForeignCollections`], which `commands` implements.
+//! * *Source*: something that lends its documents, one after the other, to a sink for as long as a turn
+//!   lasts: a walk over a collection, or a whole pipeline. It keeps its place, so that whoever runs it can
+//!   check for kills and time limits in between.
+//! * *Stage*: takes a document and hands on what it makes of it; what it cannot hand on at once it holds back
+//!   (see [`chain`]).
+//! * *Blocking* stages ($sort, $group, $bucketAuto, $sample) take all of their input before they hand on a
+//!   document. Their memory is limited; $sort, $group and $bucketAuto spill to a [`SpillStore`] when the
+//!   caller supplies one.
+//! * Foreign collections ($lookup, $unionWith) are read through [`ForeignCollections`], which `commands`
+//!   implements.
 //! * $out and $merge are parsed here ([`Output`]) and carried out by `commands`.
 //!
-//! A sub-pipeline with `let` variables is compiled for each document with the variables as constants, so that its filters can
-//! be planned with their values.
+//! A sub-pipeline with `let` variables is compiled for each document with the variables as constants, so that
+//! its filters can be planned with their values.
 //!
 //! Source: MongoDB manual, "Aggregation Stages".
 
@@ -108,7 +112,8 @@ pub struct PipelineContext {
     pub memory_bytes: usize,
     /// What all stages hold together, and those of sub-pipelines.
     pub memory: Memory,
-    /// Bytes that one accumulator of one group may hold (MongoDB: 100 MB; `internalQueryMaxPushBytes` and its kin).
+    /// Bytes that one accumulator of one group may hold (MongoDB: 100 MB; `internalQueryMaxPushBytes` and its
+    /// kin).
     pub accumulator_bytes: usize,
 }
 
@@ -163,7 +168,8 @@ pub enum Source {
     Collection,
     /// `$documents`: the given documents.
     Documents(Arc<Vec<DocumentBuf>>),
-    /// A stage that reports something of the server, such as `$indexStats`; `commands` supplies its documents.
+    /// A stage that reports something of the server, such as `$indexStats`; `commands` supplies its
+    /// documents.
     Report {
         /// The stage's name, with the dollar sign.
         name: &'static str,

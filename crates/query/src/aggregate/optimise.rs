@@ -13,8 +13,8 @@ use super::simple::Filter;
 use super::{Leading, Pipeline, StagePlan};
 
 impl Pipeline {
-    /// Applies what pays: filters move in front of sorts, neighbouring filters, skips and limits become one, and a
-    /// limit behind a sort bounds the sort.
+    /// Applies what pays: filters move in front of sorts, neighbouring filters, skips and limits become one,
+    /// and a limit behind a sort bounds the sort.
     pub(super) fn optimise(&mut self, environment: &Environment) -> Result<(), QueryError> {
         let mut places: Vec<Place> = Vec::with_capacity(self.stages.len());
         for stage in std::mem::take(&mut self.stages) {
@@ -27,7 +27,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Takes off the front what can be done while the collection is read. What is left is to be opened over that read.
+    /// Takes off the front what can be done while the collection is read. What is left is to be opened over
+    /// that read.
     pub fn take_leading(&mut self) -> Leading {
         let mut leading = Leading::default();
         let mut taken = 0;
@@ -62,7 +63,8 @@ impl Pipeline {
         leading
     }
 
-    /// The dotted paths that are all the stages read of a document; `None` when the whole document may be needed.
+    /// The dotted paths that are all the stages read of a document; `None` when the whole document may be
+    /// needed.
     ///
     /// Asked after [`Pipeline::take_leading`], whose filter and sort are not counted.
     pub fn needed_fields(&self) -> Option<Vec<String>> {
@@ -142,8 +144,8 @@ fn all(filters: &[Arc<Filter>]) -> DocumentBuf {
     DocumentBuf::trusted(bytes)
 }
 
-/// A sort needs to keep only what the limit behind it, and the skip between them, let through. Stages that change
-/// neither number nor order of documents may stand between.
+/// A sort needs to keep only what the limit behind it, and the skip between them, let through. Stages that
+/// change neither number nor order of documents may stand between.
 fn bound_sorts(stages: &mut [StagePlan]) {
     for position in 0..stages.len() {
         let Some((StagePlan::Sort { limit, .. }, behind)) =

@@ -21,7 +21,8 @@ pub enum Output {
         when_matched: WhenMatched,
         /// What happens to a document that is not.
         when_not_matched: WhenNotMatched,
-        /// `let`: variables for the update pipeline, evaluated on the new document (`new` is always bound to it).
+        /// `let`: variables for the update pipeline, evaluated on the new document (`new` is always bound to
+        /// it).
         bindings: Vec<(String, Expression)>,
     },
 }

@@ -15,7 +15,8 @@ impl Pipeline {
     /// Parses and optimises a pipeline.
     ///
     /// # Errors
-    /// 40324 for an unknown stage, 40602 and 40601 for a stage that has to be first or last and is not, and each stage's own.
+    /// 40324 for an unknown stage, 40602 and 40601 for a stage that has to be first or last and is not, and
+    /// each stage's own.
     pub fn parse(stages: RawArray<'_>, environment: &Environment) -> Result<Self, QueryError> {
         let stages = stages
             .iter()

@@ -9,8 +9,8 @@ use crate::expression::limits::check_string;
 /// Writes the new field, or nothing to remove it.
 pub(crate) type Write<'w> = &'w mut dyn FnMut(&mut DocumentBuilder<'_>, &str);
 
-/// `document` with the field at `path` written by `write`: in place when it exists, otherwise at the end. What stands on the way
-/// and is not a document gives way to one.
+/// `document` with the field at `path` written by `write`: in place when it exists, otherwise at the end.
+/// What stands on the way and is not a document gives way to one.
 pub(crate) fn with_field(document: RawDocument<'_>, path: &Path, write: Write<'_>) -> DocumentBuf {
     let mut bytes = Vec::with_capacity(document.as_bytes().len() + 64);
     write_with_field(&mut bytes, document, path, write);
@@ -58,8 +58,8 @@ fn copy(document: RawDocument<'_>, components: &[String], write: Write<'_>, out:
     }
 }
 
-/// Refuses a document that no stage may hand to the next one. Between stages documents may be larger than a client could be
-/// sent, as in MongoDB.
+/// Refuses a document that no stage may hand to the next one. Between stages documents may be larger than a
+/// client could be sent, as in MongoDB.
 ///
 /// # Errors
 /// 13548.
@@ -68,8 +68,8 @@ pub(crate) fn check_size(document: DocumentBuf) -> Result<DocumentBuf, QueryErro
     Ok(document)
 }
 
-/// Appends a computed field to a document that is being made, and stops as soon as that is too large: expressions may
-/// compute values that are larger than a document, and many of them.
+/// Appends a computed field to a document that is being made, and stops as soon as that is too large:
+/// expressions may compute values that are larger than a document, and many of them.
 ///
 /// # Errors
 /// As [`check_size`].

@@ -1,4 +1,5 @@
-//! Each stage on small collections; every source also pauses between documents, and so does who is shown what comes out.
+//! Each stage on small collections; every source also pauses between documents, and so does who is shown what
+//! comes out.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

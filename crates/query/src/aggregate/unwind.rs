@@ -181,7 +181,8 @@ impl UnwindStage {
         }
     }
 
-    /// Hands on the items of an array: few at once, many in turns, since unwinding several arrays of one document multiplies.
+    /// Hands on the items of an array: few at once, many in turns, since unwinding several arrays of one
+    /// document multiplies.
     fn take_items(
         &mut self,
         document: RawDocument<'_>,
@@ -224,7 +225,8 @@ impl UnwindStage {
         Ok(Pause::End)
     }
 
-    /// Keeps a document and its items, to be handed on in turns: unwinding several arrays of one document multiplies.
+    /// Keeps a document and its items, to be handed on in turns: unwinding several arrays of one document
+    /// multiplies.
     fn hold(&mut self, document: RawDocument<'_>, array: RawArray<'_>) {
         let origin = document.as_bytes().as_ptr().addr();
         let items = array.elements().map(|element| Item {

@@ -1,4 +1,5 @@
-//! Sums, means, extremes and deviations: as expressions over operands, and as the state of `$group`'s accumulators.
+//! Sums, means, extremes and deviations: as expressions over operands, and as the state of `$group`'s
+//! accumulators.
 
 use std::cmp::Ordering;
 
@@ -97,7 +98,8 @@ enum Width {
     Decimal,
 }
 
-/// A running sum: exact for integers, compensated for doubles, so that the order of the numbers matters little.
+/// A running sum: exact for integers, compensated for doubles, so that the order of the numbers matters
+/// little.
 ///
 /// Source: Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen" (1974).
 #[derive(Debug, Clone, Default)]

@@ -1,4 +1,5 @@
-//! The parts of a date as operators of their own: `$year`, `$month`, … Each takes a date, or `{date, timezone}`.
+//! The parts of a date as operators of their own: `$year`, `$month`, … Each takes a date, or
+//! `{date, timezone}`.
 
 use document::Value;
 use jiff::civil::DateTime;

@@ -78,7 +78,8 @@ pub(crate) static OPERATORS: &[Operator] = &[
     ),
 ];
 
-/// A unit of time. The first four are counted on the calendar, a day and a week too; the rest are fixed spans.
+/// A unit of time. The first four are counted on the calendar, a day and a week too; the rest are fixed
+/// spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeUnit {
     Months(i64),

@@ -1,9 +1,12 @@
-//! Dates as people write them, read without a format: ISO 8601 in its many forms, RFC 2822, month names, `7/14/2020`.
+//! Dates as people write them, read without a format: ISO 8601 in its many forms, RFC 2822, month names,
+//! `7/14/2020`.
 //!
-//! The text is cut into pieces (a date, a time, a zone, a weekday, …) that may come in any order. Where several forms fit, the longest
-//! piece counts, and of equally long ones the form that stands first in [`FORMS`].
+//! The text is cut into pieces (a date, a time, a zone, a weekday, …) that may come in any order. Where
+//! several forms fit, the longest piece counts, and of equally long ones the form that stands first in
+//! [`FORMS`].
 //!
-//! Source: MongoDB manual, "$dateFromString"; PHP manual, "Supported Date and Time Formats" (MongoDB reads dates with the same library).
+//! Source: MongoDB manual, "$dateFromString"; PHP manual, "Supported Date and Time Formats" (MongoDB reads
+//! dates with the same library).
 
 use jiff::civil::{Date, DateTime, ISOWeekDate, Time, Weekday};
 use jiff::{Span, ToSpan};
@@ -13,7 +16,8 @@ use crate::error::{QueryError, code};
 use super::date_names::{ABBREVIATIONS, MONTHS, WEEKDAYS};
 use super::date_zone::{Zone, clock_milliseconds};
 
-/// Reads a date; `zone_given` when the zone comes from the client, beside which the text must not name another one.
+/// Reads a date; `zone_given` when the zone comes from the client, beside which the text must not name
+/// another one.
 ///
 /// # Errors
 /// `ConversionFailure` in MongoDB's words.
@@ -286,7 +290,8 @@ pub(super) fn civil(year: i32, month: i32, day: i32) -> Option<Date> {
     Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
 }
 
-/// A place in the text. Methods that read go on only when what they look for is there, except for the parts of a form read before.
+/// A place in the text. Methods that read go on only when what they look for is there, except for the parts
+/// of a form read before.
 #[derive(Clone, Copy)]
 struct Reader<'t> {
     bytes: &'t [u8],

@@ -26,7 +26,8 @@ impl Zone {
         Self { zone: TimeZone::UTC }
     }
 
-    /// Reads the `timezone` parameter. `None` in is UTC; `None` out means the operand is null, and so is the result.
+    /// Reads the `timezone` parameter. `None` in is UTC; `None` out means the operand is null, and so is the
+    /// result.
     pub(crate) fn of_operand(operand: Option<Evaluated>, name: &str) -> Result<Option<Self>, QueryError> {
         match operand {
             None => Ok(Some(Self::utc())),

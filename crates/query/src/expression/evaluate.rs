@@ -118,8 +118,8 @@ impl Expression {
         Ok(is_true(&self.evaluate(root, variables)?))
     }
 
-    /// Hands what the expression yields to `take` without a copy where the expression is a plain path or a constant
-    /// scalar; `None` is missing.
+    /// Hands what the expression yields to `take` without a copy where the expression is a plain path or a
+    /// constant scalar; `None` is missing.
     ///
     /// # Errors
     /// As [`Expression::evaluate`].

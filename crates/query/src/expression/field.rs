@@ -77,7 +77,8 @@ const REFERENCE_FIELDS: [&str; 3] = ["$id", "$ref", "$db"];
 /// Checks a dotted path of an expression, a projection or a sort.
 ///
 /// # Errors
-/// 40352, 40353 and 15998 for emptiness, 16410 for a name that begins with `$`, 16411 for a null byte, `Overflow` for too many names.
+/// 40352, 40353 and 15998 for emptiness, 16410 for a name that begins with `$`, 16411 for a null byte,
+/// `Overflow` for too many names.
 pub(crate) fn check_path(text: &str) -> Result<(), QueryError> {
     if text.is_empty() {
         return Err(QueryError::new(40352, "FieldPath cannot be constructed with empty string"));

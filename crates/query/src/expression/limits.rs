@@ -1,7 +1,8 @@
 //! How large the values of an expression may become.
 //!
-//! Values between operators need not fit into a document, so their size is bounded here: what an operator makes, and what all
-//! operators that are still at work hold together. Reading a document's own fields is bounded by the document.
+//! Values between operators need not fit into a document, so their size is bounded here: what an operator
+//! makes, and what all operators that are still at work hold together. Reading a document's own fields is
+//! bounded by the document.
 
 use document::{Array, Document, Measure, Value};
 

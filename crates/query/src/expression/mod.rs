@@ -6,8 +6,8 @@
 //!                          └─ a call whose operands are all constant is evaluated here, once
 //! ```
 //!
-//! Evaluation yields an [`Evaluated`]: `None` is MongoDB's *missing*, which differs from null wherever a field is
-//! about to be written. Field paths read raw bytes; only what an operator returns is owned.
+//! Evaluation yields an [`Evaluated`]: `None` is MongoDB's *missing*, which differs from null wherever a
+//! field is about to be written. Field paths read raw bytes; only what an operator returns is owned.
 //!
 //! Source: MongoDB manual, "Aggregation Operators".
 

@@ -49,7 +49,8 @@ pub(crate) static OPERATORS: &[Operator] = &[
     ),
 ];
 
-/// What `$getField` and `$setField` become once their fields are known; neither name is reachable from a client.
+/// What `$getField` and `$setField` become once their fields are known; neither name is reachable from a
+/// client.
 static GET_FIELD: Operator = Operator::new(
     "$getField",
     Arity::Exactly(2),
@@ -79,7 +80,8 @@ fn merge(operands: Vec<Evaluated>) -> Outcome {
 /// What a field takes beside its name and its value, about.
 const FIELD_BYTES: usize = 64;
 
-/// Adds the fields of `object` to `merged`; null and missing add nothing. Returns how many bytes came and how many went.
+/// Adds the fields of `object` to `merged`; null and missing add nothing. Returns how many bytes came and how
+/// many went.
 pub(crate) fn merge_into(merged: &mut Fieldwise, object: Evaluated) -> Result<(usize, usize), QueryError> {
     match object {
         Some(Value::Document(fields)) => {

@@ -45,8 +45,8 @@ impl Expression {
     /// Parses any operand: a literal, a field path, a variable, an object, an array or an operator.
     ///
     /// # Errors
-    /// MongoDB's codes and messages: 168 for an unknown operator, 16020 and 28667 for a wrong number of operands, 17276 for
-    /// an unknown variable, and each operator's own.
+    /// MongoDB's codes and messages: 168 for an unknown operator, 16020 and 28667 for a wrong number of
+    /// operands, 17276 for an unknown variable, and each operator's own.
     pub fn parse(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Self, QueryError> {
         match operand {
             RawValue::String(text) if text.starts_with('$') => parse_reference(text, scope),
@@ -74,8 +74,8 @@ impl Expression {
         Ok(Self { node }.folded(scope))
     }
 
-    /// Replaces a node whose operands are all constant by its value, unless that is much larger than they are: a short text
-    /// would fill the memory. An error is noted and left for evaluation to raise.
+    /// Replaces a node whose operands are all constant by its value, unless that is much larger than they
+    /// are: a short text would fill the memory. An error is noted and left for evaluation to raise.
     fn folded(self, scope: &ParseScope<'_>) -> Self {
         let foldable = match &self.node {
             Node::Constant(_) | Node::Root | Node::Field(_) | Node::Variable { .. } => false,
@@ -307,8 +307,8 @@ fn parse_named(
     Ok(Node::Named { operator, parameters })
 }
 
-/// The operand that stands for the first parameter alone, when the operator allows it and it is not an object of named
-/// parameters.
+/// The operand that stands for the first parameter alone, when the operator allows it and it is not an object
+/// of named parameters.
 fn shorthand<'a>(
     operator: &Operator,
     signature: &Signature,

@@ -11,7 +11,8 @@ use crate::error::QueryError;
 use super::random::Random;
 use super::{Evaluated, limits};
 
-/// The names an expression may use: the command's environment, and the variables that the expressions around it bind.
+/// The names an expression may use: the command's environment, and the variables that the expressions around
+/// it bind.
 ///
 /// A child scope borrows its parent, so binding a name costs no copy of what is already bound.
 #[derive(Debug, Clone)]
@@ -25,7 +26,8 @@ pub struct ParseScope<'s> {
     context: Option<&'static str>,
 }
 
-/// The names that one expression binds; of several alike the last counts. Their hash has a secret: clients choose them.
+/// The names that one expression binds; of several alike the last counts. Their hash has a secret: clients
+/// choose them.
 #[derive(Debug, Clone, Default)]
 struct Names {
     count: usize,
@@ -127,8 +129,8 @@ const OVERFLOW_CODE: i32 = 15;
 /// About how much of a value is made in the time of a step.
 const BYTES_PER_STEP: usize = 256;
 
-/// The values of the variables bound by `$let`, `$map`, `$filter`, `$reduce` while an expression runs, and the source
-/// of `$rand`.
+/// The values of the variables bound by `$let`, `$map`, `$filter`, `$reduce` while an expression runs, and
+/// the source of `$rand`.
 ///
 /// One of these is made per pipeline or matcher and reused for every document.
 #[derive(Debug, Clone, Default)]

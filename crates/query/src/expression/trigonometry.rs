@@ -1,4 +1,5 @@
-//! Trigonometric functions. Angles are in radians; a decimal operand gives a decimal result with a double's precision.
+//! Trigonometric functions. Angles are in radians; a decimal operand gives a decimal result with a double's
+//! precision.
 
 use document::{Decimal128, Number, Value};
 

@@ -7,7 +7,8 @@ use document::{RawValue, compare};
 use super::{Constant, Pattern, Verdict};
 use crate::checkpoint;
 
-/// The values of `$in`: sorted, so that a look-up is a binary search, and the regular expressions beside them.
+/// The values of `$in`: sorted, so that a look-up is a binary search, and the regular expressions beside
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InList {
     values: Vec<Constant>,

@@ -12,8 +12,9 @@
 //!  one pass over the document's elements, comparing name bytes; then whatever is left of the tree
 //! ```
 //!
-//! A path reaches a *list* of values, because arrays on the way fan out ([`MatchPath::any`]); a predicate holds
-//! for a document when it holds for one of them. `$ne`, `$nin` and `$not` negate the whole, not the single value.
+//! A path reaches a *list* of values, because arrays on the way fan out ([`MatchPath::any`]); a predicate
+//! holds for a document when it holds for one of them. `$ne`, `$nin` and `$not` negate the whole, not the
+//! single value.
 //!
 //! Source: MongoDB manual, "Query and Projection Operators" and "Query an Array".
 
@@ -80,7 +81,8 @@ impl Matcher {
     /// Compiles a filter.
     ///
     /// # Errors
-    /// What MongoDB answers to a malformed filter, mostly `BadValue`; a constant of `$expr` that cannot be evaluated.
+    /// What MongoDB answers to a malformed filter, mostly `BadValue`; a constant of `$expr` that cannot be
+    /// evaluated.
     pub fn parse(filter: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
         // The environment of a batch may hold the error of an earlier statement.
         let is_first = environment.check_constants().is_ok();
@@ -91,7 +93,8 @@ impl Matcher {
         Ok(matcher)
     }
 
-    /// Compiles the filter of one stage of a pipeline, whose constants are judged together with those of the other stages.
+    /// Compiles the filter of one stage of a pipeline, whose constants are judged together with those of the
+    /// other stages.
     pub(crate) fn parse_stage(
         filter: RawDocument<'_>,
         environment: &Environment,

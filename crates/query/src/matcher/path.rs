@@ -55,8 +55,9 @@ impl MatchPath {
         self.parts.iter().any(|part| part.position.is_some())
     }
 
-    /// Calls `visit` with each value the path reaches in a document whose field named as the path's head has the value `head`
-    /// (`None`: missing there), and the position in the outermost array on the way, until `visit` says true.
+    /// Calls `visit` with each value the path reaches in a document whose field named as the path's head has
+    /// the value `head` (`None`: missing there), and the position in the outermost array on the way, until
+    /// `visit` says true.
     #[inline]
     pub(crate) fn any_below<'a>(
         &self,
@@ -118,8 +119,8 @@ impl<'a, F: FnMut(Option<RawValue<'a>>, Option<usize>) -> Verdict> Walk<'_, F> {
         (self.visit)(Some(RawValue::Array(array)), outer)
     }
 
-    /// An array in the middle of the path: its documents are entered, and the element at the position that the
-    /// next component names, if it names one. Other elements yield nothing, not even *missing*.
+    /// An array in the middle of the path: its documents are entered, and the element at the position that
+    /// the next component names, if it names one. Other elements yield nothing, not even *missing*.
     fn elements(&mut self, parts: &[Part], array: RawArray<'a>, outer: Option<usize>) -> Verdict {
         let Some((head, rest)) = parts.split_first() else {
             return Ok(false);

@@ -24,8 +24,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles. Options: `i` (case), `m` (lines), `s` (dot matches line ends), `x` (extended), `u` (accepted, no effect:
-    /// everything is Unicode).
+    /// Compiles. Options: `i` (case), `m` (lines), `s` (dot matches line ends), `x` (extended), `u`
+    /// (accepted, no effect: everything is Unicode).
     ///
     /// # Errors
     /// 51108 for an unknown option, 51091 for a pattern that does not compile, 51109 for a zero byte.

@@ -198,8 +198,8 @@ impl Predicate {
         }
     }
 
-    /// Whether it holds for this value itself; `None` is a missing value. `$elemMatch` notes in `details` which
-    /// element passed.
+    /// Whether it holds for this value itself; `None` is a missing value. `$elemMatch` notes in `details`
+    /// which element passed.
     pub(crate) fn holds(&self, value: Option<RawValue<'_>>, details: Option<&mut MatchDetails>) -> Verdict {
         if let Predicate::Compare(comparison) = self {
             return Ok(comparison.holds(value));

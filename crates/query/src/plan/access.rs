@@ -73,13 +73,14 @@ pub struct IndexScan {
     pub bounds: IndexBounds,
     /// Which way.
     pub direction: ScanDirection,
-    /// The keys hold all that the query needs: documents need not be fetched. A null key stands for null and for a
-    /// missing field alike: where the difference shows, fetch the document of an entry whose key has a null.
+    /// The keys hold all that the query needs: documents need not be fetched. A null key stands for null and
+    /// for a missing field alike: where the difference shows, fetch the document of an entry whose key has a
+    /// null.
     pub covered: bool,
     /// A document may be met several times (multikey index): count it once.
     pub deduplicate: bool,
-    /// Only the first entry for each value of this many leading fields is wanted: seek past the others. For null keys the
-    /// warning of `covered` holds.
+    /// Only the first entry for each value of this many leading fields is wanted: seek past the others. For
+    /// null keys the warning of `covered` holds.
     pub distinct_fields: Option<usize>,
 }
 

@@ -58,7 +58,8 @@ fn is_broad(interval: &Interval) -> bool {
         document::canonical_type(interval.from.value.kind()),
         document::canonical_type(interval.to.value.kind()),
     );
-    // An interval over several classes, such as the complement of a value; a class ends where the next begins.
+    // An interval over several classes, such as the complement of a value; a class ends where the next
+    // begins.
     classes.0 != classes.1 && !is_class_end(&interval.to.value)
         || matches!(interval.from.value, Value::MinKey)
         || matches!(interval.to.value, Value::MaxKey)
@@ -183,8 +184,8 @@ impl Candidate {
         Some(direction.unwrap_or_default())
     }
 
-    /// Whether the field's keys order documents as a sort does. A sort takes the lowest (or highest) element of an array, the
-    /// first a full scan meets; bounds could pass over it.
+    /// Whether the field's keys order documents as a sort does. A sort takes the lowest (or highest) element
+    /// of an array, the first a full scan meets; bounds could pass over it.
     fn orders_by(&self, field: &IndexField, bounds: &Intervals) -> bool {
         if field.order == FieldOrder::Hashed || field.path.has_position() {
             return false;
@@ -266,8 +267,9 @@ fn keep_tightest(offers: &mut Vec<Offer>) {
     }
 }
 
-/// Whether bounds on two multikey fields may be used together. Where both paths go through the same array, the two keys of an
-/// entry come from one element: only an `$elemMatch` on that array (or a deeper place) asks for that.
+/// Whether bounds on two multikey fields may be used together. Where both paths go through the same array,
+/// the two keys of an entry come from one element: only an `$elemMatch` on that array (or a deeper place)
+/// asks for that.
 fn can_combine<N: Borrow<MatchNode>>(
     earlier: &IndexField,
     field: &IndexField,

@@ -216,7 +216,8 @@ fn forced(request: &PlanRequest<'_>, index: &Arc<IndexDescription>) -> Plan {
 
 /// How many disjunctions are looked at for one whose every branch has an index.
 const MOST_DISJUNCTIONS: usize = 16;
-/// For how many branches, times the conditions beside the disjunction, those are considered in the choice of each branch's index.
+/// For how many branches, times the conditions beside the disjunction, those are considered in the choice of
+/// each branch's index.
 const MOST_CONSIDERED: usize = 100_000;
 
 /// A disjunction whose every branch has an index.
@@ -347,8 +348,8 @@ fn comes_before(from: &[Value], to: &[Value], index: &IndexDescription) -> bool 
     orderings.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then).is_lt()
 }
 
-/// A scan that meets each value of `path` once, for `distinct`; `None` when no index gives one, and the values must be
-/// collected from the documents of an ordinary [`plan`].
+/// A scan that meets each value of `path` once, for `distinct`; `None` when no index gives one, and the
+/// values must be collected from the documents of an ordinary [`plan`].
 pub fn plan_distinct(request: &PlanRequest<'_>, path: &str) -> Option<Plan> {
     if request.min.is_some() || request.max.is_some() || matches!(request.hint, Some(Hint::Natural(_))) {
         return None;

@@ -1,5 +1,5 @@
-//! Whatever index a plan uses, it must find what a scan of the whole collection finds: random documents, filters, indexes
-//! and sorts, on an index held in memory as encoded keys.
+//! Whatever index a plan uses, it must find what a scan of the whole collection finds: random documents,
+//! filters, indexes and sorts, on an index held in memory as encoded keys.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,7 +176,8 @@ fn filter(random: &mut Random, paths: &[&str], depth: u64) -> Document {
     filter
 }
 
-// ---- an index in memory -------------------------------------------------------------------------------------------
+// ---- an index in memory
+// -------------------------------------------------------------------------------------------
 
 #[derive(Clone)]
 struct Reach<'v> {
@@ -212,7 +213,8 @@ impl<'v> Reach<'v> {
     }
 }
 
-/// The keys of a document as MongoDB makes them, and the depths of arrays for each field; `None` for parallel arrays.
+/// The keys of a document as MongoDB makes them, and the depths of arrays for each field; `None` for parallel
+/// arrays.
 fn keys_of<'v>(
     mut fields: Vec<Reach<'v>>,
     multikey: &mut [BTreeSet<usize>],

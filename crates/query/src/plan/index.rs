@@ -32,8 +32,9 @@ pub struct IndexField {
     pub path: MatchPath,
     /// How it is stored.
     pub order: FieldOrder,
-    /// Numbers of components (1: the first component alone) at which some indexed document holds an array, empty arrays and
-    /// arrays of one element included; ascending. Empty: the field has exactly one key per document.
+    /// Numbers of components (1: the first component alone) at which some indexed document holds an array,
+    /// empty arrays and arrays of one element included; ascending. Empty: the field has exactly one key per
+    /// document.
     pub multikey: Vec<usize>,
 }
 
@@ -71,7 +72,8 @@ pub struct IndexDescription {
     pub hidden: bool,
     /// Only documents that pass are in the index.
     pub partial: Option<Matcher>,
-    /// The collection itself is stored in this order; the key is the whole `_id` and nothing has to be fetched.
+    /// The collection itself is stored in this order; the key is the whole `_id` and nothing has to be
+    /// fetched.
     pub clustered: bool,
     /// The index compares strings by a collation other than the simple binary one; such an index is not used.
     pub collated: bool,

@@ -149,7 +149,8 @@ impl Intervals {
         Self::of(parts.into_iter().flat_map(|part| part.list).collect())
     }
 
-    /// The values in all of the parts. They are taken in pairs, so that no part is walked over once for each of the others.
+    /// The values in all of the parts. They are taken in pairs, so that no part is walked over once for each
+    /// of the others.
     pub fn intersection_of(mut parts: Vec<Self>) -> Self {
         while parts.len() > 1 {
             let pairs = parts.chunks(2).map(|pair| match pair {

@@ -30,8 +30,8 @@ pub enum KeyCheck<'c> {
     Inside,
     /// It is not; go on with the next one.
     Outside,
-    /// It is not, and no key before this one is: seek there. Forward, to the first key not below the bytes; backward, to
-    /// the last key not above them.
+    /// It is not, and no key before this one is: seek there. Forward, to the first key not below the bytes;
+    /// backward, to the last key not above them.
     Seek(&'c [u8]),
     /// No key from here on is wanted.
     Done,
@@ -207,8 +207,8 @@ impl FieldRange {
 }
 
 impl BoundsChecker {
-    /// Looks at a key: the index entry's key without the bytes that name collection and index. Keys are to be shown in the
-    /// order of the scan.
+    /// Looks at a key: the index entry's key without the bytes that name collection and index. Keys are to be
+    /// shown in the order of the scan.
     pub fn check(&mut self, key: &[u8]) -> KeyCheck<'_> {
         let mut decoder = Decoder::new(key, &[]);
         let mut start = 0;
@@ -240,8 +240,8 @@ impl BoundsChecker {
     }
 }
 
-/// Puts into `target` the lowest key that can be wanted above one whose field at `position` lies below the range `above`;
-/// false when there is none.
+/// Puts into `target` the lowest key that can be wanted above one whose field at `position` lies below the
+/// range `above`; false when there is none.
 fn aim_forward(
     target: &mut Vec<u8>,
     fields: &[FieldRanges],
@@ -265,8 +265,8 @@ fn aim_forward(
     true
 }
 
-/// Puts into `target` what lies just above the highest key that can be wanted below one whose field lies below the range
-/// `above`; false when there is none.
+/// Puts into `target` what lies just above the highest key that can be wanted below one whose field lies
+/// below the range `above`; false when there is none.
 fn aim_backward(target: &mut Vec<u8>, field: &FieldRanges, above: usize, before: &[u8]) -> bool {
     target.clear();
     target.extend_from_slice(before);

@@ -11,19 +11,21 @@
 //! There are no statistics; the first difference in this list decides:
 //! 1. `{_id: value}` alone is a look-up; a unique index with one value for every field comes next.
 //! 2. Longest prefix of fields bounded to single values (`$in` included).
-//! 3. The field after that prefix: a range before a whole type class or a complement, and those before nothing.
+//! 3. The field after that prefix: a range before a whole type class or a complement, and those before
+//!    nothing.
 //! 4. The index gives the order asked for.
 //! 5. The keys hold all that is needed (covered), or the collection itself is in this order.
 //! 6. Most conditions settled by the bounds alone; fewest fields; first name in the alphabet.
 //!
-//! An index that neither narrows the choice nor gives the order is used only when the client hints at it, or when it
-//! leaves out (sparse, partial) documents that cannot match. A disjunction is a union of index scans when every branch has
-//! an index and no index has single values for the rest of the filter.
+//! An index that neither narrows the choice nor gives the order is used only when the client hints at it, or
+//! when it leaves out (sparse, partial) documents that cannot match. A disjunction is a union of index scans
+//! when every branch has an index and no index has single values for the rest of the filter.
 //!
 //! # Arrays
-//! An index field is *multikey* when some document has an array on its path. Then two conditions may be satisfied by two
-//! elements, so that: bounds of different conditions on one such field are never intersected; fields that share an array
-//! are bounded together only by one `$elemMatch`; a complement is a superset only.
+//! An index field is *multikey* when some document has an array on its path. Then two conditions may be
+//! satisfied by two elements, so that: bounds of different conditions on one such field are never
+//! intersected; fields that share an array are bounded together only by one `$elemMatch`; a complement is a
+//! superset only.
 //!
 //! Index fields whose path has a number are not bounded: a number is a position and a name at once.
 //!

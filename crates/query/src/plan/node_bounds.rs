@@ -4,8 +4,8 @@ use super::predicate_bounds::{Bounded, of_predicate};
 use super::{IndexField, Intervals};
 use crate::matcher::{FieldMatch, MatchNode, Predicate};
 
-/// An index field, seen from the documents that a filter looks at: the collection's own, or, inside `$elemMatch`, the
-/// elements of an array.
+/// An index field, seen from the documents that a filter looks at: the collection's own, or, inside
+/// `$elemMatch`, the elements of an array.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FieldView<'i> {
     /// The path from here.
@@ -54,8 +54,8 @@ impl<'i> FieldView<'i> {
         Some(Bounded::inexact(inside.intervals))
     }
 
-    /// A document that fails the child has no key in the child's exact intervals; it has some key, so that one lies outside.
-    /// With arrays, documents that pass the child may have such keys, too.
+    /// A document that fails the child has no key in the child's exact intervals; it has some key, so that
+    /// one lies outside. With arrays, documents that pass the child may have such keys, too.
     fn negated(self, child: &MatchNode) -> Option<Bounded> {
         let inner = self.bounds(child)?;
         inner.exact.then(|| Bounded { intervals: inner.intervals.complement(), exact: !self.multikey })
@@ -72,7 +72,8 @@ impl<'i> FieldView<'i> {
         Some(Bounded { intervals: Intervals::union_of(parts), exact })
     }
 
-    /// With arrays, different elements may satisfy the children: the keys of only one of them can be asked for.
+    /// With arrays, different elements may satisfy the children: the keys of only one of them can be asked
+    /// for.
     fn all_of(self, children: impl Iterator<Item = Option<Bounded>>) -> Option<Bounded> {
         let mut exact = true;
         let mut parts: Vec<Intervals> = Vec::new();

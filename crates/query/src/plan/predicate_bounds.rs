@@ -24,8 +24,8 @@ impl Bounded {
     }
 }
 
-/// The intervals of a predicate on an indexed path; `None` when any key may do. `multikey`: some documents have arrays on
-/// the path.
+/// The intervals of a predicate on an indexed path; `None` when any key may do. `multikey`: some documents
+/// have arrays on the path.
 pub(crate) fn of_predicate(predicate: &Predicate, multikey: bool) -> Option<Bounded> {
     match predicate {
         Predicate::Compare(comparison) => of_comparison(comparison, multikey),
@@ -64,7 +64,8 @@ fn of_comparison(comparison: &Comparison, multikey: bool) -> Option<Bounded> {
     let nothing = || Some(Bounded::exact(Intervals::none()));
     let point = |value| Some(Bounded::exact(Intervals::point(value)));
     match operand {
-        // Inside arrays the key of an empty array, and of an element without the field, say null where nothing matches.
+        // Inside arrays the key of an empty array, and of an element without the field, say null where
+        // nothing matches.
         RawValue::Null if operator.allows_equal() => {
             Some(Bounded { intervals: null_points(), exact: !multikey })
         }
@@ -149,7 +150,8 @@ fn of_pattern(pattern: &Pattern) -> Bounded {
     }
 }
 
-/// The first text after all that begin with `prefix`: its last character that has a successor, replaced by it.
+/// The first text after all that begin with `prefix`: its last character that has a successor, replaced by
+/// it.
 fn next_text(prefix: &str) -> Option<String> {
     let mut characters: Vec<char> = prefix.chars().collect();
     while let Some(last) = characters.pop() {
@@ -162,8 +164,8 @@ fn next_text(prefix: &str) -> Option<String> {
     None
 }
 
-/// `$elemMatch` with operators: all of them hold for one element, so their intervals intersect. Scalars that are no
-/// elements have the same keys, therefore never exact.
+/// `$elemMatch` with operators: all of them hold for one element, so their intervals intersect. Scalars that
+/// are no elements have the same keys, therefore never exact.
 fn of_element_tests(tests: &[ValueTest]) -> Option<Bounded> {
     let mut found: Option<Intervals> = None;
     for bounded in tests.iter().filter_map(of_element_test) {

@@ -8,8 +8,8 @@ use document::{RawValue, compare};
 use super::IndexDescription;
 use crate::matcher::{Comparison, ComparisonOperator, FieldMatch, MatchNode, Predicate};
 
-/// How many pairs of conditions are compared before the answer is no: each level of one tree meets each of the other, so that deep
-/// ones would never be done.
+/// How many pairs of conditions are compared before the answer is no: each level of one tree meets each of
+/// the other, so that deep ones would never be done.
 const MOST_COMPARED: u32 = 10_000;
 
 /// Whether every document that passes all `conjuncts` is in the index.
@@ -51,7 +51,8 @@ fn field_fails_without(field: &FieldMatch, path: &str) -> bool {
     if field.path.dotted() == path {
         return !holds_for_missing(&field.predicate);
     }
-    // An array has an element that passes; a document without the path has no such element when every one needs it.
+    // An array has an element that passes; a document without the path has no such element when every one
+    // needs it.
     match (&field.predicate, path.strip_prefix(field.path.dotted()).and_then(|rest| rest.strip_prefix('.'))) {
         (Predicate::ElementObject(filter), Some(rest)) => fails_without(filter, rest),
         _ => false,
@@ -120,8 +121,8 @@ fn predicate_implies(given: &Predicate, wanted: &Predicate) -> bool {
     }
 }
 
-/// Whether a value equal to `value` passes. Null also stands for missing fields and arrays match in two ways, so those
-/// need the very same operand, which other rules see. Equal numbers may differ in type.
+/// Whether a value equal to `value` passes. Null also stands for missing fields and arrays match in two ways,
+/// so those need the very same operand, which other rules see. Equal numbers may differ in type.
 fn value_implies(value: RawValue<'_>, wanted: &Predicate) -> bool {
     let plain = !matches!(value, RawValue::Null | RawValue::Array(_) | RawValue::Undefined);
     let by_value = matches!(

@@ -99,8 +99,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Appends the fields that the walk over the existing ones left out: computed ones, `$elemMatch` results, and
-    /// documents that exist only for computed fields within them.
+    /// Appends the fields that the walk over the existing ones left out: computed ones, `$elemMatch` results,
+    /// and documents that exist only for computed fields within them.
     fn append_new(
         &mut self,
         node: &Node,

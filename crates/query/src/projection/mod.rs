@@ -1,4 +1,5 @@
-//! Projections: which fields of a document a reply shows, of `find` and of the stages built on the same rules.
+//! Projections: which fields of a document a reply shows, of `find` and of the stages built on the same
+//! rules.
 //!
 //! ```text
 //!  {a: 1, "b.c": 1, d: "$x"} ──▶ parse ──▶ tree of rules ──▶ apply: one walk over the raw elements
@@ -7,10 +8,10 @@
 //!                                 └  d: computed
 //! ```
 //!
-//! * An *inclusion* shows the named fields and `_id`; an *exclusion* shows all but the named ones; an *addition*
-//!   (`$addFields`) shows all and sets the named ones.
-//! * Existing fields keep the document's order; computed fields and `$elemMatch` results follow in the order of the
-//!   projection.
+//! * An *inclusion* shows the named fields and `_id`; an *exclusion* shows all but the named ones; an
+//!   *addition* (`$addFields`) shows all and sets the named ones.
+//! * Existing fields keep the document's order; computed fields and `$elemMatch` results follow in the order
+//!   of the projection.
 //!
 //! Source: MongoDB manual, "Project Fields to Return from Query", "$project", "$addFields" (rules since 4.4).
 
@@ -52,12 +53,12 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Parses the projection of `find`: `$slice`, `$elemMatch` and a final `.$` are understood. An empty projection
-    /// shows everything.
+    /// Parses the projection of `find`: `$slice`, `$elemMatch` and a final `.$` are understood. An empty
+    /// projection shows everything.
     ///
     /// # Errors
-    /// 31249 and 31250 for colliding paths, 31253 and 31254 for a mixture of inclusion and exclusion, and the others
-    /// of MongoDB's projection parser.
+    /// 31249 and 31250 for colliding paths, 31253 and 31254 for a mixture of inclusion and exclusion, and the
+    /// others of MongoDB's projection parser.
     pub fn parse(spec: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
         parse::Parser::new(environment, true).projection(spec)
     }
@@ -114,7 +115,8 @@ impl Projection {
             && self.root.children().all(|(_, rule)| matches!(rule, Rule::Keep | Rule::Drop))
     }
 
-    /// The dotted paths whose values are all that the projection reads; `None` when it may read the whole document.
+    /// The dotted paths whose values are all that the projection reads; `None` when it may read the whole
+    /// document.
     ///
     /// A plan whose index delivers these paths need not fetch the document.
     pub fn needs(&self) -> Option<Vec<String>> {
@@ -164,7 +166,8 @@ impl Projection {
         let mut shown = DocumentBuilder::new(&mut bytes);
         walk.document(&self.root, document, &mut shown)?;
         shown.finish();
-        // The position that matched is taken in the array as it is shown: values in front of it that have no such field are gone.
+        // The position that matched is taken in the array as it is shown: values in front of it that have no
+        // such field are gone.
         let index = details.and_then(|details| details.array_index);
         array::keep_matched(RawDocument::trusted(&bytes), path, index, out)
     }

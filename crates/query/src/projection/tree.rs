@@ -39,7 +39,8 @@ const FEW: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Node {
     fields: Vec<(Box<str>, Rule)>,
-    /// Where each name stands in `fields`, once there are many. Its hash has a secret: clients choose the names.
+    /// Where each name stands in `fields`, once there are many. Its hash has a secret: clients choose the
+    /// names.
     places: HashMap<Box<[u8]>, usize>,
     /// The number of rules that show something of an existing field.
     pub(super) visible: usize,

@@ -146,8 +146,8 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// Goes on from an instruction; where the match ends, or `None` when there is none. After a match the places to come back
-    /// to are still there; without one everything is as it was.
+    /// Goes on from an instruction; where the match ends, or `None` when there is none. After a match the
+    /// places to come back to are still there; without one everything is as it was.
     fn run(&mut self, mut instruction: usize, mut place: usize) -> Result<Option<usize>, Failure> {
         let base = self.frames.len();
         let program = self.program;

@@ -1,10 +1,12 @@
 //! Regular expressions whose cost is bounded.
 //!
-//! A pattern without look-around, back-reference, atomic group and the like runs on an engine that is linear in the text. All
-//! others are compiled to a small program ([`program`]) for a backtracking machine ([`machine`]) that counts its steps, looks
-//! at the operation's switch and gives up as PCRE does at its match limit. So does a pattern whose linear form would be large.
+//! A pattern without look-around, back-reference, atomic group and the like runs on an engine that is linear
+//! in the text. All others are compiled to a small program ([`program`]) for a backtracking machine
+//! ([`machine`]) that counts its steps, looks at the operation's switch and gives up as PCRE does at its
+//! match limit. So does a pattern whose linear form would be large.
 //!
-//! Not here: recursion, subroutine calls, control verbs and look-behind of unbounded length; they are refused.
+//! Not here: recursion, subroutine calls, control verbs and look-behind of unbounded length; they are
+//! refused.
 
 mod machine;
 mod program;
@@ -73,8 +75,8 @@ impl Failure {
 }
 
 impl Regex {
-    /// Compiles. Options: `i` (case), `m` (lines), `s` (dot matches line ends), `x` (extended), `u` (no effect: everything
-    /// is Unicode).
+    /// Compiles. Options: `i` (case), `m` (lines), `s` (dot matches line ends), `x` (extended), `u` (no
+    /// effect: everything is Unicode).
     ///
     /// # Errors
     /// What is wrong with the pattern.

@@ -45,7 +45,8 @@ pub(super) enum Instruction {
         counter: usize,
         body: usize,
     },
-    /// The instructions up to `after` must match (or not) here, or end here after so many characters; nothing is consumed.
+    /// The instructions up to `after` must match (or not) here, or end here after so many characters; nothing
+    /// is consumed.
     Look {
         behind: Option<(usize, usize)>,
         negative: bool,

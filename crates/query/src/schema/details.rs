@@ -11,7 +11,8 @@ use crate::error::QueryError;
 
 /// The `errInfo` document for a document that a collection's validator refused.
 ///
-/// A validator that is one `$jsonSchema` is explained keyword by keyword; of any other validator the predicate is shown.
+/// A validator that is one `$jsonSchema` is explained keyword by keyword; of any other validator the
+/// predicate is shown.
 ///
 /// # Errors
 /// When the validator does not parse or a regular expression exceeds its step limit.

@@ -103,7 +103,8 @@ impl Schema {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// `FailedToParse` (9) for unknown or unsupported keywords, `TypeMismatch` (14) for operands of a wrong type.
+    /// `FailedToParse` (9) for unknown or unsupported keywords, `TypeMismatch` (14) for operands of a wrong
+    /// type.
     pub fn parse(schema: RawDocument<'_>, _: &Environment) -> Result<Self, QueryError> {
         parse::schema(schema)
     }

@@ -16,8 +16,8 @@ enum Walk<'d> {
 }
 
 impl SortPattern {
-    /// Writes the sort key of `document` into `key` (which is cleared first): comparing the bytes of two keys compares
-    /// the documents.
+    /// Writes the sort key of `document` into `key` (which is cleared first): comparing the bytes of two keys
+    /// compares the documents.
     ///
     /// # Errors
     /// `BadValue` (2) when two fields go through different arrays.

@@ -1,7 +1,7 @@
 //! What a sorter gives back: its memory, merged with the runs it spilled.
 //!
-//! Each open run holds a file and a buffer, so only so many are read at once: before there are no more than that, neighbours are
-//! merged into longer runs.
+//! Each open run holds a file and a buffer, so only so many are read at once: before there are no more than
+//! that, neighbours are merged into longer runs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -78,7 +78,8 @@ impl Sorted {
     }
 }
 
-/// Merges each [`FAN_IN`] runs that follow each other into one, which keeps the order of equal keys. Returns how many are left.
+/// Merges each [`FAN_IN`] runs that follow each other into one, which keeps the order of equal keys. Returns
+/// how many are left.
 fn merge_neighbours(runs: &mut dyn RunStore, spilled: usize, wanted: usize) -> Result<usize, QueryError> {
     let mut unread = spilled;
     let mut written = 0;
@@ -91,7 +92,8 @@ fn merge_neighbours(runs: &mut dyn RunStore, spilled: usize, wanted: usize) -> R
     Ok(written)
 }
 
-/// The head of a run: earlier runs hold documents that came earlier, so their number decides between equal keys.
+/// The head of a run: earlier runs hold documents that came earlier, so their number decides between equal
+/// keys.
 type Head = (Vec<u8>, usize, Vec<u8>);
 
 struct Merge {

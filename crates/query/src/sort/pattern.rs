@@ -28,8 +28,8 @@ impl SortPattern {
     /// Parses `{path: 1 | -1, …}`; an empty specification sorts nothing.
     ///
     /// # Errors
-    /// 15974, 15975 and 17312 for other values, what [`check_path`] says, `BadValue` (2) for duplicate paths and more than 32 fields; `CommandNotSupported` (115) for
-    /// `{$meta: …}`, since there is no text search.
+    /// 15974, 15975 and 17312 for other values, what [`check_path`] says, `BadValue` (2) for duplicate paths
+    /// and more than 32 fields; `CommandNotSupported` (115) for `{$meta: …}`, since there is no text search.
     pub fn parse(spec: RawDocument<'_>) -> Result<Self, QueryError> {
         let mut parts: Vec<SortPart> = Vec::new();
         for element in spec {

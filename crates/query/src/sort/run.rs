@@ -19,8 +19,8 @@ pub trait RunStore: Send {
     /// When the run cannot be written, or the records cannot be read.
     fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError>;
 
-    /// Takes up to `most` runs out, in the order in which they were written, and opens them. What is read of them stays until
-    /// the reader goes.
+    /// Takes up to `most` runs out, in the order in which they were written, and opens them. What is read of
+    /// them stays until the reader goes.
     ///
     /// # Errors
     /// When a run cannot be opened.

@@ -18,8 +18,8 @@ use crate::memory::{Memory, MemoryPart};
 pub struct SortLimits {
     /// How many documents are wanted at most; `None` for all. Skipped documents count.
     pub documents: Option<usize>,
-    /// Bytes of keys and documents held in memory (`internalQueryMaxBlockingSortMemoryUsageBytes`; MongoDB's default
-    /// is 100 MiB).
+    /// Bytes of keys and documents held in memory (`internalQueryMaxBlockingSortMemoryUsageBytes`; MongoDB's
+    /// default is 100 MiB).
     pub memory_bytes: usize,
 }
 
@@ -83,8 +83,8 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// A sorter; `runs` is where it may spill to (`allowDiskUse`), without it the byte limit is final. `memory` is the
-    /// operation's.
+    /// A sorter; `runs` is where it may spill to (`allowDiskUse`), without it the byte limit is final.
+    /// `memory` is the operation's.
     pub fn new(
         pattern: Arc<SortPattern>,
         limits: SortLimits,

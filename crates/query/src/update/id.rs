@@ -4,8 +4,8 @@ use document::{ElementType, RawValue};
 
 use crate::error::{QueryError, code};
 
-/// Refuses arrays, regular expressions and undefined values, and documents with field names that begin with a dollar sign
-/// (but for references).
+/// Refuses arrays, regular expressions and undefined values, and documents with field names that begin with a
+/// dollar sign (but for references).
 pub(super) fn check(id: RawValue<'_>) -> Result<(), QueryError> {
     let kind = id.kind();
     if matches!(kind, ElementType::Array | ElementType::Regex | ElementType::Undefined) {

@@ -9,10 +9,12 @@
 //! ```
 //!
 //! * A *modifier* is one operator applied to one path.
-//! * New fields are appended in lexicographic order (numeric names in numeric order), whatever the order in the update.
+//! * New fields are appended in lexicographic order (numeric names in numeric order), whatever the order in
+//!   the update.
 //! * An update that gives the same bytes changes nothing: it is reported as unchanged.
 //!
-//! Source: MongoDB manual, "Update Operators", "Updates with Aggregation Pipeline", "Update Operators Behavior".
+//! Source: MongoDB manual, "Update Operators", "Updates with Aggregation Pipeline", "Update Operators
+//! Behavior".
 
 mod array;
 mod array_filters;
@@ -110,8 +112,8 @@ impl Update {
     /// Parses the update of one statement: a document of operators, a replacement document, or a pipeline.
     ///
     /// # Errors
-    /// `FailedToParse` (9) for unknown modifiers and misplaced array filters, `ConflictingUpdateOperators` (40) when two
-    /// modifiers write the same path, and what the operators refuse.
+    /// `FailedToParse` (9) for unknown modifiers and misplaced array filters, `ConflictingUpdateOperators`
+    /// (40) when two modifiers write the same path, and what the operators refuse.
     pub fn parse(
         spec: RawValue<'_>,
         array_filters: Option<RawArray<'_>>,
@@ -153,8 +155,9 @@ impl Update {
         Ok(Update { kind })
     }
 
-    /// Refuses what cannot be an update whatever it says: other types than documents and arrays, and pipelines with stages that
-    /// do not exist. A command looks at all of its statements so before it runs the first.
+    /// Refuses what cannot be an update whatever it says: other types than documents and arrays, and
+    /// pipelines with stages that do not exist. A command looks at all of its statements so before it runs
+    /// the first.
     ///
     /// # Errors
     /// `FailedToParse` (9), `TypeMismatch` (14) for stages that are no documents, 40323, 40324.
@@ -189,11 +192,12 @@ impl Update {
         }
     }
 
-    /// Applies the update to one document. `is_insert` is set for the document of an upsert, which `$setOnInsert` waits for.
+    /// Applies the update to one document. `is_insert` is set for the document of an upsert, which
+    /// `$setOnInsert` waits for.
     ///
     /// # Errors
-    /// What the operators refuse: `PathNotViable` (28), `TypeMismatch` (14), `BadValue` (2); `ImmutableField` (66) when `_id`
-    /// would change; 17419 when the result is larger than 16 MiB.
+    /// What the operators refuse: `PathNotViable` (28), `TypeMismatch` (14), `BadValue` (2); `ImmutableField`
+    /// (66) when `_id` would change; 17419 when the result is larger than 16 MiB.
     pub fn apply(
         &self,
         document: RawDocument<'_>,
@@ -215,8 +219,8 @@ impl Update {
         Ok(UpdateOutcome { document, modified: self.touched() })
     }
 
-    /// The document that an upsert inserts when nothing matches `filter`: the filter's equalities, updated, with an `_id`
-    /// in front.
+    /// The document that an upsert inserts when nothing matches `filter`: the filter's equalities, updated,
+    /// with an `_id` in front.
     ///
     /// # Errors
     /// `NotSingleValueField` (54) when the filter gives a path two values, and as [`Update::apply`].

@@ -98,7 +98,8 @@ impl Taking<'_> {
     }
 }
 
-/// The name of the innermost array above a source that exists below `value`, which is what the path names at `depth`.
+/// The name of the innermost array above a source that exists below `value`, which is what the path names at
+/// `depth`.
 fn array_above<'s>(
     mut value: &Value,
     source: &Source<'s>,

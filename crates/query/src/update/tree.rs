@@ -1,4 +1,5 @@
-//! The tree of modifiers: one level per path component, conflicts refused, children in the order of application.
+//! The tree of modifiers: one level per path component, conflicts refused, children in the order of
+//! application.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

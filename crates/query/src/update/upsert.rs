@@ -28,8 +28,9 @@ pub(super) fn seed(filter: RawDocument<'_>, only_id: bool) -> Result<DocumentBuf
     Ok(seed.to_buf())
 }
 
-/// Whether a filter asks for exactly this unique key: its conditions are equalities on the key's fields, each with the key's
-/// value, and nothing else. A statement with such a filter finds the document that has the key when it looks again.
+/// Whether a filter asks for exactly this unique key: its conditions are equalities on the key's fields, each
+/// with the key's value, and nothing else. A statement with such a filter finds the document that has the key
+/// when it looks again.
 pub fn asks_for_key(filter: RawDocument<'_>, key: &Document) -> bool {
     let equalities = Equalities::of(filter);
     let asked_for = |(name, value): (&str, &Value)| {
@@ -39,7 +40,8 @@ pub fn asks_for_key(filter: RawDocument<'_>, key: &Document) -> bool {
     equalities.nothing_else && equalities.found.len() == key.len() && key.iter().all(asked_for)
 }
 
-/// Refuses `$expr` in the filter of an upsert: what it compares says nothing of the document that would be inserted.
+/// Refuses `$expr` in the filter of an upsert: what it compares says nothing of the document that would be
+/// inserted.
 ///
 /// # Errors
 /// `QueryFeatureNotAllowed`.
@@ -180,7 +182,8 @@ fn top_level(path: &str) -> &str {
     path.split_once('.').map_or(path, |(name, _)| name)
 }
 
-/// Puts values where their paths say. The paths are sorted, so that those with the same beginning are neighbours.
+/// Puts values where their paths say. The paths are sorted, so that those with the same beginning are
+/// neighbours.
 fn place(document: &mut Document, values: &[(&str, RawValue<'_>)]) {
     for group in values.chunk_by(|(left, _), (right, _)| top_level(left) == top_level(right)) {
         match group {

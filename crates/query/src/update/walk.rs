@@ -255,8 +255,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Refuses what cannot be done because `target`, the value at `above`, has no field `first`: the refusal of the first
-    /// modifier, in their order, that minds. `place` is where the walk through the modifiers below is.
+    /// Refuses what cannot be done because `target`, the value at `above`, has no field `first`: the refusal
+    /// of the first modifier, in their order, that minds. `place` is where the walk through the modifiers
+    /// below is.
     fn refuse(
         &self,
         above: &Place<'_>,

@@ -1,4 +1,5 @@
-//! Collections that only this client makes, fills, renames and drops; and an index of all clients' documents that comes and goes.
+//! Collections that only this client makes, fills, renames and drops; and an index of all clients' documents
+//! that comes and goes.
 
 use super::{Client, Done, Plan, key};
 use crate::model::{Change, State};

@@ -1,4 +1,5 @@
-//! Writes of documents that all clients write: what others do meanwhile is not known, but how it fits together is.
+//! Writes of documents that all clients write: what others do meanwhile is not known, but how it fits
+//! together is.
 
 use super::{Client, Dead, Done, Plan, Verdict, is_fault, key};
 use crate::bug::Bug;

@@ -32,8 +32,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Nothing of the batch is visible then. [`EngineFailure::Stalled`] asks for the same call later.
     fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure>;
 
-    /// Brings the log to stable storage: every batch whose `write` returned before this call. With `alone`, writes that come
-    /// meanwhile are [`EngineFailure::Stalled`]: where one of them may find the disk full.
+    /// Brings the log to stable storage: every batch whose `write` returned before this call. With `alone`,
+    /// writes that come meanwhile are [`EngineFailure::Stalled`]: where one of them may find the disk full.
     ///
     /// # Errors
     /// After [`EngineFailure::Failed`] it is unknown what reached stable storage. After the other two
@@ -73,8 +73,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether writes succeed. False after one has found the disk full, until the engine has recovered.
     fn accepts_writes(&self) -> bool;
 
-    /// Removes table files that hold nothing but keys of a range. Only for ranges whose keys are all deleted, and
-    /// once that is on stable storage.
+    /// Removes table files that hold nothing but keys of a range. Only for ranges whose keys are all deleted,
+    /// and once that is on stable storage.
     ///
     /// # Errors
     /// What the engine reports.
@@ -166,7 +166,8 @@ pub struct Pressure {
     pub pending_compaction_bytes: u64,
     /// Bytes in memtables that are not in table files yet.
     pub unflushed_bytes: u64,
-    /// Whether a write, a flush or a compaction has found the disk full since the last call, or writes still do.
+    /// Whether a write, a flush or a compaction has found the disk full since the last call, or writes still
+    /// do.
     pub out_of_space: bool,
     /// Whether the engine itself delays or stops writes at this moment.
     pub engine_stalled: bool,

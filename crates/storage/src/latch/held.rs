@@ -40,8 +40,8 @@ impl HeldLatches {
         self.latches.push(Latch::Key(guard));
     }
 
-    /// Holds the latch of the document that the unit puts. It is passed on as soon as the unit is enqueued: the next one
-    /// that changes the document goes on from what the unit puts.
+    /// Holds the latch of the document that the unit puts. It is passed on as soon as the unit is enqueued:
+    /// the next one that changes the document goes on from what the unit puts.
     pub fn add_document(&mut self, guard: LatchGuard) {
         self.latches.push(Latch::Document(guard));
     }

@@ -5,9 +5,9 @@
 //! so nobody can barge in between, and a granted waiter that is dropped before it runs releases again.
 //! ([`Queueing::Together`](table::Queueing::Together) is the exception.)
 //!
-//! A guard may move into a [`WriteUnit`](crate::WriteUnit): then the latch is held until the unit is written or
-//! refused, whatever becomes of the operation that built it. That of a document goes to the next one that changes the document
-//! as soon as the unit is enqueued.
+//! A guard may move into a [`WriteUnit`](crate::WriteUnit): then the latch is held until the unit is written
+//! or refused, whatever becomes of the operation that built it. That of a document goes to the next one that
+//! changes the document as soon as the unit is enqueued.
 //!
 //! Lock order for callers: first a [`SharedLatch`](shared::SharedLatch) of a collection, then latches of
 //! a [`LatchTable`](table::LatchTable); several of one table only through `lock_many`.

@@ -6,11 +6,11 @@
 //!                            ▲ └──── guard dropped ──▶ free           │
 //!                            └────────── lock_latest ─────────────────┘  goes on from what the unit puts
 //! ```
-//! An operation that changes a document lets the next one go on as soon as its own place in the order of writes is
-//! fixed, and not only when it is written. See "Hot documents" in `docs/design/commit-pipeline.md`.
+//! An operation that changes a document lets the next one go on as soon as its own place in the order of
+//! writes is fixed, and not only when it is written. See "Hot documents" in `docs/design/commit-pipeline.md`.
 //!
-//! Invariant: while a latch is not held, nobody waits for it, or the oldest waiter wants it alone and units are enqueued
-//! with it, or somebody in front of him has been called and has not come yet.
+//! Invariant: while a latch is not held, nobody waits for it, or the oldest waiter wants it alone and units
+//! are enqueued with it, or somebody in front of him has been called and has not come yet.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry as MapEntry;
@@ -35,8 +35,9 @@ const SHARD_KEYS: usize = 16;
 pub enum Queueing {
     /// Each in his turn: the latch is his before he is woken.
     InOrder,
-    /// All that wait are woken at once, and have the latch if it is free when they are polled. For threads that serve many
-    /// tasks in turns: these poll them one after the other, where handing over in order would cost a turn each.
+    /// All that wait are woken at once, and have the latch if it is free when they are polled. For threads
+    /// that serve many tasks in turns: these poll them one after the other, where handing over in order would
+    /// cost a turn each.
     Together,
 }
 
@@ -131,14 +132,16 @@ impl LatchTable {
         self.lock_hash(LatchTable::hash(key))
     }
 
-    /// Takes the latch of a hash from [`LatchTable::hash`], when every unit that was enqueued with it is settled.
+    /// Takes the latch of a hash from [`LatchTable::hash`], when every unit that was enqueued with it is
+    /// settled.
     pub fn lock_hash(&self, hash: u64) -> LatchFuture<'_> {
         LatchFuture { request: self.request(hash, Wants::Alone) }
     }
 
-    /// Takes the latch of a hash from [`LatchTable::hash`] without waiting for units that were enqueued with it. Tells
-    /// the place of the last of these, which puts the latest version of the key unless it was settled meanwhile (or
-    /// another key has the same hash): see [`Store::enqueued_version`](crate::Store::enqueued_version).
+    /// Takes the latch of a hash from [`LatchTable::hash`] without waiting for units that were enqueued with
+    /// it. Tells the place of the last of these, which puts the latest version of the key unless it was
+    /// settled meanwhile (or another key has the same hash): see
+    /// [`Store::enqueued_version`](crate::Store::enqueued_version).
     pub fn lock_latest(&self, hash: u64, queueing: Queueing) -> LatestFuture<'_> {
         LatestFuture { request: self.request(hash, Wants::Latest(queueing)) }
     }
@@ -187,7 +190,8 @@ impl LatchTable {
 }
 
 impl Shard {
-    /// Takes a latch for somebody who has not waited. Answers with the place of the last unit enqueued with it.
+    /// Takes a latch for somebody who has not waited. Answers with the place of the last unit enqueued with
+    /// it.
     fn try_take(&mut self, hash: u64, wants: Wants) -> Option<Option<QueuePlace>> {
         match self.latches.entry(hash) {
             MapEntry::Vacant(free) => {
@@ -239,7 +243,8 @@ impl Shard {
         let Some(latch) = self.latches.get_mut(&hash) else { return wakers };
         while let Some(waiter) = latch.queue.front().and_then(|oldest| self.waiters.get_mut(*oldest)) {
             let together = waiter.wants == Wants::Latest(Queueing::Together);
-            // Those who were called come first: were the latch given away at once, they might come in vain for ever.
+            // Those who were called come first: were the latch given away at once, they might come in vain
+            // for ever.
             let others_come = !wakers.is_empty();
             if !latch.admits(waiter.wants) || (others_come && !together) {
                 break;
@@ -374,8 +379,8 @@ pub struct LatchGuard {
 }
 
 impl LatchGuard {
-    /// The unit that owns the guard is enqueued: the next one that wants the latest version may have the latch, those who
-    /// want the latch alone have it when the guard is dropped. Returns whom to wake.
+    /// The unit that owns the guard is enqueued: the next one that wants the latest version may have the
+    /// latch, those who want the latch alone have it when the guard is dropped. Returns whom to wake.
     pub(crate) fn pass_on(&mut self, place: QueuePlace) -> Wakers {
         if std::mem::replace(&mut self.passed_on, true) {
             return Wakers::new();

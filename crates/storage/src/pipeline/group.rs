@@ -16,12 +16,12 @@
 //! left in the processor's caches. A leader that steps down while some thread owes wakes nobody: that thread
 //! comes by.
 //!
-//! Units are written in the order in which they were enqueued. So what a unit is going to put can be read as soon as it has
-//! its place ([`GroupCommit::look`]), and the unit that is computed from it *follows* it: it is enqueued later, thus never
-//! written before it, and it is refused when the other one is.
+//! Units are written in the order in which they were enqueued. So what a unit is going to put can be read as
+//! soon as it has its place ([`GroupCommit::look`]), and the unit that is computed from it *follows* it: it
+//! is enqueued later, thus never written before it, and it is refused when the other one is.
 //!
-//! A panic on the way, in the writer or beside it, breaks the queue: everything in it is refused, and so is what comes later.
-//! What was being written is in doubt, and nobody else would ever lead.
+//! A panic on the way, in the writer or beside it, breaks the queue: everything in it is refused, and so is
+//! what comes later. What was being written is in doubt, and nobody else would ever lead.
 //!
 //! Invariant: when nobody leads and units wait and the queue is not paused, some thread owes the end of
 //! its turn, or some live owner has been woken and not polled since, or will be by the one who drops it.
@@ -90,7 +90,8 @@ pub(crate) enum GroupOutcome<F> {
     Stalled,
 }
 
-/// A commit's place in the pipeline; give it back through [`GroupCommit::abandon`] when it is not polled to its end.
+/// A commit's place in the pipeline; give it back through [`GroupCommit::abandon`] when it is not polled to
+/// its end.
 pub(crate) enum Ticket<U> {
     Unsent(U),
     Sent(usize),
@@ -268,8 +269,8 @@ impl<U, F: Clone> GroupCommit<U, F> {
         Poll::Pending
     }
 
-    /// Looks at the unit that was enqueued at `place`; `None` when it is settled, and so is every unit before it that it
-    /// follows, however indirectly.
+    /// Looks at the unit that was enqueued at `place`; `None` when it is settled, and so is every unit before
+    /// it that it follows, however indirectly.
     pub(crate) fn look<T>(&self, place: QueuePlace, look: impl FnOnce(&U) -> T) -> Option<T> {
         let state = self.state.lock();
         let slot = state.slots.get(place.slot).filter(|slot| slot.number == place.number)?;
@@ -484,8 +485,8 @@ impl<U, F: Clone> State<U, F> {
         self.slots.get_mut(slot).expect("a unit keeps its slot until its result is taken")
     }
 
-    /// Nothing is written any more: whatever has no result yet is refused. Returns what waited, whom to wake, and how many units
-    /// were refused.
+    /// Nothing is written any more: whatever has no result yet is refused. Returns what waited, whom to wake,
+    /// and how many units were refused.
     fn break_down(&mut self, failure: &F) -> (Vec<U>, Vec<Waker>, usize) {
         self.leading = false;
         self.paused = false;
@@ -516,7 +517,8 @@ impl<U, F: Clone> State<U, F> {
         match self.slots.get(followed.slot).filter(|slot| slot.number == followed.number) {
             Some(Slot { stage: Stage::Done(result), .. }) => result.clone().err(),
             Some(_) => None,
-            // Nobody knows any more what became of it: whatever came before the last failure counts as refused.
+            // Nobody knows any more what became of it: whatever came before the last failure counts as
+            // refused.
             None => {
                 let (trusted_from, failure) = self.refusal.as_ref()?;
                 (followed.number < *trusted_from).then(|| failure.clone())
@@ -583,8 +585,8 @@ impl<U, F: Clone> State<U, F> {
         group
     }
 
-    /// The group is refused: adds to it what follows its units, directly or not. Exactly those, so that a unit is never
-    /// settled before one that it follows.
+    /// The group is refused: adds to it what follows its units, directly or not. Exactly those, so that a
+    /// unit is never settled before one that it follows.
     fn add_followers<W: GroupWriter<Unit = U>>(&mut self, group: &mut Group<U>, failure: &F) {
         self.refusal = Some((self.next_number, failure.clone()));
         // Ascending, as the units were enqueued.

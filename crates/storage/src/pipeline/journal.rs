@@ -245,8 +245,8 @@ impl Successor {
 }
 
 impl<F> SyncState<F> {
-    /// Finds who sees to those whose sequence number the last sync did not cover. If one of them relies on the
-    /// journal thread, that one syncs for all.
+    /// Finds who sees to those whose sequence number the last sync did not cover. If one of them relies on
+    /// the journal thread, that one syncs for all.
     fn successor(&mut self, synced: u64) -> Successor {
         if self.requested {
             return Successor::NotNeeded;

@@ -1,4 +1,5 @@
-//! The commit pipeline: gate, group commit, group sync; and the turns of threads that serve many tasks. See `docs/design/commit-pipeline.md`.
+//! The commit pipeline: gate, group commit, group sync; and the turns of threads that serve many tasks. See
+//! `docs/design/commit-pipeline.md`.
 
 pub(crate) mod group;
 pub(crate) mod journal;
@@ -24,9 +25,10 @@ pub struct Receipt {
     pub sequence: u64,
 }
 
-/// A commit under way; resolves to a [`Receipt`] when the unit is applied: it is visible and in the kernel's copy of the
-/// log, and survives the death of the process. An uncontended one does all its work in the first poll, except on a thread
-/// with [deferred commits](crate::defer_commits), which writes at the end of its turn.
+/// A commit under way; resolves to a [`Receipt`] when the unit is applied: it is visible and in the kernel's
+/// copy of the log, and survives the death of the process. An uncontended one does all its work in the first
+/// poll, except on a thread with [deferred commits](crate::defer_commits), which writes at the end of its
+/// turn.
 ///
 /// Nothing happens before the first poll. After it the unit is written even if the future is dropped
 /// (unless it was still waiting at the gate, where dropping withdraws it whole).
@@ -58,7 +60,8 @@ impl CommitFuture {
     }
 }
 
-/// The wait until the unit of a receipt is on stable storage, where it survives power loss; resolves to the same receipt.
+/// The wait until the unit of a receipt is on stable storage, where it survives power loss; resolves to the
+/// same receipt.
 #[must_use = "nothing is synced before it is polled"]
 pub struct JournaledFuture {
     store: Arc<OpenStore>,

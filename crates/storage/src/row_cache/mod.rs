@@ -1,5 +1,5 @@
-//! The cache of hot rows above the engine: values of single keys as they are, without the engine's way to them through
-//! memtables, filters, indexes and blocks. See `docs/design/row-cache.md`.
+//! The cache of hot rows above the engine: values of single keys as they are, without the engine's way to
+//! them through memtables, filters, indexes and blocks. See `docs/design/row-cache.md`.
 //!
 //! Only [`Keyspace::Documents`] is read through it, by the latest view and by views in time; cursors never
 //! do.
@@ -46,8 +46,9 @@ impl RowCache {
         RowCache { rows: RowTable::new(bytes, sequence), counts: Default::default() }
     }
 
-    /// Carries out the leader's write of `units`, which returns the sequence number of the batch; nobody finds a row that it changes while
-    /// it is under way. Should the engine panic, it stays so: nobody knows what was written.
+    /// Carries out the leader's write of `units`, which returns the sequence number of the batch; nobody
+    /// finds a row that it changes while it is under way. Should the engine panic, it stays so: nobody knows
+    /// what was written.
     pub(crate) fn write_with<E>(
         &self,
         units: &[WriteUnit],
@@ -163,8 +164,8 @@ pub(crate) struct CachedReader<S> {
     rows: Arc<RowCache>,
     engine: Arc<dyn EngineReader>,
     sees: S,
-    /// Whether what it finds in the engine enters the cache at once. Otherwise it is about to be written over, which brings it in
-    /// while there is room, and it enters when it is asked for again.
+    /// Whether what it finds in the engine enters the cache at once. Otherwise it is about to be written
+    /// over, which brings it in while there is room, and it enters when it is asked for again.
     fills: bool,
 }
 

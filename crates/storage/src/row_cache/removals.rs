@@ -1,7 +1,7 @@
 //! Ranges of keys that were removed, for the rows that were kept before.
 //!
-//! A removal does not look for its rows. It is numbered and noted here, and each row says with which removals its key has been
-//! compared: whoever finds one that is behind compares it with those that came since, once.
+//! A removal does not look for its rows. It is numbered and noted here, and each row says with which removals
+//! its key has been compared: whoever finds one that is behind compares it with those that came since, once.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -7,12 +7,14 @@
 //!             └──miss──▶ engine ──▶ fill, unless                    engine writes the batch
 //!                                   it was written since            end_write: new value and its sequence number in
 //! ```
-//! A row is only ever found while no write of its bucket is under way, and a value only enters when no write has
-//! begun since the moment it was read at. So a row found is what the engine would have answered at that moment, also for
-//! a reader that has seen the newest write by another way: the write began before anybody could see it.
+//! A row is only ever found while no write of its bucket is under way, and a value only enters when no write
+//! has begun since the moment it was read at. So a row found is what the engine would have answered at that
+//! moment, also for a reader that has seen the newest write by another way: the write began before anybody
+//! could see it.
 //!
-//! A row is the newest version of its key, and its stamp the sequence number of the write that made it, or of a later one of its bucket
-//! when it came from the engine. A view from there on sees it, an earlier one asks the engine.
+//! A row is the newest version of its key, and its stamp the sequence number of the write that made it, or of
+//! a later one of its bucket when it came from the engine. A view from there on sees it, an earlier one asks
+//! the engine.
 //!
 //! The removal of a range does not look for its rows ([`Removals`]).
 
@@ -104,7 +106,8 @@ struct Kept {
     tag: u32,
     /// The last removal that the key was compared with: the lower half of its number.
     removals: u32,
-    /// The sequence number from which on views see the row, above one bit: asked for since the sweep last came by.
+    /// The sequence number from which on views see the row, above one bit: asked for since the sweep last
+    /// came by.
     stamp: u64,
 }
 
@@ -206,7 +209,8 @@ pub(crate) enum Lookup {
     Bypass,
 }
 
-/// The moment a value is read at: all writes up to a sequence number and all removals up to a number can be seen, and perhaps more.
+/// The moment a value is read at: all writes up to a sequence number and all removals up to a number can be
+/// seen, and perhaps more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AsOf {
     pub(crate) sequence: u64,
@@ -230,7 +234,8 @@ pub(crate) struct RowTable {
 }
 
 impl RowTable {
-    /// A table for about `budget` bytes of keys, values and what they cost beside, before an engine at a sequence number.
+    /// A table for about `budget` bytes of keys, values and what they cost beside, before an engine at a
+    /// sequence number.
     pub(crate) fn new(budget: u64, sequence: u64) -> RowTable {
         let buckets = (budget / BYTES_PER_BUCKET).max(1);
         RowTable {
@@ -280,8 +285,8 @@ impl RowTable {
         }
     }
 
-    /// Takes in what the engine answered after the lookup that said as of when: at once while there is room if it `enters`, and
-    /// otherwise when it is missed again, which is worth pushing something else out.
+    /// Takes in what the engine answered after the lookup that said as of when: at once while there is room
+    /// if it `enters`, and otherwise when it is missed again, which is worth pushing something else out.
     pub(crate) fn fill(&self, hash: u64, key: &[u8], value: &[u8], as_of: AsOf, enters: bool) {
         let Some(bucket) = self.bucket(hash).filter(|_| may_keep(key, value)) else { return };
         {
@@ -314,14 +319,16 @@ impl RowTable {
         bucket.lock().writes += 1;
     }
 
-    /// The batch that was begun is in the engine, up to this sequence number: to be said before the ends of its writes.
+    /// The batch that was begun is in the engine, up to this sequence number: to be said before the ends of
+    /// its writes.
     pub(crate) fn applied(&self, sequence: u64) {
         self.applied.0.store(sequence, Ordering::Relaxed);
     }
 
-    /// The write of this key is over, with this value, or without one when the key is gone; `sequence` is that of the batch, none
-    /// when nothing was written. Called in the order of the writes; several of one key in a batch leave the last
-    /// value. What was asked for lately, as by whoever changes it, enters while there is room; what is new does not.
+    /// The write of this key is over, with this value, or without one when the key is gone; `sequence` is
+    /// that of the batch, none when nothing was written. Called in the order of the writes; several of one
+    /// key in a batch leave the last value. What was asked for lately, as by whoever changes it, enters while
+    /// there is room; what is new does not.
     pub(crate) fn end_write(&self, hash: u64, key: &[u8], value: Option<&[u8]>, sequence: Option<u64>) {
         let Some(bucket) = self.bucket(hash) else { return };
         let mut bucket = bucket.lock();
@@ -354,7 +361,8 @@ impl RowTable {
         }
     }
 
-    /// The last write of one of the bucket's keys. When it is more than 2³² writes ago it seems later than it was.
+    /// The last write of one of the bucket's keys. When it is more than 2³² writes ago it seems later than it
+    /// was.
     fn written(&self, bucket: &Bucket) -> u64 {
         widened(bucket.written, self.applied.0.load(Ordering::Relaxed))
     }
@@ -390,7 +398,8 @@ impl RowTable {
         }
     }
 
-    /// Pushes out what was not asked for lately, until the budget holds again or enough has been looked at for now.
+    /// Pushes out what was not asked for lately, until the budget holds again or enough has been looked at
+    /// for now.
     fn make_room(&self) {
         for _ in 0..SWEEP_MAX {
             if self.bytes.load(Ordering::Relaxed) <= self.budget {

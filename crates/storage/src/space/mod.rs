@@ -1,4 +1,5 @@
-//! Room on the data disk: what is refused when it runs out, and the reserve that keeps a full disk from being a trap.
+//! Room on the data disk: what is refused when it runs out, and the reserve that keeps a full disk from being
+//! a trap.
 //!
 //! ```text
 //!            free < reserve + demand               free < reserve / 4, or the engine found no room
@@ -8,8 +9,8 @@
 //!    └──────────────◀────────────────────┴────────────────◀─────────────────┘
 //!           free >= 2 * reserve + demand, after the reserve has been made again
 //! ```
-//! *Demand* is what flushes and the next compactions of level 0 are about to write. Commits read one atomic; the disk is looked
-//! at by the governor. See `docs/design/disk-reserve.md`.
+//! *Demand* is what flushes and the next compactions of level 0 are about to write. Commits read one atomic;
+//! the disk is looked at by the governor. See `docs/design/disk-reserve.md`.
 
 mod disk;
 
@@ -157,8 +158,8 @@ impl Space {
         Space { disk, reserve_bytes, state: AtomicU8::new(0), watch: Mutex::default() }
     }
 
-    /// Before the engine is opened, which needs some room itself: on a full disk half of what is left of the reserve is given
-    /// up for it. Otherwise the reserve is made.
+    /// Before the engine is opened, which needs some room itself: on a full disk half of what is left of the
+    /// reserve is given up for it. Otherwise the reserve is made.
     pub(crate) fn before_open(&self) -> std::io::Result<()> {
         let Some(disk) = &self.disk else { return Ok(()) };
         let (free, held) = (disk.room()?.free, disk.reserve());
@@ -210,7 +211,8 @@ impl Space {
         self.state() != SpaceState::Normal || !disk.room().is_ok_and(|room| room.free >= enough)
     }
 
-    /// Looks at the disk and acts. Called by the governor; `memtable_bytes` is what a file of level 0 has at most.
+    /// Looks at the disk and acts. Called by the governor; `memtable_bytes` is what a file of level 0 has at
+    /// most.
     pub(crate) fn look(&self, pressure: &Pressure, memtable_bytes: u64, now: Instant) {
         let Some(disk) = &self.disk else { return };
         let free = match disk.room() {
@@ -236,7 +238,8 @@ impl Space {
         }
     }
 
-    /// A commit found the disk full. Whether it should wait, because a part of the reserve is given up for it.
+    /// A commit found the disk full. Whether it should wait, because a part of the reserve is given up for
+    /// it.
     pub(crate) fn make_way(&self, now: Instant) -> bool {
         let made = self.disk.as_ref().is_some_and(|disk| self.give_up(&**disk, now));
         self.watch.lock().holds |= made;

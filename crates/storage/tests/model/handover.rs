@@ -1,5 +1,6 @@
-//! Updates of one document that go on from each other before they are written: whatever the schedule, whatever is refused
-//! or dropped, no acknowledged one is lost, no refused one is left, and nobody waits for ever.
+//! Updates of one document that go on from each other before they are written: whatever the schedule,
+//! whatever is refused or dropped, no acknowledged one is lost, no refused one is left, and nobody waits for
+//! ever.
 
 #![expect(clippy::indexing_slicing, reason = "tests stop at the first surprise")]
 

@@ -83,7 +83,8 @@ impl Engine {
         hit
     }
 
-    /// As the leader's write of a batch of some operations, one for each key; an engine that fails changes nothing.
+    /// As the leader's write of a batch of some operations, one for each key; an engine that fails changes
+    /// nothing.
     fn write(&self, keys: &[usize], fails: bool) {
         let _leading = self.leading.lock().unwrap();
         keys.iter().for_each(|key| self.rows.begin_write(HASHES[*key]));

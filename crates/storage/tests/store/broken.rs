@@ -1,4 +1,5 @@
-//! What is broken stops: after a panic where commits are written no write is taken, nobody waits in vain, and reads go on.
+//! What is broken stops: after a panic where commits are written no write is taken, nobody waits in vain, and
+//! reads go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Updates of one document that go on from each other before they are written. Schedules are explored in `tests/model`.
+//! Updates of one document that go on from each other before they are written. Schedules are explored in
+//! `tests/model`.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,4 +1,5 @@
-//! When threads are started: the rules of article S0 as a state machine over what was counted, with the time given.
+//! When threads are started: the rules of article S0 as a state machine over what was counted, with the time
+//! given.
 //!
 //! ```text
 //!            ┌──────────────────────── a schedule found nobody free, or the stuck time-out passed ◀──┐
@@ -10,16 +11,17 @@
 //!   sleep the queue latency, again while threads are pending ──▶ starved? ── yes ──▶ start one ──────┤
 //!                                                                   └─────── no ─────────────────────┘
 //! ```
-//! Two details go beyond the article. *Stuck* means that every thread works on a task that it has had for the whole time-out:
-//! threads that finish short tasks one after the other are busy, not stuck, and the starvation rule looks after them. And a
-//! starved pool does not grow while it keeps every processor busy: one more thread would only take turns with the others.
+//! Two details go beyond the article. *Stuck* means that every thread works on a task that it has had for the
+//! whole time-out: threads that finish short tasks one after the other are busy, not stuck, and the
+//! starvation rule looks after them. And a starved pool does not grow while it keeps every processor busy:
+//! one more thread would only take turns with the others.
 
 use super::options::{AdaptiveOptions, MOST_THREADS};
 use super::roster::Cause;
 use std::time::Duration;
 
-/// After a round in which nothing was to be done, the controller sleeps for this many queue latencies at least, so that a
-/// saturated pool does not keep it busy.
+/// After a round in which nothing was to be done, the controller sleeps for this many queue latencies at
+/// least, so that a saturated pool does not keep it busy.
 const DEAF_LATENCIES: u32 = 10;
 /// The controller never sleeps for less than this when it waits for threads to become stuck.
 const SHORTEST_WATCH: Duration = Duration::from_millis(1);
@@ -144,8 +146,8 @@ fn idle(seen: &Snapshot, options: &AdaptiveOptions) -> Step {
     Step::Listen { deaf: (options.max_queue_latency * DEAF_LATENCIES).min(most), most }
 }
 
-/// Executing time against running time, over the last one to two stuck time-outs: a share since the beginning would take
-/// hours to notice that an idle server has become busy.
+/// Executing time against running time, over the last one to two stuck time-outs: a share since the beginning
+/// would take hours to notice that an idle server has become busy.
 #[derive(Debug, Default)]
 struct Utilisation {
     older: Sample,

@@ -149,7 +149,8 @@ impl Core {
         }
     }
 
-    /// What the controller decides by. `measure_pressure`: whether the next step may depend on the processors.
+    /// What the controller decides by. `measure_pressure`: whether the next step may depend on the
+    /// processors.
     pub(super) fn snapshot(&self, measure_pressure: bool) -> Snapshot {
         let now = self.now();
         let processors = self.options().processors;

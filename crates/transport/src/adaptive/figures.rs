@@ -1,4 +1,5 @@
-//! The model's statistics, under MongoDB's names where it has one (`serverStatus().network.serviceExecutorTaskStats`).
+//! The model's statistics, under MongoDB's names where it has one
+//! (`serverStatus().network.serviceExecutorTaskStats`).
 
 use super::core::Core;
 use super::record::{KINDS, Kind, KindTotals, Totals};

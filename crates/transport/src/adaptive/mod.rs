@@ -1,5 +1,5 @@
-//! The `adaptive` thread model (article S0): connections are tasks in queues, an elastic crew of workers takes them, and a
-//! controller starts workers when they are stuck, starved or fewer than reserved.
+//! The `adaptive` thread model (article S0): connections are tasks in queues, an elastic crew of workers
+//! takes them, and a controller starts workers when they are stuck, starved or fewer than reserved.
 //!
 //! ```text
 //!   sockets ──epoll──▶ queue 0 ─┐                       ┌─ worker: take, poll a connection, take ...
@@ -7,11 +7,12 @@
 //!   sockets ──epoll──▶ queue 2 ─┘                       └─ worker: sleep until called
 //!                                     controller ──starts──▲
 //! ```
-//! A connection belongs to one queue, by its number. With one queue this is the article's server; with one per core, the
-//! default, its cure for the lock that all workers share. Workers may block: blocking work runs where it is.
+//! A connection belongs to one queue, by its number. With one queue this is the article's server; with one
+//! per core, the default, its cure for the lock that all workers share. Workers may block: blocking work runs
+//! where it is.
 //!
-//! Where to read on: `tasks` for the queues and their marker, `controller` for the rules, `worker` for a worker's life,
-//! `options` for the parameters, `figures` for the statistics.
+//! Where to read on: `tasks` for the queues and their marker, `controller` for the rules, `worker` for a
+//! worker's life, `options` for the parameters, `figures` for the statistics.
 
 mod controller;
 mod core;
@@ -64,7 +65,8 @@ impl Adaptive {
     /// Starts the reserved workers and the controller.
     ///
     /// # Errors
-    /// Options that [`AdaptiveOptions::validate`] refuses; the system has no descriptor or not one thread left.
+    /// Options that [`AdaptiveOptions::validate`] refuses; the system has no descriptor or not one thread
+    /// left.
     pub(crate) fn start(
         options: AdaptiveOptions,
         thread_stack_bytes: usize,
@@ -75,7 +77,8 @@ impl Adaptive {
         let home = |queue| Arc::new(Home { core: Arc::clone(&core), queue });
         let homes = (0..core.queues.count()).map(home).collect();
         let model = Self { core: Arc::clone(&core), homes, controller: Mutex::new(None) };
-        // One worker is enough to serve; the controller sees to the others, and to what the system refuses for now.
+        // One worker is enough to serve; the controller sees to the others, and to what the system refuses
+        // for now.
         let first = worker::start(&core, Cause::BelowReserve)?;
         let run = move || Crew { core, threads: first.into_iter().collect() }.control();
         *model.controller.lock() = Some(vital::spawn("adaptive-control", run)?);
@@ -123,7 +126,8 @@ impl Adaptive {
         ExecutorStatistics { executor: ServiceExecutor::Adaptive.statistics_name(), figures }
     }
 
-    /// Ends the controller and the workers. Connections that live are not served any more. Can be called again.
+    /// Ends the controller and the workers. Connections that live are not served any more. Can be called
+    /// again.
     pub(crate) fn stop(&self) {
         self.core.close();
         let controller = self.controller.lock().take();

@@ -33,8 +33,8 @@ pub struct AdaptiveOptions {
     /// How long the controller lets tasks wait before it counts them against the free threads.
     /// `adaptiveServiceExecutorMaxQueueLatencyMicros`.
     pub max_queue_latency: Duration,
-    /// A thread that executes less than this share of its time ends, and a pool that does so does not grow; in percent.
-    /// `adaptiveServiceExecutorIdlePctThreshold`.
+    /// A thread that executes less than this share of its time ends, and a pool that does so does not grow;
+    /// in percent. `adaptiveServiceExecutorIdlePctThreshold`.
     pub idle_threshold_percent: u32,
     /// Requests of one connection that are executed in a row before it goes to the end of its queue.
     /// `adaptiveServiceExecutorRecursionLimit`.
@@ -42,7 +42,8 @@ pub struct AdaptiveOptions {
     /// Task queues: 1 is the article's single locked queue, 0 one per core. Counts when the model starts.
     /// `adaptiveServiceExecutorQueues`.
     pub queues: usize,
-    /// Threads that can run at the same time: what is meant by cores above. Default: what the process may use.
+    /// Threads that can run at the same time: what is meant by cores above. Default: what the process may
+    /// use.
     pub processors: usize,
 }
 

@@ -1,9 +1,10 @@
 //! Whether the processors are what tasks wait for: then another worker would only take turns with the others.
 //!
-//! A worker that executes a task either blocks (on the disk, a lock, a long wait) or computes; one that computes runs or is ready
-//! to run, and the kernel says so (state `R` in `/proc/<process>/task/<thread>/stat`, proc(5)). While as many workers as
-//! there are processors are in that state, no processor is left for another. One moment is looked at, not a while: the kernel counts
-//! a thread's wait for a processor only when the wait is over, which makes sums over short times say little.
+//! A worker that executes a task either blocks (on the disk, a lock, a long wait) or computes; one that
+//! computes runs or is ready to run, and the kernel says so (state `R` in
+//! `/proc/<process>/task/<thread>/stat`, proc(5)). While as many workers as there are processors are in that
+//! state, no processor is left for another. One moment is looked at, not a while: the kernel counts a
+//! thread's wait for a processor only when the wait is over, which makes sums over short times say little.
 
 use super::record::WorkerRecord;
 use crate::thread_state::state_of;

@@ -150,7 +150,8 @@ impl<W, E: Default> Roster<W, E> {
         self.state.lock().closed = true;
     }
 
-    /// Waits until all have left, or until nobody did so for `patience`. Answers with the number that has not.
+    /// Waits until all have left, or until nobody did so for `patience`. Answers with the number that has
+    /// not.
     pub(crate) fn wait_left(&self, patience: Duration) -> usize {
         let mut state = self.state.lock();
         loop {

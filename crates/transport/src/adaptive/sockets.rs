@@ -1,7 +1,8 @@
 //! The sockets behind the queues: an epoll instance for each queue, and one that watches those.
 //!
-//! An epoll instance is itself something that epoll can watch. A worker with nothing to do thus sleeps until a socket of *any*
-//! queue is ready, also when there are fewer workers than queues; a busy one polls one queue and touches no other's lock.
+//! An epoll instance is itself something that epoll can watch. A worker with nothing to do thus sleeps until
+//! a socket of *any* queue is ready, also when there are fewer workers than queues; a busy one polls one
+//! queue and touches no other's lock.
 
 use super::core::Core;
 use super::tasks::Reactor;
@@ -28,8 +29,8 @@ pub(super) struct Sockets {
     /// Held by the one worker that watches.
     watch: Mutex<(Poll, Events)>,
     origin: Instant,
-    /// When that worker last slept, in nanoseconds since `origin`: until then no socket was ready. Every poll reads it and only a
-    /// watcher writes it, so that busy workers share no lock.
+    /// When that worker last slept, in nanoseconds since `origin`: until then no socket was ready. Every poll
+    /// reads it and only a watcher writes it, so that busy workers share no lock.
     quiet: AtomicU64,
     waker: Waker,
 }
@@ -104,7 +105,8 @@ impl Reactor for Core {
     fn wait(&self, timeout: Duration, ready: &mut Vec<usize>) {
         let mut watch = self.sockets.watch.lock();
         let (poll, events) = &mut *watch;
-        // Whether it slept is told by a look before: on a busy machine a call that finds events takes as long.
+        // Whether it slept is told by a look before: on a busy machine a call that finds events takes as
+        // long.
         let mut result = poll.poll(events, Some(Duration::ZERO));
         if result.is_ok() && events.is_empty() {
             result = poll.poll(events, Some(timeout));

@@ -1,4 +1,5 @@
-//! The stream of a connection under `adaptive`: readiness, with the recursion limit and the count of connections that wait.
+//! The stream of a connection under `adaptive`: readiness, with the recursion limit and the count of
+//! connections that wait.
 
 use super::core::Core;
 use crate::readiness::{ReadinessStream, requeue};

@@ -1,4 +1,5 @@
-//! The task queues: each with its own lock and its own *marker*, and the workers that rest because all are empty.
+//! The task queues: each with its own lock and its own *marker*, and the workers that rest because all are
+//! empty.
 //!
 //! ```text
 //!   queue 0   task task MARKER task ...      a worker takes from its own queue first, then from the others
@@ -7,15 +8,17 @@
 //!
 //!   no queue has work:  the first worker watches the sockets of all queues, the others sleep
 //! ```
-//! The marker is the article's (S0): as it moves through the queue like a task, network events never starve behind tasks, and
-//! tasks never behind polling. A queue that holds nothing but its marker has no work until the watcher says that its sockets
-//! are ready; every so often a worker looks at the next queue by force, so that a busy queue does not starve the quiet ones. And a
-//! worker takes from another queue when that is far longer than its own, so that clients wait about equally in all.
+//! The marker is the article's (S0): as it moves through the queue like a task, network events never starve
+//! behind tasks, and tasks never behind polling. A queue that holds nothing but its marker has no work until
+//! the watcher says that its sockets are ready; every so often a worker looks at the next queue by force, so
+//! that a busy queue does not starve the quiet ones. And a worker takes from another queue when that is far
+//! longer than its own, so that clients wait about equally in all.
 //!
 //! # Invariants
-//! - A marker is in its queue or in the hands of one worker, which puts it back and then looks at the queue once more.
-//! - A worker announces that it rests *before* it looks at the queues for the last time; who pushes looks for resting workers
-//!   *after* the push. The queue's lock orders the two, so that one of them sees the other.
+//! - A marker is in its queue or in the hands of one worker, which puts it back and then looks at the queue
+//!   once more.
+//! - A worker announces that it rests *before* it looks at the queues for the last time; who pushes looks for
+//!   resting workers *after* the push. The queue's lock orders the two, so that one of them sees the other.
 //! - While workers sleep, somebody watches, or has been called and will watch or find a task.
 //! - Order of locks: `idle`, then a queue's. Nobody waits for the network under either.
 
@@ -32,10 +35,11 @@ const SHORT: usize = 8;
 
 /// The sockets behind the queues.
 pub(crate) trait Reactor {
-    /// Wakes the tasks of a queue whose sockets are ready, without waiting. True when there may be more than it took.
+    /// Wakes the tasks of a queue whose sockets are ready, without waiting. True when there may be more than
+    /// it took.
     fn poll(&self, queue: usize) -> bool;
-    /// Waits until sockets of some queues are ready, [`Reactor::notify`] or the end of the time, and names the queues.
-    /// A queue is named again only after it was polled. Called by one thread at a time.
+    /// Waits until sockets of some queues are ready, [`Reactor::notify`] or the end of the time, and names
+    /// the queues. A queue is named again only after it was polled. Called by one thread at a time.
     fn wait(&self, timeout: Duration, ready: &mut Vec<usize>);
     /// Ends the wait that is under way, or the next one.
     fn notify(&self);
@@ -126,7 +130,8 @@ const WATCHER: usize = 2;
 const SLEEPER: usize = 4;
 
 impl Idle {
-    /// Bit 0: nobody watches and nobody was called; bit 1: a watcher can be notified; above: sleepers that can be called.
+    /// Bit 0: nobody watches and nobody was called; bit 1: a watcher can be notified; above: sleepers that
+    /// can be called.
     const fn summary(&self) -> usize {
         let needs_watcher = !self.watching && self.rising == 0;
         let watcher = self.watching && !self.notified;
@@ -354,7 +359,8 @@ impl<T> Queues<T> {
             return self.watch(reactor, turn, timeout);
         }
         let mut timed_out = false;
-        // Another may rest again and answer the call that was meant for this one, but a roll call is for everyone.
+        // Another may rest again and answer the call that was meant for this one, but a roll call is for
+        // everyone.
         while idle.rising == 0 && idle.roll_calls == turn.roll_calls && !timed_out {
             timed_out = self.called.wait_for(&mut idle, timeout).timed_out();
         }
@@ -378,7 +384,8 @@ impl<T> Queues<T> {
         let woken = saw_events || idle.notified;
         idle.watching = false;
         idle.notified = false;
-        // A watcher that returns with work calls a successor when it takes a task; one that may end does so here.
+        // A watcher that returns with work calls a successor when it takes a task; one that may end does so
+        // here.
         let calls = !woken && idle.call_sleeper();
         self.publish(&idle);
         let rest = ended(&idle, woken);
@@ -389,7 +396,8 @@ impl<T> Queues<T> {
         rest
     }
 
-    /// Every worker comes back from its rest, or from the next one if it does not rest, and so sees what was changed before.
+    /// Every worker comes back from its rest, or from the next one if it does not rest, and so sees what was
+    /// changed before.
     pub(crate) fn call_all<R: Reactor>(&self, reactor: &R) {
         self.call_everybody(reactor, false);
     }

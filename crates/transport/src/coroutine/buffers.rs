@@ -1,7 +1,8 @@
-//! Memory that the kernel receives into: a ring of buffers that it takes from the front and that come back at the end.
+//! Memory that the kernel receives into: a ring of buffers that it takes from the front and that come back at
+//! the end.
 //!
-//! A [`Chunk`] is one buffer with received bytes. The kernel does not touch that buffer again before the chunk was given back,
-//! and giving it back consumes the chunk.
+//! A [`Chunk`] is one buffer with received bytes. The kernel does not touch that buffer again before the
+//! chunk was given back, and giving it back consumes the chunk.
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
 
 use io_uring::IoUring;
@@ -12,12 +13,13 @@ use std::io;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Buffers of one ring; a power of two. A chunk is held until its connection's task has run, so that as many suffice as there
-/// are completions in one turn, and few of them stay in the processor's cache.
+/// Buffers of one ring; a power of two. A chunk is held until its connection's task has run, so that as many
+/// suffice as there are completions in one turn, and few of them stay in the processor's cache.
 pub(super) const BUFFERS: u16 = 256;
 /// Bytes in one buffer: most requests fit.
 pub(super) const BUFFER_BYTES: usize = 8 * 1024;
-/// From one buffer to the next. No power of two, or the first lines of all buffers would compete for the same cache sets.
+/// From one buffer to the next. No power of two, or the first lines of all buffers would compete for the same
+/// cache sets.
 const STRIDE: usize = BUFFER_BYTES + 5 * 64;
 /// The ring's only group of buffers.
 pub(super) const GROUP: u16 = 0;
@@ -102,8 +104,8 @@ impl Buffers {
         }
         buffers.publish();
         let address = buffers.ring.address.as_ptr() as u64;
-        // SAFETY: the memory is page-aligned, as large as its number of entries demands, and lives as long as the ring: whoever
-        // owns both calls `unregister` before dropping this.
+        // SAFETY: the memory is page-aligned, as large as its number of entries demands, and lives as long as
+        // the ring: whoever owns both calls `unregister` before dropping this.
         unsafe { uring.submitter().register_buf_ring_with_flags(address, BUFFERS, GROUP, 0)? };
         Ok(buffers)
     }
@@ -141,8 +143,9 @@ impl Buffers {
     /// The bytes received.
     pub(super) fn bytes(&self, chunk: &Chunk) -> &[u8] {
         let offset = usize::from(chunk.buffer) * STRIDE + usize::from(chunk.start);
-        // SAFETY: `chunk` checked that buffer and length lie in the mapping. The kernel wrote these bytes before it posted the
-        // completion that made the chunk, and the buffer is not its own again before `give_back` has consumed the chunk.
+        // SAFETY: `chunk` checked that buffer and length lie in the mapping. The kernel wrote these bytes
+        // before it posted the completion that made the chunk, and the buffer is not its own again before
+        // `give_back` has consumed the chunk.
         unsafe {
             std::slice::from_raw_parts(self.memory.address.cast::<u8>().add(offset).as_ptr(), chunk.len())
         }
@@ -157,9 +160,9 @@ impl Buffers {
 
     fn offer(&mut self, buffer: u16) {
         let position = usize::from(self.tail & (BUFFERS - 1));
-        // SAFETY: the position is within the ring. The kernel reads an entry only between its head and the published tail, and
-        // this one is outside: there are never more buffers than entries. The tail, which lies in the first entry's unused
-        // field, is not among the fields written.
+        // SAFETY: the position is within the ring. The kernel reads an entry only between its head and the
+        // published tail, and this one is outside: there are never more buffers than entries. The tail, which
+        // lies in the first entry's unused field, is not among the fields written.
         unsafe {
             let address = self.memory.address.cast::<u8>().add(usize::from(buffer) * STRIDE);
             let entry = self.ring.address.cast::<BufRingEntry>().add(position).as_mut();
@@ -172,8 +175,8 @@ impl Buffers {
 
     /// Tells the kernel what was given back.
     pub(super) fn publish(&self) {
-        // SAFETY: the ring's first entry is initialised memory, and its tail field is aligned as an atomic of its size must be.
-        // Only this thread writes it; the kernel reads it.
+        // SAFETY: the ring's first entry is initialised memory, and its tail field is aligned as an atomic of
+        // its size must be. Only this thread writes it; the kernel reads it.
         let tail = unsafe {
             let tail = BufRingEntry::tail(self.ring.address.cast::<BufRingEntry>().as_ptr());
             AtomicU16::from_ptr(tail.cast_mut())

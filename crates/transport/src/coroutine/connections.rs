@@ -4,9 +4,9 @@
 //!   multishot receive ──▶ chunk ── the task waits for it ──▶ unread ──▶ copied into the task's buffer, chunk given back
 //!                           └───── it is busy, or buffers run short ──▶ backlog (memory of the connection's own)
 //! ```
-//! A chunk lives until its task has run, which is within the same turn. So no client can keep the ring's buffers, however
-//! much it sends ahead; what it sends ahead is bounded by [`UNREAD_LIMIT`], beyond which its receive is cancelled until the
-//! connection has caught up.
+//! A chunk lives until its task has run, which is within the same turn. So no client can keep the ring's
+//! buffers, however much it sends ahead; what it sends ahead is bounded by [`UNREAD_LIMIT`], beyond which its
+//! receive is cancelled until the connection has caught up.
 
 use super::buffers::{BUFFERS, Chunk};
 use super::ring::{Event, OperationId, Owner, Patience, Received, Ring, RingCounts};
@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// Bytes received ahead of what the connection asks for, before it receives no more. The kernel may deliver a few buffers more
-/// until it hears of it.
+/// Bytes received ahead of what the connection asks for, before it receives no more. The kernel may deliver a
+/// few buffers more until it hears of it.
 pub(super) const UNREAD_LIMIT: usize = 64 * 1024;
 /// With fewer free buffers than this, what was received is copied at once.
 const SCARCE: u16 = BUFFERS / 4;
@@ -159,7 +159,8 @@ impl Connection {
     fn wait(&mut self, context: &Context<'_>, reason: Waits) {
         self.waits = reason;
         match &mut self.waker {
-            // The waker replaced belongs to the same task, which is being polled: it is not the last to hold it.
+            // The waker replaced belongs to the same task, which is being polled: it is not the last to hold
+            // it.
             Some(known) => known.clone_from(context.waker()),
             None => self.waker = Some(context.waker().clone()),
         }
@@ -225,7 +226,8 @@ impl Connections {
         owner
     }
 
-    /// The connection's stream is gone: what it does is cancelled. The waker, if any, is to be dropped by the caller.
+    /// The connection's stream is gone: what it does is cancelled. The waker, if any, is to be dropped by the
+    /// caller.
     pub(super) fn release(&mut self, owner: Owner) -> Option<Waker> {
         let connection = self.slots.get_mut(owner as usize)?;
         connection.released = true;
@@ -255,7 +257,8 @@ impl Connections {
         }
     }
 
-    /// Ready with the number of bytes put into `buffer`, and when they were known to be there; 0: end of file.
+    /// Ready with the number of bytes put into `buffer`, and when they were known to be there; 0: end of
+    /// file.
     pub(super) fn poll_receive(
         &mut self,
         owner: Owner,
@@ -296,13 +299,14 @@ impl Connections {
         }
     }
 
-    /// Waits until the socket takes some of the bytes from `from` on. None of the connection's sends may be under way.
+    /// Waits until the socket takes some of the bytes from `from` on. None of the connection's sends may be
+    /// under way.
     pub(super) fn start_send(&mut self, owner: Owner, bytes: Vec<u8>, from: usize) {
         self.start(owner, bytes, from, Patience::Waits);
     }
 
-    /// Sends the bytes at the end of the turn. Nobody waits for it: what goes wrong is told by the next receive or
-    /// [`Connections::poll_settled`]. None of the connection's sends may be under way.
+    /// Sends the bytes at the end of the turn. Nobody waits for it: what goes wrong is told by the next
+    /// receive or [`Connections::poll_settled`]. None of the connection's sends may be under way.
     pub(super) fn send_later(&mut self, owner: Owner, bytes: Vec<u8>) {
         self.start(owner, bytes, 0, Patience::None);
     }
@@ -352,7 +356,8 @@ impl Connections {
         self.ring.has_work()
     }
 
-    /// Hands over what was begun, takes what is complete, and wakes who waits for it. `wait`: sleeps until there is something.
+    /// Hands over what was begun, takes what is complete, and wakes who waits for it. `wait`: sleeps until
+    /// there is something.
     ///
     /// # Errors
     /// The kernel refuses to work.
@@ -468,7 +473,8 @@ impl Connections {
     }
 }
 
-/// Copies what fits. The buffer gets memory when there is something to copy; only the first part makes it larger.
+/// Copies what fits. The buffer gets memory when there is something to copy; only the first part makes it
+/// larger.
 fn copy(bytes: &[u8], buffer: &mut ReceiveBuffer, first: bool) -> usize {
     if bytes.is_empty() {
         return 0;

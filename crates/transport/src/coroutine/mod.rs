@@ -1,4 +1,5 @@
-//! The `coroutine` thread model (article S3): one task per connection, one io_uring and one run queue per core.
+//! The `coroutine` thread model (article S3): one task per connection, one io_uring and one run queue per
+//! core.
 //!
 //! ```text
 //!   ring's thread:  run ready tasks ─▶ commits (turn_ended) ─▶ submit all, wait ─▶ completions wake tasks ─┐
@@ -6,11 +7,13 @@
 //!                        └─────────────────────────────────────────────────────────────────────────────────┘
 //!   other threads:  wake a task ─▶ its ring's remote queue ─▶ eventfd, if the ring sleeps
 //! ```
-//! One multishot operation per connection receives into buffers that the whole ring shares, so that a connection that waits
-//! holds none. [`ring`] owns sockets and memory until the kernel is done with them, [`connections`] says what completions mean,
-//! [`stream`] is what the connection loop sees, [`ring_loop`] drives. `docs/design/ring.md` has what was measured.
+//! One multishot operation per connection receives into buffers that the whole ring shares, so that a
+//! connection that waits holds none. [`ring`] owns sockets and memory until the kernel is done with them,
+//! [`connections`] says what completions mean, [`stream`] is what the connection loop sees, [`ring_loop`]
+//! drives. `docs/design/ring.md` has what was measured.
 //!
-//! Where the kernel refuses io_uring, the same connections run on the loops of `reactor`; the log and the statistics say so.
+//! Where the kernel refuses io_uring, the same connections run on the loops of `reactor`; the log and the
+//! statistics say so.
 
 mod buffers;
 mod connections;

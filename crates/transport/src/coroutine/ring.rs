@@ -1,8 +1,8 @@
 //! One io_uring and what the kernel works on: it owns sockets and memory until the completion has arrived.
 //!
-//! Every operation has an entry in a table, which holds a reference to its socket and the bytes that it sends. The entry goes
-//! with the operation's last completion, whatever became of the connection meanwhile. So nobody outside can free what the
-//! kernel uses, and this interface is safe.
+//! Every operation has an entry in a table, which holds a reference to its socket and the bytes that it
+//! sends. The entry goes with the operation's last completion, whatever became of the connection meanwhile.
+//! So nobody outside can free what the kernel uses, and this interface is safe.
 #![expect(unsafe_code, reason = "the interface of io_uring")]
 
 use super::buffers::{Buffers, Chunk, GROUP};
@@ -227,9 +227,10 @@ impl Ring {
     fn refill(&mut self) {
         let mut queue = self.uring.submission();
         while let Some(entry) = self.waiting.front() {
-            // SAFETY: the sockets and the memory that the entry names are owned by its place in `operations`, which is emptied by
-            // the operation's last completion only; the receive buffers live as long as the ring. When the ring is dropped,
-            // operations still under way are waited for, or what they use is leaked.
+            // SAFETY: the sockets and the memory that the entry names are owned by its place in `operations`,
+            // which is emptied by the operation's last completion only; the receive buffers live as long as
+            // the ring. When the ring is dropped, operations still under way are waited for, or what they use
+            // is leaked.
             if unsafe { queue.push(entry) }.is_err() {
                 return;
             }
@@ -286,7 +287,8 @@ impl Ring {
         match result {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
-                // Interrupted, timed out, or completions must be taken first: all are over after the next round.
+                // Interrupted, timed out, or completions must be taken first: all are over after the next
+                // round.
                 Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(error),
             },

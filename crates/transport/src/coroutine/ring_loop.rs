@@ -43,7 +43,8 @@ pub(super) struct Home {
     turns: AtomicU64,
     sleeps: AtomicU64,
     idle: IdleWatch,
-    /// What the ring's thread counted when it ended its last turn. A leaf in the order of locks, held for a copy.
+    /// What the ring's thread counted when it ended its last turn. A leaf in the order of locks, held for a
+    /// copy.
     counts: Mutex<ConnectionCounts>,
 }
 

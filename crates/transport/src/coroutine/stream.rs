@@ -1,9 +1,11 @@
 //! A connection's bytes through a ring.
 //!
-//! What a socket takes at once is sent by a system call: that was measured to cost no more than an operation of the ring, and
-//! the client has its reply before the other requests of the turn are processed. The rest waits in the ring.
+//! What a socket takes at once is sent by a system call: that was measured to cost no more than an operation
+//! of the ring, and the client has its reply before the other requests of the turn are processed. The rest
+//! waits in the ring.
 //!
-//! Only the ring's thread talks to the ring. A stream that is polled on another one (the elastic pool) goes home first.
+//! Only the ring's thread talks to the ring. A stream that is polled on another one (the elastic pool) goes
+//! home first.
 
 use super::connections::{Connections, Got, Unsettled};
 use super::ring::Owner;
@@ -39,7 +41,8 @@ pub(super) struct RingStream {
 }
 
 impl RingStream {
-    /// Makes the ring of the calling thread receive for the connection. `None`: the thread has no ring any more.
+    /// Makes the ring of the calling thread receive for the connection. `None`: the thread has no ring any
+    /// more.
     pub(super) fn register(home: Arc<Home>, socket: Arc<Socket>, session: Arc<Session>) -> Option<Self> {
         let owner = with_ring(&home, |ring| ring.register(Arc::clone(&socket)))?;
         Some(Self {
@@ -91,7 +94,8 @@ impl RingStream {
         .await
     }
 
-    /// The socket is full: the client does not read as fast as it asks. The sweeper ends the connection when that lasts.
+    /// The socket is full: the client does not read as fast as it asks. The sweeper ends the connection when
+    /// that lasts.
     async fn send_rest(&self, mut bytes: Vec<u8>, mut from: usize) -> (io::Result<()>, Vec<u8>) {
         let stall = Stall::begin(&self.session, bytes.len());
         while from < bytes.len() {

@@ -247,7 +247,8 @@ fn a_send_that_nobody_waits_for_arrives() {
     }
 }
 
-/// Fills the socket until a send that nobody waits for leaves a rest; answers with what was taken before it and what is left.
+/// Fills the socket until a send that nobody waits for leaves a rest; answers with what was taken before it
+/// and what is left.
 fn overfill(rig: &mut Rig) -> (usize, Vec<u8>, usize) {
     let mut taken = 0;
     loop {

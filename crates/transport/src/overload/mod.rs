@@ -1,9 +1,10 @@
 //! Admission under overload: which requests are better refused at once than answered late.
 //!
-//! A queue that empties now and then absorbs a burst; one that never does only makes everybody wait. The two differ in the
-//! *smallest* queueing delay within an interval (CoDel: Nichols and Jacobson, "Controlling Queue Delay", ACM Queue 2012). When
-//! that stayed above the target, a share of the requests is refused, and the share is adjusted once per interval so that the
-//! delay comes back to the target. `docs/design/admission.md` explains the choices.
+//! A queue that empties now and then absorbs a burst; one that never does only makes everybody wait. The two
+//! differ in the *smallest* queueing delay within an interval (CoDel: Nichols and Jacobson, "Controlling
+//! Queue Delay", ACM Queue 2012). When that stayed above the target, a share of the requests is refused, and
+//! the share is adjusted once per interval so that the delay comes back to the target.
+//! `docs/design/admission.md` explains the choices.
 
 use crate::statistics::Figure;
 use parking_lot::Mutex;
@@ -43,9 +44,11 @@ pub(crate) struct Served {
     pub(crate) time: Duration,
 }
 
-/// A request may wait as many times as long as it takes: the factor by which a client's latency may grow before it is told.
+/// A request may wait as many times as long as it takes: the factor by which a client's latency may grow
+/// before it is told.
 const STRETCH: u32 = 100;
-/// Delays shorter than this trouble nobody, however quick the requests are; most are retries of the scheduler and of batches.
+/// Delays shorter than this trouble nobody, however quick the requests are; most are retries of the scheduler
+/// and of batches.
 const LEAST_TARGET: Duration = Duration::from_millis(50);
 /// Nobody is to wait longer for being queued behind slow requests.
 const MOST_TARGET: Duration = Duration::from_millis(500);
@@ -56,8 +59,8 @@ const MOST_INTERVAL: Duration = Duration::from_secs(2);
 /// Share of a new interval in the smoothed service time.
 const SMOOTHING: f64 = 0.125;
 
-/// The controller's gains, for an interval of four targets: poles near one half, whatever the load, because the *admitted*
-/// share is multiplied. See the design page.
+/// The controller's gains, for an interval of four targets: poles near one half, whatever the load, because
+/// the *admitted* share is multiplied. See the design page.
 const INTEGRAL_GAIN: f64 = 0.06;
 const DIFFERENTIAL_GAIN: f64 = 0.19;
 /// The admitted share changes at most by these factors in one interval.
@@ -68,9 +71,11 @@ const RECOVERY_DELAY: f64 = 0.25;
 const RECOVERY_RISE: f64 = 1.5;
 /// Some are always admitted, so that the end of the overload is seen.
 const LEAST_ADMITTED: f64 = 0.05;
-/// When no client understands refusals they relieve nobody: the few who would be refused most of the time for nothing.
+/// When no client understands refusals they relieve nobody: the few who would be refused most of the time for
+/// nothing.
 const LEAST_ADMITTED_IN_VAIN: f64 = 0.5;
-/// Requests that waited for less than this part of a target are never refused: with it the queue never runs empty by refusals.
+/// Requests that waited for less than this part of a target are never refused: with it the queue never runs
+/// empty by refusals.
 const SPARED_PART: u32 = 2;
 
 /// The hint for clients (`baseBackoffMS`).
@@ -81,7 +86,8 @@ const MOST_BACKOFF: Duration = Duration::from_secs(10);
 const GOLDEN_STEP: u32 = 0x9E37_79B9;
 const NOT_SEEN: u64 = u64::MAX;
 
-/// The admission of one set of queues that work alike: the loops of one executor. Overloaded means that all of them are.
+/// The admission of one set of queues that work alike: the loops of one executor. Overloaded means that all
+/// of them are.
 pub(crate) struct Admitter {
     origin: Instant,
     /// The smallest delay in this interval, in nanoseconds.
@@ -148,7 +154,8 @@ impl Admitter {
         self.publish(&rules, now);
     }
 
-    /// Notes how long a request waited in its queue and says whether it is to be refused. `served` is asked once per interval.
+    /// Notes how long a request waited in its queue and says whether it is to be refused. `served` is asked
+    /// once per interval.
     ///
     /// Costs three loads while all is well.
     #[inline]
@@ -307,7 +314,8 @@ impl Rules {
         (self.target * INTERVAL_TARGETS).clamp(LEAST_INTERVAL, MOST_INTERVAL)
     }
 
-    /// By then what waits now has been served, and of those who come back as many are admitted as of those who come.
+    /// By then what waits now has been served, and of those who come back as many are admitted as of those
+    /// who come.
     fn base_backoff(&self) -> Duration {
         Duration::try_from_secs_f64(self.minimum / self.admitted)
             .unwrap_or(MOST_BACKOFF)

@@ -1,4 +1,5 @@
-//! The controller before a simulated queue: one server, first in, first out, and a clock that only the simulation moves.
+//! The controller before a simulated queue: one server, first in, first out, and a clock that only the
+//! simulation moves.
 
 use super::*;
 use std::cmp::Reverse;
@@ -67,7 +68,8 @@ impl Simulation {
         }
     }
 
-    /// One request that arrives (not before those before it); answers with when it was through, and whether it was refused.
+    /// One request that arrives (not before those before it); answers with when it was through, and whether
+    /// it was refused.
     fn request(&mut self, arrives: Duration) -> (Duration, Option<Overload>) {
         let begins = self.free_at.max(arrives);
         let delay = begins - arrives;
@@ -237,7 +239,8 @@ fn an_overload_is_noticed_within_a_second() {
 #[test]
 fn bursts_that_pass_within_an_interval_are_never_refused() {
     let mut simulation = Simulation::new(OverloadTarget::Automatic);
-    // A request each millisecond, and each second a burst of three times the target, at every position within an interval.
+    // A request each millisecond, and each second a burst of three times the target, at every position within
+    // an interval.
     for millisecond in 0..100_000_u32 {
         let at = Duration::from_millis(u64::from(millisecond));
         simulation.request(at);

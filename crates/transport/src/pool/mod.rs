@@ -1,9 +1,10 @@
 //! The elastic pool: threads that may block, for what an event loop must not do itself.
 //!
-//! Its tasks either compute (slices of scans) or wait for the disk. More threads than cores help only the latter, so beyond the
-//! number of cores a thread is started only when a task has waited and the kernel says that the others are blocked, and one
-//! ends when more than cores compute ([`runnable`]). [`queue`] has the rules; here are the threads. They lower their own priority and offer
-//! the processor now and then ([`let_others_run`]), so that event loops, whose work is short and keeps clients waiting, get it.
+//! Its tasks either compute (slices of scans) or wait for the disk. More threads than cores help only the
+//! latter, so beyond the number of cores a thread is started only when a task has waited and the kernel says
+//! that the others are blocked, and one ends when more than cores compute ([`runnable`]). [`queue`] has the
+//! rules; here are the threads. They lower their own priority and offer the processor now and then
+//! ([`let_others_run`]), so that event loops, whose work is short and keeps clients waiting, get it.
 
 mod offer;
 mod queue;
@@ -31,7 +32,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How much a pool thread yields to event loops (setpriority(2)): a tenth of the processor time when both want all of it.
+/// How much a pool thread yields to event loops (setpriority(2)): a tenth of the processor time when both
+/// want all of it.
 const NICENESS: i32 = 10;
 /// Scans and aggregations recurse no deeper than requests do elsewhere.
 pub(crate) const STACK_BYTES: usize = 8 * 1024 * 1024;
@@ -82,13 +84,15 @@ impl Pool {
         Ok(Arc::new(Self { core }))
     }
 
-    /// Has the task run on a pool thread. After [`Pool::stop`] it is dropped instead, which ends what it stands for.
+    /// Has the task run on a pool thread. After [`Pool::stop`] it is dropped instead, which ends what it
+    /// stands for.
     pub(crate) fn push(&self, task: Task) {
         refuse(self.core.queue.push(task, Instant::now()));
     }
 
-    /// Has a task run again that was woken while it ran, and that has just returned. On a thread of the pool, which looks for its
-    /// next task right after this, it goes to the end of the queue without anybody being called.
+    /// Has a task run again that was woken while it ran, and that has just returned. On a thread of the pool,
+    /// which looks for its next task right after this, it goes to the end of the queue without anybody being
+    /// called.
     pub(crate) fn push_again(&self, task: Task) {
         if WORKS_FOR.get() == Arc::as_ptr(&self.core) {
             refuse(self.core.queue.push_before_next(task, Instant::now()));
@@ -124,7 +128,8 @@ impl Pool {
         self.core.queue.stop();
     }
 
-    /// Waits until all threads have ended after [`Pool::stop`]; answers with the number that still run at the deadline.
+    /// Waits until all threads have ended after [`Pool::stop`]; answers with the number that still run at the
+    /// deadline.
     pub(crate) fn wait_stopped(&self, deadline: Instant) -> usize {
         self.core.queue.wait_stopped(deadline, &Instant::now)
     }

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread computes before it offers the processor. A thread that wakes does not interrupt another one, also a nicer one, before the
-/// end of its slice, which the kernel notices at its next tick, as late as 4 ms. An offer takes 0.3 µs where nobody wants the processor.
+/// How long a thread computes before it offers the processor. A thread that wakes does not interrupt another
+/// one, also a nicer one, before the end of its slice, which the kernel notices at its next tick, as late as
+/// 4 ms. An offer takes 0.3 µs where nobody wants the processor.
 pub(super) const OFFER_EVERY: Duration = Duration::from_micros(100);
 
 thread_local! {
@@ -18,8 +19,8 @@ pub(super) fn begin() {
     LAST_OFFER.set(Some(Instant::now()));
 }
 
-/// To be called in long computations, with the time: on a pool thread, event loops and whoever else waits for the processor get it now and
-/// then. Does nothing on other threads.
+/// To be called in long computations, with the time: on a pool thread, event loops and whoever else waits for
+/// the processor get it now and then. Does nothing on other threads.
 pub fn let_others_run(now: Instant) {
     let due = |last: Instant| now.saturating_duration_since(last) >= OFFER_EVERY;
     if LAST_OFFER.get().is_some_and(due) {

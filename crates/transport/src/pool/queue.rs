@@ -6,10 +6,10 @@
 //!     │ none is: call the controller ──▶ watch: fewer threads than cores, or too many of them blocked? start one
 //!                                           more than cores compute? the next one that finishes its task ends
 //! ```
-//! Invariants: a task that lies in the queue is seen by a thread that has been called for it, by a thread that runs (it looks
-//! before it sleeps), or by the controller. A push calls at most one sleeper. Everything is decided under one lock and held
-//! for a few instructions; threads sleep each on a condition of its own, so that the lower ones of the stack time out while
-//! there is little work.
+//! Invariants: a task that lies in the queue is seen by a thread that has been called for it, by a thread
+//! that runs (it looks before it sleeps), or by the controller. A push calls at most one sleeper. Everything
+//! is decided under one lock and held for a few instructions; threads sleep each on a condition of its own,
+//! so that the lower ones of the stack time out while there is little work.
 //!
 //! This file names no thread and no clock: `tests/model.rs` compiles it against a model checker's primitives.
 
@@ -18,10 +18,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a task waits before more threads than cores may run, and the time between two such starts. Longer than most slices
-/// of computing work, shorter than anybody notices.
+/// How long a task waits before more threads than cores may run, and the time between two such starts. Longer
+/// than most slices of computing work, shorter than anybody notices.
 const GROWTH_INTERVAL: Duration = Duration::from_millis(1);
-/// Where the kernel does not say which threads are blocked, they count as blocked when none took a task for so long.
+/// Where the kernel does not say which threads are blocked, they count as blocked when none took a task for
+/// so long.
 const STANDSTILL: Duration = Duration::from_millis(10);
 /// The kernel had no thread left: when to ask again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -38,7 +39,8 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// More threads than cores serve tasks that wait for the disk: four times as many keep a queue of reads at the device.
+    /// More threads than cores serve tasks that wait for the disk: four times as many keep a queue of reads
+    /// at the device.
     #[must_use]
     pub fn for_cores(cores: usize) -> Self {
         Self { min_threads: 1, max_threads: (4 * cores).max(16), idle: Duration::from_secs(30) }
@@ -192,7 +194,8 @@ impl<T> PoolQueue<T> {
         Ok(())
     }
 
-    /// Queues a task from a thread of this pool that is about to call [`PoolQueue::next`]: nobody has to be called for it.
+    /// Queues a task from a thread of this pool that is about to call [`PoolQueue::next`]: nobody has to be
+    /// called for it.
     ///
     /// # Errors
     /// The pool has stopped; the task comes back.
@@ -205,7 +208,8 @@ impl<T> PoolQueue<T> {
         Ok(())
     }
 
-    /// The next task for a thread that has finished its last one; sleeps while there is none. `None`: the thread shall end.
+    /// The next task for a thread that has finished its last one; sleeps while there is none. `None`: the
+    /// thread shall end.
     pub(crate) fn next(&self, worker: &mut Worker, clock: &impl Fn() -> Instant) -> Option<T> {
         let mut now = clock();
         let mut state = self.state.lock();
@@ -237,8 +241,9 @@ impl<T> PoolQueue<T> {
         }
     }
 
-    /// Sleeps until a thread is to be started, which the caller does then (or reports [`PoolQueue::not_started`]). `unblocked`
-    /// says how many threads of the pool run or could, `None` when that cannot be known. False: the pool stops.
+    /// Sleeps until a thread is to be started, which the caller does then (or reports
+    /// [`PoolQueue::not_started`]). `unblocked` says how many threads of the pool run or could, `None` when
+    /// that cannot be known. False: the pool stops.
     pub(crate) fn watch(&self, clock: &impl Fn() -> Instant, unblocked: &impl Fn() -> Option<usize>) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -336,7 +341,8 @@ impl<T> PoolQueue<T> {
         self.clear_when_ended(state);
     }
 
-    /// Whoever ends last drops what nobody ran, outside the lock: dropping a task may wake others, which are pushed.
+    /// Whoever ends last drops what nobody ran, outside the lock: dropping a task may wake others, which are
+    /// pushed.
     fn clear_when_ended(&self, mut state: MutexGuard<'_, State<T>>) {
         if !state.is_over() {
             return;

@@ -1,9 +1,10 @@
 //! Which threads of the pool use a processor, and which are blocked.
 //!
-//! More threads than cores help only when some are blocked, and neither a task's duration nor a thread's silence tells the one
-//! from the other. The kernel does: `/proc/self/task/<id>/stat` (proc(5)) names the state, `R` for running or runnable, `D` for
-//! waiting for the disk. Any other wait may be over in a moment, such as that for a lock that another thread of the pool
-//! holds: it counts when the next look finds the thread waiting in the same task.
+//! More threads than cores help only when some are blocked, and neither a task's duration nor a thread's
+//! silence tells the one from the other. The kernel does: `/proc/self/task/<id>/stat` (proc(5)) names the
+//! state, `R` for running or runnable, `D` for waiting for the disk. Any other wait may be over in a moment,
+//! such as that for a lock that another thread of the pool holds: it counts when the next look finds the
+//! thread waiting in the same task.
 
 use crate::thread_state::state_of;
 use parking_lot::Mutex;
@@ -67,7 +68,8 @@ impl Census {
         Counted { census: self, thread, tasks }
     }
 
-    /// One look: how many threads are not blocked; more than `enough` are not looked for. `None` when the kernel does not say.
+    /// One look: how many threads are not blocked; more than `enough` are not looked for. `None` when the
+    /// kernel does not say.
     pub(crate) fn unblocked(&self, enough: usize) -> Option<usize> {
         // Nobody ends meanwhile: a thread leaves the census before it ends, and waits for the lock to do so.
         let mut members = self.members.lock();

@@ -1,4 +1,5 @@
-//! The offload cell: a connection that moves to the pool for a request and comes home for the next, while others wake it.
+//! The offload cell: a connection that moves to the pool for a request and comes home for the next, while
+//! others wake it.
 
 use crate::Session;
 use crate::check;

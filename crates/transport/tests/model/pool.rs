@@ -1,4 +1,5 @@
-//! The elastic pool's rules with threads of the model: every task runs, whatever grows, shrinks, fails or stops meanwhile.
+//! The elastic pool's rules with threads of the model: every task runs, whatever grows, shrinks, fails or
+//! stops meanwhile.
 
 use crate::check;
 use crate::queue::{PoolOptions, PoolQueue, Stopped, Worker};

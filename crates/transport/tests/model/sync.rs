@@ -1,6 +1,7 @@
 //! What `crate::sync` is in models: parking_lot's interface over shuttle's primitives.
 //!
-//! Timed waits end without a call whenever the schedule likes, which is what "the time-out passes at a bad moment" means.
+//! Timed waits end without a call whenever the schedule likes, which is what "the time-out passes at a bad
+//! moment" means.
 
 use shuttle::rand::Rng;
 use shuttle::sync::atomic::AtomicBool as Flag;
@@ -49,7 +50,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A waiter that a notification has been given to stays woken by it: none is lost when a time-out comes at the same moment.
+/// A waiter that a notification has been given to stays woken by it: none is lost when a time-out comes at
+/// the same moment.
 #[derive(Default)]
 pub(crate) struct Condvar {
     /// Never locked across a scheduling point.

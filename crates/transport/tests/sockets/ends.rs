@@ -47,7 +47,8 @@ fn a_client_resets_in_each_phase(executor: ServiceExecutor) {
     ask(&mut connect(&server), &command(doc! { "echo": 1 }, 1));
 }
 
-/// The client sees the end of file even though somebody still holds the session: at once, in a stream, on the lane.
+/// The client sees the end of file even though somebody still holds the session: at once, in a stream, on the
+/// lane.
 fn a_closed_connection_is_closed_whoever_knows_the_session(executor: ServiceExecutor) {
     for priority_lane in [true, false] {
         let (server, service) = start(ServerOptions { priority_lane, ..options(executor) });

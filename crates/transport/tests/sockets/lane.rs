@@ -1,4 +1,5 @@
-//! The diagnostic lane answers while everything else is stuck, and admission refuses what would wait too long.
+//! The diagnostic lane answers while everything else is stuck, and admission refuses what would wait too
+//! long.
 
 use crate::support::{ask, command, connect, eventually, options, start};
 use document::{Document, doc};
@@ -109,10 +110,11 @@ fn serves_without_a_lane(executor: ServiceExecutor) {
     assert!(!on_lane(&ask(&mut stream, &ping(1))));
 }
 
-/// Requests that compute for so long, on so many connections at once, are too many for the target: some are refused, and none
-/// any more when nothing is.
+/// Requests that compute for so long, on so many connections at once, are too many for the target: some are
+/// refused, and none any more when nothing is.
 fn refuses_under_load(executor: ServiceExecutor, connections: usize, milliseconds: i32, target: Duration) {
-    // A thread of its own for each connection, or as many workers as block: nothing queues in the server for long.
+    // A thread of its own for each connection, or as many workers as block: nothing queues in the server for
+    // long.
     if matches!(executor, ServiceExecutor::Synchronous | ServiceExecutor::Adaptive) {
         return;
     }

@@ -14,11 +14,11 @@ use wire::{
     parse_reply, peek_command,
 };
 
-/// `{sleep: ms}` answers later, on a thread that may block; `{fill: n}` with n bytes; `{hold: 1}` blocks whatever thread it is on
-/// until [`Echo::release`]; `{stream: n}` counts down to 0 in an exhaust stream; `{close: n}` does the same and closes the
-/// connection instead of sending the last reply; `{panic: 1}` panics; everything else is
-/// answered at once. All replies carry `ok`, `calls`, `lane` and whether the request began where it may block, `onPool`. `ping`
-/// is diagnostic.
+/// `{sleep: ms}` answers later, on a thread that may block; `{fill: n}` with n bytes; `{hold: 1}` blocks
+/// whatever thread it is on until [`Echo::release`]; `{stream: n}` counts down to 0 in an exhaust stream;
+/// `{close: n}` does the same and closes the connection instead of sending the last reply; `{panic: 1}`
+/// panics; everything else is answered at once. All replies carry `ok`, `calls`, `lane` and whether the
+/// request began where it may block, `onPool`. `ping` is diagnostic.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub(crate) calls: AtomicUsize,

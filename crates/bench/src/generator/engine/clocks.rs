@@ -10,7 +10,8 @@ use std::cmp::Reverse;
 
 /// How often connections are looked through for those that have waited too long.
 const SWEEP_EVERY: u64 = SECOND / 4;
-/// Connections that are woken or sent on before events are looked at again: replies must not wait for a storm to end.
+/// Connections that are woken or sent on before events are looked at again: replies must not wait for a storm
+/// to end.
 const AT_ONCE: usize = 64;
 
 impl Generator {
@@ -22,8 +23,8 @@ impl Generator {
         self.waking.push(Reverse((due, index as u32)));
     }
 
-    /// Seconds that have ended, open loops whose intended starts have come, connections that go on, time-outs, and the alarm
-    /// for the next of them. The clock is not looked at again where nothing is due.
+    /// Seconds that have ended, open loops whose intended starts have come, connections that go on,
+    /// time-outs, and the alarm for the next of them. The clock is not looked at again where nothing is due.
     pub(super) fn look_after_clocks(&mut self, now: u64) -> Result<(), BenchError> {
         while self.next_second <= now && self.next_second <= self.span.sending_until {
             self.end_second();

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// Attempts to connect under way before a run: below what listeners queue.
 const DIALS_AT_ONCE: usize = 256;
-/// First pause of a connection that was lost or could not be made, in nanoseconds; each further failure doubles it …
+/// First pause of a connection that was lost or could not be made, in nanoseconds; each further failure
+/// doubles it …
 const SHORTEST_REST: u64 = 10_000_000;
 /// … so many times.
 const DOUBLINGS: u8 = 7;
@@ -28,8 +29,8 @@ const FROM_USUAL_ADDRESS: u64 = 8_192;
 /// … and how many further ones leave from each further address of the loopback network.
 const FROM_EACH_ADDRESS: u64 = 256;
 
-/// Begins to make the connection of this number. Between two addresses there are 28,000 ports by default, and Linux looks
-/// long for the last half of them; the loopback network has addresses enough for everybody.
+/// Begins to make the connection of this number. Between two addresses there are 28,000 ports by default, and
+/// Linux looks long for the last half of them; the loopback network has addresses enough for everybody.
 fn connect(address: SocketAddr, number: u64) -> io::Result<TcpStream> {
     let (SocketAddr::V4(target), Some(beyond)) = (address, number.checked_sub(FROM_USUAL_ADDRESS)) else {
         return TcpStream::connect(address);

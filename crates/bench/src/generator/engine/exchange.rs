@@ -14,8 +14,8 @@ use wire::{Compressor, MAX_MESSAGE_SIZE, Message, MessageRef, compress_message, 
 const SPARE_PARTS: usize = 64;
 const OP_COMPRESSED: i32 = 2012;
 
-/// Straight to the kernel: the C library's `send` and `recv` are points where a thread may be cancelled, which costs a program
-/// with several threads two locked instructions a call.
+/// Straight to the kernel: the C library's `send` and `recv` are points where a thread may be cancelled,
+/// which costs a program with several threads two locked instructions a call.
 #[inline]
 fn write_to(socket: &TcpStream, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)
@@ -63,7 +63,8 @@ impl Generator {
         }
     }
 
-    /// The next operation of a closed loop, unless the run's time or its number of operations has been reached.
+    /// The next operation of a closed loop, unless the run's time or its number of operations has been
+    /// reached.
     #[inline]
     pub(super) fn start_closed(&mut self, index: usize, now: u64) {
         if now < self.span.sending_until && self.allowance > 0 {
@@ -131,8 +132,9 @@ impl Generator {
         }
     }
 
-    /// Reads until the reply is whole or nothing more is there. Nothing follows a whole reply, so the socket need not be read
-    /// dry: the next reply raises a new edge. Only the end of the connection may come with the last bytes: `ends`.
+    /// Reads until the reply is whole or nothing more is there. Nothing follows a whole reply, so the socket
+    /// need not be read dry: the next reply raises a new edge. Only the end of the connection may come with
+    /// the last bytes: `ends`.
     pub(super) fn receive(&mut self, index: usize, scratch: &mut [u8], ends: bool) {
         loop {
             let Some(connection) = self.connections.get_mut(index) else { return };
@@ -265,7 +267,8 @@ impl Generator {
     }
 }
 
-/// Puts the compressed message in the place of the message. One that cannot be compressed stays as it is, which servers accept.
+/// Puts the compressed message in the place of the message. One that cannot be compressed stays as it is,
+/// which servers accept.
 #[cold]
 fn compress(outgoing: &mut Vec<u8>, converted: &mut Vec<u8>, compressor: Compressor) {
     let compressed = Message::from_bytes(outgoing.clone(), MAX_MESSAGE_SIZE)

@@ -26,7 +26,8 @@ fn texts(errors: &BTreeMap<ErrorKey, u64>) -> Vec<(String, u64)> {
     errors.iter().map(|(key, times)| (key.to_string(), *times)).collect()
 }
 
-/// One connection without reconnecting meets this behaviour until ten operations are sent or the connection is gone.
+/// One connection without reconnecting meets this behaviour until ten operations are sent or the connection
+/// is gone.
 fn check(
     behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
     operations: u64,

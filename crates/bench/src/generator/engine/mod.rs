@@ -84,7 +84,8 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// Opens this share of the connections that are to be open before a run. One that is refused counts as an error of its group.
+    /// Opens this share of the connections that are to be open before a run. One that is refused counts as an
+    /// error of its group.
     pub(crate) fn connect(
         address: SocketAddr,
         specs: &[GroupSpec],
@@ -142,8 +143,8 @@ impl Generator {
         Arc::clone(&self.gauge)
     }
 
-    /// Sends for the window's time, then waits for what is under way. May be called again; connections stay open. Ctrl-C ends
-    /// it with what was seen until then.
+    /// Sends for the window's time, then waits for what is under way. May be called again; connections stay
+    /// open. Ctrl-C ends it with what was seen until then.
     pub(crate) fn run(&mut self, window: &Window) -> Result<RunOutcome, BenchError> {
         let used_before = thread_time();
         let begun = self.now();

@@ -46,8 +46,9 @@ pub(super) fn allocator(server: &Arc<Server>) -> Document {
     doc! { "generic": { "heap_size": (held as i64) } }
 }
 
-/// The figures of the store that have a counterpart in MongoDB's engine: the caches of blocks and rows are the cache, memtables that
-/// are not yet in a table are its dirty part, and an operation needs no ticket but its connection.
+/// The figures of the store that have a counterpart in MongoDB's engine: the caches of blocks and rows are
+/// the cache, memtables that are not yet in a table are its dirty part, and an operation needs no ticket but
+/// its connection.
 pub(super) fn wired_tiger(server: &Arc<Server>) -> Document {
     let statistics = server.node.store.statistics();
     let (engine, rows) = (statistics.engine, statistics.row_cache);

@@ -44,8 +44,8 @@ struct Database {
     /// Set by a write that found the disk full, cleared by the next one that succeeds. In between the log
     /// accepts nothing and must not be synced; recovery writes the memtables to tables and starts a new log.
     out_of_space: AtomicBool,
-    /// Shared by writes until what came of them is noted; a sync where room is scarce has it alone. The log of a write
-    /// that has just found the disk full must not be synced.
+    /// Shared by writes until what came of them is noted; a sync where room is scarce has it alone. The log
+    /// of a write that has just found the disk full must not be synced.
     log_access: RwLock<()>,
 }
 
@@ -62,7 +62,8 @@ impl Database {
         })
     }
 
-    /// Whether a write would find the disk full. An entry without content tells whether the engine has recovered.
+    /// Whether a write would find the disk full. An entry without content tells whether the engine has
+    /// recovered.
     fn is_out_of_space(&self) -> bool {
         if !self.out_of_space.load(Ordering::Acquire) && !self.events.take_halted() {
             return false;
@@ -116,8 +117,9 @@ pub struct RocksEngine {
 }
 
 impl RocksEngine {
-    /// Opens RocksDB in `path`; with `create`, a database that does not exist is created. With `spare_disk`, what the log
-    /// holds stays in memory, as far as it fits, instead of being written to table files at once, and files grow as they are written.
+    /// Opens RocksDB in `path`; with `create`, a database that does not exist is created. With `spare_disk`,
+    /// what the log holds stays in memory, as far as it fits, instead of being written to table files at
+    /// once, and files grow as they are written.
     ///
     /// # Errors
     /// What RocksDB reports, in its words.

@@ -23,8 +23,9 @@ const LEVEL0_SLOWDOWN: i32 = 48;
 const LEVEL0_STOP: i32 = 64;
 const PENDING_SLOWDOWN_BYTES: usize = 128 * GIB;
 const PENDING_STOP_BYTES: usize = 256 * GIB;
-/// A file with so many deletions among so many neighbouring entries, or with this share of them in all, is compacted soon:
-/// what was deleted gives its room back. More than half, because each update of an indexed field is a deletion and a put.
+/// A file with so many deletions among so many neighbouring entries, or with this share of them in all, is
+/// compacted soon: what was deleted gives its room back. More than half, because each update of an indexed
+/// field is a deletion and a put.
 const DELETION_WINDOW: usize = 4096;
 const DELETION_TRIGGER: usize = 3584;
 const DELETION_SHARE: f64 = 0.75;

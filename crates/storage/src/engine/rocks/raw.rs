@@ -28,8 +28,8 @@ fn approximate_bytes(rocks: &DB, family: &ColumnFamily, lower: &[u8], upper: &[u
     let (start_lengths, end_lengths) = ([lower.len()], [upper.len()]);
     let mut bytes = 0;
     let mut error = std::ptr::null_mut();
-    // SAFETY: the database and the column family are borrowed; every array has the one element announced, and all of them
-    // outlive the call.
+    // SAFETY: the database and the column family are borrowed; every array has the one element announced, and
+    // all of them outlive the call.
     unsafe {
         ffi::rocksdb_approximate_sizes_cf_with_flags(
             rocks.as_raw_ptr(),
@@ -50,7 +50,8 @@ fn approximate_bytes(rocks: &DB, family: &ColumnFamily, lower: &[u8], upper: &[u
     bytes
 }
 
-/// Has a database that is opened with these options keep what its log holds in memory, and take no room in advance.
+/// Has a database that is opened with these options keep what its log holds in memory, and take no room in
+/// advance.
 pub(super) fn spare_disk(options: &mut Options) {
     // SAFETY: the options are borrowed.
     unsafe {
@@ -80,8 +81,8 @@ impl Events {
     pub(super) fn listen(options: &mut Options) -> Arc<Events> {
         let events = Arc::new(Events::default());
         let state = Arc::into_raw(Arc::clone(&events)).cast_mut().cast::<c_void>();
-        // SAFETY: `state` is a share of `events` that `forget` gives back. The listener passes to the options and, by
-        // reference counting, to the database. None of the functions unwinds.
+        // SAFETY: `state` is a share of `events` that `forget` gives back. The listener passes to the options
+        // and, by reference counting, to the database. None of the functions unwinds.
         unsafe {
             let listener = ffi::rocksdb_eventlistener_create(
                 state,
@@ -139,7 +140,8 @@ unsafe extern "C" fn background_error(
     status: *mut ffi::rocksdb_status_ptr_t,
 ) {
     let mut text = std::ptr::null_mut();
-    // SAFETY: the listener holds its share of the events until `forget`; the status is valid during this call.
+    // SAFETY: the listener holds its share of the events until `forget`; the status is valid during this
+    // call.
     let events = unsafe {
         ffi::rocksdb_status_ptr_get_error(status, &raw mut text);
         &*state.cast::<Events>()

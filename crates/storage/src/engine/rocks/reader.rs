@@ -205,8 +205,8 @@ impl EngineCursor for RocksCursor {
     }
 }
 
-/// Has the processor fetch what follows a value in memory. Entries of a block lie one behind the other, and so do those that were inserted in order
-/// into a memtable: walks over documents wait for memory most of all.
+/// Has the processor fetch what follows a value in memory. Entries of a block lie one behind the other, and
+/// so do those that were inserted in order into a memtable: walks over documents wait for memory most of all.
 #[inline]
 fn prefetch_behind(value: &[u8]) {
     prefetch(value.as_ptr().wrapping_add(value.len()), value.len() + ENTRY_HEADER_BYTES);

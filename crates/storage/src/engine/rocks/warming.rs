@@ -1,10 +1,11 @@
 //! What of newly written files goes into the block cache at once, and what of replaced ones leaves it.
 //!
-//! An event loop answers a read from memory and moves it elsewhere when a block is missing. Flushes and compactions replace files
-//! that were in the cache by ones that are not, so that under writes reads would miss again and again although everything
-//! fits. While it fits, both put what they write into the cache; beyond that only flushes do, for young data is read most.
-//! Blocks of a file that is gone can never be asked for again. They leave with it: until the cache was full it grew by everything that was ever
-//! written, each block in fresh memory.
+//! An event loop answers a read from memory and moves it elsewhere when a block is missing. Flushes and
+//! compactions replace files that were in the cache by ones that are not, so that under writes reads would
+//! miss again and again although everything fits. While it fits, both put what they write into the cache;
+//! beyond that only flushes do, for young data is read most. Blocks of a file that is gone can never be asked
+//! for again. They leave with it: until the cache was full it grew by everything that was ever written, each
+//! block in fresh memory.
 
 use rocksdb::{ColumnFamily, DB};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};

@@ -36,7 +36,8 @@ impl World {
         self.sockets[queue].lock().push_back(task);
     }
 
-    /// Takes tasks, which queue themselves again in `home`, until `wanted` comes; answers with how many others came before.
+    /// Takes tasks, which queue themselves again in `home`, until `wanted` comes; answers with how many
+    /// others came before.
     #[track_caller]
     fn takes_until(&self, turn: &mut Turn, home: usize, wanted: &str) -> usize {
         for others in 0..10_000 {
