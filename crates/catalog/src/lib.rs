@@ -35,8 +35,7 @@
 //! # Not here
 //!
 //! Choosing an index and running a plan (`query`, `commands`), replies and their error code names
-//! (`commands`), applying collations (stored only), deleting expired documents (the TTL monitor of
-//! `commands`).
+//! (`commands`), applying collations (stored only), deleting expired documents (nobody does yet).
 
 mod catalog;
 mod change;

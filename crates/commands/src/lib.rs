@@ -4,7 +4,7 @@
 //! ```text
 //!   dispatch (table, generic arguments, sessions, cursors, …)  ──▶  one file per command  ──▶  exec, aggregation, write
 //!                                                                                                     │
-//!   Server = dispatch::Server<DataNode>: catalog, store, forecasts, spill  ◀──────────────────────────┘
+//!   Server = dispatch::Server<DataNode>: catalog, store, spill             ◀──────────────────────────┘
 //! ```
 //!
 //! # Invariant
