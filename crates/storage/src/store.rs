@@ -475,7 +475,8 @@ impl StoreInner {
 
     /// From now on no write is taken, and those that wait are refused. The first reason counts.
     pub(crate) fn break_down(&self, reason: &str) {
-        self.note_breakdown(CommitError::Broken(reason.into()));
+        let failure = self.note_breakdown(CommitError::Broken(reason.into()));
+        self.journal.fail(failure);
         self.gate.set(Admission::Open, Duration::ZERO);
         self.group.resume(self);
     }

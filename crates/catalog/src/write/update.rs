@@ -185,8 +185,6 @@ impl Collection {
                 Ok(Planned::Replacement | Planned::Removal) => {}
                 Ok(Planned::Nothing) => context.receipts.observed(),
                 Err(error) => {
-                    // A key may be another document's.
-                    context.receipts.observed();
                     result = Err(error);
                     break;
                 }

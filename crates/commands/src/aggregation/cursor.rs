@@ -8,7 +8,7 @@ use crate::exec::Slice;
 use crate::server::DataNode;
 use crate::turns::Turns;
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
-use query::aggregate::{DocumentSource, Flow, Pause};
+use query::aggregate::{DocumentSource, Flow, Pause, Turn};
 use std::sync::Arc;
 use storage::ReadSource;
 
@@ -82,6 +82,11 @@ impl RunningPipeline {
             Ok(Flow::Pause)
         })
         .await?;
+        // Who takes documents one by one stops before a slice is over: its steps are counted here.
+        if self.slice.as_mut().is_some_and(Turn::step) {
+            self.slice = None;
+            turns.end_slice().await?;
+        }
         Ok(next)
     }
 

@@ -154,17 +154,21 @@ impl Executor {
     /// # Errors
     /// What reading, the filter and the sink say.
     pub(crate) fn show(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
-        let mut raised = None;
+        let (mut raised, mut stopped) = (None, false);
         let pause = self.walk(ReadTier::Any, turn, |located| {
             let flow = sink(located.document).unwrap_or_else(|error| {
                 raised = Some(error);
                 Flow::Pause
             });
-            Ok(if flow == Flow::Pause { Verdict::TakeAndStop } else { Verdict::Take })
+            stopped = flow == Flow::Pause;
+            Ok(if stopped { Verdict::TakeAndStop } else { Verdict::Take })
         });
-        match raised {
-            Some(error) => Err(error),
-            None => pause.map_err(|error| QueryError::new(error.code, error.message)),
+        match (raised, pause) {
+            (Some(error), _) => Err(error),
+            (None, Err(error)) => Err(QueryError::new(error.code, error.message)),
+            // The last document that a limit lets through may be held back by whoever stopped at it.
+            (None, Ok(Pause::End)) if stopped => Ok(Pause::Stopped),
+            (None, Ok(pause)) => Ok(pause),
         }
     }
 

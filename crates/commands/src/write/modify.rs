@@ -151,10 +151,12 @@ impl Statement<'_> {
         let mut tier = context.turns().tier();
         let mut counts = Counts::default();
         let mut left = document_keys;
-        let mut alone = left.len() == 1;
+        // How many are changed one by one before a unit is tried again.
+        let (mut alone, mut backoff) = (usize::from(left.len() == 1), 1);
         while let Some((first, others)) = left.split_first() {
             context.interrupt().check()?;
-            if alone {
+            if alone > 0 {
+                alone -= 1;
                 counts.add(self.modify(context, first).await?.as_ref());
                 left = others;
                 continue;
@@ -162,12 +164,20 @@ impl Statement<'_> {
             // In a box: few commands come here, and all have room for what is in theirs.
             let (settled, result) = Box::pin(self.modify_unit(context, left, tier, &mut counts)).await;
             match result {
-                Ok(()) => alone = settled == 0,
+                Ok(()) if settled == 0 => {
+                    alone = backoff;
+                    backoff *= 2;
+                }
+                Ok(()) => backoff = 1,
                 Err(refusal) if refusal.would_block() => {
                     context.offload().await;
                     tier = ReadTier::Any;
                 }
-                Err(refusal) => return Err(refusal.into()),
+                Err(refusal) => {
+                    // A key may be another document's.
+                    context.receipts.observed();
+                    return Err(refusal.into());
+                }
             }
             left = left.get(settled..).unwrap_or_default();
         }

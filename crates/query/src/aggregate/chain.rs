@@ -227,7 +227,12 @@ impl DocumentSource for Running {
             };
             let chain = &mut self.chain;
             match self.source.run(turn, &mut |document| chain.take(document, &mut outer))? {
-                Pause::End => self.chain.end()?,
+                Pause::End => {
+                    self.chain.end()?;
+                    if stopped.get() {
+                        return Ok(Pause::Stopped);
+                    }
+                }
                 Pause::Stopped if !stopped.get() => {}
                 pause => return Ok(pause),
             }

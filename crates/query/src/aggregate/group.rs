@@ -406,6 +406,8 @@ impl Stage for GroupStage {
                 Some(sorter) => Phase::Merging { sorted: sorter.finish()?, current: None },
                 None => Phase::Done,
             };
+            // The others have been handed on.
+            self.held.set(self.begun.iter().map(|(key, group)| key.len() + group.bytes).sum());
         }
         let pause = self.give_merged(turn, rest)?;
         if pause == Pause::End {

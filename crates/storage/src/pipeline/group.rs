@@ -466,7 +466,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
 }
 
 /// Wakes all, also those behind one whose waker panics.
-fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
+pub(super) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
     struct Rest<I: Iterator<Item = Waker>>(I);
     impl<I: Iterator<Item = Waker>> Drop for Rest<I> {
         fn drop(&mut self) {

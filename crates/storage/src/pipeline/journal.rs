@@ -16,6 +16,7 @@ use std::task::{Poll, Waker};
 
 use slab::Slab;
 
+use super::group::wake_all;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// What the sync leader calls.
@@ -171,6 +172,15 @@ impl<F: Clone> SyncGroup<F> {
         }
     }
 
+    /// Nothing is synced any more: whoever waits, and whoever comes, is told why.
+    pub(crate) fn fail(&self, failure: F) {
+        let mut state = self.state.lock();
+        state.failed.get_or_insert(failure);
+        let wakers: Vec<Waker> = state.waiters.iter().map(|(_, waiter)| waiter.waker.clone()).collect();
+        drop(state);
+        wake_all(wakers);
+    }
+
     fn lead<'a, W>(
         &'a self,
         mut state: MutexGuard<'a, SyncState<F>>,
@@ -217,7 +227,7 @@ impl<F: Clone> SyncGroup<F> {
         }
         drop(state);
         successor.act(writer);
-        wakers.drain(..).for_each(Waker::wake);
+        wake_all(wakers.drain(..));
         let mut state = self.state.lock();
         state.spare = wakers;
         state

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use storage::{CommitError, CommitFuture, HeldLatches, LatchTable, Store};
+use storage::{CommitError, HeldLatches, LatchTable, Store};
 
 use crate::faults::Fault;
 use crate::pipeline::eventually;
@@ -74,8 +74,8 @@ impl Wake for Called {
     }
 }
 
-fn poll_with(commit: &mut CommitFuture, waker: &Waker) -> bool {
-    std::pin::Pin::new(commit).poll(&mut Context::from_waker(waker)).is_ready()
+fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> bool {
+    std::pin::Pin::new(future).poll(&mut Context::from_waker(waker)).is_ready()
 }
 
 #[test]
@@ -96,6 +96,45 @@ fn a_leader_that_dies_behind_the_write_leaves_nobody_waiting() {
     planted.wait().expect("it was written before that");
     assert!(exists(&store, "planted") && exists(&store, "other"));
     assert_broken(&store, "a waker that panics");
+}
+
+#[test]
+fn a_sync_that_meets_a_waker_that_panics_answers_the_others() {
+    let (engine, store) = faulty_store();
+    let receipt = store.commit(document("written")).wait().unwrap();
+    engine.hold_syncs(true);
+    let syncing = store.clone();
+    let leader = std::thread::spawn(move || syncing.journaled(receipt).wait());
+    eventually("the sync", || engine.syncs_begun.load(Ordering::SeqCst) > 0);
+    let mut planted = store.journaled(receipt);
+    assert!(!poll_with(&mut planted, &Waker::from(Arc::new(PanickingWaker))), "another one syncs");
+    let called = Arc::new(Called::default());
+    let mut other = store.journaled(receipt);
+    assert!(!poll_with(&mut other, &Waker::from(Arc::clone(&called))), "another one syncs");
+    engine.hold_syncs(false);
+    assert!(leader.join().is_err(), "the waker panics where it is called");
+    assert!(called.0.load(Ordering::SeqCst), "the one behind it is woken all the same");
+    other.wait().expect("it was synced before that");
+}
+
+#[test]
+fn whoever_waits_for_the_journal_of_a_broken_store_is_told() {
+    let (engine, store) = faulty_store();
+    let receipt = store.commit(document("written")).wait().unwrap();
+    engine.hold_syncs(true);
+    let syncing = store.clone();
+    let leader = std::thread::spawn(move || syncing.journaled(receipt).wait());
+    eventually("the sync", || engine.syncs_begun.load(Ordering::SeqCst) > 0);
+    let called = Arc::new(Called::default());
+    let mut waiting = store.journaled(receipt);
+    assert!(!poll_with(&mut waiting, &Waker::from(Arc::clone(&called))), "another one syncs");
+    engine.pressure_panics.store(true, Ordering::SeqCst);
+    let _ = commit(&store, "what wakes the governor");
+    eventually("the governor's death", || store.statistics().commit.breakdown.is_some());
+    eventually("the waker, though the sync goes on", || called.0.load(Ordering::SeqCst));
+    assert!(reason(waiting.wait()).contains("the thread heddle-governor panicked"));
+    engine.hold_syncs(false);
+    leader.join().unwrap().expect("its sync went well");
 }
 
 #[test]
