@@ -1,10 +1,10 @@
 //! Very many at once: malformed messages, connections that send a byte now and then, finds that nobody waits
 //! for.
 
-use crate::server::{Client, Outcome, message};
-use crate::shapes::{COLLECTION, DATABASE, Shape};
+use crate::server::{Client, Outcome, command_message, connect};
+use crate::shapes::COLLECTION;
 use crate::{PATIENCE, Trial};
-use document::{Document, doc};
+use document::doc;
 use fastrand::Rng;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -33,13 +33,8 @@ impl Sizes {
 
 const THREADS: usize = 4;
 
-fn request(mut command: Document) -> Vec<u8> {
-    command.push("$db", DATABASE);
-    message(&Shape { name: String::new(), command, sequence: None })
-}
-
 fn find() -> Vec<u8> {
-    request(doc! { "find": COLLECTION, "filter": { "_id": 1 } })
+    command_message(&doc! { "find": COLLECTION, "filter": { "_id": 1 } })
 }
 
 /// Sends the crowds one after the other; what each cost the others is the trial's to judge.
@@ -56,12 +51,18 @@ fn send_malformed(address: SocketAddr, count: usize, seed: u64) {
     const ON_ONE_CONNECTION: usize = 5;
     let plain = [
         find(),
-        request(doc! { "insert": "malformed", "documents": [{ "_id": 1, "a": [1, { "b": "text" }] }] }),
-        request(
-            doc! { "update": "malformed", "updates": [{ "q": { "a": 1 }, "u": { "$set": { "b": 2 } } }] },
+        command_message(
+            &doc! { "insert": "malformed", "documents": [{ "_id": 1, "a": [1, { "b": "text" }] }] },
         ),
-        request(doc! { "aggregate": "malformed", "pipeline": [{ "$match": { "a": 1 } }], "cursor": {} }),
-        request(doc! { "hello": 1, "client": { "driver": { "name": "d" } }, "compression": ["zlib"] }),
+        command_message(
+            &doc! { "update": "malformed", "updates": [{ "q": { "a": 1 }, "u": { "$set": { "b": 2 } } }] },
+        ),
+        command_message(
+            &doc! { "aggregate": "malformed", "pipeline": [{ "$match": { "a": 1 } }], "cursor": {} },
+        ),
+        command_message(
+            &doc! { "hello": 1, "client": { "driver": { "name": "d" } }, "compression": ["zlib"] },
+        ),
     ];
     let compressed = plain.iter().flat_map(|message| {
         let message = wire::Message::from_bytes(message.clone(), wire::MAX_MESSAGE_SIZE).expect("a message");
@@ -76,7 +77,7 @@ fn send_malformed(address: SocketAddr, count: usize, seed: u64) {
                 for _ in 0..count / THREADS / ON_ONE_CONNECTION {
                     let bytes: Vec<u8> =
                         (0..ON_ONE_CONNECTION).flat_map(|_| malformed(&mut random, valid)).collect();
-                    let mut socket = connect(address);
+                    let mut socket = connect(address, PATIENCE);
                     // The server may have closed the connection before it has taken all.
                     let _ = socket.write_all(&bytes);
                     let _ = socket.shutdown(Shutdown::Write);
@@ -104,19 +105,12 @@ fn malformed(random: &mut Rng, valid: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
-    let socket = TcpStream::connect(address).expect("the server accepts a connection");
-    socket.set_nodelay(true).expect("no delay");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    socket
-}
-
 /// Connections whose requests come a few bytes at a time; each is answered in the end.
 fn send_slowly(address: SocketAddr, count: usize) {
     const PIECE: usize = 8;
     const PAUSE: Duration = Duration::from_millis(50);
     let (request, mut sockets) = (find(), Vec::with_capacity(count));
-    sockets.resize_with(count, || connect(address));
+    sockets.resize_with(count, || connect(address, PATIENCE));
     for piece in request.chunks(PIECE) {
         for socket in &mut sockets {
             socket.write_all(piece).expect("the connection is open");
@@ -135,7 +129,7 @@ fn pipeline(address: SocketAddr, count: usize) {
     let requests = find().repeat(AT_ONCE);
     thread::scope(|scope| {
         for _ in 0..THREADS {
-            let mut sending = connect(address);
+            let mut sending = connect(address, PATIENCE);
             let mut receiving = sending.try_clone().expect("a second handle");
             let requests = &requests;
             scope.spawn(move || {

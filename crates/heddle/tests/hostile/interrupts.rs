@@ -1,13 +1,12 @@
 //! What goes on for long ends when it is told to, within a single document as well.
 
 use crate::operands::numbers;
-use crate::server::{Client, Outcome};
+use crate::server::{Client, Outcome, command_message};
 use crate::shapes::{COLLECTION, DATABASE};
 use crate::support::{ServerProcess, number, run};
 use document::{Document, Value, doc};
 use std::thread;
 use std::time::{Duration, Instant};
-use wire::CommandMessage;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -27,12 +26,6 @@ fn endless() -> Vec<(&'static str, Document)> {
         ("a loop in an update", update),
         ("branches over a list", doc! { "find": COLLECTION, "filter": filter }),
     ]
-}
-
-fn message(command: &Document) -> Vec<u8> {
-    let mut command = command.clone();
-    command.push("$db", DATABASE);
-    CommandMessage::new(command.to_buf().as_raw()).finish(1).into_bytes()
 }
 
 /// The operation on the collection, once there is one, or once there is none.
@@ -60,17 +53,19 @@ pub(crate) fn check(directory: &std::path::Path) {
     for (name, command) in endless() {
         let mut limited = command.clone();
         limited.push("maxTimeMS", 200);
-        let outcome = Client::connect(server.address, PATIENCE).send(&message(&limited));
+        let outcome = Client::connect(server.address, PATIENCE).send(&command_message(&limited));
         assert!(matches!(outcome, Outcome::Answered(50)), "{name} with maxTimeMS: {outcome:?}");
         let killed = thread::scope(|scope| {
-            let asking = scope.spawn(|| Client::connect(server.address, PATIENCE).send(&message(&command)));
+            let asking =
+                scope.spawn(|| Client::connect(server.address, PATIENCE).send(&command_message(&command)));
             let operation = wait_for(&server, name, true).expect("it runs");
             run(&mut server.client(), doc! { "killOp": 1, "op": operation, "$db": "admin" });
             asking.join().expect("no panic")
         });
         assert!(matches!(killed, Outcome::Answered(11601)), "{name} with killOp: {killed:?}");
         wait_for(&server, name, false);
-        let left = Client::connect(server.address, Duration::from_millis(300)).send(&message(&command));
+        let left =
+            Client::connect(server.address, Duration::from_millis(300)).send(&command_message(&command));
         assert!(matches!(left, Outcome::Silent), "{name}: {left:?}");
         // The connection is closed, and nobody waits for the answer.
         wait_for(&server, name, false);

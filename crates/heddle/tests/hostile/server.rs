@@ -1,6 +1,6 @@
 //! The server as its clients and its operating system see it.
 
-use crate::shapes::Shape;
+use crate::shapes::{DATABASE, Shape};
 use document::{Document, RawDocument, doc};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -28,11 +28,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr, patience: Duration) -> Self {
-        let socket = TcpStream::connect(address).expect("the server accepts a connection");
-        socket.set_nodelay(true).expect("no delay");
-        socket.set_read_timeout(Some(patience)).expect("a time-out");
-        socket.set_write_timeout(Some(patience)).expect("a time-out");
-        Client { socket }
+        Client { socket: connect(address, patience) }
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Outcome {
@@ -64,6 +60,22 @@ impl Client {
         let code = reply.get("code").and_then(|code| code.as_i64_exact()).unwrap_or(0);
         Ok(i32::try_from(code).unwrap_or(-1))
     }
+}
+
+/// A socket that gives up after so long.
+pub(crate) fn connect(address: SocketAddr, patience: Duration) -> TcpStream {
+    let socket = TcpStream::connect(address).expect("the server accepts a connection");
+    socket.set_nodelay(true).expect("no delay");
+    socket.set_read_timeout(Some(patience)).expect("a time-out");
+    socket.set_write_timeout(Some(patience)).expect("a time-out");
+    socket
+}
+
+/// A command on the database of the trial.
+pub(crate) fn command_message(command: &Document) -> Vec<u8> {
+    let mut command = command.clone();
+    command.push("$db", DATABASE);
+    CommandMessage::new(command.to_buf().as_raw()).finish(1).into_bytes()
 }
 
 pub(crate) fn message(shape: &Shape) -> Vec<u8> {
