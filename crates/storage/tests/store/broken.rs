@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use storage::{CommitError, HeldLatches, LatchTable, Store};
+use storage::{CommitError, HeldLatches, LatchTable, Receipt, Store};
 
-use crate::faults::Fault;
+use crate::faults::{Fault, FaultyEngine};
 use crate::pipeline::eventually;
 use crate::turns::faulty_store;
 use crate::{commit, document, exists, journal};
@@ -98,14 +99,20 @@ fn a_leader_that_dies_behind_the_write_leaves_nobody_waiting() {
     assert_broken(&store, "a waker that panics");
 }
 
-#[test]
-fn a_sync_that_meets_a_waker_that_panics_answers_the_others() {
-    let (engine, store) = faulty_store();
+/// A unit that is written, and a thread whose sync for it is held.
+fn begin_sync(engine: &FaultyEngine, store: &Store) -> (Receipt, JoinHandle<Result<Receipt, CommitError>>) {
     let receipt = store.commit(document("written")).wait().unwrap();
     engine.hold_syncs(true);
     let syncing = store.clone();
     let leader = std::thread::spawn(move || syncing.journaled(receipt).wait());
     eventually("the sync", || engine.syncs_begun.load(Ordering::SeqCst) > 0);
+    (receipt, leader)
+}
+
+#[test]
+fn a_sync_that_meets_a_waker_that_panics_answers_the_others() {
+    let (engine, store) = faulty_store();
+    let (receipt, leader) = begin_sync(&engine, &store);
     let mut planted = store.journaled(receipt);
     assert!(!poll_with(&mut planted, &Waker::from(Arc::new(PanickingWaker))), "another one syncs");
     let called = Arc::new(Called::default());
@@ -120,11 +127,7 @@ fn a_sync_that_meets_a_waker_that_panics_answers_the_others() {
 #[test]
 fn whoever_waits_for_the_journal_of_a_broken_store_is_told() {
     let (engine, store) = faulty_store();
-    let receipt = store.commit(document("written")).wait().unwrap();
-    engine.hold_syncs(true);
-    let syncing = store.clone();
-    let leader = std::thread::spawn(move || syncing.journaled(receipt).wait());
-    eventually("the sync", || engine.syncs_begun.load(Ordering::SeqCst) > 0);
+    let (receipt, leader) = begin_sync(&engine, &store);
     let called = Arc::new(Called::default());
     let mut waiting = store.journaled(receipt);
     assert!(!poll_with(&mut waiting, &Waker::from(Arc::clone(&called))), "another one syncs");
