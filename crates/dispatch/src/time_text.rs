@@ -1,5 +1,7 @@
 //! Times as text: for log lines and `currentOp`.
 
+use document::civil_from_days;
+
 /// Milliseconds since 1970 as `2026-01-31T10:00:00.000+00:00`.
 pub fn utc_text(milliseconds: i64) -> String {
     const MS_PER_DAY: i64 = 86_400_000;
@@ -24,20 +26,6 @@ pub fn calendar_text(milliseconds: i64) -> String {
     let text = utc_text(milliseconds);
     let time = text.split_once('T').and_then(|(_, time)| time.get(..12)).unwrap_or_default();
     format!("{} {} {day:2} {time}", name(&WEEKDAYS, days.rem_euclid(7)), name(&MONTHS, month - 1))
-}
-
-/// The Gregorian date of a day counted from 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms").
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
-    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

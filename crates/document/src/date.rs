@@ -21,19 +21,25 @@ impl DateTime {
         if !(YEAR_0..YEAR_10000).contains(&milliseconds) {
             return None;
         }
-        // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": years counted from March have
-        // the leap day at their end.
-        let days = milliseconds.div_euclid(MILLISECONDS_PER_DAY) + 719_468;
-        let era = days.div_euclid(146_097);
-        let day_of_era = days.rem_euclid(146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted_month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-        let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        let (year, month, day) = civil_from_days(milliseconds.div_euclid(MILLISECONDS_PER_DAY));
         Some(DateTime { year, month, day, milliseconds: milliseconds.rem_euclid(MILLISECONDS_PER_DAY) })
     }
+}
+
+/// The Gregorian year, month and day of a day counted from 1970-01-01. Years counted from March have the leap
+/// day at their end.
+///
+/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+pub fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// ISO 8601; milliseconds when there are some, or always when a precision is asked for.

@@ -51,6 +51,7 @@ mod value;
 
 pub use builder::{ArrayBuilder, DocumentBuilder};
 pub use compare::{Comparable, canonical_type, compare, compare_documents};
+pub use date::civil_from_days;
 pub use element_type::ElementType;
 pub use field_index::{FieldIndex, Fieldwise};
 pub use number::Number;
