@@ -32,14 +32,10 @@ const fn start(
 ) -> Definition {
     let [flag, yaml] = at;
     Definition {
-        name,
-        meaning,
-        unit,
-        kind,
         flag: if flag.is_empty() { None } else { Some(flag) },
         yaml: Some(yaml),
         is_server_parameter: false,
-        changes_at_runtime: false,
+        ..fixed(name, kind, unit, [], meaning)
     }
 }
 
