@@ -5,7 +5,7 @@ use crate::collection::{Collection, KeyLatches};
 use crate::definition::{CollectionDefinition, IndexState, UUID_SUBTYPE};
 use crate::keys::{self, CollectionId};
 use crate::namespace::{Namespace, check_database};
-use crate::state::{CatalogState, Entry};
+use crate::state::{CatalogEntry, CatalogState};
 use crate::{CatalogError, CollectionOptions, OperationContext, Receipts};
 use arc_swap::ArcSwap;
 use document::{RawDocument, Value, doc};
@@ -60,10 +60,15 @@ impl Catalog {
             let definition = without_unfinished_indexes(&context, &store, definition)?;
             let namespace = definition.namespace.clone();
             let entry = match definition.options.view {
-                Some(_) => Entry::View(Arc::new(definition)),
+                Some(_) => CatalogEntry::View(Arc::new(definition)),
                 None => {
                     let key_latches = Arc::clone(&key_latches);
-                    Entry::Collection(Collection::open(store.clone(), key_latches, context.view, definition)?)
+                    CatalogEntry::Collection(Collection::open(
+                        store.clone(),
+                        key_latches,
+                        context.view,
+                        definition,
+                    )?)
                 }
             };
             state.insert(namespace, entry);
@@ -90,21 +95,21 @@ impl Catalog {
     #[inline]
     pub fn collection(&self, database: &str, collection: &str) -> Option<Arc<Collection>> {
         match self.state.load().get(database, collection)? {
-            Entry::Collection(collection) => Some(Arc::clone(collection)),
-            Entry::View(_) => None,
+            CatalogEntry::Collection(collection) => Some(Arc::clone(collection)),
+            CatalogEntry::View(_) => None,
         }
     }
 
     /// The view of this name.
     pub fn view(&self, database: &str, name: &str) -> Option<Arc<CollectionDefinition>> {
         match self.state.load().get(database, name)? {
-            Entry::View(definition) => Some(Arc::clone(definition)),
-            Entry::Collection(_) => None,
+            CatalogEntry::View(definition) => Some(Arc::clone(definition)),
+            CatalogEntry::Collection(_) => None,
         }
     }
 
     /// What this name stands for.
-    pub fn entry(&self, database: &str, name: &str) -> Option<Entry> {
+    pub fn entry(&self, database: &str, name: &str) -> Option<CatalogEntry> {
         self.state.load().get(database, name).cloned()
     }
 
@@ -130,7 +135,7 @@ impl Catalog {
         context: &OperationContext<'_>,
         namespace: &Namespace,
         options: CollectionOptions,
-    ) -> Result<Entry, CatalogError> {
+    ) -> Result<CatalogEntry, CatalogError> {
         namespace.check_creatable()?;
         let _guard = self.begin_change(context).await;
         if let Some(existing) = self.entry(namespace.database(), namespace.collection()) {
@@ -160,15 +165,15 @@ impl Catalog {
             namespace.check_creatable()?;
             let _guard = self.begin_change(context).await;
             match self.entry(database, name) {
-                Some(Entry::Collection(collection)) => return Ok(collection),
-                Some(Entry::View(_)) => {
+                Some(CatalogEntry::Collection(collection)) => return Ok(collection),
+                Some(CatalogEntry::View(_)) => {
                     return Err(CatalogError::CommandNotSupportedOnView(format!(
                         "Namespace {namespace} is a view, not a collection"
                     )));
                 }
                 None => {
                     let options = CollectionOptions::default();
-                    if let Entry::Collection(collection) =
+                    if let CatalogEntry::Collection(collection) =
                         self.create_latched(context, &namespace, options).await?
                     {
                         return Ok(collection);
@@ -183,7 +188,7 @@ impl Catalog {
         context: &OperationContext<'_>,
         namespace: &Namespace,
         options: CollectionOptions,
-    ) -> Result<Entry, CatalogError> {
+    ) -> Result<CatalogEntry, CatalogError> {
         let state = self.state();
         if let Some(existing) = state.database_differing_in_case(namespace.database()) {
             return Err(CatalogError::Location {
@@ -203,11 +208,11 @@ impl Catalog {
         changes.create(&definition);
         changes.commit(&self.store).await?;
         let entry = match definition.options.view {
-            Some(_) => Entry::View(Arc::new(definition)),
+            Some(_) => CatalogEntry::View(Arc::new(definition)),
             None => {
                 let key_latches = Arc::clone(&self.key_latches);
                 let store = self.store.clone();
-                Entry::Collection(Collection::open(store, key_latches, context.view, definition)?)
+                CatalogEntry::Collection(Collection::open(store, key_latches, context.view, definition)?)
             }
         };
         self.change_state(|state| state.insert(namespace.clone(), entry.clone()));
@@ -237,7 +242,7 @@ impl Catalog {
         let entry = self.entry(namespace.database(), namespace.collection());
         let entry = entry.ok_or_else(|| CatalogError::NamespaceNotFound("ns not found".into()))?;
         self.drop_entries(context, vec![(namespace.clone(), entry.clone())], None).await?;
-        let indexes = matches!(entry, Entry::Collection(_)).then(|| entry.definition().indexes.len());
+        let indexes = matches!(entry, CatalogEntry::Collection(_)).then(|| entry.definition().indexes.len());
         Ok(DropReport { indexes })
     }
 
@@ -264,12 +269,12 @@ impl Catalog {
     async fn drop_entries(
         &self,
         context: &OperationContext<'_>,
-        entries: Vec<(Namespace, Entry)>,
+        entries: Vec<(Namespace, CatalogEntry)>,
         renamed: Option<Renamed<'_>>,
     ) -> Result<(), CatalogError> {
         let mut latches = Vec::new();
         for (_, entry) in &entries {
-            if let Entry::Collection(collection) = entry {
+            if let CatalogEntry::Collection(collection) = entry {
                 collection.builds().iter().for_each(|build| build.cancel());
                 latches.push(collection.begin_change().await);
             }
@@ -288,11 +293,11 @@ impl Catalog {
                 let to = definition.namespace.clone();
                 collection.publish(definition);
                 state.remove(from);
-                state.insert(to, Entry::Collection(Arc::clone(collection)));
+                state.insert(to, CatalogEntry::Collection(Arc::clone(collection)));
             }
         });
         for (_, entry) in &entries {
-            if let Entry::Collection(collection) = entry {
+            if let CatalogEntry::Collection(collection) = entry {
                 collection.mark_dropped();
                 self.store.reclaim(Keyspace::Documents, keys::document_range(collection.id()));
                 self.store.reclaim(Keyspace::Indexes, keys::indexes_range(collection.id()));
@@ -323,8 +328,8 @@ impl Catalog {
         }
         let _guard = self.begin_change(context).await;
         let collection = match self.entry(from.database(), from.collection()) {
-            Some(Entry::Collection(collection)) => collection,
-            Some(Entry::View(_)) => {
+            Some(CatalogEntry::Collection(collection)) => collection,
+            Some(CatalogEntry::View(_)) => {
                 return Err(CatalogError::CommandNotSupportedOnView(format!("cannot rename view: {from}")));
             }
             None => {
@@ -335,12 +340,12 @@ impl Catalog {
         };
         let target = self.entry(to.database(), to.collection());
         match &target {
-            Some(Entry::View(_)) => {
+            Some(CatalogEntry::View(_)) => {
                 return Err(CatalogError::NamespaceExists(format!(
                     "a view already exists with that name: {to}"
                 )));
             }
-            Some(Entry::Collection(_)) if !drop_target => {
+            Some(CatalogEntry::Collection(_)) if !drop_target => {
                 return Err(CatalogError::NamespaceExists("target namespace exists".into()));
             }
             _ => {}
@@ -366,7 +371,7 @@ impl Catalog {
         changes.modify(&definition);
         changes.commit(&self.store).await?;
         self.change_state(|state| {
-            state.insert(definition.namespace.clone(), Entry::View(Arc::new(definition)));
+            state.insert(definition.namespace.clone(), CatalogEntry::View(Arc::new(definition)));
         });
         Ok(())
     }
@@ -377,15 +382,15 @@ fn same_options(existing: &CollectionOptions, requested: &CollectionOptions) -> 
     existing.to_document() == requested.to_document()
 }
 
-fn already_exists(namespace: &Namespace, existing: &Entry) -> CatalogError {
+fn already_exists(namespace: &Namespace, existing: &CatalogEntry) -> CatalogError {
     CatalogError::NamespaceExists(match existing {
-        Entry::Collection(collection) => {
+        CatalogEntry::Collection(collection) => {
             let uuid = collection.uuid().as_bytes().to_vec();
             let mut options = doc! { "uuid": (Value::binary(UUID_SUBTYPE, uuid)) };
             options.extend(collection.definition().options.to_document());
             format!("namespace {namespace} already exists, but with different options: {}", options.quoted())
         }
-        Entry::View(_) => format!("A view already exists. NS: {namespace}"),
+        CatalogEntry::View(_) => format!("A view already exists. NS: {namespace}"),
     })
 }
 
@@ -429,7 +434,7 @@ fn check_view_cycle(state: &CatalogState, namespace: &Namespace, view_on: &str) 
             });
         }
         match state.get(namespace.database(), &next) {
-            Some(Entry::View(definition)) => {
+            Some(CatalogEntry::View(definition)) => {
                 next = definition.options.view.as_ref().map(|view| view.view_on.clone()).unwrap_or_default();
             }
             _ => return Ok(()),

@@ -12,7 +12,7 @@
 
 use crate::OperationContext;
 use crate::definition::{CollectionDefinition, IndexDefinition};
-use crate::index_keys::Entry;
+use crate::index_keys::IndexEntryBuf;
 use crate::keys::{self, CollectionId, IndexId};
 use crate::namespace::Namespace;
 use document::RawDocument;
@@ -145,12 +145,12 @@ impl<'o> Changes<'o> {
         self.unit.add_counter(keys::bytes_counter(collection), bytes);
     }
 
-    fn put_entry(&mut self, entry: &Entry) -> i64 {
+    fn put_entry(&mut self, entry: &IndexEntryBuf) -> i64 {
         self.unit.put(Keyspace::Indexes, &entry.key, &entry.value);
         entry_bytes(entry)
     }
 
-    fn delete_entry(&mut self, entry: &Entry) -> i64 {
+    fn delete_entry(&mut self, entry: &IndexEntryBuf) -> i64 {
         self.unit.delete(Keyspace::Indexes, &entry.key);
         entry_bytes(entry)
     }
@@ -161,7 +161,7 @@ impl<'o> Changes<'o> {
         definition: &CollectionDefinition,
         key: &[u8],
         document: RawDocument<'_>,
-        entries: impl Iterator<Item = &'e Entry>,
+        entries: impl Iterator<Item = &'e IndexEntryBuf>,
     ) {
         let bytes = length(document);
         self.unit.put(Keyspace::Documents, key, document.as_bytes());
@@ -177,8 +177,8 @@ impl<'o> Changes<'o> {
         definition: &CollectionDefinition,
         key: &[u8],
         (before, after): (RawDocument<'_>, RawDocument<'_>),
-        removed: impl Iterator<Item = &'e Entry>,
-        added: impl Iterator<Item = &'e Entry>,
+        removed: impl Iterator<Item = &'e IndexEntryBuf>,
+        added: impl Iterator<Item = &'e IndexEntryBuf>,
     ) {
         let bytes = length(after) - length(before);
         self.unit.put(Keyspace::Documents, key, after.as_bytes());
@@ -195,7 +195,7 @@ impl<'o> Changes<'o> {
         definition: &CollectionDefinition,
         key: &[u8],
         document: RawDocument<'_>,
-        entries: impl Iterator<Item = &'e Entry>,
+        entries: impl Iterator<Item = &'e IndexEntryBuf>,
     ) {
         let bytes = length(document);
         self.unit.delete(Keyspace::Documents, key);
@@ -281,7 +281,7 @@ impl<'o> Changes<'o> {
     }
 
     /// Upkeep, of which nobody is told: entries of documents that were there before their index.
-    pub(crate) fn fill_index<'e>(&mut self, entries: impl Iterator<Item = &'e Entry>) {
+    pub(crate) fn fill_index<'e>(&mut self, entries: impl Iterator<Item = &'e IndexEntryBuf>) {
         for entry in entries {
             self.put_entry(entry);
         }
@@ -344,7 +344,7 @@ fn length(document: RawDocument<'_>) -> i64 {
     document.as_bytes().len() as i64
 }
 
-fn entry_bytes(entry: &Entry) -> i64 {
+fn entry_bytes(entry: &IndexEntryBuf) -> i64 {
     (entry.key.len() + entry.value.len()) as i64
 }
 

@@ -7,7 +7,7 @@ use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_spec::expire_after_seconds;
 use crate::keys;
 use crate::options::{self, ValidationAction, ValidationLevel};
-use crate::state::Entry;
+use crate::state::CatalogEntry;
 use crate::{CatalogError, Namespace, OperationContext};
 use document::{Document, RawDocument, RawValue};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl Catalog {
         let _guard = self.begin_change(context).await;
         match self.entry(namespace.database(), namespace.collection()) {
             None => Err(CatalogError::NamespaceNotFound(format!("ns does not exist: {namespace}"))),
-            Some(Entry::View(definition)) => self.modify_view(context, &definition, fields).await,
-            Some(Entry::Collection(collection)) => {
+            Some(CatalogEntry::View(definition)) => self.modify_view(context, &definition, fields).await,
+            Some(CatalogEntry::Collection(collection)) => {
                 let writers = collection.begin_change().await;
                 let _writers = writers.ok_or_else(|| {
                     CatalogError::NamespaceNotFound(format!("ns does not exist: {namespace}"))

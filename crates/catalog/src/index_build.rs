@@ -12,7 +12,7 @@
 use crate::change::Changes;
 use crate::collection::Collection;
 use crate::definition::IndexState;
-use crate::index_keys::Entry;
+use crate::index_keys::IndexEntryBuf;
 use crate::keys::{self, IndexId};
 use crate::waiters::{Waiters, give_way};
 use crate::write::unique::{UniqueProbe, duplicate};
@@ -41,9 +41,9 @@ pub struct BuildProgress {
     done: AtomicU64,
     total: u64,
     cancelled: AtomicBool,
-    /// Entries of unique indexes whose fields another document had when they were written. A leaf in the lock
+    /// IndexEntries of unique indexes whose fields another document had when they were written. A leaf in the lock
     /// order.
-    suspects: Mutex<Vec<(IndexId, Entry)>>,
+    suspects: Mutex<Vec<(IndexId, IndexEntryBuf)>>,
     /// Not every suspect could be kept.
     overflowed: AtomicBool,
     finished: Arc<Waiters>,
@@ -93,7 +93,7 @@ impl BuildProgress {
         &self.finished
     }
 
-    pub(crate) fn suspect(&self, index: IndexId, entry: &Entry) {
+    pub(crate) fn suspect(&self, index: IndexId, entry: &IndexEntryBuf) {
         let mut suspects = self.suspects.lock();
         if suspects.len() < SUSPECTS_MAX {
             suspects.push((index, entry.clone()));
@@ -160,7 +160,7 @@ async fn fill_slice(
     let hashes: Vec<u64> = keys.iter().map(|key| LatchTable::hash(key)).collect();
     writing.latches.add_keys(collection.key_latches.documents.lock_many(&hashes).await);
     let definition = &*writing.definition;
-    let mut entries: Vec<(IndexId, bool, Entry)> = Vec::new();
+    let mut entries: Vec<(IndexId, bool, IndexEntryBuf)> = Vec::new();
     let mut additions = Vec::new();
     for key in &keys {
         // A document that is gone by now has no entries any more.
@@ -199,7 +199,7 @@ fn slice_keys(
     collection: &Collection,
     from: &[u8],
 ) -> Result<Vec<Vec<u8>>, CatalogError> {
-    let lower = keys::document_key(collection.id(), from);
+    let lower = keys::row_key(collection.id(), from);
     let range = KeyRange { lower: Some(lower), upper: keys::document_range(collection.id()).upper };
     let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
     let mut cursor = context.view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
@@ -217,10 +217,10 @@ fn note_suspects(
     context: &OperationContext<'_>,
     collection: &Collection,
     build: &BuildProgress,
-    entries: &[(IndexId, bool, Entry)],
+    entries: &[(IndexId, bool, IndexEntryBuf)],
 ) -> Result<(), CatalogError> {
     for &index in &build.index_ids {
-        let mut own: Vec<&Entry> = entries
+        let mut own: Vec<&IndexEntryBuf> = entries
             .iter()
             .filter(|(id, unique, _)| *unique && *id == index)
             .map(|(_, _, entry)| entry)
@@ -230,7 +230,7 @@ fn note_suspects(
         }
         own.sort_unstable();
         let mut probe = UniqueProbe::new(context, collection.id(), index)?;
-        let mut previous: Option<&Entry> = None;
+        let mut previous: Option<&IndexEntryBuf> = None;
         for entry in own {
             if previous.is_some_and(|previous| previous.fields() == entry.fields())
                 || probe.is_taken(entry)?
@@ -261,7 +261,7 @@ fn check_suspects(
     Ok(())
 }
 
-fn count_entries(view: &storage::ReadView, entry: &Entry) -> Result<usize, CatalogError> {
+fn count_entries(view: &storage::ReadView, entry: &IndexEntryBuf) -> Result<usize, CatalogError> {
     let mut cursor = view.cursor(Keyspace::Indexes, KeyRange::prefix(entry.fields()), Direction::Forward)?;
     let mut count = 0;
     while count < 2 && cursor.next()?.is_some() {
@@ -289,7 +289,7 @@ pub(crate) fn check_all_entries(
             let entry = keys::whole_entry(key, value)?;
             if !is_first && entry.fields == previous {
                 let fields_end = keys::INDEX_PREFIX + entry.fields.len();
-                let entry = Entry { key: key.to_vec(), value: value.to_vec(), fields_end };
+                let entry = IndexEntryBuf { key: key.to_vec(), value: value.to_vec(), fields_end };
                 return Err(CatalogError::Write(duplicate(&definition, index, &entry)));
             }
             is_first = false;

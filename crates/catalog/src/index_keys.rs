@@ -21,7 +21,7 @@ pub fn is_multikey(paths: &[u128]) -> bool {
 
 /// One entry of an index, ready to be written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntryBuf {
     /// Index prefix, encoded fields, document key.
     pub(crate) key: Vec<u8>,
     /// Document key length and type bits.
@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     pub(crate) fields_end: usize,
 }
 
-impl Entry {
+impl IndexEntryBuf {
     /// Index prefix and encoded fields: what is unique in a unique index.
     pub(crate) fn fields(&self) -> &[u8] {
         self.key.get(..self.fields_end).expect("the fields of an entry lie within its key")
@@ -39,8 +39,8 @@ impl Entry {
 
 /// The entries of one document in one index: sorted, without repetitions.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
-    pub(crate) entries: Vec<Entry>,
+pub(crate) struct IndexEntries {
+    pub(crate) entries: Vec<IndexEntryBuf>,
     pub(crate) multikey: MultikeyPaths,
 }
 
@@ -103,8 +103,9 @@ impl KeyGenerator {
         &self,
         document: RawDocument<'_>,
         document_key: &[u8],
-    ) -> Result<Entries, WriteError> {
-        let mut found = Entries { entries: Vec::with_capacity(1), multikey: vec![0; self.spec.fields.len()] };
+    ) -> Result<IndexEntries, WriteError> {
+        let mut found =
+            IndexEntries { entries: Vec::with_capacity(1), multikey: vec![0; self.spec.fields.len()] };
         if let Some(partial) = &self.partial
             && !partial.matches(document)?
         {
@@ -123,7 +124,7 @@ impl KeyGenerator {
         &self,
         walks: &mut [Walk<'_>],
         document_key: &[u8],
-        found: &mut Entries,
+        found: &mut IndexEntries,
     ) -> Result<(), WriteError> {
         let mut shared: Option<(RawArray<'_>, usize)> = None;
         for (position, walk) in walks.iter_mut().enumerate() {
@@ -237,7 +238,12 @@ impl KeyGenerator {
         }
     }
 
-    fn emit(&self, walks: &[Walk<'_>], document_key: &[u8], found: &mut Entries) -> Result<(), WriteError> {
+    fn emit(
+        &self,
+        walks: &[Walk<'_>],
+        document_key: &[u8],
+        found: &mut IndexEntries,
+    ) -> Result<(), WriteError> {
         if self.spec.sparse && walks.iter().all(|walk| matches!(walk, Walk::Done(None))) {
             return Ok(());
         }
@@ -257,7 +263,7 @@ impl KeyGenerator {
         key.extend_from_slice(document_key);
         let mut value = Vec::with_capacity(2 + type_bits.len());
         write_entry_value(&mut value, document_key.len(), &type_bits);
-        found.entries.push(Entry { key, value, fields_end });
+        found.entries.push(IndexEntryBuf { key, value, fields_end });
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexState};
 use crate::index_build;
 use crate::keys::{self, IndexId};
-use crate::state::Entry;
+use crate::state::CatalogEntry;
 use crate::{CatalogError, IndexSpec, Namespace, OperationContext};
 use document::Document;
 use std::sync::Arc;
@@ -141,8 +141,8 @@ impl Catalog {
         namespace: &Namespace,
     ) -> Result<Vec<IndexSpec>, CatalogError> {
         let collection = match self.entry(namespace.database(), namespace.collection()) {
-            Some(Entry::Collection(collection)) => collection,
-            Some(Entry::View(_)) => {
+            Some(CatalogEntry::Collection(collection)) => collection,
+            Some(CatalogEntry::View(_)) => {
                 return Err(CatalogError::CommandNotSupportedOnView(format!(
                     "can't re-index a view: {namespace}"
                 )));
@@ -206,8 +206,8 @@ impl Catalog {
     ) -> Result<usize, CatalogError> {
         let _guard = self.begin_change(context).await;
         let collection = match self.entry(namespace.database(), namespace.collection()) {
-            Some(Entry::Collection(collection)) => collection,
-            Some(Entry::View(_)) => {
+            Some(CatalogEntry::Collection(collection)) => collection,
+            Some(CatalogEntry::View(_)) => {
                 return Err(CatalogError::CommandNotSupportedOnView(format!(
                     "Namespace {namespace} is a view, not a collection"
                 )));

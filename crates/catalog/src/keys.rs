@@ -30,8 +30,8 @@ pub(crate) fn record_range() -> KeyRange {
     KeyRange::prefix([RECORD_TAG])
 }
 
-/// The key of a document in `Keyspace::Documents`.
-pub(crate) fn document_key(collection: CollectionId, document_key: &[u8]) -> Vec<u8> {
+/// The row key: that of a document in `Keyspace::Documents`.
+pub(crate) fn row_key(collection: CollectionId, document_key: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(DOCUMENT_PREFIX + document_key.len());
     key.extend_from_slice(&collection.to_be_bytes());
     key.extend_from_slice(document_key);

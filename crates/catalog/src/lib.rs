@@ -74,7 +74,7 @@ pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database,
 pub use operation::{OperationContext, Receipts};
 pub use options::{CappedLimits, CollectionOptions, ValidationAction, ValidationLevel, ViewOptions};
 pub use read::{DocumentCursor, EncodedRange, IndexCursor};
-pub use state::{CatalogState, Entry, NameCounts};
+pub use state::{CatalogEntry, CatalogState, NameCounts};
 pub use statistics::{CollectionStatistics, IndexSize};
 pub use validate::{IndexValidation, ValidationReport};
 pub use waiters::{Arrival, Waiters, give_way};

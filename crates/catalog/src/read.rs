@@ -115,7 +115,7 @@ impl Collection {
             rest.copy_from_slice(document_key);
             return Ok(view.get_tier(Keyspace::Documents, key, tier)?);
         }
-        Ok(view.get_tier(Keyspace::Documents, &keys::document_key(self.id(), document_key), tier)?)
+        Ok(view.get_tier(Keyspace::Documents, &keys::row_key(self.id(), document_key), tier)?)
     }
 
     /// A walk over the documents in the order of their document keys.
@@ -169,7 +169,7 @@ impl Collection {
         last_seen: &[u8],
         tier: ReadTier,
     ) -> Result<(), ReadError> {
-        let key = keys::document_key(self.id(), last_seen);
+        let key = keys::row_key(self.id(), last_seen);
         if view.get_tier(Keyspace::Documents, &key, tier)?.is_some() {
             return Ok(());
         }

@@ -10,19 +10,19 @@ use std::sync::{Arc, OnceLock};
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum CatalogEntry {
     /// A collection.
     Collection(Arc<Collection>),
     /// A view; its options say of what.
     View(Arc<CollectionDefinition>),
 }
 
-impl Entry {
+impl CatalogEntry {
     /// The definition of this moment.
     pub fn definition(&self) -> Arc<CollectionDefinition> {
         match self {
-            Entry::Collection(collection) => collection.definition(),
-            Entry::View(definition) => Arc::clone(definition),
+            CatalogEntry::Collection(collection) => collection.definition(),
+            CatalogEntry::View(definition) => Arc::clone(definition),
         }
     }
 }
@@ -30,7 +30,7 @@ impl Entry {
 /// Every name at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogState {
-    names: HashMap<Namespace, Entry, FxBuildHasher>,
+    names: HashMap<Namespace, CatalogEntry, FxBuildHasher>,
     /// Counted when it is first asked for, once for each version of the state.
     counts: OnceLock<NameCounts>,
 }
@@ -53,7 +53,7 @@ pub struct NameCounts {
 impl CatalogState {
     /// What a name stands for. Allocates nothing.
     #[inline]
-    pub fn get(&self, database: &str, collection: &str) -> Option<&Entry> {
+    pub fn get(&self, database: &str, collection: &str) -> Option<&CatalogEntry> {
         self.names.get(&NamespaceRef { database, collection })
     }
 
@@ -64,7 +64,7 @@ impl CatalogState {
     }
 
     /// The entries of a database, sorted by name.
-    pub fn entries(&self, database: &str) -> Vec<(Namespace, Entry)> {
+    pub fn entries(&self, database: &str) -> Vec<(Namespace, CatalogEntry)> {
         let of_database = self.names.iter().filter(|(namespace, _)| namespace.database() == database);
         let mut entries: Vec<_> = of_database.map(|(name, entry)| (name.clone(), entry.clone())).collect();
         entries.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -77,9 +77,9 @@ impl CatalogState {
             let mut counts = NameCounts::default();
             for (namespace, entry) in &self.names {
                 match entry {
-                    Entry::View(_) => counts.views += 1,
-                    Entry::Collection(_) if namespace.is_internal() => counts.internal += 1,
-                    Entry::Collection(collection) => {
+                    CatalogEntry::View(_) => counts.views += 1,
+                    CatalogEntry::Collection(_) if namespace.is_internal() => counts.internal += 1,
+                    CatalogEntry::Collection(collection) => {
                         counts.collections += 1;
                         counts.capped += u64::from(collection.is_capped());
                         let is_clustered = collection.definition().options.clustered_index().is_some();
@@ -94,8 +94,8 @@ impl CatalogState {
     /// All collections, in no order.
     pub fn collections(&self) -> impl Iterator<Item = &Arc<Collection>> {
         self.names.values().filter_map(|entry| match entry {
-            Entry::Collection(collection) => Some(collection),
-            Entry::View(_) => None,
+            CatalogEntry::Collection(collection) => Some(collection),
+            CatalogEntry::View(_) => None,
         })
     }
 
@@ -105,7 +105,7 @@ impl CatalogState {
         databases.find(|existing| *existing != name && existing.eq_ignore_ascii_case(name))
     }
 
-    pub(crate) fn insert(&mut self, namespace: Namespace, entry: Entry) {
+    pub(crate) fn insert(&mut self, namespace: Namespace, entry: CatalogEntry) {
         self.counts = OnceLock::new();
         self.names.insert(namespace, entry);
     }

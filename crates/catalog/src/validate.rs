@@ -3,7 +3,7 @@
 use crate::CatalogError;
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexDefinition};
-use crate::index_keys::Entry;
+use crate::index_keys::IndexEntryBuf;
 use crate::keys::{self, split_entry};
 use crate::waiters::give_way;
 use document::key::decode;
@@ -21,7 +21,7 @@ const ERRORS_MAX: usize = 100;
 pub struct IndexValidation {
     /// The index's name.
     pub name: String,
-    /// Entries found.
+    /// IndexEntries found.
     pub keys: u64,
     /// What is wrong with it; empty when nothing is.
     pub errors: Vec<String>,
@@ -216,8 +216,7 @@ impl Collection {
             }
             *previous = Some(entry.fields.to_vec());
         }
-        let Some(bytes) =
-            view.get(Keyspace::Documents, &keys::document_key(self.id(), entry.document_key))?
+        let Some(bytes) = view.get(Keyspace::Documents, &keys::row_key(self.id(), entry.document_key))?
         else {
             return Ok(Err(format!("entry {key:02x?} belongs to no document")));
         };
@@ -247,7 +246,7 @@ fn check_one<'v>(
     Ok(document)
 }
 
-fn describe(index: &IndexDefinition, entry: &Entry) -> String {
+fn describe(index: &IndexDefinition, entry: &IndexEntryBuf) -> String {
     let split = split_entry(&entry.key, &entry.value);
     let values = split.and_then(|split| decode(split.fields, split.type_bits, &index.spec.directions()).ok());
     let fields = Value::Array(values.unwrap_or_default().into()).quoted();

@@ -7,8 +7,8 @@ use crate::error::CommandResult;
 use crate::parameters::Parameter;
 use crate::server::Server;
 use catalog::{
-    CappedLimits, Collection, CollectionOptions, Entry, IndexSpec, Namespace, OperationContext, Receipts,
-    WriteError,
+    CappedLimits, CatalogEntry, Collection, CollectionOptions, IndexSpec, Namespace, OperationContext,
+    Receipts, WriteError,
 };
 use dispatch::calendar_text;
 use dispatch::command::{build_info, host_info};
@@ -38,9 +38,9 @@ async fn note_start(server: &Arc<Server>, writing: &OperationContext<'_>) -> Com
             let capped = Some(CappedLimits { size_bytes_max: STARTUP_LOG_BYTES, documents_max: None });
             let options = CollectionOptions { capped, ..CollectionOptions::default() };
             match server.node.catalog.create(writing, &namespace, options).await? {
-                Entry::Collection(collection) => collection,
+                CatalogEntry::Collection(collection) => collection,
                 // Somebody has made a view of this name: starts are not noted.
-                Entry::View(_) => return Ok(()),
+                CatalogEntry::View(_) => return Ok(()),
             }
         }
     };

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use storage::{
-    CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Entry,
-    KeyRange, Keyspace, MemoryEngine, OperationLog, PinnedBytes, Pressure, ReadTier, StorageError,
+    CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, KeyRange,
+    KeyValue, Keyspace, MemoryEngine, MutationLog, PinnedBytes, Pressure, ReadTier, StorageError,
     StorageOptions, Store, WriteUnit,
 };
 
@@ -196,7 +196,7 @@ impl Engine for ForgetfulEngine {
     fn pinned_reader(&self) -> Arc<dyn EngineReader> {
         self.wrap(self.inner.pinned_reader())
     }
-    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
         self.inner.write(units, counters)
     }
     fn sync_journal(&self, alone: bool) -> Result<(), EngineFailure> {
@@ -272,7 +272,7 @@ impl EngineCursor for ForgetfulCursor {
         self.failed = false;
         self.inner.seek(key);
     }
-    fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
+    fn next(&mut self) -> Result<Option<KeyValue<'_>>, StorageError> {
         assert!(!self.failed, "a cursor is sought again after it failed");
         if let Err(error) = self.forgetting.check(self.tier) {
             self.failed = true;

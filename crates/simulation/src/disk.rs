@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use storage::{
-    Disk, EngineFailure, Keyspace, MemoryEngine, Operation, OperationLog, Room, StorageError, WriteUnit,
+    Disk, EngineFailure, Keyspace, MemoryEngine, Mutation, MutationLog, Room, StorageError, WriteUnit,
 };
 use storage::{Engine, ReadTier};
 
@@ -51,9 +51,9 @@ type Image = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
 struct State {
     stable: Image,
-    tail: VecDeque<Vec<OperationLog>>,
-    /// Operations of the catalog that a sync has left out.
-    left_out: Vec<OperationLog>,
+    tail: VecDeque<Vec<MutationLog>>,
+    /// Mutations of the catalog that a sync has left out.
+    left_out: Vec<MutationLog>,
     faults: Faults,
     reserve: u64,
     random: Random,
@@ -120,7 +120,7 @@ impl SimulatedDisk {
     }
 
     /// A batch is in the log.
-    pub(crate) fn record(&self, units: &[WriteUnit], counters: &OperationLog) {
+    pub(crate) fn record(&self, units: &[WriteUnit], counters: &MutationLog) {
         let logs = units.iter().map(WriteUnit::log).chain([counters]);
         let batch = logs.filter(|log| !log.is_empty()).cloned().collect();
         self.state.lock().tail.push_back(batch);
@@ -180,7 +180,7 @@ impl SimulatedDisk {
     pub(crate) fn engine(&self) -> MemoryEngine {
         let engine = MemoryEngine::new();
         let state = self.state.lock();
-        let mut all = OperationLog::default();
+        let mut all = MutationLog::default();
         for ((keyspace, key), value) in &state.stable {
             if let Some(keyspace) = Keyspace::ALL.into_iter().find(|known| *known as u8 == *keyspace) {
                 all.put(keyspace, key, value);
@@ -199,7 +199,7 @@ impl State {
         for _ in 0..batches.min(self.tail.len()) {
             for log in self.tail.pop_front().unwrap_or_default() {
                 let skips_catalog = bug == Some(Bug::CatalogIsNotSynced);
-                self.apply(&log, |operation| !skips_catalog || operation.keyspace() != Keyspace::Meta);
+                self.apply(&log, |mutation| !skips_catalog || mutation.keyspace() != Keyspace::Meta);
                 if skips_catalog {
                     self.left_out.push(catalog_of(&log));
                 }
@@ -207,17 +207,17 @@ impl State {
         }
     }
 
-    fn apply(&mut self, log: &OperationLog, takes: impl Fn(&Operation<'_>) -> bool) {
-        for operation in log.iter().filter(takes) {
-            let code = operation.keyspace() as u8;
-            match operation {
-                Operation::Put { key, value, .. } => {
+    fn apply(&mut self, log: &MutationLog, takes: impl Fn(&Mutation<'_>) -> bool) {
+        for mutation in log.iter().filter(takes) {
+            let code = mutation.keyspace() as u8;
+            match mutation {
+                Mutation::Put { key, value, .. } => {
                     self.stable.insert((code, key.to_vec()), value.to_vec());
                 }
-                Operation::Delete { key, .. } => {
+                Mutation::Delete { key, .. } => {
                     self.stable.remove(&(code, key.to_vec()));
                 }
-                Operation::DeleteRange { from, to, .. } => {
+                Mutation::DeleteRange { from, to, .. } => {
                     let range = (code, from.to_vec())..(code, to.to_vec());
                     let doomed: Vec<_> = self.stable.range(range).map(|(key, _)| key.clone()).collect();
                     doomed.iter().for_each(|key| drop(self.stable.remove(key)));
@@ -227,13 +227,13 @@ impl State {
     }
 }
 
-/// The operations on the catalog's keyspace.
-fn catalog_of(log: &OperationLog) -> OperationLog {
-    let mut kept = OperationLog::default();
-    for operation in log.iter() {
-        match operation {
-            Operation::Put { keyspace: Keyspace::Meta, key, value } => kept.put(Keyspace::Meta, key, value),
-            Operation::Delete { keyspace: Keyspace::Meta, key } => kept.delete(Keyspace::Meta, key),
+/// The mutations on the catalog's keyspace.
+fn catalog_of(log: &MutationLog) -> MutationLog {
+    let mut kept = MutationLog::default();
+    for mutation in log.iter() {
+        match mutation {
+            Mutation::Put { keyspace: Keyspace::Meta, key, value } => kept.put(Keyspace::Meta, key, value),
+            Mutation::Delete { keyspace: Keyspace::Meta, key } => kept.delete(Keyspace::Meta, key),
             _ => {}
         }
     }

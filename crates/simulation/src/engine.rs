@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use storage::{
-    CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Entry,
-    KeyRange, Keyspace, MemoryEngine, Operation, OperationLog, PinnedBytes, Pressure, RangeBytes, ReadTier,
+    CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, KeyRange,
+    KeyValue, Keyspace, MemoryEngine, Mutation, MutationLog, PinnedBytes, Pressure, RangeBytes, ReadTier,
     StorageError, WriteUnit,
 };
 
@@ -59,7 +59,7 @@ impl SimulatedEngine {
         Arc::new(Reader { inner, disk: Arc::clone(&self.disk), stale: Arc::clone(&self.stale) })
     }
 
-    fn apply(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+    fn apply(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
         if self.disk.has(Bug::StaleRead) && self.disk.chance(100) {
             *self.stale.lock() = self.memory.pinned_reader();
         }
@@ -69,12 +69,12 @@ impl SimulatedEngine {
     }
 
     /// Writes what a planted fault leaves of a group.
-    fn apply_wrongly(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+    fn apply_wrongly(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
         if self.disk.has(Bug::UnitOfGroupLost) && units.len() > 1 && self.disk.chance(200) {
             return self.apply(units.get(..units.len() - 1).unwrap_or_default(), counters);
         }
         if self.disk.has(Bug::CounterNotWritten) && self.disk.chance(20) {
-            return self.apply(units, &OperationLog::default());
+            return self.apply(units, &MutationLog::default());
         }
         if self.disk.has(Bug::IndexEntryLost)
             && let Some(position) = units.iter().position(updates_an_index)
@@ -82,8 +82,8 @@ impl SimulatedEngine {
             && self.disk.chance(100)
         {
             let crippled = without_an_index_entry(unit);
-            self.apply(units.get(..position).unwrap_or_default(), &OperationLog::default())?;
-            self.apply(&[crippled], &OperationLog::default())?;
+            self.apply(units.get(..position).unwrap_or_default(), &MutationLog::default())?;
+            self.apply(&[crippled], &MutationLog::default())?;
             return self.apply(units.get(position + 1..).unwrap_or_default(), counters);
         }
         self.apply(units, counters)
@@ -91,19 +91,19 @@ impl SimulatedEngine {
 }
 
 fn updates_an_index(unit: &WriteUnit) -> bool {
-    let has = |matches: fn(&Operation<'_>) -> bool| unit.log().iter().any(|operation| matches(&operation));
-    has(|operation| matches!(operation, Operation::Put { keyspace: Keyspace::Indexes, .. }))
-        && has(|operation| matches!(operation, Operation::Delete { keyspace: Keyspace::Indexes, .. }))
+    let has = |matches: fn(&Mutation<'_>) -> bool| unit.log().iter().any(|mutation| matches(&mutation));
+    has(|mutation| matches!(mutation, Mutation::Put { keyspace: Keyspace::Indexes, .. }))
+        && has(|mutation| matches!(mutation, Mutation::Delete { keyspace: Keyspace::Indexes, .. }))
 }
 
 fn without_an_index_entry(unit: &WriteUnit) -> WriteUnit {
     let (mut rest, mut lost) = (WriteUnit::new(), false);
-    for operation in unit.log().iter() {
-        match operation {
-            Operation::Put { keyspace: Keyspace::Indexes, .. } if !lost => lost = true,
-            Operation::Put { keyspace, key, value } => rest.put(keyspace, key, value),
-            Operation::Delete { keyspace, key } => rest.delete(keyspace, key),
-            Operation::DeleteRange { keyspace, from, to } => rest.delete_range(keyspace, from, to),
+    for mutation in unit.log().iter() {
+        match mutation {
+            Mutation::Put { keyspace: Keyspace::Indexes, .. } if !lost => lost = true,
+            Mutation::Put { keyspace, key, value } => rest.put(keyspace, key, value),
+            Mutation::Delete { keyspace, key } => rest.delete(keyspace, key),
+            Mutation::DeleteRange { keyspace, from, to } => rest.delete_range(keyspace, from, to),
         }
     }
     rest
@@ -118,7 +118,7 @@ impl Engine for SimulatedEngine {
         self.reader_of(self.memory.pinned_reader())
     }
 
-    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
         self.check_alive()?;
         let Some(failure) = self.disk.write_failure() else {
             return self.apply_wrongly(units, counters);
@@ -212,7 +212,7 @@ impl EngineCursor for Cursor {
         self.inner.seek(key);
     }
 
-    fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
+    fn next(&mut self) -> Result<Option<KeyValue<'_>>, StorageError> {
         self.disk.read_failure(self.tier)?;
         let passes = self.disk.has(Bug::EntryPassed) && self.keyspace == Keyspace::Indexes;
         if passes && self.disk.chance(10) {

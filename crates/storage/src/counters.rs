@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::EngineReader;
 use crate::error::StorageError;
 use crate::keyspace::{CounterId, CursorOptions, Direction, KeyRange, Keyspace};
-use crate::unit::{CounterChange, OperationLog, WriteUnit};
+use crate::unit::{CounterChange, MutationLog, WriteUnit};
 
 const PREFIX: &[u8; 8] = b"counter/";
 
@@ -28,7 +28,7 @@ pub(crate) struct Counters {
 #[derive(Default)]
 pub(crate) struct Draft {
     changed: FxHashMap<u64, Option<i64>>,
-    log: OperationLog,
+    log: MutationLog,
 }
 
 impl Counters {
@@ -56,7 +56,7 @@ impl Counters {
     pub(crate) fn write_with<T, E>(
         &self,
         units: &[WriteUnit],
-        write: impl FnOnce(&OperationLog) -> Result<T, E>,
+        write: impl FnOnce(&MutationLog) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut draft = self.draft.lock();
         draft.prepare(units, &self.values);

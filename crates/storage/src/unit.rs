@@ -1,9 +1,9 @@
-//! Write units: operations in one byte buffer, so that a unit costs one allocation and a group is
-//! appended to the engine's batch without touching single operations twice.
+//! Write units: mutations in one byte buffer, so that a unit costs one allocation and a group is
+//! appended to the engine's batch without touching single mutations twice.
 //!
 //! ```text
 //!  ┌──────────────────────┬───────────────┬───────────────┬───────┬─────────┐
-//!  │ kind << 4 │ keyspace │ first length  │ second length │ first │ second  │ … next operation
+//!  │ kind << 4 │ keyspace │ first length  │ second length │ first │ second  │ … next mutation
 //!  │         u8           │    u32 LE     │    u32 LE     │       │         │
 //!  └──────────────────────┴───────────────┴───────────────┴───────┴─────────┘
 //!   put: key, value    delete: key, –    delete range: from (inclusive), to (exclusive)
@@ -20,9 +20,9 @@ const DELETE: u8 = 1;
 const DELETE_RANGE: u8 = 2;
 const HEADER_BYTES: usize = 9;
 
-/// One operation of a unit, borrowed from its buffer.
+/// One mutation of a unit, borrowed from its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation<'a> {
+pub enum Mutation<'a> {
     /// Sets a key.
     Put {
         /// Where.
@@ -50,28 +50,28 @@ pub enum Operation<'a> {
     },
 }
 
-impl Operation<'_> {
-    /// Where the operation takes effect.
+impl Mutation<'_> {
+    /// Where the mutation takes effect.
     pub fn keyspace(&self) -> Keyspace {
         match self {
-            Operation::Put { keyspace, .. }
-            | Operation::Delete { keyspace, .. }
-            | Operation::DeleteRange { keyspace, .. } => *keyspace,
+            Mutation::Put { keyspace, .. }
+            | Mutation::Delete { keyspace, .. }
+            | Mutation::DeleteRange { keyspace, .. } => *keyspace,
         }
     }
 }
 
-/// Operations in the order in which they take effect.
+/// Mutations in the order in which they take effect.
 #[derive(Clone, Debug, Default)]
-pub struct OperationLog {
+pub struct MutationLog {
     bytes: Vec<u8>,
-    operations: usize,
+    mutations: usize,
 }
 
-impl OperationLog {
+impl MutationLog {
     /// An empty log that holds `bytes` bytes before it allocates again.
-    pub fn with_capacity(bytes: usize) -> OperationLog {
-        OperationLog { bytes: Vec::with_capacity(bytes), operations: 0 }
+    pub fn with_capacity(bytes: usize) -> MutationLog {
+        MutationLog { bytes: Vec::with_capacity(bytes), mutations: 0 }
     }
 
     /// Appends a put.
@@ -98,32 +98,32 @@ impl OperationLog {
         self.bytes.extend_from_slice(&length_bytes(second));
         self.bytes.extend_from_slice(first);
         self.bytes.extend_from_slice(second);
-        self.operations += 1;
+        self.mutations += 1;
     }
 
-    /// Forgets the operations and keeps the memory.
+    /// Forgets the mutations and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.operations = 0;
+        self.mutations = 0;
     }
 
-    /// How many operations there are.
+    /// How many mutations there are.
     pub fn len(&self) -> usize {
-        self.operations
+        self.mutations
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.operations == 0
+        self.mutations == 0
     }
 
-    /// The size of the buffer in bytes: keys, values and nine bytes an operation.
+    /// The size of the buffer in bytes: keys, values and nine bytes a mutation.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The operations, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Operation<'_>> {
+    /// The mutations, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Mutation<'_>> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
             if rest.is_empty() {
@@ -136,11 +136,11 @@ impl OperationLog {
     /// What the log leaves under `key`: `None` when it does not put it, or takes it away again.
     pub(crate) fn value_put(&self, keyspace: Keyspace, key: &[u8]) -> Option<&[u8]> {
         let mut latest = None;
-        for operation in self.iter().filter(|operation| operation.keyspace() == keyspace) {
-            match operation {
-                Operation::Put { key: put, value, .. } if put == key => latest = Some(value),
-                Operation::Delete { key: deleted, .. } if deleted == key => latest = None,
-                Operation::DeleteRange { from, to, .. } if from <= key && key < to => latest = None,
+        for mutation in self.iter().filter(|mutation| mutation.keyspace() == keyspace) {
+            match mutation {
+                Mutation::Put { key: put, value, .. } if put == key => latest = Some(value),
+                Mutation::Delete { key: deleted, .. } if deleted == key => latest = None,
+                Mutation::DeleteRange { from, to, .. } if from <= key && key < to => latest = None,
                 _ => {}
             }
         }
@@ -156,10 +156,10 @@ fn length_bytes(part: &[u8]) -> [u8; 4] {
 #[cold]
 fn malformed(rest: &[u8]) -> ! {
     let shown = rest.get(..HEADER_BYTES).unwrap_or(rest);
-    panic!("a write unit is malformed: its last {} bytes are no operation, from {shown:02x?} on", rest.len());
+    panic!("a write unit is malformed: its last {} bytes are no mutation, from {shown:02x?} on", rest.len());
 }
 
-fn decode<'a>(rest: &mut &'a [u8]) -> Option<Operation<'a>> {
+fn decode<'a>(rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
     let (head, tail) = rest.split_first()?;
     let (first_len, tail) = tail.split_first_chunk::<4>()?;
     let (second_len, tail) = tail.split_first_chunk::<4>()?;
@@ -168,9 +168,9 @@ fn decode<'a>(rest: &mut &'a [u8]) -> Option<Operation<'a>> {
     *rest = tail;
     let keyspace = Keyspace::from_code(head & 0x0f)?;
     Some(match head >> 4 {
-        PUT => Operation::Put { keyspace, key: first, value: second },
-        DELETE => Operation::Delete { keyspace, key: first },
-        DELETE_RANGE => Operation::DeleteRange { keyspace, from: first, to: second },
+        PUT => Mutation::Put { keyspace, key: first, value: second },
+        DELETE => Mutation::Delete { keyspace, key: first },
+        DELETE_RANGE => Mutation::DeleteRange { keyspace, from: first, to: second },
         _ => return None,
     })
 }
@@ -201,12 +201,12 @@ impl Growth {
 /// Puts, deletes and counter changes that become visible and durable together or not at all.
 #[derive(Debug, Default)]
 pub struct WriteUnit {
-    log: OperationLog,
+    log: MutationLog,
     counters: SmallVec<[CounterChange; 4]>,
     latches: HeldLatches,
     follows: Option<QueuePlace>,
     growth: Option<Growth>,
-    /// Whether there is a put among the operations.
+    /// Whether there is a put among the mutations.
     puts: bool,
 }
 
@@ -222,9 +222,9 @@ impl WriteUnit {
         WriteUnit::default()
     }
 
-    /// An empty unit that holds `bytes` bytes of operations before it allocates again.
+    /// An empty unit that holds `bytes` bytes of mutations before it allocates again.
     pub fn with_capacity(bytes: usize) -> WriteUnit {
-        WriteUnit { log: OperationLog::with_capacity(bytes), ..WriteUnit::default() }
+        WriteUnit { log: MutationLog::with_capacity(bytes), ..WriteUnit::default() }
     }
 
     /// Sets `key` to `value`.
@@ -233,7 +233,7 @@ impl WriteUnit {
         self.log.put(keyspace, key, value);
     }
 
-    /// Says what the unit does to the room its data takes, where that is not plain from its operations: one
+    /// Says what the unit does to the room its data takes, where that is not plain from its mutations: one
     /// that puts something counts as growing, any other as shrinking.
     pub fn set_growth(&mut self, growth: Growth) {
         self.growth = Some(growth);
@@ -284,7 +284,7 @@ impl WriteUnit {
         self.log.is_empty() && self.counters.is_empty()
     }
 
-    /// The size of the operations in bytes.
+    /// The size of the mutations in bytes.
     pub fn byte_len(&self) -> usize {
         self.log.byte_len()
     }
@@ -299,8 +299,8 @@ impl WriteUnit {
         self.puts = false;
     }
 
-    /// The operations, without the counter changes.
-    pub fn log(&self) -> &OperationLog {
+    /// The mutations, without the counter changes.
+    pub fn log(&self) -> &MutationLog {
         &self.log
     }
 
@@ -324,30 +324,30 @@ mod tests {
     use crate::{CommitError, StorageOptions, Store};
 
     #[test]
-    fn operations_come_back_as_they_went_in() {
-        let mut log = OperationLog::default();
+    fn mutations_come_back_as_they_went_in() {
+        let mut log = MutationLog::default();
         log.put(Keyspace::Documents, b"key", b"value");
         log.put(Keyspace::Meta, b"", b"");
         log.delete(Keyspace::Indexes, b"gone");
         log.delete_range(Keyspace::Documents, b"a", b"b");
         log.delete_range(Keyspace::Documents, b"b", b"a");
-        let operations: Vec<_> = log.iter().collect();
+        let mutations: Vec<_> = log.iter().collect();
         assert_eq!(
-            operations,
+            mutations,
             [
-                Operation::Put { keyspace: Keyspace::Documents, key: b"key", value: b"value" },
-                Operation::Put { keyspace: Keyspace::Meta, key: b"", value: b"" },
-                Operation::Delete { keyspace: Keyspace::Indexes, key: b"gone" },
-                Operation::DeleteRange { keyspace: Keyspace::Documents, from: b"a", to: b"b" },
+                Mutation::Put { keyspace: Keyspace::Documents, key: b"key", value: b"value" },
+                Mutation::Put { keyspace: Keyspace::Meta, key: b"", value: b"" },
+                Mutation::Delete { keyspace: Keyspace::Indexes, key: b"gone" },
+                Mutation::DeleteRange { keyspace: Keyspace::Documents, from: b"a", to: b"b" },
             ]
         );
-        assert_eq!(log.len(), 4, "an empty range is no operation");
+        assert_eq!(log.len(), 4, "an empty range is no mutation");
     }
 
     #[test]
-    fn the_last_operation_on_a_key_decides_what_is_put() {
-        let mut log = OperationLog::default();
-        let value = |log: &OperationLog| log.value_put(Keyspace::Documents, b"key").map(<[u8]>::to_vec);
+    fn the_last_mutation_of_a_key_decides_what_is_put() {
+        let mut log = MutationLog::default();
+        let value = |log: &MutationLog| log.value_put(Keyspace::Documents, b"key").map(<[u8]>::to_vec);
         log.put(Keyspace::Documents, b"key2", b"another key");
         log.put(Keyspace::Indexes, b"key", b"another keyspace");
         assert_eq!(value(&log), None);
@@ -373,7 +373,7 @@ mod tests {
         unit.log.bytes.pop();
         let refused = store.commit(unit).wait();
         let Err(CommitError::Broken(reason)) = refused else { panic!("it was written: {refused:?}") };
-        assert!(reason.contains("a write unit is malformed: its last 19 bytes are no operation"), "{reason}");
+        assert!(reason.contains("a write unit is malformed: its last 19 bytes are no mutation"), "{reason}");
         let found = store.read_view().exists(Keyspace::Documents, b"first").expect("reads go on");
         assert!(!found, "all of a unit is written or nothing");
     }

@@ -12,7 +12,7 @@ use crate::row_cache::Row;
 use crate::store::Store;
 
 /// A key and its value, lent by a cursor until it moves.
-pub type Entry<'a> = (&'a [u8], &'a [u8]);
+pub type KeyValue<'a> = (&'a [u8], &'a [u8]);
 
 /// One state of the store to read from: the latest (each call sees every write acknowledged before it)
 /// or one in time (every call sees the same). Cheap to clone.
@@ -145,7 +145,7 @@ impl Cursor {
     /// # Errors
     /// Damage, failing disks, or [`StorageError::WouldBlock`]; seek again before going on.
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
-    pub fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
+    pub fn next(&mut self) -> Result<Option<KeyValue<'_>>, StorageError> {
         self.inner.next()
     }
 }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::keyspace::Keyspace;
 use crate::store::Store;
-use crate::unit::{Operation, WriteUnit};
+use crate::unit::{Mutation, WriteUnit};
 use crate::view::ReadView;
 use crate::views::ViewUnavailable;
 
@@ -70,12 +70,12 @@ impl RecentWrites {
     #[cold]
     fn note_watched(&self, units: &[WriteUnit], sequence: u64) {
         let mut noted = self.noted.lock();
-        for operation in units.iter().flat_map(|unit| unit.log().iter()) {
-            match operation {
-                Operation::Put { keyspace, key, .. } | Operation::Delete { keyspace, key } => {
+        for mutation in units.iter().flat_map(|unit| unit.log().iter()) {
+            match mutation {
+                Mutation::Put { keyspace, key, .. } | Mutation::Delete { keyspace, key } => {
                     noted.add_write(self.hash(keyspace, key), sequence);
                 }
-                Operation::DeleteRange { keyspace, from, to } => {
+                Mutation::DeleteRange { keyspace, from, to } => {
                     noted.add_removal(Removal { sequence, keyspace, range: Box::from(from)..Box::from(to) });
                 }
             }

@@ -177,7 +177,7 @@ fn validate_finds_damage() {
         index(&catalog, "c", doc! { "key": { "a": 1 }, "name": "a" }).expect("an index");
         fill(&things, 10);
         let damage = |unit: WriteUnit| things.store.commit(unit).wait().expect("a commit");
-        let key = keys::document_key(things.id(), &Collection::document_key_of_id(RawValue::Int32(3)));
+        let key = keys::row_key(things.id(), &Collection::document_key_of_id(RawValue::Int32(3)));
         let mut unit = WriteUnit::new();
         unit.delete(Keyspace::Documents, &key);
         damage(unit);

@@ -1,7 +1,7 @@
 //! Creating, dropping, renaming, collMod, and what a reopened catalog knows.
 
 use super::*;
-use crate::{Entry, IndexSelection};
+use crate::{CatalogEntry, IndexSelection};
 use document::doc;
 
 #[test]
@@ -172,7 +172,7 @@ fn a_reopened_catalog_knows_everything() {
     let things = catalog.collection("test", "c").expect("the collection");
     assert_eq!((things.uuid(), things.id(), things.document_count()), (uuid, id, 1));
     assert!(things.definition().index("a").expect("the index").is_multikey());
-    assert!(matches!(catalog.entry("test", "view"), Some(Entry::View(_))));
+    assert!(matches!(catalog.entry("test", "view"), Some(CatalogEntry::View(_))));
     let capped = collection(&catalog, "capped");
     insert(&capped, doc! { "_id": 2 }).expect("an insert");
     assert_eq!(all(&capped), [doc! { "_id": 1 }, doc! { "_id": 2 }]);

@@ -5,7 +5,7 @@ use super::unique::{UniqueProbe, Uniqueness, duplicate, duplicate_id};
 use crate::change::Changes;
 use crate::collection::{Collection, Writing, adds_paths};
 use crate::definition::{CollectionDefinition, IndexDefinition};
-use crate::index_keys::Entries;
+use crate::index_keys::IndexEntries;
 use crate::keys;
 use crate::waiters::give_way;
 use crate::{OperationContext, WriteError};
@@ -47,7 +47,7 @@ pub(crate) struct Candidate<'d> {
     /// Collection id and document key.
     pub(crate) key: Vec<u8>,
     /// By the position of the index among the stored ones.
-    pub(crate) entries: Vec<Entries>,
+    pub(crate) entries: Vec<IndexEntries>,
 }
 
 impl Candidate<'_> {
@@ -174,7 +174,7 @@ impl Collection {
         definition: &CollectionDefinition,
         document: RawDocument<'_>,
         document_key: &[u8],
-    ) -> Result<Vec<Entries>, WriteError> {
+    ) -> Result<Vec<IndexEntries>, WriteError> {
         definition.stored_indexes().map(|index| index.generator.entries(document, document_key)).collect()
     }
 
@@ -238,7 +238,7 @@ impl Collection {
         &self,
         context: &OperationContext<'_>,
         definition: &CollectionDefinition,
-        documents: impl Iterator<Item = &'e [Entries]>,
+        documents: impl Iterator<Item = &'e [IndexEntries]>,
     ) -> Result<(), WriteError> {
         let mut additions: Vec<(keys::IndexId, Vec<u128>)> = Vec::new();
         for entries in documents {

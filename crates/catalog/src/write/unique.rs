@@ -1,7 +1,7 @@
 //! Unique keys: finding the entry of another document with the same fields.
 
 use crate::definition::{CollectionDefinition, IndexDefinition, IndexState};
-use crate::index_keys::Entry;
+use crate::index_keys::IndexEntryBuf;
 use crate::keys::{index_range, split_entry};
 use crate::{DuplicateKey, OperationContext, WriteError};
 use document::key::decode;
@@ -35,7 +35,7 @@ impl UniqueProbe {
     }
 
     /// Whether a document other than the entry's own has the entry's fields.
-    pub(crate) fn is_taken(&mut self, entry: &Entry) -> Result<bool, StorageError> {
+    pub(crate) fn is_taken(&mut self, entry: &IndexEntryBuf) -> Result<bool, StorageError> {
         let fields = entry.fields();
         self.cursor.seek(fields);
         while let Some((key, value)) = self.cursor.next()? {
@@ -54,7 +54,7 @@ impl UniqueProbe {
     pub(crate) fn check(
         &mut self,
         index: &IndexDefinition,
-        entry: &Entry,
+        entry: &IndexEntryBuf,
     ) -> Result<Uniqueness, StorageError> {
         Ok(match (self.is_taken(entry)?, index.state) {
             (false, _) => Uniqueness::Free,
@@ -68,7 +68,7 @@ impl UniqueProbe {
 pub(crate) fn duplicate(
     definition: &CollectionDefinition,
     index: &IndexDefinition,
-    entry: &Entry,
+    entry: &IndexEntryBuf,
 ) -> WriteError {
     let split = split_entry(&entry.key, &entry.value);
     let values = split.and_then(|split| decode(split.fields, split.type_bits, &index.spec.directions()).ok());

@@ -8,7 +8,7 @@ use super::unique::{UniqueProbe, Uniqueness, duplicate};
 use crate::change::Changes;
 use crate::collection::{Collection, Writing};
 use crate::definition::{CollectionDefinition, IndexDefinition};
-use crate::index_keys::{Entries, Entry};
+use crate::index_keys::{IndexEntries, IndexEntryBuf};
 use crate::{OperationContext, WriteError, keys};
 use document::key::encode_value;
 use document::{DocumentBuf, RawDocument};
@@ -63,11 +63,11 @@ const UNIT_TIME_MAX: Duration = Duration::from_millis(5);
 /// The difference an update makes in one index.
 struct IndexChange<'c> {
     index: &'c Arc<IndexDefinition>,
-    removed: Vec<Entry>,
-    added: Vec<Entry>,
+    removed: Vec<IndexEntryBuf>,
+    added: Vec<IndexEntryBuf>,
     /// Those of `added` whose fields the old version did not have.
     fresh: Vec<usize>,
-    entries: Option<Entries>,
+    entries: Option<IndexEntries>,
 }
 
 impl Collection {
@@ -86,7 +86,7 @@ impl Collection {
         decide: impl FnOnce(Option<RawDocument<'_>>) -> Result<Decision, E>,
     ) -> Result<UpdateReport, E> {
         let mut writing = self.begin_write().await?;
-        let key = keys::document_key(self.id(), document_key);
+        let key = keys::row_key(self.id(), document_key);
         let Latest { latch, version, place } = self.latest(context, &key).await?;
         let old = version.as_ref().map(Version::document);
         let existed = old.is_some();
@@ -174,7 +174,7 @@ impl Collection {
             Ok(writing) => writing,
             Err(error) => return (0, Err(error.into())),
         };
-        let keys: Vec<_> = document_keys.iter().map(|key| keys::document_key(self.id(), key)).collect();
+        let keys: Vec<_> = document_keys.iter().map(|key| keys::row_key(self.id(), key)).collect();
         let hashes: Vec<_> = keys.iter().map(|key| LatchTable::hash(key)).collect();
         writing.latches.add_keys(self.key_latches.documents.lock_many(&hashes).await);
         let mut changes = Changes::new(context);
@@ -372,7 +372,7 @@ fn index_changes<'c>(
             .cloned()
             .collect();
         let same_key =
-            |entry: &Entry| before.entries.binary_search_by(|other| other.key.cmp(&entry.key)).ok();
+            |entry: &IndexEntryBuf| before.entries.binary_search_by(|other| other.key.cmp(&entry.key)).ok();
         let mut added = std::mem::take(&mut after.entries);
         added.retain(|entry| {
             same_key(entry)

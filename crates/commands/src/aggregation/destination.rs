@@ -2,7 +2,7 @@
 
 use crate::error::{CommandError, CommandResult};
 use crate::write::not_on_a_view;
-use catalog::{Catalog, Collection, Entry, Namespace};
+use catalog::{Catalog, CatalogEntry, Collection, Namespace};
 use query::aggregate::Destination;
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ pub(super) fn namespace(
         return Err(CommandError::new(codes.internal_database, message));
     }
     match catalog.entry(database, namespace.collection()) {
-        Some(Entry::View(_)) => Err(not_on_a_view(database, namespace.collection())),
-        Some(Entry::Collection(collection)) => Ok((namespace, Some(collection))),
+        Some(CatalogEntry::View(_)) => Err(not_on_a_view(database, namespace.collection())),
+        Some(CatalogEntry::Collection(collection)) => Ok((namespace, Some(collection))),
         None => Ok((namespace, None)),
     }
 }

@@ -9,7 +9,7 @@ use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::write::stamped;
 use catalog::{
-    Catalog, Collection, CollectionOptions, Entry, IndexSpec, Namespace, OperationContext, Receipts,
+    Catalog, CatalogEntry, Collection, CollectionOptions, IndexSpec, Namespace, OperationContext, Receipts,
 };
 use document::{DocumentBuf, RawDocument};
 use query::aggregate::{Destination, Flow, Pause};
@@ -88,7 +88,8 @@ async fn fill(
     let like = target.map(|target| target.definition());
     let collection_options =
         like.as_ref().map_or_else(CollectionOptions::default, |like| like.options.clone());
-    let Entry::Collection(collection) = catalog.create(writing, temporary, collection_options).await? else {
+    let CatalogEntry::Collection(collection) = catalog.create(writing, temporary, collection_options).await?
+    else {
         return Err(CommandError::internal("a temporary collection is a view"));
     };
     let indexes = like.iter().flat_map(|like| &like.indexes).filter(|index| !index.spec.is_id_index());

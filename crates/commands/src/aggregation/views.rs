@@ -3,7 +3,7 @@
 use super::{Origin, Reader, RunningPipeline, give_first_batch, pipeline_failed};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
-use catalog::{Catalog, Entry};
+use catalog::{Catalog, CatalogEntry};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use query::Environment;
 use query::aggregate::{Flow, Pipeline};
@@ -38,7 +38,7 @@ impl Resolved {
 pub(crate) fn resolve(catalog: &Catalog, database: &str, name: &str) -> CommandResult<Resolved> {
     let state = catalog.state();
     let mut resolved = Resolved { collection: name.to_owned(), stages: Vec::new(), depth: 0 };
-    while let Some(Entry::View(definition)) = state.get(database, &resolved.collection) {
+    while let Some(CatalogEntry::View(definition)) = state.get(database, &resolved.collection) {
         let Some(view) = &definition.options.view else { break };
         if resolved.depth == VIEW_DEPTH_MAX {
             let message =
@@ -198,7 +198,7 @@ pub(crate) async fn each_of_view(
 
 /// Whether this name is a view's.
 pub(crate) fn is_view(catalog: &Catalog, database: &str, name: &str) -> bool {
-    matches!(catalog.state().get(database, name), Some(Entry::View(_)))
+    matches!(catalog.state().get(database, name), Some(CatalogEntry::View(_)))
 }
 
 /// An option that reads on views do not have.

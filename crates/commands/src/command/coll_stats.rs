@@ -4,7 +4,7 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::write::not_on_a_view;
-use catalog::{Collection, CollectionStatistics, Entry};
+use catalog::{CatalogEntry, Collection, CollectionStatistics};
 use dispatch::narrow;
 use document::{Document, DocumentBuilder, doc};
 use storage::ReadView;
@@ -21,10 +21,10 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     context.fields.finish()?;
     let namespace = format!("{database}.{name}");
     let described = match context.server.node.catalog.entry(database, name) {
-        Some(Entry::Collection(collection)) => {
+        Some(CatalogEntry::Collection(collection)) => {
             describe(context.source.view(), &namespace, &collection, scale)
         }
-        Some(Entry::View(_)) => return Err(not_on_a_view(database, name)),
+        Some(CatalogEntry::View(_)) => return Err(not_on_a_view(database, name)),
         None => absent(&namespace, scale),
     };
     reply.append_fields(&described);

@@ -4,7 +4,7 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::not_on_a_view;
-use catalog::Entry;
+use catalog::CatalogEntry;
 use dispatch::narrow;
 use document::DocumentBuilder;
 
@@ -16,8 +16,8 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     context.fields.ignore(&["force", "freeSpaceTargetMB"]);
     context.fields.finish()?;
     let collection = match context.server.node.catalog.entry(database, name) {
-        Some(Entry::Collection(collection)) => collection,
-        Some(Entry::View(_)) => return Err(not_on_a_view(database, name)),
+        Some(CatalogEntry::Collection(collection)) => collection,
+        Some(CatalogEntry::View(_)) => return Err(not_on_a_view(database, name)),
         None => return Err(CommandError::new(code::NAMESPACE_NOT_FOUND, "collection does not exist")),
     };
     let bytes = || {

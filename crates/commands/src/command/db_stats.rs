@@ -5,7 +5,7 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::parameters::Parameter;
-use catalog::Entry;
+use catalog::CatalogEntry;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -65,7 +65,7 @@ fn volume(directory: &str) -> Option<(u64, u64)> {
 fn totals(context: &CommandContext<'_>) -> Totals {
     let mut totals = Totals::default();
     for (_, entry) in context.server.node.catalog.state().entries(context.database) {
-        let Entry::Collection(collection) = entry else {
+        let CatalogEntry::Collection(collection) = entry else {
             totals.views += 1;
             continue;
         };

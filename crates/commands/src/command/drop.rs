@@ -4,7 +4,7 @@ use super::{CommandEntry, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
-use catalog::{CatalogError, Entry, Namespace};
+use catalog::{CatalogEntry, CatalogError, Namespace};
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -34,7 +34,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         other => other?,
     };
     let full = namespace.to_string();
-    if let Some(Entry::Collection(dropped)) = entry {
+    if let Some(CatalogEntry::Collection(dropped)) = entry {
         let lost = [(full.clone(), collection_dropped(dropped.uuid()))];
         context.server.forget_collections(&lost.into_iter().collect());
     }

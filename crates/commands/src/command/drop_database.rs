@@ -4,7 +4,7 @@ use super::{CommandEntry, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
-use catalog::Entry;
+use catalog::CatalogEntry;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -33,8 +33,10 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let entries = server.node.catalog.state().entries(database);
     if server.node.catalog.drop_database(&context.writing(), database).await? {
         let lost = entries.into_iter().filter_map(|(namespace, entry)| match entry {
-            Entry::Collection(dropped) => Some((namespace.to_string(), collection_dropped(dropped.uuid()))),
-            Entry::View(_) => None,
+            CatalogEntry::Collection(dropped) => {
+                Some((namespace.to_string(), collection_dropped(dropped.uuid())))
+            }
+            CatalogEntry::View(_) => None,
         });
         server.forget_collections(&lost.collect());
         reply.append("dropped", database);

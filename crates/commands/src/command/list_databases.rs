@@ -43,8 +43,8 @@ fn sizes(context: &CommandContext<'_>) -> Vec<(String, i64)> {
     let size = |database: &str| {
         let entries = state.entries(database);
         let collections = entries.iter().filter_map(|(_, entry)| match entry {
-            catalog::Entry::Collection(collection) => Some(collection),
-            catalog::Entry::View(_) => None,
+            catalog::CatalogEntry::Collection(collection) => Some(collection),
+            catalog::CatalogEntry::View(_) => None,
         });
         collections
             .map(|collection| {

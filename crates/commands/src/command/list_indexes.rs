@@ -4,7 +4,7 @@ use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
 use crate::error::{CommandError, CommandResult, code};
-use catalog::{CollectionDefinition, Entry, IndexDefinition};
+use catalog::{CatalogEntry, CollectionDefinition, IndexDefinition};
 use document::{Document, DocumentBuf, DocumentBuilder};
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -19,11 +19,11 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
     context.fields.finish()?;
     let namespace = format!("{database}.{name}");
     let documents: Vec<DocumentBuf> = match context.server.node.catalog.entry(database, name) {
-        Some(Entry::Collection(collection)) => {
+        Some(CatalogEntry::Collection(collection)) => {
             let definition = collection.definition();
             definition.indexes.iter().map(|index| describe(&definition, index).to_buf()).collect()
         }
-        Some(Entry::View(_)) => {
+        Some(CatalogEntry::View(_)) => {
             let message = format!("Namespace {namespace} is a view, not a collection");
             return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED_ON_VIEW, message));
         }

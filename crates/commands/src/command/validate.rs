@@ -3,7 +3,7 @@
 use super::{CommandEntry, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
-use catalog::{Collection, Entry, ValidationReport};
+use catalog::{CatalogEntry, Collection, ValidationReport};
 use dispatch::narrow;
 use document::{DocumentBuilder, Value};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     context.fields.finish()?;
     let namespace = format!("{database}.{name}");
     let collection = match context.server.node.catalog.entry(database, name) {
-        Some(Entry::Collection(collection)) => collection,
-        Some(Entry::View(_)) => {
+        Some(CatalogEntry::Collection(collection)) => collection,
+        Some(CatalogEntry::View(_)) => {
             return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Cannot validate a view"));
         }
         None => {

@@ -4,7 +4,7 @@ use super::modify::not_on_a_view;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::Filter;
-use catalog::{Collection, Entry, InsertReport, Namespace, OperationContext, WriteError};
+use catalog::{CatalogEntry, Collection, InsertReport, Namespace, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
 use query::update::asks_for_key;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) async fn writable(
     if let Some(collection) = context.server.node.catalog.collection(database, name) {
         return Ok(Some(collection));
     }
-    if let Some(Entry::View(_)) = context.server.node.catalog.entry(database, name) {
+    if let Some(CatalogEntry::View(_)) = context.server.node.catalog.entry(database, name) {
         return Err(not_on_a_view(database, name));
     }
     match create {

@@ -17,8 +17,8 @@ use smallvec::SmallVec;
 use super::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
-use crate::unit::{Operation, OperationLog, WriteUnit};
-use crate::view::{Entry, PinnedBytes};
+use crate::unit::{Mutation, MutationLog, WriteUnit};
+use crate::view::{KeyValue, PinnedBytes};
 
 type Versions = SmallVec<[Version; 1]>;
 
@@ -108,13 +108,13 @@ impl State {
         }
     }
 
-    fn apply(&mut self, operation: Operation<'_>, sequence: u64, pinned: bool) {
-        match operation {
-            Operation::Put { keyspace, key, value } => {
+    fn apply(&mut self, mutation: Mutation<'_>, sequence: u64, pinned: bool) {
+        match mutation {
+            Mutation::Put { keyspace, key, value } => {
                 self.set(keyspace, key, Some(Arc::from(value)), sequence, pinned)
             }
-            Operation::Delete { keyspace, key } => self.set(keyspace, key, None, sequence, pinned),
-            Operation::DeleteRange { keyspace, from, to } => {
+            Mutation::Delete { keyspace, key } => self.set(keyspace, key, None, sequence, pinned),
+            Mutation::DeleteRange { keyspace, from, to } => {
                 let bounds = (Bound::Included(from), Bound::Excluded(to));
                 let doomed: Vec<Arc<[u8]>> = self
                     .tree(keyspace)
@@ -283,7 +283,7 @@ impl EngineCursor for MemoryCursor {
         }
     }
 
-    fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
+    fn next(&mut self) -> Result<Option<KeyValue<'_>>, StorageError> {
         self.current = None;
         if runs_backwards(&self.rest.0, &self.rest.1) {
             return Ok(None);
@@ -321,12 +321,12 @@ impl Engine for MemoryEngine {
         Arc::new(MemoryReader { shared: Arc::clone(&self.shared), pin: Some(Pin::now(&self.shared)) })
     }
 
-    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
         let mut state = self.shared.state.write();
         let oldest_pin = self.shared.pins.lock().keys().next().copied();
         let sequence = state.sequence + 1;
-        for operation in units.iter().flat_map(|unit| unit.log().iter()).chain(counters.iter()) {
-            state.apply(operation, sequence, oldest_pin.is_some());
+        for mutation in units.iter().flat_map(|unit| unit.log().iter()).chain(counters.iter()) {
+            state.apply(mutation, sequence, oldest_pin.is_some());
         }
         state.sequence = sequence;
         state.collect_garbage(oldest_pin.unwrap_or(sequence));
@@ -394,7 +394,7 @@ mod tests {
     fn put(engine: &MemoryEngine, key: &[u8], value: &[u8]) {
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Documents, key, value);
-        engine.write(&[unit], &OperationLog::default()).unwrap();
+        engine.write(&[unit], &MutationLog::default()).unwrap();
     }
 
     #[test]

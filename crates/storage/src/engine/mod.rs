@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
-use crate::unit::{OperationLog, WriteUnit};
-use crate::view::{Entry, PinnedBytes};
+use crate::unit::{MutationLog, WriteUnit};
+use crate::view::{KeyValue, PinnedBytes};
 
 /// An ordered key-value engine with snapshots and a write-ahead log.
 ///
@@ -26,11 +26,11 @@ pub trait Engine: Send + Sync + 'static {
     fn pinned_reader(&self) -> Arc<dyn EngineReader>;
 
     /// Writes all units and then the counters as one atomic batch; when it returns, the batch is visible
-    /// and in the kernel's copy of the log. Returns the sequence number of its last operation.
+    /// and in the kernel's copy of the log. Returns the sequence number of its last mutation.
     ///
     /// # Errors
     /// Nothing of the batch is visible then. [`EngineFailure::Stalled`] asks for the same call later.
-    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure>;
+    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure>;
 
     /// Brings the log to stable storage: every batch whose `write` returned before this call. With `alone`,
     /// writes that come meanwhile are [`EngineFailure::Stalled`]: where one of them may find the disk full.
@@ -40,7 +40,7 @@ pub trait Engine: Send + Sync + 'static {
     /// nothing is lost, and a later call that succeeds covers what this one should have covered.
     fn sync_journal(&self, alone: bool) -> Result<(), EngineFailure>;
 
-    /// The sequence number of the last applied operation.
+    /// The sequence number of the last applied mutation.
     fn sequence(&self) -> u64;
 
     /// Writes the memtables to table files and waits for it.
@@ -125,7 +125,7 @@ pub trait EngineCursor: Send {
     ///
     /// # Errors
     /// Damage, or [`StorageError::WouldBlock`]; the cursor must be sought again before it goes on.
-    fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError>;
+    fn next(&mut self) -> Result<Option<KeyValue<'_>>, StorageError>;
 }
 
 /// Why a batch or a sync failed.

@@ -19,7 +19,7 @@ use crate::engine::{EngineCursor, EngineReader};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 use crate::statistics::RowCacheStatistics;
-use crate::unit::{Operation, WriteUnit};
+use crate::unit::{Mutation, WriteUnit};
 use crate::view::PinnedBytes;
 pub(crate) use table::Row;
 use table::{AsOf, Lookup, RowTable};
@@ -63,12 +63,12 @@ impl RowCache {
     /// Returns whether a range is removed.
     fn begin(&self, units: &[WriteUnit]) -> bool {
         let mut removes_range = false;
-        for operation in operations(units) {
-            match operation {
-                Operation::Put { key, .. } | Operation::Delete { key, .. } => {
+        for mutation in mutations(units) {
+            match mutation {
+                Mutation::Put { key, .. } | Mutation::Delete { key, .. } => {
                     self.rows.begin_write(hash(key));
                 }
-                Operation::DeleteRange { from, to, .. } => {
+                Mutation::DeleteRange { from, to, .. } => {
                     removes_range = true;
                     self.rows.removals().begin(from, to);
                 }
@@ -82,11 +82,11 @@ impl RowCache {
         if let Some(sequence) = sequence {
             self.rows.applied(sequence);
         }
-        for operation in operations(units) {
-            let (key, value) = match operation {
-                Operation::Put { key, value, .. } => (key, Some(value)),
-                Operation::Delete { key, .. } => (key, None),
-                Operation::DeleteRange { .. } => continue,
+        for mutation in mutations(units) {
+            let (key, value) = match mutation {
+                Mutation::Put { key, value, .. } => (key, Some(value)),
+                Mutation::Delete { key, .. } => (key, None),
+                Mutation::DeleteRange { .. } => continue,
             };
             // A group may write below a range that it removes: its rows only stay where nothing was removed.
             self.rows.end_write(hash(key), key, value.filter(|_| !removes_range), sequence);
@@ -126,9 +126,9 @@ fn own_stripe() -> usize {
 }
 
 /// What concerns the cache, in order.
-fn operations(units: &[WriteUnit]) -> impl Iterator<Item = Operation<'_>> {
+fn mutations(units: &[WriteUnit]) -> impl Iterator<Item = Mutation<'_>> {
     let all = units.iter().flat_map(|unit| unit.log().iter());
-    all.filter(|operation| operation.keyspace() == Keyspace::Documents)
+    all.filter(|mutation| mutation.keyspace() == Keyspace::Documents)
 }
 
 fn hash(key: &[u8]) -> u64 {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::engine::Engine;
 use crate::engine::memory::MemoryEngine;
-use crate::unit::OperationLog;
+use crate::unit::MutationLog;
 
 const KIB: u64 = 1 << 10;
 
@@ -26,7 +26,7 @@ impl Rig {
     }
 
     fn write_all(&self, units: &[WriteUnit]) {
-        let log = OperationLog::default();
+        let log = MutationLog::default();
         let written =
             self.write_with(units, || Ok(self.engine.write(units, &log).expect("memory does not fail")));
         written.expect("nobody refuses it");
@@ -49,7 +49,7 @@ impl Rig {
     fn stored(&self, key: &str, value: &[u8]) {
         let mut unit = WriteUnit::new();
         unit.put(Keyspace::Documents, key.as_bytes(), value);
-        self.engine.write(&[unit], &OperationLog::default()).expect("memory does not fail");
+        self.engine.write(&[unit], &MutationLog::default()).expect("memory does not fail");
     }
 
     fn put(&self, key: &str, value: &[u8]) {
@@ -274,7 +274,7 @@ fn rows_of_a_write_whose_outcome_is_unknown_stay_with_the_engine() {
     let units = [unit];
     let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         rig.write_with(&units, || {
-            rig.engine.write(&units, &OperationLog::default()).expect("memory does not fail");
+            rig.engine.write(&units, &MutationLog::default()).expect("memory does not fail");
             panic!("after it was written")
         })
     }));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use storage::{
     CursorOptions, Direction, Engine, EngineCursor, EngineReader, KeyRange, Keyspace, MemoryEngine,
-    OperationLog, ReadTier, RocksEngine, StorageError, StorageOptions, WriteUnit,
+    MutationLog, ReadTier, RocksEngine, StorageError, StorageOptions, WriteUnit,
 };
 
 use crate::faults::FaultyEngine;
@@ -23,7 +23,7 @@ fn for_each_engine(body: impl Fn(&dyn Engine)) {
 fn write(engine: &dyn Engine, fill: impl FnOnce(&mut WriteUnit)) -> u64 {
     let mut unit = WriteUnit::new();
     fill(&mut unit);
-    engine.write(&[unit], &OperationLog::default()).unwrap()
+    engine.write(&[unit], &MutationLog::default()).unwrap()
 }
 
 fn put_all(engine: &dyn Engine, keys: &[&str]) {
@@ -86,7 +86,7 @@ fn reads_see_what_was_written() {
 }
 
 #[test]
-fn later_operations_of_a_batch_win() {
+fn later_mutations_of_a_batch_win() {
     for_each_engine(|engine| {
         put_all(engine, &["k1", "k2", "k3"]);
         write(engine, |unit| {
@@ -239,7 +239,7 @@ fn units_and_counters_are_one_batch() {
             unit.put(DOCUMENTS, key, b"");
             unit
         };
-        let mut counters = OperationLog::default();
+        let mut counters = MutationLog::default();
         counters.put(Keyspace::Internal, b"counter", b"2");
         let before = engine.pinned_reader();
         engine.write(&[unit(b"one"), unit(b"two")], &counters).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use storage::{
-    Engine, EngineFailure, EngineReader, EngineStatistics, KeyRange, Keyspace, MemoryEngine, OperationLog,
+    Engine, EngineFailure, EngineReader, EngineStatistics, KeyRange, Keyspace, MemoryEngine, MutationLog,
     Pressure, RangeBytes, StorageError, WriteUnit,
 };
 
@@ -69,7 +69,7 @@ impl Engine for FaultyEngine {
         self.memory.pinned_reader()
     }
 
-    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
         let delay = *self.write_delay.lock();
         if !delay.is_zero() {
             std::thread::sleep(delay);

@@ -18,7 +18,7 @@ use super::{Engine, EngineFailure, EngineReader, EngineStatistics, Pressure, Ran
 use crate::error::StorageError;
 use crate::keyspace::{KeyRange, Keyspace};
 use crate::options::StorageOptions;
-use crate::unit::{Operation, OperationLog, WriteUnit};
+use crate::unit::{Mutation, MutationLog, WriteUnit};
 pub use errors::RocksOpenFailure;
 use errors::{storage_error, write_failure};
 use reader::RocksReader;
@@ -26,7 +26,7 @@ use reader::RocksReader;
 pub(crate) use reader::PinnedSlice;
 use warming::Warming;
 
-/// RocksDB's bytes of a batch around the operations' own: its header, and per operation lengths and a tag.
+/// RocksDB's bytes of a batch around the mutations' own: its header, and per mutation lengths and a tag.
 const BATCH_HEADER_BYTES: usize = 12;
 
 /// The open database and what must live as long.
@@ -96,12 +96,12 @@ impl Database {
         }
     }
 
-    fn append(&self, batch: &mut WriteBatch, log: &OperationLog) -> Result<(), StorageError> {
-        for operation in log.iter() {
-            match operation {
-                Operation::Put { keyspace, key, value } => batch.put_cf(self.family(keyspace)?, key, value),
-                Operation::Delete { keyspace, key } => batch.delete_cf(self.family(keyspace)?, key),
-                Operation::DeleteRange { keyspace, from, to } => {
+    fn append(&self, batch: &mut WriteBatch, log: &MutationLog) -> Result<(), StorageError> {
+        for mutation in log.iter() {
+            match mutation {
+                Mutation::Put { keyspace, key, value } => batch.put_cf(self.family(keyspace)?, key, value),
+                Mutation::Delete { keyspace, key } => batch.delete_cf(self.family(keyspace)?, key),
+                Mutation::DeleteRange { keyspace, from, to } => {
                     batch.delete_range_cf(self.family(keyspace)?, from, to);
                 }
             }
@@ -167,7 +167,7 @@ impl Engine for RocksEngine {
         Arc::new(RocksReader::pinned(Arc::clone(&self.database)))
     }
 
-    fn write(&self, units: &[WriteUnit], counters: &OperationLog) -> Result<u64, EngineFailure> {
+    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() + counters.byte_len();
         let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER_BYTES + bytes);
         let filled = units
@@ -269,7 +269,7 @@ mod tests {
         let write = || {
             let mut unit = WriteUnit::new();
             unit.put(Keyspace::Documents, b"a", b"1");
-            engine.write(&[unit], &OperationLog::default())
+            engine.write(&[unit], &MutationLog::default())
         };
         let syncing = engine.database.log_access.write();
         assert!(matches!(write(), Err(EngineFailure::Stalled)));

@@ -16,7 +16,7 @@ use crate::engine::{EngineCursor, EngineReader};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
 use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
-use crate::view::{Entry, PinnedBytes};
+use crate::view::{KeyValue, PinnedBytes};
 
 /// What lies between two values: the next key and the lengths.
 const ENTRY_HEADER_BYTES: usize = CACHE_LINE_BYTES;
@@ -183,7 +183,7 @@ impl EngineCursor for RocksCursor {
         self.position = Position::Sought;
     }
 
-    fn next(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
+    fn next(&mut self) -> Result<Option<KeyValue<'_>>, StorageError> {
         match (&self.position, self.direction) {
             (Position::Start, Direction::Forward) => self.iterator.seek_to_first(),
             (Position::Start, Direction::Backward) => self.iterator.seek_to_last(),
