@@ -12,7 +12,7 @@ use crate::{EXIT_OPTIONS, fail};
 use clap::ArgMatches;
 use std::process::ExitCode;
 use std::sync::Arc;
-use transport::{Replies, Request, Server, ServerOptions, Service, Session};
+use transport::{Replies, RequestMessage, Server, ServerOptions, Service, Session};
 use wire::{ReplyBuilder, ReplyFormat};
 
 /// Name of the flag for the size of replies.
@@ -40,7 +40,7 @@ fn write_reply(mut reply: ReplyBuilder, padding: &str) -> ReplyBuilder {
 }
 
 impl Service for Echo {
-    async fn call(&self, _session: &Arc<Session>, mut request: Request<'_>) -> Replies {
+    async fn call(&self, _session: &Arc<Session>, mut request: RequestMessage<'_>) -> Replies {
         Replies::one(write_reply(request.reply(), &self.padding).finish())
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use transport::{NextRequest, Replies, Request, RequestTimes, Service, Session};
+use transport::{NextRequest, Replies, RequestMessage, RequestTimes, Service, Session};
 use wire::{
     CommandMessage, MessageRef, OpCode, OpMsg, OpMsgFlags, OpQuery, ReplyBuilder, WireError, peek_command,
 };
@@ -103,7 +103,12 @@ impl CommandService {
         !self.server.parameters.is_on(Parameter::Quiet)
     }
 
-    async fn run(&self, attachment: &Attachment, request: &Request<'_>, mut reply: ReplyBuilder) -> Replies {
+    async fn run(
+        &self,
+        attachment: &Attachment,
+        request: &RequestMessage<'_>,
+        mut reply: ReplyBuilder,
+    ) -> Replies {
         let parsed = match Parsed::read(request.message()) {
             Ok(parsed) => parsed,
             Err(error) => return refuse(reply, &error),
@@ -241,7 +246,7 @@ impl Service for CommandService {
         }
     }
 
-    async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {
+    async fn call(&self, session: &Arc<Session>, mut request: RequestMessage<'_>) -> Replies {
         let reply = request.reply();
         match session.extension::<Attachment>() {
             Some(attachment) => self.run(attachment, &request, reply).await,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use transport::{Replies, Request, Server, ServerOptions, Service, Session};
+use transport::{Replies, RequestMessage, Server, ServerOptions, Service, Session};
 use wire::{CommandMessage, MessageRef, OpMsg, ReplyBuilder, ReplyFormat};
 
 const ROUNDS: usize = 9;
@@ -26,7 +26,7 @@ struct Echo {
 }
 
 impl Service for Echo {
-    async fn call(&self, _session: &Arc<Session>, mut request: Request<'_>) -> Replies {
+    async fn call(&self, _session: &Arc<Session>, mut request: RequestMessage<'_>) -> Replies {
         if OpMsg::parse(request.message()).is_err() {
             return Replies::none().then_close();
         }

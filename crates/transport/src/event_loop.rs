@@ -3,7 +3,7 @@
 
 use crate::buffer::release_spares;
 use crate::busy_poll::BusyPoll;
-use crate::executors::{Newcomer, drive};
+use crate::executors::{AcceptedSession, drive};
 use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
 use crate::pool::Pool;
@@ -149,13 +149,13 @@ impl EventLoop {
     /// The kernel does not register the socket; the connection is dropped.
     pub(crate) fn adopt<H: Service>(
         &self,
-        newcomer: Newcomer,
+        accepted: AcceptedSession,
         service: &Arc<H>,
         pool: Option<Arc<Pool>>,
-        then: impl FnOnce(Newcomer) + Send + 'static,
+        then: impl FnOnce(AcceptedSession) + Send + 'static,
     ) -> io::Result<()> {
-        let Newcomer { admission, socket, input } = newcomer;
-        let session = Arc::clone(admission.session());
+        let AcceptedSession { registered, socket, input } = accepted;
+        let session = Arc::clone(registered.session());
         session.place(Placement::Home);
         let registration = self.poller.register(&socket)?;
         let served = Arc::clone(&session);
@@ -165,7 +165,7 @@ impl EventLoop {
             let stream = ReadinessStream::new(registration, Arc::clone(&session));
             let left: Option<ReceiveBuffer> = drive(&session, stream, service, input).await;
             if let Some(input) = left {
-                then(Newcomer { admission, socket, input });
+                then(AcceptedSession { registered, socket, input });
             }
         };
         spawn(future, served, Arc::clone(&self.queue), pool);

@@ -7,7 +7,7 @@ use crate::event_loop::{LoopHooks, RunningLoop};
 use crate::niceness;
 use crate::pool::Pool;
 use crate::reactor::Reactor;
-use crate::registry::{Admission, Shared};
+use crate::registry::{RegisteredSession, Shared};
 use crate::statistics::{ExecutorStatistics, Figure};
 use crate::synchronous::Synchronous;
 use crate::{ByteStream, Ending, ReceiveBuffer, Service, ServiceExecutor, Session, serve};
@@ -42,8 +42,8 @@ impl LoopHooks for LaneHooks {
 }
 
 /// A connection that looks for a thread model.
-pub(crate) struct Newcomer {
-    pub(crate) admission: Admission,
+pub(crate) struct AcceptedSession {
+    pub(crate) registered: RegisteredSession,
     pub(crate) socket: Arc<Socket>,
     /// Bytes received already.
     pub(crate) input: ReceiveBuffer,
@@ -192,15 +192,15 @@ impl Executors {
     pub(crate) fn adopt<H: Service>(
         &self,
         model: ServiceExecutor,
-        newcomer: Newcomer,
+        accepted: AcceptedSession,
         service: &Arc<H>,
     ) -> io::Result<()> {
-        newcomer.admission.session().set_executor(model);
+        accepted.registered.session().set_executor(model);
         match model {
-            ServiceExecutor::Synchronous => self.synchronous.adopt(newcomer, service),
-            ServiceExecutor::Reactor => self.reactor()?.adopt(newcomer, service),
-            ServiceExecutor::Adaptive => self.adaptive()?.adopt(newcomer, service),
-            ServiceExecutor::Coroutine => self.coroutine()?.adopt(newcomer, service),
+            ServiceExecutor::Synchronous => self.synchronous.adopt(accepted, service),
+            ServiceExecutor::Reactor => self.reactor()?.adopt(accepted, service),
+            ServiceExecutor::Adaptive => self.adaptive()?.adopt(accepted, service),
+            ServiceExecutor::Coroutine => self.coroutine()?.adopt(accepted, service),
         }
     }
 
@@ -211,11 +211,11 @@ impl Executors {
     /// The kernel does not register the socket; the connection is dropped.
     pub(crate) fn adopt_on_lane<H: Service>(
         &self,
-        newcomer: Newcomer,
+        accepted: AcceptedSession,
         service: &Arc<H>,
-        then: impl FnOnce(Newcomer) + Send + 'static,
+        then: impl FnOnce(AcceptedSession) + Send + 'static,
     ) -> io::Result<()> {
-        self.lane.event_loop.adopt(newcomer, service, Some(Arc::clone(&self.lane_pool)), then)
+        self.lane.event_loop.adopt(accepted, service, Some(Arc::clone(&self.lane_pool)), then)
     }
 
     /// Counts and logs a connection that was accepted and cannot be served.

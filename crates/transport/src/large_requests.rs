@@ -18,14 +18,14 @@ pub(crate) struct LargeRequests {
     /// The bound in bytes; 0: there is none.
     limit: u64,
     /// A leaf in the order of locks.
-    state: Mutex<State>,
+    admitted: Mutex<Admitted>,
     waiting: AtomicUsize,
     waits: AtomicU64,
     ended: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct Admitted {
     /// Bytes of the messages that were admitted.
     held: u64,
     queue: VecDeque<Waiter>,
@@ -40,7 +40,7 @@ impl LargeRequests {
     pub(crate) fn new(limit: u64) -> Self {
         Self {
             limit,
-            state: Mutex::default(),
+            admitted: Mutex::default(),
             waiting: AtomicUsize::new(0),
             waits: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -50,56 +50,60 @@ impl LargeRequests {
     /// Ready when the session's message of this length is admitted; it is to be [released](Self::release)
     /// then, and otherwise [abandoned](Self::abandon) if the session ends before.
     pub(crate) fn poll_admit(&self, session: u64, bytes: u64, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.state.lock();
-        let place = state.queue.iter().position(|waiter| waiter.session == session);
-        let is_next = place.map_or(state.queue.is_empty(), |place| place == 0);
-        if is_next && (self.limit == 0 || state.held == 0 || state.held + bytes <= self.limit) {
-            state.held += bytes;
+        let mut admitted = self.admitted.lock();
+        let place = admitted.queue.iter().position(|waiter| waiter.session == session);
+        let is_next = place.map_or(admitted.queue.is_empty(), |place| place == 0);
+        if is_next && (self.limit == 0 || admitted.held == 0 || admitted.held + bytes <= self.limit) {
+            admitted.held += bytes;
             if place.is_some() {
-                state.queue.pop_front();
+                admitted.queue.pop_front();
             }
-            self.call_next(&state);
+            self.call_next(&admitted);
             return Poll::Ready(());
         }
-        match place.and_then(|place| state.queue.get_mut(place)) {
+        match place.and_then(|place| admitted.queue.get_mut(place)) {
             Some(waiter) => waiter.waker.clone_from(context.waker()),
             None => {
-                state.queue.push_back(Waiter { session, waker: context.waker().clone() });
+                admitted.queue.push_back(Waiter { session, waker: context.waker().clone() });
                 self.waits.fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.waiting.store(state.queue.len(), Ordering::SeqCst);
+        self.waiting.store(admitted.queue.len(), Ordering::SeqCst);
         Poll::Pending
     }
 
     /// A message that was admitted is answered, or its connection has ended.
     pub(crate) fn release(&self, bytes: u64) {
-        let mut state = self.state.lock();
-        assert!(bytes <= state.held, "{bytes} bytes of large requests are given back of {}", state.held);
-        state.held -= bytes;
-        self.call_next(&state);
+        let mut admitted = self.admitted.lock();
+        assert!(
+            bytes <= admitted.held,
+            "{bytes} bytes of large requests are given back of {}",
+            admitted.held
+        );
+        admitted.held -= bytes;
+        self.call_next(&admitted);
     }
 
     /// The session waits no more, should it have done so.
     pub(crate) fn abandon(&self, session: u64) {
         if self.has_waiters() {
-            let mut state = self.state.lock();
-            state.queue.retain(|waiter| waiter.session != session);
-            self.call_next(&state);
+            let mut admitted = self.admitted.lock();
+            admitted.queue.retain(|waiter| waiter.session != session);
+            self.call_next(&admitted);
         }
     }
 
     /// Has the next one look whether it fits.
-    fn call_next(&self, state: &State) {
-        self.waiting.store(state.queue.len(), Ordering::SeqCst);
-        if let Some(next) = state.queue.front() {
+    fn call_next(&self, admitted: &Admitted) {
+        self.waiting.store(admitted.queue.len(), Ordering::SeqCst);
+        if let Some(next) = admitted.queue.front() {
             next.waker.wake_by_ref();
         }
     }
 
     /// Has everybody who waits look anew.
     pub(crate) fn wake_all(&self) {
-        self.state.lock().queue.iter().for_each(|waiter| waiter.waker.wake_by_ref());
+        self.admitted.lock().queue.iter().for_each(|waiter| waiter.waker.wake_by_ref());
     }
 
     /// Whether anybody waits for those that were admitted.
@@ -115,7 +119,7 @@ impl LargeRequests {
     pub(crate) fn figures(&self) -> [(&'static str, u64); 4] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
-            ("bytes", self.state.lock().held),
+            ("bytes", self.admitted.lock().held),
             ("maxBytes", self.limit),
             ("waits", load(&self.waits)),
             ("connectionsEnded", load(&self.ended)),

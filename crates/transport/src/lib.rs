@@ -11,7 +11,7 @@
 //!
 //! # Vocabulary
 //! A [`Session`] is one client connection as others see it; its [`Phase`] says what the loop does at the
-//! moment. A [`ByteStream`] moves bytes in owned buffers. A [`Service`] turns a [`Request`] into [`Replies`].
+//! moment. A [`ByteStream`] moves bytes in owned buffers. A [`Service`] turns a [`RequestMessage`] into [`Replies`].
 //! A *thread model* ([`ServiceExecutor`]) is a stream with the driver that polls it. *Exhaust*: several
 //! replies to one request.
 //!
@@ -31,17 +31,16 @@
 mod adaptive;
 mod buffer;
 mod busy_poll;
-mod connection;
 mod coroutine;
 mod descriptors;
 mod endpoint;
 mod error;
 mod event_loop;
 mod executors;
-mod gate;
 mod idle;
 mod large_requests;
 mod listener;
+mod live_set;
 mod niceness;
 mod options;
 mod overload;
@@ -55,6 +54,7 @@ mod run_queue;
 mod server;
 mod service;
 mod session;
+mod session_loop;
 mod statistics;
 mod stream;
 mod sweeper;
@@ -73,7 +73,6 @@ mod tests;
 
 pub use adaptive::{AdaptiveOptions, AdaptiveOptionsError};
 pub use buffer::ReceiveBuffer;
-pub use connection::{Ending, serve};
 pub use descriptors::{default_max_connections, raise_descriptor_limit};
 pub use endpoint::Endpoint;
 pub use error::{Closed, ConnectionError, StartError};
@@ -81,8 +80,9 @@ pub use options::{ServerOptions, ServiceExecutor};
 pub use overload::{Overload, OverloadTarget};
 pub use pool::{PoolOptions, let_others_run};
 pub use server::{Server, ShutdownReport};
-pub use service::{NextRequest, Replies, Request, Service};
+pub use service::{NextRequest, Replies, RequestMessage, Service};
 pub use session::{Phase, Session, SessionControl};
+pub use session_loop::{Ending, serve};
 pub use statistics::{
     CompressionStatistics, ConnectionStatistics, ExecutorStatistics, Figure, NetworkStatistics,
     TransportStatistics,

@@ -3,7 +3,7 @@
 
 use crate::busy_poll::BusyPoll;
 use crate::event_loop::{LoopHooks, RunningLoop};
-use crate::executors::Newcomer;
+use crate::executors::AcceptedSession;
 use crate::pool::Pool;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
@@ -30,10 +30,10 @@ impl Reactor {
 
     /// # Errors
     /// The kernel does not register the socket; the connection is dropped.
-    pub(crate) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>) -> io::Result<()> {
+    pub(crate) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) -> io::Result<()> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.loops.len().max(1);
         match self.loops.get(turn) {
-            Some(running) => running.event_loop.adopt(newcomer, service, Some(Arc::clone(&self.pool)), drop),
+            Some(running) => running.event_loop.adopt(accepted, service, Some(Arc::clone(&self.pool)), drop),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }

@@ -1,8 +1,8 @@
 //! All sessions that live, and what those that ended have counted.
 
 use crate::buffer::LargeBuffers;
-use crate::gate::Gate;
 use crate::large_requests::LargeRequests;
+use crate::live_set::LiveSet;
 use crate::overload::{Admitter, Overload, OverloadTarget, Served};
 use crate::statistics::{
     CompressionStatistics, CompressorCounters, ConnectionStatistics, Figure, NetworkStatistics,
@@ -50,25 +50,25 @@ pub(crate) struct Shared {
     pub(crate) large_buffers: LargeBuffers,
     /// Indexed by compressor id.
     compression: [CompressorCounters; 4],
-    sessions: Gate<Session, NetworkStatistics>,
+    sessions: LiveSet<Session, NetworkStatistics>,
 }
 
 /// Tells the service of a session's end.
-type Closed = Box<dyn FnOnce(&Arc<Session>) + Send>;
+type OnClosed = Box<dyn FnOnce(&Arc<Session>) + Send>;
 
 /// One admitted session; dropping it tells the service of its end and makes room for another.
-pub(crate) struct Admission {
+pub(crate) struct RegisteredSession {
     session: Arc<Session>,
-    closed: Option<Closed>,
+    closed: Option<OnClosed>,
 }
 
-impl Admission {
+impl RegisteredSession {
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }
 }
 
-impl Drop for Admission {
+impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.session.enter(Phase::Ended);
         self.session.lets_go_of_memory();
@@ -100,7 +100,7 @@ impl Shared {
             panicked: AtomicU64::new(0),
             large_buffers: LargeBuffers::default(),
             compression: Default::default(),
-            sessions: Gate::new(),
+            sessions: LiveSet::new(),
             options,
         })
     }
@@ -114,7 +114,7 @@ impl Shared {
         priority: bool,
         control: Box<dyn SessionControl>,
         service: &Arc<H>,
-    ) -> Option<Admission> {
+    ) -> Option<RegisteredSession> {
         let reserve = if priority { PRIORITY_RESERVE } else { 0 };
         let limit = self.max_connections().saturating_add(reserve);
         let entered = self.sessions.enter(limit, || {
@@ -127,8 +127,8 @@ impl Shared {
         };
         service.opened(&session);
         let service = Arc::clone(service);
-        let closed: Closed = Box::new(move |session| service.closed(session));
-        Some(Admission { session, closed: Some(closed) })
+        let closed: OnClosed = Box::new(move |session| service.closed(session));
+        Some(RegisteredSession { session, closed: Some(closed) })
     }
 
     /// Whether this request is to be refused because the server is overloaded, and by whom. Diagnostics never

@@ -1,7 +1,7 @@
 //! A running server: its listeners, its sessions and its end.
 
 use crate::event_loop::LoopHooks;
-use crate::executors::{Executors, Newcomer};
+use crate::executors::{AcceptedSession, Executors};
 use crate::listener::{Listener, prepare};
 use crate::refusal::Refusal;
 use crate::registry::Shared;
@@ -291,25 +291,25 @@ impl<H: Service> Acceptor<H> {
         let socket = Arc::new(socket);
         let control = Box::new(SocketControl(Arc::downgrade(&socket)));
         let priority = listener.is_priority_port || listener.unix_path().is_some();
-        let admission = self.shared.admit(peer.clone(), local, priority, control, &self.service);
-        let Some(admission) = admission else { return self.refuse(socket, &peer) };
+        let registered = self.shared.admit(peer.clone(), local, priority, control, &self.service);
+        let Some(registered) = registered else { return self.refuse(socket, &peer) };
         prepare(&socket, &self.shared.options);
-        tracing::debug!(target: "network", connection = admission.session().id(), %peer, "connection accepted");
-        let session = Arc::clone(admission.session());
-        let newcomer = Newcomer { admission, socket, input: ReceiveBuffer::new() };
+        tracing::debug!(target: "network", connection = registered.session().id(), %peer, "connection accepted");
+        let session = Arc::clone(registered.session());
+        let accepted = AcceptedSession { registered, socket, input: ReceiveBuffer::new() };
         let executors = Arc::clone(&self.executors);
         let service = Arc::clone(&self.service);
         let adopted = if listener.is_priority_port || self.shared.options.priority_lane {
             session.set_lane(if listener.is_priority_port { Lane::Resident } else { Lane::Visitor });
             let model = listener.executor();
-            self.executors.adopt_on_lane(newcomer, &self.service, move |newcomer| {
+            self.executors.adopt_on_lane(accepted, &self.service, move |accepted| {
                 session.set_lane(Lane::Off);
-                if let Err(error) = executors.adopt(model, newcomer, &service) {
+                if let Err(error) = executors.adopt(model, accepted, &service) {
                     executors.unserved(&error);
                 }
             })
         } else {
-            self.executors.adopt(listener.executor(), newcomer, &self.service)
+            self.executors.adopt(listener.executor(), accepted, &self.service)
         };
         if let Err(error) = adopted {
             self.executors.unserved(&error);

@@ -14,7 +14,11 @@ pub trait Service: Send + Sync + 'static {
 
     /// Answers one request. A session has one request at a time. The future suspends only where it waits for
     /// something, so that a thread model may poll it wherever it likes.
-    fn call(&self, session: &Arc<Session>, request: Request<'_>) -> impl Future<Output = Replies> + Send;
+    fn call(
+        &self,
+        session: &Arc<Session>,
+        request: RequestMessage<'_>,
+    ) -> impl Future<Output = Replies> + Send;
 
     /// The connection has ended; comes once after [`Service::opened`], also after errors and panics.
     fn closed(&self, _session: &Arc<Session>) {}
@@ -48,7 +52,7 @@ pub trait Service: Send + Sync + 'static {
 
 /// One request as it came, decompressed and with its frame checked; its contents are not.
 #[derive(Debug)]
-pub struct Request<'m> {
+pub struct RequestMessage<'m> {
     message: MessageRef<'m>,
     reply_buffer: Vec<u8>,
     compressor: Option<Compressor>,
@@ -57,7 +61,7 @@ pub struct Request<'m> {
     overload: Option<Overload>,
 }
 
-impl<'m> Request<'m> {
+impl<'m> RequestMessage<'m> {
     pub(crate) const fn new(
         message: MessageRef<'m>,
         reply_buffer: Vec<u8>,
@@ -175,7 +179,7 @@ impl Replies {
         self
     }
 
-    /// The request was refused as [`Request::overload`] wants.
+    /// The request was refused as [`RequestMessage::overload`] wants.
     #[must_use]
     pub const fn as_refused(mut self) -> Self {
         self.refused = true;

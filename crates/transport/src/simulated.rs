@@ -1,6 +1,6 @@
 //! A client that exists in memory only: what it sends is a script, and what it gets is recorded.
 
-use crate::registry::{Admission, Shared};
+use crate::registry::{RegisteredSession, Shared};
 use crate::{ByteStream, Endpoint, Phase, ReceiveBuffer, ServerOptions, Service, Session, SessionControl};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -63,16 +63,16 @@ impl SimulatedStream {
     pub(crate) fn connect<H: Service>(
         script: impl IntoIterator<Item = Event>,
         service: &Arc<H>,
-    ) -> (Admission, Self, Arc<Record>) {
+    ) -> (RegisteredSession, Self, Arc<Record>) {
         let record = Arc::new(Record::default());
         let control = Box::new(SimulatedControl(Arc::clone(&record)));
         let options = ServerOptions { max_message_size: 100_000, ..ServerOptions::default() };
-        let admission = Shared::new(options)
+        let registered = Shared::new(options)
             .admit(Endpoint::Detached, Endpoint::Detached, false, control, service)
             .expect("the first session is within the limit");
-        let session = Arc::clone(admission.session());
+        let session = Arc::clone(registered.session());
         let script = script.into_iter().collect();
-        (admission, Self { session, script, record: Arc::clone(&record) }, record)
+        (registered, Self { session, script, record: Arc::clone(&record) }, record)
     }
 
     async fn suspend_once() {

@@ -1,7 +1,7 @@
 //! The `synchronous` thread model: one thread per connection, blocking I/O, a parked thread while a service
 //! waits.
 
-use crate::executors::{Newcomer, drive};
+use crate::executors::{AcceptedSession, drive};
 use crate::placement::Placement;
 use crate::statistics::{ExecutorStatistics, Figure};
 use crate::{BlockingStream, Service, ServiceExecutor};
@@ -56,9 +56,9 @@ impl Synchronous {
     ///
     /// # Errors
     /// The kernel has no thread left, or no memory map for one; the connection is then dropped.
-    pub(crate) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>) -> io::Result<()> {
-        let Newcomer { admission, socket, input } = newcomer;
-        let session = Arc::clone(admission.session());
+    pub(crate) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) -> io::Result<()> {
+        let AcceptedSession { registered, socket, input } = accepted;
+        let session = Arc::clone(registered.session());
         session.place(Placement::Anywhere);
         socket.set_nonblocking(false)?;
         let place = self.take_place()?;
@@ -71,7 +71,7 @@ impl Synchronous {
             let stream = BlockingStream::new(socket, Arc::clone(&session));
             block_on(drive(&session, stream, service, input));
             drop(place);
-            drop(admission);
+            drop(registered);
         });
         let counter = if spawned.is_ok() { &self.threads.started } else { &self.threads.refused };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +112,7 @@ const fn most_threads(maps: usize) -> usize {
 mod tests {
     use super::*;
     use crate::simulated::SimulatedStream;
-    use crate::{ReceiveBuffer, Replies, Request, Session};
+    use crate::{ReceiveBuffer, Replies, RequestMessage, Session};
     use socket2::Socket;
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
@@ -120,7 +120,7 @@ mod tests {
     struct Silent;
 
     impl Service for Silent {
-        async fn call(&self, _session: &Arc<Session>, _request: Request<'_>) -> Replies {
+        async fn call(&self, _session: &Arc<Session>, _request: RequestMessage<'_>) -> Replies {
             Replies::none()
         }
     }
@@ -134,9 +134,10 @@ mod tests {
         let adopt = || {
             let client = TcpStream::connect(address).expect("a connection");
             let (socket, _) = listener.accept().expect("a connection");
-            let (admission, _, _) = SimulatedStream::connect([], &service);
+            let (registered, _, _) = SimulatedStream::connect([], &service);
             let socket = Arc::new(Socket::from(socket));
-            let result = model.adopt(Newcomer { admission, socket, input: ReceiveBuffer::new() }, &service);
+            let result =
+                model.adopt(AcceptedSession { registered, socket, input: ReceiveBuffer::new() }, &service);
             (client, result)
         };
         let (client, first) = adopt();

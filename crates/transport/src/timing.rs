@@ -37,7 +37,7 @@ impl RequestTimes {
 
 /// The parts that have a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RequestPart {
     AcceptWait,
     Receive,
     Queue,
@@ -46,7 +46,7 @@ enum Stage {
     Total,
 }
 
-impl Stage {
+impl RequestPart {
     const ALL: [Self; 6] =
         [Self::AcceptWait, Self::Receive, Self::Queue, Self::Execute, Self::Send, Self::Total];
 
@@ -108,14 +108,14 @@ fn bucket_of(micros: u64) -> usize {
     ((u64::BITS - micros.leading_zeros()) as usize).min(BUCKETS - 1)
 }
 
-/// One stage's counters; one thread writes them.
+/// The counters of one part; one thread writes them.
 #[derive(Default)]
-struct StageCounters {
+struct PartCounters {
     total_micros: OwnCounter,
     buckets: [OwnCounter; BUCKETS],
 }
 
-impl StageCounters {
+impl PartCounters {
     #[inline]
     fn record(&self, time: Duration) {
         let micros = micros(time);
@@ -130,23 +130,23 @@ impl StageCounters {
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard {
-    accept_wait: StageCounters,
-    receive: StageCounters,
-    queue: StageCounters,
-    execute: StageCounters,
-    send: StageCounters,
-    total: StageCounters,
+    accept_wait: PartCounters,
+    receive: PartCounters,
+    queue: PartCounters,
+    execute: PartCounters,
+    send: PartCounters,
+    total: PartCounters,
 }
 
 impl Shard {
-    const fn stage(&self, stage: Stage) -> &StageCounters {
-        match stage {
-            Stage::AcceptWait => &self.accept_wait,
-            Stage::Receive => &self.receive,
-            Stage::Queue => &self.queue,
-            Stage::Execute => &self.execute,
-            Stage::Send => &self.send,
-            Stage::Total => &self.total,
+    const fn part(&self, part: RequestPart) -> &PartCounters {
+        match part {
+            RequestPart::AcceptWait => &self.accept_wait,
+            RequestPart::Receive => &self.receive,
+            RequestPart::Queue => &self.queue,
+            RequestPart::Execute => &self.execute,
+            RequestPart::Send => &self.send,
+            RequestPart::Total => &self.total,
         }
     }
 }
@@ -220,15 +220,15 @@ impl TimeHistograms {
     /// Requests executed so far, and the time that took.
     pub(crate) fn served(&self) -> Served {
         let shards = self.shards.lock().all.clone();
-        let execute = Histogram::sum(&shards, Stage::Execute);
+        let execute = Histogram::sum(&shards, RequestPart::Execute);
         Served { requests: execute.count(), time: Duration::from_micros(execute.total_micros) }
     }
 
-    /// One group for each stage: `count`, `totalMicros`, upper bounds of percentiles, and the buckets that
+    /// One group for each part: `count`, `totalMicros`, upper bounds of percentiles, and the buckets that
     /// are not empty.
     pub(crate) fn statistics(&self) -> Vec<(&'static str, Figure)> {
         let shards = self.shards.lock().all.clone();
-        Stage::ALL.iter().map(|&stage| (stage.name(), Histogram::sum(&shards, stage).figure())).collect()
+        RequestPart::ALL.iter().map(|&part| (part.name(), Histogram::sum(&shards, part).figure())).collect()
     }
 }
 
@@ -243,7 +243,7 @@ fn record(shard: &Shard, times: &RequestTimes) {
     shard.total.record(times.total());
 }
 
-/// One stage over all shards.
+/// One part over all shards.
 #[derive(Default)]
 struct Histogram {
     total_micros: u64,
@@ -251,10 +251,10 @@ struct Histogram {
 }
 
 impl Histogram {
-    fn sum(shards: &[Arc<Shard>], stage: Stage) -> Self {
+    fn sum(shards: &[Arc<Shard>], part: RequestPart) -> Self {
         let mut sum = Self::default();
         for shard in shards {
-            let counters = shard.stage(stage);
+            let counters = shard.part(part);
             sum.total_micros += counters.total_micros.get();
             for (total, own) in sum.buckets.iter_mut().zip(&counters.buckets) {
                 *total += own.get();

@@ -7,8 +7,8 @@
 
 #[path = "../src/adaptive/roster.rs"]
 mod roster;
-#[path = "../src/adaptive/tasks.rs"]
-mod tasks;
+#[path = "../src/adaptive/task_queues.rs"]
+mod task_queues;
 
 mod sync {
     use std::ops::{Deref, DerefMut};
@@ -93,7 +93,7 @@ use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::{Arc, Condvar, Mutex};
 use shuttle::thread;
 use std::time::Duration;
-use tasks::{Queues, Reactor, Rest, Turn};
+use task_queues::{QueueCursor, Queues, SocketPoller, WaitEnd};
 
 const SCHEDULES: usize = 3_000;
 const PREEMPTIONS: usize = 3;
@@ -133,7 +133,7 @@ struct World {
     roster: Roster<usize, usize>,
 }
 
-impl Reactor for World {
+impl SocketPoller for World {
     /// Takes the events of two sockets; the rest are left for the next time.
     fn poll(&self, queue: usize) -> bool {
         let mut network = self.network.lock().unwrap();
@@ -220,18 +220,18 @@ impl World {
     /// A worker's loop. After so many rests of no time, it rests for ever. True when it left because it was
     /// idle.
     fn work(&self, own: usize, short_rests: usize, leave: impl Fn() -> bool) -> bool {
-        let mut turn = Turn::new(own);
+        let mut cursor = QueueCursor::new(own);
         let mut rests = 0;
         loop {
-            while let Some(task) = self.queues.take(self, &mut turn) {
+            while let Some(task) = self.queues.take(self, &mut cursor) {
                 self.run(task);
             }
             rests += 1;
             let timeout = if rests <= short_rests { NOT_AT_ALL } else { FOR_EVER };
-            match self.queues.rest(self, &mut turn, timeout) {
-                Rest::Closed => return false,
-                Rest::TimedOut if leave() => return true,
-                Rest::TimedOut | Rest::Woken => {}
+            match self.queues.wait_for_work(self, &mut cursor, timeout) {
+                WaitEnd::Closed => return false,
+                WaitEnd::TimedOut if leave() => return true,
+                WaitEnd::TimedOut | WaitEnd::Woken => {}
             }
         }
     }
@@ -353,7 +353,7 @@ fn shrinking_and_growing_loses_nothing() {
 }
 
 #[test]
-fn nobody_rests_on_after_a_roll_call() {
+fn nobody_rests_on_after_a_broadcast() {
     check(|| {
         let world = World::new(2, usize::MAX);
         let changed = Arc::new(AtomicUsize::new(0));
@@ -361,19 +361,19 @@ fn nobody_rests_on_after_a_roll_call() {
         let rests = |own| {
             let (world, changed, seen) = (Arc::clone(&world), Arc::clone(&changed), Arc::clone(&seen));
             thread::spawn(move || {
-                let mut turn = Turn::new(own);
+                let mut cursor = QueueCursor::new(own);
                 while changed.load(Ordering::SeqCst) == 0 {
-                    world.queues.rest(&*world, &mut turn, FOR_EVER);
+                    world.queues.wait_for_work(&*world, &mut cursor, FOR_EVER);
                 }
                 if seen.fetch_add(1, Ordering::SeqCst) == 2 {
                     world.queues.close(&*world);
                 }
-                while world.queues.rest(&*world, &mut turn, FOR_EVER) != Rest::Closed {}
+                while world.queues.wait_for_work(&*world, &mut cursor, FOR_EVER) != WaitEnd::Closed {}
             })
         };
         let all = (0..3).map(rests).collect();
         changed.store(1, Ordering::SeqCst);
-        world.queues.call_all(&*world);
+        world.queues.wake_all(&*world);
         join_all(all);
     });
 }
@@ -383,9 +383,9 @@ fn everybody_comes_back_when_called_and_ends_when_closed() {
     check(|| {
         let world = World::new(2, usize::MAX);
         let all = workers(&world, 3);
-        world.queues.call_all(&*world);
+        world.queues.wake_all(&*world);
         world.push(1, Task::Count);
-        world.queues.call_all(&*world);
+        world.queues.wake_all(&*world);
         world.queues.close(&*world);
         join_all(all);
     });

@@ -1,11 +1,11 @@
-//! Model checking of the run queue, the offload cell, the elastic pool and the gate for shutdown: the very
+//! Model checking of the run queue, the offload cell, the elastic pool and the set of live connections: the very
 //! files the library is built from, compiled against shuttle's primitives, run under many schedules. A lost
 //! wake-up shows as a deadlock.
 
 #![allow(dead_code, unreachable_pub, reason = "the included files are used in part")]
 
-#[path = "../src/gate.rs"]
-mod gate;
+#[path = "../src/live_set.rs"]
+mod live_set;
 #[path = "../src/placement.rs"]
 mod placement;
 #[path = "../src/pool/queue.rs"]

@@ -6,7 +6,7 @@ use super::pressure::processors_are_the_limit;
 use super::record::{Kind, Totals, WorkerRecord};
 use super::roster::{Counts, Roster};
 use super::sockets::{Pushing, Sockets};
-use super::tasks::Queues;
+use super::task_queues::Queues;
 use crate::event_loop::LoopHooks;
 use crate::task::{Task, TaskQueue};
 use parking_lot::{Condvar, Mutex};
@@ -94,7 +94,7 @@ impl Core {
     pub(super) fn set_options(&self, options: AdaptiveOptions) {
         *self.options.lock() = options;
         self.recursion_limit.store(options.recursion_limit, Ordering::Relaxed);
-        self.queues.call_all(self);
+        self.queues.wake_all(self);
         self.attention.draw();
     }
 
@@ -180,12 +180,12 @@ impl Core {
 }
 
 /// One queue as its connections see it.
-pub(super) struct Home {
+pub(super) struct QueueHandle {
     pub(super) core: Arc<Core>,
     pub(super) queue: usize,
 }
 
-impl TaskQueue for Home {
+impl TaskQueue for QueueHandle {
     fn push(&self, task: Task) {
         self.core.push(self.queue, task);
     }

@@ -11,7 +11,7 @@
 //! per core, the default, its cure for the lock that all workers share. Workers may block: blocking work runs
 //! where it is.
 //!
-//! Where to read on: `tasks` for the queues and their marker, `controller` for the rules, `worker` for a
+//! Where to read on: `task_queues` for the queues and their marker, `controller` for the rules, `worker` for a
 //! worker's life, `options` for the parameters, `figures` for the statistics.
 
 mod controller;
@@ -23,7 +23,7 @@ mod record;
 mod roster;
 mod sockets;
 mod stream;
-mod tasks;
+mod task_queues;
 mod worker;
 
 #[cfg(test)]
@@ -32,13 +32,13 @@ mod tests;
 pub use self::options::{AdaptiveOptions, AdaptiveOptionsError};
 
 use self::controller::{Controller, Step};
-use self::core::{Core, Home};
+use self::core::{Core, QueueHandle};
 use self::roster::Cause;
 use self::sockets::Pushing;
 use self::stream::AdaptiveStream;
-use self::tasks::Reactor;
+use self::task_queues::SocketPoller;
 use crate::event_loop::LoopHooks;
-use crate::executors::{Newcomer, drive};
+use crate::executors::{AcceptedSession, drive};
 use crate::placement::Placement;
 use crate::readiness::ReadinessStream;
 use crate::statistics::ExecutorStatistics;
@@ -57,7 +57,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The running model. Dropping it ends its threads.
 pub(crate) struct Adaptive {
     core: Arc<Core>,
-    homes: Vec<Arc<Home>>,
+    homes: Vec<Arc<QueueHandle>>,
     controller: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -74,7 +74,7 @@ impl Adaptive {
     ) -> io::Result<Self> {
         options.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let core = Core::new(options, thread_stack_bytes, hooks)?;
-        let home = |queue| Arc::new(Home { core: Arc::clone(&core), queue });
+        let home = |queue| Arc::new(QueueHandle { core: Arc::clone(&core), queue });
         let homes = (0..core.queues.count()).map(home).collect();
         let model = Self { core: Arc::clone(&core), homes, controller: Mutex::new(None) };
         // One worker is enough to serve; the controller sees to the others, and to what the system refuses
@@ -89,9 +89,9 @@ impl Adaptive {
     ///
     /// # Errors
     /// The kernel does not register the socket; the connection is dropped.
-    pub(crate) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>) -> io::Result<()> {
-        let Newcomer { admission, socket, input } = newcomer;
-        let session = Arc::clone(admission.session());
+    pub(crate) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) -> io::Result<()> {
+        let AcceptedSession { registered, socket, input } = accepted;
+        let session = Arc::clone(registered.session());
         let queue = session.id() as usize % self.homes.len().max(1);
         let (Some(home), Some(poller)) = (self.homes.get(queue), self.core.sockets.pollers.get(queue)) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -105,7 +105,7 @@ impl Adaptive {
             session.looked_at();
             let stream = ReadinessStream::new(registration, Arc::clone(&session));
             drive(&session, AdaptiveStream::new(stream, core, queue), service, input).await;
-            drop(admission);
+            drop(registered);
         };
         Pushing::Starts.set(|| spawn(future, served, Arc::clone(home), None));
         Ok(())

@@ -56,11 +56,11 @@ pub(crate) struct Counts {
 /// See the module. `W` is what is known of one worker, `E` the sum of those that ended.
 pub(crate) struct Roster<W, E> {
     /// No other lock is taken inside.
-    state: Mutex<State<W, E>>,
+    membership: Mutex<Membership<W, E>>,
     left: Condvar,
 }
 
-struct State<W, E> {
+struct Membership<W, E> {
     workers: Vec<Arc<W>>,
     ended: E,
     counts: Counts,
@@ -70,93 +70,93 @@ struct State<W, E> {
 impl<W, E: Default> Roster<W, E> {
     pub(crate) fn new() -> Self {
         let counts = Counts::default();
-        let state = State { workers: Vec::new(), ended: E::default(), counts, closed: false };
-        Self { state: Mutex::new(state), left: Condvar::new() }
+        let membership = Membership { workers: Vec::new(), ended: E::default(), counts, closed: false };
+        Self { membership: Mutex::new(membership), left: Condvar::new() }
     }
 
     /// A thread is about to be started. False when nobody shall start any more.
     pub(crate) fn expect(&self, cause: Cause) -> bool {
-        let mut state = self.state.lock();
-        if state.closed {
+        let mut membership = self.membership.lock();
+        if membership.closed {
             return false;
         }
-        state.counts.pending += 1;
-        *state.counts.creations.of(cause) += 1;
+        membership.counts.pending += 1;
+        *membership.counts.creations.of(cause) += 1;
         if cause == Cause::Replacement {
-            state.counts.crashed = state.counts.crashed.saturating_sub(1);
+            membership.counts.crashed = membership.counts.crashed.saturating_sub(1);
         }
         true
     }
 
     /// The thread that was expected could not be started. Answers with the failures so far.
     pub(crate) fn start_failed(&self, cause: Cause) -> u64 {
-        let mut state = self.state.lock();
-        state.counts.pending -= 1;
-        *state.counts.creations.of(cause) -= 1;
+        let mut membership = self.membership.lock();
+        membership.counts.pending -= 1;
+        *membership.counts.creations.of(cause) -= 1;
         if cause == Cause::Replacement {
-            state.counts.crashed += 1;
+            membership.counts.crashed += 1;
         }
-        state.counts.start_failures += 1;
+        membership.counts.start_failures += 1;
         self.left.notify_all();
-        state.counts.start_failures
+        membership.counts.start_failures
     }
 
     /// An expected thread has begun.
     pub(crate) fn arrive(&self, worker: Arc<W>) {
-        let mut state = self.state.lock();
-        state.counts.pending -= 1;
-        state.workers.push(worker);
-        state.counts.running = state.workers.len();
+        let mut membership = self.membership.lock();
+        membership.counts.pending -= 1;
+        membership.workers.push(worker);
+        membership.counts.running = membership.workers.len();
     }
 
     /// Lets a worker end that has little to do, unless there would be fewer than `reserved` then.
     pub(crate) fn leave_idle(&self, worker: &Arc<W>, reserved: usize, add: impl FnOnce(&mut E, &W)) -> bool {
-        let mut state = self.state.lock();
-        if state.workers.len() <= reserved {
+        let mut membership = self.membership.lock();
+        if membership.workers.len() <= reserved {
             return false;
         }
-        state.counts.ended_idle += 1;
-        self.remove(&mut state, worker, add);
+        membership.counts.ended_idle += 1;
+        self.remove(&mut membership, worker, add);
         true
     }
 
     /// A worker ends because the model does.
     pub(crate) fn leave(&self, worker: &Arc<W>, add: impl FnOnce(&mut E, &W)) {
-        self.remove(&mut self.state.lock(), worker, add);
+        self.remove(&mut self.membership.lock(), worker, add);
     }
 
     /// A panic ended a worker.
     pub(crate) fn leave_crashed(&self, worker: &Arc<W>, add: impl FnOnce(&mut E, &W)) {
-        let mut state = self.state.lock();
-        state.counts.crashed += 1;
-        self.remove(&mut state, worker, add);
+        let mut membership = self.membership.lock();
+        membership.counts.crashed += 1;
+        self.remove(&mut membership, worker, add);
     }
 
-    fn remove(&self, state: &mut State<W, E>, worker: &Arc<W>, add: impl FnOnce(&mut E, &W)) {
-        state.workers.retain(|known| !Arc::ptr_eq(known, worker));
-        state.counts.running = state.workers.len();
-        add(&mut state.ended, worker);
+    fn remove(&self, membership: &mut Membership<W, E>, worker: &Arc<W>, add: impl FnOnce(&mut E, &W)) {
+        membership.workers.retain(|known| !Arc::ptr_eq(known, worker));
+        membership.counts.running = membership.workers.len();
+        add(&mut membership.ended, worker);
         self.left.notify_all();
     }
 
     /// The counts, and what `look` makes of the workers and the sum of the ended ones, at one moment.
     pub(crate) fn observe<A>(&self, look: impl FnOnce(&[Arc<W>], &E) -> A) -> (Counts, A) {
-        let state = self.state.lock();
-        (state.counts, look(&state.workers, &state.ended))
+        let membership = self.membership.lock();
+        (membership.counts, look(&membership.workers, &membership.ended))
     }
 
     /// Starts nobody any more.
     pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
+        self.membership.lock().closed = true;
     }
 
     /// Waits until all have left, or until nobody did so for `patience`. Answers with the number that has
     /// not.
     pub(crate) fn wait_left(&self, patience: Duration) -> usize {
-        let mut state = self.state.lock();
+        let mut membership = self.membership.lock();
         loop {
-            let here = state.counts.running + state.counts.pending;
-            if here == 0 || self.left.wait_for(&mut state, patience).timed_out() {
+            let here = membership.counts.running + membership.counts.pending;
+            if here == 0 || self.left.wait_for(&mut membership, patience).timed_out() {
                 return here;
             }
         }

@@ -5,7 +5,7 @@
 //! queue and touches no other's lock.
 
 use super::core::Core;
-use super::tasks::Reactor;
+use super::task_queues::SocketPoller;
 use crate::readiness::{EVENTS, Poller};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -86,7 +86,7 @@ impl Sockets {
     }
 }
 
-impl Reactor for Core {
+impl SocketPoller for Core {
     fn poll(&self, queue: usize) -> bool {
         let poller = self.sockets.pollers.get(queue).expect("each queue has its poller");
         let polls = Pushing::Polls { queue, at: Instant::now() };

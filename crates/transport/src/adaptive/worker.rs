@@ -4,7 +4,7 @@ use super::controller::{is_idle, jittered};
 use super::core::Core;
 use super::record::WorkerRecord;
 use super::roster::Cause;
-use super::tasks::{Rest, Turn};
+use super::task_queues::{QueueCursor, WaitEnd};
 use crate::idle::IdleWatch;
 use std::cell::Cell;
 use std::io;
@@ -91,13 +91,13 @@ impl Drop for Departure<'_> {
 
 /// Runs tasks, one run time after the other, until there is too little to do.
 fn work(core: &Core, record: &Arc<WorkerRecord>) -> End {
-    let mut turn = Turn::new(record.number as usize);
+    let mut cursor = QueueCursor::new(record.number as usize);
     let mut random = fastrand::Rng::with_seed(record.number);
     let idle = IdleWatch::default();
     loop {
         let begun = core.now();
         let executed_before = record.executing(begun);
-        if !work_for_a_run_time(core, record, &mut turn, begun, random.u64(..)) {
+        if !work_for_a_run_time(core, record, &mut cursor, begun, random.u64(..)) {
             return End::Closed;
         }
         let now = core.now();
@@ -118,14 +118,14 @@ fn work(core: &Core, record: &Arc<WorkerRecord>) -> End {
 fn work_for_a_run_time(
     core: &Core,
     record: &WorkerRecord,
-    turn: &mut Turn,
+    cursor: &mut QueueCursor,
     begun: Duration,
     random: u64,
 ) -> bool {
     // Read again after each rest: the run time may have been changed in it.
     let mut until = begun + jittered(&core.options(), random);
     loop {
-        while let Some(queued) = core.queues.take(core, turn) {
+        while let Some(queued) = core.queues.take(core, cursor) {
             record.begin(queued.kind, queued.since, core.now());
             queued.task.run();
             let now = core.now();
@@ -141,7 +141,7 @@ fn work_for_a_run_time(
         if now >= until {
             return true;
         }
-        if core.queues.rest(core, turn, until - now) == Rest::Closed {
+        if core.queues.wait_for_work(core, cursor, until - now) == WaitEnd::Closed {
             return false;
         }
         until = begun + jittered(&core.options(), random);

@@ -9,23 +9,23 @@
 //! ```
 //! One multishot operation per connection receives into buffers that the whole ring shares, so that a
 //! connection that waits holds none. [`ring`] owns sockets and memory until the kernel is done with them,
-//! [`connections`] says what completions mean, [`stream`] is what the connection loop sees, [`ring_loop`]
+//! [`sockets`] says what completions mean, [`stream`] is what the connection loop sees, [`ring_loop`]
 //! drives. `docs/design/ring.md` has what was measured.
 //!
 //! Where the kernel refuses io_uring, the same connections run on the loops of `reactor`; the log and the
 //! statistics say so.
 
 mod buffers;
-mod connections;
 mod ring;
 mod ring_loop;
+mod sockets;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 use crate::busy_poll::BusyPoll;
 use crate::event_loop::{LoopHooks, RunningLoop};
-use crate::executors::Newcomer;
+use crate::executors::AcceptedSession;
 use crate::pool::Pool;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
@@ -73,17 +73,17 @@ impl Coroutine {
 
     /// # Errors
     /// The kernel does not register the socket; the connection is dropped.
-    pub(crate) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>) -> io::Result<()> {
+    pub(crate) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) -> io::Result<()> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         match &self.driver {
             Driver::Rings(rings) => {
                 let ring = rings.get(turn % rings.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
-                ring.adopt(newcomer, service, &self.pool);
+                ring.adopt(accepted, service, &self.pool);
                 Ok(())
             }
             Driver::Epoll(loops) => {
                 let running = loops.get(turn % loops.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
-                running.event_loop.adopt(newcomer, service, Some(Arc::clone(&self.pool)), drop)
+                running.event_loop.adopt(accepted, service, Some(Arc::clone(&self.pool)), drop)
             }
         }
     }

@@ -1,12 +1,12 @@
 //! The thread of one ring: runs what is ready, has commits written, and waits for completions.
 
-use super::connections::{ConnectionCounts, Connections};
 use super::ring::{Owner, Ring};
+use super::sockets::{RingSockets, SocketCounts};
 use super::stream::{RingStream, with_ring};
 use crate::Service;
 use crate::busy_poll::BusyPoll;
 use crate::event_loop::LoopHooks;
-use crate::executors::{Newcomer, drive};
+use crate::executors::{AcceptedSession, drive};
 use crate::idle::{IdleWatch, give_back};
 use crate::placement::Placement;
 use crate::pool::Pool;
@@ -32,11 +32,11 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// The ring of this thread. Nothing that runs while it is borrowed polls or drops a task.
-    pub(super) static RING: RefCell<Option<Connections>> = const { RefCell::new(None) };
+    pub(super) static RING: RefCell<Option<RingSockets>> = const { RefCell::new(None) };
 }
 
 /// What a connection's stream knows of its ring.
-pub(super) struct Home {
+pub(super) struct RingHandle {
     pub(super) queue: Arc<RunQueue>,
     wake: Arc<OwnedFd>,
     stopping: AtomicBool,
@@ -45,10 +45,10 @@ pub(super) struct Home {
     idle: IdleWatch,
     /// What the ring's thread counted when it ended its last turn. A leaf in the order of locks, held for a
     /// copy.
-    counts: Mutex<ConnectionCounts>,
+    counts: Mutex<SocketCounts>,
 }
 
-impl Home {
+impl RingHandle {
     /// # Errors
     /// The system has no descriptor left.
     pub(super) fn new() -> io::Result<Arc<Self>> {
@@ -71,7 +71,7 @@ impl Home {
     /// The kernel has no io_uring or not enough of it.
     pub(super) fn settle_here(&self) -> io::Result<()> {
         let ring = Ring::new()?;
-        RING.set(Some(Connections::new(ring, Arc::clone(&self.wake))));
+        RING.set(Some(RingSockets::new(ring, Arc::clone(&self.wake))));
         Ok(())
     }
 
@@ -103,7 +103,7 @@ fn notify(wake: &OwnedFd) {
 
 /// A ring, its thread, and its end.
 pub(super) struct RunningRing {
-    home: Arc<Home>,
+    home: Arc<RingHandle>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -111,7 +111,7 @@ impl RunningRing {
     /// # Errors
     /// The kernel has no io_uring or not enough of it, no descriptor, no thread.
     pub(super) fn start(name: String, hooks: Arc<dyn LoopHooks>, busy_poll: BusyPoll) -> io::Result<Self> {
-        let home = Home::new()?;
+        let home = RingHandle::new()?;
         let (told, started) = mpsc::sync_channel(1);
         let driven = Arc::clone(&home);
         // The ring belongs to the thread that makes it.
@@ -135,9 +135,9 @@ impl RunningRing {
     }
 
     /// Serves the connection on this ring.
-    pub(super) fn adopt<H: Service>(&self, newcomer: Newcomer, service: &Arc<H>, pool: &Arc<Pool>) {
-        let Newcomer { admission, socket, input } = newcomer;
-        let session = Arc::clone(admission.session());
+    pub(super) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>, pool: &Arc<Pool>) {
+        let AcceptedSession { registered, socket, input } = accepted;
+        let session = Arc::clone(registered.session());
         session.place(Placement::Home);
         let served = Arc::clone(&session);
         let home = Arc::clone(&self.home);
@@ -147,7 +147,7 @@ impl RunningRing {
             if let Some(stream) = RingStream::register(home, socket, Arc::clone(&session)) {
                 drive(&session, stream, service, input).await;
             }
-            drop(admission);
+            drop(registered);
         };
         spawn(future, served, Arc::clone(&self.home.queue), Some(Arc::clone(pool)));
     }
@@ -160,7 +160,7 @@ impl RunningRing {
         }
     }
 
-    /// Connections that live here.
+    /// RingSockets that live here.
     pub(super) fn connections(&self) -> u64 {
         self.home.counts.lock().open
     }
@@ -206,7 +206,7 @@ impl Drop for RunningRing {
     }
 }
 
-impl Home {
+impl RingHandle {
     fn run(&self, ownership: &Ownership, hooks: &dyn LoopHooks, mut busy_poll: BusyPoll) {
         while !self.stopping.load(Ordering::Acquire) {
             let ran = ownership.run_batch(TASKS_PER_TURN);
@@ -249,7 +249,7 @@ impl Home {
 
 /// Whether the kernel has something for the ring of this thread.
 fn has_work() -> bool {
-    RING.with_borrow_mut(|ring| ring.as_mut().is_some_and(Connections::has_work))
+    RING.with_borrow_mut(|ring| ring.as_mut().is_some_and(RingSockets::has_work))
 }
 
 /// Submits, and takes completions; false after a failure.

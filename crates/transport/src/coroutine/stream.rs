@@ -7,9 +7,9 @@
 //! Only the ring's thread talks to the ring. A stream that is polled on another one (the elastic pool) goes
 //! home first.
 
-use super::connections::{Connections, Got, Unsettled};
 use super::ring::Owner;
-use super::ring_loop::{Home, RING};
+use super::ring_loop::{RING, RingHandle};
+use super::sockets::{ReceiveOutcome, RingSockets, Unsettled};
 use crate::readiness::requeue;
 use crate::session::Stall;
 use crate::{ByteStream, ReceiveBuffer, Session};
@@ -28,7 +28,7 @@ const MOST_BYTES_LATER: usize = 16 * 1024;
 
 /// See the module.
 pub(super) struct RingStream {
-    home: Arc<Home>,
+    home: Arc<RingHandle>,
     owner: Owner,
     socket: Arc<Socket>,
     session: Arc<Session>,
@@ -43,7 +43,11 @@ pub(super) struct RingStream {
 impl RingStream {
     /// Makes the ring of the calling thread receive for the connection. `None`: the thread has no ring any
     /// more.
-    pub(super) fn register(home: Arc<Home>, socket: Arc<Socket>, session: Arc<Session>) -> Option<Self> {
+    pub(super) fn register(
+        home: Arc<RingHandle>,
+        socket: Arc<Socket>,
+        session: Arc<Session>,
+    ) -> Option<Self> {
         let owner = with_ring(&home, |ring| ring.register(Arc::clone(&socket)))?;
         Some(Self {
             home,
@@ -61,7 +65,7 @@ impl RingStream {
     fn poll_at_home<R>(
         &self,
         context: &Context<'_>,
-        act: impl FnOnce(&mut Connections) -> Poll<R>,
+        act: impl FnOnce(&mut RingSockets) -> Poll<R>,
     ) -> Poll<R> {
         with_ring(&self.home, act).unwrap_or_else(|| {
             // Where a task runs next is decided when it is woken.
@@ -147,12 +151,12 @@ impl ByteStream for RingStream {
             })
             .await;
             match got {
-                Got::Bytes { result, ready_at, settled } => {
+                ReceiveOutcome::Bytes { result, ready_at, settled } => {
                     self.ready_at = ready_at;
                     self.unsettled &= !settled;
                     return (result, buffer);
                 }
-                Got::Unsettled(left) => {
+                ReceiveOutcome::Unsettled(left) => {
                     self.unsettled = false;
                     if let Err(error) = self.settle_rest(left).await {
                         return (Err(error), buffer);
@@ -217,7 +221,7 @@ impl Drop for RingStream {
 }
 
 /// Lends the ring if it is the calling thread's, lives, and is not lent.
-pub(super) fn with_ring<R>(home: &Home, act: impl FnOnce(&mut Connections) -> R) -> Option<R> {
+pub(super) fn with_ring<R>(home: &RingHandle, act: impl FnOnce(&mut RingSockets) -> R) -> Option<R> {
     if !home.queue.is_here() {
         return None;
     }

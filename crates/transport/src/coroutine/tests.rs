@@ -1,12 +1,12 @@
 //! One ring and its connections, driven by hand on socket pairs.
 
 use super::buffers::{BUFFER_BYTES, BUFFERS};
-use super::connections::{Connections, Got, UNREAD_LIMIT, Unsettled};
 use super::ring::{Event, Received, Ring};
-use super::ring_loop::{Home, RING};
+use super::ring_loop::{RING, RingHandle};
+use super::sockets::{ReceiveOutcome, RingSockets, UNREAD_LIMIT, Unsettled};
 use super::stream::RingStream;
 use crate::simulated::SimulatedStream;
-use crate::{ByteStream, ReceiveBuffer, Replies, Request, Service, Session};
+use crate::{ByteStream, ReceiveBuffer, Replies, RequestMessage, Service, Session};
 use rustix::event::{EventfdFlags, eventfd};
 use socket2::Socket;
 use std::io::{self, Read, Write};
@@ -31,7 +31,7 @@ impl Wake for Woken {
 
 /// One connection of a ring that serves nobody else, and its client.
 struct Rig {
-    connections: Connections,
+    connections: RingSockets,
     socket: Arc<Socket>,
     owner: u32,
     client: UnixStream,
@@ -42,7 +42,7 @@ impl Rig {
     fn new() -> Self {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor"));
         let ring = Ring::new().expect("the tests run where io_uring works");
-        let mut connections = Connections::new(ring, wake);
+        let mut connections = RingSockets::new(ring, wake);
         let (client, served) = UnixStream::pair().expect("two descriptors");
         let socket = Arc::new(Socket::from(OwnedFd::from(served)));
         let owner = connections.register(Arc::clone(&socket));
@@ -54,8 +54,8 @@ impl Rig {
         let waker = Waker::from(Arc::clone(&self.woken));
         let context = Context::from_waker(&waker);
         self.connections.poll_receive(self.owner, buffer, &context).map(|got| match got {
-            Got::Bytes { result, .. } => result,
-            Got::Unsettled(left) => panic!("no send was begun, and yet there is {left:?}"),
+            ReceiveOutcome::Bytes { result, .. } => result,
+            ReceiveOutcome::Unsettled(left) => panic!("no send was begun, and yet there is {left:?}"),
         })
     }
 
@@ -294,7 +294,7 @@ fn a_task_that_waits_for_requests_hears_of_a_send_without_room() {
     rig.connections.turn(true).expect("the kernel completes");
     assert!(rig.woken.0.load(Ordering::SeqCst) > 0, "the task sleeps with a reply that has not left");
     match rig.connections.poll_receive(rig.owner, &mut buffer, &context) {
-        Poll::Ready(Got::Unsettled(Unsettled::Rest(rest, 0))) => assert!(rest == bytes[from..]),
+        Poll::Ready(ReceiveOutcome::Unsettled(Unsettled::Rest(rest, 0))) => assert!(rest == bytes[from..]),
         other => panic!("unexpected {other:?}"),
     }
 }
@@ -311,12 +311,12 @@ fn a_send_that_fails_is_told_of_when_nothing_is_left_to_read() {
     let context = Context::from_waker(&waker);
     let mut buffer = ReceiveBuffer::new();
     match rig.connections.poll_receive(rig.owner, &mut buffer, &context) {
-        Poll::Ready(Got::Bytes { result: Ok(4), settled: false, .. }) => {}
+        Poll::Ready(ReceiveOutcome::Bytes { result: Ok(4), settled: false, .. }) => {}
         other => panic!("unexpected {other:?}"),
     }
     buffer.consume(4);
     match rig.connections.poll_receive(rig.owner, &mut buffer, &context) {
-        Poll::Ready(Got::Unsettled(Unsettled::Failed(error))) => {
+        Poll::Ready(ReceiveOutcome::Unsettled(Unsettled::Failed(error))) => {
             assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
         }
         other => panic!("unexpected {other:?}"),
@@ -448,20 +448,20 @@ fn more_operations_than_the_queue_holds_are_all_submitted() {
 struct Silent;
 
 impl Service for Silent {
-    async fn call(&self, _session: &Arc<Session>, _request: Request<'_>) -> Replies {
+    async fn call(&self, _session: &Arc<Session>, _request: RequestMessage<'_>) -> Replies {
         Replies::none()
     }
 }
 
 /// Makes the test's thread a ring's thread with one stream. The socket's other side is the client.
 fn with_stream(test: impl FnOnce(RingStream, &Socket, UnixStream)) {
-    let home = Home::new().expect("a descriptor");
+    let home = RingHandle::new().expect("a descriptor");
     home.settle_here().expect("the tests run where io_uring works");
     let ownership = home.queue.own();
-    let (admission, _, _) = SimulatedStream::connect([], &Arc::new(Silent));
+    let (registered, _, _) = SimulatedStream::connect([], &Arc::new(Silent));
     let (client, served) = UnixStream::pair().expect("two descriptors");
     let socket = Arc::new(Socket::from(OwnedFd::from(served)));
-    let session = Arc::clone(admission.session());
+    let session = Arc::clone(registered.session());
     let stream = RingStream::register(home, Arc::clone(&socket), session).expect("this thread has a ring");
     test(stream, &socket, client);
     drop(ownership);

@@ -108,7 +108,7 @@ pub(crate) struct Stopped<T>(pub(crate) T);
 /// See the module.
 pub(crate) struct PoolQueue<T> {
     /// A leaf in the order of locks.
-    state: Mutex<State<T>>,
+    state: Mutex<PoolState<T>>,
     /// The controller sleeps here.
     controller: Condvar,
     /// Signalled when the last thread and the controller have ended.
@@ -116,7 +116,7 @@ pub(crate) struct PoolQueue<T> {
     cores: usize,
 }
 
-struct State<T> {
+struct PoolState<T> {
     tasks: VecDeque<(T, Instant)>,
     /// Threads without work; the last is the one that ran last.
     idle: Vec<Arc<Sleeper>>,
@@ -148,7 +148,7 @@ pub(crate) enum Decision {
 
 impl<T> PoolQueue<T> {
     pub(crate) fn new(options: PoolOptions, cores: usize) -> Self {
-        let state = State {
+        let state = PoolState {
             tasks: VecDeque::new(),
             idle: Vec::new(),
             options: options.bounded(),
@@ -335,7 +335,7 @@ impl<T> PoolQueue<T> {
     }
 
     /// A thread ends.
-    fn leave(&self, mut state: MutexGuard<'_, State<T>>) {
+    fn leave(&self, mut state: MutexGuard<'_, PoolState<T>>) {
         state.threads -= 1;
         state.counts.ended += 1;
         self.clear_when_ended(state);
@@ -343,7 +343,7 @@ impl<T> PoolQueue<T> {
 
     /// Whoever ends last drops what nobody ran, outside the lock: dropping a task may wake others, which are
     /// pushed.
-    fn clear_when_ended(&self, mut state: MutexGuard<'_, State<T>>) {
+    fn clear_when_ended(&self, mut state: MutexGuard<'_, PoolState<T>>) {
         if !state.is_over() {
             return;
         }
@@ -354,7 +354,7 @@ impl<T> PoolQueue<T> {
     }
 
     /// Has everybody look at the state anew.
-    fn call_everybody(&self, mut state: MutexGuard<'_, State<T>>) {
+    fn call_everybody(&self, mut state: MutexGuard<'_, PoolState<T>>) {
         let idle = std::mem::take(&mut state.idle);
         for sleeper in &idle {
             sleeper.called.store(true, Ordering::Relaxed);
@@ -369,7 +369,7 @@ impl<T> PoolQueue<T> {
 }
 
 /// Sleeps on the idle stack until called. False when the thread was idle for so long that it shall end.
-fn sleep<T>(state: &mut MutexGuard<'_, State<T>>, sleeper: &Arc<Sleeper>) -> bool {
+fn sleep<T>(state: &mut MutexGuard<'_, PoolState<T>>, sleeper: &Arc<Sleeper>) -> bool {
     sleeper.called.store(false, Ordering::Relaxed);
     state.idle.push(Arc::clone(sleeper));
     loop {
@@ -391,7 +391,7 @@ fn sleep<T>(state: &mut MutexGuard<'_, State<T>>, sleeper: &Arc<Sleeper>) -> boo
     }
 }
 
-impl<T> State<T> {
+impl<T> PoolState<T> {
     fn is_over(&self) -> bool {
         self.stopping && self.controller_ended && self.threads == 0
     }

@@ -18,9 +18,9 @@ struct Outcome {
 
 fn run(script: Vec<Event>, prepare: impl FnOnce(&Record)) -> Outcome {
     let service = Arc::new(TestService::default());
-    let (admission, stream, record) = SimulatedStream::connect(script, &service);
+    let (registered, stream, record) = SimulatedStream::connect(script, &service);
     prepare(&record);
-    let session = Arc::clone(admission.session());
+    let session = Arc::clone(registered.session());
     let served = serve(Arc::clone(&session), stream, Arc::clone(&service), ReceiveBuffer::new());
     let result = block_on(served).map(|ending| match ending {
         Ending::Closed(closed) => closed,
@@ -28,7 +28,7 @@ fn run(script: Vec<Event>, prepare: impl FnOnce(&Record)) -> Outcome {
     });
     assert!(record.finished.load(Ordering::SeqCst), "the loop drops replies that have not left");
     let shared = Arc::clone(&session.shared);
-    drop(admission);
+    drop(registered);
     assert_eq!(session.phase(), Phase::Ended);
     let told = (service.opened.load(Ordering::SeqCst), service.closed.load(Ordering::SeqCst));
     assert_eq!(told, (1, 1), "times that the service was told of the opening and the end");
@@ -108,8 +108,8 @@ fn malformed_headers_end_the_connection() {
 fn a_browser_is_told_what_this_is() {
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
     let service = Arc::new(TestService::default());
-    let (admission, stream, record) = SimulatedStream::connect([Event::Bytes(request)], &service);
-    let session = Arc::clone(admission.session());
+    let (registered, stream, record) = SimulatedStream::connect([Event::Bytes(request)], &service);
+    let session = Arc::clone(registered.session());
     let result = block_on(serve(session, stream, service, ReceiveBuffer::new()));
     assert!(matches!(result, Err(ConnectionError::Http)), "{result:?}");
     let sent = record.sent.lock();
@@ -162,8 +162,8 @@ fn shutdown_while_processing_answers_what_runs_and_no_more() {
 fn shutdown_while_streaming_stops_the_stream() {
     let service = Arc::new(TestService::default());
     let script = [bytes(doc! { "repeat": 1 }, OpMsgFlags::EXHAUST_ALLOWED)];
-    let (admission, stream, record) = SimulatedStream::connect(script, &service);
-    let session = Arc::clone(admission.session());
+    let (registered, stream, record) = SimulatedStream::connect(script, &service);
+    let session = Arc::clone(registered.session());
     let observer = Arc::clone(&record);
     let ender = std::thread::spawn(move || {
         while *observer.sends.lock() < 3 {
@@ -171,7 +171,7 @@ fn shutdown_while_streaming_stops_the_stream() {
         }
         session.end();
     });
-    let session = Arc::clone(admission.session());
+    let session = Arc::clone(registered.session());
     let result = block_on(serve(session, stream, service, ReceiveBuffer::new()));
     ender.join().expect("the ender");
     assert!(matches!(result, Ok(Ending::Closed(Closed::ByServer))), "{result:?}");

@@ -19,12 +19,12 @@ fn check(pieces: Vec<Vec<u8>>, expect: &[Answer]) {
 fn exchange(pieces: Vec<Vec<u8>>) -> Vec<u8> {
     let script = pieces.into_iter().flat_map(|piece| [Event::NotReady, Event::Bytes(piece)]);
     let service = Arc::new(TestService::default());
-    let (admission, stream, record) = SimulatedStream::connect(script, &service);
-    let session = Arc::clone(admission.session());
+    let (registered, stream, record) = SimulatedStream::connect(script, &service);
+    let session = Arc::clone(registered.session());
     let served = serve(session, stream, Arc::clone(&service), ReceiveBuffer::new());
     let ending = block_on(served).expect("an orderly end");
     assert!(matches!(ending, Ending::Closed(Closed::ByClient)), "{ending:?}");
-    drop(admission);
+    drop(registered);
     assert_eq!(service.closed.load(Ordering::SeqCst), 1, "the service was not told the end exactly once");
     let sent = record.sent.lock();
     sent.clone()

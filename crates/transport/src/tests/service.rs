@@ -1,6 +1,6 @@
 //! A service for tests: the name of the command says what happens.
 
-use crate::{NextRequest, Phase, Replies, Request, Service, Session};
+use crate::{NextRequest, Phase, Replies, RequestMessage, Service, Session};
 use document::{Document, RawDocument, doc};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Service for TestService {
         session.set_extension(session.id()).expect("the first extension");
     }
 
-    async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {
+    async fn call(&self, session: &Arc<Session>, mut request: RequestMessage<'_>) -> Replies {
         assert_eq!(session.phase(), Phase::Processing, "the service is called in another phase");
         assert_eq!(session.extension::<u64>(), Some(&session.id()), "the extension is lost");
         self.calls.fetch_add(1, Ordering::SeqCst);

@@ -1,7 +1,7 @@
-//! The gate for shutdown: connections come while the server closes, and none is missed.
+//! The set of live connections at a shutdown: connections come while the server closes, and none is missed.
 
 use crate::check;
-use crate::gate::Gate;
+use crate::live_set::LiveSet;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::thread;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ struct Connection {
 }
 
 /// Counts the connections that have left.
-type Door = Gate<Connection, usize>;
+type Connections = LiveSet<Connection, usize>;
 
 /// One connection: it lasts until it is told to end.
-fn serve(gate: &Door, connection: &Connection) {
+fn serve(connections: &Connections, connection: &Connection) {
     while !connection.ending.load(Ordering::SeqCst) {
         thread::yield_now();
     }
-    gate.leave(connection.number, |left| *left += 1);
+    connections.leave(connection.number, |left| *left += 1);
 }
 
 /// A listener that accepts two connections, each of which gets a thread. Answers with how many were let in.
-fn accept(gate: &Arc<Door>, numbers: &AtomicUsize, limit: usize) -> usize {
+fn accept(connections: &Arc<Connections>, numbers: &AtomicUsize, limit: usize) -> usize {
     let mut threads = Vec::new();
     for _ in 0..2 {
-        let entered = gate.enter(limit, || {
+        let entered = connections.enter(limit, || {
             let number = numbers.fetch_add(1, Ordering::SeqCst) as u64;
             (number, Connection { number, ending: AtomicBool::new(false) })
         });
-        assert!(gate.count() <= limit, "more are inside than may be");
+        assert!(connections.count() <= limit, "more are inside than may be");
         let Some(connection) = entered else { continue };
-        let gate = Arc::clone(gate);
-        threads.push(thread::spawn(move || serve(&gate, &connection)));
+        let connections = Arc::clone(connections);
+        threads.push(thread::spawn(move || serve(&connections, &connection)));
     }
     let admitted = threads.len();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
@@ -47,22 +47,22 @@ fn accept(gate: &Arc<Door>, numbers: &AtomicUsize, limit: usize) -> usize {
 fn a_shutdown_misses_nobody() {
     for limit in [1, usize::MAX] {
         check(move || {
-            let gate = Arc::new(Door::new());
+            let connections = Arc::new(Connections::new());
             let numbers = Arc::new(AtomicUsize::new(0));
             let listeners = [(); 2].map(|()| {
-                let (gate, numbers) = (Arc::clone(&gate), Arc::clone(&numbers));
-                thread::spawn(move || accept(&gate, &numbers, limit))
+                let (connections, numbers) = (Arc::clone(&connections), Arc::clone(&numbers));
+                thread::spawn(move || accept(&connections, &numbers, limit))
             });
             thread::yield_now();
-            gate.close();
-            for connection in gate.all() {
+            connections.close();
+            for connection in connections.all() {
                 connection.ending.store(true, Ordering::SeqCst);
             }
-            assert_eq!(gate.wait_empty(Instant::now() + DAY), 0, "somebody is left");
-            let left = gate.look(|_, left| *left);
-            assert_eq!(gate.count(), 0);
+            assert_eq!(connections.wait_empty(Instant::now() + DAY), 0, "somebody is left");
+            let left = connections.look(|_, left| *left);
+            assert_eq!(connections.count(), 0);
             let admitted: usize = listeners.map(|listener| listener.join().expect("no panic")).iter().sum();
-            assert_eq!(gate.look(|live, _| live.len()), 0, "somebody was let in after the shutdown");
+            assert_eq!(connections.look(|live, _| live.len()), 0, "somebody was let in after the shutdown");
             assert_eq!(left, admitted, "the shutdown returned before everybody had left");
         });
     }
@@ -71,17 +71,17 @@ fn a_shutdown_misses_nobody() {
 #[test]
 fn a_deadline_ends_the_wait() {
     check(|| {
-        let gate = Arc::new(Door::new());
-        let connection = gate
+        let connections = Arc::new(Connections::new());
+        let connection = connections
             .enter(1, || (7, Connection { number: 7, ending: AtomicBool::new(false) }))
-            .expect("the gate is open");
-        let served = Arc::clone(&gate);
+            .expect("the connections is open");
+        let served = Arc::clone(&connections);
         let thread = thread::spawn(move || serve(&served, &connection));
-        gate.close();
+        connections.close();
         // The connection does not end by itself: the wait must.
-        assert_eq!(gate.wait_empty(Instant::now()), 1);
-        gate.all().iter().for_each(|connection| connection.ending.store(true, Ordering::SeqCst));
-        assert_eq!(gate.wait_empty(Instant::now() + DAY), 0);
+        assert_eq!(connections.wait_empty(Instant::now()), 1);
+        connections.all().iter().for_each(|connection| connection.ending.store(true, Ordering::SeqCst));
+        assert_eq!(connections.wait_empty(Instant::now() + DAY), 0);
         thread.join().expect("no panic");
     });
 }

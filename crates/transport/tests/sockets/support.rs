@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use transport::{NextRequest, Replies, Request, Server, ServerOptions, Service, ServiceExecutor, Session};
+use transport::{
+    NextRequest, Replies, RequestMessage, Server, ServerOptions, Service, ServiceExecutor, Session,
+};
 use wire::{
     CommandMessage, MAX_MESSAGE_SIZE, Message, MessageRef, OpMsg, OpMsgFlags, decompress_message,
     parse_reply, peek_command,
@@ -59,7 +61,7 @@ impl Service for Echo {
         self.rests.fetch_add(1, Ordering::SeqCst);
     }
 
-    async fn call(&self, session: &Arc<Session>, mut request: Request<'_>) -> Replies {
+    async fn call(&self, session: &Arc<Session>, mut request: RequestMessage<'_>) -> Replies {
         let calls = self.calls.fetch_add(1, Ordering::SeqCst);
         let on_pool = session.may_block();
         let Ok(parsed) = OpMsg::parse(request.message()) else { return Replies::none().then_close() };

@@ -6,7 +6,7 @@ use crate::overload::{Admitter, Overload};
 use crate::service::ReplyKind;
 use crate::timing::RequestTimes;
 use crate::{
-    ByteStream, Closed, ConnectionError, NextRequest, Phase, ReceiveBuffer, Replies, Request, Service,
+    ByteStream, Closed, ConnectionError, NextRequest, Phase, ReceiveBuffer, Replies, RequestMessage, Service,
     Session,
 };
 use std::any::Any;
@@ -52,7 +52,7 @@ pub async fn serve<S: ByteStream, H: Service>(
     service: Arc<H>,
     input: ReceiveBuffer,
 ) -> Result<Ending, ConnectionError> {
-    let mut connection = Connection {
+    let mut session_loop = SessionLoop {
         session: &session,
         service: &service,
         stream,
@@ -61,8 +61,8 @@ pub async fn serve<S: ByteStream, H: Service>(
         begun: None,
         ready: None,
     };
-    let ending = connection.run().await;
-    let finished = connection.stream.finish().await;
+    let ending = session_loop.run().await;
+    let finished = session_loop.stream.finish().await;
     match (ending, finished) {
         (Ok(_), Err(error)) if !session.is_ending() => Err(send_failed(&session, error)),
         (ending, _) => ending,
@@ -78,7 +78,7 @@ fn send_failed(session: &Session, error: io::Error) -> ConnectionError {
     }
 }
 
-struct Connection<'s, S, H> {
+struct SessionLoop<'s, S, H> {
     session: &'s Arc<Session>,
     service: &'s Arc<H>,
     stream: S,
@@ -97,7 +97,7 @@ struct Output {
     expects_large: bool,
 }
 
-impl<'s, S: ByteStream, H: Service> Connection<'s, S, H> {
+impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
     async fn run(&mut self) -> Result<Ending, ConnectionError> {
         loop {
             let length = match self.receive().await? {
@@ -474,8 +474,8 @@ impl<'s> RequestClock<'s> {
         message: MessageRef<'m>,
         reply: Vec<u8>,
         compressor: Option<Compressor>,
-    ) -> Request<'m> {
-        Request::new(message, reply, compressor, self.times, self.since, self.overload)
+    ) -> RequestMessage<'m> {
+        RequestMessage::new(message, reply, compressor, self.times, self.since, self.overload)
     }
 
     /// `length`: that of the message.

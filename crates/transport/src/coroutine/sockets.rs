@@ -70,7 +70,7 @@ pub(super) enum Unsettled {
 
 /// What a receive came to.
 #[derive(Debug)]
-pub(super) enum Got {
+pub(super) enum ReceiveOutcome {
     /// Bytes, or end of file if there are none; `settled`: no send is under way.
     Bytes { result: io::Result<usize>, ready_at: Option<Instant>, settled: bool },
     /// There is nothing to read, and first something is to be done for a send.
@@ -84,7 +84,7 @@ enum End {
     Failed(i32),
 }
 
-struct Connection {
+struct RingSocket {
     socket: Arc<Socket>,
     receiving: Receiving,
     sending: Sending,
@@ -100,7 +100,7 @@ struct Connection {
     released: bool,
 }
 
-impl Connection {
+impl RingSocket {
     fn unread_bytes(&self) -> usize {
         self.backlog.filled().len() + self.unread.iter().map(Chunk::len).sum::<usize>()
     }
@@ -169,7 +169,7 @@ impl Connection {
 
 /// What a ring's connections went through.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ConnectionCounts {
+pub(super) struct SocketCounts {
     /// Receive operations started beyond the first of each connection.
     pub(super) rearmed: u64,
     /// Receive operations that found no free buffer.
@@ -183,17 +183,17 @@ pub(super) struct ConnectionCounts {
 }
 
 /// See the module.
-pub(super) struct Connections {
+pub(super) struct RingSockets {
     ring: Ring,
-    slots: Slab<Connection>,
-    /// Connections whose receive found no buffer; tried again after the tasks have run.
+    slots: Slab<RingSocket>,
+    /// RingSockets whose receive found no buffer; tried again after the tasks have run.
     starved: Vec<Owner>,
     /// When events were last looked for.
     looked_at: Instant,
-    counts: ConnectionCounts,
+    counts: SocketCounts,
 }
 
-impl Connections {
+impl RingSockets {
     /// `wake`: a descriptor that others write to when the ring's thread shall stop waiting.
     pub(super) fn new(mut ring: Ring, wake: Arc<OwnedFd>) -> Self {
         ring.watch(wake);
@@ -202,7 +202,7 @@ impl Connections {
             slots: Slab::new(),
             starved: Vec::new(),
             looked_at: Instant::now(),
-            counts: ConnectionCounts::default(),
+            counts: SocketCounts::default(),
         }
     }
 
@@ -211,7 +211,7 @@ impl Connections {
         let entry = self.slots.vacant_entry();
         let owner = entry.key() as Owner;
         let receiving = Receiving::Armed(self.ring.receive(owner, Arc::clone(&socket)));
-        entry.insert(Connection {
+        entry.insert(RingSocket {
             socket,
             receiving,
             sending: Sending::Idle,
@@ -264,10 +264,10 @@ impl Connections {
         owner: Owner,
         buffer: &mut ReceiveBuffer,
         context: &Context<'_>,
-    ) -> Poll<Got> {
+    ) -> Poll<ReceiveOutcome> {
         let Some(connection) = self.slots.get_mut(owner as usize) else {
             let result = Err(io::ErrorKind::NotConnected.into());
-            return Poll::Ready(Got::Bytes { result, ready_at: None, settled: true });
+            return Poll::Ready(ReceiveOutcome::Bytes { result, ready_at: None, settled: true });
         };
         let count = connection.read(&mut self.ring, buffer);
         let ready_at = connection.ready_at;
@@ -278,14 +278,14 @@ impl Connections {
             Some(End::Failed(code)) => Err(io::Error::from_raw_os_error(code)),
             None => {
                 if let Some(unsettled) = connection.take_unsettled() {
-                    return Poll::Ready(Got::Unsettled(unsettled));
+                    return Poll::Ready(ReceiveOutcome::Unsettled(unsettled));
                 }
                 connection.wait(context, Waits::ToReceive);
                 self.arm(owner);
                 return Poll::Pending;
             }
         };
-        Poll::Ready(Got::Bytes { result, ready_at, settled })
+        Poll::Ready(ReceiveOutcome::Bytes { result, ready_at, settled })
     }
 
     /// Receives again if nothing stands against it.
@@ -306,7 +306,7 @@ impl Connections {
     }
 
     /// Sends the bytes at the end of the turn. Nobody waits for it: what goes wrong is told by the next
-    /// receive or [`Connections::poll_settled`]. None of the connection's sends may be under way.
+    /// receive or [`RingSockets::poll_settled`]. None of the connection's sends may be under way.
     pub(super) fn send_later(&mut self, owner: Owner, bytes: Vec<u8>) {
         self.start(owner, bytes, 0, Patience::None);
     }
@@ -468,8 +468,8 @@ impl Connections {
         self.remove_if_over(owner);
     }
 
-    pub(super) fn counts(&self) -> ConnectionCounts {
-        ConnectionCounts { open: self.slots.len() as u64, ring: self.ring.counts(), ..self.counts }
+    pub(super) fn counts(&self) -> SocketCounts {
+        SocketCounts { open: self.slots.len() as u64, ring: self.ring.counts(), ..self.counts }
     }
 }
 

@@ -26,19 +26,19 @@ use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A worker looks at the next queue by force once in this many turns.
-const TURNS_BETWEEN_VISITS: usize = 16;
+/// A worker looks at the next queue by force each time it has taken this often.
+const TAKES_BETWEEN_VISITS: usize = 16;
 /// A worker prefers another queue that is more than this many times as long as its own.
 const FAR_LONGER: usize = 2;
 /// Queues up to this length are short, however much shorter the worker's own.
 const SHORT: usize = 8;
 
 /// The sockets behind the queues.
-pub(crate) trait Reactor {
+pub(crate) trait SocketPoller {
     /// Wakes the tasks of a queue whose sockets are ready, without waiting. True when there may be more than
     /// it took.
     fn poll(&self, queue: usize) -> bool;
-    /// Waits until sockets of some queues are ready, [`Reactor::notify`] or the end of the time, and names
+    /// Waits until sockets of some queues are ready, [`SocketPoller::notify`] or the end of the time, and names
     /// the queues. A queue is named again only after it was polled. Called by one thread at a time.
     fn wait(&self, timeout: Duration, ready: &mut Vec<usize>);
     /// Ends the wait that is under way, or the next one.
@@ -112,16 +112,16 @@ impl<T> Entries<T> {
 
 #[derive(Default)]
 struct Idle {
-    /// A worker is in [`Reactor::wait`], or about to be.
+    /// A worker is in [`SocketPoller::wait`], or about to be.
     watching: bool,
     /// The watcher was told to come back.
     notified: bool,
     /// Workers that wait for `called`.
     sleeping: usize,
     /// How many of them were called and have not got up.
-    rising: usize,
+    called_up: usize,
     /// How often everybody was called.
-    roll_calls: u64,
+    broadcasts: u64,
     closed: bool,
 }
 
@@ -133,18 +133,18 @@ impl Idle {
     /// Bit 0: nobody watches and nobody was called; bit 1: a watcher can be notified; above: sleepers that
     /// can be called.
     const fn summary(&self) -> usize {
-        let needs_watcher = !self.watching && self.rising == 0;
+        let needs_watcher = !self.watching && self.called_up == 0;
         let watcher = self.watching && !self.notified;
-        (self.sleeping - self.rising) * SLEEPER
+        (self.sleeping - self.called_up) * SLEEPER
             + if needs_watcher { NEEDS_WATCHER } else { 0 }
             + if watcher { WATCHER } else { 0 }
     }
 
     /// Calls a sleeper if there is one; the caller signals the condition variable then.
     const fn call_sleeper(&mut self) -> bool {
-        let calls = self.sleeping > self.rising;
+        let calls = self.sleeping > self.called_up;
         if calls {
-            self.rising += 1;
+            self.called_up += 1;
         }
         calls
     }
@@ -158,7 +158,7 @@ impl Idle {
 
 /// How a rest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum WaitEnd {
     /// There may be work.
     Woken,
     /// The time is over; nobody counts on the worker.
@@ -169,27 +169,27 @@ pub(crate) enum Rest {
 
 /// Where one worker looks next.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct QueueCursor {
     own: usize,
     count: usize,
     ready: Vec<usize>,
-    /// Those of [`Queues::call_all`] that the worker has heard.
-    roll_calls: u64,
+    /// Those of [`Queues::wake_all`] that the worker has heard.
+    broadcasts: u64,
 }
 
-impl Turn {
+impl QueueCursor {
     /// `own`: any number; workers with different ones prefer different queues.
     pub(crate) const fn new(own: usize) -> Self {
-        Self { own, count: own, ready: Vec::new(), roll_calls: 0 }
+        Self { own, count: own, ready: Vec::new(), broadcasts: 0 }
     }
 
-    /// The queue to visit by force, if it is time for that: each in its turn.
+    /// The queue to visit by force, if it is time for that: one after the other.
     const fn visit(&mut self, queues: usize) -> Option<usize> {
         self.count = self.count.wrapping_add(1);
-        if queues < 2 || !self.count.is_multiple_of(TURNS_BETWEEN_VISITS) {
+        if queues < 2 || !self.count.is_multiple_of(TAKES_BETWEEN_VISITS) {
             return None;
         }
-        Some((self.count / TURNS_BETWEEN_VISITS + self.own) % queues)
+        Some((self.count / TAKES_BETWEEN_VISITS + self.own) % queues)
     }
 
     /// Another queue to compare one's own with.
@@ -219,9 +219,9 @@ impl<T> Queues<T> {
     }
 
     /// Queues a task and calls a worker for it.
-    pub(crate) fn push<R: Reactor>(&self, reactor: &R, queue: usize, task: T) {
+    pub(crate) fn push<R: SocketPoller>(&self, poller: &R, queue: usize, task: T) {
         self.push_quietly(queue, task);
-        self.call(reactor);
+        self.call(poller);
     }
 
     /// Queues a task of the queue that the calling worker polls at the moment; the worker takes it next.
@@ -235,9 +235,9 @@ impl<T> Queues<T> {
     }
 
     /// Calls a sleeper, or the watcher when none sleeps, unless all were called.
-    fn call<R: Reactor>(&self, reactor: &R) {
+    fn call<R: SocketPoller>(&self, poller: &R) {
         if self.summary.load(Ordering::SeqCst) < WATCHER {
-            return reactor.nobody_is_free();
+            return poller.nobody_is_free();
         }
         let mut idle = self.idle.lock();
         let calls = idle.call_sleeper();
@@ -247,39 +247,39 @@ impl<T> Queues<T> {
         if calls {
             self.called.notify_one();
         } else if notifies {
-            reactor.notify();
+            poller.notify();
         }
     }
 
     /// Takes a task, polling sockets on the way. `None`: no queue has work.
-    pub(crate) fn take<R: Reactor>(&self, reactor: &R, turn: &mut Turn) -> Option<T> {
+    pub(crate) fn take<R: SocketPoller>(&self, poller: &R, cursor: &mut QueueCursor) -> Option<T> {
         let queues = self.queues.len();
-        if let Some(queue) = turn.visit(queues)
-            && let Some(task) = self.take_from(reactor, queue, true)
+        if let Some(queue) = cursor.visit(queues)
+            && let Some(task) = self.take_from(poller, queue, true)
         {
             return Some(task);
         }
-        if let Some(queue) = self.far_longer(turn)
-            && let Some(task) = self.take_from(reactor, queue, false)
+        if let Some(queue) = self.far_longer(cursor)
+            && let Some(task) = self.take_from(poller, queue, false)
         {
             return Some(task);
         }
-        (0..queues).find_map(|offset| self.take_from(reactor, (turn.own + offset) % queues, false))
+        (0..queues).find_map(|offset| self.take_from(poller, (cursor.own + offset) % queues, false))
     }
 
     /// A queue that has more than its share of tasks: its workers are slow, or there are too few.
-    fn far_longer(&self, turn: &Turn) -> Option<usize> {
+    fn far_longer(&self, cursor: &QueueCursor) -> Option<usize> {
         let queues = self.queues.len();
         if queues < 2 {
             return None;
         }
-        let neighbour = turn.neighbour(queues);
+        let neighbour = cursor.neighbour(queues);
         let length = |index: usize| Some(self.queues.get(index)?.length.load(Ordering::Relaxed));
-        let enough = length(turn.own % queues)?.saturating_mul(FAR_LONGER).max(SHORT);
+        let enough = length(cursor.own % queues)?.saturating_mul(FAR_LONGER).max(SHORT);
         (length(neighbour)? > enough).then_some(neighbour)
     }
 
-    fn take_from<R: Reactor>(&self, reactor: &R, index: usize, mut by_force: bool) -> Option<T> {
+    fn take_from<R: SocketPoller>(&self, poller: &R, index: usize, mut by_force: bool) -> Option<T> {
         let queue = self.queues.get(index)?;
         let mut entries = queue.entries.lock();
         loop {
@@ -288,12 +288,12 @@ impl<T> Queues<T> {
                     queue.length.store(entries.tasks, Ordering::Relaxed);
                     let more = entries.has_work();
                     drop(entries);
-                    self.leave_to_others(reactor, more);
+                    self.leave_to_others(poller, more);
                     return Some(task);
                 }
                 Next::Poll => {
                     drop(entries);
-                    let more = reactor.poll(index);
+                    let more = poller.poll(index);
                     entries = queue.entries.lock();
                     entries.order.push_back(Entry::Marker);
                     entries.ready |= more;
@@ -305,9 +305,9 @@ impl<T> Queues<T> {
     }
 
     /// The calling worker is busy from now on: another shall take what else there is, or watch.
-    fn leave_to_others<R: Reactor>(&self, reactor: &R, more: bool) {
+    fn leave_to_others<R: SocketPoller>(&self, poller: &R, more: bool) {
         if more {
-            return self.call(reactor);
+            return self.call(poller);
         }
         let summary = self.summary.load(Ordering::SeqCst);
         if summary >= SLEEPER && summary & NEEDS_WATCHER != 0 {
@@ -318,7 +318,7 @@ impl<T> Queues<T> {
     /// Calls a sleeper unless somebody watches or is about to.
     fn call_successor(&self) {
         let mut idle = self.idle.lock();
-        let calls = !idle.watching && idle.rising == 0 && idle.call_sleeper();
+        let calls = !idle.watching && idle.called_up == 0 && idle.call_sleeper();
         self.publish(&idle);
         drop(idle);
         if calls {
@@ -327,14 +327,19 @@ impl<T> Queues<T> {
     }
 
     /// Waits for work: watches the sockets when nobody does, sleeps otherwise.
-    pub(crate) fn rest<R: Reactor>(&self, reactor: &R, turn: &mut Turn, timeout: Duration) -> Rest {
+    pub(crate) fn wait_for_work<R: SocketPoller>(
+        &self,
+        poller: &R,
+        cursor: &mut QueueCursor,
+        timeout: Duration,
+    ) -> WaitEnd {
         let mut idle = self.idle.lock();
         if idle.closed {
-            return Rest::Closed;
+            return WaitEnd::Closed;
         }
-        if idle.roll_calls != turn.roll_calls {
-            turn.roll_calls = idle.roll_calls;
-            return Rest::Woken;
+        if idle.broadcasts != cursor.broadcasts {
+            cursor.broadcasts = idle.broadcasts;
+            return WaitEnd::Woken;
         }
         let watches = !idle.watching;
         if watches {
@@ -352,30 +357,30 @@ impl<T> Queues<T> {
                 idle.sleeping -= 1;
             }
             self.publish(&idle);
-            return Rest::Woken;
+            return WaitEnd::Woken;
         }
         if watches {
             drop(idle);
-            return self.watch(reactor, turn, timeout);
+            return self.watch(poller, cursor, timeout);
         }
         let mut timed_out = false;
-        // Another may rest again and answer the call that was meant for this one, but a roll call is for
+        // Another may rest again and answer the call that was meant for this one, but a broadcast is for
         // everyone.
-        while idle.rising == 0 && idle.roll_calls == turn.roll_calls && !timed_out {
+        while idle.called_up == 0 && idle.broadcasts == cursor.broadcasts && !timed_out {
             timed_out = self.called.wait_for(&mut idle, timeout).timed_out();
         }
-        let was_called = idle.rising > 0 || idle.roll_calls != turn.roll_calls;
-        idle.rising = idle.rising.saturating_sub(1);
+        let was_called = idle.called_up > 0 || idle.broadcasts != cursor.broadcasts;
+        idle.called_up = idle.called_up.saturating_sub(1);
         idle.sleeping -= 1;
-        turn.roll_calls = idle.roll_calls;
+        cursor.broadcasts = idle.broadcasts;
         self.publish(&idle);
         ended(&idle, was_called)
     }
 
-    fn watch<R: Reactor>(&self, reactor: &R, turn: &mut Turn, timeout: Duration) -> Rest {
-        reactor.wait(timeout, &mut turn.ready);
-        let saw_events = !turn.ready.is_empty();
-        for index in turn.ready.drain(..) {
+    fn watch<R: SocketPoller>(&self, poller: &R, cursor: &mut QueueCursor, timeout: Duration) -> WaitEnd {
+        poller.wait(timeout, &mut cursor.ready);
+        let saw_events = !cursor.ready.is_empty();
+        for index in cursor.ready.drain(..) {
             if let Some(queue) = self.queues.get(index) {
                 queue.entries.lock().ready = true;
             }
@@ -398,26 +403,26 @@ impl<T> Queues<T> {
 
     /// Every worker comes back from its rest, or from the next one if it does not rest, and so sees what was
     /// changed before.
-    pub(crate) fn call_all<R: Reactor>(&self, reactor: &R) {
-        self.call_everybody(reactor, false);
+    pub(crate) fn wake_all<R: SocketPoller>(&self, poller: &R) {
+        self.call_everybody(poller, false);
     }
 
     /// Every worker is told to end when it next rests.
-    pub(crate) fn close<R: Reactor>(&self, reactor: &R) {
-        self.call_everybody(reactor, true);
+    pub(crate) fn close<R: SocketPoller>(&self, poller: &R) {
+        self.call_everybody(poller, true);
     }
 
-    fn call_everybody<R: Reactor>(&self, reactor: &R, close: bool) {
+    fn call_everybody<R: SocketPoller>(&self, poller: &R, close: bool) {
         let mut idle = self.idle.lock();
         idle.closed |= close;
-        idle.roll_calls += 1;
-        idle.rising = idle.sleeping;
+        idle.broadcasts += 1;
+        idle.called_up = idle.sleeping;
         let notifies = idle.notify_watcher();
         self.publish(&idle);
         drop(idle);
         self.called.notify_all();
         if notifies {
-            reactor.notify();
+            poller.notify();
         }
     }
 
@@ -460,12 +465,12 @@ impl<T> Queues<T> {
     }
 }
 
-const fn ended(idle: &Idle, woken: bool) -> Rest {
+const fn ended(idle: &Idle, woken: bool) -> WaitEnd {
     if idle.closed {
-        Rest::Closed
+        WaitEnd::Closed
     } else if woken {
-        Rest::Woken
+        WaitEnd::Woken
     } else {
-        Rest::TimedOut
+        WaitEnd::TimedOut
     }
 }
