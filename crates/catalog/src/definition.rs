@@ -8,7 +8,7 @@ use document::key::Direction;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
 use query::Environment;
 use query::matcher::Matcher;
-use query::plan::{FieldOrder, IndexDescription, IndexField};
+use query::plan::{FieldOrder, IndexDescription, IndexKeyPart};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
@@ -92,7 +92,7 @@ impl IndexDefinition {
                 FieldKind::Ordered(Direction::Descending) => FieldOrder::Descending,
                 FieldKind::Hashed => FieldOrder::Hashed,
             };
-            IndexField::new(field.path.as_str(), order).with_arrays_at(*arrays)
+            IndexKeyPart::new(field.path.as_str(), order).with_arrays_at(*arrays)
         });
         IndexDescription {
             unique: self.spec.unique,

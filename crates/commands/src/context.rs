@@ -1,7 +1,7 @@
 //! What a command sees while it runs, on a node with documents.
 
+use crate::scheduling::Scheduling;
 use crate::server::DataNode;
-use crate::turns::Turns;
 use catalog::OperationContext;
 
 /// Everything around one running command.
@@ -13,15 +13,15 @@ pub(crate) type BatchContext<'a> = dispatch::context::BatchContext<'a, DataNode>
 /// What a command asks of the documents' node.
 pub(crate) trait OnDataNode<'a> {
     /// Where it runs, and when it lets others go first.
-    fn turns(&self) -> Turns<'a>;
+    fn scheduling(&self) -> Scheduling<'a>;
 
     /// What the writes of this command are given, on a thread that may block. They read the latest versions.
     fn writing(&self) -> OperationContext<'_>;
 }
 
 impl<'a> OnDataNode<'a> for CommandContext<'a> {
-    fn turns(&self) -> Turns<'a> {
-        Turns::new(self.connection, self.server)
+    fn scheduling(&self) -> Scheduling<'a> {
+        Scheduling::new(self.connection, self.server)
     }
 
     fn writing(&self) -> OperationContext<'_> {

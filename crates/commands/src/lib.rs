@@ -10,7 +10,7 @@
 //! # Invariant
 //! On a thread that must not block ([`dispatch::host::ClientLink::may_block`]) nothing reads the disk and
 //! nothing computes for long: every command's row says where it runs ([`dispatch::command::Execution`]), and
-//! `Turns` move what has begun in an event loop.
+//! `Scheduling` move what has begun in an event loop.
 //!
 //! # Not here
 //! What a server without documents could do as well: `dispatch`.
@@ -20,12 +20,12 @@ mod command;
 mod context;
 mod exec;
 mod own_collections;
+mod scheduling;
 mod server;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod write;
 
 use dispatch::{

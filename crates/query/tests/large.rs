@@ -7,7 +7,7 @@ use query::Environment;
 use query::aggregate::Pipeline;
 use query::expression::{Expression, ParseScope, Variables};
 use query::matcher::Matcher;
-use query::plan::{Access, FieldOrder, IndexDescription, IndexField, PlanRequest, plan};
+use query::plan::{Access, FieldOrder, IndexDescription, IndexKeyPart, PlanRequest, plan};
 use query::projection::Projection;
 use query::schema::Schema;
 use query::update::Update;
@@ -66,7 +66,7 @@ fn filters() {
 
 #[test]
 fn plans() {
-    let fields = vec![IndexField::new("a", FieldOrder::Ascending)];
+    let fields = vec![IndexKeyPart::new("a", FieldOrder::Ascending)];
     let indexes = [Arc::new(IndexDescription::new("a_1", fields))];
     let environment = Environment::default();
     let filters = [

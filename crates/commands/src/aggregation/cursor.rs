@@ -5,10 +5,10 @@ use crate::context::{BatchContext, CommandContext};
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource, check_size};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::Slice;
+use crate::scheduling::Scheduling;
 use crate::server::DataNode;
-use crate::turns::Turns;
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
-use query::aggregate::{DocumentSource, Flow, Pause, Turn};
+use query::aggregate::{DocumentSource, Flow, Pause, YieldPolicy};
 use std::sync::Arc;
 use storage::ReadSource;
 
@@ -45,12 +45,12 @@ impl RunningPipeline {
     /// Kills and time limits, what the stages and the sink raise.
     pub(crate) async fn run(
         &mut self,
-        turns: Turns<'_>,
+        scheduling: Scheduling<'_>,
         mut sink: impl FnMut(RawDocument<'_>) -> CommandResult<Flow>,
     ) -> CommandResult<Pause> {
         let mut refused = None;
         loop {
-            let slice = self.slice.get_or_insert_with(|| turns.slice());
+            let slice = self.slice.get_or_insert_with(|| scheduling.slice());
             let pause = self.top.run(slice, &mut |document| {
                 let flow = check_size(document.as_bytes().len()).and_then(|()| sink(document));
                 Ok(flow.unwrap_or_else(|error| {
@@ -64,7 +64,7 @@ impl RunningPipeline {
             match pause {
                 Pause::Sliced | Pause::WouldBlock => {
                     self.slice = None;
-                    turns.end_slice().await?;
+                    scheduling.end_slice().await?;
                 }
                 pause => return Ok(pause),
             }
@@ -75,17 +75,17 @@ impl RunningPipeline {
     ///
     /// # Errors
     /// As [`RunningPipeline::run`].
-    pub(crate) async fn next(&mut self, turns: Turns<'_>) -> CommandResult<Option<DocumentBuf>> {
+    pub(crate) async fn next(&mut self, scheduling: Scheduling<'_>) -> CommandResult<Option<DocumentBuf>> {
         let mut next = None;
-        self.run(turns, |document| {
+        self.run(scheduling, |document| {
             next = Some(document.to_buf());
             Ok(Flow::Pause)
         })
         .await?;
         // Who takes documents one by one stops before a slice is over: its steps are counted here.
-        if self.slice.as_mut().is_some_and(Turn::step) {
+        if self.slice.as_mut().is_some_and(YieldPolicy::should_yield) {
             self.slice = None;
-            turns.end_slice().await?;
+            scheduling.end_slice().await?;
         }
         Ok(next)
     }
@@ -105,7 +105,11 @@ struct PipelineCursor {
 }
 
 impl PipelineCursor {
-    async fn fill_batch(&mut self, turns: Turns<'_>, batch: &mut Batch<'_>) -> CommandResult<BatchEnd> {
+    async fn fill_batch(
+        &mut self,
+        scheduling: Scheduling<'_>,
+        batch: &mut Batch<'_>,
+    ) -> CommandResult<BatchEnd> {
         if batch.is_full() {
             return Ok(BatchEnd::More);
         }
@@ -116,7 +120,7 @@ impl PipelineCursor {
         while !batch.is_full() {
             let mut has_grown = false;
             let held = &mut self.held;
-            let pause = self.pipeline.run(turns, |document| {
+            let pause = self.pipeline.run(scheduling, |document| {
                 if !batch.push(document) {
                     *held = Some(document.to_buf());
                     return Ok(Flow::Pause);
@@ -128,7 +132,7 @@ impl PipelineCursor {
                 Pause::End => return Ok(BatchEnd::Exhausted),
                 _ if has_grown => {
                     is_large = true;
-                    turns.reply_room().await?;
+                    scheduling.reply_room().await?;
                 }
                 _ => break,
             }
@@ -141,7 +145,7 @@ impl CursorSource<DataNode> for PipelineCursor {
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(async move {
             self.pipeline.read_from(context.source);
-            let end = self.fill_batch(Turns::of_batch(context), batch).await;
+            let end = self.fill_batch(Scheduling::of_batch(context), batch).await;
             self.pipeline.save();
             end
         })

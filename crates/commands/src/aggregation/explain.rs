@@ -6,7 +6,7 @@ use crate::error::CommandResult;
 use crate::exec::environment;
 use crate::server::Server;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
-use query::aggregate::{Leading, Pipeline, Source};
+use query::aggregate::{Leading, Pipeline, PipelineSource};
 use query::plan::{ExplainOptions, explain};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) fn explain_aggregate(
     let (collection, stages) = target.stages(server, database, request)?;
     let mut pipeline = Pipeline::parse_documents(&stages, &environment)?;
     target.check(database, &pipeline)?;
-    if *pipeline.source() != Source::Collection {
+    if *pipeline.source() != PipelineSource::Collection {
         return Ok(doc! { "explainVersion": "1", "stages": (shown(&stages)) });
     }
     let leading = pipeline.take_leading();

@@ -14,7 +14,7 @@ use document::{
     Document, DocumentBuf, DocumentBuilder, FieldPath, ObjectId, RawDocument, RawValue, Value, doc,
 };
 use query::Environment;
-use query::aggregate::{Output, WhenMatched, WhenNotMatched};
+use query::aggregate::{OutputStage, WhenMatched, WhenNotMatched};
 use query::expression::{Expression, Variables};
 use query::matcher::Matcher;
 use query::update::{EmptyTimestamps, Update};
@@ -44,11 +44,11 @@ const RETRIES: usize = 100;
 pub(crate) async fn merge(
     context: &CommandContext<'_>,
     pipeline: &mut RunningPipeline,
-    output: &Output,
+    output: &OutputStage,
     environment: &Environment,
     (writing, timestamps): (&OperationContext<'_>, EmptyTimestamps),
 ) -> CommandResult {
-    let Output::Merge { into, on, when_matched, when_not_matched, bindings } = output else {
+    let OutputStage::Merge { into, on, when_matched, when_not_matched, bindings } = output else {
         return Err(CommandError::internal("$merge got another stage"));
     };
     check_modes(when_matched, *when_not_matched)?;
@@ -70,7 +70,7 @@ pub(crate) async fn merge(
         WhenMatched::Replace | WhenMatched::Fail => timestamps,
         _ => EmptyTimestamps::Kept,
     };
-    while let Some(document) = pipeline.next(context.turns()).await? {
+    while let Some(document) = pipeline.next(context.scheduling()).await? {
         merger.write(stamped(document, timestamps)).await?;
     }
     Ok(())

@@ -106,7 +106,7 @@ async fn fill(
             let is_full = batch.len() >= BATCH_DOCUMENTS || bytes >= BATCH_BYTES;
             Ok(if is_full { Flow::Pause } else { Flow::More })
         };
-        let pause = pipeline.run(context.turns(), collect).await?;
+        let pause = pipeline.run(context.scheduling(), collect).await?;
         insert(writing, &collection, &batch).await?;
         if pause == Pause::End {
             return Ok(());

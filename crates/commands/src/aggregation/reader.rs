@@ -9,8 +9,8 @@ use catalog::Catalog;
 use document::{Document, DocumentBuf, Value, doc};
 use parking_lot::Mutex;
 use query::aggregate::{
-    DEFAULT_MEMORY_BYTES, DocumentSource, Documents, ForeignCollections, ForeignRead, Leading, Pause,
-    Pipeline, PipelineContext, Sink, SpillStore, Turn,
+    DEFAULT_MEMORY_BYTES, DocumentList, DocumentSource, ForeignCollections, ForeignRead, Leading, Pause,
+    Pipeline, PipelineContext, Sink, SpillStore, YieldPolicy,
 };
 use query::matcher::Matcher;
 use query::memory::Memory;
@@ -44,11 +44,11 @@ struct CollectionRead {
 }
 
 impl DocumentSource for CollectionRead {
-    fn run(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+    fn run(&mut self, policy: &mut dyn YieldPolicy, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
         if std::mem::take(&mut self.was_put_aside) {
             self.executor.read_from(&self.source.lock());
         }
-        self.executor.show(turn, sink)
+        self.executor.show(policy, sink)
     }
 
     fn save(&mut self) {
@@ -106,7 +106,7 @@ impl Reader {
     ) -> CommandResult<Box<dyn DocumentSource>> {
         let context = self.context(environment);
         let source: Box<dyn DocumentSource> = match origin {
-            Origin::Documents(documents) => Box::new(Documents::new(documents)),
+            Origin::Documents(documents) => Box::new(DocumentList::new(documents)),
             Origin::Collection(name) => {
                 let leading = pipeline.take_leading();
                 self.open_collection(name, &leading, needs(&pipeline), hint, environment)?
@@ -141,7 +141,7 @@ impl Reader {
                 let source = Arc::clone(&self.source);
                 Ok(Box::new(CollectionRead { executor, source, was_put_aside: false }))
             }
-            None => Ok(Box::new(Documents::new(Arc::default()))),
+            None => Ok(Box::new(DocumentList::new(Arc::default()))),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::exec::{check_collation, parse_hint};
 use crate::fields::Fields;
 use crate::write::empty_timestamps;
 use document::{RawArray, RawDocument, RawValue};
-use query::aggregate::{Pipeline, Source};
+use query::aggregate::{Pipeline, PipelineSource};
 use query::plan::Hint;
 use query::update::EmptyTimestamps;
 
@@ -48,13 +48,13 @@ impl<'a> AggregateTarget<'a> {
     pub(crate) fn check(&self, database: &str, pipeline: &Pipeline) -> CommandResult {
         let refused = |message: String| Err(CommandError::new(code::INVALID_NAMESPACE, message));
         match (self, pipeline.source()) {
-            (AggregateTarget::Database, Source::Collection) => {
+            (AggregateTarget::Database, PipelineSource::Collection) => {
                 refused("{aggregate: 1} is not valid for this pipeline; a collection is required.".to_owned())
             }
-            (AggregateTarget::Collection(_), Source::Documents(_)) => {
+            (AggregateTarget::Collection(_), PipelineSource::Documents(_)) => {
                 refused("'$documents' can only be run with {aggregate: 1}".to_owned())
             }
-            (target, Source::Report { name, .. }) => match (*name, target) {
+            (target, PipelineSource::Report { name, .. }) => match (*name, target) {
                 ("$currentOp", AggregateTarget::Database) if database == "admin" => Ok(()),
                 ("$currentOp", _) => {
                     refused(format!("{name} must be run against the 'admin' database with {{aggregate: 1}}"))

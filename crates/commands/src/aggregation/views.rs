@@ -173,7 +173,7 @@ pub(crate) async fn count_on_view(
     stages.push(doc! { "$count": "count" }.to_buf());
     context.offload().await;
     let mut pipeline = open_view(context, name, stages, find.hint, environment, true)?;
-    let counted = pipeline.next(context.turns()).await.map_err(pipeline_failed)?;
+    let counted = pipeline.next(context.scheduling()).await.map_err(pipeline_failed)?;
     let count = counted.and_then(|counted| counted.as_raw().get("count").and_then(RawValue::as_i64_exact));
     Ok(count.map_or(0, i64::unsigned_abs))
 }
@@ -192,7 +192,7 @@ pub(crate) async fn each_of_view(
     let find = ViewFind { filter, ..ViewFind::default() };
     context.offload().await;
     let mut pipeline = open_view(context, name, find.stages()?, None, environment, true)?;
-    let shown = pipeline.run(context.turns(), |document| each(document).map(|()| Flow::More)).await;
+    let shown = pipeline.run(context.scheduling(), |document| each(document).map(|()| Flow::More)).await;
     shown.map(drop).map_err(pipeline_failed)
 }
 

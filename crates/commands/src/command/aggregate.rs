@@ -14,7 +14,7 @@ use catalog::OperationContext;
 use dispatch::command::Place;
 use document::{DocumentBuilder, Element, RawDocument, RawValue};
 use query::Environment;
-use query::aggregate::{Output, Pipeline, Source};
+use query::aggregate::{OutputStage, Pipeline, PipelineSource};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: CommandEntry = CommandEntry {
@@ -125,9 +125,9 @@ fn open(
 ) -> CommandResult<RunningPipeline> {
     let reader = Reader::new(context.server, context.source, context.database, request.allow_disk_use);
     let origin = match pipeline.source() {
-        Source::Collection => Origin::Collection(collection),
-        Source::Documents(documents) => Origin::Documents(Arc::clone(documents)),
-        Source::Report { name, operand } => {
+        PipelineSource::Collection => Origin::Collection(collection),
+        PipelineSource::Documents(documents) => Origin::Documents(Arc::clone(documents)),
+        PipelineSource::Report { name, operand } => {
             Origin::Documents(Arc::new(report_documents(context, target, name, operand)?))
         }
     };
@@ -140,13 +140,15 @@ async fn write(
     context: &CommandContext<'_>,
     request: &AggregateRequest<'_>,
     running: &mut RunningPipeline,
-    output: &Output,
+    output: &OutputStage,
     environment: &Environment,
 ) -> CommandResult {
     let writing = OperationContext { bypass_validation: request.bypass_validation, ..context.writing() };
     match output {
-        Output::Out(destination) => out(context, running, destination, (&writing, request.timestamps)).await,
-        Output::Merge { .. } => {
+        OutputStage::Out(destination) => {
+            out(context, running, destination, (&writing, request.timestamps)).await
+        }
+        OutputStage::Merge { .. } => {
             merge(context, running, output, environment, (&writing, request.timestamps)).await
         }
     }

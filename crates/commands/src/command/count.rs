@@ -104,7 +104,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         Some(collection) => {
             let mut executor =
                 Executor::open(context.source, &collection, request.query(context.server, &environment)?)?;
-            run_all(&mut executor, context.turns(), |_| Ok(Verdict::Take)).await?;
+            run_all(&mut executor, context.scheduling(), |_| Ok(Verdict::Take)).await?;
             let figures = executor.figures();
             context.server.counters.keys_scanned.add(figures.keys);
             context.server.counters.documents_scanned.add(figures.documents);

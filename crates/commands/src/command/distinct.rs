@@ -104,7 +104,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         Some(collection) => {
             let (query, plan) = request.query(context.server, &collection.definition(), &environment)?;
             let mut executor = Executor::with_plan(context.source, &collection, query, plan)?;
-            run_all(&mut executor, context.turns(), |located| {
+            run_all(&mut executor, context.scheduling(), |located| {
                 // A document without the field stands at null as well: the next entry may have one with it.
                 Ok(if values.add(located.document)? { Verdict::Take } else { Verdict::Ignore })
             })

@@ -14,7 +14,7 @@ use crate::aggregation::views::{ViewFind, is_view};
 use crate::aggregation::{AggregateRequest, AggregateTarget, check_strictly, explain_aggregate};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::{Executor, Filter, Query, Verdict, environment, execution_stats, run_all};
+use crate::exec::{Executor, Query, StatementFilter, Verdict, environment, execution_stats, run_all};
 use crate::fields::Fields;
 use crate::generic::GenericArguments;
 use crate::parameters::Parameter;
@@ -138,7 +138,7 @@ async fn explain_query(
     let mut executor = None;
     if let (Some(collection), Some(plan)) = (&collection, plan) {
         let executor = executor.insert(Executor::with_plan(context.source, collection, query, plan)?);
-        run_all(executor, context.turns(), |_| Ok(Verdict::Take)).await?;
+        run_all(executor, context.scheduling(), |_| Ok(Verdict::Take)).await?;
     }
     let time_ms = i64::try_from(ambient::elapsed(began).as_millis()).unwrap_or(i64::MAX);
     let counts_only = options.count || write_stage.is_some();
@@ -244,7 +244,7 @@ fn of_find_and_modify(context: &CommandContext<'_>, fields: &mut Fields<'_>) -> 
 
 fn of_filter(
     context: &CommandContext<'_>,
-    filter: &Filter<'_>,
+    filter: &StatementFilter<'_>,
     one: bool,
     stage: &'static str,
 ) -> CommandResult<Explained> {

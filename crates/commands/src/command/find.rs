@@ -12,14 +12,14 @@ use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource, append_namespace};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
-    Executor, Output, Pause, Query, ReturnKey, Verdict, check_collation, environment, exact_id, parse_hint,
-    parse_sort,
+    Executor, Pause, Query, ResultShape, ReturnKey, Verdict, check_collation, environment, exact_id,
+    parse_hint, parse_sort,
 };
 use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
 use crate::parameters::Parameter;
+use crate::scheduling::Scheduling;
 use crate::server::{DataNode, Server};
-use crate::turns::Turns;
 use catalog::Collection;
 use document::{DocumentBuilder, RawDocument, RawValue};
 use query::Environment;
@@ -93,7 +93,7 @@ async fn find_by_id(
     }
     let view = context.source.view();
     let found = context
-        .turns()
+        .scheduling()
         .read(|tier| collection.get(view, id, tier))
         .await
         .map_err(|error| failed(error.into()))?;
@@ -227,7 +227,11 @@ impl<'a> FindRequest<'a> {
     ///
     /// # Errors
     /// What filter, sort and projection are refused for.
-    pub(super) fn query(&self, server: &Server, environment: &Environment) -> CommandResult<(Query, Output)> {
+    pub(super) fn query(
+        &self,
+        server: &Server,
+        environment: &Environment,
+    ) -> CommandResult<(Query, ResultShape)> {
         let matcher = Matcher::parse(self.filter, environment)?;
         let (sort, natural) = parse_sort(self.sort)?;
         let projection = match self.projection.is_empty() {
@@ -247,7 +251,7 @@ impl<'a> FindRequest<'a> {
             }
         };
         let memory = server.parameters.unsigned(Parameter::SortMemory);
-        let mut output = Output::new(projection, &matcher);
+        let mut output = ResultShape::new(projection, &matcher);
         output.show_record_id = self.show_record_id;
         let query = Query {
             matcher,
@@ -385,7 +389,7 @@ fn append_empty(reply: &mut DocumentBuilder<'_>, database: &str, name: &str) {
 #[derive(Debug)]
 struct FindSource {
     executor: Executor,
-    output: Output,
+    output: ResultShape,
     tailable: bool,
     await_data: bool,
 }
@@ -418,9 +422,9 @@ impl FindSource {
         loop {
             let seen = collection.inserted().generation();
             collection.check_alive()?;
-            match self.executor.check_capped_position(Turns::of_batch(context).tier()) {
+            match self.executor.check_capped_position(Scheduling::of_batch(context).tier()) {
                 Err(error) if error.would_block() => {
-                    Turns::of_batch(context).offload().await;
+                    Scheduling::of_batch(context).offload().await;
                     self.executor.check_capped_position(ReadTier::Any)?;
                 }
                 checked => checked?,
@@ -440,14 +444,14 @@ impl FindSource {
         batch: &mut Batch<'_>,
     ) -> CommandResult<BatchEnd> {
         let Self { executor, output, .. } = self;
-        let turns = Turns::of_batch(context);
+        let scheduling = Scheduling::of_batch(context);
         if executor.surely_outlasts() || output.computes() {
-            turns.offload().await;
+            scheduling.offload().await;
         }
         let mut is_large = false;
         loop {
             let mut has_grown = false;
-            let pause = executor.run(&mut turns.slice(), |located| {
+            let pause = executor.run(&mut scheduling.slice(), |located| {
                 if !output.push(batch, &located)? {
                     return Ok(Verdict::Refuse);
                 }
@@ -455,13 +459,13 @@ impl FindSource {
                 Ok(if batch.is_full() || has_grown { Verdict::TakeAndStop } else { Verdict::Take })
             })?;
             match pause {
-                Pause::Sliced | Pause::WouldBlock => turns.end_slice().await?,
+                Pause::Sliced | Pause::WouldBlock => scheduling.end_slice().await?,
                 Pause::Stopped if has_grown => {
                     is_large = true;
-                    turns.reply_room().await?;
+                    scheduling.reply_room().await?;
                 }
                 Pause::End | Pause::Stopped => {
-                    turns.interrupt().check()?;
+                    scheduling.interrupt().check()?;
                     return Ok(if pause == Pause::End { BatchEnd::Exhausted } else { BatchEnd::More });
                 }
             }
@@ -488,7 +492,7 @@ async fn wait_for_insert(
 ) -> CommandResult {
     let mut arrival = pin!(collection.inserted().after(seen));
     let mut sleep = pin!(context.server.sleep_until(until));
-    let interrupt = Turns::of_batch(context).interrupt();
+    let interrupt = Scheduling::of_batch(context).interrupt();
     let either = poll_fn(|task| match arrival.as_mut().poll(task) {
         Poll::Ready(_) => Poll::Ready(()),
         Poll::Pending => sleep.as_mut().poll(task),

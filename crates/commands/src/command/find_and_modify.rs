@@ -5,7 +5,7 @@ use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::cursors::check_size;
 use crate::error::{CommandError, CommandResult};
-use crate::exec::{Filter, environment};
+use crate::exec::{StatementFilter, environment};
 use crate::write::{
     Modification, Modified, Selection, Statement, UpsertRounds, array_filters, check_writable,
     empty_timestamps, insert_upserted, modify_one, writable,
@@ -163,7 +163,7 @@ impl<'a> Request<'a> {
 /// A request with all that was compiled for it.
 struct Changing<'r> {
     request: &'r Request<'r>,
-    filter: &'r Filter<'r>,
+    filter: &'r StatementFilter<'r>,
     update: Option<&'r Update>,
     projection: Option<&'r Projection>,
     writing: OperationContext<'r>,

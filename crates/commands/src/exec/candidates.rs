@@ -1,23 +1,23 @@
 //! Candidates of write commands: keys of documents that matched when they were looked at.
 
 use super::executor::Executor;
-use super::filter::Filter;
+use super::filter::StatementFilter;
 use super::scan::Verdict;
 use super::slice::Slice;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
-use crate::turns::Turns;
+use crate::scheduling::Scheduling;
 use catalog::Collection;
-use query::aggregate::{Pause, Turn};
+use query::aggregate::{Pause, YieldPolicy};
 use std::sync::Arc;
 use storage::ReadSource;
 
 /// What [`Candidates::next`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum NextCandidate {
     /// The key of the next candidate.
     Document(Vec<u8>),
-    /// The slice is used up: end it with [`Turns::end_slice`] and go on.
+    /// The slice is used up: end it with [`Scheduling::end_slice`] and go on.
     Yield,
     /// There are no more.
     End,
@@ -29,7 +29,7 @@ pub(crate) enum Found {
 pub(crate) struct Candidates<'c> {
     executor: Executor,
     source: &'c ReadSource,
-    turns: Turns<'c>,
+    scheduling: Scheduling<'c>,
     /// `None` before the first step of the next slice.
     slice: Option<Slice>,
     /// The slice was over with the last candidate: the next call begins with a pause.
@@ -44,13 +44,13 @@ impl<'c> Candidates<'c> {
     pub(crate) fn open(
         context: &CommandContext<'c>,
         collection: &Arc<Collection>,
-        filter: &Filter<'_>,
+        filter: &StatementFilter<'_>,
     ) -> CommandResult<Self> {
         let executor = Executor::open(context.source, collection, filter.query(context.server)?)?;
         Ok(Candidates {
             executor,
             source: context.source,
-            turns: context.turns(),
+            scheduling: context.scheduling(),
             slice: None,
             yields_next: false,
         })
@@ -60,12 +60,12 @@ impl<'c> Candidates<'c> {
     ///
     /// # Errors
     /// What reading and the filter say.
-    pub(crate) fn next(&mut self) -> CommandResult<Found> {
+    pub(crate) fn next(&mut self) -> CommandResult<NextCandidate> {
         if std::mem::take(&mut self.yields_next) {
             self.slice = None;
-            return Ok(Found::Yield);
+            return Ok(NextCandidate::Yield);
         }
-        let slice = self.slice.get_or_insert_with(|| self.turns.slice());
+        let slice = self.slice.get_or_insert_with(|| self.scheduling.slice());
         let (view, tier) = (self.source.view(), slice.tier());
         let collection = Arc::clone(self.executor.collection());
         let mut found = None;
@@ -82,14 +82,14 @@ impl<'c> Candidates<'c> {
             Ok(if found.is_some() { Verdict::TakeAndStop } else { Verdict::Ignore })
         })?;
         if let Some(document_key) = found {
-            self.yields_next = slice.step();
-            return Ok(Found::Document(document_key));
+            self.yields_next = slice.should_yield();
+            return Ok(NextCandidate::Document(document_key));
         }
         if pause == Pause::End {
-            return Ok(Found::End);
+            return Ok(NextCandidate::End);
         }
         self.slice = None;
-        Ok(Found::Yield)
+        Ok(NextCandidate::Yield)
     }
 
     /// Whether the walk is not for an event loop from its first document on.

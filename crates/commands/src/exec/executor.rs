@@ -2,14 +2,14 @@
 
 use super::query::Query;
 use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
-use super::seen::Seen;
+use super::seen::SeenDocuments;
 use super::slice::Slice;
 use crate::error::CommandResult;
-use crate::turns::Turns;
+use crate::scheduling::Scheduling;
 use catalog::{Collection, ReadError};
 use document::DocumentBuf;
 use query::QueryError;
-use query::aggregate::{Flow, Pause, Sink, Turn};
+use query::aggregate::{Flow, Pause, Sink, YieldPolicy};
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields, Plan};
 use query::sort::{SortLimits, Sorted, Sorter};
@@ -40,7 +40,7 @@ struct Stream {
     scans: Vec<Scan>,
     current: usize,
     /// Documents met so far, where they can be met twice.
-    seen: Option<Seen>,
+    seen: Option<SeenDocuments>,
 }
 
 /// Where documents stand on their way through the sort.
@@ -103,7 +103,7 @@ impl Executor {
         let mut seen = None;
         match &plan.access {
             Access::Union(branches) => {
-                seen = Some(Seen::default());
+                seen = Some(SeenDocuments::default());
                 for branch in branches {
                     scans.extend(Scan::new(branch, &definition, bare, query.tailable)?);
                 }
@@ -153,9 +153,13 @@ impl Executor {
     ///
     /// # Errors
     /// What reading, the filter and the sink say.
-    pub(crate) fn show(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+    pub(crate) fn show(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        sink: &mut Sink<'_>,
+    ) -> Result<Pause, QueryError> {
         let (mut raised, mut stopped) = (None, false);
-        let pause = self.walk(ReadTier::Any, turn, |located| {
+        let pause = self.walk(ReadTier::Any, policy, |located| {
             let flow = sink(located.document).unwrap_or_else(|error| {
                 raised = Some(error);
                 Flow::Pause
@@ -175,14 +179,14 @@ impl Executor {
     fn walk(
         &mut self,
         tier: ReadTier,
-        turn: &mut (impl Turn + ?Sized),
+        policy: &mut (impl YieldPolicy + ?Sized),
         mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         if self.window.is_closed() {
             return Ok(Pause::End);
         }
         if matches!(self.order, Order::Collecting(_)) {
-            match self.collect(tier, turn)? {
+            match self.collect(tier, policy)? {
                 Pause::End => {}
                 pause => return Ok(pause),
             }
@@ -190,17 +194,17 @@ impl Executor {
         let window = &mut self.window;
         let pause = match &mut self.order {
             Order::Sorted(sorted, refused) => {
-                run_sorted(sorted, refused, turn, |located| window.show(located, &mut sink))?
+                run_sorted(sorted, refused, policy, |located| window.show(located, &mut sink))?
             }
-            _ => self.stream.run(tier, turn, &mut |located| window.show(located, &mut sink))?,
+            _ => self.stream.run(tier, policy, &mut |located| window.show(located, &mut sink))?,
         };
         Ok(if self.window.is_closed() { Pause::End } else { pause })
     }
 
-    fn collect(&mut self, tier: ReadTier, turn: &mut (impl Turn + ?Sized)) -> CommandResult<Pause> {
+    fn collect(&mut self, tier: ReadTier, policy: &mut (impl YieldPolicy + ?Sized)) -> CommandResult<Pause> {
         let Order::Collecting(sorter) = &mut self.order else { unreachable!("nothing is left to collect") };
         let count = &mut self.sort_figures.documents;
-        let pause = self.stream.run(tier, turn, &mut |located| {
+        let pause = self.stream.run(tier, policy, &mut |located| {
             *count += 1;
             sorter.push(located.document)?;
             Ok(Verdict::Take)
@@ -330,7 +334,7 @@ impl Stream {
     fn run(
         &mut self,
         tier: ReadTier,
-        turn: &mut (impl Turn + ?Sized),
+        policy: &mut (impl YieldPolicy + ?Sized),
         sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         let view = match &self.view {
@@ -347,7 +351,7 @@ impl Stream {
             };
             let residual = self.residual.as_ref();
             let mut returned = 0;
-            let pause = scan.run(&reading, turn, &mut self.seen, &mut |located| {
+            let pause = scan.run(&reading, policy, &mut self.seen, &mut |located| {
                 let filter = if located.is_covered { residual } else { filter };
                 if let Some(filter) = filter
                     && !filter.matches(located.document)?
@@ -386,7 +390,7 @@ fn view_for(source: &ReadSource, scans: &[Scan]) -> ReadView {
 fn run_sorted(
     sorted: &mut Sorted,
     refused: &mut Option<DocumentBuf>,
-    turn: &mut (impl Turn + ?Sized),
+    policy: &mut (impl YieldPolicy + ?Sized),
     mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
 ) -> CommandResult<Pause> {
     loop {
@@ -407,7 +411,7 @@ fn run_sorted(
                 return Ok(Pause::Stopped);
             }
         }
-        if turn.step() {
+        if policy.should_yield() {
             return Ok(Pause::Sliced);
         }
     }
@@ -420,17 +424,17 @@ fn run_sorted(
 /// Those of [`Executor::run`]; the interrupt's.
 pub(crate) async fn run_all(
     executor: &mut Executor,
-    turns: Turns<'_>,
+    scheduling: Scheduling<'_>,
     mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
 ) -> CommandResult<Pause> {
     if executor.surely_outlasts() {
-        turns.offload().await;
+        scheduling.offload().await;
     }
     loop {
-        match executor.run(&mut turns.slice(), &mut sink)? {
-            Pause::Sliced | Pause::WouldBlock => turns.end_slice().await?,
+        match executor.run(&mut scheduling.slice(), &mut sink)? {
+            Pause::Sliced | Pause::WouldBlock => scheduling.end_slice().await?,
             pause => {
-                turns.interrupt().check()?;
+                scheduling.interrupt().check()?;
                 return Ok(pause);
             }
         }

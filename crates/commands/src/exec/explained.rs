@@ -6,7 +6,7 @@ use document::{Document, Value, doc};
 
 /// The `executionStages` of `explain`: the winning plan with the figures of its run.
 fn execution_stages(winning: &Document, executor: Option<&Executor>, time_ms: i64) -> Document {
-    let mut walk = Walk {
+    let mut walk = FigureWriter {
         executor,
         scans: executor.map(Executor::scan_figures).unwrap_or_default().into_iter(),
         time_ms,
@@ -14,14 +14,14 @@ fn execution_stages(winning: &Document, executor: Option<&Executor>, time_ms: i6
     walk.stage(winning)
 }
 
-struct Walk<'e> {
+struct FigureWriter<'e> {
     executor: Option<&'e Executor>,
     /// Figures of the scans not met yet, in the order of the plan.
     scans: std::vec::IntoIter<ScanFigures>,
     time_ms: i64,
 }
 
-impl Walk<'_> {
+impl FigureWriter<'_> {
     fn stage(&mut self, planned: &Document) -> Document {
         let name = planned.get("stage").and_then(Value::as_str).unwrap_or_default();
         let mut shown = Document::new();

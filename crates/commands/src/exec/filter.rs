@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Which documents a statement concerns. `{_id: value}` is recognised before anything is parsed.
 #[derive(Debug)]
-pub(crate) struct Filter<'f> {
+pub(crate) struct StatementFilter<'f> {
     document: RawDocument<'f>,
     environment: &'f Environment,
     hint: Option<Hint>,
@@ -22,7 +22,7 @@ pub(crate) struct Filter<'f> {
     matcher: OnceLock<Matcher>,
 }
 
-impl<'f> Filter<'f> {
+impl<'f> StatementFilter<'f> {
     /// A filter; a hint or a sort makes it an ordinary one.
     pub(crate) fn new(
         document: RawDocument<'f>,
@@ -31,7 +31,7 @@ impl<'f> Filter<'f> {
         sort: Arc<SortPattern>,
     ) -> Self {
         let id = exact_id(document).filter(|_| hint.is_none());
-        Filter { document, environment, hint, sort, id, matcher: OnceLock::new() }
+        StatementFilter { document, environment, hint, sort, id, matcher: OnceLock::new() }
     }
 
     /// Whether the filter is `{_id: value}` and nothing else.

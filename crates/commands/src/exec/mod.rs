@@ -16,7 +16,7 @@
 //! with the next run. [`run_all`] does so until the end, giving way to other tasks between slices:
 //! ```ignore
 //! let mut executor = Executor::open(context.source, &collection, Query { matcher, ..Query::default() })?;
-//! exec::run_all(&mut executor, context.turns(), |located| { count += 1; Ok(Verdict::Take) }).await?;
+//! exec::run_all(&mut executor, context.scheduling(), |located| { count += 1; Ok(Verdict::Take) }).await?;
 //! ```
 //! Write commands walk over candidates and change each one by its key; `Collection::update` shows them the
 //! latest version under the document's latch, where they look once more whether it matches:
@@ -24,9 +24,9 @@
 //! let mut candidates = Candidates::open(context, &collection, &filter)?;
 //! loop {
 //!     match candidates.next()? {
-//!         Found::Document(document_key) => { collection.update(&document_key, &options, decide).await?; }
-//!         Found::Yield => context.turns().end_slice().await?,
-//!         Found::End => break,
+//!         NextCandidate::Document(key) => { collection.update(&key, &options, decide).await?; }
+//!         NextCandidate::Yield => context.scheduling().end_slice().await?,
+//!         NextCandidate::End => break,
 //!     }
 //! }
 //! ```
@@ -57,11 +57,11 @@ mod tests;
 
 pub(crate) use ::query::aggregate::Pause;
 pub(crate) use arguments::{check_collation, environment, parse_hint, parse_sort};
-pub(crate) use candidates::{Candidates, Found};
+pub(crate) use candidates::{Candidates, NextCandidate};
 pub(crate) use executor::{Executor, run_all};
 pub(crate) use explained::execution_stats;
-pub(crate) use filter::{Filter, exact_id};
-pub(crate) use output::{Output, ReturnKey};
+pub(crate) use filter::{StatementFilter, exact_id};
+pub(crate) use output::{ResultShape, ReturnKey};
 pub(crate) use query::Query;
 pub(crate) use scan::{LONG_DOCUMENT, Verdict};
 pub(crate) use slice::Slice;

@@ -12,7 +12,7 @@ use query::projection::Projection;
 
 /// How documents are shown. Nothing is copied but the shown fields, straight into the reply.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct ResultShape {
     /// `None`: documents as they are.
     pub(crate) projection: Option<Projection>,
     /// The filter, when the projection asks which array element matched.
@@ -71,12 +71,12 @@ impl ReturnKey {
     }
 }
 
-impl Output {
+impl ResultShape {
     /// Shows documents through this projection.
     pub(crate) fn new(projection: Option<Projection>, matcher: &Matcher) -> Self {
         let projection = projection.filter(|projection| !projection.is_identity());
         let positional = projection.as_ref().is_some_and(Projection::is_positional).then(|| matcher.clone());
-        Output { projection, positional, ..Output::default() }
+        ResultShape { projection, positional, ..ResultShape::default() }
     }
 
     /// Whether showing a document may take long.

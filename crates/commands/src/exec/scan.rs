@@ -1,13 +1,13 @@
 //! One way to documents (a part of the collection or of an index) and how far it was walked.
 
-use super::seen::Seen;
+use super::seen::SeenDocuments;
 use crate::error::{CommandError, CommandResult};
 use catalog::{
     Collection, CollectionDefinition, DocumentCursor, EncodedRange, IndexCursor, IndexDefinition, ReadError,
 };
 use document::key::{Decoder, Direction as KeyDirection, decode, encode_owned, successor};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Value};
-use query::aggregate::{Pause, Turn};
+use query::aggregate::{Pause, YieldPolicy};
 use query::plan::{Access, IndexScan, KeyCheck, KeyScan, ScanDirection};
 use std::sync::Arc;
 use storage::{CursorOptions, Direction, PinnedBytes, ReadTier, ReadView};
@@ -56,7 +56,7 @@ pub(crate) struct ScanFigures {
 }
 
 #[derive(Debug)]
-enum Way {
+enum ScanMethod {
     Lookup { document_key: Vec<u8> },
     Documents { keys: KeyScan, direction: ScanDirection },
     Entries(Box<Entries>),
@@ -104,7 +104,7 @@ struct Position {
 /// One way to documents.
 #[derive(Debug)]
 pub(super) struct Scan {
-    way: Way,
+    way: ScanMethod,
     position: Position,
     cursor: Option<OpenCursor>,
     /// How far the cursor reads.
@@ -152,17 +152,17 @@ impl Position {
         }
     }
 
-    /// Counts a step that ended at this key, and keeps the key where it may be needed. True when the turn is
-    /// over.
+    /// Counts a step that ended at this key, and keeps the key where it may be needed. True when the slice
+    /// is over.
     #[inline]
     fn step(
         &mut self,
-        turn: &mut (impl Turn + ?Sized),
+        policy: &mut (impl YieldPolicy + ?Sized),
         remembers: bool,
         mark: Mark,
         parts: [&[u8]; 2],
     ) -> bool {
-        let over = turn.step();
+        let over = policy.should_yield();
         if over || remembers {
             self.set(mark, parts);
         }
@@ -194,26 +194,26 @@ impl Scan {
             Access::IdLookup { id } => {
                 let mut document_key = Vec::with_capacity(32);
                 encode_owned(&mut document_key, id);
-                Way::Lookup { document_key }
+                ScanMethod::Lookup { document_key }
             }
             Access::CollectionScan { direction, ids } => {
                 let keys = match ids {
                     Some(ids) => KeyScan::of_ids(ids, *direction),
                     None => KeyScan { lower: Vec::new(), upper: None, checker: None },
                 };
-                Way::Documents { keys, direction: *direction }
+                ScanMethod::Documents { keys, direction: *direction }
             }
             Access::IndexScan(scan) if scan.index.clustered => {
                 if let Some(index) = definition.index(&scan.index.name) {
                     index.count_use();
                 }
-                Way::Documents { keys: KeyScan::of_index(scan), direction: scan.direction }
+                ScanMethod::Documents { keys: KeyScan::of_index(scan), direction: scan.direction }
             }
             Access::IndexScan(scan) => {
                 deduplicate = scan.deduplicate;
                 let index = definition.index(&scan.index.name).ok_or_else(|| dropped(&scan.index.name))?;
                 index.count_use();
-                Way::Entries(Box::new(Entries {
+                ScanMethod::Entries(Box::new(Entries {
                     index: Arc::clone(index),
                     keys: KeyScan::of_index(scan),
                     directions: scan.index.key_directions(),
@@ -236,7 +236,7 @@ impl Scan {
 
     /// Whether the walk follows an index.
     pub(super) const fn walks_an_index(&self) -> bool {
-        matches!(self.way, Way::Entries(_))
+        matches!(self.way, ScanMethod::Entries(_))
     }
 
     /// Lets go of the cursor; the next run seeks the position.
@@ -253,8 +253,8 @@ impl Scan {
     pub(super) fn run(
         &mut self,
         reading: &Reading<'_>,
-        turn: &mut (impl Turn + ?Sized),
-        seen: &mut Option<Seen>,
+        policy: &mut (impl YieldPolicy + ?Sized),
+        seen: &mut Option<SeenDocuments>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         if self.position.mark == Mark::End {
@@ -265,9 +265,9 @@ impl Scan {
             self.cursor_tier = reading.tier;
         }
         let pause = match &self.way {
-            Way::Lookup { .. } => self.run_lookup(reading, seen, visit),
-            Way::Documents { .. } => self.run_documents(reading, turn, seen, visit),
-            Way::Entries(_) => self.run_entries(reading, turn, seen, visit),
+            ScanMethod::Lookup { .. } => self.run_lookup(reading, seen, visit),
+            ScanMethod::Documents { .. } => self.run_documents(reading, policy, seen, visit),
+            ScanMethod::Entries(_) => self.run_entries(reading, policy, seen, visit),
         }?;
         if matches!(pause, Pause::End | Pause::WouldBlock) {
             self.cursor = None;
@@ -281,10 +281,12 @@ impl Scan {
     fn run_lookup(
         &mut self,
         reading: &Reading<'_>,
-        seen: &mut Option<Seen>,
+        seen: &mut Option<SeenDocuments>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
-        let Way::Lookup { document_key } = &self.way else { unreachable!("another way than {:?}", self.way) };
+        let ScanMethod::Lookup { document_key } = &self.way else {
+            unreachable!("another way than {:?}", self.way)
+        };
         reading.collection.check_alive()?;
         if self.position.mark == Mark::Behind || seen.as_ref().is_some_and(|seen| seen.contains(document_key))
         {
@@ -311,14 +313,14 @@ impl Scan {
     fn run_documents(
         &mut self,
         reading: &Reading<'_>,
-        turn: &mut (impl Turn + ?Sized),
-        seen: &mut Option<Seen>,
+        policy: &mut (impl YieldPolicy + ?Sized),
+        seen: &mut Option<SeenDocuments>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         let mut fresh = self.ready(reading)?;
         let remembers = self.remembers(reading);
         let Scan {
-            way: Way::Documents { keys, .. },
+            way: ScanMethod::Documents { keys, .. },
             position,
             cursor: Some(OpenCursor::Documents(cursor)),
             figures,
@@ -338,7 +340,7 @@ impl Scan {
                 match checker.check(key) {
                     KeyCheck::Inside => {}
                     KeyCheck::Outside => {
-                        if position.step(turn, remembers, Mark::Behind, [key, &[]]) {
+                        if position.step(policy, remembers, Mark::Behind, [key, &[]]) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -346,7 +348,7 @@ impl Scan {
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
                         cursor.seek(target);
-                        if position.step(turn, remembers, Mark::At, [target, &[]]) {
+                        if position.step(policy, remembers, Mark::At, [target, &[]]) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -355,7 +357,7 @@ impl Scan {
                 }
             }
             if seen.as_ref().is_some_and(|seen| seen.contains(key)) {
-                if position.step(turn, remembers, Mark::Behind, [key, &[]]) {
+                if position.step(policy, remembers, Mark::Behind, [key, &[]]) {
                     return Ok(Pause::Sliced);
                 }
                 continue;
@@ -369,7 +371,7 @@ impl Scan {
             match visit(Located { document_key: key, document, entry: None, is_covered: false })? {
                 Verdict::Take | Verdict::Ignore => {
                     remember(seen, key);
-                    if position.step(turn, remembers, Mark::Behind, [key, &[]]) {
+                    if position.step(policy, remembers, Mark::Behind, [key, &[]]) {
                         return Ok(Pause::Sliced);
                     }
                 }
@@ -390,17 +392,17 @@ impl Scan {
     fn run_entries(
         &mut self,
         reading: &Reading<'_>,
-        turn: &mut (impl Turn + ?Sized),
-        seen: &mut Option<Seen>,
+        policy: &mut (impl YieldPolicy + ?Sized),
+        seen: &mut Option<SeenDocuments>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         let mut fresh = self.ready(reading)?;
         let remembers = self.remembers(reading);
         if self.deduplicate && seen.is_none() {
-            *seen = Some(Seen::default());
+            *seen = Some(SeenDocuments::default());
         }
         let Scan {
-            way: Way::Entries(entries),
+            way: ScanMethod::Entries(entries),
             position,
             cursor: Some(OpenCursor::Entries(cursor)),
             figures,
@@ -422,7 +424,7 @@ impl Scan {
                 match checker.check(behind_prefix(&entry)) {
                     KeyCheck::Inside => {}
                     KeyCheck::Outside => {
-                        if position.step(turn, remembers, Mark::Behind, at) {
+                        if position.step(policy, remembers, Mark::Behind, at) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -430,7 +432,7 @@ impl Scan {
                     KeyCheck::Seek(target) => {
                         figures.seeks += 1;
                         cursor.seek(target);
-                        if position.step(turn, remembers, Mark::At, [target, &[]]) {
+                        if position.step(policy, remembers, Mark::At, [target, &[]]) {
                             return Ok(Pause::Sliced);
                         }
                         continue;
@@ -439,8 +441,8 @@ impl Scan {
                 }
             }
             let known = seen.as_ref().is_some_and(|seen| seen.contains(entry.document_key));
-            let held = if known { Held::Gone } else { entries.hold(reading, &entry, figures)? };
-            if matches!(held, Held::NotInMemory) {
+            let held = if known { EntryDocument::Gone } else { entries.hold(reading, &entry, figures)? };
+            if matches!(held, EntryDocument::NotInMemory) {
                 // The walk comes back to this entry.
                 figures.keys -= 1;
                 position.set(Mark::At, at);
@@ -452,7 +454,7 @@ impl Scan {
                     document_key: entry.document_key,
                     document,
                     entry: Some((entry.fields, entry.type_bits)),
-                    is_covered: !matches!(held, Held::Read(_)),
+                    is_covered: !matches!(held, EntryDocument::Read(_)),
                 })?,
             };
             if verdict == Verdict::Refuse {
@@ -460,10 +462,10 @@ impl Scan {
                 position.must_seek = true;
                 return Ok(Pause::Stopped);
             }
-            if !matches!(held, Held::Gone) {
+            if !matches!(held, EntryDocument::Gone) {
                 remember(seen, entry.document_key);
             }
-            let over = turn.step();
+            let over = policy.should_yield();
             let pauses = over || verdict == Verdict::TakeAndStop;
             if pauses || remembers {
                 position.set(Mark::Behind, at);
@@ -505,7 +507,7 @@ impl Scan {
         match &mut self.cursor {
             Some(OpenCursor::Documents(cursor)) => cursor.seek(&self.position.key),
             Some(OpenCursor::Entries(cursor)) => cursor.seek(&self.position.key),
-            None => assert!(matches!(self.way, Way::Lookup { .. }), "a walk has no cursor: {self:?}"),
+            None => assert!(matches!(self.way, ScanMethod::Lookup { .. }), "a walk has no cursor: {self:?}"),
         }
         Ok(true)
     }
@@ -514,8 +516,8 @@ impl Scan {
         let options = CursorOptions { tier: reading.tier, ..CursorOptions::default() };
         let Reading { collection, view, .. } = reading;
         self.cursor = Some(match &mut self.way {
-            Way::Lookup { .. } => return Ok(()),
-            Way::Documents { keys, direction } => {
+            ScanMethod::Lookup { .. } => return Ok(()),
+            ScanMethod::Documents { keys, direction } => {
                 let range = range_of(keys);
                 OpenCursor::Documents(collection.documents(
                     view,
@@ -524,7 +526,7 @@ impl Scan {
                     options,
                 )?)
             }
-            Way::Entries(entries) => {
+            ScanMethod::Entries(entries) => {
                 let direction = storage_direction(entries.scan.direction);
                 let range = range_of(&entries.keys);
                 let cursor = collection.index_entries(view, &entries.index, range, direction, options)?;
@@ -545,7 +547,7 @@ impl Scan {
 }
 
 /// The document of an entry.
-enum Held {
+enum EntryDocument {
     Read(PinnedBytes),
     Assembled(DocumentBuf),
     /// Nothing of it is needed.
@@ -556,13 +558,13 @@ enum Held {
     NotInMemory,
 }
 
-impl Held {
+impl EntryDocument {
     fn document(&self) -> Option<RawDocument<'_>> {
         match self {
-            Held::Read(bytes) => Some(RawDocument::trusted(bytes)),
-            Held::Assembled(document) => Some(document.as_raw()),
-            Held::Bare => Some(RawDocument::EMPTY),
-            Held::Gone | Held::NotInMemory => None,
+            EntryDocument::Read(bytes) => Some(RawDocument::trusted(bytes)),
+            EntryDocument::Assembled(document) => Some(document.as_raw()),
+            EntryDocument::Bare => Some(RawDocument::EMPTY),
+            EntryDocument::Gone | EntryDocument::NotInMemory => None,
         }
     }
 }
@@ -573,25 +575,25 @@ impl Entries {
         reading: &Reading<'_>,
         entry: &catalog::IndexEntry<'_>,
         figures: &mut ScanFigures,
-    ) -> CommandResult<Held> {
+    ) -> CommandResult<EntryDocument> {
         if self.covered {
             if self.bare {
-                return Ok(Held::Bare);
+                return Ok(EntryDocument::Bare);
             }
             let values = decode(entry.fields, entry.type_bits, &self.directions).map_err(unreadable)?;
             // A null key stands for a missing field too: only the document tells.
             if !values.iter().any(|value| matches!(value, Value::Null)) {
-                return Ok(Held::Assembled(self.assemble(values)));
+                return Ok(EntryDocument::Assembled(self.assemble(values)));
             }
         }
         let fetched = reading.collection.fetch(reading.view, entry.document_key, reading.tier);
-        let Some(found) = within_tier(fetched)? else { return Ok(Held::NotInMemory) };
-        let Some(bytes) = found else { return Ok(Held::Gone) };
+        let Some(found) = within_tier(fetched)? else { return Ok(EntryDocument::NotInMemory) };
+        let Some(bytes) = found else { return Ok(EntryDocument::Gone) };
         if reading.leaves(RawDocument::trusted(&bytes)) {
-            return Ok(Held::NotInMemory);
+            return Ok(EntryDocument::NotInMemory);
         }
         figures.documents += 1;
-        Ok(Held::Read(bytes))
+        Ok(EntryDocument::Read(bytes))
     }
 
     /// The part of the document that the entry tells.
@@ -650,7 +652,7 @@ fn insert_at(document: &mut Document, path: &str, value: Value) {
     }
 }
 
-fn remember(seen: &mut Option<Seen>, document_key: &[u8]) {
+fn remember(seen: &mut Option<SeenDocuments>, document_key: &[u8]) {
     if let Some(seen) = seen {
         seen.insert(document_key);
     }

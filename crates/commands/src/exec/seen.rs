@@ -4,11 +4,11 @@ use hashbrown::HashSet;
 
 /// The keys of documents met so far.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenDocuments {
     keys: HashSet<Box<[u8]>>,
 }
 
-impl Seen {
+impl SeenDocuments {
     /// Whether the document was met.
     pub(super) fn contains(&self, document_key: &[u8]) -> bool {
         self.keys.contains(document_key)

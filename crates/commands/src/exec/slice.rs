@@ -1,6 +1,6 @@
-//! Slices: how long a walk may go on before others have their turn, and how far it may read meanwhile.
+//! Slices: how long a walk may go on before others are let in, and how far it may read meanwhile.
 
-use query::aggregate::Turn;
+use query::aggregate::YieldPolicy;
 use std::time::{Duration, Instant};
 use storage::ReadTier;
 
@@ -60,9 +60,9 @@ impl Slice {
     }
 }
 
-impl Turn for Slice {
+impl YieldPolicy for Slice {
     #[inline]
-    fn step(&mut self) -> bool {
+    fn should_yield(&mut self) -> bool {
         self.steps_left -= 1;
         self.steps_left == 0 && self.look()
     }
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn a_slice_ends_by_the_clock() {
         let mut slice = Slice::lasting(Duration::from_secs(3600), |_| {});
-        assert!((0..100).all(|_| !slice.step()), "a hundred steps are no hour");
+        assert!((0..100).all(|_| !slice.should_yield()), "a hundred steps are no hour");
         let mut slice = Slice { began: Instant::now().checked_sub(SLICE), ..Slice::begin() };
-        let first = (1..=STEPS_PER_LOOK).find(|_| slice.step());
+        let first = (1..=STEPS_PER_LOOK).find(|_| slice.should_yield());
         assert_eq!(first, Some(STEPS_PER_LOOK), "the clock is looked at now and then");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::{Candidates, Filter, Found, LONG_DOCUMENT};
+use crate::exec::{Candidates, LONG_DOCUMENT, NextCandidate, StatementFilter};
 use catalog::{Collection, Decision, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
 use query::matcher::MatchDetails;
@@ -25,7 +25,7 @@ pub(crate) struct Statement<'s> {
     /// The collection; `None` when there is none yet.
     pub(crate) collection: &'s Arc<Collection>,
     /// Which documents, and in which order they are tried.
-    pub(crate) filter: &'s Filter<'s>,
+    pub(crate) filter: &'s StatementFilter<'s>,
     pub(crate) modification: Modification<'s>,
     /// What each of its writes is given.
     pub(crate) writing: OperationContext<'s>,
@@ -93,10 +93,10 @@ impl Statement<'_> {
         context: &CommandContext<'_>,
         document_key: &[u8],
     ) -> CommandResult<Option<Modified>> {
-        let turns = context.turns();
-        match self.modify_within(document_key, turns.tier()).await {
+        let scheduling = context.scheduling();
+        match self.modify_within(document_key, scheduling.tier()).await {
             Err(refusal) if refusal.would_block() => {
-                turns.offload().await;
+                scheduling.offload().await;
                 Ok(self.modify_within(document_key, ReadTier::Any).await?)
             }
             result => Ok(result?),
@@ -148,7 +148,7 @@ impl Statement<'_> {
         context: &CommandContext<'_>,
         document_keys: &[Vec<u8>],
     ) -> CommandResult<Counts> {
-        let mut tier = context.turns().tier();
+        let mut tier = context.scheduling().tier();
         let mut counts = Counts::default();
         let mut left = document_keys;
         // How many are changed one by one before a unit is tried again.
@@ -279,7 +279,7 @@ pub(crate) async fn modify_many(
     let mut gathered = Vec::new();
     loop {
         let mut found = candidates.next();
-        if let Ok(Found::Document(document_key)) = &mut found {
+        if let Ok(NextCandidate::Document(document_key)) = &mut found {
             gathered.push(std::mem::take(document_key));
             if gathered.len() < unit_documents_max(context) {
                 continue;
@@ -290,9 +290,9 @@ pub(crate) async fn modify_many(
         total.changed += counts.changed;
         gathered.clear();
         match found? {
-            Found::Document(_) => {}
-            Found::Yield => context.turns().end_slice().await?,
-            Found::End => break,
+            NextCandidate::Document(_) => {}
+            NextCandidate::Yield => context.scheduling().end_slice().await?,
+            NextCandidate::End => break,
         }
     }
     if total.matched == 0 {
@@ -304,7 +304,7 @@ pub(crate) async fn modify_many(
 /// How many documents are changed by one write unit at most: what is known of them is remembered, and a
 /// thread that serves others too makes short steps.
 fn unit_documents_max(context: &CommandContext<'_>) -> usize {
-    if context.turns().may_block() { 256 } else { 16 }
+    if context.scheduling().may_block() { 256 } else { 16 }
 }
 
 async fn open<'c>(context: &CommandContext<'c>, statement: &Statement<'_>) -> CommandResult<Candidates<'c>> {
@@ -322,9 +322,9 @@ async fn next(
 ) -> CommandResult<Option<Vec<u8>>> {
     loop {
         match candidates.next()? {
-            Found::Document(document_key) => return Ok(Some(document_key)),
-            Found::Yield => context.turns().end_slice().await?,
-            Found::End => return Ok(None),
+            NextCandidate::Document(document_key) => return Ok(Some(document_key)),
+            NextCandidate::Yield => context.scheduling().end_slice().await?,
+            NextCandidate::End => return Ok(None),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! one runs: what is malformed here fails the command, what is refused later concerns one statement.
 
 use crate::error::{CommandError, CommandResult};
-use crate::exec::{Filter, check_collation, parse_hint};
+use crate::exec::{StatementFilter, check_collation, parse_hint};
 use crate::fields::{Fields, wrong_type};
 use document::{RawArray, RawDocument, RawValue};
 use query::Environment;
@@ -38,13 +38,13 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// Malformed filters and sorts, collations that are not supported.
-    pub(crate) fn compile<'f>(&self, environment: &'f Environment) -> CommandResult<Filter<'f>>
+    pub(crate) fn compile<'f>(&self, environment: &'f Environment) -> CommandResult<StatementFilter<'f>>
     where
         'a: 'f,
     {
         check_collation(self.collation)?;
         let sort = self.sort.map(SortPattern::parse).transpose()?.unwrap_or_default();
-        let filter = Filter::new(self.filter, environment, self.hint.clone(), Arc::new(sort));
+        let filter = StatementFilter::new(self.filter, environment, self.hint.clone(), Arc::new(sort));
         if !filter.is_id_lookup() {
             filter.matcher()?;
         }

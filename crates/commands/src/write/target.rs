@@ -3,7 +3,7 @@
 use super::modify::not_on_a_view;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::Filter;
+use crate::exec::StatementFilter;
 use catalog::{CatalogEntry, Collection, InsertReport, Namespace, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
 use query::update::asks_for_key;
@@ -48,11 +48,11 @@ pub(crate) async fn insert_documents(
     ordered: bool,
     writing: &OperationContext<'_>,
 ) -> InsertReport {
-    let turns = context.turns();
+    let scheduling = context.scheduling();
     let within = |tier| OperationContext { tier, ..*writing };
-    let mut report = collection.insert_many(&within(turns.tier()), documents, ordered).await;
+    let mut report = collection.insert_many(&within(scheduling.tier()), documents, ordered).await;
     if let Some(settled) = report.would_block_at() {
-        turns.offload().await;
+        scheduling.offload().await;
         let left = documents.get(settled..).unwrap_or_default();
         let rest = collection.insert_many(&within(ReadTier::Any), left, ordered).await;
         report.errors.retain(|(_, error)| !error.would_block());
@@ -70,7 +70,7 @@ pub(crate) async fn insert_documents(
 pub(crate) async fn insert_upserted(
     context: &CommandContext<'_>,
     collection: &Collection,
-    filter: &Filter<'_>,
+    filter: &StatementFilter<'_>,
     document: &DocumentBuf,
     writing: &OperationContext<'_>,
 ) -> CommandResult<bool> {
@@ -105,7 +105,7 @@ impl UpsertRounds {
             let message = "the upsert met other inserts of the same document again and again";
             return Err(CommandError::new(code::WRITE_CONFLICT, message));
         }
-        context.turns().end_slice().await
+        context.scheduling().end_slice().await
     }
 }
 

@@ -15,7 +15,7 @@ use super::ranked::{ByValue, Ranked};
 
 /// What an accumulator computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AccumulatorKind {
     Sum,
     Average,
     Minimum,
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 pub(crate) struct AccumulatorSpec {
     /// With the dollar sign, for messages.
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: AccumulatorKind,
     pub(super) input: Expression,
     /// How many items, for the `N` accumulators.
     pub(super) count: Option<Expression>,
@@ -53,7 +53,7 @@ pub(crate) struct AccumulatorSpec {
 
 /// What an accumulator has gathered, and how many bytes that takes.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct AccumulatorState {
     gathered: Gathered,
     bytes: usize,
 }
@@ -85,33 +85,37 @@ impl AccumulatorSpec {
         &self,
         document: RawDocument<'_>,
         variables: &mut Variables,
-    ) -> Result<State, QueryError> {
+    ) -> Result<AccumulatorState, QueryError> {
         let limit = match &self.count {
             Some(count) => take_count(&count.evaluate(document, variables)?)?,
             None => 1,
         };
         let gathered = match self.kind {
-            Kind::Sum => Gathered::Sum(Sum::default()),
-            Kind::Average => Gathered::Average(Sum::default()),
-            Kind::Minimum => Gathered::Extreme { best: None, wanted: Ordering::Less },
-            Kind::Maximum => Gathered::Extreme { best: None, wanted: Ordering::Greater },
-            Kind::First => Gathered::First(None),
-            Kind::Last => Gathered::Last(None),
-            Kind::Push => Gathered::Push(Vec::new()),
-            Kind::AddToSet => Gathered::Set { seen: HashSet::default(), items: Vec::new() },
-            Kind::MergeObjects => Gathered::Merged(Fieldwise::default()),
-            Kind::Count => Gathered::Count(0),
-            Kind::DeviationOfPopulation | Kind::DeviationOfSample => {
+            AccumulatorKind::Sum => Gathered::Sum(Sum::default()),
+            AccumulatorKind::Average => Gathered::Average(Sum::default()),
+            AccumulatorKind::Minimum => Gathered::Extreme { best: None, wanted: Ordering::Less },
+            AccumulatorKind::Maximum => Gathered::Extreme { best: None, wanted: Ordering::Greater },
+            AccumulatorKind::First => Gathered::First(None),
+            AccumulatorKind::Last => Gathered::Last(None),
+            AccumulatorKind::Push => Gathered::Push(Vec::new()),
+            AccumulatorKind::AddToSet => Gathered::Set { seen: HashSet::default(), items: Vec::new() },
+            AccumulatorKind::MergeObjects => Gathered::Merged(Fieldwise::default()),
+            AccumulatorKind::Count => Gathered::Count(0),
+            AccumulatorKind::DeviationOfPopulation | AccumulatorKind::DeviationOfSample => {
                 Gathered::Deviation(Deviation::default())
             }
-            Kind::FirstN => Gathered::FirstN { limit, items: Vec::new() },
-            Kind::LastN => Gathered::LastN { limit, items: VecDeque::new() },
-            Kind::MinimumN => Gathered::ExtremeN { descending: false, items: Ranked::new(limit, true) },
-            Kind::MaximumN => Gathered::ExtremeN { descending: true, items: Ranked::new(limit, true) },
-            Kind::Top | Kind::TopN => Gathered::Sorted(Ranked::new(limit, true)),
-            Kind::Bottom | Kind::BottomN => Gathered::Sorted(Ranked::new(limit, false)),
+            AccumulatorKind::FirstN => Gathered::FirstN { limit, items: Vec::new() },
+            AccumulatorKind::LastN => Gathered::LastN { limit, items: VecDeque::new() },
+            AccumulatorKind::MinimumN => {
+                Gathered::ExtremeN { descending: false, items: Ranked::new(limit, true) }
+            }
+            AccumulatorKind::MaximumN => {
+                Gathered::ExtremeN { descending: true, items: Ranked::new(limit, true) }
+            }
+            AccumulatorKind::Top | AccumulatorKind::TopN => Gathered::Sorted(Ranked::new(limit, true)),
+            AccumulatorKind::Bottom | AccumulatorKind::BottomN => Gathered::Sorted(Ranked::new(limit, false)),
         };
-        Ok(State { gathered, bytes: 0 })
+        Ok(AccumulatorState { gathered, bytes: 0 })
     }
 
     /// Takes one document of the group in.
@@ -120,7 +124,7 @@ impl AccumulatorSpec {
     /// What the expression raises; 146 when the state would hold more than `most_bytes`.
     pub(super) fn add(
         &self,
-        state: &mut State,
+        state: &mut AccumulatorState,
         document: RawDocument<'_>,
         variables: &mut Variables,
         most_bytes: usize,
@@ -145,7 +149,7 @@ impl AccumulatorSpec {
         if state.bytes > most_bytes { Err(self.too_large(state, most_bytes)) } else { Ok(()) }
     }
 
-    fn too_large(&self, state: &State, most_bytes: usize) -> QueryError {
+    fn too_large(&self, state: &AccumulatorState, most_bytes: usize) -> QueryError {
         let (name, used) = (self.name, state.bytes);
         QueryError::new(
             code::EXCEEDED_MEMORY_LIMIT,
@@ -156,7 +160,7 @@ impl AccumulatorSpec {
     }
 
     /// The value of a finished group.
-    pub(super) fn finish(&self, state: State) -> Value {
+    pub(super) fn finish(&self, state: AccumulatorState) -> Value {
         match state.gathered {
             Gathered::Sum(sum) => sum.total().into(),
             Gathered::Average(sum) => sum.mean().map_or(Value::Null, Value::from),
@@ -167,7 +171,7 @@ impl AccumulatorSpec {
             Gathered::Merged(fields) => Value::Document(fields.into_document()),
             Gathered::Count(count) => i32::try_from(count).map_or(Value::Int64(count), Value::Int32),
             Gathered::Deviation(deviation) => match self.kind {
-                Kind::DeviationOfPopulation => deviation.of_population(),
+                AccumulatorKind::DeviationOfPopulation => deviation.of_population(),
                 _ => deviation.of_sample(),
             }
             .map_or(Value::Null, Value::Double),
@@ -179,7 +183,7 @@ impl AccumulatorSpec {
             Gathered::Sorted(ranked) => {
                 let mut values = ranked.into_entries().map(|(_, value)| value);
                 match self.kind {
-                    Kind::Top | Kind::Bottom => values.next().unwrap_or_default(),
+                    AccumulatorKind::Top | AccumulatorKind::Bottom => values.next().unwrap_or_default(),
                     _ => Value::Array(values.collect()),
                 }
             }
@@ -194,10 +198,10 @@ fn number(value: &Borrowed<'_>) -> Option<Number> {
     }
 }
 
-impl State {
+impl AccumulatorState {
     /// Bytes that the state holds, about.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<State>() + self.bytes
+        size_of::<AccumulatorState>() + self.bytes
     }
 
     fn take(&mut self, value: Borrowed<'_>) -> Result<(), QueryError> {

@@ -6,7 +6,7 @@ use crate::error::QueryError;
 use crate::expression::{Expression, ParseScope};
 use crate::sort::SortPattern;
 
-use super::accumulator::{AccumulatorSpec, Kind};
+use super::accumulator::{AccumulatorKind, AccumulatorSpec};
 
 /// How an accumulator's operand is written.
 #[derive(Clone, Copy)]
@@ -23,27 +23,27 @@ enum Form {
     OrderedAndCount,
 }
 
-static ACCUMULATORS: &[(&str, Kind, Form)] = &[
-    ("$addToSet", Kind::AddToSet, Form::Unary),
-    ("$avg", Kind::Average, Form::Unary),
-    ("$bottom", Kind::Bottom, Form::Ordered),
-    ("$bottomN", Kind::BottomN, Form::OrderedAndCount),
-    ("$count", Kind::Count, Form::Nothing),
-    ("$first", Kind::First, Form::Unary),
-    ("$firstN", Kind::FirstN, Form::InputAndCount),
-    ("$last", Kind::Last, Form::Unary),
-    ("$lastN", Kind::LastN, Form::InputAndCount),
-    ("$max", Kind::Maximum, Form::Unary),
-    ("$maxN", Kind::MaximumN, Form::InputAndCount),
-    ("$mergeObjects", Kind::MergeObjects, Form::Unary),
-    ("$min", Kind::Minimum, Form::Unary),
-    ("$minN", Kind::MinimumN, Form::InputAndCount),
-    ("$push", Kind::Push, Form::Unary),
-    ("$stdDevPop", Kind::DeviationOfPopulation, Form::Unary),
-    ("$stdDevSamp", Kind::DeviationOfSample, Form::Unary),
-    ("$sum", Kind::Sum, Form::Unary),
-    ("$top", Kind::Top, Form::Ordered),
-    ("$topN", Kind::TopN, Form::OrderedAndCount),
+static ACCUMULATORS: &[(&str, AccumulatorKind, Form)] = &[
+    ("$addToSet", AccumulatorKind::AddToSet, Form::Unary),
+    ("$avg", AccumulatorKind::Average, Form::Unary),
+    ("$bottom", AccumulatorKind::Bottom, Form::Ordered),
+    ("$bottomN", AccumulatorKind::BottomN, Form::OrderedAndCount),
+    ("$count", AccumulatorKind::Count, Form::Nothing),
+    ("$first", AccumulatorKind::First, Form::Unary),
+    ("$firstN", AccumulatorKind::FirstN, Form::InputAndCount),
+    ("$last", AccumulatorKind::Last, Form::Unary),
+    ("$lastN", AccumulatorKind::LastN, Form::InputAndCount),
+    ("$max", AccumulatorKind::Maximum, Form::Unary),
+    ("$maxN", AccumulatorKind::MaximumN, Form::InputAndCount),
+    ("$mergeObjects", AccumulatorKind::MergeObjects, Form::Unary),
+    ("$min", AccumulatorKind::Minimum, Form::Unary),
+    ("$minN", AccumulatorKind::MinimumN, Form::InputAndCount),
+    ("$push", AccumulatorKind::Push, Form::Unary),
+    ("$stdDevPop", AccumulatorKind::DeviationOfPopulation, Form::Unary),
+    ("$stdDevSamp", AccumulatorKind::DeviationOfSample, Form::Unary),
+    ("$sum", AccumulatorKind::Sum, Form::Unary),
+    ("$top", AccumulatorKind::Top, Form::Ordered),
+    ("$topN", AccumulatorKind::TopN, Form::OrderedAndCount),
 ];
 
 /// The names of all accumulators of `$group`.
@@ -120,7 +120,7 @@ fn parse_accumulator(
 
 fn with_fields(
     name: &'static str,
-    kind: Kind,
+    kind: AccumulatorKind,
     operand: RawValue<'_>,
     wanted: &[&str],
     scope: &ParseScope<'_>,

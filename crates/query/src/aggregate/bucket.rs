@@ -11,8 +11,8 @@ use crate::expression::{Expression, ParseScope, Variables};
 use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
 
 use super::accumulator::AccumulatorSpec;
-use super::chain::{Flow, Pause, Rest, Stage, Turn};
-use super::group::{Group, GroupSpec, default_output, parse_fields};
+use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
+use super::group::{GroupSpec, GroupState, default_output, parse_fields};
 use super::{PipelineContext, StagePlan};
 
 /// A `$bucket` is a `$group` whose key is the lower boundary, sorted by it.
@@ -265,12 +265,12 @@ pub(super) struct BucketAutoStage {
     spec: Arc<BucketAutoSpec>,
     context: PipelineContext,
     variables: Variables,
-    phase: Phase,
+    phase: BucketPhase,
     documents: usize,
     key: Vec<u8>,
 }
 
-enum Phase {
+enum BucketPhase {
     Reading(Sorter),
     Cutting { sorted: Sorted, cut: Cut },
     Done,
@@ -289,7 +289,7 @@ struct Cut {
 
 /// A bucket that is being filled.
 struct Bucket {
-    group: Group,
+    group: GroupState,
     /// Documents that it wants yet.
     wants: usize,
     lower: Value,
@@ -310,7 +310,7 @@ impl Cut {
         self.bucket.take_if(|bucket| bucket.wants == 0 && !is_last && bucket.upper_key != key)
     }
 
-    fn begin(&mut self, group: Group, lower: Value, key: Vec<u8>) -> &mut Bucket {
+    fn begin(&mut self, group: GroupState, lower: Value, key: Vec<u8>) -> &mut Bucket {
         let wants = self.size + usize::from(self.surplus > 0);
         self.surplus = self.surplus.saturating_sub(1);
         self.begun += 1;
@@ -326,7 +326,7 @@ impl BucketAutoStage {
             spec: Arc::clone(spec),
             context: context.clone(),
             variables: Variables::new(),
-            phase: Phase::Reading(Sorter::new(Arc::default(), limits, runs, &context.memory)),
+            phase: BucketPhase::Reading(Sorter::new(Arc::default(), limits, runs, &context.memory)),
             documents: 0,
             key: Vec::new(),
         })
@@ -334,7 +334,7 @@ impl BucketAutoStage {
 
     /// Takes the next document in order, and gives the bucket that is complete before it.
     fn cut(&mut self, key: Vec<u8>, document: RawDocument<'_>) -> Result<Option<DocumentBuf>, QueryError> {
-        let Phase::Cutting { cut, .. } = &mut self.phase else { return Ok(None) };
+        let BucketPhase::Cutting { cut, .. } = &mut self.phase else { return Ok(None) };
         let (spec, variables) = (&self.spec, &mut self.variables);
         let full = cut.full(&key, spec.buckets);
         let is_known = cut.bucket.as_ref().is_some_and(|bucket| bucket.upper_key == key);
@@ -351,7 +351,7 @@ impl BucketAutoStage {
                 bucket
             }
             None => {
-                let group = Group::start(Value::Null, &spec.fields, document, variables)?;
+                let group = GroupState::start(Value::Null, &spec.fields, document, variables)?;
                 cut.begin(group, value.unwrap_or_default(), key)
             }
         };
@@ -375,8 +375,8 @@ impl Bucket {
 }
 
 impl Stage for BucketAutoStage {
-    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
-        if let Phase::Reading(sorter) = &mut self.phase {
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
+        if let BucketPhase::Reading(sorter) = &mut self.phase {
             let value = self.spec.group_by.evaluate(document, &mut self.variables)?.unwrap_or_default();
             self.key.clear();
             encode_owned(&mut self.key, &value);
@@ -387,33 +387,37 @@ impl Stage for BucketAutoStage {
     }
 
     fn end(&mut self) -> Result<(), QueryError> {
-        if let Phase::Reading(sorter) = std::mem::replace(&mut self.phase, Phase::Done) {
+        if let BucketPhase::Reading(sorter) = std::mem::replace(&mut self.phase, BucketPhase::Done) {
             let cut = Cut::new(self.documents, self.spec.buckets);
-            self.phase = Phase::Cutting { sorted: sorter.finish()?, cut };
+            self.phase = BucketPhase::Cutting { sorted: sorter.finish()?, cut };
         }
         Ok(())
     }
 
     fn holds(&self) -> bool {
-        matches!(self.phase, Phase::Cutting { .. })
+        matches!(self.phase, BucketPhase::Cutting { .. })
     }
 
-    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
-        while let Phase::Cutting { sorted, cut } = &mut self.phase {
+    fn resume(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
+        while let BucketPhase::Cutting { sorted, cut } = &mut self.phase {
             let made = match sorted.next_keyed()? {
                 Some((key, document)) => self.cut(key, document.as_raw())?,
                 None => {
                     let last = cut.bucket.take();
-                    self.phase = Phase::Done;
+                    self.phase = BucketPhase::Done;
                     last.map(|bucket| bucket.finish(&self.spec.fields, None)).transpose()?
                 }
             };
             if let Some(bucket) = made
-                && rest.give(bucket.as_raw())? == Flow::Pause
+                && out.give(bucket.as_raw())? == Flow::Pause
             {
                 return Ok(Pause::Stopped);
             }
-            if turn.step() {
+            if policy.should_yield() {
                 return Ok(Pause::Sliced);
             }
         }

@@ -2,7 +2,7 @@
 //! are copied only where a stage keeps them.
 //!
 //! ```text
-//!  source.run(turn) ─lends─▶ stage.take ─▶ Rest::give ─▶ stage.take ─▶ … ─▶ sink
+//!  source.run(policy) ─lends─▶ stage.take ─▶ Downstream::give ─▶ stage.take ─▶ … ─▶ sink
 //!                              │ holds() documents back            answers Flow: More, or Pause
 //!                              └─ Chain::drive: the hindmost stage that holds some resumes first
 //! ```
@@ -24,10 +24,10 @@ pub enum Flow {
     Pause,
 }
 
-/// How long a walk may go on before others have their turn.
-pub trait Turn {
-    /// Counts a step. True when the turn is over.
-    fn step(&mut self) -> bool;
+/// How long a walk may go on before others are let in.
+pub trait YieldPolicy {
+    /// Counts a step. True when the slice is over.
+    fn should_yield(&mut self) -> bool;
 }
 
 /// Why a walk paused.
@@ -35,7 +35,7 @@ pub trait Turn {
 pub enum Pause {
     /// The sink wanted it.
     Stopped,
-    /// The turn is over.
+    /// The slice is over.
     Sliced,
     /// What comes next is not in memory, and the walk may not read further.
     WouldBlock,
@@ -53,7 +53,7 @@ pub trait DocumentSource: Send {
     ///
     /// # Errors
     /// What reading, the stages and the sink raise.
-    fn run(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError>;
+    fn run(&mut self, policy: &mut dyn YieldPolicy, sink: &mut Sink<'_>) -> Result<Pause, QueryError>;
 
     /// Lets go of whatever is held of a store; the next run goes on from here.
     fn save(&mut self);
@@ -63,7 +63,7 @@ pub trait DocumentSource: Send {
 pub(super) trait Stage: Send {
     /// Takes a document of the input, and hands on what it makes of it. What `rest` answers to the last one
     /// handed on is the answer, and after a pause nothing more may be handed on: the stage holds it back.
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError>;
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError>;
 
     /// The input has ended.
     fn end(&mut self) -> Result<(), QueryError> {
@@ -76,7 +76,11 @@ pub(super) trait Stage: Send {
     }
 
     /// Hands on what is held back. [`Pause::End`]: nothing is any more.
-    fn resume(&mut self, _turn: &mut dyn Turn, _rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+    fn resume(
+        &mut self,
+        _policy: &mut dyn YieldPolicy,
+        _rest: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
         Ok(Pause::End)
     }
 
@@ -90,32 +94,32 @@ pub(super) trait Stage: Send {
 }
 
 /// The stages behind one stage, and whoever is shown what comes out.
-pub(super) struct Rest<'r> {
+pub(super) struct Downstream<'r> {
     stages: &'r mut [Box<dyn Stage>],
     sink: &'r mut Sink<'r>,
 }
 
-impl Rest<'_> {
+impl Downstream<'_> {
     /// Hands on a document.
     #[inline]
     pub(super) fn give(&mut self, document: RawDocument<'_>) -> Result<Flow, QueryError> {
         match self.stages.split_first_mut() {
-            Some((next, stages)) => next.take(document, &mut Rest { stages, sink: &mut *self.sink }),
+            Some((next, stages)) => next.take(document, &mut Downstream { stages, sink: &mut *self.sink }),
             None => (self.sink)(document),
         }
     }
 
-    /// Hands on everything that `next` yields, for as long as the turn lasts.
+    /// Hands on everything that `next` yields, for as long as the slice lasts.
     pub(super) fn give_all(
         &mut self,
-        turn: &mut dyn Turn,
+        policy: &mut dyn YieldPolicy,
         mut next: impl FnMut() -> Result<Option<DocumentBuf>, QueryError>,
     ) -> Result<Pause, QueryError> {
         while let Some(document) = next()? {
             if self.give(document.as_raw())? == Flow::Pause {
                 return Ok(Pause::Stopped);
             }
-            if turn.step() {
+            if policy.should_yield() {
                 return Ok(Pause::Sliced);
             }
         }
@@ -151,7 +155,7 @@ impl Chain {
         document: RawDocument<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<Flow, QueryError> {
-        Rest { stages: &mut self.stages, sink }.give(document)
+        Downstream { stages: &mut self.stages, sink }.give(document)
     }
 
     /// The input has ended.
@@ -166,7 +170,11 @@ impl Chain {
 
     /// Hands on what the stages hold back, the hindmost first: nothing overtakes. [`Pause::End`]: the chain
     /// wants its next document, or nothing more comes out of it when its input has ended.
-    pub(super) fn drive(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+    pub(super) fn drive(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        sink: &mut Sink<'_>,
+    ) -> Result<Pause, QueryError> {
         let stopped = Cell::new(false);
         let mut sink = |document: RawDocument<'_>| -> Result<Flow, QueryError> {
             let flow = sink(document)?;
@@ -183,7 +191,7 @@ impl Chain {
                 && let Some((stage, stages)) =
                     open.get_mut(position..).and_then(<[Box<dyn Stage>]>::split_first_mut)
             {
-                let pause = stage.resume(turn, &mut Rest { stages, sink: &mut sink })?;
+                let pause = stage.resume(policy, &mut Downstream { stages, sink: &mut sink })?;
                 if stopped.get() || matches!(pause, Pause::Sliced | Pause::WouldBlock) {
                     return Ok(if stopped.get() { Pause::Stopped } else { pause });
                 }
@@ -213,9 +221,9 @@ impl Running {
 }
 
 impl DocumentSource for Running {
-    fn run(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+    fn run(&mut self, policy: &mut dyn YieldPolicy, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
         loop {
-            let pause = self.chain.drive(turn, sink)?;
+            let pause = self.chain.drive(policy, sink)?;
             if pause != Pause::End || self.chain.is_closed() {
                 return Ok(pause);
             }
@@ -226,7 +234,7 @@ impl DocumentSource for Running {
                 Ok(flow)
             };
             let chain = &mut self.chain;
-            match self.source.run(turn, &mut |document| chain.take(document, &mut outer))? {
+            match self.source.run(policy, &mut |document| chain.take(document, &mut outer))? {
                 Pause::End => {
                     self.chain.end()?;
                     if stopped.get() {

@@ -12,7 +12,7 @@ use crate::error::QueryError;
 use crate::expression::check_field_name;
 use crate::memory::MemoryPart;
 
-use super::chain::{Chain, Flow, Pause, Rest, Stage, Turn};
+use super::chain::{Chain, Downstream, Flow, Pause, Stage, YieldPolicy};
 use super::rewrite::check_size;
 use super::stages::stage_entry;
 use super::{Pipeline, PipelineContext, StagePlan};
@@ -136,7 +136,7 @@ impl FacetStage {
 }
 
 impl Stage for FacetStage {
-    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         let bytes = &mut self.bytes;
         for Facet { chain, results, .. } in self.facets.iter_mut().filter(|facet| !facet.chain.is_closed()) {
             let flow = chain.take(document, &mut |result| {
@@ -159,10 +159,14 @@ impl Stage for FacetStage {
         self.due
     }
 
-    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+    fn resume(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
         let bytes = &mut self.bytes;
         for Facet { chain, results, .. } in &mut self.facets {
-            let pause = chain.drive(turn, &mut |result| {
+            let pause = chain.drive(policy, &mut |result| {
                 bytes.add(result.as_bytes().len())?;
                 results.push(result.to_buf());
                 Ok(Flow::More)
@@ -173,7 +177,7 @@ impl Stage for FacetStage {
         }
         self.due = false;
         if std::mem::take(&mut self.ended) {
-            rest.give(self.result()?.as_raw())?;
+            out.give(self.result()?.as_raw())?;
         }
         Ok(Pause::End)
     }

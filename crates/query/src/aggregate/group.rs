@@ -19,8 +19,8 @@ use crate::expression::{Borrowed, Dependencies, Expression, ParseScope, Variable
 use crate::memory::MemoryPart;
 use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
 
-use super::accumulator::{AccumulatorSpec, State};
-use super::chain::{Flow, Pause, Rest, Stage, Turn};
+use super::accumulator::{AccumulatorSpec, AccumulatorState};
+use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
 use super::rewrite::{append_bounded, check_size};
 use super::{PipelineContext, StagePlan, accumulator_parse};
 
@@ -127,16 +127,16 @@ pub(super) fn parse_sort_by_count(
 }
 
 /// One group and the states of its accumulators.
-pub(super) struct Group {
+pub(super) struct GroupState {
     id: Value,
-    states: Vec<State>,
+    states: Vec<AccumulatorState>,
     /// What key and states hold, about.
     bytes: usize,
     /// Documents of this group were put aside; so are all that come later, until those are taken in.
     continues: bool,
 }
 
-impl Group {
+impl GroupState {
     pub(super) fn start(
         id: Value,
         fields: &[(String, AccumulatorSpec)],
@@ -147,7 +147,8 @@ impl Group {
             .iter()
             .map(|(_, accumulator)| accumulator.start(first, variables))
             .collect::<Result<Vec<_>, _>>()?;
-        let bytes = GROUP_BYTES + id.memory_bytes() + states.iter().map(State::bytes).sum::<usize>();
+        let bytes =
+            GROUP_BYTES + id.memory_bytes() + states.iter().map(AccumulatorState::bytes).sum::<usize>();
         Ok(Self { id, states, bytes, continues: false })
     }
 
@@ -210,26 +211,26 @@ pub(super) struct GroupStage {
     spec: Arc<GroupSpec>,
     context: PipelineContext,
     variables: Variables,
-    phase: Phase,
+    phase: GroupPhase,
     table: HashMap<Box<[u8]>, usize>,
-    groups: Vec<Group>,
+    groups: Vec<GroupState>,
     held: MemoryPart,
     /// Documents put aside, to be sorted by group key.
     spilled: Option<Sorter>,
     /// The groups of documents put aside as far as they had come before, by group key.
-    begun: HashMap<Box<[u8]>, Group>,
+    begun: HashMap<Box<[u8]>, GroupState>,
     key: Vec<u8>,
 }
 
-enum Phase {
+enum GroupPhase {
     Reading,
     Writing {
-        groups: std::vec::IntoIter<Group>,
+        groups: std::vec::IntoIter<GroupState>,
     },
     /// Grouping what was spilled.
     Merging {
         sorted: Sorted,
-        current: Option<(Box<[u8]>, Group)>,
+        current: Option<(Box<[u8]>, GroupState)>,
     },
     Done,
 }
@@ -240,7 +241,7 @@ impl GroupStage {
             spec: Arc::clone(spec),
             context: context.clone(),
             variables: Variables::new(),
-            phase: Phase::Reading,
+            phase: GroupPhase::Reading,
             table: HashMap::default(),
             groups: Vec::new(),
             held: context.memory.part(),
@@ -287,7 +288,7 @@ impl GroupStage {
             Some(id) => id,
             None => spec.id.evaluate(raw, variables)?.unwrap_or_default(),
         };
-        let mut group = Group::start(id, &spec.fields, raw, variables)?;
+        let mut group = GroupState::start(id, &spec.fields, raw, variables)?;
         group.add(&spec.fields, raw, variables, context)?;
         held.set(held.bytes() + key.len() + group.bytes);
         table.insert(key.as_slice().into(), groups.len());
@@ -317,10 +318,10 @@ impl GroupStage {
         sorter.push_keyed(&self.key, document)
     }
 
-    /// Goes on with what was spilled: the records of a group stand together. The next group, or that the turn
-    /// is over.
-    fn next_merged(&mut self, turn: &mut dyn Turn) -> Result<Merged, QueryError> {
-        let Phase::Merging { sorted, current } = &mut self.phase else { return Ok(Merged::End) };
+    /// Goes on with what was spilled: the records of a group stand together. The next group, or that the
+    /// slice is over.
+    fn next_merged(&mut self, policy: &mut dyn YieldPolicy) -> Result<Merged, QueryError> {
+        let GroupPhase::Merging { sorted, current } = &mut self.phase else { return Ok(Merged::End) };
         let (spec, variables, context) = (&self.spec, &mut self.variables, &self.context);
         loop {
             let Some((key, document)) = sorted.next_keyed()? else {
@@ -334,7 +335,7 @@ impl GroupStage {
                     Some(begun) => begun,
                     None => {
                         let id = spec.id.evaluate(document, variables)?.unwrap_or_default();
-                        (key.into(), Group::start(id, &spec.fields, document, variables)?)
+                        (key.into(), GroupState::start(id, &spec.fields, document, variables)?)
                     }
                 }),
             };
@@ -343,17 +344,21 @@ impl GroupStage {
             if let Some((_, group)) = done {
                 return Ok(Merged::Group(group));
             }
-            if turn.step() {
+            if policy.should_yield() {
                 return Ok(Merged::Sliced);
             }
         }
     }
 
-    fn give_merged(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+    fn give_merged(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
         loop {
-            match self.next_merged(turn)? {
+            match self.next_merged(policy)? {
                 Merged::Group(group) => {
-                    if rest.give(group.finish(&self.spec.fields)?.as_raw())? == Flow::Pause {
+                    if out.give(group.finish(&self.spec.fields)?.as_raw())? == Flow::Pause {
                         return Ok(Pause::Stopped);
                     }
                 }
@@ -366,52 +371,57 @@ impl GroupStage {
 
 /// What comes of the spilled records.
 enum Merged {
-    Group(Group),
+    Group(GroupState),
     Sliced,
     End,
 }
 
 impl Stage for GroupStage {
-    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         self.add(document)?;
         Ok(Flow::More)
     }
 
     fn end(&mut self) -> Result<(), QueryError> {
-        let mut groups: Vec<Option<Group>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
+        let mut groups: Vec<Option<GroupState>> =
+            std::mem::take(&mut self.groups).into_iter().map(Some).collect();
         for (key, position) in std::mem::take(&mut self.table) {
             let begun = groups.get_mut(position).and_then(|group| group.take_if(|group| group.continues));
             if let Some(group) = begun {
                 self.begun.insert(key, group);
             }
         }
-        let done: Vec<Group> = groups.into_iter().flatten().collect();
-        self.phase = Phase::Writing { groups: done.into_iter() };
+        let done: Vec<GroupState> = groups.into_iter().flatten().collect();
+        self.phase = GroupPhase::Writing { groups: done.into_iter() };
         Ok(())
     }
 
     fn holds(&self) -> bool {
-        matches!(self.phase, Phase::Writing { .. } | Phase::Merging { .. })
+        matches!(self.phase, GroupPhase::Writing { .. } | GroupPhase::Merging { .. })
     }
 
-    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
-        if let Phase::Writing { groups } = &mut self.phase {
+    fn resume(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
+        if let GroupPhase::Writing { groups } = &mut self.phase {
             let fields = &self.spec.fields;
             let pause =
-                rest.give_all(turn, || groups.next().map(|group| group.finish(fields)).transpose())?;
+                out.give_all(policy, || groups.next().map(|group| group.finish(fields)).transpose())?;
             if pause != Pause::End {
                 return Ok(pause);
             }
             self.phase = match self.spilled.take() {
-                Some(sorter) => Phase::Merging { sorted: sorter.finish()?, current: None },
-                None => Phase::Done,
+                Some(sorter) => GroupPhase::Merging { sorted: sorter.finish()?, current: None },
+                None => GroupPhase::Done,
             };
             // The others have been handed on.
             self.held.set(self.begun.iter().map(|(key, group)| key.len() + group.bytes).sum());
         }
-        let pause = self.give_merged(turn, rest)?;
+        let pause = self.give_merged(policy, out)?;
         if pause == Pause::End {
-            self.phase = Phase::Done;
+            self.phase = GroupPhase::Done;
             self.held.set(0);
         }
         Ok(pause)

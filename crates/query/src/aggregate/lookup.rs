@@ -9,11 +9,12 @@ use crate::error::{QueryError, code};
 use crate::expression::{Evaluated, Expression, ParseScope, Path, Variables, check_variable_name};
 use crate::memory::MemoryPart;
 
-use super::chain::{Flow, Pause, Rest, Stage, Turn};
+use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
 use super::rewrite::{check_size, with_field};
-use super::simple::Documents;
+use super::simple::DocumentList;
 use super::{
-    DocumentSource, ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, Source, StagePlan,
+    DocumentSource, ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, PipelineSource,
+    StagePlan,
 };
 
 type Plans = Result<Vec<StagePlan>, QueryError>;
@@ -55,10 +56,10 @@ impl Foreign {
             ));
         }
         match (&pipeline.source, &self.collection) {
-            (Source::Collection, None) => Err(QueryError::failed_to_parse(format!(
+            (PipelineSource::Collection, None) => Err(QueryError::failed_to_parse(format!(
                 "{name} without a collection needs a pipeline that begins with $documents"
             ))),
-            (Source::Report { name: source, .. }, _) => {
+            (PipelineSource::Report { name: source, .. }, _) => {
                 Err(QueryError::new(51047, format!("{source} is not allowed within a {name} sub-pipeline")))
             }
             _ => Ok(pipeline),
@@ -75,8 +76,8 @@ impl Foreign {
     ) -> Result<Box<dyn DocumentSource>, QueryError> {
         let context = PipelineContext { environment: Arc::clone(environment), ..context.clone() };
         let collection = match (&pipeline.source, &self.collection) {
-            (Source::Documents(documents), _) => {
-                let source = Box::new(Documents::new(Arc::clone(documents)));
+            (PipelineSource::Documents(documents), _) => {
+                let source = Box::new(DocumentList::new(Arc::clone(documents)));
                 return pipeline.open(source, &context);
             }
             (_, Some(collection)) => collection.as_str(),
@@ -402,12 +403,12 @@ impl Current {
     /// Collects the foreign documents.
     fn read(
         &mut self,
-        turn: &mut dyn Turn,
+        policy: &mut dyn YieldPolicy,
         collection: Option<&str>,
         most_bytes: usize,
     ) -> Result<Pause, QueryError> {
         let Current { foreign, found, held, .. } = self;
-        foreign.run(turn, &mut |document| {
+        foreign.run(policy, &mut |document| {
             held.set(held.bytes() + document.as_bytes().len());
             if held.is_over(most_bytes) {
                 return Err(QueryError::new(
@@ -450,9 +451,9 @@ fn join_filter(local: Evaluated, foreign: &str) -> DocumentBuf {
 }
 
 impl Stage for LookupStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         if let Some((shared, _)) = &self.shared {
-            return rest.give(self.joined(document, shared)?.as_raw());
+            return out.give(self.joined(document, shared)?.as_raw());
         }
         self.current = Some(self.begin(document)?);
         Ok(Flow::Pause)
@@ -462,10 +463,14 @@ impl Stage for LookupStage {
         self.current.is_some()
     }
 
-    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+    fn resume(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
         let Some(mut current) = self.current.take() else { return Ok(Pause::End) };
         let collection = self.spec.foreign.collection.as_deref();
-        let pause = current.read(turn, collection, self.context.memory_bytes)?;
+        let pause = current.read(policy, collection, self.context.memory_bytes)?;
         if pause != Pause::End {
             self.current = Some(current);
             return Ok(pause);
@@ -474,8 +479,8 @@ impl Stage for LookupStage {
         if self.spec.compiled.is_some() && self.spec.fields.is_none() {
             self.shared = Some((current.found, current.held));
         }
-        rest.give(joined.as_raw())?;
-        Ok(if turn.step() { Pause::Sliced } else { Pause::End })
+        out.give(joined.as_raw())?;
+        Ok(if policy.should_yield() { Pause::Sliced } else { Pause::End })
     }
 
     fn save(&mut self) {
@@ -500,8 +505,8 @@ impl UnionStage {
 }
 
 impl Stage for UnionStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
-        rest.give(document)
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
+        out.give(document)
     }
 
     fn end(&mut self) -> Result<(), QueryError> {
@@ -514,9 +519,13 @@ impl Stage for UnionStage {
         self.foreign.is_some()
     }
 
-    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+    fn resume(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
         let Some(foreign) = &mut self.foreign else { return Ok(Pause::End) };
-        let pause = foreign.run(turn, &mut |document| rest.give(document))?;
+        let pause = foreign.run(policy, &mut |document| out.give(document))?;
         if pause == Pause::End {
             self.foreign = None;
         }

@@ -1,4 +1,4 @@
-//! Aggregation pipelines: parsed into a plan, opened over a source, run in turns.
+//! Aggregation pipelines: parsed into a plan, opened over a source, run in slices.
 //!
 //! ```text
 //!  [{$match}, {$group}, …] ──▶ parse: one table of stages ──▶ optimise ──▶ Pipeline (immutable, shared)
@@ -9,8 +9,8 @@
 //!                 open(source, context) ──▶ DocumentSource: source ─lends─▶ stage ─▶ stage ─▶ sink
 //! ```
 //!
-//! * *Source*: something that lends its documents, one after the other, to a sink for as long as a turn
-//!   lasts: a walk over a collection, or a whole pipeline. It keeps its place, so that whoever runs it can
+//! * *Source*: something that lends its documents, one after the other, to a sink for as long as a
+//!   slice lasts: a walk over a collection, or a whole pipeline. It keeps its place, so that whoever runs it can
 //!   check for kills and time limits in between.
 //! * *Stage*: takes a document and hands on what it makes of it; what it cannot hand on at once it holds back
 //!   (see [`chain`]).
@@ -19,12 +19,12 @@
 //!   caller supplies one.
 //! * Foreign collections ($lookup, $unionWith) are read through [`ForeignCollections`], which `commands`
 //!   implements.
-//! * $out and $merge are parsed here ([`Output`]) and carried out by `commands`.
+//! * $out and $merge are parsed here ([`OutputStage`]) and carried out by `commands`.
 //!
 //! A sub-pipeline with `let` variables is compiled for each document with the variables as constants, so that
 //! its filters can be planned with their values.
 //!
-//! Source: MongoDB manual, "Aggregation Stages".
+//! PipelineSource: MongoDB manual, "Aggregation Stages".
 
 mod accumulator;
 mod accumulator_parse;
@@ -53,9 +53,9 @@ use std::sync::Arc;
 use document::{DocumentBuf, RawDocument};
 
 pub use accumulator_parse::accumulator_names;
-pub use chain::{DocumentSource, Flow, Pause, Sink, Turn};
-pub use output::{Destination, Output, WhenMatched, WhenNotMatched};
-pub use simple::Documents;
+pub use chain::{DocumentSource, Flow, Pause, Sink, YieldPolicy};
+pub use output::{Destination, OutputStage, WhenMatched, WhenNotMatched};
+pub use simple::DocumentList;
 pub use stages::{StageEntry, StagePosition, stage_entries};
 
 use crate::environment::Environment;
@@ -163,7 +163,7 @@ pub struct Leading {
 
 /// Where a pipeline's documents come from.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum PipelineSource {
     /// The collection that the command names.
     Collection,
     /// `$documents`: the given documents.
@@ -181,15 +181,15 @@ pub enum Source {
 /// A parsed and optimised pipeline.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
-    source: Source,
+    source: PipelineSource,
     stages: Vec<StagePlan>,
-    output: Option<Output>,
+    output: Option<OutputStage>,
 }
 
 /// A parsed stage.
 #[derive(Debug, Clone)]
 pub(crate) enum StagePlan {
-    Match(Arc<simple::Filter>),
+    Match(Arc<simple::MatchFilter>),
     Project(Arc<Projection>),
     Sort { pattern: Arc<SortPattern>, limit: Option<u64> },
     Skip(u64),
@@ -208,12 +208,12 @@ pub(crate) enum StagePlan {
 
 impl Pipeline {
     /// Where the documents come from.
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> &PipelineSource {
         &self.source
     }
 
     /// Where the documents go, when the pipeline ends in `$out` or `$merge`.
-    pub fn output(&self) -> Option<&Output> {
+    pub fn output(&self) -> Option<&OutputStage> {
         self.output.as_ref()
     }
 

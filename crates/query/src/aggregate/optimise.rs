@@ -9,14 +9,14 @@ use crate::error::QueryError;
 use crate::expression::Dependencies;
 use crate::projection::ProjectionMode;
 
-use super::simple::Filter;
+use super::simple::MatchFilter;
 use super::{Leading, Pipeline, StagePlan};
 
 impl Pipeline {
     /// Applies what pays: filters move in front of sorts, neighbouring filters, skips and limits become one,
     /// and a limit behind a sort bounds the sort.
     pub(super) fn optimise(&mut self, environment: &Environment) -> Result<(), QueryError> {
-        let mut places: Vec<Place> = Vec::with_capacity(self.stages.len());
+        let mut places: Vec<StageOrFilters> = Vec::with_capacity(self.stages.len());
         for stage in std::mem::take(&mut self.stages) {
             push_joined(&mut places, stage);
         }
@@ -93,46 +93,48 @@ impl Pipeline {
 }
 
 /// A stage, or filters that become one.
-enum Place {
+enum StageOrFilters {
     Stage(StagePlan),
-    Filters(Vec<Arc<Filter>>),
+    Filters(Vec<Arc<MatchFilter>>),
 }
 
-impl Place {
+impl StageOrFilters {
     fn into_stage(self, environment: &Environment) -> Result<StagePlan, QueryError> {
         match self {
-            Place::Stage(stage) => Ok(stage),
-            Place::Filters(filters) => match <[Arc<Filter>; 1]>::try_from(filters) {
+            StageOrFilters::Stage(stage) => Ok(stage),
+            StageOrFilters::Filters(filters) => match <[Arc<MatchFilter>; 1]>::try_from(filters) {
                 Ok([only]) => Ok(StagePlan::Match(only)),
                 // Parsed again once, however many there are.
-                Err(filters) => Ok(StagePlan::Match(Arc::new(Filter::parse(all(&filters), environment)?))),
+                Err(filters) => {
+                    Ok(StagePlan::Match(Arc::new(MatchFilter::parse(all(&filters), environment)?)))
+                }
             },
         }
     }
 }
 
-fn push_joined(done: &mut Vec<Place>, stage: StagePlan) {
+fn push_joined(done: &mut Vec<StageOrFilters>, stage: StagePlan) {
     match (stage, done.last_mut()) {
-        (StagePlan::Match(filter), Some(Place::Stage(StagePlan::Sort { limit: None, .. }))) => {
+        (StagePlan::Match(filter), Some(StageOrFilters::Stage(StagePlan::Sort { limit: None, .. }))) => {
             // The filter may join another one in front of the sort.
             let sort = done.pop();
             push_joined(done, StagePlan::Match(filter));
             done.extend(sort);
         }
-        (StagePlan::Match(filter), Some(Place::Filters(before))) => before.push(filter),
-        (StagePlan::Match(filter), _) => done.push(Place::Filters(vec![filter])),
-        (StagePlan::Limit(limit), Some(Place::Stage(StagePlan::Limit(before)))) => {
+        (StagePlan::Match(filter), Some(StageOrFilters::Filters(before))) => before.push(filter),
+        (StagePlan::Match(filter), _) => done.push(StageOrFilters::Filters(vec![filter])),
+        (StagePlan::Limit(limit), Some(StageOrFilters::Stage(StagePlan::Limit(before)))) => {
             *before = limit.min(*before);
         }
-        (StagePlan::Skip(skip), Some(Place::Stage(StagePlan::Skip(before)))) => {
+        (StagePlan::Skip(skip), Some(StageOrFilters::Stage(StagePlan::Skip(before)))) => {
             *before = before.saturating_add(skip);
         }
-        (stage, _) => done.push(Place::Stage(stage)),
+        (stage, _) => done.push(StageOrFilters::Stage(stage)),
     }
 }
 
 /// The filters as one.
-fn all(filters: &[Arc<Filter>]) -> DocumentBuf {
+fn all(filters: &[Arc<MatchFilter>]) -> DocumentBuf {
     let mut bytes = Vec::with_capacity(filters.iter().map(|filter| filter.spec.len() + 16).sum());
     let mut builder = DocumentBuilder::new(&mut bytes);
     let mut joined = builder.start_array("$and");

@@ -8,7 +8,7 @@ use crate::expression::{Expression, ParseScope};
 
 /// Where a pipeline writes.
 #[derive(Debug, Clone)]
-pub enum Output {
+pub enum OutputStage {
     /// `$out`: the collection is replaced as a whole.
     Out(Destination),
     /// `$merge`: each document is written by itself.
@@ -62,15 +62,15 @@ pub enum WhenNotMatched {
     Fail,
 }
 
-pub(super) fn parse_out(operand: RawValue<'_>, _: &Environment) -> Result<Output, QueryError> {
+pub(super) fn parse_out(operand: RawValue<'_>, _: &Environment) -> Result<OutputStage, QueryError> {
     match operand {
         RawValue::String("") => {
             Err(QueryError::new(73, "Invalid $out target namespace: the collection name is empty"))
         }
         RawValue::String(collection) => {
-            Ok(Output::Out(Destination { database: None, collection: collection.to_owned() }))
+            Ok(OutputStage::Out(Destination { database: None, collection: collection.to_owned() }))
         }
-        RawValue::Document(spec) => Ok(Output::Out(destination("$out", spec)?)),
+        RawValue::Document(spec) => Ok(OutputStage::Out(destination("$out", spec)?)),
         other => Err(QueryError::new(
             16990,
             format!("$out only supports a string or object argument, but found {}", other.kind().alias()),
@@ -106,7 +106,10 @@ fn destination(name: &str, spec: RawDocument<'_>) -> Result<Destination, QueryEr
     }
 }
 
-pub(super) fn parse_merge(operand: RawValue<'_>, environment: &Environment) -> Result<Output, QueryError> {
+pub(super) fn parse_merge(
+    operand: RawValue<'_>,
+    environment: &Environment,
+) -> Result<OutputStage, QueryError> {
     let mut merge = MergeOptions::default();
     match operand {
         RawValue::String(collection) => {
@@ -134,7 +137,7 @@ pub(super) fn parse_merge(operand: RawValue<'_>, environment: &Environment) -> R
             format!("Cannot use 'let' variables with 'whenMatched: {mode}' mode"),
         ));
     }
-    Ok(Output::Merge {
+    Ok(OutputStage::Merge {
         into,
         on: merge.on.unwrap_or_else(|| vec!["_id".to_owned()]),
         when_matched,

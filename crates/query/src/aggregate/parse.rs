@@ -6,7 +6,7 @@ use crate::environment::Environment;
 use crate::error::QueryError;
 
 use super::stages::{Parse, StagePosition, stage_entry};
-use super::{Pipeline, Source};
+use super::{Pipeline, PipelineSource};
 
 /// MongoDB's limit on the stages of one pipeline (`internalPipelineLengthLimit`).
 const MAX_STAGES: usize = 1000;
@@ -39,7 +39,7 @@ impl Pipeline {
     }
 
     fn parse_stages(stages: &[RawDocument<'_>], environment: &Environment) -> Result<Self, QueryError> {
-        let mut pipeline = Self { source: Source::Collection, stages: Vec::new(), output: None };
+        let mut pipeline = Self { source: PipelineSource::Collection, stages: Vec::new(), output: None };
         if stages.len() > MAX_STAGES {
             return Err(too_long());
         }
@@ -87,7 +87,9 @@ impl Pipeline {
         match entry.parse {
             Parse::Plans(parse) => self.stages.extend(parse(operand, environment)?),
             Parse::Source(parse) => self.source = parse(operand, environment)?,
-            Parse::Report => self.source = Source::Report { name: entry.name, operand: wrapped(operand) },
+            Parse::Report => {
+                self.source = PipelineSource::Report { name: entry.name, operand: wrapped(operand) }
+            }
             Parse::Output(parse) => self.output = Some(parse(operand, environment)?),
         }
         Ok(())

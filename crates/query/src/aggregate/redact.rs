@@ -9,7 +9,7 @@ use crate::error::QueryError;
 use crate::expression::{Expression, ParseScope, Variables};
 
 use super::StagePlan;
-use super::chain::{Flow, Rest, Stage};
+use super::chain::{Downstream, Flow, Stage};
 
 pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<Vec<StagePlan>, QueryError> {
     let expression = Expression::parse(operand, &ParseScope::new(environment))?;
@@ -22,19 +22,19 @@ pub(super) struct RedactStage {
 }
 
 /// What the expression answers for one level of a document.
-enum Verdict {
+enum RedactAction {
     Keep,
     Prune,
     Descend,
 }
 
 impl RedactStage {
-    fn verdict(&mut self, level: RawDocument<'_>) -> Result<Verdict, QueryError> {
+    fn verdict(&mut self, level: RawDocument<'_>) -> Result<RedactAction, QueryError> {
         // `$$KEEP` and its kin evaluate to their names in lower case.
         match self.expression.evaluate(level, &mut self.variables)? {
-            Some(Value::String(name)) if name == "keep" => Ok(Verdict::Keep),
-            Some(Value::String(name)) if name == "prune" => Ok(Verdict::Prune),
-            Some(Value::String(name)) if name == "descend" => Ok(Verdict::Descend),
+            Some(Value::String(name)) if name == "keep" => Ok(RedactAction::Keep),
+            Some(Value::String(name)) if name == "prune" => Ok(RedactAction::Prune),
+            Some(Value::String(name)) if name == "descend" => Ok(RedactAction::Descend),
             _ => Err(QueryError::new(
                 17053,
                 "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE",
@@ -45,9 +45,9 @@ impl RedactStage {
     /// The level as it may be seen; `None` when it may not.
     fn redact(&mut self, level: RawDocument<'_>) -> Result<Option<DocumentBuf>, QueryError> {
         match self.verdict(level)? {
-            Verdict::Keep => Ok(Some(level.to_buf())),
-            Verdict::Prune => Ok(None),
-            Verdict::Descend => {
+            RedactAction::Keep => Ok(Some(level.to_buf())),
+            RedactAction::Prune => Ok(None),
+            RedactAction::Descend => {
                 let mut bytes = Vec::with_capacity(level.as_bytes().len());
                 let mut out = DocumentBuilder::new(&mut bytes);
                 for element in level.iter() {
@@ -87,9 +87,9 @@ impl RedactStage {
 }
 
 impl Stage for RedactStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         match self.redact(document)? {
-            Some(seen) => rest.give(seen.as_raw()),
+            Some(seen) => out.give(seen.as_raw()),
             None => Ok(Flow::More),
         }
     }

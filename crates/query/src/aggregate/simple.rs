@@ -13,20 +13,20 @@ use crate::matcher::Matcher;
 use crate::memory::MemoryPart;
 use crate::projection::Projection;
 
-use super::chain::{Flow, Pause, Rest, Sink, Stage, Turn};
+use super::chain::{Downstream, Flow, Pause, Sink, Stage, YieldPolicy};
 use super::rewrite::to_bounded;
-use super::{DocumentSource, PipelineContext, Source, StagePlan};
+use super::{DocumentSource, PipelineContext, PipelineSource, StagePlan};
 
 type Plans = Result<Vec<StagePlan>, QueryError>;
 
 /// A `$match` as it was written and as it runs.
 #[derive(Debug)]
-pub(crate) struct Filter {
+pub(crate) struct MatchFilter {
     pub(super) spec: DocumentBuf,
     matcher: Matcher,
 }
 
-impl Filter {
+impl MatchFilter {
     pub(super) fn parse(spec: DocumentBuf, environment: &Environment) -> Result<Self, QueryError> {
         let matcher = Matcher::parse_stage(spec.as_raw(), environment)?;
         Ok(Self { spec, matcher })
@@ -44,7 +44,7 @@ pub(super) fn parse_match(operand: RawValue<'_>, environment: &Environment) -> P
     let RawValue::Document(spec) = operand else {
         return Err(QueryError::new(15959, "the match filter must be an expression in an object"));
     };
-    Ok(vec![StagePlan::Match(Arc::new(Filter::parse(spec.to_buf(), environment)?))])
+    Ok(vec![StagePlan::Match(Arc::new(MatchFilter::parse(spec.to_buf(), environment)?))])
 }
 
 pub(super) fn parse_project(operand: RawValue<'_>, environment: &Environment) -> Plans {
@@ -202,7 +202,7 @@ fn replace_root(operand: RawValue<'_>, subject: &'static str, environment: &Envi
 pub(super) fn parse_documents(
     operand: RawValue<'_>,
     environment: &Environment,
-) -> Result<Source, QueryError> {
+) -> Result<PipelineSource, QueryError> {
     let expression = Expression::parse(operand, &ParseScope::new(environment))?;
     let value = expression.evaluate(RawDocument::EMPTY, &mut Variables::new())?;
     let Some(Value::Array(items)) = value else {
@@ -215,31 +215,31 @@ pub(super) fn parse_documents(
             _ => Err(QueryError::new(40228, "$documents: all documents in the array must be objects")),
         })
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(Source::Documents(Arc::new(documents)))
+    Ok(PipelineSource::Documents(Arc::new(documents)))
 }
 
 /// A source over documents that are there already.
 #[derive(Debug)]
-pub struct Documents {
+pub struct DocumentList {
     documents: Arc<Vec<DocumentBuf>>,
     next: usize,
 }
 
-impl Documents {
+impl DocumentList {
     /// Yields the documents in order.
     pub fn new(documents: Arc<Vec<DocumentBuf>>) -> Self {
         Self { documents, next: 0 }
     }
 }
 
-impl DocumentSource for Documents {
-    fn run(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+impl DocumentSource for DocumentList {
+    fn run(&mut self, policy: &mut dyn YieldPolicy, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
         while let Some(document) = self.documents.get(self.next) {
             self.next += 1;
             if sink(document.as_raw())? == Flow::Pause {
                 return Ok(Pause::Stopped);
             }
-            if turn.step() {
+            if policy.should_yield() {
                 return Ok(Pause::Sliced);
             }
         }
@@ -250,13 +250,13 @@ impl DocumentSource for Documents {
 }
 
 pub(super) struct MatchStage {
-    pub(super) filter: Arc<Filter>,
+    pub(super) filter: Arc<MatchFilter>,
 }
 
 impl Stage for MatchStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         checkpoint::pass_bytes(document.as_bytes().len())?;
-        if self.filter.matcher.matches(document)? { rest.give(document) } else { Ok(Flow::More) }
+        if self.filter.matcher.matches(document)? { out.give(document) } else { Ok(Flow::More) }
     }
 }
 
@@ -271,14 +271,14 @@ pub(super) struct ProjectStage {
 const KEPT_BUFFER_BYTES: usize = 64 << 10;
 
 impl Stage for ProjectStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         checkpoint::pass_bytes(document.as_bytes().len())?;
         self.made.clear();
         self.made.shrink_to(KEPT_BUFFER_BYTES);
-        let mut out = DocumentBuilder::new(&mut self.made);
-        self.projection.project_into(document, None, &mut self.variables, &mut out)?;
-        out.finish();
-        rest.give(RawDocument::trusted(&self.made))
+        let mut builder = DocumentBuilder::new(&mut self.made);
+        self.projection.project_into(document, None, &mut self.variables, &mut builder)?;
+        builder.finish();
+        out.give(RawDocument::trusted(&self.made))
     }
 }
 
@@ -287,9 +287,9 @@ pub(super) struct SkipStage {
 }
 
 impl Stage for SkipStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         if self.left == 0 {
-            return rest.give(document);
+            return out.give(document);
         }
         self.left -= 1;
         Ok(Flow::More)
@@ -301,9 +301,9 @@ pub(super) struct LimitStage {
 }
 
 impl Stage for LimitStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         self.left = self.left.saturating_sub(1);
-        let flow = rest.give(document)?;
+        let flow = out.give(document)?;
         Ok(if self.left == 0 { Flow::Pause } else { flow })
     }
 
@@ -319,7 +319,7 @@ pub(super) struct CountStage {
 }
 
 impl Stage for CountStage {
-    fn take(&mut self, _: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, _: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         self.counted += 1;
         Ok(Flow::More)
     }
@@ -333,11 +333,11 @@ impl Stage for CountStage {
         self.due
     }
 
-    fn resume(&mut self, _: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+    fn resume(&mut self, _: &mut dyn YieldPolicy, out: &mut Downstream<'_>) -> Result<Pause, QueryError> {
         self.due = false;
         let mut count = Document::new();
         count.push(&*self.name, i32::try_from(self.counted).map_or(Value::Int64(self.counted), Value::Int32));
-        rest.give(count.to_buf().as_raw())?;
+        out.give(count.to_buf().as_raw())?;
         Ok(Pause::End)
     }
 }
@@ -348,14 +348,14 @@ pub(super) struct ReplaceRootStage {
 }
 
 impl Stage for ReplaceRootStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         if let Some(path) = self.replace.expression.as_path()
             && let Ok(Some(RawValue::Document(root))) = path.borrowed(document)
         {
-            return rest.give(root);
+            return out.give(root);
         }
         match self.replace.expression.evaluate(document, &mut self.variables)? {
-            Some(Value::Document(root)) => rest.give(to_bounded(&root)?.as_raw()),
+            Some(Value::Document(root)) => out.give(to_bounded(&root)?.as_raw()),
             other => Err(self.not_a_document(&other, document)),
         }
     }
@@ -378,7 +378,7 @@ impl ReplaceRootStage {
 
 /// Keeps a uniform sample of the documents seen so far.
 ///
-/// Source: Vitter, "Random Sampling with a Reservoir", algorithm R (1985).
+/// PipelineSource: Vitter, "Random Sampling with a Reservoir", algorithm R (1985).
 pub(super) struct SampleStage {
     size: u64,
     seen: u64,
@@ -433,7 +433,7 @@ impl SampleStage {
 }
 
 impl Stage for SampleStage {
-    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         self.offer(document)?;
         Ok(Flow::More)
     }
@@ -448,8 +448,12 @@ impl Stage for SampleStage {
         self.ended && !self.kept.is_empty()
     }
 
-    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
-        rest.give_all(turn, || Ok(self.kept.pop()))
+    fn resume(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
+        out.give_all(policy, || Ok(self.kept.pop()))
     }
 
     fn is_done(&self) -> bool {

@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
 
-use super::chain::{Flow, Pause, Rest, Stage, Turn};
+use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
 use super::{PipelineContext, StagePlan};
 
 pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StagePlan>, QueryError> {
@@ -23,10 +23,10 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
 }
 
 pub(super) struct SortStage {
-    state: State,
+    state: SortPhase,
 }
 
-enum State {
+enum SortPhase {
     Reading(Sorter),
     Writing(Sorted),
     Done,
@@ -43,34 +43,40 @@ impl SortStage {
             memory_bytes: context.memory_bytes,
         };
         let runs = context.spill.as_ref().map(|spill| spill.runs()).transpose()?;
-        Ok(Self { state: State::Reading(Sorter::new(Arc::clone(pattern), limits, runs, &context.memory)) })
+        Ok(Self {
+            state: SortPhase::Reading(Sorter::new(Arc::clone(pattern), limits, runs, &context.memory)),
+        })
     }
 }
 
 impl Stage for SortStage {
-    fn take(&mut self, document: RawDocument<'_>, _: &mut Rest<'_>) -> Result<Flow, QueryError> {
-        if let State::Reading(sorter) = &mut self.state {
+    fn take(&mut self, document: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
+        if let SortPhase::Reading(sorter) = &mut self.state {
             sorter.push(document)?;
         }
         Ok(Flow::More)
     }
 
     fn end(&mut self) -> Result<(), QueryError> {
-        if let State::Reading(sorter) = std::mem::replace(&mut self.state, State::Done) {
-            self.state = State::Writing(sorter.finish()?);
+        if let SortPhase::Reading(sorter) = std::mem::replace(&mut self.state, SortPhase::Done) {
+            self.state = SortPhase::Writing(sorter.finish()?);
         }
         Ok(())
     }
 
     fn holds(&self) -> bool {
-        matches!(self.state, State::Writing(_))
+        matches!(self.state, SortPhase::Writing(_))
     }
 
-    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
-        let State::Writing(sorted) = &mut self.state else { return Ok(Pause::End) };
-        let pause = rest.give_all(turn, || sorted.next())?;
+    fn resume(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
+        let SortPhase::Writing(sorted) = &mut self.state else { return Ok(Pause::End) };
+        let pause = out.give_all(policy, || sorted.next())?;
         if pause == Pause::End {
-            self.state = State::Done;
+            self.state = SortPhase::Done;
         }
         Ok(pause)
     }

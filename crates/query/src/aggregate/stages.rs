@@ -5,7 +5,10 @@ use document::RawValue;
 use crate::environment::Environment;
 use crate::error::QueryError;
 
-use super::{Output, Source, StagePlan, bucket, facet, group, lookup, output, redact, simple, sort, unwind};
+use super::{
+    OutputStage, PipelineSource, StagePlan, bucket, facet, group, lookup, output, redact, simple, sort,
+    unwind,
+};
 
 /// Everything that is known of one stage.
 #[derive(Debug)]
@@ -38,11 +41,11 @@ pub(crate) enum Parse {
     /// A stage that becomes one or more plans.
     Plans(fn(RawValue<'_>, &Environment) -> Result<Vec<StagePlan>, QueryError>),
     /// `$documents`.
-    Source(fn(RawValue<'_>, &Environment) -> Result<Source, QueryError>),
+    Source(fn(RawValue<'_>, &Environment) -> Result<PipelineSource, QueryError>),
     /// A source whose documents `commands` supplies.
     Report,
     /// `$out` and `$merge`.
-    Output(fn(RawValue<'_>, &Environment) -> Result<Output, QueryError>),
+    Output(fn(RawValue<'_>, &Environment) -> Result<OutputStage, QueryError>),
 }
 
 const fn stage(
@@ -65,7 +68,7 @@ const fn report(name: &'static str, documentation: &'static str) -> StageEntry {
 
 const fn writer(
     name: &'static str,
-    parse: fn(RawValue<'_>, &Environment) -> Result<Output, QueryError>,
+    parse: fn(RawValue<'_>, &Environment) -> Result<OutputStage, QueryError>,
     documentation: &'static str,
 ) -> StageEntry {
     StageEntry {

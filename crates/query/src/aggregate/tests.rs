@@ -9,22 +9,22 @@ use document::{Document, DocumentBuf, Value, array, doc};
 mod memory;
 
 use super::{
-    DocumentSource, Flow, ForeignCollections, ForeignRead, Output, Pause, Pipeline, PipelineContext, Sink,
-    Source, SpillStore, Turn, WhenMatched, stage_entries,
+    DocumentSource, Flow, ForeignCollections, ForeignRead, OutputStage, Pause, Pipeline, PipelineContext,
+    PipelineSource, Sink, SpillStore, WhenMatched, YieldPolicy, stage_entries,
 };
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::matcher::Matcher;
 use crate::sort::{RunReader, RunRecord, RunStore};
 
-/// Has its turn ended before each document.
+/// Has its slice ended before each document.
 struct Hesitant {
     documents: VecDeque<DocumentBuf>,
     yielded: bool,
 }
 
 impl DocumentSource for Hesitant {
-    fn run(&mut self, _: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+    fn run(&mut self, _: &mut dyn YieldPolicy, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
         loop {
             self.yielded = !self.yielded;
             if self.yielded {
@@ -40,11 +40,11 @@ impl DocumentSource for Hesitant {
     fn save(&mut self) {}
 }
 
-/// A turn of three steps.
+/// A slice of three steps.
 struct Three(u32);
 
-impl Turn for Three {
-    fn step(&mut self) -> bool {
+impl YieldPolicy for Three {
+    fn should_yield(&mut self) -> bool {
         self.0 += 1;
         self.0.is_multiple_of(3)
     }
@@ -158,7 +158,7 @@ fn drain(mut top: Box<dyn DocumentSource>) -> Result<Vec<Document>, QueryError> 
 fn run(input: &[Document], stages: &[Value], context: &PipelineContext) -> Result<Vec<Document>, QueryError> {
     let pipeline = parse(stages)?;
     let source = match pipeline.source() {
-        Source::Documents(documents) => Box::new(super::Documents::new(Arc::clone(documents))),
+        PipelineSource::Documents(documents) => Box::new(super::DocumentList::new(Arc::clone(documents))),
         _ => source(input),
     };
     drain(pipeline.open(source, context)?)
@@ -422,14 +422,17 @@ fn redaction() {
 fn outputs() {
     let merge = array![{ "$merge": { "into": { "db": "d", "coll": "c" }, "on": ["a", "b"], "whenMatched": "replace" } }];
     match parse(&merge).expect("a pipeline").output() {
-        Some(Output::Merge { into, on, when_matched, .. }) => {
+        Some(OutputStage::Merge { into, on, when_matched, .. }) => {
             assert_eq!((into.database.as_deref(), into.collection.as_str()), (Some("d"), "c"));
             assert_eq!(on, &["a", "b"]);
             assert_eq!(when_matched, &WhenMatched::Replace);
         }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(parse(&array![{ "$out": "c" }]).expect("a pipeline").output(), Some(Output::Out(_))));
+    assert!(matches!(
+        parse(&array![{ "$out": "c" }]).expect("a pipeline").output(),
+        Some(OutputStage::Out(_))
+    ));
     check_error(
         array![{ "$out": "c" }, { "$limit": 1 }],
         40601,

@@ -10,7 +10,7 @@ use crate::error::QueryError;
 use crate::expression::Path;
 
 use super::StagePlan;
-use super::chain::{Flow, Pause, Rest, Stage, Turn};
+use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
 use super::rewrite::{with_field, write_with_field};
 
 /// A parsed `$unwind`.
@@ -105,7 +105,7 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
 }
 
 /// Where one item of the array lies in the document's bytes.
-struct Item {
+struct ArrayItem {
     kind: ElementType,
     start: usize,
     length: usize,
@@ -123,12 +123,12 @@ pub(super) struct UnwindStage {
 }
 
 /// The items of one array that are left.
-type Items = std::iter::Enumerate<std::vec::IntoIter<Item>>;
+type Items = std::iter::Enumerate<std::vec::IntoIter<ArrayItem>>;
 
-/// What is copied in about the time of one item, in bytes: items of a large document are few to a turn.
+/// What is copied in about the time of one item, in bytes: items of a large document are few to a slice.
 const BYTES_PER_ITEM: usize = 16 << 10;
 
-/// Items of a document that are handed on at once, in the turn of whoever shows it.
+/// Items of a document that are handed on at once, in the slice of whoever shows it.
 const FEW_ITEMS: usize = 16;
 
 impl UnwindStage {
@@ -143,7 +143,7 @@ impl UnwindStage {
         &mut self,
         document: RawDocument<'_>,
         (position, kind, bytes): (usize, ElementType, &[u8]),
-        rest: &mut Rest<'_>,
+        out: &mut Downstream<'_>,
     ) -> Result<Flow, QueryError> {
         self.made.clear();
         write_with_field(&mut self.made, document, &self.spec.path, &mut |out, name| {
@@ -151,10 +151,10 @@ impl UnwindStage {
         });
         let made = RawDocument::trusted(&self.made);
         if self.spec.index_path.is_none() {
-            return rest.give(made);
+            return out.give(made);
         }
         let index = RawValue::Int64(i64::try_from(position).unwrap_or(i64::MAX));
-        rest.give(self.indexed(made, index).as_raw())
+        out.give(self.indexed(made, index).as_raw())
     }
 
     fn with_index(&self, document: DocumentBuf, index: RawValue<'_>) -> DocumentBuf {
@@ -174,20 +174,20 @@ impl UnwindStage {
     }
 
     /// Hands on a document that has no array to be unwound.
-    fn give_whole(&self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn give_whole(&self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         match &self.spec.index_path {
-            None => rest.give(document),
-            Some(_) => rest.give(self.indexed(document, RawValue::Null).as_raw()),
+            None => out.give(document),
+            Some(_) => out.give(self.indexed(document, RawValue::Null).as_raw()),
         }
     }
 
-    /// Hands on the items of an array: few at once, many in turns, since unwinding several arrays of one
+    /// Hands on the items of an array: few at once, many in slices, since unwinding several arrays of one
     /// document multiplies.
     fn take_items(
         &mut self,
         document: RawDocument<'_>,
         array: RawArray<'_>,
-        rest: &mut Rest<'_>,
+        out: &mut Downstream<'_>,
     ) -> Result<Flow, QueryError> {
         let is_small =
             document.as_bytes().len() <= BYTES_PER_ITEM && array.elements().nth(FEW_ITEMS).is_none();
@@ -197,7 +197,7 @@ impl UnwindStage {
         }
         for (position, element) in array.elements().enumerate() {
             let item = (position, element.kind(), element.value_bytes());
-            if self.give_item(document, item, rest)? == Flow::Pause {
+            if self.give_item(document, item, out)? == Flow::Pause {
                 self.hold(document, array);
                 self.items.nth(position);
                 return Ok(Flow::Pause);
@@ -209,32 +209,32 @@ impl UnwindStage {
     fn give_items(
         &mut self,
         document: &DocumentBuf,
-        turn: &mut dyn Turn,
-        rest: &mut Rest<'_>,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
     ) -> Result<Pause, QueryError> {
-        while let Some((position, Item { kind, start, length })) = self.items.next() {
+        while let Some((position, ArrayItem { kind, start, length })) = self.items.next() {
             checkpoint::pass_bytes(document.len())?;
             let bytes = document.as_bytes().get(start..start + length).unwrap_or_default();
-            if self.give_item(document.as_raw(), (position, kind, bytes), rest)? == Flow::Pause {
+            if self.give_item(document.as_raw(), (position, kind, bytes), out)? == Flow::Pause {
                 return Ok(Pause::Stopped);
             }
-            if (0..1 + document.len() / BYTES_PER_ITEM).any(|_| turn.step()) {
+            if (0..1 + document.len() / BYTES_PER_ITEM).any(|_| policy.should_yield()) {
                 return Ok(Pause::Sliced);
             }
         }
         Ok(Pause::End)
     }
 
-    /// Keeps a document and its items, to be handed on in turns: unwinding several arrays of one document
+    /// Keeps a document and its items, to be handed on in slices: unwinding several arrays of one document
     /// multiplies.
     fn hold(&mut self, document: RawDocument<'_>, array: RawArray<'_>) {
         let origin = document.as_bytes().as_ptr().addr();
-        let items = array.elements().map(|element| Item {
+        let items = array.elements().map(|element| ArrayItem {
             kind: element.kind(),
             start: element.value_bytes().as_ptr().addr() - origin,
             length: element.value_bytes().len(),
         });
-        self.items = items.collect::<Vec<Item>>().into_iter().enumerate();
+        self.items = items.collect::<Vec<ArrayItem>>().into_iter().enumerate();
         let mut bytes = std::mem::take(&mut self.document).into_bytes();
         bytes.clear();
         bytes.extend_from_slice(document.as_bytes());
@@ -254,17 +254,17 @@ fn at<'d>(document: RawDocument<'d>, components: &[String]) -> Option<RawValue<'
 }
 
 impl Stage for UnwindStage {
-    fn take(&mut self, document: RawDocument<'_>, rest: &mut Rest<'_>) -> Result<Flow, QueryError> {
+    fn take(&mut self, document: RawDocument<'_>, out: &mut Downstream<'_>) -> Result<Flow, QueryError> {
         checkpoint::pass_bytes(document.as_bytes().len())?;
         match at(document, self.spec.path.components()) {
-            Some(RawValue::Array(array)) if !array.is_empty() => self.take_items(document, array, rest),
+            Some(RawValue::Array(array)) if !array.is_empty() => self.take_items(document, array, out),
             Some(RawValue::Array(_)) if self.spec.preserve => {
                 let without = with_field(document, &self.spec.path, &mut |_, _| {});
-                rest.give(self.with_index(without, RawValue::Null).as_raw())
+                out.give(self.with_index(without, RawValue::Null).as_raw())
             }
             Some(RawValue::Array(_)) => Ok(Flow::More),
             None | Some(RawValue::Null | RawValue::Undefined) if !self.spec.preserve => Ok(Flow::More),
-            _ => self.give_whole(document, rest),
+            _ => self.give_whole(document, out),
         }
     }
 
@@ -272,9 +272,13 @@ impl Stage for UnwindStage {
         self.items.len() > 0
     }
 
-    fn resume(&mut self, turn: &mut dyn Turn, rest: &mut Rest<'_>) -> Result<Pause, QueryError> {
+    fn resume(
+        &mut self,
+        policy: &mut dyn YieldPolicy,
+        out: &mut Downstream<'_>,
+    ) -> Result<Pause, QueryError> {
         let document = std::mem::take(&mut self.document);
-        let pause = self.give_items(&document, turn, rest);
+        let pause = self.give_items(&document, policy, out);
         self.document = document;
         pause
     }

@@ -7,14 +7,14 @@ use crate::error::QueryError;
 use super::call::Implementation;
 use super::operators::{Arity, Operator};
 use super::scope::ParseScope;
-use super::{Expression, Node};
+use super::{Expression, ExpressionNode};
 
 pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new(
         "$and",
         Arity::Grammar,
         Implementation::Grammar(|operand, scope| {
-            Ok(Expression { node: Node::All(parse_list(operand, scope)?) })
+            Ok(Expression { node: ExpressionNode::All(parse_list(operand, scope)?) })
         }),
         "whether every operand counts as true; stops at the first that does not",
     ),
@@ -22,7 +22,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
         "$or",
         Arity::Grammar,
         Implementation::Grammar(|operand, scope| {
-            Ok(Expression { node: Node::Any(parse_list(operand, scope)?) })
+            Ok(Expression { node: ExpressionNode::Any(parse_list(operand, scope)?) })
         }),
         "whether any operand counts as true; stops at the first that does",
     ),
@@ -69,7 +69,10 @@ fn parse_cond(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expressio
         }
     };
     Ok(Expression {
-        node: Node::Switch { branches: vec![(condition, then)], default: Some(Box::new(otherwise)) },
+        node: ExpressionNode::Switch {
+            branches: vec![(condition, then)],
+            default: Some(Box::new(otherwise)),
+        },
     })
 }
 
@@ -105,7 +108,7 @@ fn parse_if_null(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expres
             format!("$ifNull needs at least two arguments, had: {}", operands.len()),
         ));
     }
-    Ok(Expression { node: Node::IfNull(operands) })
+    Ok(Expression { node: ExpressionNode::IfNull(operands) })
 }
 
 fn parse_switch(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
@@ -138,7 +141,7 @@ fn parse_switch(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Express
     if branches.is_empty() {
         return Err(QueryError::new(40068, "$switch requires at least one branch."));
     }
-    Ok(Expression { node: Node::Switch { branches, default } })
+    Ok(Expression { node: ExpressionNode::Switch { branches, default } })
 }
 
 fn parse_branch(

@@ -6,7 +6,7 @@ use crate::checkpoint;
 use crate::error::{QueryError, code};
 
 use super::operators::Arity;
-use super::{Evaluated, Expression, Node, Outcome, Variables, is_true, limits, nullish, type_name};
+use super::{Evaluated, Expression, ExpressionNode, Outcome, Variables, is_true, limits, nullish, type_name};
 
 impl Expression {
     /// What the expression yields for the document `root`.
@@ -27,19 +27,19 @@ impl Expression {
 
     fn evaluate_node(&self, root: RawDocument<'_>, variables: &mut Variables) -> Outcome {
         match &self.node {
-            Node::Constant(value) => {
+            ExpressionNode::Constant(value) => {
                 checkpoint::pass(value.as_ref().map_or(0, parts))?;
                 Ok(value.clone())
             }
-            Node::Root => {
+            ExpressionNode::Root => {
                 checkpoint::pass_bytes(root.as_bytes().len())?;
                 Ok(Some(Value::from(root)))
             }
-            Node::Field(path) => {
+            ExpressionNode::Field(path) => {
                 checkpoint::pass_bytes(root.as_bytes().len())?;
                 Ok(path.of_document(root))
             }
-            Node::Variable { slot, path } => {
+            ExpressionNode::Variable { slot, path } => {
                 let Some(value) = variables.get(*slot) else { return Ok(None) };
                 checkpoint::pass(parts(value))?;
                 Ok(match path {
@@ -47,9 +47,9 @@ impl Expression {
                     None => Some(value.clone()),
                 })
             }
-            Node::Object(fields) => evaluate_object(fields, root, variables),
-            Node::Array(items) => evaluate_array(items, root, variables),
-            Node::Call { operator, operands } => {
+            ExpressionNode::Object(fields) => evaluate_object(fields, root, variables),
+            ExpressionNode::Array(items) => evaluate_array(items, root, variables),
+            ExpressionNode::Call { operator, operands } => {
                 let mut values = Vec::with_capacity(operands.len());
                 for operand in operands {
                     let value = operand.evaluate(root, variables)?;
@@ -58,7 +58,7 @@ impl Expression {
                 }
                 operator.call(values)
             }
-            Node::Named { operator, parameters } => {
+            ExpressionNode::Named { operator, parameters } => {
                 let Arity::Named(signature) = operator.arity else {
                     return Err(QueryError::new(
                         code::INTERNAL_ERROR,
@@ -76,7 +76,7 @@ impl Expression {
                 }
                 operator.call_named(signature, values)
             }
-            Node::All(operands) => {
+            ExpressionNode::All(operands) => {
                 for operand in operands {
                     if !operand.matches(root, variables)? {
                         return Ok(Some(Value::Boolean(false)));
@@ -84,7 +84,7 @@ impl Expression {
                 }
                 Ok(Some(Value::Boolean(true)))
             }
-            Node::Any(operands) => {
+            ExpressionNode::Any(operands) => {
                 for operand in operands {
                     if operand.matches(root, variables)? {
                         return Ok(Some(Value::Boolean(true)));
@@ -92,21 +92,25 @@ impl Expression {
                 }
                 Ok(Some(Value::Boolean(false)))
             }
-            Node::Switch { branches, default } => {
+            ExpressionNode::Switch { branches, default } => {
                 evaluate_switch(branches, default.as_deref(), root, variables)
             }
-            Node::IfNull(operands) => evaluate_if_null(operands, root, variables),
-            Node::Let { slot, bindings, body } => evaluate_let(*slot, bindings, body, root, variables),
-            Node::Map { input, slot, body } => evaluate_map(input, *slot, body, root, variables),
-            Node::Filter { input, slot, condition, limit } => {
+            ExpressionNode::IfNull(operands) => evaluate_if_null(operands, root, variables),
+            ExpressionNode::Let { slot, bindings, body } => {
+                evaluate_let(*slot, bindings, body, root, variables)
+            }
+            ExpressionNode::Map { input, slot, body } => evaluate_map(input, *slot, body, root, variables),
+            ExpressionNode::Filter { input, slot, condition, limit } => {
                 evaluate_filter(input, *slot, condition, limit.as_deref(), root, variables)
             }
-            Node::Reduce { input, initial, slot, body } => {
+            ExpressionNode::Reduce { input, initial, slot, body } => {
                 evaluate_reduce(input, initial, *slot, body, root, variables)
             }
-            Node::SortArray { input, order } => order.sort_array(input.evaluate(root, variables)?),
-            Node::Random => Ok(Some(Value::Double(variables.random.next_unit()))),
-            Node::SampleRate(rate) => Ok(Some(Value::Boolean(variables.random.next_unit() < *rate))),
+            ExpressionNode::SortArray { input, order } => order.sort_array(input.evaluate(root, variables)?),
+            ExpressionNode::Random => Ok(Some(Value::Double(variables.random.next_unit()))),
+            ExpressionNode::SampleRate(rate) => {
+                Ok(Some(Value::Boolean(variables.random.next_unit() < *rate)))
+            }
         }
     }
 
@@ -129,7 +133,7 @@ impl Expression {
         variables: &mut Variables,
         take: impl FnOnce(Borrowed<'_>) -> T,
     ) -> Result<T, QueryError> {
-        if let Node::Field(path) = &self.node
+        if let ExpressionNode::Field(path) = &self.node
             && let Ok(found) = path.borrowed(root)
         {
             return Ok(take(Borrowed::Raw(found)));

@@ -7,7 +7,7 @@ use crate::error::QueryError;
 use super::call::Implementation;
 use super::operators::{Arity, Operator};
 use super::scope::{ParseScope, check_variable_name};
-use super::{Expression, Node};
+use super::{Expression, ExpressionNode};
 
 pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new(
@@ -101,7 +101,7 @@ fn parse_let(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression
     let slot = scope.next_slot();
     let body = Expression::parse(body, &scope.bind(names))?;
     // The slots of the bindings' own variables lie above these, so a binding cannot disturb an earlier one.
-    Ok(Expression { node: Node::Let { slot, bindings, body: Box::new(body) } })
+    Ok(Expression { node: ExpressionNode::Let { slot, bindings, body: Box::new(body) } })
 }
 
 fn parse_bindings(
@@ -125,7 +125,7 @@ fn parse_map(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression
     let input = Expression::parse(input, scope)?;
     let body = Expression::parse(body, &scope.bind(vec![name]))?;
     Ok(Expression {
-        node: Node::Map { input: Box::new(input), slot: scope.next_slot(), body: Box::new(body) },
+        node: ExpressionNode::Map { input: Box::new(input), slot: scope.next_slot(), body: Box::new(body) },
     })
 }
 
@@ -138,7 +138,7 @@ fn parse_filter(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Express
     let condition = Expression::parse(condition, &scope.bind(vec![name]))?;
     let limit = fields.optional("limit").map(|limit| Expression::parse(limit, scope)).transpose()?;
     Ok(Expression {
-        node: Node::Filter {
+        node: ExpressionNode::Filter {
             input: Box::new(input),
             slot: scope.next_slot(),
             condition: Box::new(condition),
@@ -154,7 +154,7 @@ fn parse_reduce(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Express
     let body = fields.required("in", 40079)?;
     let body = Expression::parse(body, &scope.bind(vec!["this".to_owned(), "value".to_owned()]))?;
     Ok(Expression {
-        node: Node::Reduce {
+        node: ExpressionNode::Reduce {
             input: Box::new(input),
             initial: Box::new(initial),
             slot: scope.next_slot(),

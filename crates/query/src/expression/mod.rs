@@ -73,12 +73,12 @@ pub(crate) type Outcome = Result<Evaluated, QueryError>;
 /// A parsed expression.
 #[derive(Debug, Clone)]
 pub struct Expression {
-    pub(crate) node: Node,
+    pub(crate) node: ExpressionNode,
 }
 
 /// The forms an expression can take.
 #[derive(Debug, Clone)]
-pub(crate) enum Node {
+pub(crate) enum ExpressionNode {
     Constant(Evaluated),
     /// `$$ROOT`.
     Root,
@@ -165,16 +165,16 @@ impl Dependencies {
 impl Expression {
     /// An expression that always yields `value`.
     pub fn constant(value: Evaluated) -> Self {
-        Self { node: Node::Constant(value) }
+        Self { node: ExpressionNode::Constant(value) }
     }
 
     /// An object whose fields are null where they would be missing.
     pub(crate) fn with_null_fields(mut self) -> Self {
-        if let Node::Object(fields) = &mut self.node {
+        if let ExpressionNode::Object(fields) = &mut self.node {
             for (_, field) in fields {
                 let replacement = Expression::constant(NULL);
-                let node = std::mem::replace(&mut field.node, Node::Root);
-                field.node = Node::IfNull(vec![Expression { node }, replacement]);
+                let node = std::mem::replace(&mut field.node, ExpressionNode::Root);
+                field.node = ExpressionNode::IfNull(vec![Expression { node }, replacement]);
             }
         }
         self
@@ -182,13 +182,13 @@ impl Expression {
 
     /// The expression `"$path"`.
     pub fn field(path: Path) -> Self {
-        Self { node: Node::Field(path) }
+        Self { node: ExpressionNode::Field(path) }
     }
 
     /// The value, when it does not depend on the document.
     pub fn as_constant(&self) -> Option<&Evaluated> {
         match &self.node {
-            Node::Constant(value) => Some(value),
+            ExpressionNode::Constant(value) => Some(value),
             _ => None,
         }
     }
@@ -196,7 +196,7 @@ impl Expression {
     /// The path, when the expression is nothing but a field path.
     pub fn as_path(&self) -> Option<&Path> {
         match &self.node {
-            Node::Field(path) => Some(path),
+            ExpressionNode::Field(path) => Some(path),
             _ => None,
         }
     }
@@ -204,8 +204,8 @@ impl Expression {
     /// Adds what this expression reads of the document to `found`.
     pub fn dependencies(&self, found: &mut Dependencies) {
         match &self.node {
-            Node::Root => found.whole = true,
-            Node::Field(path) => found.add(path.dotted()),
+            ExpressionNode::Root => found.whole = true,
+            ExpressionNode::Field(path) => found.add(path.dotted()),
             _ => self.for_each_operand(&mut |operand| operand.dependencies(found)),
         }
     }
@@ -213,40 +213,46 @@ impl Expression {
     /// Calls `visit` with every expression directly below this one.
     fn for_each_operand(&self, visit: &mut dyn FnMut(&Expression)) {
         match &self.node {
-            Node::Constant(_) | Node::Root | Node::Field(_) | Node::Variable { .. } => {}
-            Node::Random | Node::SampleRate(_) => {}
-            Node::Object(fields) => fields.iter().for_each(|(_, field)| visit(field)),
-            Node::Array(items) | Node::All(items) | Node::Any(items) | Node::IfNull(items) => {
+            ExpressionNode::Constant(_)
+            | ExpressionNode::Root
+            | ExpressionNode::Field(_)
+            | ExpressionNode::Variable { .. } => {}
+            ExpressionNode::Random | ExpressionNode::SampleRate(_) => {}
+            ExpressionNode::Object(fields) => fields.iter().for_each(|(_, field)| visit(field)),
+            ExpressionNode::Array(items)
+            | ExpressionNode::All(items)
+            | ExpressionNode::Any(items)
+            | ExpressionNode::IfNull(items) => {
                 items.iter().for_each(visit);
             }
-            Node::Call { operands, .. } => operands.iter().for_each(visit),
-            Node::Named { parameters, .. } => parameters.iter().flatten().for_each(visit),
-            Node::Switch { branches, default } => {
+            ExpressionNode::Call { operands, .. } => operands.iter().for_each(visit),
+            ExpressionNode::Named { parameters, .. } => parameters.iter().flatten().for_each(visit),
+            ExpressionNode::Switch { branches, default } => {
                 branches.iter().for_each(|(condition, result)| {
                     visit(condition);
                     visit(result);
                 });
                 default.iter().for_each(|operand| visit(operand));
             }
-            Node::Let { bindings, body, .. } => {
+            ExpressionNode::Let { bindings, body, .. } => {
                 bindings.iter().for_each(&mut *visit);
                 visit(body);
             }
-            Node::Map { input, body, .. } => {
+            ExpressionNode::Map { input, body, .. } => {
                 visit(input);
                 visit(body);
             }
-            Node::Filter { input, condition, limit, .. } => {
+            ExpressionNode::Filter { input, condition, limit, .. } => {
                 visit(input);
                 visit(condition);
                 limit.iter().for_each(|operand| visit(operand));
             }
-            Node::Reduce { input, initial, body, .. } => {
+            ExpressionNode::Reduce { input, initial, body, .. } => {
                 visit(input);
                 visit(initial);
                 visit(body);
             }
-            Node::SortArray { input, .. } => visit(input),
+            ExpressionNode::SortArray { input, .. } => visit(input),
         }
     }
 }

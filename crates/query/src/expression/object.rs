@@ -8,7 +8,7 @@ use super::brief;
 use super::call::Implementation;
 use super::operators::{Arity, Operator};
 use super::scope::ParseScope;
-use super::{Evaluated, Expression, Node, Outcome, limits, null_if_nullish, nullish, type_name};
+use super::{Evaluated, Expression, ExpressionNode, Outcome, limits, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
     Operator::new(
@@ -171,7 +171,7 @@ fn parse_get_field(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expr
         None if named => return Err(QueryError::new(4161103, "$getField requires 'input' to be specified")),
         None => Expression::parse(RawValue::String("$$CURRENT"), scope)?,
     };
-    Ok(Expression { node: Node::Call { operator: &GET_FIELD, operands: vec![field, input] } })
+    Ok(Expression { node: ExpressionNode::Call { operator: &GET_FIELD, operands: vec![field, input] } })
 }
 
 fn parse_set_field(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
@@ -179,7 +179,9 @@ fn parse_set_field(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expr
     match (operands.field, operands.input, operands.value) {
         (Some(field), Some(input), Some(value)) => {
             let field = field_name("$setField", field)?;
-            Ok(Expression { node: Node::Call { operator: &SET_FIELD, operands: vec![field, input, value] } })
+            Ok(Expression {
+                node: ExpressionNode::Call { operator: &SET_FIELD, operands: vec![field, input, value] },
+            })
         }
         (_, None, _) => Err(QueryError::new(4161109, "$setField requires 'input' to be specified")),
         _ => Err(QueryError::new(4161103, "$setField requires 'value' to be specified")),
@@ -191,7 +193,7 @@ fn parse_unset_field(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Ex
     match (operands.field, operands.input) {
         (Some(field), Some(input)) => {
             let operands = vec![field_name("$unsetField", field)?, input, Expression::constant(None)];
-            Ok(Expression { node: Node::Call { operator: &SET_FIELD, operands } })
+            Ok(Expression { node: ExpressionNode::Call { operator: &SET_FIELD, operands } })
         }
         _ => Err(QueryError::new(4161109, "$unsetField requires 'input' to be specified")),
     }

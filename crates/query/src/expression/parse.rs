@@ -11,7 +11,7 @@ use super::field::{Path, check_field_name};
 use super::limits::bytes_of;
 use super::operators::{Arity, Operator, Signature, operator};
 use super::scope::{Binding, ParseScope, check_variable_reference};
-use super::{Expression, Node, Variables};
+use super::{Expression, ExpressionNode, Variables};
 
 /// Operators that are part of the grammar itself.
 pub(crate) static OPERATORS: &[Operator] = &[
@@ -69,7 +69,7 @@ impl Expression {
         }
         let node = match operator.arity {
             Arity::Named(signature) => parse_named(operator, signature, operand, scope)?,
-            _ => Node::Call { operator, operands: parse_operands(operator, operand, scope)? },
+            _ => ExpressionNode::Call { operator, operands: parse_operands(operator, operand, scope)? },
         };
         Ok(Self { node }.folded(scope))
     }
@@ -78,9 +78,15 @@ impl Expression {
     /// are: a short text would fill the memory. An error is noted and left for evaluation to raise.
     fn folded(self, scope: &ParseScope<'_>) -> Self {
         let foldable = match &self.node {
-            Node::Constant(_) | Node::Root | Node::Field(_) | Node::Variable { .. } => false,
-            Node::Random | Node::SampleRate(_) => false,
-            Node::Let { .. } | Node::Map { .. } | Node::Filter { .. } | Node::Reduce { .. } => false,
+            ExpressionNode::Constant(_)
+            | ExpressionNode::Root
+            | ExpressionNode::Field(_)
+            | ExpressionNode::Variable { .. } => false,
+            ExpressionNode::Random | ExpressionNode::SampleRate(_) => false,
+            ExpressionNode::Let { .. }
+            | ExpressionNode::Map { .. }
+            | ExpressionNode::Filter { .. }
+            | ExpressionNode::Reduce { .. } => false,
             _ => {
                 let mut all_constant = true;
                 self.for_each_operand(&mut |operand| all_constant &= operand.as_constant().is_some());
@@ -119,7 +125,7 @@ fn parse_rand(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expression, Q
     if arguments {
         return Err(QueryError::new(3040501, "$rand does not currently accept arguments"));
     }
-    Ok(Expression { node: Node::Random })
+    Ok(Expression { node: ExpressionNode::Random })
 }
 
 fn parse_sample_rate(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expression, QueryError> {
@@ -132,7 +138,7 @@ fn parse_sample_rate(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expres
     if !(0.0..=1.0).contains(&rate) {
         return Err(QueryError::bad_value("numeric argument to $sampleRate must be in [0, 1]"));
     }
-    Ok(Expression { node: Node::SampleRate(rate) })
+    Ok(Expression { node: ExpressionNode::SampleRate(rate) })
 }
 
 fn parse_reference(text: &str, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
@@ -160,7 +166,7 @@ fn parse_reference(text: &str, scope: &ParseScope<'_>) -> Result<Expression, Que
 
 fn bound(binding: Binding<'_>, path: Option<Path>) -> Expression {
     match binding {
-        Binding::Slot(slot) => Expression { node: Node::Variable { slot, path } },
+        Binding::Slot(slot) => Expression { node: ExpressionNode::Variable { slot, path } },
         // A `let` variable whose expression was missing travels as undefined.
         Binding::Fixed(Value::Undefined) => Expression::constant(None),
         Binding::Fixed(value) => Expression::constant(match path {
@@ -174,7 +180,7 @@ fn system_variable(name: &str, path: Option<Path>, scope: &ParseScope<'_>) -> Re
     let environment = scope.environment();
     let value = match name {
         "ROOT" | "CURRENT" => {
-            return Ok(path.map_or(Expression { node: Node::Root }, Expression::field));
+            return Ok(path.map_or(Expression { node: ExpressionNode::Root }, Expression::field));
         }
         "REMOVE" => None,
         "NOW" => Some(Value::DateTime(environment.now_ms)),
@@ -224,12 +230,12 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
         }
         fields.push((name.to_owned(), Expression::parse(element.value(), scope)?));
     }
-    Ok(Expression { node: Node::Object(fields) }.folded(scope))
+    Ok(Expression { node: ExpressionNode::Object(fields) }.folded(scope))
 }
 
 fn parse_array(array: RawArray<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
     let items = array.iter().map(|item| Expression::parse(item, scope)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Expression { node: Node::Array(items) }.folded(scope))
+    Ok(Expression { node: ExpressionNode::Array(items) }.folded(scope))
 }
 
 /// Parses the operands of an operator: the items of an array, or the one value that stands alone.
@@ -270,14 +276,14 @@ fn parse_named(
     signature: &'static Signature,
     operand: RawValue<'_>,
     scope: &ParseScope<'_>,
-) -> Result<Node, QueryError> {
+) -> Result<ExpressionNode, QueryError> {
     let name = operator.name;
     if let Some(alone) = shorthand(operator, signature, operand)? {
         let mut parameters: Vec<Option<Expression>> = vec![None; signature.parameters.len()];
         if let Some(first) = parameters.first_mut() {
             *first = Some(Expression::parse(alone, scope)?);
         }
-        return Ok(Node::Named { operator, parameters });
+        return Ok(ExpressionNode::Named { operator, parameters });
     }
     let RawValue::Document(document) = operand else {
         return Err(QueryError::new(
@@ -304,7 +310,7 @@ fn parse_named(
             ));
         }
     }
-    Ok(Node::Named { operator, parameters })
+    Ok(ExpressionNode::Named { operator, parameters })
 }
 
 /// The operand that stands for the first parameter alone, when the operator allows it and it is not an object

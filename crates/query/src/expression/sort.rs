@@ -12,7 +12,7 @@ use super::comparison::compare_evaluated;
 use super::field::Path;
 use super::operators::{Arity, Operator};
 use super::scope::ParseScope;
-use super::{Evaluated, Expression, Node, Outcome, null_if_nullish, type_name};
+use super::{Evaluated, Expression, ExpressionNode, Outcome, null_if_nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[Operator::new(
     "$sortArray",
@@ -155,5 +155,5 @@ fn parse(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, Qu
         input.ok_or_else(|| QueryError::new(2942502, "$sortArray requires 'input' to be specified"))?;
     let order =
         order.ok_or_else(|| QueryError::new(2942503, "$sortArray requires 'sortBy' to be specified"))?;
-    Ok(Expression { node: Node::SortArray { input: Box::new(input), order } })
+    Ok(Expression { node: ExpressionNode::SortArray { input: Box::new(input), order } })
 }

@@ -3,7 +3,7 @@
 use document::{RawArray, RawDocument, RawValue};
 
 use super::bits::{BitTest, BitTestKind};
-use super::parse::{self, Place, comparison, equality, is_operator_document};
+use super::parse::{self, OperatorPlace, comparison, equality, is_operator_document};
 use super::predicate::{ComparisonOperator, Predicate, Remainder, ValueTest};
 use super::{Constant, InList, Pattern, TypeSet};
 use crate::error::{QueryError, code};
@@ -20,7 +20,7 @@ pub(crate) struct FieldArgument<'a> {
     pub(crate) value: RawValue<'a>,
     /// The whole operator document: `$regex` and `$options` belong together.
     pub(crate) siblings: RawDocument<'a>,
-    pub(crate) place: Place<'a>,
+    pub(crate) place: OperatorPlace<'a>,
 }
 
 type Tests = Vec<ValueTest>;
@@ -212,7 +212,7 @@ fn element_predicate(condition: RawValue<'_>, argument: &FieldArgument<'_>) -> R
     let RawValue::Document(condition) = condition else {
         return Err(QueryError::bad_value("$elemMatch needs an Object"));
     };
-    let place = Place { nested: true, ..argument.place };
+    let place = OperatorPlace { nested: true, ..argument.place };
     let tests_values = parse::is_operator_document_strictly(condition)
         && condition.first().is_some_and(|first| super::top_operators::top_operator(first.name()).is_none());
     if tests_values {

@@ -11,7 +11,7 @@ use crate::error::QueryError;
 
 /// Where a filter stands: some operators are allowed in the outermost one only.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'e> {
+pub(crate) struct OperatorPlace<'e> {
     pub(crate) environment: &'e Environment,
     /// Inside `$elemMatch`.
     pub(crate) nested: bool,
@@ -19,11 +19,11 @@ pub(crate) struct Place<'e> {
 
 /// Parses a whole filter.
 pub(crate) fn filter(filter: RawDocument<'_>, environment: &Environment) -> Result<MatchNode, QueryError> {
-    document(filter, Place { environment, nested: false })
+    document(filter, OperatorPlace { environment, nested: false })
 }
 
 /// Parses a filter document at some place: the conjunction of its fields.
-pub(crate) fn document(filter: RawDocument<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
+pub(crate) fn document(filter: RawDocument<'_>, place: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     let mut children = Vec::new();
     for element in filter.iter() {
         children.push(field(element, place)?);
@@ -31,7 +31,7 @@ pub(crate) fn document(filter: RawDocument<'_>, place: Place<'_>) -> Result<Matc
     Ok(MatchNode::all(children))
 }
 
-fn field(element: Element<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
+fn field(element: Element<'_>, place: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     let name = element.name();
     if name.starts_with('$') && !is_reference_part(name) {
         let operator = top_operator(name).ok_or_else(|| {
@@ -52,10 +52,10 @@ pub(crate) fn value_tests(
     value: RawValue<'_>,
     environment: &Environment,
 ) -> Result<Vec<ValueTest>, QueryError> {
-    tests(path, value, Place { environment, nested: true })
+    tests(path, value, OperatorPlace { environment, nested: true })
 }
 
-fn tests(path: &str, value: RawValue<'_>, place: Place<'_>) -> Result<Vec<ValueTest>, QueryError> {
+fn tests(path: &str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Result<Vec<ValueTest>, QueryError> {
     match value {
         RawValue::Document(operators) if is_operator_document(operators) => {
             operator_document(path, operators, place)
@@ -71,7 +71,7 @@ fn tests(path: &str, value: RawValue<'_>, place: Place<'_>) -> Result<Vec<ValueT
 pub(crate) fn operator_document(
     path: &str,
     operators: RawDocument<'_>,
-    place: Place<'_>,
+    place: OperatorPlace<'_>,
 ) -> Result<Vec<ValueTest>, QueryError> {
     let mut tests = Vec::new();
     for element in operators.iter() {

@@ -68,7 +68,7 @@ impl MatchPath {
         let rest = self.parts.get(1..).unwrap_or_default();
         match head {
             None => visit(None, None),
-            Some(value) => Walk { leaf, visit }.value(rest, value, None),
+            Some(value) => PathVisitor { leaf, visit }.value(rest, value, None),
         }
     }
 }
@@ -81,12 +81,12 @@ fn array_position(name: &str) -> Option<usize> {
         .flatten()
 }
 
-struct Walk<'f, F> {
+struct PathVisitor<'f, F> {
     leaf: LeafArrays,
     visit: &'f mut F,
 }
 
-impl<'a, F: FnMut(Option<RawValue<'a>>, Option<usize>) -> Verdict> Walk<'_, F> {
+impl<'a, F: FnMut(Option<RawValue<'a>>, Option<usize>) -> Verdict> PathVisitor<'_, F> {
     fn document(&mut self, parts: &[Part], document: RawDocument<'a>, outer: Option<usize>) -> Verdict {
         let Some((head, rest)) = parts.split_first() else {
             return Ok(false);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use document::RawValue;
 
-use super::parse::{self, Place};
+use super::parse::{self, OperatorPlace};
 use super::{ExpressionTest, MatchNode, SchemaTest};
 use crate::error::{QueryError, code};
 use crate::expression::{Expression, ParseScope};
@@ -17,7 +17,7 @@ pub struct TopOperator {
     /// One line for the manual.
     pub purpose: &'static str,
     /// Builds the node.
-    pub(crate) parse: fn(&'static str, RawValue<'_>, Place<'_>) -> Result<MatchNode, QueryError>,
+    pub(crate) parse: fn(&'static str, RawValue<'_>, OperatorPlace<'_>) -> Result<MatchNode, QueryError>,
 }
 
 /// Every operator of the top level, alphabetically.
@@ -42,20 +42,20 @@ const TABLE: &[TopOperator] = &[
     TopOperator { name: "$where", purpose: "JavaScript; refused", parse: javascript },
 ];
 
-fn and(name: &'static str, value: RawValue<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
+fn and(name: &'static str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     branches(name, value, place).map(MatchNode::all)
 }
 
-fn or(name: &'static str, value: RawValue<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
+fn or(name: &'static str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     let mut children = branches(name, value, place)?;
     Ok(if children.len() == 1 { children.swap_remove(0) } else { MatchNode::Or(children) })
 }
 
-fn nor(name: &'static str, value: RawValue<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
+fn nor(name: &'static str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     branches(name, value, place).map(MatchNode::Nor)
 }
 
-fn branches(name: &str, value: RawValue<'_>, place: Place<'_>) -> Result<Vec<MatchNode>, QueryError> {
+fn branches(name: &str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Result<Vec<MatchNode>, QueryError> {
     let RawValue::Array(array) = value else {
         return Err(QueryError::bad_value(format!("{name} must be an array")));
     };
@@ -71,24 +71,28 @@ fn branches(name: &str, value: RawValue<'_>, place: Place<'_>) -> Result<Vec<Mat
         .collect()
 }
 
-fn always(name: &'static str, value: RawValue<'_>, _: Place<'_>) -> Result<MatchNode, QueryError> {
+fn always(name: &'static str, value: RawValue<'_>, _: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     match value.as_i64_exact() {
         Some(1) => Ok(MatchNode::Always(name == "$alwaysTrue")),
         _ => Err(QueryError::failed_to_parse(format!("{name} must be an integer value of 1"))),
     }
 }
 
-fn comment(_: &'static str, _: RawValue<'_>, _: Place<'_>) -> Result<MatchNode, QueryError> {
+fn comment(_: &'static str, _: RawValue<'_>, _: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     Ok(MatchNode::Always(true))
 }
 
-fn expression(_: &'static str, value: RawValue<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
+fn expression(
+    _: &'static str,
+    value: RawValue<'_>,
+    place: OperatorPlace<'_>,
+) -> Result<MatchNode, QueryError> {
     outermost_only("$expr", place)?;
     let expression = Expression::parse(value, &ParseScope::of_filter(place.environment))?;
     Ok(MatchNode::Expression(Arc::new(ExpressionTest { expression, source: value.to_value() })))
 }
 
-fn schema(_: &'static str, value: RawValue<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
+fn schema(_: &'static str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     let RawValue::Document(source) = value else {
         return Err(QueryError::type_mismatch("$jsonSchema must be an object"));
     };
@@ -96,18 +100,18 @@ fn schema(_: &'static str, value: RawValue<'_>, place: Place<'_>) -> Result<Matc
     Ok(MatchNode::Schema(Arc::new(SchemaTest { schema, source: source.to_document() })))
 }
 
-fn text(_: &'static str, _: RawValue<'_>, place: Place<'_>) -> Result<MatchNode, QueryError> {
+fn text(_: &'static str, _: RawValue<'_>, place: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     outermost_only("$text", place)?;
     Err(QueryError::new(code::INDEX_NOT_FOUND, "text index required for $text query"))
 }
 
-fn javascript(_: &'static str, _: RawValue<'_>, _: Place<'_>) -> Result<MatchNode, QueryError> {
+fn javascript(_: &'static str, _: RawValue<'_>, _: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     Err(QueryError::bad_value(
         "$where is not allowed in this context: this server runs no JavaScript; use $expr instead",
     ))
 }
 
-fn outermost_only(name: &str, place: Place<'_>) -> Result<(), QueryError> {
+fn outermost_only(name: &str, place: OperatorPlace<'_>) -> Result<(), QueryError> {
     if place.nested {
         return Err(QueryError::bad_value(format!("{name} can only be applied to the top-level document")));
     }

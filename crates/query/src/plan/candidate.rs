@@ -10,7 +10,7 @@ use super::node_bounds::FieldView;
 use super::predicate_bounds::Bounded;
 use super::request::SortField;
 use super::usable::is_complete_for;
-use super::{FieldOrder, IndexDescription, IndexField, Interval, Intervals, NeededFields, ScanDirection};
+use super::{FieldOrder, IndexDescription, IndexKeyPart, Interval, Intervals, NeededFields, ScanDirection};
 use crate::matcher::{FieldMatch, MatchNode, Predicate};
 
 /// An index with bounds.
@@ -186,7 +186,7 @@ impl Candidate {
 
     /// Whether the field's keys order documents as a sort does. A sort takes the lowest (or highest) element
     /// of an array, the first a full scan meets; bounds could pass over it.
-    fn orders_by(&self, field: &IndexField, bounds: &Intervals) -> bool {
+    fn orders_by(&self, field: &IndexKeyPart, bounds: &Intervals) -> bool {
         if field.order == FieldOrder::Hashed || field.path.has_position() {
             return false;
         }
@@ -215,11 +215,11 @@ impl Candidate {
 }
 
 /// One key per document and one value for all: the field does not take part in the order.
-fn is_fixed(field: &IndexField, bounds: &Intervals) -> bool {
+fn is_fixed(field: &IndexKeyPart, bounds: &Intervals) -> bool {
     field.order != FieldOrder::Hashed && !field.is_multikey() && bounds.as_point().is_some()
 }
 
-fn offers<N: Borrow<MatchNode>>(field: &IndexField, conjuncts: &[N]) -> Vec<Offer> {
+fn offers<N: Borrow<MatchNode>>(field: &IndexKeyPart, conjuncts: &[N]) -> Vec<Offer> {
     // A number in a path means a position as well as a name; keys know only one of them.
     if field.path.has_position() {
         return Vec::new();
@@ -271,8 +271,8 @@ fn keep_tightest(offers: &mut Vec<Offer>) {
 /// the two keys of an entry come from one element: only an `$elemMatch` on that array (or a deeper place)
 /// asks for that.
 fn can_combine<N: Borrow<MatchNode>>(
-    earlier: &IndexField,
-    field: &IndexField,
+    earlier: &IndexKeyPart,
+    field: &IndexKeyPart,
     same_conjunct: bool,
     conjuncts: &[N],
     conjunct: usize,

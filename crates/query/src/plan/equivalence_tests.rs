@@ -9,7 +9,7 @@ use document::key::{KeyBuilder, encode_owned, hash64};
 use document::{Document, DocumentBuf, Value, doc};
 
 use super::{
-    Access, FieldOrder, Hint, IndexBounds, IndexDescription, IndexField, IndexScan, Intervals, KeyCheck,
+    Access, FieldOrder, Hint, IndexBounds, IndexDescription, IndexKeyPart, IndexScan, Intervals, KeyCheck,
     KeyScan, NeededFields, Plan, PlanRequest, ScanDirection, SortField, plan,
 };
 use crate::environment::Environment;
@@ -486,7 +486,7 @@ fn parse(filter: &Document) -> Matcher {
 
 fn describe(random: &mut Random, position: usize) -> IndexDescription {
     let pattern = PATTERNS[random.below(PATTERNS.len() as u64) as usize];
-    let fields = pattern.iter().map(|(path, order)| IndexField::new(path, *order)).collect();
+    let fields = pattern.iter().map(|(path, order)| IndexKeyPart::new(path, *order)).collect();
     let mut description = IndexDescription::new(&format!("index{position}"), fields);
     description.sparse = random.one_in(4);
     if random.one_in(4) {

@@ -27,7 +27,7 @@ impl FieldOrder {
 
 /// One field of an index.
 #[derive(Debug, Clone)]
-pub struct IndexField {
+pub struct IndexKeyPart {
     /// The indexed path.
     pub path: MatchPath,
     /// How it is stored.
@@ -38,7 +38,7 @@ pub struct IndexField {
     pub multikey: Vec<usize>,
 }
 
-impl IndexField {
+impl IndexKeyPart {
     /// A field without arrays.
     pub fn new(path: &str, order: FieldOrder) -> Self {
         Self { path: MatchPath::new(path), order, multikey: Vec::new() }
@@ -63,7 +63,7 @@ pub struct IndexDescription {
     /// The index's name.
     pub name: String,
     /// The fields in order.
-    pub fields: Vec<IndexField>,
+    pub fields: Vec<IndexKeyPart>,
     /// No two documents share a key.
     pub unique: bool,
     /// Documents that have none of the fields are left out.
@@ -81,7 +81,7 @@ pub struct IndexDescription {
 
 impl IndexDescription {
     /// A plain index over these fields.
-    pub fn new(name: &str, fields: Vec<IndexField>) -> Self {
+    pub fn new(name: &str, fields: Vec<IndexKeyPart>) -> Self {
         Self {
             name: name.to_owned(),
             fields,
@@ -96,7 +96,7 @@ impl IndexDescription {
 
     /// `_id_` of a collection that is stored in the order of `_id`.
     pub fn clustered_id() -> Self {
-        let fields = vec![IndexField::new("_id", FieldOrder::Ascending)];
+        let fields = vec![IndexKeyPart::new("_id", FieldOrder::Ascending)];
         Self { unique: true, clustered: true, ..Self::new("_id_", fields) }
     }
 
@@ -122,7 +122,7 @@ impl IndexDescription {
 
     /// Whether a document may have several keys, so that a scan can meet it more than once.
     pub fn is_multikey(&self) -> bool {
-        self.fields.iter().any(IndexField::is_multikey)
+        self.fields.iter().any(IndexKeyPart::is_multikey)
     }
 
     /// Whether documents may be missing from the index.

@@ -53,7 +53,7 @@ mod tests;
 pub use access::{Access, IndexBounds, IndexScan, Plan, ScanDirection};
 pub use choose::{plan, plan_distinct};
 pub use explain::{ExplainOptions, ProjectionKind, explain};
-pub use index::{FieldOrder, IndexDescription, IndexField};
+pub use index::{FieldOrder, IndexDescription, IndexKeyPart};
 pub use interval::{Cut, Interval, Intervals};
 pub use key_scan::{BoundsChecker, KeyCheck, KeyScan};
 pub use request::{Hint, NeededFields, PlanRequest, SortField};

@@ -1,7 +1,7 @@
 //! Which keys of an index field can belong to documents that pass a node of the filter.
 
 use super::predicate_bounds::{Bounded, of_predicate};
-use super::{IndexField, Intervals};
+use super::{IndexKeyPart, Intervals};
 use crate::matcher::{FieldMatch, MatchNode, Predicate};
 
 /// An index field, seen from the documents that a filter looks at: the collection's own, or, inside
@@ -12,13 +12,13 @@ pub(crate) struct FieldView<'i> {
     path: &'i str,
     /// Whether arrays lie on the path from here.
     multikey: bool,
-    field: &'i IndexField,
+    field: &'i IndexKeyPart,
     /// How many components of the field's path lie before here.
     depth: usize,
 }
 
 impl<'i> FieldView<'i> {
-    pub(crate) fn of(field: &'i IndexField) -> Self {
+    pub(crate) fn of(field: &'i IndexKeyPart) -> Self {
         Self { path: field.path.dotted(), multikey: field.is_multikey(), field, depth: 0 }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use document::{Document, Value, doc};
 
 use super::{
-    Access, ExplainOptions, FieldOrder, Hint, IndexBounds, IndexDescription, IndexField, KeyScan,
+    Access, ExplainOptions, FieldOrder, Hint, IndexBounds, IndexDescription, IndexKeyPart, KeyScan,
     NeededFields, Plan, PlanRequest, ProjectionKind, ScanDirection, SortField, explain, plan, plan_distinct,
 };
 use crate::environment::Environment;
@@ -20,7 +20,7 @@ fn index(pattern: &str) -> IndexDescription {
             ("#", path) => (path, FieldOrder::Hashed),
             _ => (text, FieldOrder::Ascending),
         };
-        let mut field = IndexField::new(path, order);
+        let mut field = IndexKeyPart::new(path, order);
         field.multikey =
             arrays.bytes().filter(u8::is_ascii_digit).map(|digit| (digit - b'0') as usize).collect();
         field

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use document::{RawDocument, RawValue};
 
 use super::parse::{is_operator, join};
-use super::tree::{Node, Rule};
+use super::tree::{ProjectionNode, ProjectionRule};
 use super::{Projection, ProjectionMode};
 use crate::environment::Environment;
 use crate::error::QueryError;
@@ -27,7 +27,7 @@ pub(super) fn parse(spec: RawDocument<'_>, environment: &Environment) -> Result<
         check_path(element.name())?;
         paths.check(element.name(), element.value())?;
     }
-    let mut root = Node::default();
+    let mut root = ProjectionNode::default();
     let scope = ParseScope::new(environment);
     for element in spec {
         add(&mut root, element.name(), element.value(), &scope)?;
@@ -41,12 +41,17 @@ fn fields_of(value: RawValue<'_>) -> Option<RawDocument<'_>> {
     (!document.is_empty() && !is_operator(document)).then_some(document)
 }
 
-fn add(root: &mut Node, path: &str, value: RawValue<'_>, scope: &ParseScope<'_>) -> Result<(), QueryError> {
+fn add(
+    root: &mut ProjectionNode,
+    path: &str,
+    value: RawValue<'_>,
+    scope: &ParseScope<'_>,
+) -> Result<(), QueryError> {
     match fields_of(value) {
         Some(fields) => fields
             .iter()
             .try_for_each(|below| add(root, &join(path, below.name()), below.value(), &scope.deeper()?)),
-        None => root.insert(path, Rule::Computed(Expression::parse(value, scope)?)),
+        None => root.insert(path, ProjectionRule::Computed(Expression::parse(value, scope)?)),
     }
 }
 

@@ -6,24 +6,24 @@ use document::{
 
 use super::ProjectionMode;
 use super::array;
-use super::tree::{Node, Rule};
+use super::tree::{ProjectionNode, ProjectionRule};
 use crate::aggregate::rewrite::append_bounded;
 use crate::checkpoint;
 use crate::error::QueryError;
 use crate::expression::{Expression, Variables};
 
 /// One document on its way through the rules.
-pub(super) struct Walk<'d, 'v> {
+pub(super) struct DocumentProjector<'d, 'v> {
     pub(super) mode: ProjectionMode,
     pub(super) root: RawDocument<'d>,
     pub(super) variables: &'v mut Variables,
 }
 
-impl Walk<'_, '_> {
+impl DocumentProjector<'_, '_> {
     /// Appends what the rules show of `document` to `out`.
     pub(super) fn document(
         &mut self,
-        node: &Node,
+        node: &ProjectionNode,
         document: RawDocument<'_>,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<(), QueryError> {
@@ -33,17 +33,17 @@ impl Walk<'_, '_> {
             for element in document {
                 match node.find(element.name_bytes()) {
                     None if inclusion => continue,
-                    None | Some(Rule::Keep) => {
+                    None | Some(ProjectionRule::Keep) => {
                         out.append_element(element);
                     }
-                    Some(Rule::Drop | Rule::FirstMatch(_)) => continue,
-                    Some(Rule::Computed(_)) if inclusion => continue,
-                    Some(Rule::Computed(expression)) => {
+                    Some(ProjectionRule::Drop | ProjectionRule::FirstMatch(_)) => continue,
+                    Some(ProjectionRule::Computed(_)) if inclusion => continue,
+                    Some(ProjectionRule::Computed(expression)) => {
                         self.computed(element.name(), expression, out)?;
                         continue;
                     }
-                    Some(Rule::Slice(section)) => array::append_section(element, *section, out),
-                    Some(Rule::Nested(below)) => self.nested(below, element, out)?,
+                    Some(ProjectionRule::Slice(section)) => array::append_section(element, *section, out),
+                    Some(ProjectionRule::Nested(below)) => self.nested(below, element, out)?,
                 }
                 if inclusion {
                     missing -= 1;
@@ -59,7 +59,7 @@ impl Walk<'_, '_> {
 
     fn nested(
         &mut self,
-        node: &Node,
+        node: &ProjectionNode,
         element: Element<'_>,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<(), QueryError> {
@@ -81,7 +81,7 @@ impl Walk<'_, '_> {
 
     fn array(
         &mut self,
-        node: &Node,
+        node: &ProjectionNode,
         array: RawArray<'_>,
         out: &mut ArrayBuilder<'_>,
     ) -> Result<(), QueryError> {
@@ -103,7 +103,7 @@ impl Walk<'_, '_> {
     /// and documents that exist only for computed fields within them.
     fn append_new(
         &mut self,
-        node: &Node,
+        node: &ProjectionNode,
         document: RawDocument<'_>,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<(), QueryError> {
@@ -111,12 +111,12 @@ impl Walk<'_, '_> {
         let present = FieldIndex::new(document, node.len());
         for (name, rule) in node.children() {
             match rule {
-                Rule::Computed(_) if set_in_place && present.contains(name) => {}
-                Rule::Computed(expression) => self.computed(name, expression, out)?,
-                Rule::Nested(below) if below.appends && !present.contains(name) => {
+                ProjectionRule::Computed(_) if set_in_place && present.contains(name) => {}
+                ProjectionRule::Computed(expression) => self.computed(name, expression, out)?,
+                ProjectionRule::Nested(below) if below.appends && !present.contains(name) => {
                     self.missing_document(name, below, out)?;
                 }
-                Rule::FirstMatch(matcher) => {
+                ProjectionRule::FirstMatch(matcher) => {
                     if let Some(RawValue::Array(array)) = present.get(name) {
                         checkpoint::pass_bytes(document.as_bytes().len())?;
                         array::append_first_match(name, matcher, (document, array), out)?;
@@ -131,7 +131,7 @@ impl Walk<'_, '_> {
     fn missing_document(
         &mut self,
         name: &str,
-        node: &Node,
+        node: &ProjectionNode,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<(), QueryError> {
         let mut bytes = Vec::new();

@@ -30,7 +30,7 @@ use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::Variables;
 use crate::matcher::MatchDetails;
-use tree::{Node, Rule};
+use tree::{ProjectionNode, ProjectionRule};
 
 /// Which fields a projection shows besides the ones it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum ProjectionMode {
 #[derive(Debug)]
 pub struct Projection {
     mode: ProjectionMode,
-    root: Node,
+    root: ProjectionNode,
     /// The path in front of `.$`, when the projection asks for the array element that matched.
     positional: Option<Vec<String>>,
 }
@@ -87,9 +87,9 @@ impl Projection {
     /// # Errors
     /// Colliding or malformed paths.
     pub fn excluding<'p>(paths: impl IntoIterator<Item = &'p str>) -> Result<Self, QueryError> {
-        let mut root = Node::default();
+        let mut root = ProjectionNode::default();
         for path in paths {
-            root.insert(path, Rule::Drop)?;
+            root.insert(path, ProjectionRule::Drop)?;
         }
         Ok(Projection { mode: ProjectionMode::Exclusion, root, positional: None })
     }
@@ -112,7 +112,10 @@ impl Projection {
     /// Whether only whole top-level fields are shown or hidden (`PROJECTION_SIMPLE` in explain).
     pub fn is_simple(&self) -> bool {
         self.positional.is_none()
-            && self.root.children().all(|(_, rule)| matches!(rule, Rule::Keep | Rule::Drop))
+            && self
+                .root
+                .children()
+                .all(|(_, rule)| matches!(rule, ProjectionRule::Keep | ProjectionRule::Drop))
     }
 
     /// The dotted paths whose values are all that the projection reads; `None` when it may read the whole
@@ -160,7 +163,7 @@ impl Projection {
         variables: &mut Variables,
         out: &mut DocumentBuilder<'_>,
     ) -> Result<(), QueryError> {
-        let mut walk = apply::Walk { mode: self.mode, root: document, variables };
+        let mut walk = apply::DocumentProjector { mode: self.mode, root: document, variables };
         let Some(path) = &self.positional else { return walk.document(&self.root, document, out) };
         let mut bytes = Vec::with_capacity(document.as_bytes().len().min(INITIAL_CAPACITY_BYTES));
         let mut shown = DocumentBuilder::new(&mut bytes);

@@ -2,7 +2,7 @@
 
 use document::{DocumentBuilder, Element, ElementType, RawArray, RawDocument, RawValue, quote};
 
-use super::tree::{Node, Rule, Section};
+use super::tree::{ProjectionNode, ProjectionRule, Section};
 use super::{Projection, ProjectionMode};
 use crate::environment::Environment;
 use crate::error::QueryError;
@@ -15,7 +15,7 @@ pub(super) struct Parser<'e> {
     scope: ParseScope<'e>,
     /// Whether the array operators of `find` are understood.
     find: bool,
-    root: Node,
+    root: ProjectionNode,
     mode: Option<ProjectionMode>,
     /// What the projection says of `_id` as a whole.
     id: Option<bool>,
@@ -30,7 +30,7 @@ impl<'e> Parser<'e> {
             environment,
             scope: ParseScope::new(environment),
             find,
-            root: Node::default(),
+            root: ProjectionNode::default(),
             mode: None,
             id: None,
             positional: None,
@@ -58,8 +58,10 @@ impl<'e> Parser<'e> {
         let inclusion = mode == ProjectionMode::Inclusion;
         match self.id {
             Some(false) if inclusion => Ok(()),
-            Some(false) => self.root.insert("_id", Rule::Drop),
-            _ if inclusion && self.root.find(b"_id").is_none() => self.root.insert("_id", Rule::Keep),
+            Some(false) => self.root.insert("_id", ProjectionRule::Drop),
+            _ if inclusion && self.root.find(b"_id").is_none() => {
+                self.root.insert("_id", ProjectionRule::Keep)
+            }
             _ => Ok(()),
         }
     }
@@ -94,7 +96,7 @@ impl<'e> Parser<'e> {
                 }
                 self.mode = Some(ProjectionMode::Inclusion);
                 let expression = Expression::parse(value, &self.scope)?;
-                self.root.insert(&path, Rule::Computed(expression))
+                self.root.insert(&path, ProjectionRule::Computed(expression))
             }
         }
     }
@@ -119,16 +121,16 @@ impl<'e> Parser<'e> {
             )),
             (_, true) => {
                 self.mode = Some(ProjectionMode::Inclusion);
-                self.insert(path, Rule::Keep)
+                self.insert(path, ProjectionRule::Keep)
             }
             (_, false) => {
                 self.mode = Some(ProjectionMode::Exclusion);
-                self.insert(path, Rule::Drop)
+                self.insert(path, ProjectionRule::Drop)
             }
         }
     }
 
-    fn insert(&mut self, path: &str, rule: Rule) -> Result<(), QueryError> {
+    fn insert(&mut self, path: &str, rule: ProjectionRule) -> Result<(), QueryError> {
         if self.id.is_some() && path.starts_with("_id.") {
             return Err(QueryError::new(31250, format!("Path collision at {path}")));
         }
@@ -157,7 +159,7 @@ impl<'e> Parser<'e> {
             return Err(QueryError::new(31256, "Cannot specify positional operator and $elemMatch."));
         }
         self.mode = Some(ProjectionMode::Inclusion);
-        self.insert(array, Rule::Keep)?;
+        self.insert(array, ProjectionRule::Keep)?;
         self.positional = Some(array.split('.').map(str::to_owned).collect());
         Ok(())
     }
@@ -177,7 +179,7 @@ impl<'e> Parser<'e> {
                 }
                 self.saw_slice = true;
                 let section = section(first.value())?;
-                self.insert(path, Rule::Slice(section))
+                self.insert(path, ProjectionRule::Slice(section))
             }
             Some(first) if first.name() == "$elemMatch" => self.first_match(path, prefix, first),
             Some(first) if first.name() == "$meta" => {
@@ -199,7 +201,7 @@ impl<'e> Parser<'e> {
                         _ => error,
                     }
                 })?;
-                self.insert(path, Rule::Computed(expression))
+                self.insert(path, ProjectionRule::Computed(expression))
             }
         }
     }
@@ -223,7 +225,7 @@ impl<'e> Parser<'e> {
         filter.finish();
         let matcher = Matcher::parse(RawDocument::trusted(&bytes), self.environment)?;
         self.saw_first_match = true;
-        self.insert(path, Rule::FirstMatch(Box::new(matcher)))
+        self.insert(path, ProjectionRule::FirstMatch(Box::new(matcher)))
     }
 }
 

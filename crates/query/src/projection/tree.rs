@@ -8,13 +8,13 @@ use crate::matcher::Matcher;
 
 /// What happens to the field at the end of a path.
 #[derive(Debug)]
-pub(super) enum Rule {
+pub(super) enum ProjectionRule {
     /// The field is shown as it stands.
     Keep,
     /// The field is hidden.
     Drop,
     /// Rules for the fields below.
-    Nested(Node),
+    Nested(ProjectionNode),
     /// The field gets the expression's value.
     Computed(Expression),
     /// A section of the array is shown (`$slice`).
@@ -37,8 +37,8 @@ const FEW: usize = 16;
 
 /// The rules of one level, in the order in which the projection names them.
 #[derive(Debug, Default)]
-pub(super) struct Node {
-    fields: Vec<(Box<str>, Rule)>,
+pub(super) struct ProjectionNode {
+    fields: Vec<(Box<str>, ProjectionRule)>,
     /// Where each name stands in `fields`, once there are many. Its hash has a secret: clients choose the
     /// names.
     places: HashMap<Box<[u8]>, usize>,
@@ -48,12 +48,12 @@ pub(super) struct Node {
     pub(super) appends: bool,
 }
 
-impl Node {
+impl ProjectionNode {
     pub(super) fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    pub(super) fn children(&self) -> impl Iterator<Item = (&str, &Rule)> {
+    pub(super) fn children(&self) -> impl Iterator<Item = (&str, &ProjectionRule)> {
         self.fields.iter().map(|(name, rule)| (&**name, rule))
     }
 
@@ -63,21 +63,21 @@ impl Node {
     }
 
     #[inline]
-    pub(super) fn find(&self, name: &[u8]) -> Option<&Rule> {
+    pub(super) fn find(&self, name: &[u8]) -> Option<&ProjectionRule> {
         if self.fields.len() <= FEW {
             return self.fields.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, rule)| rule);
         }
         self.fields.get(*self.places.get(name)?).map(|(_, rule)| rule)
     }
 
-    fn find_mut(&mut self, name: &str) -> Option<&mut Rule> {
+    fn find_mut(&mut self, name: &str) -> Option<&mut ProjectionRule> {
         if self.fields.len() <= FEW {
             return self.fields.iter_mut().find(|(field, _)| **field == *name).map(|(_, rule)| rule);
         }
         self.fields.get_mut(*self.places.get(name.as_bytes())?).map(|(_, rule)| rule)
     }
 
-    fn push(&mut self, name: &str, rule: Rule) {
+    fn push(&mut self, name: &str, rule: ProjectionRule) {
         self.fields.push((name.into(), rule));
         if self.fields.len() > FEW {
             // All at once when the table begins, then one by one.
@@ -88,30 +88,30 @@ impl Node {
     }
 
     /// Puts a rule at the end of a dotted path.
-    pub(super) fn insert(&mut self, path: &str, rule: Rule) -> Result<(), QueryError> {
+    pub(super) fn insert(&mut self, path: &str, rule: ProjectionRule) -> Result<(), QueryError> {
         check_path(path)?;
         self.insert_below(path, path, rule)
     }
 
-    fn insert_below(&mut self, whole: &str, rest: &str, rule: Rule) -> Result<(), QueryError> {
-        self.appends |= matches!(rule, Rule::Computed(_) | Rule::FirstMatch(_));
+    fn insert_below(&mut self, whole: &str, rest: &str, rule: ProjectionRule) -> Result<(), QueryError> {
+        self.appends |= matches!(rule, ProjectionRule::Computed(_) | ProjectionRule::FirstMatch(_));
         let (name, below) = rest.split_once('.').map_or((rest, None), |(name, below)| (name, Some(below)));
         match (self.find_mut(name), below) {
-            (Some(Rule::Nested(node)), Some(below)) => node.insert_below(whole, below, rule),
+            (Some(ProjectionRule::Nested(node)), Some(below)) => node.insert_below(whole, below, rule),
             (Some(_), Some(below)) => {
                 Err(QueryError::new(31249, format!("Path collision at {whole} remaining portion {below}")))
             }
             (Some(_), None) => Err(QueryError::new(31250, format!("Path collision at {whole}"))),
             (None, None) => {
-                self.visible += usize::from(matches!(rule, Rule::Keep | Rule::Slice(_)));
+                self.visible += usize::from(matches!(rule, ProjectionRule::Keep | ProjectionRule::Slice(_)));
                 self.push(name, rule);
                 Ok(())
             }
             (None, Some(below)) => {
-                let mut node = Node::default();
+                let mut node = ProjectionNode::default();
                 node.insert_below(whole, below, rule)?;
                 self.visible += 1;
-                self.push(name, Rule::Nested(node));
+                self.push(name, ProjectionRule::Nested(node));
                 Ok(())
             }
         }
@@ -120,13 +120,13 @@ impl Node {
     /// Collects the dotted paths that are kept; false when a rule reads more than the fields it keeps.
     pub(super) fn kept_paths(&self, prefix: &str, paths: &mut Vec<String>) -> bool {
         self.fields.iter().all(|(name, rule)| match rule {
-            Rule::Keep => {
+            ProjectionRule::Keep => {
                 paths.push(format!("{prefix}{name}"));
                 true
             }
-            Rule::Drop => true,
-            Rule::Nested(node) => node.kept_paths(&format!("{prefix}{name}."), paths),
-            Rule::Computed(_) | Rule::Slice(_) | Rule::FirstMatch(_) => false,
+            ProjectionRule::Drop => true,
+            ProjectionRule::Nested(node) => node.kept_paths(&format!("{prefix}{name}."), paths),
+            ProjectionRule::Computed(_) | ProjectionRule::Slice(_) | ProjectionRule::FirstMatch(_) => false,
         })
     }
 }

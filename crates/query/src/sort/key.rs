@@ -8,7 +8,7 @@ use crate::error::QueryError;
 
 /// One part of the pattern on its way through the document.
 #[derive(Clone, Copy)]
-enum Walk<'d> {
+enum PartValue<'d> {
     /// The value is found; a missing one counts as null.
     Found(RawValue<'d>),
     /// An array stands on the way (or at the end, when no component is left).
@@ -28,7 +28,7 @@ impl SortPattern {
             let walk = self.step(position, 0, document);
             match walk {
                 // As long as no array comes up, the key is written straight away.
-                Walk::Found(value) if walks.is_empty() => key.append(value, part.direction),
+                PartValue::Found(value) if walks.is_empty() => key.append(value, part.direction),
                 _ if walks.is_empty() => {
                     for earlier in 0..position {
                         walks.push(self.step(earlier, 0, document));
@@ -59,7 +59,7 @@ impl SortPattern {
     }
 
     /// Follows a part's path from component `depth` of `document` to its value or to an array.
-    fn step<'d>(&self, position: usize, depth: usize, document: RawDocument<'d>) -> Walk<'d> {
+    fn step<'d>(&self, position: usize, depth: usize, document: RawDocument<'d>) -> PartValue<'d> {
         let components = self.parts.get(position).map_or(&[][..], |part| part.path.components());
         let mut document = document;
         let mut depth = depth;
@@ -67,16 +67,16 @@ impl SortPattern {
             depth += 1;
             match document.get(component.name()) {
                 Some(RawValue::Array(array)) => return self.through(position, depth, array),
-                Some(value) if depth == components.len() => return Walk::Found(value),
+                Some(value) if depth == components.len() => return PartValue::Found(value),
                 Some(RawValue::Document(inner)) => document = inner,
                 _ => break,
             }
         }
-        Walk::Found(RawValue::Null)
+        PartValue::Found(RawValue::Null)
     }
 
     /// A numeric component picks an element of the array where there is such an element.
-    fn through<'d>(&self, position: usize, depth: usize, array: RawArray<'d>) -> Walk<'d> {
+    fn through<'d>(&self, position: usize, depth: usize, array: RawArray<'d>) -> PartValue<'d> {
         let components = self.parts.get(position).map_or(&[][..], |part| part.path.components());
         let picked = components.get(depth).and_then(|next| next.index()).and_then(|index| array.get(index));
         match picked {
@@ -84,23 +84,24 @@ impl SortPattern {
             Some(RawValue::Document(inner)) if depth + 1 < components.len() => {
                 self.step(position, depth + 1, inner)
             }
-            Some(value) if depth + 1 == components.len() => Walk::Found(value),
-            Some(_) => Walk::Found(RawValue::Null),
-            None => Walk::At(array, depth),
+            Some(value) if depth + 1 == components.len() => PartValue::Found(value),
+            Some(_) => PartValue::Found(RawValue::Null),
+            None => PartValue::At(array, depth),
         }
     }
 
     /// Tries each element of the array that the parts meet at, and keeps the lowest key.
-    fn expand(&self, walks: &[Walk<'_>], best: &mut Option<Vec<u8>>) -> Result<(), QueryError> {
+    fn expand(&self, walks: &[PartValue<'_>], best: &mut Option<Vec<u8>>) -> Result<(), QueryError> {
         let met = walks.iter().find_map(|walk| match walk {
-            Walk::At(array, _) => Some(*array),
-            Walk::Found(_) => None,
+            PartValue::At(array, _) => Some(*array),
+            PartValue::Found(_) => None,
         });
         let Some(array) = met else {
             self.offer(walks, best);
             return Ok(());
         };
-        let parallel = |walk: &Walk<'_>| matches!(walk, Walk::At(other, _) if !std::ptr::eq(other.as_bytes(), array.as_bytes()));
+        let address = array.as_bytes().as_ptr();
+        let parallel = |walk: &PartValue<'_>| matches!(walk, PartValue::At(other, _) if other.as_bytes().as_ptr() != address);
         if walks.iter().any(parallel) {
             return Err(QueryError::bad_value("cannot sort with keys that are parallel arrays"));
         }
@@ -111,29 +112,29 @@ impl SortPattern {
     }
 
     /// The walks after the array they stand at has offered `element`; an empty array offers nothing.
-    fn replace<'d>(&self, walks: &[Walk<'d>], element: Option<RawValue<'d>>) -> Vec<Walk<'d>> {
+    fn replace<'d>(&self, walks: &[PartValue<'d>], element: Option<RawValue<'d>>) -> Vec<PartValue<'d>> {
         let replaced = walks.iter().enumerate().map(|(position, walk)| {
-            let Walk::At(_, depth) = *walk else {
+            let PartValue::At(_, depth) = *walk else {
                 return *walk;
             };
             let at_end = self.parts.get(position).is_none_or(|part| part.path.len() == depth);
             match element {
                 // An empty array sorts below null.
-                None if at_end => Walk::Found(RawValue::Undefined),
-                Some(value) if at_end => Walk::Found(value),
+                None if at_end => PartValue::Found(RawValue::Undefined),
+                Some(value) if at_end => PartValue::Found(value),
                 Some(RawValue::Document(document)) => self.step(position, depth, document),
-                _ => Walk::Found(RawValue::Null),
+                _ => PartValue::Found(RawValue::Null),
             }
         });
         replaced.collect()
     }
 
-    fn offer(&self, walks: &[Walk<'_>], best: &mut Option<Vec<u8>>) {
+    fn offer(&self, walks: &[PartValue<'_>], best: &mut Option<Vec<u8>>) {
         let mut key = KeyBuilder::new();
         for (walk, part) in walks.iter().zip(&self.parts) {
             let value = match walk {
-                Walk::Found(value) => *value,
-                Walk::At(..) => RawValue::Null,
+                PartValue::Found(value) => *value,
+                PartValue::At(..) => RawValue::Null,
             };
             key.append(value, part.direction);
         }

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use document::DocumentBuf;
 
 use super::run::{RunReader, RunRecord, RunStore};
-use super::sorter::Entry;
+use super::sorter::SortEntry;
 use crate::checkpoint;
 use crate::error::QueryError;
 use crate::memory::MemoryPart;
@@ -19,27 +19,27 @@ pub(super) const FAN_IN: usize = 64;
 
 /// Sorted documents, taken one by one.
 pub struct Sorted {
-    source: Source,
+    source: SortedInput,
     wanted: usize,
     /// What is in memory, until the last document is taken.
     _held: MemoryPart,
 }
 
-enum Source {
+enum SortedInput {
     Memory(MemoryRun),
     Merge(Merge),
 }
 
 impl Sorted {
-    pub(super) fn in_memory(entries: Vec<Entry>, held: MemoryPart, wanted: usize) -> Self {
-        Sorted { source: Source::Memory(MemoryRun::of(entries)), wanted, _held: held }
+    pub(super) fn in_memory(entries: Vec<SortEntry>, held: MemoryPart, wanted: usize) -> Self {
+        Sorted { source: SortedInput::Memory(MemoryRun::of(entries)), wanted, _held: held }
     }
 
     /// `spilled` runs and what is still in memory.
     pub(super) fn merged(
         runs: &mut dyn RunStore,
         mut spilled: usize,
-        (entries, held): (Vec<Entry>, MemoryPart),
+        (entries, held): (Vec<SortEntry>, MemoryPart),
         wanted: usize,
     ) -> Result<Self, QueryError> {
         // One place is for what is in memory.
@@ -48,7 +48,7 @@ impl Sorted {
         }
         let mut readers = runs.open_runs(spilled)?;
         readers.push(Box::new(MemoryRun::of(entries)));
-        Ok(Sorted { source: Source::Merge(Merge::of(readers, wanted)?), wanted, _held: held })
+        Ok(Sorted { source: SortedInput::Merge(Merge::of(readers, wanted)?), wanted, _held: held })
     }
 
     /// The next document in order, or `None` at the end.
@@ -71,8 +71,8 @@ impl Sorted {
         self.wanted -= 1;
         let mut record = RunRecord::default();
         let found = match &mut self.source {
-            Source::Memory(run) => run.read_next(&mut record)?,
-            Source::Merge(merge) => merge.read_next(&mut record)?,
+            SortedInput::Memory(run) => run.read_next(&mut record)?,
+            SortedInput::Merge(merge) => merge.read_next(&mut record)?,
         };
         Ok(found.then(|| (record.key, DocumentBuf::trusted(record.document))))
     }
@@ -136,11 +136,11 @@ impl RunReader for Merge {
 
 /// What is in memory, as a run.
 pub(super) struct MemoryRun {
-    entries: std::vec::IntoIter<Entry>,
+    entries: std::vec::IntoIter<SortEntry>,
 }
 
 impl MemoryRun {
-    pub(super) fn of(entries: Vec<Entry>) -> Self {
+    pub(super) fn of(entries: Vec<SortEntry>) -> Self {
         MemoryRun { entries: entries.into_iter() }
     }
 }

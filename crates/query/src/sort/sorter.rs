@@ -34,34 +34,34 @@ const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// A document and its sort key.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct SortEntry {
     pub(super) key: Box<[u8]>,
     /// Order of arrival: equal keys keep it.
     pub(super) sequence: u64,
     pub(super) document: DocumentBuf,
 }
 
-impl Entry {
+impl SortEntry {
     fn bytes(&self) -> usize {
         self.key.len() + self.document.len() + ENTRY_OVERHEAD_BYTES
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for SortEntry {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Entry {}
+impl Eq for SortEntry {}
 
-impl PartialOrd for Entry {
+impl PartialOrd for SortEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
+impl Ord for SortEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key.cmp(&other.key).then(self.sequence.cmp(&other.sequence))
     }
@@ -74,8 +74,8 @@ pub struct Sorter {
     runs: Option<Box<dyn RunStore>>,
     spilled_runs: usize,
     /// With a limit a heap whose top is the worst kept document; without, an unsorted list.
-    heap: BinaryHeap<Entry>,
-    list: Vec<Entry>,
+    heap: BinaryHeap<SortEntry>,
+    list: Vec<SortEntry>,
     used_bytes: usize,
     held: MemoryPart,
     next_sequence: u64,
@@ -162,7 +162,7 @@ impl Sorter {
     }
 
     fn keep(&mut self, key: Box<[u8]>, document: RawDocument<'_>) -> Result<(), QueryError> {
-        let entry = Entry { key, sequence: self.next_sequence, document: document.to_buf() };
+        let entry = SortEntry { key, sequence: self.next_sequence, document: document.to_buf() };
         self.next_sequence += 1;
         self.used_bytes += entry.bytes();
         match self.limits.documents {
@@ -197,7 +197,7 @@ impl Sorter {
         Ok(())
     }
 
-    fn take_sorted(&mut self) -> Vec<Entry> {
+    fn take_sorted(&mut self) -> Vec<SortEntry> {
         self.used_bytes = 0;
         if self.limits.documents.is_some() {
             return std::mem::take(&mut self.heap).into_sorted_vec();

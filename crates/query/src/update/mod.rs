@@ -59,14 +59,14 @@ const MAX_STORED_DEPTH: usize = 180;
 /// A parsed update.
 #[derive(Debug)]
 pub struct Update {
-    kind: Kind,
+    kind: UpdateKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum UpdateKind {
     Operators(operators::Operators),
     Replacement(DocumentBuf),
-    Pipeline(pipeline::Pipeline),
+    Pipeline(pipeline::UpdatePipeline),
 }
 
 /// Which top-level fields an update may have changed: a superset, known without comparing documents.
@@ -139,17 +139,21 @@ impl Update {
                     "arrayFilters may not be specified for pipeline-syle updates",
                 ));
             }
-            RawValue::Array(stages) => Kind::Pipeline(pipeline::Pipeline::parse(stages, environment)?),
+            RawValue::Array(stages) => {
+                UpdateKind::Pipeline(pipeline::UpdatePipeline::parse(stages, environment)?)
+            }
             RawValue::Document(document) if is_operators(document) => {
                 let filters = array_filters.unwrap_or(RawArray::EMPTY);
-                Kind::Operators(operators::Operators::parse(document, filters, environment)?)
+                UpdateKind::Operators(operators::Operators::parse(document, filters, environment)?)
             }
             RawValue::Document(_) if filtered => {
                 return Err(QueryError::failed_to_parse(
                     "Cannot specify arrayFilters with replacement-style update",
                 ));
             }
-            RawValue::Document(document) => Kind::Replacement(replacement::parse(document, timestamps)?),
+            RawValue::Document(document) => {
+                UpdateKind::Replacement(replacement::parse(document, timestamps)?)
+            }
             _ => return Err(neither_document_nor_array()),
         };
         Ok(Update { kind })
@@ -171,24 +175,24 @@ impl Update {
 
     /// Whether this replaces the whole document; such an update cannot be applied to several documents.
     pub fn is_replacement(&self) -> bool {
-        matches!(self.kind, Kind::Replacement(_))
+        matches!(self.kind, UpdateKind::Replacement(_))
     }
 
     /// Whether values are computed, for as long as expressions like.
     pub const fn computes(&self) -> bool {
-        matches!(self.kind, Kind::Pipeline(_))
+        matches!(self.kind, UpdateKind::Pipeline(_))
     }
 
     /// Whether the positional `$` is used, so that the matcher must tell which array element matched.
     pub fn needs_match_details(&self) -> bool {
-        matches!(&self.kind, Kind::Operators(operators) if operators.uses_position)
+        matches!(&self.kind, UpdateKind::Operators(operators) if operators.uses_position)
     }
 
     /// Which top-level fields this update may change, whatever the document.
     pub fn touched(&self) -> ModifiedFields {
         match &self.kind {
-            Kind::Operators(operators) => ModifiedFields::Named(Arc::clone(&operators.touched)),
-            Kind::Replacement(_) | Kind::Pipeline(_) => ModifiedFields::All,
+            UpdateKind::Operators(operators) => ModifiedFields::Named(Arc::clone(&operators.touched)),
+            UpdateKind::Replacement(_) | UpdateKind::Pipeline(_) => ModifiedFields::All,
         }
     }
 
@@ -205,9 +209,9 @@ impl Update {
         is_insert: bool,
     ) -> Result<UpdateOutcome, QueryError> {
         let changed = match &self.kind {
-            Kind::Operators(operators) => operators.apply(document, details, is_insert)?,
-            Kind::Replacement(replacement) => replacement::apply(document, replacement.as_raw())?,
-            Kind::Pipeline(pipeline) => {
+            UpdateKind::Operators(operators) => operators.apply(document, details, is_insert)?,
+            UpdateKind::Replacement(replacement) => replacement::apply(document, replacement.as_raw())?,
+            UpdateKind::Pipeline(pipeline) => {
                 let result = pipeline.apply(document)?;
                 replacement::apply(document, result.as_raw())?
             }
@@ -237,7 +241,7 @@ impl Update {
                 format!("Resulting document after update is larger than {MAX_DOCUMENT_SIZE}"),
             ));
         }
-        let may_deepen = !matches!(&self.kind, Kind::Operators(operators) if operators.is_flat);
+        let may_deepen = !matches!(&self.kind, UpdateKind::Operators(operators) if operators.is_flat);
         if may_deepen && document.exceeds_depth(MAX_STORED_DEPTH) {
             return Err(QueryError::new(
                 code::OVERFLOW,

@@ -7,7 +7,7 @@ use document::{DocumentBuf, DocumentBuilder, Number, RawDocument, RawValue, Valu
 use super::array::{Pull, Push};
 use super::bit::Bits;
 use super::describe_id;
-use super::path::Place;
+use super::path::FieldPlace;
 use crate::error::QueryError;
 
 /// An operand, readable both raw and as a tree.
@@ -133,7 +133,7 @@ impl Modifier {
     /// The value for a field that does not exist; `None` leaves it so.
     pub(super) fn initial(
         &self,
-        place: &Place<'_>,
+        place: &FieldPlace<'_>,
         around: &Surroundings<'_>,
     ) -> Result<Option<Value>, QueryError> {
         Ok(match self {
@@ -194,7 +194,7 @@ impl Modifier {
     /// Changes an existing value.
     pub(super) fn apply(
         &self,
-        place: &Place<'_>,
+        place: &FieldPlace<'_>,
         target: &mut Value,
         around: &Surroundings<'_>,
     ) -> Result<Effect, QueryError> {
@@ -264,7 +264,7 @@ fn array(target: &mut Value, refuse: impl FnOnce() -> QueryError) -> Result<&mut
     }
 }
 
-fn not_array(place: &Place<'_>, kind: &str, around: &Surroundings<'_>) -> QueryError {
+fn not_array(place: &FieldPlace<'_>, kind: &str, around: &Surroundings<'_>) -> QueryError {
     QueryError::bad_value(format!(
         "The field '{}' must be an array but is of type {kind} in document {{{}}}",
         place.dotted(),
@@ -273,7 +273,7 @@ fn not_array(place: &Place<'_>, kind: &str, around: &Surroundings<'_>) -> QueryE
 }
 
 /// `$rename` does not write into arrays.
-pub(super) fn check_no_array(place: &Place<'_>, around: &Surroundings<'_>) -> Result<(), QueryError> {
+pub(super) fn check_no_array(place: &FieldPlace<'_>, around: &Surroundings<'_>) -> Result<(), QueryError> {
     match place.array_above() {
         None => Ok(()),
         Some(array) => Err(array_on_rename_path("destination", &place.dotted(), array, around)),

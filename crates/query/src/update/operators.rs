@@ -11,7 +11,7 @@ use super::array::{Pull, Push, parse_add_to_set};
 use super::array_filters::ArrayFilters;
 use super::bit::Bits;
 use super::modifier::{Arithmetic, Modifier, Operand, Surroundings};
-use super::path::{self, Component};
+use super::path::{self, PathStep};
 use super::tree::Branch;
 use super::{splice, walk};
 use crate::environment::Environment;
@@ -78,7 +78,7 @@ impl Operators {
         parser.filters.check_used(&parser.used_filters, update)?;
         parser.tree.sort();
         let touched = parser.tree.children.iter().filter_map(|(component, _)| match component {
-            Component::Field(name) => Some(name.clone()),
+            PathStep::Field(name) => Some(name.clone()),
             _ => None,
         });
         Ok(Operators {
@@ -172,17 +172,17 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn path(&mut self, path: &str) -> Result<Vec<Component>, QueryError> {
+    fn path(&mut self, path: &str) -> Result<Vec<PathStep>, QueryError> {
         let components = path::parse(path)?;
         self.is_flat &= components.len() == 1;
         for component in &components {
             match component {
-                Component::Matched => self.uses_position = true,
-                Component::Filtered(identifier) => {
+                PathStep::Matched => self.uses_position = true,
+                PathStep::Filtered(identifier) => {
                     self.filters.check_known(identifier, path)?;
                     self.used_filters.insert(identifier.clone());
                 }
-                Component::Field(_) | Component::Every => {}
+                PathStep::Field(_) | PathStep::Every => {}
             }
         }
         Ok(components)
@@ -230,9 +230,9 @@ impl Parser<'_> {
 }
 
 /// The names of a path without positional operators.
-fn plain(components: &[Component]) -> Option<Vec<String>> {
+fn plain(components: &[PathStep]) -> Option<Vec<String>> {
     let names = components.iter().map(|component| match component {
-        Component::Field(name) => Some(name.clone()),
+        PathStep::Field(name) => Some(name.clone()),
         _ => None,
     });
     names.collect()

@@ -9,7 +9,7 @@ const MAX_INDEX_DIGITS: usize = 9;
 
 /// One component of an update path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Component {
+pub(super) enum PathStep {
     /// A field, or an array's position when it is a number.
     Field(String),
     /// `$`: the array element that the filter matched.
@@ -20,7 +20,7 @@ pub(super) enum Component {
     Filtered(String),
 }
 
-impl Component {
+impl PathStep {
     /// The array position that a field name means.
     pub(super) fn index(name: &str) -> Option<usize> {
         let numeric = !name.is_empty()
@@ -32,28 +32,28 @@ impl Component {
 
     /// Whether this goes to several array elements.
     pub(super) fn is_array_wide(&self) -> bool {
-        matches!(self, Component::Every | Component::Filtered(_))
+        matches!(self, PathStep::Every | PathStep::Filtered(_))
     }
 }
 
 /// Parses the path of a modifier.
-pub(super) fn parse(path: &str) -> Result<Vec<Component>, QueryError> {
+pub(super) fn parse(path: &str) -> Result<Vec<PathStep>, QueryError> {
     if path.is_empty() {
         return Err(QueryError::new(code::EMPTY_FIELD_NAME, "An empty update path is not valid."));
     }
-    let components: Vec<Component> =
+    let components: Vec<PathStep> =
         path.split('.').map(|name| component(path, name)).collect::<Result<_, _>>()?;
     let misplaced = match components.first() {
-        Some(Component::Matched) => Some("positional (i.e. '$')"),
-        Some(Component::Every | Component::Filtered(_)) => Some("array filter identifier (i.e. '$[<id>]')"),
-        Some(Component::Field(_)) | None => None,
+        Some(PathStep::Matched) => Some("positional (i.e. '$')"),
+        Some(PathStep::Every | PathStep::Filtered(_)) => Some("array filter identifier (i.e. '$[<id>]')"),
+        Some(PathStep::Field(_)) | None => None,
     };
     if let Some(misplaced) = misplaced {
         return Err(QueryError::bad_value(format!(
             "Cannot have {misplaced} element in the first position in path '{path}'"
         )));
     }
-    if components.iter().filter(|component| **component == Component::Matched).count() > 1 {
+    if components.iter().filter(|component| **component == PathStep::Matched).count() > 1 {
         return Err(QueryError::bad_value(format!(
             "Too many positional (i.e. '$') elements found in path '{path}'"
         )));
@@ -67,7 +67,7 @@ pub(super) fn parse(path: &str) -> Result<Vec<Component>, QueryError> {
     Ok(components)
 }
 
-fn component(path: &str, name: &str) -> Result<Component, QueryError> {
+fn component(path: &str, name: &str) -> Result<PathStep, QueryError> {
     if name.is_empty() {
         return Err(QueryError::new(
             code::EMPTY_FIELD_NAME,
@@ -75,19 +75,19 @@ fn component(path: &str, name: &str) -> Result<Component, QueryError> {
         ));
     }
     if name == "$" {
-        return Ok(Component::Matched);
+        return Ok(PathStep::Matched);
     }
     Ok(match name.strip_prefix("$[").and_then(|rest| rest.strip_suffix(']')) {
-        Some("") => Component::Every,
-        Some(identifier) => Component::Filtered(identifier.to_owned()),
-        None => Component::Field(name.to_owned()),
+        Some("") => PathStep::Every,
+        Some(identifier) => PathStep::Filtered(identifier.to_owned()),
+        None => PathStep::Field(name.to_owned()),
     })
 }
 
 /// Refuses a top-level field with a dollar sign in front, which operators do not write.
-pub(super) fn check_top_level(components: &[Component]) -> Result<(), QueryError> {
+pub(super) fn check_top_level(components: &[PathStep]) -> Result<(), QueryError> {
     match components.first() {
-        Some(Component::Field(name))
+        Some(PathStep::Field(name))
             if name.starts_with('$') && !matches!(name.as_str(), "$id" | "$ref" | "$db") =>
         {
             Err(dollar_prefixed(name, name))
@@ -98,26 +98,26 @@ pub(super) fn check_top_level(components: &[Component]) -> Result<(), QueryError
 
 /// Where in a document something is: a name, and where the value is that has it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'p> {
-    above: Option<&'p Place<'p>>,
+pub(super) struct FieldPlace<'p> {
+    above: Option<&'p FieldPlace<'p>>,
     pub(super) name: &'p str,
     is_element: bool,
 }
 
-impl<'p> Place<'p> {
+impl<'p> FieldPlace<'p> {
     /// A top-level field.
     pub(super) const fn top(name: &'p str) -> Self {
-        Place { above: None, name, is_element: false }
+        FieldPlace { above: None, name, is_element: false }
     }
 
     /// A field of the document here.
-    pub(super) const fn field<'c>(&'c self, name: &'c str) -> Place<'c> {
-        Place { above: Some(self), name, is_element: false }
+    pub(super) const fn field<'c>(&'c self, name: &'c str) -> FieldPlace<'c> {
+        FieldPlace { above: Some(self), name, is_element: false }
     }
 
     /// An element of the array here.
-    pub(super) const fn element<'c>(&'c self, name: &'c str) -> Place<'c> {
-        Place { above: Some(self), name, is_element: true }
+    pub(super) const fn element<'c>(&'c self, name: &'c str) -> FieldPlace<'c> {
+        FieldPlace { above: Some(self), name, is_element: true }
     }
 
     /// The path from the top.

@@ -10,22 +10,22 @@ use crate::projection::Projection;
 
 /// The stages in their order.
 #[derive(Debug)]
-pub(super) struct Pipeline {
-    stages: Vec<Stage>,
+pub(super) struct UpdatePipeline {
+    stages: Vec<UpdateStage>,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum UpdateStage {
     /// `$addFields`, `$set`, `$unset` and `$project`.
     Project(Projection),
     /// `$replaceRoot` and `$replaceWith`.
     Replace(Expression),
 }
 
-impl Pipeline {
+impl UpdatePipeline {
     pub(super) fn parse(stages: RawArray<'_>, environment: &Environment) -> Result<Self, QueryError> {
-        let stages = stages.iter().map(|stage| Stage::parse(document_of(stage)?, environment));
-        Ok(Pipeline { stages: stages.collect::<Result<_, _>>()? })
+        let stages = stages.iter().map(|stage| UpdateStage::parse(document_of(stage)?, environment));
+        Ok(UpdatePipeline { stages: stages.collect::<Result<_, _>>()? })
     }
 
     /// What the stages make of the document.
@@ -71,7 +71,7 @@ fn unrecognized(name: &str) -> QueryError {
     QueryError::new(40324, format!("Unrecognized pipeline stage name: '{name}'"))
 }
 
-impl Stage {
+impl UpdateStage {
     fn parse(stage: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
         let operator = only_field(stage)?;
         let (name, operand) = (operator.name(), operator.value());
@@ -80,20 +80,22 @@ impl Stage {
         match name {
             "$set" | "$addFields" => {
                 let spec = object(40272, name, operand)?;
-                Ok(Stage::Project(Projection::parse_addition(spec, environment).map_err(within)?))
+                Ok(UpdateStage::Project(Projection::parse_addition(spec, environment).map_err(within)?))
             }
             "$project" => {
                 let spec = object(15969, name, operand)?;
-                Ok(Stage::Project(Projection::parse_stage(spec, environment).map_err(within)?))
+                Ok(UpdateStage::Project(Projection::parse_stage(spec, environment).map_err(within)?))
             }
-            "$unset" => Ok(Stage::Project(Projection::excluding(unset_paths(operand)?).map_err(within)?)),
-            "$replaceWith" => Ok(Stage::Replace(Expression::parse(operand, &scope)?)),
+            "$unset" => {
+                Ok(UpdateStage::Project(Projection::excluding(unset_paths(operand)?).map_err(within)?))
+            }
+            "$replaceWith" => Ok(UpdateStage::Replace(Expression::parse(operand, &scope)?)),
             "$replaceRoot" => {
                 let spec = object(40229, name, operand)?;
                 let root = spec.get("newRoot").ok_or_else(|| {
                     QueryError::new(40231, "no newRoot specified for the $replaceRoot stage")
                 })?;
-                Ok(Stage::Replace(Expression::parse(root, &scope)?))
+                Ok(UpdateStage::Replace(Expression::parse(root, &scope)?))
             }
             _ if OTHER_STAGES.contains(&name) => Err(QueryError::new(
                 code::INVALID_OPTIONS,
@@ -105,8 +107,8 @@ impl Stage {
 
     fn apply(&self, document: RawDocument<'_>, variables: &mut Variables) -> Result<DocumentBuf, QueryError> {
         match self {
-            Stage::Project(projection) => projection.project(document, None, variables),
-            Stage::Replace(expression) => match expression.evaluate(document, variables)? {
+            UpdateStage::Project(projection) => projection.project(document, None, variables),
+            UpdateStage::Replace(expression) => match expression.evaluate(document, variables)? {
                 Some(Value::Document(replaced)) => to_bounded(&replaced),
                 other => Err(QueryError::new(
                     40228,

@@ -6,7 +6,7 @@ use document::quote::element;
 use document::{Document, Value};
 
 use super::modifier::{Surroundings, array_on_rename_path};
-use super::path::Component;
+use super::path::PathStep;
 use crate::error::{QueryError, code};
 
 /// Takes the values at these paths out of the document; `None` for paths that do not exist.
@@ -16,8 +16,8 @@ pub(super) fn take_sources(
     around: &Surroundings<'_>,
 ) -> Result<Vec<Option<Value>>, QueryError> {
     let mut taking = Taking { taken: vec![None; sources.len()], around };
-    let mut sources: Vec<Source<'_>> =
-        sources.iter().enumerate().map(|(number, path)| Source { path, number }).collect();
+    let mut sources: Vec<RenameSource<'_>> =
+        sources.iter().enumerate().map(|(number, path)| RenameSource { path, number }).collect();
     sources.sort_by_key(|source| source.path);
     if !sources.is_empty() {
         taking.fields(document, &sources, 0)?;
@@ -25,12 +25,12 @@ pub(super) fn take_sources(
     Ok(taking.taken)
 }
 
-struct Source<'s> {
+struct RenameSource<'s> {
     path: &'s [String],
     number: usize,
 }
 
-impl<'s> Source<'s> {
+impl<'s> RenameSource<'s> {
     fn name(&self, depth: usize) -> &'s str {
         self.path.get(depth).map_or("", String::as_str)
     }
@@ -61,12 +61,12 @@ impl Taking<'_> {
     fn fields(
         &mut self,
         document: &mut Document,
-        sources: &[Source<'_>],
+        sources: &[RenameSource<'_>],
         depth: usize,
     ) -> Result<(), QueryError> {
         let groups = sources.chunk_by(|left, right| left.name(depth) == right.name(depth));
         let named = groups.filter_map(|group| Some((group.first()?.name(depth), group)));
-        let mut groups: HashMap<&str, &[Source<'_>]> = named.collect();
+        let mut groups: HashMap<&str, &[RenameSource<'_>]> = named.collect();
         let mut kept = Vec::with_capacity(document.len());
         for (name, mut value) in std::mem::take(document) {
             match groups.remove(name.as_str()) {
@@ -85,7 +85,12 @@ impl Taking<'_> {
         Ok(())
     }
 
-    fn below(&mut self, value: &mut Value, sources: &[Source<'_>], depth: usize) -> Result<(), QueryError> {
+    fn below(
+        &mut self,
+        value: &mut Value,
+        sources: &[RenameSource<'_>],
+        depth: usize,
+    ) -> Result<(), QueryError> {
         if let Value::Document(document) = value {
             return self.fields(document, sources, depth + 1);
         }
@@ -102,7 +107,7 @@ impl Taking<'_> {
 /// `depth`.
 fn array_above<'s>(
     mut value: &Value,
-    source: &Source<'s>,
+    source: &RenameSource<'s>,
     mut depth: usize,
 ) -> Result<Option<&'s str>, QueryError> {
     let mut innermost = None;
@@ -112,7 +117,7 @@ fn array_above<'s>(
             Value::Document(document) => document.get(next),
             Value::Array(array) => {
                 innermost = Some(source.name(depth));
-                let index = Component::index(next).ok_or_else(|| source.not_viable(depth, value))?;
+                let index = PathStep::index(next).ok_or_else(|| source.not_viable(depth, value))?;
                 array.get(index)
             }
             _ => return Err(source.not_viable(depth, value)),

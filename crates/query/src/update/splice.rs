@@ -4,9 +4,9 @@ use document::{DocumentBuf, DocumentBuilder, Element};
 
 use super::array_filters::ArrayFilters;
 use super::modifier::{Effect, Spliced, Surroundings};
-use super::path::{Component, Place};
-use super::tree::{Branch, Node};
-use super::walk::Walk;
+use super::path::{FieldPlace, PathStep};
+use super::tree::{Branch, UpdateNode};
+use super::walk::UpdateRun;
 use crate::error::QueryError;
 
 /// How many touched fields this way can keep account of.
@@ -30,7 +30,7 @@ pub(super) fn apply(
 ) -> Result<DocumentBuf, QueryError> {
     let source = around.document.as_bytes();
     let mut splice =
-        Splice { bytes: Vec::with_capacity(source.len() + SPARE_BYTES), walk: Walk { filters, around } };
+        Splice { bytes: Vec::with_capacity(source.len() + SPARE_BYTES), walk: UpdateRun { filters, around } };
     DocumentBuilder::new(&mut splice.bytes).suspend();
     let mut seen = 0_u64;
     let mut offset = HEADER_BYTES;
@@ -58,8 +58,8 @@ pub(super) fn apply(
         if seen & (1 << position) != 0 {
             continue;
         }
-        if let Component::Field(name) = component
-            && let Some(value) = splice.walk.create(&Place::top(name), node)?
+        if let PathStep::Field(name) = component
+            && let Some(value) = splice.walk.create(&FieldPlace::top(name), node)?
         {
             let mut builder = DocumentBuilder::resume(&mut splice.bytes, 0);
             builder.append_value(name, &value);
@@ -73,9 +73,9 @@ pub(super) fn apply(
 /// A document's length field.
 const HEADER_BYTES: usize = 4;
 
-fn find<'t>(tree: &'t Branch, element: Element<'_>) -> Option<(usize, &'t str, &'t Node)> {
+fn find<'t>(tree: &'t Branch, element: Element<'_>) -> Option<(usize, &'t str, &'t UpdateNode)> {
     tree.children.iter().enumerate().find_map(|(position, (component, node))| match component {
-        Component::Field(name) if name.as_bytes() == element.name_bytes() => {
+        PathStep::Field(name) if name.as_bytes() == element.name_bytes() => {
             Some((position, name.as_str(), node))
         }
         _ => None,
@@ -84,12 +84,12 @@ fn find<'t>(tree: &'t Branch, element: Element<'_>) -> Option<(usize, &'t str, &
 
 struct Splice<'c> {
     bytes: Vec<u8>,
-    walk: Walk<'c>,
+    walk: UpdateRun<'c>,
 }
 
 impl Splice<'_> {
     /// Writes what a modifier makes of one field.
-    fn touched(&mut self, name: &str, node: &Node, element: Element<'_>) -> Result<(), QueryError> {
+    fn touched(&mut self, name: &str, node: &UpdateNode, element: Element<'_>) -> Result<(), QueryError> {
         let mut builder = DocumentBuilder::resume(&mut self.bytes, 0);
         let result = write(&mut builder, &self.walk, name, node, element);
         builder.suspend();
@@ -99,12 +99,12 @@ impl Splice<'_> {
 
 fn write(
     builder: &mut DocumentBuilder<'_>,
-    walk: &Walk<'_>,
+    walk: &UpdateRun<'_>,
     name: &str,
-    node: &Node,
+    node: &UpdateNode,
     element: Element<'_>,
 ) -> Result<(), QueryError> {
-    if let Node::Leaf(modifier) = node
+    if let UpdateNode::Leaf(modifier) = node
         && let Some(spliced) = modifier.splice(name, element.value(), walk.around)?
     {
         match spliced {
@@ -115,7 +115,7 @@ fn write(
         return Ok(());
     }
     let mut value = element.value().to_value();
-    if walk.change(&Place::top(name), node, &mut value)? == Effect::Stays {
+    if walk.change(&FieldPlace::top(name), node, &mut value)? == Effect::Stays {
         builder.append_value(name, &value);
     }
     Ok(())

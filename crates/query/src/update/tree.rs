@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::modifier::Modifier;
-use super::path::Component;
+use super::path::PathStep;
 use crate::checkpoint;
 use crate::error::{QueryError, code};
 
 /// What happens at one place of the document.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum UpdateNode {
     Leaf(Modifier),
     Branch(Branch),
 }
@@ -19,9 +19,9 @@ pub(super) enum Node {
 /// The modifiers below one place.
 #[derive(Debug, Default)]
 pub(super) struct Branch {
-    pub(super) children: Vec<(Component, Node)>,
+    pub(super) children: Vec<(PathStep, UpdateNode)>,
     /// Where each child is, while many are put in. Its hash has a secret: clients choose the names.
-    positions: HashMap<Component, usize>,
+    positions: HashMap<PathStep, usize>,
 }
 
 /// Up to so many children are looked through one by one.
@@ -32,7 +32,7 @@ impl Branch {
     pub(super) fn insert(
         &mut self,
         path: &str,
-        components: &[Component],
+        components: &[PathStep],
         modifier: Modifier,
     ) -> Result<(), QueryError> {
         self.insert_at(path, components, 0, modifier)
@@ -41,7 +41,7 @@ impl Branch {
     fn insert_at(
         &mut self,
         path: &str,
-        components: &[Component],
+        components: &[PathStep],
         depth: usize,
         modifier: Modifier,
     ) -> Result<(), QueryError> {
@@ -55,15 +55,17 @@ impl Branch {
             return Err(conflict(path, depth));
         }
         match self.child(component) {
-            Some(Node::Branch(branch)) if !is_last => branch.insert_at(path, components, depth + 1, modifier),
+            Some(UpdateNode::Branch(branch)) if !is_last => {
+                branch.insert_at(path, components, depth + 1, modifier)
+            }
             Some(_) => Err(conflict(path, depth + 1)),
             None => {
                 let node = if is_last {
-                    Node::Leaf(modifier)
+                    UpdateNode::Leaf(modifier)
                 } else {
                     let mut branch = Branch::default();
                     branch.insert_at(path, components, depth + 1, modifier)?;
-                    Node::Branch(branch)
+                    UpdateNode::Branch(branch)
                 };
                 self.push(component.clone(), node);
                 Ok(())
@@ -71,7 +73,7 @@ impl Branch {
         }
     }
 
-    fn child(&mut self, component: &Component) -> Option<&mut Node> {
+    fn child(&mut self, component: &PathStep) -> Option<&mut UpdateNode> {
         let position = match self.children.len() > FEW {
             true => *self.positions.get(component)?,
             false => self.children.iter().position(|(other, _)| other == component)?,
@@ -79,7 +81,7 @@ impl Branch {
         self.children.get_mut(position).map(|(_, node)| node)
     }
 
-    fn push(&mut self, component: Component, node: Node) {
+    fn push(&mut self, component: PathStep, node: UpdateNode) {
         self.children.push((component, node));
         let known = self.positions.len();
         if self.children.len() > FEW {
@@ -94,17 +96,17 @@ impl Branch {
         let mut node = self
             .children
             .iter()
-            .find(|(component, _)| matches!(component, Component::Field(field) if field == name))
+            .find(|(component, _)| matches!(component, PathStep::Field(field) if field == name))
             .map(|(_, node)| node);
-        while let Some(Node::Branch(branch)) = node {
+        while let Some(UpdateNode::Branch(branch)) = node {
             let first = branch.children.first();
-            if let Some((Component::Field(field), _)) = first {
+            if let Some((PathStep::Field(field), _)) = first {
                 path = format!("{path}.{field}");
             }
             node = first.map(|(_, node)| node);
         }
         match node {
-            Some(Node::Leaf(modifier)) => (path, Some(modifier)),
+            Some(UpdateNode::Leaf(modifier)) => (path, Some(modifier)),
             _ => (path, None),
         }
     }
@@ -114,20 +116,20 @@ impl Branch {
         self.positions = HashMap::new();
         self.children.sort_by(|(left, _), (right, _)| order(left, right));
         for (_, node) in &mut self.children {
-            if let Node::Branch(branch) = node {
+            if let UpdateNode::Branch(branch) = node {
                 branch.sort();
             }
         }
     }
 }
 
-impl Node {
+impl UpdateNode {
     /// Whether both write to the same place or one writes below the other.
     ///
     /// # Errors
     /// The operation's end: each place of the one may have to be compared with each of the other.
-    pub(super) fn conflicts_with(&self, other: &Node) -> Result<bool, QueryError> {
-        let (Node::Branch(left), Node::Branch(right)) = (self, other) else {
+    pub(super) fn conflicts_with(&self, other: &UpdateNode) -> Result<bool, QueryError> {
+        let (UpdateNode::Branch(left), UpdateNode::Branch(right)) = (self, other) else {
             return Ok(true);
         };
         for (component, node) in &left.children {
@@ -154,21 +156,21 @@ fn conflict(path: &str, depth: usize) -> QueryError {
 }
 
 /// Numbers by value and before other names, which go by their bytes.
-fn order(left: &Component, right: &Component) -> Ordering {
+fn order(left: &PathStep, right: &PathStep) -> Ordering {
     match (left, right) {
-        (Component::Field(left), Component::Field(right)) => {
-            match (Component::index(left), Component::index(right)) {
+        (PathStep::Field(left), PathStep::Field(right)) => {
+            match (PathStep::index(left), PathStep::index(right)) {
                 (Some(left), Some(right)) => left.cmp(&right),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
                 (None, None) => left.cmp(right),
             }
         }
-        (Component::Filtered(left), Component::Filtered(right)) => left.cmp(right),
-        (Component::Field(_), _) => Ordering::Greater,
-        (_, Component::Field(_)) => Ordering::Less,
-        (Component::Every, Component::Filtered(_)) => Ordering::Less,
-        (Component::Filtered(_), Component::Every) => Ordering::Greater,
+        (PathStep::Filtered(left), PathStep::Filtered(right)) => left.cmp(right),
+        (PathStep::Field(_), _) => Ordering::Greater,
+        (_, PathStep::Field(_)) => Ordering::Less,
+        (PathStep::Every, PathStep::Filtered(_)) => Ordering::Less,
+        (PathStep::Filtered(_), PathStep::Every) => Ordering::Greater,
         _ => Ordering::Equal,
     }
 }

@@ -9,9 +9,9 @@ use document::{Document, DocumentBuf, Value};
 use super::array_filters::ArrayFilters;
 use super::modifier::{Demand, Effect, Surroundings, check_no_array};
 use super::operators::Operators;
-use super::path::{Component, Place};
+use super::path::{FieldPlace, PathStep};
 use super::rename;
-use super::tree::{Branch, FEW, Node};
+use super::tree::{Branch, FEW, UpdateNode};
 use crate::checkpoint;
 use crate::error::{QueryError, code};
 
@@ -23,35 +23,39 @@ const CANNOT_BACKFILL_ARRAY: i32 = 34;
 pub(super) fn apply(operators: &Operators, around: &mut Surroundings<'_>) -> Result<DocumentBuf, QueryError> {
     let mut document = around.document.to_document();
     around.renamed = rename::take_sources(&operators.renames, &mut document, around)?;
-    Walk { filters: &operators.filters, around }.document(None, &operators.tree, &mut document)?;
+    UpdateRun { filters: &operators.filters, around }.document(None, &operators.tree, &mut document)?;
     Ok(document.to_buf())
 }
 
 /// Modifiers on their way through one document.
-pub(super) struct Walk<'c> {
+pub(super) struct UpdateRun<'c> {
     pub(super) filters: &'c ArrayFilters,
     pub(super) around: &'c Surroundings<'c>,
 }
 
-impl Walk<'_> {
+impl UpdateRun<'_> {
     /// Changes an existing value.
     pub(super) fn change(
         &self,
-        place: &Place<'_>,
-        node: &Node,
+        place: &FieldPlace<'_>,
+        node: &UpdateNode,
         target: &mut Value,
     ) -> Result<Effect, QueryError> {
         match node {
-            Node::Leaf(modifier) => modifier.apply(place, target, self.around),
-            Node::Branch(branch) => self.below(place, branch, target).map(|()| Effect::Stays),
+            UpdateNode::Leaf(modifier) => modifier.apply(place, target, self.around),
+            UpdateNode::Branch(branch) => self.below(place, branch, target).map(|()| Effect::Stays),
         }
     }
 
     /// Makes the value of a field that does not exist; `None` leaves it so.
-    pub(super) fn create(&self, place: &Place<'_>, node: &Node) -> Result<Option<Value>, QueryError> {
+    pub(super) fn create(
+        &self,
+        place: &FieldPlace<'_>,
+        node: &UpdateNode,
+    ) -> Result<Option<Value>, QueryError> {
         let branch = match node {
-            Node::Leaf(modifier) => return modifier.initial(place, self.around),
-            Node::Branch(branch) => branch,
+            UpdateNode::Leaf(modifier) => return modifier.initial(place, self.around),
+            UpdateNode::Branch(branch) => branch,
         };
         let mut created = Document::new();
         for (component, child) in &branch.children {
@@ -67,16 +71,16 @@ impl Walk<'_> {
     }
 
     /// The name that a component has in this document.
-    fn field_name<'n>(&self, component: &'n Component) -> Result<Cow<'n, str>, QueryError> {
+    fn field_name<'n>(&self, component: &'n PathStep) -> Result<Cow<'n, str>, QueryError> {
         match component {
-            Component::Field(name) => Ok(Cow::Borrowed(name)),
+            PathStep::Field(name) => Ok(Cow::Borrowed(name)),
             _ => self.around.position.map(|position| Cow::Owned(position.to_string())).ok_or_else(|| {
                 QueryError::bad_value("The positional operator did not find the match needed from the query.")
             }),
         }
     }
 
-    fn below(&self, place: &Place<'_>, branch: &Branch, target: &mut Value) -> Result<(), QueryError> {
+    fn below(&self, place: &FieldPlace<'_>, branch: &Branch, target: &mut Value) -> Result<(), QueryError> {
         let array_wide = branch.children.first().is_some_and(|(component, _)| component.is_array_wide());
         match target {
             Value::Array(array) if array_wide => self.every_element(place, branch, array.as_mut_vec()),
@@ -99,7 +103,7 @@ impl Walk<'_> {
     /// The fields of a document; `place` is `None` at the top.
     fn document(
         &self,
-        place: Option<&Place<'_>>,
+        place: Option<&FieldPlace<'_>>,
         branch: &Branch,
         document: &mut Document,
     ) -> Result<(), QueryError> {
@@ -120,14 +124,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// As [`Walk::document`], in one pass over the document's fields.
+    /// As [`UpdateRun::document`], in one pass over the document's fields.
     fn many_fields(
         &self,
-        place: Option<&Place<'_>>,
+        place: Option<&FieldPlace<'_>>,
         branch: &Branch,
         document: &mut Document,
     ) -> Result<(), QueryError> {
-        let mut left: HashMap<Cow<'_, str>, &Node> = HashMap::new();
+        let mut left: HashMap<Cow<'_, str>, &UpdateNode> = HashMap::new();
         for (component, node) in &branch.children {
             checkpoint::pass(1)?;
             left.insert(self.checked_name(component, node, branch)?, node);
@@ -156,12 +160,12 @@ impl Walk<'_> {
 
     fn checked_name<'n>(
         &self,
-        component: &'n Component,
-        node: &Node,
+        component: &'n PathStep,
+        node: &UpdateNode,
         branch: &Branch,
     ) -> Result<Cow<'n, str>, QueryError> {
         let name = self.field_name(component)?;
-        if *component == Component::Matched {
+        if *component == PathStep::Matched {
             check_position_is_free(&name, node, branch)?;
         }
         Ok(name)
@@ -170,14 +174,14 @@ impl Walk<'_> {
     /// Single elements of an array.
     fn elements(
         &self,
-        place: &Place<'_>,
+        place: &FieldPlace<'_>,
         branch: &Branch,
         array: &mut document::Array,
     ) -> Result<(), QueryError> {
         for (component, node) in &branch.children {
             let name = self.checked_name(component, node, branch)?;
             let element = place.element(&name);
-            match Component::index(&name) {
+            match PathStep::index(&name) {
                 Some(index) => self.element(&element, index, node, array.as_mut_vec())?,
                 None => {
                     let whole = Value::Array(std::mem::take(array));
@@ -193,9 +197,9 @@ impl Walk<'_> {
 
     fn element(
         &self,
-        place: &Place<'_>,
+        place: &FieldPlace<'_>,
         index: usize,
-        node: &Node,
+        node: &UpdateNode,
         array: &mut Vec<Value>,
     ) -> Result<(), QueryError> {
         if let Some(element) = array.get_mut(index) {
@@ -222,18 +226,18 @@ impl Walk<'_> {
     /// `$[]` and `$[name]`.
     fn every_element(
         &self,
-        place: &Place<'_>,
+        place: &FieldPlace<'_>,
         branch: &Branch,
         array: &mut [Value],
     ) -> Result<(), QueryError> {
         for (index, element) in array.iter_mut().enumerate() {
             let name = index.to_string();
             let element_place = place.element(&name);
-            let mut chosen: Vec<&Node> = Vec::new();
+            let mut chosen: Vec<&UpdateNode> = Vec::new();
             for (component, node) in &branch.children {
                 checkpoint::pass(1)?;
                 let applies = match component {
-                    Component::Filtered(identifier) => self.filters.matches(identifier, element)?,
+                    PathStep::Filtered(identifier) => self.filters.matches(identifier, element)?,
                     _ => true,
                 };
                 if !applies {
@@ -260,15 +264,15 @@ impl Walk<'_> {
     /// below is.
     fn refuse(
         &self,
-        above: &Place<'_>,
+        above: &FieldPlace<'_>,
         first: &str,
-        place: &Place<'_>,
-        node: &Node,
+        place: &FieldPlace<'_>,
+        node: &UpdateNode,
         target: &Value,
     ) -> Result<(), QueryError> {
         let branch = match node {
-            Node::Branch(branch) => branch,
-            Node::Leaf(modifier) => {
+            UpdateNode::Branch(branch) => branch,
+            UpdateNode::Leaf(modifier) => {
                 let element = || target.with_raw(|value| element(above.name, value));
                 let message = match modifier.demand(self.around) {
                     Demand::Nothing => return Ok(()),
@@ -301,11 +305,11 @@ impl Walk<'_> {
 }
 
 /// The place of a field of a document, which is at no place when it is the whole document.
-fn field_of<'c>(document: Option<&'c Place<'c>>, name: &'c str) -> Place<'c> {
-    document.map_or_else(|| Place::top(name), |place| place.field(name))
+fn field_of<'c>(document: Option<&'c FieldPlace<'c>>, name: &'c str) -> FieldPlace<'c> {
+    document.map_or_else(|| FieldPlace::top(name), |place| place.field(name))
 }
 
-fn array_is_missing(place: &Place<'_>) -> QueryError {
+fn array_is_missing(place: &FieldPlace<'_>) -> QueryError {
     QueryError::bad_value(format!(
         "The path '{}' must exist in the document in order to apply array updates.",
         place.dotted()
@@ -313,9 +317,9 @@ fn array_is_missing(place: &Place<'_>) -> QueryError {
 }
 
 /// `$` must not stand for a position that another modifier names.
-fn check_position_is_free(position: &str, node: &Node, branch: &Branch) -> Result<(), QueryError> {
+fn check_position_is_free(position: &str, node: &UpdateNode, branch: &Branch) -> Result<(), QueryError> {
     for (component, other) in &branch.children {
-        if matches!(component, Component::Field(name) if name == position) && other.conflicts_with(node)? {
+        if matches!(component, PathStep::Field(name) if name == position) && other.conflicts_with(node)? {
             return Err(conflict(position));
         }
     }

@@ -89,8 +89,8 @@ struct Looking {
 }
 
 impl DocumentSource for Looking {
-    fn run(&mut self, turn: &mut dyn Turn, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
-        self.source.run(turn, &mut |document| {
+    fn run(&mut self, policy: &mut dyn YieldPolicy, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
+        self.source.run(policy, &mut |document| {
             let flow = sink(document);
             let mut peak = self.peak.lock().expect("one thread");
             *peak = self.memory.used().max(*peak);

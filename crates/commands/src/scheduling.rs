@@ -16,23 +16,23 @@ use std::future::poll_fn;
 use std::time::{Duration, Instant};
 use storage::ReadTier;
 
-/// The turns of one operation. Cheap to copy.
+/// The scheduling of one operation. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turns<'c> {
+pub(crate) struct Scheduling<'c> {
     connection: &'c Connection,
     parameters: &'c Parameters,
     let_others_run: fn(Instant),
 }
 
-impl<'c> Turns<'c> {
+impl<'c> Scheduling<'c> {
     pub(crate) fn new(connection: &'c Connection, server: &'c Server) -> Self {
         let let_others_run = server.host.let_others_run;
-        Turns { connection, parameters: &server.parameters, let_others_run }
+        Scheduling { connection, parameters: &server.parameters, let_others_run }
     }
 
-    /// The turns of the operation that wants a batch.
+    /// The scheduling of the operation that wants a batch.
     pub(crate) fn of_batch(context: &BatchContext<'c>) -> Self {
-        Turns::new(context.connection, context.server)
+        Scheduling::new(context.connection, context.server)
     }
 
     /// The switch that ends the operation.
