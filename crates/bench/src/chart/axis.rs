@@ -2,8 +2,6 @@
 //! before.
 
 use super::ticks;
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
-use std::ops::Range;
 
 /// How values become places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,38 +88,21 @@ impl Axis {
         self
     }
 
-    /// Where a value is on the axis, 0 to 1.
-    fn share(&self, value: f64) -> f64 {
-        let (low, high) = (self.scale.place(self.low), self.scale.place(self.high));
-        if high > low { (self.scale.place(value) - low) / (high - low) } else { 0.5 }
-    }
-}
-
-impl Ranged for Axis {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
-        let share = self.share(*value).clamp(-0.5, 1.5);
-        first + (f64::from(last - first) * share).round() as i32
+    pub(super) fn ticks(&self) -> &[f64] {
+        &self.ticks
     }
 
-    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        // Lines only where labels are.
-        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.clone() }
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.low..self.high
-    }
-}
-
-impl ValueFormatter<f64> for Axis {
-    fn format_ext(&self, value: &f64) -> String {
+    pub(super) fn label(&self, value: f64) -> String {
         match self.scale {
-            Scale::Percentile => ticks::percent(*value),
-            Scale::Linear | Scale::Logarithmic => ticks::short(*value),
+            Scale::Percentile => ticks::percent(value),
+            Scale::Linear | Scale::Logarithmic => ticks::short(value),
         }
+    }
+
+    /// Where a value is on the axis, 0 to 1; a little outside for those that have no place on it.
+    pub(super) fn share(&self, value: f64) -> f64 {
+        let (low, high) = (self.scale.place(self.low), self.scale.place(self.high));
+        if high > low { ((self.scale.place(value) - low) / (high - low)).clamp(-0.5, 1.5) } else { 0.5 }
     }
 }
 
@@ -132,22 +113,15 @@ mod tests {
     #[test]
     fn each_nine_has_the_same_room() {
         let axis = Axis::of("", Scale::Percentile, [0.999].into_iter());
-        let places: Vec<i32> =
-            [0.0, 0.9, 0.99, 0.999].iter().map(|share| axis.map(share, (0, 300))).collect();
-        assert_eq!(places, [0, 100, 200, 300]);
-    }
-
-    #[test]
-    fn vertical_axes_grow_upwards() {
-        let axis = Axis::of("", Scale::Linear, [5.0, 10.0].into_iter());
-        assert_eq!((axis.map(&0.0, (200, 0)), axis.map(&10.0, (200, 0))), (200, 0));
+        let places = [0.0, 0.9, 0.99, 0.999].map(|share| (axis.share(share) * 300.0).round());
+        assert_eq!(places, [0.0, 100.0, 200.0, 300.0]);
     }
 
     #[test]
     fn zero_has_no_place_on_a_logarithmic_axis_and_does_no_harm() {
         let axis = Axis::of("", Scale::Logarithmic, [0.0, 1.0, 100.0].into_iter());
-        assert_eq!(axis.range(), 1.0 / 1.2..120.0);
-        assert!(axis.map(&0.0, (0, 100)) < 0);
+        assert_eq!((axis.low, axis.high), (1.0 / 1.2, 120.0));
+        assert_eq!(axis.share(0.0), -0.5);
     }
 
     #[test]

@@ -2,17 +2,12 @@
 //! colours that show on white and on black, and text follows the reader's colour scheme.
 
 mod axis;
-mod draw;
+mod svg;
 mod ticks;
 
 pub(crate) use axis::{Axis, Scale};
 
-use crate::error::BenchError;
-
-/// Follows the reader's colour scheme. In a page the page's own style says the same.
-const STYLE: &str =
-    "<style>text{fill:#57606a}@media(prefers-color-scheme:dark){text{fill:#9da7b3}}</style>\n";
-const NAMESPACE: &str = " xmlns=\"http://www.w3.org/2000/svg\"";
+use maud::Markup;
 
 /// Red, green and blue: readable on white and on black.
 pub(crate) type Colour = (u8, u8, u8);
@@ -69,6 +64,7 @@ pub(crate) struct Line {
 /// One row of [`Plot::Intervals`].
 #[derive(Debug, Clone)]
 pub(crate) struct Interval {
+    /// Short: it stands left of the row.
     pub(crate) name: String,
     /// What the legend calls its colour.
     pub(crate) of: String,
@@ -79,12 +75,9 @@ pub(crate) struct Interval {
 }
 
 impl Panel {
-    /// As a part of a page, which has the title beside it: no namespace, no style.
-    ///
-    /// # Errors
-    /// When it cannot be drawn.
-    pub(crate) fn inline(&self) -> Result<String, BenchError> {
-        Ok(draw(std::slice::from_ref(self), false)?.replacen(NAMESPACE, "", 1))
+    /// As a part of a page, which has the title and the style: no namespace, no style.
+    pub(crate) fn inline(&self) -> Markup {
+        svg::svg(std::slice::from_ref(self), true)
     }
 
     /// Names and colours of what it shows.
@@ -99,20 +92,9 @@ impl Panel {
     }
 }
 
-/// Panels side by side under their titles, as a file of their own.
-///
-/// # Errors
-/// When they cannot be drawn.
-pub(crate) fn file(panels: &[Panel]) -> Result<String, BenchError> {
-    let mut svg = draw(panels, true)?;
-    let head = svg.find('>').map_or(0, |end| end + 1);
-    svg.insert_str(head, STYLE);
-    Ok(svg)
-}
-
-fn draw(panels: &[Panel], with_titles: bool) -> Result<String, BenchError> {
-    draw::svg(panels, with_titles)
-        .map_err(|problem| BenchError::Program { program: "the chart", problem: problem.to_string() })
+/// Panels side by side under their titles, as a file of their own that follows the reader's colour scheme.
+pub(crate) fn file(panels: &[Panel]) -> String {
+    svg::svg(panels, false).into_string()
 }
 
 #[cfg(test)]
@@ -130,14 +112,14 @@ mod tests {
     #[test]
     fn names_are_escaped_and_a_page_needs_no_namespace() {
         let panels = [panel(vec![(0.0, Some(1.0)), (1.0, Some(2.0))]), panel(Vec::new())];
-        let (file, inline) = (file(&panels).expect("draws"), panels[0].inline().expect("draws"));
+        let (file, inline) = (file(&panels), panels[0].inline().into_string());
         for svg in [&file, &inline] {
             assert!(!svg.contains("<script") && svg.matches("&lt;script&gt;one").count() == 1, "{svg}");
         }
-        assert!(file.contains("prefers-color-scheme:dark") && file.contains(NAMESPACE), "{file}");
+        assert!(file.contains("prefers-color-scheme:dark") && file.contains(" xmlns="), "{file}");
         assert_eq!(file.matches("rate &amp; ").count(), 2, "each panel has its title: {file}");
         assert!(
-            !inline.contains("http") && !inline.contains("<style") && !inline.contains("rate &"),
+            !inline.contains("http") && !inline.contains("<style") && !inline.contains(">rate &"),
             "{inline}"
         );
     }
@@ -145,7 +127,7 @@ mod tests {
     #[test]
     fn a_missing_value_interrupts_the_line() {
         let parts = |points: &[(f64, Option<f64>)]| {
-            panel(points.to_vec()).inline().expect("draws").matches("<polyline").count()
+            panel(points.to_vec()).inline().into_string().matches("<polyline").count()
         };
         let whole = [(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, Some(2.0)), (3.0, Some(1.0))];
         let mut broken = whole.to_vec();

@@ -1,61 +1,67 @@
 //! An experiment's report page: the article's figures beside ours.
 
+use super::Kind;
 use super::findings::Cell;
 use super::report::{Report, Spot, errors, table};
-use crate::error::BenchError;
-use crate::result::{Machine, Page, Table, Tool, bytes};
+use crate::result::{Machine, Table, Tool, bytes, charts, page, warning};
+use maud::{Markup, html};
 
 impl Report<'_> {
     /// The whole file.
-    ///
-    /// # Errors
-    /// When a chart cannot be drawn.
-    pub(crate) fn html(&self) -> Result<String, BenchError> {
+    pub(crate) fn html(&self) -> String {
         let experiment = self.experiment;
         let name = experiment.name.to_uppercase();
-        let mut page = Page::new(&format!("{name}: {}", experiment.title));
-        page.paragraph(experiment.about);
-        page.paragraph(&format!("Here: {}.", Machine::here().line()));
-        self.warnings(&mut page);
-        if !experiment.statements.is_empty() {
-            page.heading("What the article says");
-            page.table(&self.statements());
-        }
-        page.charts(&self.overview())?;
-        for kind in self.findings.kinds() {
-            let cells = self.findings.of(kind.name);
-            let theirs = |cell: &Cell, spot| {
-                let published = experiment.published?;
-                published(cell, spot).map(|text| format!("{name}: {text}"))
-            };
-            page.heading(kind.title);
-            if cells.iter().any(|cell| theirs(cell, Spot::Errors).is_some()) {
-                page.paragraph(
-                    "Below ours: the article's figure, where it has one. Its requests a second include the failed ones, which \
-                     stand below our errors; ours do not.",
-                );
+        let body = html! {
+            p { (experiment.about) }
+            p { "Here: " (Machine::here().line()) "." }
+            (self.warnings())
+            @if !experiment.statements.is_empty() {
+                h2 { "What the article says" }
+                (self.statements())
             }
-            page.charts(&self.sweep(kind))?;
-            page.table(&table(&cells, kind.comparisons, &theirs));
-            let errors = errors(&cells);
-            if !errors.is_empty() {
-                page.list(&errors);
-            }
-        }
-        page.heading("Circumstances");
-        page.table(&self.circumstances());
-        Ok(page.html())
+            (charts(&self.overview()))
+            @for kind in self.findings.kinds() { (self.kind(&name, kind)) }
+            h2 { "Circumstances" }
+            (self.circumstances())
+        };
+        page(&format!("{name}: {}", experiment.title), &body)
     }
 
-    fn warnings(&self, page: &mut Page) {
-        if self.findings.interrupted {
-            page.warning("The experiment was interrupted; these are the figures until then.");
+    fn kind(&self, name: &str, kind: &Kind) -> Markup {
+        let cells = self.findings.of(kind.name);
+        let theirs = |cell: &Cell, spot| {
+            let published = self.experiment.published?;
+            published(cell, spot).map(|text| format!("{name}: {text}"))
+        };
+        let errors = errors(&cells);
+        html! {
+            h2 { (kind.title) }
+            @if cells.iter().any(|cell| theirs(cell, Spot::Errors).is_some()) {
+                p {
+                    "Below ours: the article's figure, where it has one. Its requests a second include the failed ones, "
+                    "which stand below our errors; ours do not."
+                }
+            }
+            (charts(&self.sweep(kind)))
+            (table(&cells, kind.comparisons, &theirs))
+            @if !errors.is_empty() {
+                ul { @for error in &errors { li { (error) } } }
+            }
         }
+    }
+
+    fn warnings(&self) -> Markup {
         let factor = self.settings.scale.0;
-        if factor < 1.0 {
-            page.warning(&format!(
-                "This is a small edition, at a scale of {factor}: it shows that everything works, and its figures say little."
-            ));
+        html! {
+            @if self.findings.interrupted {
+                (warning("The experiment was interrupted; these are the figures until then."))
+            }
+            @if factor < 1.0 {
+                (warning(&format!(
+                    "This is a small edition, at a scale of {factor}: it shows that everything works, and its figures \
+                     say little."
+                )))
+            }
         }
     }
 
@@ -74,7 +80,7 @@ impl Report<'_> {
             pairs.push(("server's arguments", settings.server_arguments.join(" ")));
         }
         pairs.extend(settings.given().into_iter().map(|given| ("given server", given)));
-        Table::pairs(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        Table::pairs(pairs)
     }
 }
 
@@ -99,7 +105,7 @@ mod tests {
         let cells = vec![one(Subject::Synchronous, 88_000.0), one(Subject::Reactor, 99_000.0)];
         let settings = settings(&["--scale", "0.5", "--", "--verbose"]);
         let findings = Findings { cells, interrupted: false };
-        Report { experiment, settings: &settings, findings }.html().expect("draws")
+        Report { experiment, settings: &settings, findings }.html()
     }
 
     #[test]

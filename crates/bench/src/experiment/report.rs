@@ -83,14 +83,14 @@ impl Report<'_> {
         for kind in self.findings.kinds() {
             let panels = self.sweep(kind);
             if !panels.is_empty() {
-                save(format!("{name}-{}.svg", kind.name), &chart::file(&panels)?)?;
+                save(format!("{name}-{}.svg", kind.name), &chart::file(&panels))?;
             }
         }
         let panels = self.overview();
         if !panels.is_empty() {
-            save(format!("{name}.svg"), &chart::file(&panels)?)?;
+            save(format!("{name}.svg"), &chart::file(&panels))?;
         }
-        save(format!("{name}.html"), &self.html()?)
+        save(format!("{name}.html"), &self.html())
     }
 
     /// Every figure of every round. Figures are named as in the tables, with their units.
@@ -281,7 +281,7 @@ mod tests {
             cell(Subject::EpollEcho, 1_000, &[150_000.0]),
         ];
         let report = report(cells);
-        let svg = chart::file(&report.sweep(&s0::EXPERIMENT.kinds[0])).expect("draws");
+        let svg = chart::file(&report.sweep(&s0::EXPERIMENT.kinds[0]));
         for part in ["reactor", "epoll-echo", ": requests/s", ": p99 ms", "prefers-color-scheme:dark"] {
             assert!(svg.contains(part), "'{part}' is missing in {svg}");
         }
@@ -297,7 +297,7 @@ mod tests {
             ..cell(Subject::Auto, connections, &[9.0])
         };
         let cells = || vec![cell(Subject::Reactor, 64, &[90_000.0]), slow(64)];
-        let svg = chart::file(&report(cells()).overview()).expect("draws");
+        let svg = chart::file(&report(cells()).overview());
         assert!(svg.contains("Fast: find by _id: requests/s") && svg.contains("Slow: "), "{svg}");
         let sweep = cells().into_iter().chain([slow(65)]).collect();
         assert!(report(sweep).overview().is_empty(), "a sweep has lines instead");

@@ -76,7 +76,7 @@ pub(crate) fn compare(
         save(path, &(serde_json::to_string(&comparison).map_err(unusable)? + "\n"))?;
     }
     match &output.html {
-        Some(path) => save(path, &comparison_page::html(&comparison)?),
+        Some(path) => save(path, &comparison_page::html(&comparison)),
         None => Ok(()),
     }
 }

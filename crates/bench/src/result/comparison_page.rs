@@ -1,13 +1,13 @@
 //! A comparison on the terminal and as a page.
 
 use crate::chart::{Axis, Interval, Line, Panel, Plot, Scale, colour};
-use crate::error::BenchError;
 use crate::result::comparison::{ComparedFigure, ComparedRun, ComparedValue, Comparison, Verdict};
 use crate::result::figures;
 use crate::result::number::{amount, count};
-use crate::result::page::Page;
+use crate::result::page::{self, page, warning};
 use crate::result::summary::TOTAL;
 use crate::result::table::{Place, Table, Tone};
+use maud::html as markup;
 
 /// The comparison in at most about a hundred columns.
 pub(crate) fn text(comparison: &Comparison<'_>) -> String {
@@ -21,28 +21,24 @@ pub(crate) fn text(comparison: &Comparison<'_>) -> String {
 }
 
 /// The whole file.
-///
-/// # Errors
-/// When a chart cannot be drawn.
-pub(crate) fn html(comparison: &Comparison<'_>) -> Result<String, BenchError> {
+pub(crate) fn html(comparison: &Comparison<'_>) -> String {
     let labels: Vec<&str> = comparison.runs.iter().map(|run| run.label.as_str()).collect();
-    let mut page = Page::new(&labels.join(" – "));
     let base = labels.get(comparison.base).copied().unwrap_or_default();
-    page.paragraph(&format!("Ratios are to {base}. {}", comparison.method()));
-    for note in notes(comparison) {
-        page.warning(&note);
-    }
-    page.table(&runs(comparison));
-    page.charts(&charts(comparison))?;
     let mut operations: Vec<&str> =
         comparison.figures.iter().map(|figure| figure.operation.as_str()).collect();
     operations.dedup();
-    // All together first.
-    for operation in operations.iter().rev() {
-        page.heading(&format!("Operation: {operation}"));
-        page.table(&figures_table(comparison, |figure| figure.operation == **operation));
-    }
-    Ok(page.html())
+    let body = markup! {
+        p { "Ratios are to " (base) ". " (comparison.method()) }
+        @for note in notes(comparison) { (warning(&note)) }
+        (runs(comparison))
+        (page::charts(&charts(comparison)))
+        // All together first.
+        @for operation in operations.iter().rev() {
+            h2 { "Operation: " (operation) }
+            (figures_table(comparison, |figure| figure.operation == **operation))
+        }
+    };
+    page(&labels.join(" – "), &body)
 }
 
 /// In lines of at most a hundred columns.
@@ -146,7 +142,7 @@ fn ratios(comparison: &Comparison<'_>) -> Option<Panel> {
             let all = comparison.runs.iter().zip(&figure.values).enumerate();
             all.filter_map(|(number, (run, value))| {
                 Some(Interval {
-                    name: format!("{}, {}", figure.measure.name, run.label),
+                    name: figure.measure.name.to_owned(),
                     of: run.label.clone(),
                     colour: colour(number),
                     value: value.ratio?,
@@ -225,7 +221,7 @@ mod tests {
         }
         let comparison = Comparison::new(&runs, Some("reactor")).expect("two runs");
         assert_eq!(charts(&comparison).len(), 4);
-        let html = html(&comparison).expect("draws");
+        let html = html(&comparison);
         check_self_contained(&html);
         for part in ["&lt;script&gt;1", "Ratios are to reactor", "97 % of its core", "worse"] {
             assert!(html.contains(part), "'{part}' is missing");
@@ -238,6 +234,6 @@ mod tests {
         let runs = [empty(), empty()];
         let comparison = Comparison::new(&runs, None).expect("two runs");
         assert!(text(&comparison).contains("not comparable"));
-        assert!(html(&comparison).expect("draws").contains("empty (2): interrupted"));
+        assert!(html(&comparison).contains("empty (2): interrupted"));
     }
 }

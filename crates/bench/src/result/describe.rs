@@ -66,7 +66,7 @@ pub(crate) fn repetitions(result: &RunResult) -> Option<Table> {
 }
 
 /// What was asked, of whom, and how.
-pub(crate) fn configuration(result: &RunResult) -> Vec<(String, String)> {
+pub(crate) fn configuration(result: &RunResult) -> Vec<(&'static str, String)> {
     let (workload, target) = (&result.workload, &result.target);
     let documents = format!(
         "{} of {} bytes, {} fields, chosen {}",
@@ -101,7 +101,7 @@ pub(crate) fn configuration(result: &RunResult) -> Vec<(String, String)> {
         }
         pairs.push(("loaded", text));
     }
-    pairs.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+    pairs
 }
 
 /// Kinds of operations and their shares.
@@ -169,14 +169,14 @@ fn plural(number: u64, noun: &str) -> String {
 }
 
 /// What connections, the generator and the server did meanwhile.
-pub(crate) fn circumstances(result: &RunResult) -> Vec<(String, String)> {
+pub(crate) fn circumstances(result: &RunResult) -> Vec<(&'static str, String)> {
     let mut pairs = Vec::new();
     if !result.repetitions.is_empty() {
-        pairs.push(("connections".to_owned(), connections(result)));
-        pairs.push(("generator".to_owned(), generator(result)));
+        pairs.push(("connections", connections(result)));
+        pairs.push(("generator", generator(result)));
     }
     if let Some(text) = observed(result) {
-        pairs.push(("server".to_owned(), text));
+        pairs.push(("server", text));
     }
     pairs
 }
@@ -250,14 +250,14 @@ fn cache_hits(result: &RunResult) -> Option<f64> {
 }
 
 /// Where the load came from.
-pub(crate) fn machine(result: &RunResult) -> Vec<(String, String)> {
+pub(crate) fn machine(result: &RunResult) -> Vec<(&'static str, String)> {
     let (machine, tool) = (&result.machine, &result.tool);
     let commit = tool.commit.as_ref().map(|commit| format!(" ({commit})")).unwrap_or_default();
     vec![
-        ("load from".to_owned(), format!("{} cores, {}", machine.cores, machine.model)),
-        ("memory".to_owned(), bytes(machine.memory_bytes)),
-        ("system".to_owned(), machine.kernel.clone()),
-        ("program".to_owned(), format!("{} {}{commit}", tool.name, tool.version)),
-        ("started".to_owned(), result.started.clone()),
+        ("load from", format!("{} cores, {}", machine.cores, machine.model)),
+        ("memory", bytes(machine.memory_bytes)),
+        ("system", machine.kernel.clone()),
+        ("program", format!("{} {}{commit}", tool.name, tool.version)),
+        ("started", result.started.clone()),
     ]
 }

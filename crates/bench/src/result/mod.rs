@@ -45,9 +45,9 @@ pub(crate) use model::{
 };
 pub(crate) use number::{amount, bytes, count, plain};
 pub(crate) use output::{OutputOptions, finish, save};
-pub(crate) use page::Page;
 #[cfg(test)]
 pub(crate) use page::tests::check_self_contained;
+pub(crate) use page::{charts, page, warning};
 pub(crate) use sampler::Sampler;
 pub(crate) use statistics::median;
 pub(crate) use table::{Place, Table};

@@ -1,56 +1,51 @@
 //! The page of one run.
 
-use crate::error::BenchError;
 use crate::result::number::{amount, count};
-use crate::result::page::Page;
+use crate::result::page::{charts, highlights, page, warning};
 use crate::result::table::Table;
 use crate::result::{RunResult, describe, figures};
+use maud::html as markup;
 
 /// The whole file.
-///
-/// # Errors
-/// When a chart cannot be drawn.
-pub(crate) fn html(result: &RunResult) -> Result<String, BenchError> {
-    let mut page = Page::new(&format!("{} – workload {}", result.label, result.workload.name));
-    page.paragraph(&result.workload.description);
-    if result.interrupted {
-        page.warning("This run was interrupted; these are the figures until then.");
-    }
-    for warning in &result.warnings {
-        page.warning(warning);
-    }
+pub(crate) fn html(result: &RunResult) -> String {
     let total = result.total();
-    page.highlights(&[
+    let highest = [
         ("operations a second", amount(total.rate)),
         ("p50, ms", amount(total.p50_ms)),
         ("p99, ms", amount(total.p99_ms)),
         ("p99.9, ms", amount(total.p999_ms)),
         ("longest, ms", amount(total.max_ms)),
         ("errors", count(total.errors)),
-    ]);
-    if result.repetitions.len() > 1 {
-        page.paragraph("Over time, repetitions stand one after the other.");
-    }
-    page.charts(&figures::of_run(result))?;
-    page.heading("Operations");
-    page.table(&describe::operations(result));
-    if let Some(errors) = describe::errors(result) {
-        page.heading("Errors");
-        page.table(&errors);
-    }
-    if let Some(repetitions) = describe::repetitions(result) {
-        page.heading("Repetitions");
-        page.paragraph(
-            "Rates and latencies above are medians of these, the longest latency is the longest of all.",
-        );
-        page.table(&repetitions);
-    }
-    page.heading("Circumstances");
-    let mut pairs = describe::configuration(result);
-    pairs.extend(describe::circumstances(result));
-    pairs.extend(describe::machine(result));
-    page.table(&Table::pairs(pairs));
-    Ok(page.html())
+    ];
+    let mut circumstances = describe::configuration(result);
+    circumstances.extend(describe::circumstances(result));
+    circumstances.extend(describe::machine(result));
+    let body = markup! {
+        p { (result.workload.description) }
+        @if result.interrupted {
+            (warning("This run was interrupted; these are the figures until then."))
+        }
+        @for text in &result.warnings { (warning(text)) }
+        (highlights(&highest))
+        @if result.repetitions.len() > 1 {
+            p { "Over time, repetitions stand one after the other." }
+        }
+        (charts(&figures::of_run(result)))
+        h2 { "Operations" }
+        (describe::operations(result))
+        @if let Some(errors) = describe::errors(result) {
+            h2 { "Errors" }
+            (errors)
+        }
+        @if let Some(repetitions) = describe::repetitions(result) {
+            h2 { "Repetitions" }
+            p { "Rates and latencies above are medians of these, the longest latency is the longest of all." }
+            (repetitions)
+        }
+        h2 { "Circumstances" }
+        (Table::pairs(circumstances))
+    };
+    page(&format!("{} – workload {}", result.label, result.workload.name), &body)
 }
 
 #[cfg(test)]
@@ -63,7 +58,7 @@ mod tests {
     fn a_page_tells_everything_and_fetches_nothing() {
         let mut result = sample::full();
         result.label = "<i>mine</i>".into();
-        let html = html(&result).expect("draws");
+        let html = html(&result);
         check_self_contained(&html);
         for part in [
             "&lt;i&gt;mine",
@@ -83,6 +78,6 @@ mod tests {
     #[test]
     fn a_run_without_results_has_a_page() {
         let result = RunResult { interrupted: true, ..RunResult::default() };
-        assert!(html(&result).expect("draws").contains("interrupted"));
+        assert!(html(&result).contains("interrupted"));
     }
 }

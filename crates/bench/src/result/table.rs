@@ -1,6 +1,6 @@
 //! Tables, for the terminal and for pages.
 
-use crate::result::page::escape;
+use maud::{Markup, Render, html};
 
 /// Rows under headings. The first column holds names, the others figures.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -33,16 +33,6 @@ pub(crate) enum Tone {
     Bad,
 }
 
-impl Tone {
-    const fn class(self) -> &'static str {
-        match self {
-            Tone::Plain => "",
-            Tone::Good => "good",
-            Tone::Bad => "bad",
-        }
-    }
-}
-
 impl<T: Into<String>> From<T> for Place {
     fn from(text: T) -> Self {
         Place { text: text.into(), ..Place::default() }
@@ -61,21 +51,6 @@ impl Place {
             None => self.text.clone(),
         }
     }
-
-    fn html(&self, name: bool) -> String {
-        let mut classes: Vec<&str> = Vec::new();
-        if name {
-            classes.push("name");
-        }
-        if self.tone != Tone::Plain {
-            classes.push(self.tone.class());
-        }
-        let class =
-            if classes.is_empty() { String::new() } else { format!(" class=\"{}\"", classes.join(" ")) };
-        let beside = self.beside.as_ref();
-        let beside = beside.map(|theirs| format!(" <span class=\"beside\">{}</span>", escape(theirs)));
-        format!("<td{class}>{}{}</td>", escape(&self.text), beside.unwrap_or_default())
-    }
 }
 
 impl Table {
@@ -86,7 +61,7 @@ impl Table {
     }
 
     /// Two columns of text without headings.
-    pub(crate) fn pairs(pairs: Vec<(String, String)>) -> Self {
+    pub(crate) fn pairs(pairs: Vec<(&str, String)>) -> Self {
         let rows = pairs.into_iter().map(|(name, value)| vec![name.into(), value.into()]).collect();
         Table { rows, text_columns: 2, ..Table::default() }
     }
@@ -141,31 +116,52 @@ impl Table {
         }
         lines.concat()
     }
+}
 
-    /// As HTML; every text is escaped.
-    pub(crate) fn html(&self) -> String {
+impl Render for Table {
+    fn render(&self) -> Markup {
         let class = match (self.headings.is_empty(), self.prose) {
-            (true, _) => " class=\"pairs\"",
-            (false, true) => " class=\"prose\"",
-            (false, false) => "",
+            (true, _) => Some("pairs"),
+            (false, true) => Some("prose"),
+            (false, false) => None,
         };
-        let mut html = format!("<div class=\"scroll\"><table{class}>\n");
-        if !self.headings.is_empty() {
-            let heading = |(column, text): (usize, &String)| {
-                let class = if self.is_text(column, self.headings.len()) { " class=\"name\"" } else { "" };
-                format!("<th{class}>{}</th>", escape(text))
+        let classes = |column, columns, tone| {
+            let name = self.is_text(column, columns).then_some("name");
+            let tone = match tone {
+                Tone::Plain => None,
+                Tone::Good => Some("good"),
+                Tone::Bad => Some("bad"),
             };
-            let headings: String = self.headings.iter().enumerate().map(heading).collect();
-            html.push_str(&format!("<thead><tr>{headings}</tr></thead>\n"));
+            let both: Vec<&str> = name.into_iter().chain(tone).collect();
+            (!both.is_empty()).then(|| both.join(" "))
+        };
+        html! {
+            div.scroll {
+                table class=[class] {
+                    @if !self.headings.is_empty() {
+                        thead { tr {
+                            @for (column, heading) in self.headings.iter().enumerate() {
+                                th class=[classes(column, self.headings.len(), Tone::Plain)] { (heading) }
+                            }
+                        } }
+                    }
+                    tbody {
+                        @for row in &self.rows {
+                            tr {
+                                @for (column, place) in row.iter().enumerate() {
+                                    td class=[classes(column, row.len(), place.tone)] {
+                                        (place.text)
+                                        @if let Some(theirs) = &place.beside {
+                                            " " span.beside { (theirs) }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
         }
-        html.push_str("<tbody>\n");
-        for row in &self.rows {
-            let cells =
-                row.iter().enumerate().map(|(column, cell)| cell.html(self.is_text(column, row.len())));
-            html.push_str(&format!("<tr>{}</tr>\n", cells.collect::<String>()));
-        }
-        html.push_str("</tbody></table></div>\n");
-        html
     }
 }
 
@@ -190,7 +186,7 @@ mod tests {
                       read       181,000 (S0: 198k)    0.57\n\
                       <b>                         9    12.3\n";
         assert_eq!(table().text(), expect, "found:\n{}", table().text());
-        let pairs = Table::pairs(vec![("cores".into(), "2".into()), ("memory".into(), "8 GiB".into())]);
+        let pairs = Table::pairs(vec![("cores", "2".into()), ("memory", "8 GiB".into())]);
         assert_eq!(pairs.text(), "cores   2\nmemory  8 GiB\n");
     }
 
@@ -203,11 +199,15 @@ mod tests {
 
     #[test]
     fn html_is_escaped() {
-        let html = table().html();
+        let mut table = table();
+        table.ends_in_text = true;
+        table.row([Place::from("verdict"), Place::from("better").toned(Tone::Good)]);
+        let html = table.render().into_string();
         for part in [
             "<th class=\"name\">operation</th><th>ops/s</th>",
             "<td>181,000 <span class=\"beside\">S0: 198k</span></td>",
             "<td class=\"name\">&lt;b&gt;</td><td class=\"bad\">9</td>",
+            "<td class=\"name good\">better</td>",
         ] {
             assert!(html.contains(part), "'{part}' is missing in {html}");
         }
