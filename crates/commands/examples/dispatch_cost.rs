@@ -2,11 +2,11 @@
 
 use catalog::Catalog;
 use commands::{DataNode, Server};
-use dispatch::connection::Connection;
+use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::Parameters;
-use dispatch::request::Request;
+use dispatch::request::CommandRequest;
 use document::{Document, RawValue, doc};
 use std::error::Error;
 use std::pin::pin;
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::open(Store::in_memory(&StorageOptions::small())?)?;
     let parameters = Arc::new(Parameters::default());
     let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
-    let connection = Arc::new(Connection::new(1, "example", Arc::new(Detached)));
+    let client = Arc::new(Client::new(1, "example", Arc::new(Detached)));
     let session = document::Value::binary(4, vec![7; 16]);
     let cases = [
         ("ping", doc! { "ping": 1, "$db": "admin" }),
@@ -29,20 +29,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("unknown command", doc! { "nonsense": 1, "$db": "admin" }),
     ];
     for (name, command) in cases {
-        measure(&server, &connection, name, &command);
+        measure(&server, &client, name, &command);
     }
     Ok(())
 }
 
-fn measure(server: &Arc<Server>, connection: &Arc<Connection>, name: &str, command: &Document) {
+fn measure(server: &Arc<Server>, client: &Arc<Client>, name: &str, command: &Document) {
     let command = command.to_buf();
     let mut reply = Vec::new();
     let mut task = Context::from_waker(Waker::noop());
     let began = Instant::now();
     for _ in 0..RUNS {
         reply.clear();
-        let request = Request::new(command.as_raw());
-        let ready = pin!(dispatch(server, connection, request, &mut reply)).poll(&mut task).is_ready();
+        let request = CommandRequest::new(command.as_raw());
+        let ready = pin!(dispatch(server, client, request, &mut reply)).poll(&mut task).is_ready();
         assert!(ready, "the command has nothing to wait for");
     }
     let each = began.elapsed().as_nanos() / u128::from(RUNS);

@@ -5,11 +5,11 @@
 
 use catalog::Catalog;
 use commands::{DataNode, Server};
-use dispatch::connection::Connection;
+use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::Parameters;
-use dispatch::request::Request;
+use dispatch::request::CommandRequest;
 use document::{Document, RawDocument, RawValue, doc};
 use std::error::Error;
 use std::future::Future;
@@ -24,7 +24,7 @@ const DOCUMENT_PAD_BYTES: usize = 960;
 
 struct Bench {
     server: Arc<Server>,
-    connection: Arc<Connection>,
+    client: Arc<Client>,
     reply: Vec<u8>,
 }
 
@@ -37,8 +37,8 @@ impl Bench {
     fn run_raw(&mut self, command: RawDocument<'_>) -> RawDocument<'_> {
         self.reply.clear();
         {
-            let Self { server, connection, reply } = self;
-            let mut future = pin!(dispatch(server, connection, Request::new(command), reply));
+            let Self { server, client, reply } = self;
+            let mut future = pin!(dispatch(server, client, CommandRequest::new(command), reply));
             while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
                 std::thread::yield_now();
             }
@@ -78,8 +78,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = Store::open(&directory, &StorageOptions::default())?;
     let (parameters, catalog) = (Arc::new(Parameters::default()), Catalog::open(store.clone())?);
     let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
-    let connection = Arc::new(Connection::new(1, "bench", Arc::new(Detached)));
-    let mut bench = Bench { server, connection, reply: Vec::new() };
+    let client = Arc::new(Client::new(1, "bench", Arc::new(Detached)));
+    let mut bench = Bench { server, client, reply: Vec::new() };
     bench.fill(documents);
     store.flush()?;
 

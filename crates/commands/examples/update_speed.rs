@@ -6,11 +6,11 @@
 
 use catalog::Catalog;
 use commands::{DataNode, Server};
-use dispatch::connection::Connection;
+use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::Parameters;
-use dispatch::request::Request;
+use dispatch::request::CommandRequest;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
 use std::error::Error;
 use std::future::Future;
@@ -54,7 +54,7 @@ impl Wake for Unpark {
 struct Loop {
     server: Arc<Server>,
     store: Store,
-    connections: Vec<Arc<Connection>>,
+    connections: Vec<Arc<Client>>,
     unpark: Arc<Unpark>,
 }
 
@@ -65,9 +65,9 @@ impl Loop {
         let waker = Waker::from(Arc::clone(&self.unpark));
         let mut tasks: Vec<Option<Pin<Box<dyn Future<Output = ()> + '_>>>> =
             Vec::with_capacity(commands.len());
-        for ((connection, command), reply) in self.connections.iter().zip(commands).zip(replies.iter_mut()) {
+        for ((client, command), reply) in self.connections.iter().zip(commands).zip(replies.iter_mut()) {
             reply.clear();
-            let run = dispatch(&self.server, connection, Request::new(command.as_raw()), reply);
+            let run = dispatch(&self.server, client, CommandRequest::new(command.as_raw()), reply);
             tasks.push(Some(Box::pin(async {
                 run.await;
             })));
@@ -144,7 +144,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::open(store.clone())?;
     let parameters = Arc::new(Parameters::default());
     let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
-    let connections = (1..=1024).map(|id| Arc::new(Connection::new(id, "example", Arc::new(Detached))));
+    let connections = (1..=1024).map(|id| Arc::new(Client::new(id, "example", Arc::new(Detached))));
     let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
     let mut event_loop = Loop { server, store: store.clone(), connections: connections.collect(), unpark };
     storage::defer_commits();

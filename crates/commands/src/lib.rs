@@ -29,8 +29,7 @@ mod tests;
 mod write;
 
 use dispatch::{
-    connection, counters, cursors, error, failpoints, fields, generic, interrupt, parameters, sessions,
-    stages,
+    client, counters, cursors, error, failpoints, fields, generic, interrupt, parameters, sessions, spans,
 };
 
 pub use aggregation::remove_unfinished_outputs;

@@ -4,7 +4,7 @@
 //! moves to a thread that may block, for the rest of the request. Thread models without event loops may block
 //! everywhere.
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::context::BatchContext;
 use crate::error::CommandResult;
 use crate::exec::Slice;
@@ -19,30 +19,30 @@ use storage::ReadTier;
 /// The scheduling of one operation. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scheduling<'c> {
-    connection: &'c Connection,
+    client: &'c Client,
     parameters: &'c Parameters,
     let_others_run: fn(Instant),
 }
 
 impl<'c> Scheduling<'c> {
-    pub(crate) fn new(connection: &'c Connection, server: &'c Server) -> Self {
+    pub(crate) fn new(client: &'c Client, server: &'c Server) -> Self {
         let let_others_run = server.host.let_others_run;
-        Scheduling { connection, parameters: &server.parameters, let_others_run }
+        Scheduling { client, parameters: &server.parameters, let_others_run }
     }
 
     /// The scheduling of the operation that wants a batch.
     pub(crate) fn of_batch(context: &BatchContext<'c>) -> Self {
-        Scheduling::new(context.connection, context.server)
+        Scheduling::new(context.client, context.server)
     }
 
     /// The switch that ends the operation.
     pub(crate) const fn interrupt(&self) -> &'c Interrupt {
-        &self.connection.interrupt
+        &self.client.interrupt
     }
 
     /// Whether the operation may block the thread it runs on now.
     pub(crate) fn may_block(&self) -> bool {
-        self.connection.link.may_block()
+        self.client.link.may_block()
     }
 
     /// How far reads may go now.
@@ -52,7 +52,7 @@ impl<'c> Scheduling<'c> {
 
     /// Goes to a thread that may block, unless the operation is on one.
     pub(crate) async fn offload(&self) {
-        self.connection.offload().await;
+        self.client.offload().await;
     }
 
     /// A slice for the walk's next steps.
@@ -86,7 +86,7 @@ impl<'c> Scheduling<'c> {
     /// # Errors
     /// The reason for the operation's end.
     pub(crate) async fn reply_room(&self) -> CommandResult {
-        let link = &self.connection.link;
+        let link = &self.client.link;
         self.interrupt().wait_for(poll_fn(|task| link.poll_reply_room(task))).await;
         self.interrupt().check()
     }

@@ -6,7 +6,7 @@ use crate::exec::Spill;
 use crate::parameters::Parameters;
 use catalog::{Catalog, Receipts, WriteError};
 use dispatch::Node;
-use dispatch::command::CommandEntry;
+use dispatch::command::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{ReadSource, Store};
@@ -31,7 +31,7 @@ impl Node for DataNode {
     type Source = ReadSource;
     type Receipts = Receipts;
 
-    fn commands() -> &'static [&'static CommandEntry<Self>] {
+    fn commands() -> &'static [&'static Command<Self>] {
         COMMANDS
     }
 

@@ -1,12 +1,12 @@
 //! What unit tests run on: servers in memory without surroundings, a client that lives in an event loop, and
 //! an engine that has to be asked twice.
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::parameters::{Parameter, Parameters, Setting};
 use crate::server::{DataNode, Server};
 use catalog::{Catalog, OperationContext};
 use dispatch::host::{ClientLink, Detached, Host};
-use dispatch::request::{Outcome, Request};
+use dispatch::request::{CommandOutcome, CommandRequest};
 use document::{Document, RawDocument};
 use pollster::block_on;
 use std::path::Path;
@@ -67,24 +67,24 @@ pub(crate) fn writing(server: &Server) -> &OperationContext<'_> {
 }
 
 /// A client of a server; its commands run on the database `test`.
-pub(crate) struct Client {
+pub(crate) struct TestClient {
     pub(crate) server: Arc<Server>,
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) client: Arc<Client>,
     link: Option<Arc<LoopLink>>,
 }
 
-impl Client {
+impl TestClient {
     /// A client whose thread may block.
     pub(crate) fn of(server: &Arc<Server>) -> Self {
-        let connection = Arc::new(Connection::new(1, "test", Arc::new(Detached)));
-        Client { server: Arc::clone(server), connection, link: None }
+        let client = Arc::new(Client::new(1, "test", Arc::new(Detached)));
+        TestClient { server: Arc::clone(server), client, link: None }
     }
 
     /// A client in an event loop.
     pub(crate) fn in_loop(server: &Arc<Server>) -> Self {
         let link = Arc::new(LoopLink::default());
-        let connection = Arc::new(Connection::new(1, "test", Arc::<LoopLink>::clone(&link)));
-        Client { server: Arc::clone(server), connection, link: Some(link) }
+        let client = Arc::new(Client::new(1, "test", Arc::<LoopLink>::clone(&link)));
+        TestClient { server: Arc::clone(server), client, link: Some(link) }
     }
 
     /// Says of its commands from now on that they have waited for a thread for so long.
@@ -104,8 +104,8 @@ impl Client {
     pub(crate) fn run_with(
         &self,
         mut command: Document,
-        change: impl FnOnce(&mut Request<'_>),
-    ) -> (Document, Outcome) {
+        change: impl FnOnce(&mut CommandRequest<'_>),
+    ) -> (Document, CommandOutcome) {
         if let Some(link) = &self.link {
             link.offloaded.store(false, Ordering::Relaxed);
         }
@@ -113,9 +113,9 @@ impl Client {
             command.push("$db", "test");
         }
         let (command, mut reply) = (command.to_buf(), Vec::new());
-        let mut request = Request::new(command.as_raw());
+        let mut request = CommandRequest::new(command.as_raw());
         change(&mut request);
-        let outcome = block_on(dispatch::dispatch(&self.server, &self.connection, request, &mut reply));
+        let outcome = block_on(dispatch::dispatch(&self.server, &self.client, request, &mut reply));
         (RawDocument::parse(&reply).expect("a reply is a valid document").to_document(), outcome)
     }
 }

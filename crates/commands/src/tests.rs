@@ -3,8 +3,8 @@
 
 use crate::parameters::{Parameter, Setting};
 use crate::server::DataNode;
-use crate::stages::{Stage, StageTimes};
-use crate::testing::{Client, forgetful_store, server, server_on};
+use crate::spans::{Span, SpanTimes};
+use crate::testing::{TestClient, forgetful_store, server, server_on};
 use dispatch::command::{CommandTable, Execution};
 use document::{Document, Value, doc};
 use std::future::Future;
@@ -20,7 +20,7 @@ type Server = Arc<crate::server::Server>;
 const DOCUMENTS: i32 = 200;
 
 fn fill(server: &Server) {
-    let client = Client::of(server);
+    let client = TestClient::of(server);
     let index = |keys: Document, name: &str, unique: bool| {
         doc! { "createIndexes": "c", "indexes": [{ "key": keys, "name": name, "unique": unique }] }
     };
@@ -67,9 +67,9 @@ fn comparable(mut reply: Document) -> Document {
 /// block.
 fn check_cold(command: Document, offloads_when_cold: bool, offloads_when_warm: bool) {
     let (expected_by, _kept) = cold();
-    let expect = comparable(Client::of(&expected_by).run(command.clone()).0);
+    let expect = comparable(TestClient::of(&expected_by).run(command.clone()).0);
     let (server, _directory) = cold();
-    let client = Client::in_loop(&server);
+    let client = TestClient::in_loop(&server);
     let (reply, offloaded) = client.run(command.clone());
     assert_eq!(comparable(reply), expect, "{command:?}");
     assert_eq!(offloaded, offloads_when_cold, "cold: {command:?}");
@@ -123,7 +123,7 @@ fn writes_to_what_is_on_disk() {
 #[test]
 fn a_get_more_goes_on_where_it_may_block() {
     let (server, _directory) = cold();
-    let (client, other) = (Client::in_loop(&server), Client::of(&server));
+    let (client, other) = (TestClient::in_loop(&server), TestClient::of(&server));
     let cursor = |reply: &Document| match reply.get("cursor") {
         Some(Value::Document(cursor)) => cursor.clone(),
         other => panic!("no cursor: {other:?}"),
@@ -144,7 +144,7 @@ fn a_get_more_goes_on_where_it_may_block() {
 fn what_takes_long_is_offloaded() {
     let server = server();
     fill(&server);
-    let client = Client::in_loop(&server);
+    let client = TestClient::in_loop(&server);
     let check = |command: Document, expect: bool| {
         let (reply, offloaded) = client.run(command.clone());
         ok(reply);
@@ -179,14 +179,14 @@ fn what_takes_long_is_offloaded() {
 #[test]
 fn a_scan_goes_on_elsewhere_after_its_first_slice() {
     let server = server();
-    let blocking = Client::of(&server);
+    let blocking = TestClient::of(&server);
     for first in (0..20_000).step_by(1_000) {
         let batch: Vec<Value> =
             (first..first + 1_000).map(|id| doc! { "_id": id, "a": (id % 7) }.into()).collect();
         ok(blocking.run(doc! { "insert": "c", "documents": batch }).0);
     }
     server.parameters.set(Parameter::LoopSlice, Setting::Integer(1)).expect("a microsecond is allowed");
-    let client = Client::in_loop(&server);
+    let client = TestClient::in_loop(&server);
     let filter = doc! { "a": 3, "b": (Value::Null), "c": { "$exists": false } };
     let (reply, offloaded) = client.run(doc! { "count": "c", "query": (filter.clone()) });
     assert!(offloaded, "twenty thousand documents are more than a loop's slice");
@@ -201,7 +201,7 @@ fn a_scan_goes_on_elsewhere_after_its_first_slice() {
 #[test]
 fn current_op_shows_how_far_an_index_build_is() {
     let server = server();
-    let client = Client::of(&server);
+    let client = TestClient::of(&server);
     let documents: Vec<Value> = (0..1_000).map(|id| doc! { "_id": id, "a": (id % 7) }.into()).collect();
     ok(client.run(doc! { "insert": "c", "documents": documents }).0);
     let index = doc! { "key": { "a": 1 }, "name": "a" };
@@ -209,16 +209,16 @@ fn current_op_shows_how_far_an_index_build_is() {
         let (mut command, mut reply) = (command, Vec::new());
         command.push("$db", "test");
         let command = command.to_buf();
-        let request = dispatch::request::Request::new(command.as_raw());
-        let mut running = pin!(dispatch::dispatch(&server, &client.connection, request, &mut reply));
+        let request = dispatch::request::CommandRequest::new(command.as_raw());
+        let mut running = pin!(dispatch::dispatch(&server, &client.client, request, &mut reply));
         let mut shown = Vec::new();
         while running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            let operation = client.connection.operation().expect("it runs");
+            let operation = client.client.operation().expect("it runs");
             shown.push((operation.message, operation.progress));
         }
         let half = (Some("Index Build: scanning collection: 512/1000 51%".to_owned()), Some((512, 1000)));
         assert!(shown.contains(&half), "{command:?} {shown:?}");
-        assert!(client.connection.operation().is_none());
+        assert!(client.client.operation().is_none());
     }
 }
 
@@ -284,7 +284,7 @@ fn an_engine_that_forgets_changes_no_answer() {
     let (forgetful, reliable) = (server_on(store), server());
     fill(&forgetful);
     fill(&reliable);
-    let (client, judge) = (Client::in_loop(&forgetful), Client::of(&reliable));
+    let (client, judge) = (TestClient::in_loop(&forgetful), TestClient::of(&reliable));
     let mut dice = Dice(20_261_121);
     let mut offloads = 0;
     for round in 0..4_000 {
@@ -306,9 +306,9 @@ fn an_engine_that_forgets_changes_no_answer() {
 fn every_command_has_its_place() {
     let of = |wanted: Execution| -> Vec<&str> {
         CommandTable::<DataNode>::of_node()
-            .entries()
-            .filter(|entry| entry.execution == wanted)
-            .map(|entry| entry.name)
+            .iter()
+            .filter(|command| command.execution == wanted)
+            .map(|command| command.name)
             .collect()
     };
     assert_eq!(
@@ -327,22 +327,23 @@ fn every_command_has_its_place() {
 #[test]
 fn diagnostic_commands_stay_in_the_loop() {
     let server = server();
-    let client = Client::in_loop(&server);
-    for entry in
-        CommandTable::<DataNode>::of_node().entries().filter(|entry| entry.execution == Execution::Diagnostic)
+    let client = TestClient::in_loop(&server);
+    for row in CommandTable::<DataNode>::of_node()
+        .iter()
+        .filter(|command| command.execution == Execution::Diagnostic)
     {
         let mut command = Document::new();
-        command.push(entry.name, 1);
+        command.push(row.name, 1);
         command.push("$db", "admin");
         let (_, offloaded) = client.run(command);
-        assert!(!offloaded, "{}", entry.name);
+        assert!(!offloaded, "{}", row.name);
     }
 }
 
 #[test]
 fn what_a_client_has_computed_from_a_report_is_not_done_in_the_loop() {
     let server = server();
-    let offloads = |command: Document| Client::in_loop(&server).run(command).1;
+    let offloads = |command: Document| TestClient::in_loop(&server).run(command).1;
     let report = |stages: Vec<Document>| {
         let stages: Vec<Value> = stages.into_iter().map(Value::Document).collect();
         doc! { "aggregate": 1, "pipeline": stages, "cursor": {}, "$db": "admin" }
@@ -379,7 +380,7 @@ fn the_lane_knows_its_commands() {
 #[test]
 fn an_overloaded_server_refuses_who_understands_it() {
     let server = server();
-    let client = Client::of(&server);
+    let client = TestClient::of(&server);
     let run = |command: Document| {
         client.run_with(command, |request| request.overload = Some(Duration::from_millis(40))).0
     };
@@ -403,14 +404,14 @@ fn an_overloaded_server_refuses_who_understands_it() {
     assert_eq!(server.counters.refused_under_overload.get(), 2);
     assert_eq!(server.node.catalog.collection("test", "c").map(drop), None, "what is refused has no effect");
     for said in [Value::Boolean(false), Value::String(String::new()), Value::Null] {
-        let other = Client::of(&server);
+        let other = TestClient::of(&server);
         ok(other.run(doc! { "hello": 1, "backpressure": said, "$db": "admin" }).0);
-        assert!(!other.connection.backs_off());
+        assert!(!other.client.backs_off());
     }
-    let versioned = Client::of(&server);
+    let versioned = TestClient::of(&server);
     ok(versioned.run(doc! { "hello": 1, "backpressure": "2", "$db": "admin" }).0);
-    assert!(versioned.connection.backs_off(), "drivers tell the version of the rules they follow");
-    let other = Client::of(&server);
+    assert!(versioned.client.backs_off(), "drivers tell the version of the rules they follow");
+    let other = TestClient::of(&server);
     ok(other.run_with(doc! { "find": "c" }, |request| request.overload = Some(Duration::from_secs(1))).0);
 }
 
@@ -418,25 +419,25 @@ fn an_overloaded_server_refuses_who_understands_it() {
 fn the_time_of_a_request_is_split() {
     let server = server();
     server.parameters.set(Parameter::SlowMilliseconds, Setting::Integer(0)).expect("allowed");
-    let client = Client::of(&server);
+    let client = TestClient::of(&server);
     let began = Instant::now().checked_sub(Duration::from_millis(30)).expect("a time before now");
     let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
     let (_, outcome) = client.run_with(insert, |request| {
-        request.times = StageTimes::default().with(Stage::Queue, Duration::from_millis(7));
+        request.times = SpanTimes::default().with(Span::Queue, Duration::from_millis(7));
         request.began = Some(began);
     });
     let slow = outcome.slow.expect("everything counts as slow");
     assert_eq!((slow.namespace.as_str(), slow.command, slow.error_code), ("test.c", "insert", 0));
-    assert_eq!(slow.times.of(Stage::Queue), Duration::from_millis(7), "what the transport told is kept");
-    assert!(slow.times.of(Stage::Parse) >= Duration::from_millis(30), "{slow:?}");
+    assert_eq!(slow.times.of(Span::Queue), Duration::from_millis(7), "what the transport told is kept");
+    assert!(slow.times.of(Span::Parse) >= Duration::from_millis(30), "{slow:?}");
     assert!(
-        !slow.times.of(Stage::CommitWait).is_zero() && !slow.times.of(Stage::Execute).is_zero(),
+        !slow.times.of(Span::CommitWait).is_zero() && !slow.times.of(Span::Execute).is_zero(),
         "{slow:?}"
     );
-    let stages = server.stages.to_document();
+    let spans = server.spans.to_document();
     for (name, count) in [("parse", 1), ("execute", 1), ("commitWait", 1)] {
-        let Some(Value::Document(stage)) = stages.get(name) else { panic!("no {name}") };
-        assert_eq!(stage.get("count"), Some(&Value::Int64(count)), "{name} in {stages:?}");
+        let Some(Value::Document(span)) = spans.get(name) else { panic!("no {name}") };
+        assert_eq!(span.get("count"), Some(&Value::Int64(count)), "{name} in {spans:?}");
     }
     server.parameters.set(Parameter::SlowMilliseconds, Setting::Integer(100_000)).expect("allowed");
     let (_, outcome) = client.run_with(doc! { "find": "c" }, |_| {});
@@ -447,7 +448,7 @@ fn the_time_of_a_request_is_split() {
 fn who_waits_for_a_thread_is_not_slow() {
     let server = server();
     server.parameters.set(Parameter::SlowMilliseconds, Setting::Integer(1)).expect("allowed");
-    let client = Client::in_loop(&server);
+    let client = TestClient::in_loop(&server);
     // No machine inserts that many within a millisecond.
     let documents = |from: i32| (from..from + 10_000).map(|id| Value::Document(doc! { "_id": id })).collect();
     let insert = |from: i32| {
@@ -461,7 +462,7 @@ fn who_waits_for_a_thread_is_not_slow() {
 }
 
 /// The documents of all batches of a reply's cursor.
-fn drained(client: &Client, mut reply: Document) -> Vec<Value> {
+fn drained(client: &TestClient, mut reply: Document) -> Vec<Value> {
     let mut found = Vec::new();
     loop {
         let Some(Value::Document(cursor)) = ok(reply.clone()).get("cursor").cloned() else {
@@ -483,7 +484,7 @@ fn drained(client: &Client, mut reply: Document) -> Vec<Value> {
 #[test]
 fn every_read_sees_the_state_that_was_chosen_for_it() {
     let store = Store::in_memory(&StorageOptions::small()).expect("memory is to be had");
-    let now = Client::of(&server_on(store.clone()));
+    let now = TestClient::of(&server_on(store.clone()));
     let documents: Vec<Value> = (0..20).map(|id| doc! { "_id": id, "a": (id % 5) }.into()).collect();
     ok(now.run(doc! { "insert": "c", "documents": documents }).0);
     ok(now.run(doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] }).0);
@@ -491,7 +492,7 @@ fn every_read_sees_the_state_that_was_chosen_for_it() {
     let mut server = server_on(store.clone());
     Arc::get_mut(&mut server).expect("nobody else has it").node.newest =
         ReadSource::View(store.pinned_view());
-    let then = Client::of(&server);
+    let then = TestClient::of(&server);
     let stages: Vec<Value> = vec![
         doc! { "$match": { "_id": { "$lt": 2 } } }.into(),
         doc! { "$lookup": { "from": "c", "localField": "a", "foreignField": "a", "as": "same" } }.into(),
@@ -513,7 +514,7 @@ fn every_read_sees_the_state_that_was_chosen_for_it() {
         doc! { "count": "v" },
         doc! { "distinct": "c", "key": "a" },
     ];
-    let ask = |client: &Client| {
+    let ask = |client: &TestClient| {
         let read: Vec<_> = reads.iter().map(|read| drained(client, client.run(read.clone()).0)).collect();
         let counted: Vec<_> = counts.iter().map(|count| ok(client.run(count.clone()).0)).collect();
         (read, counted)
@@ -535,7 +536,7 @@ fn every_read_sees_the_state_that_was_chosen_for_it() {
 fn hot_rows_outlive_the_end_of_other_collections() {
     let server = server();
     fill(&server);
-    let client = Client::of(&server);
+    let client = TestClient::of(&server);
     let hits_of_finds = || {
         let before = server.node.store.statistics().row_cache.hits;
         for id in 0..DOCUMENTS {
@@ -561,11 +562,11 @@ fn hot_rows_outlive_the_end_of_other_collections() {
 #[test]
 fn every_command_has_a_name_of_its_own_and_a_sentence() {
     let table = CommandTable::<DataNode>::of_node();
-    for entry in table.entries() {
-        assert!(entry.help.ends_with('.'), "{} needs a sentence of help", entry.name);
-        for name in std::iter::once(&entry.name).chain(entry.aliases) {
-            let found = table.entry(name.as_bytes()).expect("every name is known");
-            assert!(std::ptr::eq(found, entry), "{name} is there twice");
+    for command in table.iter() {
+        assert!(command.help.ends_with('.'), "{} needs a sentence of help", command.name);
+        for name in std::iter::once(&command.name).chain(command.aliases) {
+            let found = table.get(name.as_bytes()).expect("every name is known");
+            assert!(std::ptr::eq(found, command), "{name} is there twice");
         }
     }
 }
@@ -573,7 +574,7 @@ fn every_command_has_a_name_of_its_own_and_a_sentence() {
 #[test]
 fn fields_outside_of_an_api_version_are_refused() {
     let strict = doc! { "find": "c", "apiVersion": "1", "apiStrict": true, "tailable": true };
-    let (reply, _) = Client::of(&server()).run(strict);
+    let (reply, _) = TestClient::of(&server()).run(strict);
     let message = "BSON field 'find.tailable' is not allowed with apiStrict:true.";
     assert_eq!(reply.get("errmsg"), Some(&message.into()), "{reply:?}");
     assert_eq!(reply.get("code"), Some(&Value::Int32(323)));

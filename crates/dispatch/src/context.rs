@@ -1,7 +1,7 @@
 //! What a command sees while it runs.
 
-use crate::command::CommandEntry;
-use crate::connection::{Connection, OperationGuard};
+use crate::client::{Client, OperationGuard};
+use crate::command::Command;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
 use crate::generic::GenericArguments;
@@ -19,9 +19,9 @@ pub struct CommandContext<'a, N: Node> {
     /// The server.
     pub server: &'a Arc<Server<N>>,
     /// Whose request it is.
-    pub connection: &'a Arc<Connection>,
+    pub client: &'a Arc<Client>,
     /// The command's row of the table.
-    pub entry: &'static CommandEntry<N>,
+    pub command: &'static Command<N>,
     /// The name as the client wrote it: `isMaster` and `ismaster` are one command.
     pub name: &'a str,
     /// The whole command document.
@@ -38,7 +38,7 @@ pub struct CommandContext<'a, N: Node> {
     pub started: Instant,
     /// The client takes several replies to this request.
     pub exhaust_allowed: bool,
-    /// What to run next without a request; see [`crate::request::Outcome::next`].
+    /// What to run next without a request; see [`crate::request::CommandOutcome::next`].
     pub next: Option<Next>,
     /// What it reads from; decided by dispatch, and followed all the way down.
     pub source: &'a N::Source,
@@ -49,12 +49,12 @@ pub struct CommandContext<'a, N: Node> {
 impl<'a, N: Node> CommandContext<'a, N> {
     /// The switch that ends this operation.
     pub fn interrupt(&self) -> &'a Interrupt {
-        &self.connection.interrupt
+        &self.client.interrupt
     }
 
     /// Goes to a thread that may block, unless the command is on one.
     pub async fn offload(&self) {
-        self.connection.offload().await;
+        self.client.offload().await;
     }
 
     /// `database.collection` from the command's own field, noted for `currentOp`.
@@ -85,7 +85,7 @@ impl<'a, N: Node> CommandContext<'a, N> {
 
     /// What a cursor source sees when this command fills a batch.
     pub fn batch_context(&self, await_until: Option<Instant>) -> BatchContext<'a, N> {
-        BatchContext { server: self.server, connection: self.connection, source: self.source, await_until }
+        BatchContext { server: self.server, client: self.client, source: self.source, await_until }
     }
 }
 
@@ -95,7 +95,7 @@ pub struct BatchContext<'a, N: Node> {
     /// The server.
     pub server: &'a Arc<Server<N>>,
     /// Whose operation wants the batch.
-    pub connection: &'a Connection,
+    pub client: &'a Client,
     /// What the batch is read from.
     pub source: &'a N::Source,
     /// How long a tailable cursor may wait for new documents.

@@ -1,6 +1,6 @@
 //! Open cursors: who owns them, who uses them now, and when they end.
 
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::context::{BatchContext, CommandContext};
 use crate::error::{CommandError, CommandResult, code};
 use crate::node::Node;
@@ -22,7 +22,7 @@ pub type BatchFuture<'a> = Pin<Box<dyn Future<Output = CommandResult<BatchEnd>> 
 
 /// What gives a cursor its documents. `find`, `aggregate` and the list commands put their suspended state
 /// here.
-pub trait CursorSource<N: Node>: Send {
+pub trait BatchProducer<N: Node>: Send {
     /// Whether batches may begin in an event loop: the source then reads no further than its turns allow.
     /// Others fill their batches where they may block.
     fn begins_inline(&self) -> bool {
@@ -58,7 +58,7 @@ impl FixedDocuments {
     }
 }
 
-impl<N: Node> CursorSource<N> for FixedDocuments {
+impl<N: Node> BatchProducer<N> for FixedDocuments {
     fn begins_inline(&self) -> bool {
         true
     }
@@ -77,7 +77,7 @@ impl<N: Node> CursorSource<N> for FixedDocuments {
 #[derive(Debug)]
 struct Failed(CommandError);
 
-impl<N: Node> CursorSource<N> for Failed {
+impl<N: Node> BatchProducer<N> for Failed {
     fn begins_inline(&self) -> bool {
         true
     }
@@ -95,7 +95,7 @@ impl<N: Node> CursorSource<N> for Failed {
 /// not fit.
 ///
 /// # Errors
-/// Those of [`CursorSource::fill`]: none here.
+/// Those of [`BatchProducer::fill`]: none here.
 pub fn open_fixed<N: Node>(
     context: &CommandContext<'_, N>,
     reply: &mut DocumentBuilder<'_>,
@@ -145,7 +145,7 @@ pub struct Cursor<N: Node> {
     /// What is left of the time limit (`maxTimeMS`) of the command that opened it, for all batches together.
     pub time_left: Option<Duration>,
     /// Where the documents come from.
-    pub source: Box<dyn CursorSource<N>>,
+    pub source: Box<dyn BatchProducer<N>>,
 }
 
 impl<N: Node> Cursor<N> {
@@ -154,7 +154,7 @@ impl<N: Node> Cursor<N> {
         namespace: impl Into<String>,
         session: Option<SessionId>,
         originating_command: RawDocument<'_>,
-        source: Box<dyn CursorSource<N>>,
+        source: Box<dyn BatchProducer<N>>,
     ) -> Self {
         /// A longer command is not kept.
         const KEPT_COMMAND_BYTES: usize = 4096;
@@ -183,7 +183,7 @@ impl<N: Node> std::fmt::Debug for Cursor<N> {
 
 /// What `currentOp {idleCursors: true}` and `killCursors` see of a cursor.
 #[derive(Debug, Clone)]
-pub struct CursorView {
+pub struct CursorReport {
     /// The cursor's number.
     pub id: i64,
     /// `database.collection`.
@@ -204,16 +204,8 @@ pub struct CursorView {
 
 #[derive(Debug)]
 enum Entry<N: Node> {
-    Idle {
-        cursor: Box<Cursor<N>>,
-        last_use: Instant,
-    },
-    Pinned {
-        session: Option<SessionId>,
-        namespace: String,
-        doom: Option<Doom>,
-        user: Option<Arc<Connection>>,
-    },
+    Idle { cursor: Box<Cursor<N>>, last_use: Instant },
+    Pinned { session: Option<SessionId>, namespace: String, doom: Option<Doom>, user: Option<Arc<Client>> },
 }
 
 /// What awaits a cursor that is in use.
@@ -429,12 +421,12 @@ impl<N: Node> Cursors<N> {
     }
 
     /// The cursors that nobody uses now.
-    pub fn idle(&self) -> Vec<CursorView> {
+    pub fn idle(&self) -> Vec<CursorReport> {
         let mut views = Vec::new();
         for shard in &self.shards {
             for (id, entry) in shard.lock().iter() {
                 if let Entry::Idle { cursor, .. } = entry {
-                    views.push(CursorView {
+                    views.push(CursorReport {
                         id: *id,
                         namespace: cursor.namespace.clone(),
                         session: cursor.session,
@@ -543,9 +535,9 @@ impl<N: Node> PinnedCursor<'_, N> {
     }
 
     /// Tells whose operation a kill of the cursor ends.
-    pub(crate) fn set_user(&self, connection: &Arc<Connection>) {
+    pub(crate) fn set_user(&self, client: &Arc<Client>) {
         if let Some(Entry::Pinned { user, .. }) = self.cursors.shard(self.id).lock().get_mut(&self.id) {
-            *user = Some(Arc::clone(connection));
+            *user = Some(Arc::clone(client));
         }
     }
 
@@ -654,7 +646,7 @@ mod tests {
     #[test]
     fn kill_ends_the_operation_of_who_uses_a_cursor() {
         let cursors = Cursors::<()>::default();
-        let user = Arc::new(Connection::new(1, "test", Arc::new(crate::host::Detached)));
+        let user = Arc::new(Client::new(1, "test", Arc::new(crate::host::Detached)));
         let id = cursors.open(cursor(None));
         let pinned = cursors.pin(id, "db.c", None).expect("idle");
         pinned.set_user(&user);

@@ -1,7 +1,7 @@
 //! From a request to a reply: look the command up, check what is common to all, run it, count it.
 
-use crate::command::{CommandEntry, Execution, Run, TimeLimit};
-use crate::connection::{Connection, OperationStart};
+use crate::client::{Client, OperationStart};
+use crate::command::{Command, Execution, Run, TimeLimit};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::failpoints;
@@ -9,9 +9,9 @@ use crate::fields::Fields;
 use crate::generic::{ApiVersion, GenericArguments};
 use crate::node::Node;
 use crate::parameters::Parameter;
-use crate::request::{Outcome, Request};
+use crate::request::{CommandOutcome, CommandRequest};
 use crate::server::{Server, next_operation_id};
-use crate::stages::{SlowOperation, Stage, StageTimes};
+use crate::spans::{SlowOperation, Span, SpanTimes};
 use document::{Document, DocumentBuilder, doc};
 use query::checkpoint::watch;
 use std::future::{Future, poll_fn};
@@ -24,14 +24,14 @@ use std::time::Duration;
 /// Runs one request and appends the body of its reply to `reply`.
 pub async fn dispatch<N: Node>(
     server: &Arc<Server<N>>,
-    connection: &Arc<Connection>,
-    request: Request<'_>,
+    client: &Arc<Client>,
+    request: CommandRequest<'_>,
     reply: &mut Vec<u8>,
-) -> Outcome {
+) -> CommandOutcome {
     let start = reply.len();
-    let mut outcome = Outcome { sends_nothing: request.wants_no_reply, ..Outcome::default() };
+    let mut outcome = CommandOutcome { sends_nothing: request.wants_no_reply, ..CommandOutcome::default() };
     // Not moved out: a future keeps room for each place that a value is moved to.
-    let result = match &mut prepare(server, connection, &request) {
+    let result = match &mut prepare(server, client, &request) {
         Ok(prepared) => run(server, prepared, reply, &mut outcome).await,
         Err(error) => Err(error.clone()),
     };
@@ -50,27 +50,27 @@ pub async fn dispatch<N: Node>(
 struct Prepared<'a, N: Node> {
     context: CommandContext<'a, N>,
     position: usize,
-    /// What the stages in front of the command took.
-    times: StageTimes,
+    /// What the spans in front of the command took.
+    times: SpanTimes,
     /// It does not begin in an event loop.
     goes_to_pool: bool,
 }
 
 fn prepare<'a, N: Node>(
     server: &'a Arc<Server<N>>,
-    connection: &'a Arc<Connection>,
-    request: &Request<'a>,
+    client: &'a Arc<Client>,
+    request: &CommandRequest<'a>,
 ) -> CommandResult<Prepared<'a, N>> {
     let Some(first) = request.body.first() else {
         return Err(CommandError::new(code::COMMAND_NOT_FOUND, "no such command: ''"));
     };
-    let Some((position, entry)) = server.commands().find(first.name_bytes()) else {
+    let Some((position, command)) = server.commands().find(first.name_bytes()) else {
         return Err(unknown_command(request, first.name()));
     };
-    if entry.only_for_tests && !server.parameters.is_on(Parameter::EnableTestCommands) {
+    if command.only_for_tests && !server.parameters.is_on(Parameter::EnableTestCommands) {
         return Err(unknown_command(request, first.name()));
     }
-    if request.legacy_database.is_some() && !entry.accepts_op_query {
+    if request.legacy_database.is_some() && !command.accepts_op_query {
         let message = format!(
             "Unsupported OP_QUERY command: {}. The client driver may require an upgrade",
             first.name()
@@ -78,16 +78,16 @@ fn prepare<'a, N: Node>(
         return Err(CommandError::new(code::UNSUPPORTED_OP_QUERY_COMMAND, message));
     }
     if let Some(backoff) = request.overload
-        && connection.backs_off()
-        && entry.is_refused_under_overload(request.body)
+        && client.backs_off()
+        && command.is_refused_under_overload(request.body)
     {
         server.counters.refused_under_overload.add(1);
         return Err(overloaded(backoff));
     }
-    let mut fields = Fields::new(entry.name, first.value());
+    let mut fields = Fields::new(command.name, first.value());
     let mut generic = GenericArguments::default();
     for element in request.body.iter().skip(1) {
-        if !generic.take(entry.name, element)? {
+        if !generic.take(command.name, element)? {
             fields.add(element)?;
         }
     }
@@ -95,31 +95,32 @@ fn prepare<'a, N: Node>(
         fields.add_sequence(*sequence)?;
     }
     let database = database(request, &generic)?;
-    check_api(server, entry, &generic, &fields)?;
+    check_api(server, command, &generic, &fields)?;
     generic.validate()?;
     if !generic.help {
-        check_place(entry, database, &generic)?;
+        check_place(command, database, &generic)?;
     }
     let started = ambient::now();
     if let Some(session) = generic.session {
         server.sessions.touch(session, started)?;
     }
-    let operation = connection.begin(OperationStart {
+    let operation = client.begin(OperationStart {
         id: next_operation_id(),
-        command_name: entry.name,
+        command_name: command.name,
         database,
         command: request.body.as_bytes(),
         session: generic.session,
         started,
     });
-    if let Some(deadline) = time_limit(server, entry, &generic).and_then(|limit| started.checked_add(limit)) {
-        connection.interrupt.set_deadline(deadline);
+    if let Some(deadline) = time_limit(server, command, &generic).and_then(|limit| started.checked_add(limit))
+    {
+        client.interrupt.set_deadline(deadline);
     }
     let times = match request.began {
-        Some(began) => request.times.with(Stage::Parse, started.saturating_duration_since(began)),
+        Some(began) => request.times.with(Span::Parse, started.saturating_duration_since(began)),
         None => request.times,
     };
-    let goes_to_pool = match entry.place_of(request.body).execution {
+    let goes_to_pool = match command.place_of(request.body).execution {
         Execution::Diagnostic => false,
         Execution::InlineFirst => request.bytes > wire::LONG_MESSAGE,
         Execution::Pool => true,
@@ -129,8 +130,8 @@ fn prepare<'a, N: Node>(
     Ok(Prepared {
         context: CommandContext {
             server,
-            connection,
-            entry,
+            client,
+            command,
             name: first.name(),
             body: request.body,
             database,
@@ -159,7 +160,7 @@ fn overloaded(backoff: Duration) -> CommandError {
         .with_extra(doc! { "baseBackoffMS": milliseconds })
 }
 
-fn unknown_command(request: &Request<'_>, name: &str) -> CommandError {
+fn unknown_command(request: &CommandRequest<'_>, name: &str) -> CommandError {
     if request.legacy_database.is_some() {
         let message =
             format!("Unsupported OP_QUERY command: {name}. The client driver may require an upgrade");
@@ -172,7 +173,7 @@ fn unknown_command(request: &Request<'_>, name: &str) -> CommandError {
 const FORBIDDEN_IN_DATABASE: [char; 6] = ['/', '\\', '.', ' ', '"', '$'];
 const DATABASE_NAME_MAX: usize = 63;
 
-fn database<'a>(request: &Request<'a>, generic: &GenericArguments<'a>) -> CommandResult<&'a str> {
+fn database<'a>(request: &CommandRequest<'a>, generic: &GenericArguments<'a>) -> CommandResult<&'a str> {
     let Some(name) = generic.database.or(request.legacy_database) else {
         return Err(CommandError::new(40571, "OP_MSG requests require a $db argument"));
     };
@@ -187,15 +188,15 @@ fn database<'a>(request: &Request<'a>, generic: &GenericArguments<'a>) -> Comman
 }
 
 fn check_place<N: Node>(
-    entry: &CommandEntry<N>,
+    command: &Command<N>,
     database: &str,
     generic: &GenericArguments<'_>,
 ) -> CommandResult {
-    if entry.admin_only && database != "admin" {
-        let message = format!("{} may only be run against the admin database.", entry.name);
+    if command.admin_only && database != "admin" {
+        let message = format!("{} may only be run against the admin database.", command.name);
         return Err(CommandError::new(code::UNAUTHORIZED, message));
     }
-    if generic.write_concern.is_some() && !entry.takes_write_concern {
+    if generic.write_concern.is_some() && !command.takes_write_concern {
         return Err(CommandError::invalid_options("Command does not support writeConcern"));
     }
     Ok(())
@@ -203,12 +204,12 @@ fn check_place<N: Node>(
 
 fn check_api<N: Node>(
     server: &Server<N>,
-    entry: &CommandEntry<N>,
+    command: &Command<N>,
     generic: &GenericArguments<'_>,
     fields: &Fields<'_>,
 ) -> CommandResult {
     let Some(version) = generic.api_version else {
-        let is_required = !entry.accepts_op_query && server.parameters.is_on(Parameter::RequireApiVersion);
+        let is_required = !command.accepts_op_query && server.parameters.is_on(Parameter::RequireApiVersion);
         return match is_required {
             true => Err(CommandError::new(498_870, "The apiVersion parameter is required")),
             false => Ok(()),
@@ -217,36 +218,31 @@ fn check_api<N: Node>(
     if version == ApiVersion::Two && !server.parameters.is_on(Parameter::AcceptApiVersion2) {
         return Err(CommandError::new(code::API_VERSION_ERROR, "API version must be \"1\""));
     }
-    if generic.api_deprecation_errors && entry.deprecated_in == Some(version) {
+    if generic.api_deprecation_errors && command.deprecated_in == Some(version) {
         let message = format!(
             "Provided apiDeprecationErrors:true, but the command {} is deprecated in API Version {}",
-            entry.name,
+            command.name,
             version.name()
         );
         return Err(CommandError::new(code::API_DEPRECATION_ERROR, message));
     }
-    if generic.api_strict { check_strictly(entry, version, fields) } else { Ok(()) }
+    if generic.api_strict { check_strictly(command, version, fields) } else { Ok(()) }
 }
 
 /// With `apiStrict`, only what the version has is taken.
-fn check_strictly<N: Node>(
-    entry: &CommandEntry<N>,
-    version: ApiVersion,
-    fields: &Fields<'_>,
-) -> CommandResult {
-    let (command, version_name) = (entry.name, version.name());
-    if !entry.is_in(version) {
+fn check_strictly<N: Node>(command: &Command<N>, version: ApiVersion, fields: &Fields<'_>) -> CommandResult {
+    let (name, version_name) = (command.name, version.name());
+    if !command.is_in(version) {
         let message = format!(
-            "Provided apiStrict:true, but the command {command} is not in API Version {version_name}. Information on supported \
+            "Provided apiStrict:true, but the command {name} is not in API Version {version_name}. Information on supported \
              commands and migrations in API Version {version_name} can be found at https://dochub.mongodb.org/core/manual-versioned-api"
         );
         return Err(CommandError::new(code::API_STRICT_ERROR, message));
     }
-    match fields.rest().iter().find(|field| entry.unstable_fields.contains(&field.name())) {
+    match fields.rest().iter().find(|field| command.unstable_fields.contains(&field.name())) {
         None => Ok(()),
         Some(field) => {
-            let message =
-                format!("BSON field '{command}.{}' is not allowed with apiStrict:true.", field.name());
+            let message = format!("BSON field '{name}.{}' is not allowed with apiStrict:true.", field.name());
             Err(CommandError::new(code::API_STRICT_ERROR, message))
         }
     }
@@ -255,10 +251,10 @@ fn check_strictly<N: Node>(
 /// The time limit of a command.
 fn time_limit<N: Node>(
     server: &Server<N>,
-    entry: &CommandEntry<N>,
+    command: &Command<N>,
     generic: &GenericArguments<'_>,
 ) -> Option<Duration> {
-    match (entry.time_limit, generic.max_time) {
+    match (command.time_limit, generic.max_time) {
         (TimeLimit::Own, _) => None,
         (TimeLimit::GivenOrDefault, None) => {
             let default = server.parameters.unsigned(Parameter::MaxTimeMs);
@@ -272,14 +268,14 @@ async fn run<N: Node>(
     server: &Arc<Server<N>>,
     prepared: &mut Prepared<'_, N>,
     reply: &mut Vec<u8>,
-    outcome: &mut Outcome,
+    outcome: &mut CommandOutcome,
 ) -> CommandResult {
     let Prepared { context, position, times, goes_to_pool } = prepared;
     if *goes_to_pool {
         context.offload().await;
     }
-    let entry = context.entry;
-    server.count(entry.class);
+    let command = context.command;
+    server.count(command.class);
     let statistics = server.statistics_of(*position);
     if let Some(statistics) = statistics {
         statistics.total.add(1);
@@ -334,7 +330,7 @@ async fn await_write_concern<N: Node>(context: &CommandContext<'_, N>) -> Option
 }
 
 async fn faults_before<N: Node>(server: &Server<N>, context: &CommandContext<'_, N>) -> CommandResult {
-    if context.entry.name != "configureFailPoint" {
+    if context.command.name != "configureFailPoint" {
         failpoints::check_time_limit(&server.failpoints, context.interrupt())?;
     }
     failpoints::fail_before(context).await
@@ -353,21 +349,21 @@ async fn run_guarded<N: Node>(
     reply: &mut DocumentBuilder<'_>,
 ) -> CommandResult {
     if context.generic.help {
-        let help = format!("help for: {} {}", context.entry.name, context.entry.help);
+        let help = format!("help for: {} {}", context.command.name, context.command.help);
         reply.append("help", help.as_str());
         return Ok(());
     }
-    match &context.entry.run {
+    match &context.command.run {
         Run::Now(run) => {
             let run = *run;
-            let _watched = watch(Arc::<Connection>::clone(context.connection));
+            let _watched = watch(Arc::<Client>::clone(context.client));
             catch_unwind(AssertUnwindSafe(|| run(context, reply))).unwrap_or_else(|_| Err(panicked()))
         }
         Run::Later(run) => {
-            let connection = Arc::clone(context.connection);
+            let client = Arc::clone(context.client);
             let mut future = pin!(run(context, reply));
             poll_fn(|task| {
-                let _watched = watch(Arc::<Connection>::clone(&connection));
+                let _watched = watch(Arc::<Client>::clone(&client));
                 catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task)))
                     .unwrap_or_else(|_| Poll::Ready(Err(panicked())))
             })
@@ -384,49 +380,49 @@ fn panicked() -> CommandError {
 fn report<N: Node>(
     server: &Server<N>,
     context: &CommandContext<'_, N>,
-    times: &StageTimes,
+    times: &SpanTimes,
     error: Option<&CommandError>,
 ) -> Option<Box<SlowOperation>> {
     let took = ambient::elapsed(context.started);
     let commit_wait = N::waited(&context.receipts);
-    let offload_wait = context.connection.link.offload_wait();
+    let offload_wait = context.client.link.offload_wait();
     let working = took.saturating_sub(offload_wait);
     let execute = working.saturating_sub(commit_wait);
-    server.stages.record([(Stage::Parse, times.of(Stage::Parse)), (Stage::Execute, execute)]);
+    server.spans.record([(Span::Parse, times.of(Span::Parse)), (Span::Execute, execute)]);
     if !commit_wait.is_zero() {
-        server.stages.record([(Stage::CommitWait, commit_wait)]);
+        server.spans.record([(Span::CommitWait, commit_wait)]);
     }
-    server.latencies.add(context.entry.latency_class.unwrap_or(context.entry.class), took);
+    server.latencies.add(context.command.latency_class.unwrap_or(context.command.class), took);
     context.operation.with_namespace(|namespace| {
         let exists = |namespace: &str| {
             let names = namespace.split_once('.');
             names.is_some_and(|(database, name)| server.node.has_collection(database, name))
         };
-        server.usage.add(namespace, context.entry.class, took, exists);
+        server.usage.add(namespace, context.command.class, took, exists);
     });
     if let Some(error) = error
         && error.code == code::INTERNAL_ERROR
         && !error.closes_connection
     {
         server.counters.regular_asserts.add(1);
-        tracing::error!(target: "COMMAND", id = 20_631, command = context.entry.name, errmsg = %error, "Command failed");
+        tracing::error!(target: "COMMAND", id = 20_631, command = context.command.name, errmsg = %error, "Command failed");
     }
     let slow = Duration::from_millis(server.parameters.unsigned(Parameter::SlowMilliseconds));
-    if working < slow || matches!(context.entry.name, "hello" | "isMaster") {
+    if working < slow || matches!(context.command.name, "hello" | "isMaster") {
         return None;
     }
     let namespace = context.operation.with_namespace(str::to_owned);
     Some(Box::new(SlowOperation {
-        connection: context.connection.description(),
-        remote: context.connection.remote.clone(),
-        application: context.connection.application_name().map(str::to_owned),
+        client: context.client.description(),
+        remote: context.client.remote.clone(),
+        application: context.client.application_name().map(str::to_owned),
         namespace: namespace.unwrap_or_else(|| format!("{}.$cmd", context.database)),
-        command: context.entry.name,
+        command: context.command.name,
         error_code: error.map_or(0, |error| error.code),
         times: times
-            .with(Stage::Queue, times.of(Stage::Queue) + offload_wait)
-            .with(Stage::Execute, execute)
-            .with(Stage::CommitWait, commit_wait),
+            .with(Span::Queue, times.of(Span::Queue) + offload_wait)
+            .with(Span::Execute, execute)
+            .with(Span::CommitWait, commit_wait),
         duration: took,
         working,
     }))
@@ -442,19 +438,19 @@ mod tests {
     /// Runs a command on a fresh server and compares the named fields of the reply.
     fn check(command: Document, expect: Document) {
         let server = crate::testing::server();
-        let connection = Arc::new(Connection::new(1, "test", Arc::new(Detached)));
+        let client = Arc::new(Client::new(1, "test", Arc::new(Detached)));
         let command = command.to_buf();
         let mut reply = Vec::new();
-        let request = Request::new(command.as_raw());
+        let request = CommandRequest::new(command.as_raw());
         let mut task = std::task::Context::from_waker(std::task::Waker::noop());
-        let Poll::Ready(_) = pin!(dispatch(&server, &connection, request, &mut reply)).poll(&mut task) else {
+        let Poll::Ready(_) = pin!(dispatch(&server, &client, request, &mut reply)).poll(&mut task) else {
             panic!("the command has nothing to wait for");
         };
         let reply = RawDocument::parse(&reply).expect("a reply is a valid document").to_document();
         for (name, value) in expect.iter() {
             assert_eq!(reply.get(name), Some(value), "{name} in {reply:?}");
         }
-        assert!(connection.operation().is_none(), "the operation is over");
+        assert!(client.operation().is_none(), "the operation is over");
     }
 
     fn fails(command: Document, code: i32, message: &str) {
@@ -495,10 +491,10 @@ mod tests {
 
     #[test]
     fn every_command_helps() {
-        for entry in CommandTable::<()>::of_node().entries().filter(|entry| !entry.only_for_tests) {
-            let expect = format!("help for: {} {}", entry.name, entry.help);
+        for command in CommandTable::<()>::of_node().iter().filter(|command| !command.only_for_tests) {
+            let expect = format!("help for: {} {}", command.name, command.help);
             let mut asked = Document::new();
-            asked.push(entry.name, 1);
+            asked.push(command.name, 1);
             asked.extend(doc! { "help": true, "$db": "test" });
             check(asked, doc! { "help": (expect.as_str()), "ok": 1.0 });
         }

@@ -2,9 +2,9 @@
 //! share. What the commands work on is a [`Node`], which may have documents or know others that have them.
 //!
 //! ```text
-//!             Request { body, sequences }                     heddle's Service
+//!             CommandRequest { body, sequences }                     heddle's Service
 //!                        │                                          ▲
-//!                        ▼                                          │ Outcome + reply bytes
+//!                        ▼                                          │ CommandOutcome + reply bytes
 //!   dispatch: find in CommandTable ─▶ generic arguments ─▶ checks ─▶ run the command
 //!                                     ($db, lsid, maxTimeMS,…)      │
 //!             ┌──────────────┬──────────────┬────────────┬──────────┴─┐
@@ -33,8 +33,8 @@
 //! handling and no log writing (`heddle`): the traits of [`host`] are the way out.
 
 mod batch;
+pub mod client;
 pub mod command;
-pub mod connection;
 pub mod context;
 pub mod counters;
 pub mod cursors;
@@ -51,7 +51,7 @@ pub mod parameters;
 pub mod request;
 mod server;
 pub mod sessions;
-pub mod stages;
+pub mod spans;
 #[cfg(test)]
 mod testing;
 mod time_text;

@@ -1,6 +1,6 @@
 //! What a server is beside its commands: the place of its documents, or the way to them.
 
-use crate::command::CommandEntry;
+use crate::command::Command;
 use crate::error::CommandResult;
 use std::fmt::Debug;
 use std::future::Future;
@@ -17,7 +17,7 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
     type Receipts: Debug + Default + Send + Sync;
 
     /// The commands that need the node, beside those that every server has.
-    fn commands() -> &'static [&'static CommandEntry<Self>];
+    fn commands() -> &'static [&'static Command<Self>];
 
     /// What operations read from unless they are told otherwise.
     fn source(&self) -> &Self::Source;

@@ -1,12 +1,12 @@
 //! What arrives and what goes back, independent of the message form.
 
-use crate::stages::{SlowOperation, StageTimes};
+use crate::spans::{SlowOperation, SpanTimes};
 use document::{DocumentBuf, RawDocument};
 use std::time::{Duration, Instant};
 
 /// One request: the body of an OP_MSG or the command in an OP_QUERY.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'m> {
+pub struct CommandRequest<'m> {
     /// The command document.
     pub body: RawDocument<'m>,
     /// The document sequences of an OP_MSG.
@@ -17,8 +17,8 @@ pub struct Request<'m> {
     pub exhaust_allowed: bool,
     /// The database, when an OP_QUERY names it; an OP_MSG has it in `$db`.
     pub legacy_database: Option<&'m str>,
-    /// What the stages in front of this crate took.
-    pub times: StageTimes,
+    /// What the spans in front of this crate took.
+    pub times: SpanTimes,
     /// When the work on the request began; `None` when nobody has looked at the clock.
     pub began: Option<Instant>,
     /// The server is overloaded: a user command of a client that said `backpressure` is refused, and told to
@@ -28,16 +28,16 @@ pub struct Request<'m> {
     pub bytes: usize,
 }
 
-impl<'m> Request<'m> {
+impl<'m> CommandRequest<'m> {
     /// A request of this body alone.
     pub fn new(body: RawDocument<'m>) -> Self {
-        Request {
+        CommandRequest {
             body,
             sequences: &[],
             wants_no_reply: false,
             exhaust_allowed: false,
             legacy_database: None,
-            times: StageTimes::default(),
+            times: SpanTimes::default(),
             began: None,
             overload: None,
             bytes: body.as_bytes().len(),
@@ -56,14 +56,14 @@ pub enum Next {
 
 /// What the connection does after a command.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct CommandOutcome {
     /// Close the connection without sending the reply.
     pub closes_connection: bool,
     /// Send no reply: the client wants none.
     pub sends_nothing: bool,
     /// Run this next without waiting for a request, and mark the reply with `moreToCome` (exhaust).
     pub next: Option<Next>,
-    /// The command was refused as [`Request::overload`] wants.
+    /// The command was refused as [`CommandRequest::overload`] wants.
     pub refused_under_overload: bool,
     /// To be logged when the reply has been sent.
     pub slow: Option<Box<SlowOperation>>,

@@ -1,7 +1,7 @@
 //! All state of a running server.
 
-use crate::command::{CommandEntry, CommandTable, host_info};
-use crate::connection::Connection;
+use crate::client::Client;
+use crate::command::{Command, CommandTable, host_info};
 use crate::counters::{CollectionUsage, Counter, OperationClass, OperationCounters, Usage};
 use crate::cursors::Cursors;
 use crate::error::{CommandError, CommandResult, code};
@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 use crate::node::Node;
 use crate::parameters::{Parameter, Parameters};
 use crate::sessions::{SessionId, Sessions};
-use crate::stages::StageHistograms;
+use crate::spans::SpanHistograms;
 use crate::timers::{Sleep, Timers};
 use document::ObjectId;
 use hashbrown::{HashMap, HashSet};
@@ -50,7 +50,7 @@ pub struct Server<N: Node> {
     /// Counts and times of all.
     pub latencies: CollectionUsage,
     /// Where the time of requests goes.
-    pub stages: StageHistograms,
+    pub spans: SpanHistograms,
     /// Wakes futures at their time.
     pub timers: Timers,
     /// What `heddle` gives.
@@ -60,7 +60,7 @@ pub struct Server<N: Node> {
     /// `topologyVersion.processId`: new at every start.
     pub process_id: ObjectId,
     /// Open connections by number.
-    connections: Mutex<HashMap<i64, Arc<Connection>>>,
+    clients: Mutex<HashMap<i64, Arc<Client>>>,
     commands: CommandTable<N>,
     statistics: Vec<CommandStatistics>,
     shutting_down: AtomicBool,
@@ -90,41 +90,41 @@ impl<N: Node> Server<N> {
             counters: OperationCounters::default(),
             usage: Usage::default(),
             latencies: CollectionUsage::default(),
-            stages: StageHistograms::default(),
+            spans: SpanHistograms::default(),
             timers,
             host,
             started: ambient::now(),
             process_id: ObjectId::new(),
-            connections: Mutex::default(),
-            statistics: commands.entries().map(|_| CommandStatistics::default()).collect(),
+            clients: Mutex::default(),
+            statistics: commands.iter().map(|_| CommandStatistics::default()).collect(),
             commands,
             shutting_down: AtomicBool::new(false),
         })
     }
 
     /// A connection arrived.
-    pub fn opened(&self, connection: Arc<Connection>) {
-        self.connections.lock().insert(connection.id, connection);
+    pub fn opened(&self, client: Arc<Client>) {
+        self.clients.lock().insert(client.id, client);
     }
 
     /// A connection ended. A cursor whose batches it streamed ends with it: nobody else knows where the
     /// stream stopped.
-    pub fn closed(&self, connection: &Connection) {
-        self.connections.lock().remove(&connection.id);
-        match connection.streamed_cursor() {
+    pub fn closed(&self, client: &Client) {
+        self.clients.lock().remove(&client.id);
+        match client.streamed_cursor() {
             0 => {}
             id => drop(self.cursors.kill(id)),
         }
     }
 
     /// The open connections.
-    pub fn connections(&self) -> Vec<Arc<Connection>> {
-        self.connections.lock().values().cloned().collect()
+    pub fn clients(&self) -> Vec<Arc<Client>> {
+        self.clients.lock().values().cloned().collect()
     }
 
     /// How often each command ran: rows of the command table.
-    pub fn statistics(&self) -> impl Iterator<Item = (&'static CommandEntry<N>, &CommandStatistics)> {
-        self.commands.entries().zip(&self.statistics)
+    pub fn statistics(&self) -> impl Iterator<Item = (&'static Command<N>, &CommandStatistics)> {
+        self.commands.iter().zip(&self.statistics)
     }
 
     /// Every command.
@@ -164,18 +164,18 @@ impl<N: Node> Server<N> {
     /// The shutdown begins: operations that wait for nothing but time (`hello`, tailable cursors) end.
     pub fn begin_shutdown(&self) {
         self.shutting_down.store(true, Ordering::Relaxed);
-        for connection in self.connections() {
-            let waits = connection
+        for client in self.clients() {
+            let waits = client
                 .operation()
                 .is_some_and(|operation| matches!(operation.command_name, "hello" | "isMaster" | "getMore"));
-            connection.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| waits);
+            client.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| waits);
         }
     }
 
     /// Ends every operation: the time to finish is over.
     pub fn interrupt_all(&self) {
-        for connection in self.connections() {
-            connection.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| true);
+        for client in self.clients() {
+            client.kill_operation(code::INTERRUPTED_AT_SHUTDOWN, |_, _| true);
         }
     }
 
@@ -200,8 +200,8 @@ impl<N: Node> Server<N> {
         self.close_cursors_of(sessions);
         let doomed: HashSet<SessionId> = sessions.iter().copied().collect();
         let is_doomed = |owner: Option<SessionId>| owner.is_some_and(|owner| doomed.contains(&owner));
-        for connection in self.connections() {
-            connection.kill_operation(code::INTERRUPTED, |_, owner| is_doomed(owner));
+        for client in self.clients() {
+            client.kill_operation(code::INTERRUPTED, |_, owner| is_doomed(owner));
         }
     }
 

@@ -1,6 +1,6 @@
 //! A node of nothing, for tests of what every server has.
 
-use crate::command::CommandEntry;
+use crate::command::Command;
 use crate::error::CommandResult;
 use crate::host::Host;
 use crate::node::Node;
@@ -13,7 +13,7 @@ impl Node for () {
     type Source = ();
     type Receipts = ();
 
-    fn commands() -> &'static [&'static CommandEntry<Self>] {
+    fn commands() -> &'static [&'static Command<Self>] {
         &[]
     }
 

@@ -1,14 +1,14 @@
 //! A server that has neither catalog nor store, as a router has none: two commands of its own, and everything
 //! that commands share.
 
-use dispatch::command::{CommandEntry, Execution, Run};
-use dispatch::connection::Connection;
+use dispatch::client::Client;
+use dispatch::command::{Command, Execution, Run};
 use dispatch::context::{BatchContext, CommandContext};
-use dispatch::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource};
+use dispatch::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor};
 use dispatch::error::{CommandError, CommandResult, code};
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::{Parameter, Parameters, Setting};
-use dispatch::request::Request;
+use dispatch::request::CommandRequest;
 use dispatch::{Node, Server};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Value, doc};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Node for Counting {
     /// The number that the operation went to.
     type Receipts = AtomicU64;
 
-    fn commands() -> &'static [&'static CommandEntry<Self>] {
+    fn commands() -> &'static [&'static Command<Self>] {
         COMMANDS
     }
 
@@ -54,20 +54,20 @@ impl Node for Counting {
     }
 }
 
-static COMMANDS: &[&CommandEntry<Counting>] = &[&NUMBERS, &DAWDLE];
+static COMMANDS: &[&Command<Counting>] = &[&NUMBERS, &DAWDLE];
 
 /// `{numbers: collection, to: n, batchSize: b}`: a cursor over the numbers below n.
-static NUMBERS: CommandEntry<Counting> = CommandEntry {
+static NUMBERS: Command<Counting> = Command {
     takes_write_concern: true,
     api_version_1: true,
     unstable_fields: &["to"],
     execution: Execution::InlineFirst,
-    ..CommandEntry::new("numbers", "Counts.", Run::Now(numbers))
+    ..Command::new("numbers", "Counts.", Run::Now(numbers))
 };
 
 /// Waits for nothing until it is told to end.
-static DAWDLE: CommandEntry<Counting> =
-    CommandEntry::new("dawdle", "Waits.", Run::Later(|context, _reply| Box::pin(dawdle(context))));
+static DAWDLE: Command<Counting> =
+    Command::new("dawdle", "Waits.", Run::Later(|context, _reply| Box::pin(dawdle(context))));
 
 struct Count {
     next: i64,
@@ -86,7 +86,7 @@ impl Count {
     }
 }
 
-impl CursorSource<Counting> for Count {
+impl BatchProducer<Counting> for Count {
     fn fill<'a>(
         &'a mut self,
         _context: &'a BatchContext<'a, Counting>,
@@ -125,24 +125,24 @@ async fn dawdle(context: &mut CommandContext<'_, Counting>) -> CommandResult {
 }
 
 /// A client of such a server; its commands run on the database `test` unless they name another.
-struct Client {
+struct TestClient {
     server: Arc<Server<Counting>>,
-    connection: Arc<Connection>,
+    client: Arc<Client>,
 }
 
-impl Client {
+impl TestClient {
     fn of_new_server() -> Self {
         let parameters = Parameters::default();
         parameters.set(Parameter::EnableTestCommands, Setting::Boolean(true)).expect("it is a switch");
         let server = Server::new(Counting::default(), Arc::new(parameters), Host::detached());
-        Client::of(&server.expect("threads are to be had"))
+        TestClient::of(&server.expect("threads are to be had"))
     }
 
     fn of(server: &Arc<Server<Counting>>) -> Self {
-        let number = server.connections().len() as i64 + 1;
-        let connection = Arc::new(Connection::new(number, "test", Arc::new(Detached)));
-        server.opened(Arc::clone(&connection));
-        Client { server: Arc::clone(server), connection }
+        let number = server.clients().len() as i64 + 1;
+        let client = Arc::new(Client::new(number, "test", Arc::new(Detached)));
+        server.opened(Arc::clone(&client));
+        TestClient { server: Arc::clone(server), client }
     }
 
     fn run(&self, mut command: Document) -> Document {
@@ -156,8 +156,8 @@ impl Client {
         let mut reply = Vec::new();
         pollster::block_on(dispatch::dispatch(
             &self.server,
-            &self.connection,
-            Request::new(command.as_raw()),
+            &self.client,
+            CommandRequest::new(command.as_raw()),
             &mut reply,
         ));
         RawDocument::parse(&reply).expect("a reply is a valid document").to_document()
@@ -197,7 +197,7 @@ fn cursor(reply: &Document, batch: &str) -> (i64, usize) {
 
 #[test]
 fn it_greets_and_tells_its_commands() {
-    let client = Client::of_new_server();
+    let client = TestClient::of_new_server();
     let hello = client.ok(doc! { "hello": 1 });
     assert_eq!(hello.get("maxWireVersion"), Some(&Value::Int32(21)));
     client.ok(doc! { "ping": 1 });
@@ -213,7 +213,7 @@ fn it_greets_and_tells_its_commands() {
 
 #[test]
 fn what_is_common_to_all_commands_is_checked() {
-    let client = Client::of_new_server();
+    let client = TestClient::of_new_server();
     client.fails(doc! { "find": "numbers" }, code::COMMAND_NOT_FOUND);
     client.fails(doc! { "numbers": "c", "to": 1, "until": 2 }, code::IDL_UNKNOWN_FIELD);
     client.fails(doc! { "numbers": "c", "to": "1" }, code::TYPE_MISMATCH);
@@ -229,7 +229,7 @@ fn what_is_common_to_all_commands_is_checked() {
 
 #[test]
 fn cursors_give_their_batches_and_are_killed() {
-    let client = Client::of_new_server();
+    let client = TestClient::of_new_server();
     let (id, given) = cursor(&client.ok(doc! { "numbers": "c", "to": 5, "batchSize": 2 }), "firstBatch");
     assert_eq!(given, 2);
     let more = doc! { "getMore": id, "collection": "c", "batchSize": 2 };
@@ -244,7 +244,7 @@ fn cursors_give_their_batches_and_are_killed() {
 
 #[test]
 fn a_session_owns_its_cursors() {
-    let client = Client::of_new_server();
+    let client = TestClient::of_new_server();
     let session = inner(&client.ok(doc! { "startSession": 1 }), "id").clone();
     let open = doc! { "numbers": "c", "to": 5, "batchSize": 1, "lsid": (session.clone()) };
     let (id, _) = cursor(&client.ok(open), "firstBatch");
@@ -256,9 +256,9 @@ fn a_session_owns_its_cursors() {
 
 #[test]
 fn operations_end_when_they_are_told_to() {
-    let client = Client::of_new_server();
+    let client = TestClient::of_new_server();
     client.fails(doc! { "dawdle": 1, "maxTimeMS": 5 }, code::MAX_TIME_EXPIRED);
-    let other = Client::of(&client.server);
+    let other = TestClient::of(&client.server);
     let dawdler = std::thread::spawn(move || other.run(doc! { "dawdle": 1 }));
     let number = loop {
         let running = client.admin(doc! { "currentOp": 1, "command.dawdle": 1 });
@@ -277,7 +277,7 @@ fn operations_end_when_they_are_told_to() {
 
 #[test]
 fn faults_come_on_demand() {
-    let client = Client::of_new_server();
+    let client = TestClient::of_new_server();
     let data = doc! { "failCommands": ["numbers"], "errorCode": 91 };
     client.admin(doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data });
     client.fails(doc! { "numbers": "c", "to": 1 }, 91);
@@ -288,7 +288,7 @@ fn faults_come_on_demand() {
 
 #[test]
 fn parameters_are_read_and_changed() {
-    let client = Client::of_new_server();
+    let client = TestClient::of_new_server();
     let ask = || {
         client.admin(doc! { "getParameter": 1, "cursorTimeoutMillis": 1 }).get("cursorTimeoutMillis").cloned()
     };
@@ -299,7 +299,7 @@ fn parameters_are_read_and_changed() {
 
 #[test]
 fn the_write_concern_is_awaited_once_for_what_the_node_has_receipts_of() {
-    let client = Client::of_new_server();
+    let client = TestClient::of_new_server();
     let numbers = |to: u64, journaled: bool| {
         doc! { "numbers": "c", "to": (to as i64), "writeConcern": { "j": journaled } }
     };

@@ -2,12 +2,12 @@
 
 use crate::allocator;
 use commands::Server;
-use dispatch::connection::Connection;
+use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::ClientLink;
 use dispatch::parameters::Parameter;
-use dispatch::request::{self, Next};
-use dispatch::stages::{SlowOperation, Stage, StageTimes};
+use dispatch::request::{CommandRequest, Next};
+use dispatch::spans::{SlowOperation, Span, SpanTimes};
 use document::RawDocument;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ impl ClientLink for SessionLink {
 /// What the service keeps of a session.
 #[derive(Debug)]
 struct Attachment {
-    connection: Arc<Connection>,
+    client: Arc<Client>,
     slow: SlowSlot,
 }
 
@@ -114,19 +114,19 @@ impl CommandService {
             Err(error) => return refuse(reply, &error),
         };
         let body = parsed.body();
-        let connection = &attachment.connection;
-        let command = request::Request {
+        let client = &attachment.client;
+        let command = CommandRequest {
             body,
             sequences: parsed.sequences(),
             wants_no_reply: !request.expects_reply(),
             exhaust_allowed: request.exhaust_allowed(),
             legacy_database: parsed.legacy_database(),
-            times: stage_times(request.times()),
+            times: span_times(request.times()),
             began: Some(request.received_at()),
             overload: request.overload().map(|overload| overload.base_backoff),
             bytes: request.message().bytes().len(),
         };
-        let outcome = dispatch(&self.server, connection, command, reply.buffer_mut()).await;
+        let outcome = dispatch(&self.server, client, command, reply.buffer_mut()).await;
         attachment.slow.put(outcome.slow);
         if outcome.closes_connection {
             return Replies::none().then_close();
@@ -149,11 +149,11 @@ impl CommandService {
 }
 
 /// What the transport knows of a request's time when the service gets it.
-fn stage_times(times: &RequestTimes) -> StageTimes {
-    StageTimes::default()
-        .with(Stage::AcceptWait, times.accept_wait)
-        .with(Stage::Receive, times.receive)
-        .with(Stage::Queue, times.queue)
+fn span_times(times: &RequestTimes) -> SpanTimes {
+    SpanTimes::default()
+        .with(Span::AcceptWait, times.accept_wait)
+        .with(Span::Receive, times.receive)
+        .with(Span::Queue, times.queue)
 }
 
 /// A handshake is never compressed.
@@ -210,14 +210,14 @@ impl Service for CommandService {
     fn opened(&self, session: &Arc<Session>) {
         let id = i64::try_from(session.id()).unwrap_or(i64::MAX);
         let link = SessionLink(Arc::downgrade(session));
-        let connection = Arc::new(Connection::new(id, session.peer().to_string(), Arc::new(link)));
-        self.server.opened(Arc::clone(&connection));
+        let client = Arc::new(Client::new(id, session.peer().to_string(), Arc::new(link)));
+        self.server.opened(Arc::clone(&client));
         if self.log_connections() {
-            tracing::info!(target: "network", id = 22_943, ctx = "listener", remote = %connection.remote,
+            tracing::info!(target: "network", id = 22_943, ctx = "listener", remote = %client.remote,
                 connection_id = id, "Connection accepted");
         }
         // A session is opened once, so that there is nothing to replace.
-        let _ = session.set_extension(Attachment { connection, slow: SlowSlot::default() });
+        let _ = session.set_extension(Attachment { client, slow: SlowSlot::default() });
     }
 
     fn is_diagnostic(&self, message: MessageRef<'_>) -> bool {
@@ -256,13 +256,13 @@ impl Service for CommandService {
 
     fn closed(&self, session: &Arc<Session>) {
         let Some(attachment) = session.extension::<Attachment>() else { return };
-        let connection = &attachment.connection;
-        self.server.closed(connection);
+        let client = &attachment.client;
+        self.server.closed(client);
         // The reply of a slow command that could not be sent.
         attachment.slow.log(Duration::ZERO);
         if self.log_connections() {
-            tracing::info!(target: "network", id = 22_944, ctx = %connection.description(), remote = %connection.remote,
-                connection_id = connection.id, "Connection ended");
+            tracing::info!(target: "network", id = 22_944, ctx = %client.description(), remote = %client.remote,
+                connection_id = client.id, "Connection ended");
         }
     }
 }

@@ -6,9 +6,9 @@ mod together;
 mod writes;
 
 use crate::model::{Change, Key, Span, State, Write};
-use crate::node::Port;
 use crate::observer::{documents_of, is_ok, normal};
-use crate::random::Random;
+use crate::random::SeededRandom;
+use crate::server::Port;
 use crate::shared::integer;
 use crate::world::World;
 use document::{Document, Value, doc};
@@ -49,21 +49,22 @@ struct Plan {
     errors: Vec<(usize, i64)>,
 }
 
-struct Client {
+struct SimulatedClient {
     world: Rc<World>,
     number: usize,
     name: String,
     port: Port,
     starts: u64,
-    random: Random,
+    random: SeededRandom,
 }
 
 /// Works until the run ends.
 pub(crate) async fn run(world: Rc<World>, number: usize, seed: u64) {
-    let mut random = Random::new(seed);
+    let mut random = SeededRandom::new(seed);
     let port = world.node.connect(number as i64 + 1, random.chance(600));
     let starts = world.node.starts();
-    let mut client = Client { name: format!("client {number}"), world, number, port, starts, random };
+    let mut client =
+        SimulatedClient { name: format!("client {number}"), world, number, port, starts, random };
     while !client.world.is_ending() {
         if let Err(Dead) = client.act().await {
             client.world.restarted(number, client.starts).await;
@@ -73,7 +74,7 @@ pub(crate) async fn run(world: Rc<World>, number: usize, seed: u64) {
     }
 }
 
-impl Client {
+impl SimulatedClient {
     async fn act(&mut self) -> Done {
         match self.random.below(100) {
             0..13 => self.insert().await,

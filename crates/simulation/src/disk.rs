@@ -7,7 +7,7 @@
 //! ```
 
 use crate::bug::Bug;
-use crate::random::Random;
+use crate::random::SeededRandom;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ struct State {
     left_out: Vec<MutationLog>,
     faults: Faults,
     reserve: u64,
-    random: Random,
+    random: SeededRandom,
 }
 
 /// A disk. It outlives the servers on it.
@@ -74,7 +74,7 @@ impl SimulatedDisk {
             left_out: Vec::new(),
             faults: Faults::default(),
             reserve: 0,
-            random: Random::new(seed),
+            random: SeededRandom::new(seed),
         };
         Arc::new(SimulatedDisk { state: Mutex::new(state), bug })
     }

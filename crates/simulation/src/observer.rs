@@ -1,7 +1,7 @@
 //! Reading everything there is, for comparisons with what is known.
 
 use crate::model::State;
-use crate::node::Port;
+use crate::server::Port;
 use crate::world::World;
 use document::{Document, Value, doc};
 use std::rc::Rc;

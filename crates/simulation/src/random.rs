@@ -2,12 +2,12 @@
 
 /// A generator that gives the same choices for the same seed.
 #[derive(Debug, Clone)]
-pub struct Random(fastrand::Rng);
+pub struct SeededRandom(fastrand::Rng);
 
-impl Random {
+impl SeededRandom {
     /// The generator of a seed.
-    pub fn new(seed: u64) -> Random {
-        Random(fastrand::Rng::with_seed(seed))
+    pub fn new(seed: u64) -> SeededRandom {
+        SeededRandom(fastrand::Rng::with_seed(seed))
     }
 
     /// A number in `[0, bound)`.

@@ -4,9 +4,9 @@ use crate::bug::Bug;
 use crate::client;
 use crate::disk::{Crash, Faults, SimulatedDisk};
 use crate::model::{Model, check_lost_end};
-use crate::node::{Node, Port, Reply};
 use crate::observer;
-use crate::random::Random;
+use crate::random::SeededRandom;
+use crate::server::{Port, Reply, SimulatedServer};
 use crate::shared::Shared;
 use crate::trace::Trace;
 use document::{Document, DocumentBuf, Value, json};
@@ -30,7 +30,7 @@ const RECOVERY_POLLS_MAX: u64 = 200_000;
 
 /// What a run came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Finding {
     /// The run as one number: the same for the same seed.
     pub hash: u64,
     /// What is wrong with the server, and the last lines of the trace.
@@ -43,7 +43,7 @@ pub struct Outcome {
 
 /// What the clients and the main loop share.
 pub(crate) struct World {
-    pub(crate) node: Node,
+    pub(crate) node: SimulatedServer,
     pub(crate) trace: Trace,
     pub(crate) models: Vec<RefCell<Model>>,
     pub(crate) shared: RefCell<Shared>,
@@ -199,13 +199,13 @@ struct Task {
 }
 
 /// Runs a server through what this seed has in store for it.
-pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
-    let mut random = Random::new(seed);
+pub fn run(seed: u64, bug: Option<Bug>) -> Finding {
+    let mut random = SeededRandom::new(seed);
     let simulation = ambient::Simulation::begin(random.seed());
     let clients = 1 + random.below(CLIENTS_MAX);
     let disk = SimulatedDisk::new(random.seed(), bug);
     let world = Rc::new(World {
-        node: Node::new(disk, random.seed()),
+        node: SimulatedServer::new(disk, random.seed()),
         trace: Trace::new(),
         models: (0..clients).map(|_| RefCell::default()).collect(),
         shared: RefCell::default(),
@@ -236,11 +236,11 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
             world.trace.last_lines()
         )
     });
-    Outcome { hash: world.trace.hash(), failure, commands: world.calls.get(), starts: world.node.starts() }
+    Finding { hash: world.trace.hash(), failure, commands: world.calls.get(), starts: world.node.starts() }
 }
 
 /// With how many commands left the server crashes, and how; the next one last.
-fn crashes(random: &mut Random, commands: u64) -> Vec<(u64, Crash)> {
+fn crashes(random: &mut SeededRandom, commands: u64) -> Vec<(u64, Crash)> {
     let mut crashes: Vec<(u64, Crash)> =
         (0..random.below(4)).map(|_| (1 + random.below(commands), kind(random))).collect();
     crashes.sort_by_key(|(left, _)| *left);
@@ -248,14 +248,14 @@ fn crashes(random: &mut Random, commands: u64) -> Vec<(u64, Crash)> {
     crashes
 }
 
-fn kind(random: &mut Random) -> Crash {
+fn kind(random: &mut SeededRandom) -> Crash {
     if random.chance(300) { Crash::Kill } else { Crash::PowerCut }
 }
 
 struct Main {
     world: Rc<World>,
     tasks: Vec<Task>,
-    random: Random,
+    random: SeededRandom,
     crashes: Vec<(u64, Crash)>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::reader::SharedSource;
 use crate::context::{BatchContext, CommandContext};
-use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource, check_size};
+use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor, check_size};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::Slice;
 use crate::scheduling::Scheduling;
@@ -141,7 +141,7 @@ impl PipelineCursor {
     }
 }
 
-impl CursorSource<DataNode> for PipelineCursor {
+impl BatchProducer<DataNode> for PipelineCursor {
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(async move {
             self.pipeline.read_from(context.source);

@@ -1,7 +1,7 @@
 //! Pipelines through the whole command path, over a store in memory.
 
 use super::views;
-use crate::connection::Connection;
+use crate::client::Client;
 use crate::context::BatchContext;
 use crate::cursors::Batch;
 use crate::error::code;
@@ -9,7 +9,7 @@ use crate::server::Server;
 use crate::testing;
 use catalog::{CollectionOptions, IndexSpec, Namespace};
 use dispatch::host::Detached;
-use dispatch::request::Request;
+use dispatch::request::CommandRequest;
 use document::{ArrayBuilder, Document, DocumentBuf, RawDocument, Value, doc};
 use pollster::block_on;
 use std::pin::pin;
@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 /// A server with one client, which uses the database `test`.
-struct Client {
+struct TestClient {
     server: Arc<Server>,
-    connection: Arc<Connection>,
+    client: Arc<Client>,
 }
 
-impl Client {
+impl TestClient {
     fn new() -> Self {
-        let connection = Arc::new(Connection::new(1, "test", Arc::new(Detached)));
-        Client { server: testing::server(), connection }
+        let client = Arc::new(Client::new(1, "test", Arc::new(Detached)));
+        TestClient { server: testing::server(), client }
     }
 
     fn run(&self, mut command: Document) -> Document {
@@ -35,8 +35,8 @@ impl Client {
         let (command, mut reply) = (command.to_buf(), Vec::new());
         block_on(dispatch::dispatch(
             &self.server,
-            &self.connection,
-            Request::new(command.as_raw()),
+            &self.client,
+            CommandRequest::new(command.as_raw()),
             &mut reply,
         ));
         RawDocument::trusted(&reply).to_document()
@@ -82,7 +82,7 @@ impl Client {
         let mut pinned = self.server.cursors.pin(id, namespace, None).map_err(|error| error.code)?;
         let context = BatchContext {
             server: &self.server,
-            connection: &self.connection,
+            client: &self.client,
             source: &self.server.node.newest,
             await_until: None,
         };
@@ -114,8 +114,8 @@ fn values<const N: usize>(documents: [Document; N]) -> Vec<Value> {
     documents.into_iter().map(Value::Document).collect()
 }
 
-fn sales() -> Client {
-    let client = Client::new();
+fn sales() -> TestClient {
+    let client = TestClient::new();
     client.insert(
         "sales",
         &[
@@ -129,7 +129,7 @@ fn sales() -> Client {
 
 #[track_caller]
 fn check<const N: usize>(
-    client: &Client,
+    client: &TestClient,
     collection: &str,
     pipeline: [Document; N],
     expect: Result<Vec<Value>, i32>,
@@ -316,7 +316,7 @@ fn unfinished_outputs_go_at_the_start() {
 /// Merges `{_id: 1, b: 2}` and `{_id: 2, b: 2}` into a collection with `{_id: 1, a: 1}`.
 #[track_caller]
 fn check_merge(options: Document, expect: Result<Vec<Value>, i32>) {
-    let client = Client::new();
+    let client = TestClient::new();
     client.insert("target", &[doc! { "_id": 1, "a": 1 }]);
     client.insert("source", &[doc! { "_id": 1, "b": 2 }, doc! { "_id": 2, "b": 2 }]);
     let mut merge = doc! { "into": "target" };
@@ -374,7 +374,7 @@ fn merge_by_other_fields() {
 
 #[test]
 fn cursors_go_on_after_pauses() {
-    let client = Client::new();
+    let client = TestClient::new();
     let documents: Vec<Document> =
         (0..500).map(|number| doc! { "_id": number, "g": (number % 10) }).collect();
     client.insert("many", &documents);
@@ -396,7 +396,7 @@ fn cursors_go_on_after_pauses() {
 
 #[test]
 fn a_dropped_collection_ends_a_cursor() {
-    let client = Client::new();
+    let client = TestClient::new();
     let documents: Vec<Document> = (0..500).map(|number| doc! { "_id": number }).collect();
     client.insert("many", &documents);
     let first = client.run(doc! { "aggregate": "many", "pipeline": [], "cursor": { "batchSize": 1 } });
@@ -410,15 +410,15 @@ fn a_dropped_collection_ends_a_cursor() {
 
 /// Kills the command after its first pause.
 #[track_caller]
-fn check_kill(client: &Client, pipeline: Value) {
+fn check_kill(client: &TestClient, pipeline: Value) {
     let command = doc! { "aggregate": "many", "cursor": {}, "$db": "test", "pipeline": pipeline }.to_buf();
     let mut reply = Vec::new();
     {
         let mut task = Context::from_waker(Waker::noop());
-        let request = Request::new(command.as_raw());
-        let mut running = pin!(dispatch::dispatch(&client.server, &client.connection, request, &mut reply));
+        let request = CommandRequest::new(command.as_raw());
+        let mut running = pin!(dispatch::dispatch(&client.server, &client.client, request, &mut reply));
         assert!(running.as_mut().poll(&mut task).is_pending(), "it gives way while it groups");
-        assert!(client.connection.kill_operation(code::INTERRUPTED, |_, _| true), "it is registered");
+        assert!(client.client.kill_operation(code::INTERRUPTED, |_, _| true), "it is registered");
         assert!(running.as_mut().poll(&mut task).is_ready(), "it ends at once");
     }
     let reply = RawDocument::trusted(&reply).to_document();
@@ -427,7 +427,7 @@ fn check_kill(client: &Client, pipeline: Value) {
 
 #[test]
 fn a_kill_reaches_a_blocking_stage() {
-    let client = Client::new();
+    let client = TestClient::new();
     let documents: Vec<Document> =
         (0..5_000).map(|number| doc! { "_id": number, "text": "some text" }).collect();
     client.insert("many", &documents);
@@ -443,7 +443,7 @@ fn a_kill_reaches_a_blocking_stage() {
 
 #[test]
 fn a_kill_reaches_the_work_on_one_document() {
-    let client = Client::new();
+    let client = TestClient::new();
     let numbers: Vec<Value> = (0..300).map(Value::Int32).collect();
     client.insert("many", &[doc! { "_id": 1, "a": (numbers.clone()), "b": (numbers.clone()), "c": numbers }]);
     check_kill(

@@ -1,7 +1,7 @@
 //! `aggregate`: runs a pipeline.
 
 use super::current_op::reports_idle;
-use super::{CommandEntry, Execution, Run, TimeLimit};
+use super::{Command, Execution, Run, TimeLimit};
 use crate::aggregation::{
     AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, check_strictly, explain_aggregate,
     give_first_batch, merge, out, pipeline_failed, refuse_database, report_documents,
@@ -11,20 +11,20 @@ use crate::counters::OperationClass;
 use crate::error::CommandResult;
 use crate::exec::environment;
 use catalog::OperationContext;
-use dispatch::command::Place;
+use dispatch::command::CommandPlace;
 use document::{DocumentBuilder, Element, RawDocument, RawValue};
 use query::Environment;
 use query::aggregate::{OutputStage, Pipeline, PipelineSource};
 use std::sync::Arc;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     api_version_1: true,
     unstable_fields: &["explain"],
     latency_class: Some(OperationClass::Query),
     time_limit: TimeLimit::GivenOrDefault,
     place: Some(place),
     takes_write_concern: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "aggregate",
         "Runs an aggregation pipeline.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),
@@ -33,14 +33,14 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 
 /// A report on the operations is a diagnostic one; what the client has computed from it may be too long for a
 /// loop.
-fn place(body: RawDocument<'_>) -> Place {
+fn place(body: RawDocument<'_>) -> CommandPlace {
     let report = report_of_operations(body);
     let is_short = |report: &OperationsReport<'_>| !report.is_shaped && !reports_idle(report.operand);
     let execution = match report.as_ref().is_some_and(is_short) {
         true => Execution::Diagnostic,
         false => Execution::Pool,
     };
-    Place { execution, on_lane: report.is_some() }
+    CommandPlace { execution, on_lane: report.is_some() }
 }
 
 /// `$currentOp` in an aggregation.

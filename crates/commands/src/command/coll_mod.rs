@@ -1,15 +1,15 @@
 //! `collMod`: changes options of a collection, of one of its indexes, or of a view.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
 use catalog::Namespace;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     api_version_1: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "collMod",
         "Changes options of a collection, an index or a view.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),

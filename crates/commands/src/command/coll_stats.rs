@@ -1,6 +1,6 @@
 //! `collStats`: sizes and counts of a collection.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::write::not_on_a_view;
@@ -9,9 +9,9 @@ use dispatch::narrow;
 use document::{Document, DocumentBuilder, doc};
 use storage::ReadView;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     aliases: &["collstats"],
-    ..CommandEntry::new("collStats", "Tells sizes and counts of a collection.", Run::Now(run))
+    ..Command::new("collStats", "Tells sizes and counts of a collection.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

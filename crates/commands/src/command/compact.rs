@@ -1,6 +1,6 @@
 //! `compact`: rewrites the tables of a collection without what was replaced or removed.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::not_on_a_view;
@@ -8,8 +8,8 @@ use catalog::CatalogEntry;
 use dispatch::narrow;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::new("compact", "Gives the space of removed documents back.", Run::Now(run));
+pub(crate) static COMMAND: Command =
+    Command::new("compact", "Gives the space of removed documents back.", Run::Now(run));
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let (database, name) = context.collection_namespace()?;

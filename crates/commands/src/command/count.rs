@@ -5,7 +5,7 @@
 //!
 //! Source: MongoDB manual, "count" (database command).
 
-use super::{CommandEntry, Execution, Run, TimeLimit};
+use super::{Command, Execution, Run, TimeLimit};
 use crate::aggregation::views::{ViewFind, count_on_view, is_view};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
@@ -19,12 +19,12 @@ use query::Environment;
 use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields};
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     latency_class: Some(OperationClass::Query),
     time_limit: TimeLimit::GivenOrDefault,
     execution: Execution::InlineFirst,
     api_version_1: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "count",
         "Counts the documents of a collection that pass a filter.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),

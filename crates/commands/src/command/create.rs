@@ -1,6 +1,6 @@
 //! `create`: makes a collection or a view.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{CollectionOptions, Namespace};
@@ -8,15 +8,11 @@ use document::{ArrayBuilder, RawArray, RawDocument};
 use query::Environment;
 use query::aggregate::Pipeline;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     api_version_1: true,
     unstable_fields: &["autoIndexId", "capped", "indexOptionDefaults", "max", "size", "storageEngine"],
     takes_write_concern: true,
-    ..CommandEntry::new(
-        "create",
-        "Makes a collection or a view.",
-        Run::Later(|context, _| Box::pin(run(context))),
-    )
+    ..Command::new("create", "Makes a collection or a view.", Run::Later(|context, _| Box::pin(run(context))))
 };
 
 async fn run(context: &mut CommandContext<'_>) -> CommandResult {

@@ -1,6 +1,6 @@
 //! `createIndexes`: makes indexes, building them on what is there.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use catalog::{BuildProgress, IndexSpec, Namespace};
@@ -8,10 +8,10 @@ use document::{DocumentBuilder, RawDocument, RawValue};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     api_version_1: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "createIndexes",
         "Makes indexes.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),

@@ -1,15 +1,15 @@
 //! `dataSize`: the size of a collection, from its counters.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::Namespace;
 use dispatch::narrow;
 use document::{DocumentBuilder, RawValue};
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     aliases: &["datasize"],
-    ..CommandEntry::new("dataSize", "Tells the size of a collection.", Run::Now(run))
+    ..Command::new("dataSize", "Tells the size of a collection.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

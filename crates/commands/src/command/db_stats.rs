@@ -1,16 +1,16 @@
 //! `dbStats`: sizes and counts of a database.
 
 use super::coll_stats::scale;
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::parameters::Parameter;
 use catalog::CatalogEntry;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     aliases: &["dbstats"],
-    ..CommandEntry::new("dbStats", "Tells sizes and counts of a database.", Run::Now(run))
+    ..Command::new("dbStats", "Tells sizes and counts of a database.", Run::Now(run))
 };
 
 #[derive(Default)]

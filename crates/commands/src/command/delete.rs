@@ -1,6 +1,6 @@
 //! `delete`: a batch of statements, each removing one or all documents that match.
 
-use super::{CommandEntry, Execution, Run};
+use super::{Command, Execution, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
@@ -14,16 +14,12 @@ use document::DocumentBuilder;
 use query::Environment;
 use smallvec::SmallVec;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     execution: Execution::InlineFirst,
     class: OperationClass::Delete,
     api_version_1: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
-        "delete",
-        "Removes documents.",
-        Run::Later(|context, reply| Box::pin(run(context, reply))),
-    )
+    ..Command::new("delete", "Removes documents.", Run::Later(|context, reply| Box::pin(run(context, reply))))
 };
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

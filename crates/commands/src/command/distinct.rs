@@ -4,7 +4,7 @@
 //!
 //! Source: MongoDB manual, "distinct" (database command).
 
-use super::{CommandEntry, Execution, Run, TimeLimit};
+use super::{Command, Execution, Run, TimeLimit};
 use crate::aggregation::views::{each_of_view, is_view};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
@@ -22,11 +22,11 @@ use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields, Plan};
 use std::ops::ControlFlow;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     latency_class: Some(OperationClass::Query),
     time_limit: TimeLimit::GivenOrDefault,
     execution: Execution::InlineFirst,
-    ..CommandEntry::new(
+    ..Command::new(
         "distinct",
         "Returns the different values of a field.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),

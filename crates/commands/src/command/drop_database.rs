@@ -1,16 +1,16 @@
 //! `dropDatabase`: removes all collections and views of a database.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::CatalogEntry;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     api_version_1: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "dropDatabase",
         "Removes a database.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),

@@ -1,16 +1,16 @@
 //! `dropIndexes`: removes indexes by name, by key pattern, or all but `_id_`.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use catalog::{IndexSelection, Namespace};
 use document::{DocumentBuilder, RawValue};
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     aliases: &["deleteIndexes"],
     api_version_1: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "dropIndexes",
         "Removes indexes.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),

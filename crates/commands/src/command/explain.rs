@@ -9,7 +9,7 @@ use super::count::CountRequest;
 use super::distinct::DistinctRequest;
 use super::find::FindRequest;
 use super::host_info::host_name;
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::aggregation::views::{ViewFind, is_view};
 use crate::aggregation::{AggregateRequest, AggregateTarget, check_strictly, explain_aggregate};
 use crate::context::{CommandContext, OnDataNode};
@@ -24,9 +24,9 @@ use document::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value
 use query::plan::{ExplainOptions, Plan, ProjectionKind};
 use query::projection::Projection;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     api_version_1: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "explain",
         "Tells how a command would be run.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),
@@ -85,7 +85,7 @@ fn nested_fields<'a>(server: &Server, command: RawDocument<'a>) -> CommandResult
     let Some(first) = command.first() else {
         return Err(CommandError::failed_to_parse("explain command requires a nested object"));
     };
-    let name = server.commands().entry(first.name_bytes()).map_or("explain", |entry| entry.name);
+    let name = server.commands().get(first.name_bytes()).map_or("explain", |entry| entry.name);
     let mut fields = Fields::new(name, first.value());
     let mut generic = GenericArguments::default();
     for element in command.iter().skip(1) {

@@ -1,15 +1,15 @@
 //! `setFeatureCompatibilityVersion`: there is one version of what is stored.
 
 use super::build_info::FEATURE_VERSION;
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use document::{DocumentBuilder, RawValue};
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     admin_only: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "setFeatureCompatibilityVersion",
         "Confirms the version of what is stored; there is one.",
         Run::Now(run),

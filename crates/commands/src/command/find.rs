@@ -5,11 +5,11 @@
 //!
 //! Source: MongoDB manual, "find" (database command), "Tailable Cursors".
 
-use super::{CommandEntry, Execution, Run, TimeLimit};
+use super::{Command, Execution, Run, TimeLimit};
 use crate::aggregation::views::{ViewFind, find_on_view, is_view};
 use crate::context::{BatchContext, CommandContext, OnDataNode};
 use crate::counters::OperationClass;
-use crate::cursors::{Batch, BatchEnd, BatchFuture, Cursor, CursorSource, append_namespace};
+use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor, append_namespace};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
     Executor, Pause, Query, ResultShape, ReturnKey, Verdict, check_collation, environment, exact_id,
@@ -34,7 +34,7 @@ use std::task::Poll;
 use std::time::Instant;
 use storage::ReadTier;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     execution: Execution::InlineFirst,
     class: OperationClass::Query,
     time_limit: TimeLimit::GivenOrDefault,
@@ -49,7 +49,7 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
         "showRecordId",
         "tailable",
     ],
-    ..CommandEntry::new(
+    ..Command::new(
         "find",
         "Returns the documents of a collection that pass a filter.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),
@@ -473,7 +473,7 @@ impl FindSource {
     }
 }
 
-impl CursorSource<DataNode> for FindSource {
+impl BatchProducer<DataNode> for FindSource {
     fn begins_inline(&self) -> bool {
         true
     }

@@ -1,6 +1,6 @@
 //! `findAndModify`: changes or removes one document and returns it as it was or as it is now.
 
-use super::{CommandEntry, Execution, Run};
+use super::{Command, Execution, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::cursors::check_size;
@@ -18,13 +18,13 @@ use query::projection::Projection;
 use query::update::{EmptyTimestamps, Update, check_upsert_filter};
 use std::sync::Arc;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     latency_class: Some(OperationClass::Update),
     execution: Execution::InlineFirst,
     aliases: &["findandmodify"],
     api_version_1: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "findAndModify",
         "Changes or removes one document and returns it.",
         Run::Later(|context, reply| Box::pin(run(context, reply))),
@@ -35,7 +35,7 @@ pub(crate) static COMMAND: CommandEntry = CommandEntry {
 const EXECUTION: &str = "Plan executor error during findAndModify";
 
 /// The command's own fields.
-struct Request<'a> {
+struct FindAndModify<'a> {
     selection: Selection<'a>,
     projection: Option<RawDocument<'a>>,
     update: Option<RawValue<'a>>,
@@ -48,7 +48,7 @@ struct Request<'a> {
 }
 
 /// What happened.
-struct Outcome {
+struct Found {
     count: i32,
     /// `None` for a removal, which does not tell.
     updated_existing: Option<bool>,
@@ -59,7 +59,7 @@ struct Outcome {
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let namespace = context.collection_namespace()?;
     let variables = context.fields.document("let")?;
-    let request = Request::parse(context)?;
+    let request = FindAndModify::parse(context)?;
     check_writable(namespace)?;
     let environment = environment(context.server, variables)?;
     let outcome = request.run(context, namespace, &environment).await?;
@@ -79,14 +79,14 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     Ok(())
 }
 
-impl<'a> Request<'a> {
+impl<'a> FindAndModify<'a> {
     fn parse(context: &mut CommandContext<'a>) -> CommandResult<Self> {
         let fields = &mut context.fields;
         let filter = fields.document("query")?.unwrap_or_default();
         let sort = fields.document("sort")?;
         // The older name of `projection`.
         let older = fields.document("fields")?;
-        let request = Request {
+        let request = FindAndModify {
             selection: Selection::take(fields, filter, sort)?,
             projection: fields.document("projection")?.or(older).filter(|projection| !projection.is_empty()),
             update: fields
@@ -127,7 +127,7 @@ impl<'a> Request<'a> {
         context: &CommandContext<'_>,
         (database, name): (&str, &str),
         environment: &Environment,
-    ) -> CommandResult<Outcome> {
+    ) -> CommandResult<Found> {
         let projection = self.projection.map(|spec| Projection::parse(spec, environment)).transpose()?;
         let parse = |update| Update::parse_with(update, self.array_filters, environment, self.timestamps);
         let update = self.update.map(parse).transpose()?;
@@ -153,16 +153,16 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn found(&self, modified: Modified, projection: Option<&Projection>) -> CommandResult<Outcome> {
+    fn found(&self, modified: Modified, projection: Option<&Projection>) -> CommandResult<Found> {
         let shown = if self.returns_new { modified.after } else { modified.before };
         let value = shown.map(|document| project(projection, document)).transpose()?;
-        Ok(Outcome { count: 1, updated_existing: (!self.remove).then_some(true), upserted: None, value })
+        Ok(Found { count: 1, updated_existing: (!self.remove).then_some(true), upserted: None, value })
     }
 }
 
 /// A request with all that was compiled for it.
 struct Changing<'r> {
-    request: &'r Request<'r>,
+    request: &'r FindAndModify<'r>,
     filter: &'r StatementFilter<'r>,
     update: Option<&'r Update>,
     projection: Option<&'r Projection>,
@@ -175,7 +175,7 @@ impl Changing<'_> {
         &self,
         context: &CommandContext<'_>,
         collection: Option<&Arc<Collection>>,
-    ) -> CommandResult<Option<Outcome>> {
+    ) -> CommandResult<Option<Found>> {
         if let Some(collection) = collection {
             let modification = self.update.map_or(Modification::Remove, Modification::Update);
             let wanted = Statement {
@@ -192,7 +192,7 @@ impl Changing<'_> {
         }
         let Some((collection, update)) = collection.zip(self.update).filter(|_| self.request.upsert) else {
             let updated_existing = (!self.request.remove).then_some(false);
-            return Ok(Some(Outcome { count: 0, updated_existing, upserted: None, value: None }));
+            return Ok(Some(Found { count: 0, updated_existing, upserted: None, value: None }));
         };
         let document = update.upsert(self.filter.document())?;
         if !insert_upserted(context, collection, self.filter, &document, &self.writing).await? {
@@ -200,7 +200,7 @@ impl Changing<'_> {
         }
         let upserted = document.as_raw().get("_id").map(RawValue::to_value);
         let value = self.request.returns_new.then(|| project(self.projection, document)).transpose()?;
-        Ok(Some(Outcome { count: 1, updated_existing: Some(false), upserted, value }))
+        Ok(Some(Found { count: 1, updated_existing: Some(false), upserted, value }))
     }
 
     fn count(&self, context: &CommandContext<'_>, modified: &Modified) {

@@ -1,15 +1,13 @@
 //! `fsync`: what is acknowledged is on the disk when this returns.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::WriteError;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
-    admin_only: true,
-    ..CommandEntry::new("fsync", "Writes everything to the disk.", Run::Now(run))
-};
+pub(crate) static COMMAND: Command =
+    Command { admin_only: true, ..Command::new("fsync", "Writes everything to the disk.", Run::Now(run)) };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let locks = context.fields.flexible_boolean("lock")?.unwrap_or(false);

@@ -1,17 +1,13 @@
 //! `getDiagnosticData`: what exporters read at once.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::{DocumentBuilder, RawValue};
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     admin_only: true,
-    ..CommandEntry::diagnostic(
-        "getDiagnosticData",
-        "Tells the figures that monitoring collects.",
-        Run::Now(run),
-    )
+    ..Command::diagnostic("getDiagnosticData", "Tells the figures that monitoring collects.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -1,6 +1,6 @@
 //! `insert`: documents into a collection, which is made when it does not exist.
 
-use super::{CommandEntry, Execution, Run};
+use super::{Command, Execution, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
@@ -12,16 +12,12 @@ use catalog::{OperationContext, WriteError};
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
 use query::update::EmptyTimestamps;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     execution: Execution::InlineFirst,
     class: OperationClass::Insert,
     api_version_1: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
-        "insert",
-        "Inserts documents.",
-        Run::Later(|context, reply| Box::pin(run(context, reply))),
-    )
+    ..Command::new("insert", "Inserts documents.", Run::Later(|context, reply| Box::pin(run(context, reply))))
 };
 
 /// How often a collection is looked up anew because it was dropped while documents were inserted.

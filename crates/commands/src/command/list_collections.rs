@@ -1,6 +1,6 @@
 //! `listCollections`: the collections and views of a database.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
 use crate::error::CommandResult;
@@ -9,9 +9,9 @@ use document::{DocumentBuf, DocumentBuilder, Value, doc};
 use query::Environment;
 use query::matcher::Matcher;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     api_version_1: true,
-    ..CommandEntry::new("listCollections", "Lists the collections and views of a database.", Run::Now(run))
+    ..Command::new("listCollections", "Lists the collections and views of a database.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

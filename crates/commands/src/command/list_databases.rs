@@ -1,16 +1,16 @@
 //! `listDatabases`: every database with something in it.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::{DocumentBuf, DocumentBuilder, doc_buf};
 use query::Environment;
 use query::matcher::Matcher;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     admin_only: true,
     api_version_1: true,
-    ..CommandEntry::new("listDatabases", "Lists databases with their sizes.", Run::Now(run))
+    ..Command::new("listDatabases", "Lists databases with their sizes.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

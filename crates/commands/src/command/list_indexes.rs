@@ -1,15 +1,15 @@
 //! `listIndexes`: the indexes of a collection.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{CatalogEntry, CollectionDefinition, IndexDefinition};
 use document::{Document, DocumentBuf, DocumentBuilder};
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     api_version_1: true,
-    ..CommandEntry::new("listIndexes", "Lists the indexes of a collection.", Run::Now(run))
+    ..Command::new("listIndexes", "Lists the indexes of a collection.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -1,13 +1,13 @@
 //! `lockInfo`: locks held; latches are too short to be listed.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     admin_only: true,
-    ..CommandEntry::diagnostic("lockInfo", "Tells the locks that are held.", Run::Now(run))
+    ..Command::diagnostic("lockInfo", "Tells the locks that are held.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -3,7 +3,7 @@
 use crate::server::DataNode;
 use dispatch::command::{Execution, TimeLimit, build_info, current_op, host_info};
 
-type CommandEntry = dispatch::command::CommandEntry<DataNode>;
+type Command = dispatch::command::Command<DataNode>;
 type Run = dispatch::command::Run<DataNode>;
 
 mod aggregate;
@@ -46,7 +46,7 @@ mod validate;
 mod validate_db_metadata;
 
 /// Every command that needs the documents, sorted by name.
-pub(crate) static COMMANDS: &[&CommandEntry] = &[
+pub(crate) static COMMANDS: &[&Command] = &[
     &transactions::ABORT,
     &aggregate::COMMAND,
     &coll_mod::COMMAND,

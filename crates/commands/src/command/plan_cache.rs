@@ -1,22 +1,19 @@
 //! `planCacheClear` and its like: plans are chosen anew for every query, so that there is nothing to clear or
 //! to filter.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::DocumentBuilder;
 
-pub(crate) static CLEAR: CommandEntry =
-    CommandEntry::diagnostic("planCacheClear", "Forgets cached plans; there are none.", Run::Now(clear));
+pub(crate) static CLEAR: Command =
+    Command::diagnostic("planCacheClear", "Forgets cached plans; there are none.", Run::Now(clear));
 
-pub(crate) static CLEAR_FILTERS: CommandEntry = CommandEntry::diagnostic(
-    "planCacheClearFilters",
-    "Removes index filters; there are none.",
-    Run::Now(clear),
-);
+pub(crate) static CLEAR_FILTERS: Command =
+    Command::diagnostic("planCacheClearFilters", "Removes index filters; there are none.", Run::Now(clear));
 
-pub(crate) static LIST_FILTERS: CommandEntry =
-    CommandEntry::diagnostic("planCacheListFilters", "Lists index filters; there are none.", Run::Now(list));
+pub(crate) static LIST_FILTERS: Command =
+    Command::diagnostic("planCacheListFilters", "Lists index filters; there are none.", Run::Now(list));
 
 fn clear(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.collection_namespace()?;

@@ -1,14 +1,14 @@
 //! `profile`: the database profiler is not offered; slow commands are in the log.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::error::{CommandError, code};
 use crate::parameters::{Parameter, Setting};
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::diagnostic("profile", "Tells that profiling is off.", Run::Now(run));
+pub(crate) static COMMAND: Command =
+    Command::diagnostic("profile", "Tells that profiling is off.", Run::Now(run));
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let level = crate::fields::integer(context.fields.target()).unwrap_or(-1);

@@ -1,13 +1,13 @@
 //! `reIndex`: builds the indexes of a collection anew.
 
 use super::create_indexes::showing_progress;
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
 use catalog::Namespace;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry::new(
+pub(crate) static COMMAND: Command = Command::new(
     "reIndex",
     "Builds the indexes of a collection anew.",
     Run::Later(|context, reply| Box::pin(run(context, reply))),

@@ -1,16 +1,16 @@
 //! `renameCollection`: gives a collection another name, also in another database.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::{collection_dropped, collection_renamed};
 use crate::error::{CommandError, CommandResult};
 use catalog::Namespace;
 use document::RawValue;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     admin_only: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
+    ..Command::new(
         "renameCollection",
         "Gives a collection another name.",
         Run::Later(|context, _| Box::pin(run(context))),

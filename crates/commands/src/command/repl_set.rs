@@ -1,18 +1,18 @@
 //! The commands of replica sets: this is none.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use document::DocumentBuilder;
 
-const fn entry(name: &'static str, help: &'static str, run: Run) -> CommandEntry {
-    CommandEntry { admin_only: true, ..CommandEntry::diagnostic(name, help, run) }
+const fn entry(name: &'static str, help: &'static str, run: Run) -> Command {
+    Command { admin_only: true, ..Command::diagnostic(name, help, run) }
 }
 
 /// Rows of the table for commands that need a replica set.
 macro_rules! replica_set_commands {
     ($($identifier:ident $name:literal $help:literal;)*) => {
-        $(pub(crate) static $identifier: CommandEntry = entry($name, $help, Run::Now(no_replica_set));)*
+        $(pub(crate) static $identifier: Command = entry($name, $help, Run::Now(no_replica_set));)*
     };
 }
 
@@ -29,13 +29,13 @@ replica_set_commands! {
     SYNC_FROM "replSetSyncFrom" "Chooses from whom a member reads; there is no replica set.";
 }
 
-pub(crate) static INITIATE: CommandEntry = entry(
+pub(crate) static INITIATE: Command = entry(
     "replSetInitiate",
     "Begins a replica set; the server would have to be started as a member.",
     Run::Now(initiate),
 );
 
-pub(crate) static RESIZE_OPLOG: CommandEntry =
+pub(crate) static RESIZE_OPLOG: Command =
     entry("replSetResizeOplog", "Changes the size of the oplog; there is none.", Run::Now(resize_oplog));
 
 fn no_replica_set(_context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -1,17 +1,17 @@
 //! `rolesInfo` and `dropAllRolesFromDatabase`: there is no authentication yet, hence no roles.
 
 use super::users_info::check_target;
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::diagnostic("rolesInfo", "Tells the roles of a database.", Run::Now(run));
+pub(crate) static COMMAND: Command =
+    Command::diagnostic("rolesInfo", "Tells the roles of a database.", Run::Now(run));
 
-pub(crate) static DROP_ALL: CommandEntry = CommandEntry {
+pub(crate) static DROP_ALL: Command = Command {
     takes_write_concern: true,
-    ..CommandEntry::diagnostic(
+    ..Command::diagnostic(
         "dropAllRolesFromDatabase",
         "Removes the roles of a database; there are none.",
         Run::Now(drop_all),

@@ -3,19 +3,19 @@
 //! what is the same under the names that dashboards read.
 
 use super::build_info::MONGODB_VERSION;
-use super::{CommandEntry, Execution, Run};
+use super::{Command, Execution, Run};
 use crate::context::CommandContext;
 use crate::counters::MECHANISMS;
 use crate::error::CommandResult;
 use crate::server::Server;
-use crate::stages::STAGE_NAMES;
+use crate::spans::SPAN_NAMES;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 use std::sync::Arc;
 
 mod engine;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
-    ..CommandEntry::diagnostic("serverStatus", "Tells figures about the running server.", Run::Now(run))
+pub(crate) static COMMAND: Command = Command {
+    ..Command::diagnostic("serverStatus", "Tells figures about the running server.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
@@ -139,8 +139,8 @@ fn extra_info(_server: &Arc<Server>) -> Document {
 /// Operations that read and that write now, without those of the diagnostic lane.
 fn active_operations(server: &Server) -> (i32, i32) {
     let (mut readers, mut writers) = (0, 0);
-    for connection in server.connections() {
-        match connection.running_command() {
+    for client in server.clients() {
+        match client.running_command() {
             Some("insert" | "update" | "delete" | "findAndModify") => writers += 1,
             Some(name) if !is_diagnostic(server, name) => readers += 1,
             _ => {}
@@ -150,7 +150,7 @@ fn active_operations(server: &Server) -> (i32, i32) {
 }
 
 fn is_diagnostic(server: &Server, name: &str) -> bool {
-    server.commands().entry(name.as_bytes()).is_some_and(|entry| entry.execution == Execution::Diagnostic)
+    server.commands().get(name.as_bytes()).is_some_and(|entry| entry.execution == Execution::Diagnostic)
 }
 
 fn global_lock(server: &Arc<Server>) -> Document {
@@ -217,11 +217,11 @@ fn network(server: &Arc<Server>) -> Document {
         Some(Value::Document(times)) => times,
         _ => Document::new(),
     };
-    let mut own = server.stages.to_document();
+    let mut own = server.spans.to_document();
     // In the order in which a request passes them. What the transport calls execution is all of this crate's
     // work.
-    let stages = STAGE_NAMES.iter().chain(&["total"]);
-    let times = stages.filter_map(|name| Some((*name, own.remove(name).or_else(|| theirs.remove(name))?)));
+    let spans = SPAN_NAMES.iter().chain(&["total"]);
+    let times = spans.filter_map(|name| Some((*name, own.remove(name).or_else(|| theirs.remove(name))?)));
     network.push("requestTimes", times.collect::<Document>());
     let refused = server.counters.refused_under_overload.get();
     network.push("requestsRefusedUnderOverload", refused as i64);

@@ -1,6 +1,6 @@
 //! `update`: a batch of statements, each changing one or all documents that match.
 
-use super::{CommandEntry, Execution, Run};
+use super::{Command, Execution, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult};
@@ -16,16 +16,12 @@ use query::Environment;
 use query::update::{EmptyTimestamps, Update, check_upsert_filter};
 use smallvec::SmallVec;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry {
+pub(crate) static COMMAND: Command = Command {
     execution: Execution::InlineFirst,
     class: OperationClass::Update,
     api_version_1: true,
     takes_write_concern: true,
-    ..CommandEntry::new(
-        "update",
-        "Changes documents.",
-        Run::Later(|context, reply| Box::pin(run(context, reply))),
-    )
+    ..Command::new("update", "Changes documents.", Run::Later(|context, reply| Box::pin(run(context, reply))))
 };
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -1,22 +1,22 @@
 //! `usersInfo` and the commands that remove users: there is no authentication yet, hence no users.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::fields::wrong_type;
 use document::{DocumentBuilder, RawValue};
 
-pub(crate) static COMMAND: CommandEntry =
-    CommandEntry::diagnostic("usersInfo", "Tells the users of a database.", Run::Now(run));
+pub(crate) static COMMAND: Command =
+    Command::diagnostic("usersInfo", "Tells the users of a database.", Run::Now(run));
 
-pub(crate) static DROP: CommandEntry = CommandEntry {
+pub(crate) static DROP: Command = Command {
     takes_write_concern: true,
-    ..CommandEntry::diagnostic("dropUser", "Removes a user; there are none.", Run::Now(drop_one))
+    ..Command::diagnostic("dropUser", "Removes a user; there are none.", Run::Now(drop_one))
 };
 
-pub(crate) static DROP_ALL: CommandEntry = CommandEntry {
+pub(crate) static DROP_ALL: Command = Command {
     takes_write_concern: true,
-    ..CommandEntry::diagnostic(
+    ..Command::diagnostic(
         "dropAllUsersFromDatabase",
         "Removes the users of a database; there are none.",
         Run::Now(drop_all),
@@ -37,7 +37,7 @@ fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> Com
 /// The command's own field names what is asked for: `1`, a name, `{<kind>: name, db}`, a list of them, or
 /// `{<all>: true}`.
 pub(crate) fn check_target(context: &CommandContext<'_>, all: &str) -> CommandResult {
-    let command = context.entry.name;
+    let command = context.command.name;
     let is_one = |value: RawValue<'_>| match value {
         RawValue::String(_) => true,
         RawValue::Document(named) => named.contains("db") || named.contains(all),

@@ -1,6 +1,6 @@
 //! `validate`: checks that documents, indexes and counters agree.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{CatalogEntry, Collection, ValidationReport};
@@ -8,7 +8,7 @@ use dispatch::narrow;
 use document::{DocumentBuilder, Value};
 use std::sync::Arc;
 
-pub(crate) static COMMAND: CommandEntry = CommandEntry::new(
+pub(crate) static COMMAND: Command = Command::new(
     "validate",
     "Checks that documents, indexes and counters agree.",
     Run::Later(|context, reply| Box::pin(run(context, reply))),

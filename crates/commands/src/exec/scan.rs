@@ -677,14 +677,14 @@ fn dropped(index: &str) -> CommandError {
 mod tests {
     use super::*;
     use crate::exec::Slice;
-    use crate::testing::{Client, server};
+    use crate::testing::{TestClient, server};
     use document::doc;
 
     #[test]
     #[should_panic(expected = "a walk has no cursor of its own kind")]
     fn a_missing_cursor_is_not_the_end() {
         let server = server();
-        Client::of(&server).run(doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+        TestClient::of(&server).run(doc! { "insert": "c", "documents": [{ "_id": 1 }] });
         let collection = server.node.catalog.collection("test", "c").expect("the collection");
         let (definition, view) = (collection.definition(), server.node.store.pinned_view());
         let everything = Access::CollectionScan { direction: ScanDirection::Forward, ids: None };

@@ -1,19 +1,19 @@
 //! When writes are acknowledged: one wait for all that a command has written, and for what others have when
 //! it answers of that.
 
-use crate::testing::{Client, Forgetting, forgetful_store, server_on};
+use crate::testing::{Forgetting, TestClient, forgetful_store, server_on};
 use document::{Document, Value, doc};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A client of a server whose journal is synced half a second after a write when nobody asks for it.
-fn client() -> (Client, Arc<Forgetting>) {
+fn client() -> (TestClient, Arc<Forgetting>) {
     let (store, engine) = forgetful_store();
     store.set_journal_interval(Duration::from_millis(500));
-    (Client::of(&server_on(store)), engine)
+    (TestClient::of(&server_on(store)), engine)
 }
 
-fn run(client: &Client, command: Document) -> Document {
+fn run(client: &TestClient, command: Document) -> Document {
     let (reply, _) = client.run(command);
     assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)), "{reply:?}");
     reply

@@ -1,6 +1,6 @@
 //! Statements that change many documents: in few write units, and told as if each had been changed by itself.
 
-use crate::testing::{Client, server};
+use crate::testing::{TestClient, server};
 use document::{Document, Value, doc};
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use std::sync::Arc;
 const MANY: i32 = 600;
 
 /// A client of a server with many documents, `a` being as `_id`.
-fn filled() -> Client {
-    let client = Client::of(&server());
+fn filled() -> TestClient {
+    let client = TestClient::of(&server());
     let documents: Vec<Value> = (0..MANY).map(|id| doc! { "_id": id, "a": id }.into()).collect();
     run(&client, doc! { "insert": "c", "documents": documents });
     client
 }
 
 #[track_caller]
-fn run(client: &Client, command: Document) -> Document {
+fn run(client: &TestClient, command: Document) -> Document {
     let (reply, _) = client.run(command);
     assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)), "{reply:?}");
     reply
 }
 
-fn index(client: &Client, key: Document, unique: bool) {
+fn index(client: &TestClient, key: Document, unique: bool) {
     let index = doc! { "key": key, "name": "i", "unique": unique };
     run(client, doc! { "createIndexes": "c", "indexes": [index] });
 }
@@ -35,7 +35,7 @@ fn delete(filter: Document) -> Document {
     doc! { "delete": "c", "deletes": [{ "q": filter, "limit": 0 }] }
 }
 
-fn count(client: &Client, query: Document) -> i32 {
+fn count(client: &TestClient, query: Document) -> i32 {
     match run(client, doc! { "count": "c", "query": query }).get("n") {
         Some(Value::Int32(n)) => *n,
         other => panic!("no count: {other:?}"),
@@ -43,14 +43,14 @@ fn count(client: &Client, query: Document) -> i32 {
 }
 
 #[track_caller]
-fn assert_valid(client: &Client) {
+fn assert_valid(client: &TestClient) {
     let report = run(client, doc! { "validate": "c" });
     assert_eq!(report.get("valid"), Some(&Value::Boolean(true)), "{report:?}");
 }
 
 /// Runs a statement that fails at one of the documents: with this code, after so many were changed.
 #[track_caller]
-fn check_failing(client: &Client, command: Document, code: i32, changed: (Document, i32)) {
+fn check_failing(client: &TestClient, command: Document, code: i32, changed: (Document, i32)) {
     let reply = run(client, command);
     let Some(Value::Array(errors)) = reply.get("writeErrors") else { panic!("nothing failed: {reply:?}") };
     let [Value::Document(error)] = &errors[..] else { panic!("{errors:?}") };
@@ -123,7 +123,7 @@ fn unique_keys_are_kept_among_the_documents_of_a_statement() {
 
 #[test]
 fn capped_collections_lose_their_oldest_by_single_documents() {
-    let client = Client::of(&server());
+    let client = TestClient::of(&server());
     run(&client, doc! { "create": "c", "capped": true, "size": 4096, "max": 50 });
     let documents: Vec<Value> = (0..80).map(|id| doc! { "_id": id }.into()).collect();
     run(&client, doc! { "insert": "c", "documents": documents });
@@ -143,7 +143,7 @@ fn no_change_is_lost_between_statements_of_many_and_of_one() {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {
-                let client = Client::of(&Arc::clone(server));
+                let client = TestClient::of(&Arc::clone(server));
                 for round in 0..ROUNDS {
                     let increase = doc! { "$inc": { "sum": 1 } };
                     match thread {

@@ -3,31 +3,31 @@
 //!
 //! Source: driver specification, "Authentication"; RFC 5802.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::counters::MECHANISMS;
 use crate::error::{CommandError, CommandResult, code};
 use crate::node::Node;
 use document::{DocumentBuilder, RawValue};
 
-const fn entry<N: Node>(name: &'static str, help: &'static str, run: Run<N>) -> CommandEntry<N> {
-    CommandEntry { api_version_1: true, ..CommandEntry::diagnostic(name, help, run) }
+const fn row<N: Node>(name: &'static str, help: &'static str, run: Run<N>) -> Command<N> {
+    Command { api_version_1: true, ..Command::diagnostic(name, help, run) }
 }
 
-pub(crate) const fn sasl_start_entry<N: Node>() -> CommandEntry<N> {
-    entry("saslStart", "Begins to log in; there are no users.", Run::Now(sasl_start))
+pub(crate) const fn sasl_start_entry<N: Node>() -> Command<N> {
+    row("saslStart", "Begins to log in; there are no users.", Run::Now(sasl_start))
 }
 
-pub(crate) const fn sasl_continue_entry<N: Node>() -> CommandEntry<N> {
-    entry("saslContinue", "Goes on logging in.", Run::Now(sasl_continue))
+pub(crate) const fn sasl_continue_entry<N: Node>() -> Command<N> {
+    row("saslContinue", "Goes on logging in.", Run::Now(sasl_continue))
 }
 
-pub(crate) const fn authenticate_entry<N: Node>() -> CommandEntry<N> {
-    entry("authenticate", "Logs in with a certificate; there are no users.", Run::Now(authenticate))
+pub(crate) const fn authenticate_entry<N: Node>() -> Command<N> {
+    row("authenticate", "Logs in with a certificate; there are no users.", Run::Now(authenticate))
 }
 
-pub(crate) const fn logout_entry<N: Node>() -> CommandEntry<N> {
-    CommandEntry::diagnostic("logout", "Ends being logged in.", Run::Now(logout))
+pub(crate) const fn logout_entry<N: Node>() -> Command<N> {
+    Command::diagnostic("logout", "Ends being logged in.", Run::Now(logout))
 }
 
 fn sasl_start<N: Node>(
@@ -74,8 +74,8 @@ fn authenticate<N: Node>(
 }
 
 fn failed<N: Node>(context: &CommandContext<'_, N>, mechanism: &str) -> CommandError {
-    tracing::info!(target: "ACCESS", id = 5_286_307, ctx = %context.connection.description(),
-        remote = %context.connection.remote, mechanism, database = context.database, "Failed to authenticate: there are no users");
+    tracing::info!(target: "ACCESS", id = 5_286_307, ctx = %context.client.description(),
+        remote = %context.client.remote, mechanism, database = context.database, "Failed to authenticate: there are no users");
     CommandError::new(code::AUTHENTICATION_FAILED, "Authentication failed.")
 }
 

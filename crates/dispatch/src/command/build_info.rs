@@ -1,15 +1,15 @@
 //! `buildInfo`: what this server is. It presents itself as MongoDB 7.0, whose behaviour it has.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::{DocumentBuilder, MAX_DOCUMENT_SIZE};
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         aliases: &["buildinfo"],
-        ..CommandEntry::diagnostic("buildInfo", "Tells version and build of the server.", Run::Now(run))
+        ..Command::diagnostic("buildInfo", "Tells version and build of the server.", Run::Now(run))
     }
 }
 

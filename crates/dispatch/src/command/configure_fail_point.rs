@@ -1,6 +1,6 @@
 //! `configureFailPoint`: faults on demand, for testing clients.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::failpoints::{FailPoint, Mode};
@@ -8,11 +8,11 @@ use crate::node::Node;
 use document::{DocumentBuilder, RawDocument, RawValue};
 use wire::ErrorCode;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
         only_for_tests: true,
-        ..CommandEntry::diagnostic(
+        ..Command::diagnostic(
             "configureFailPoint",
             "Makes commands fail, for testing clients.",
             Run::Now(run),

@@ -1,13 +1,13 @@
 //! `connPoolStats`: connections from this server to others; a standalone has none.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry::diagnostic("connPoolStats", "Tells the connections to other servers.", Run::Now(run))
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command::diagnostic("connPoolStats", "Tells the connections to other servers.", Run::Now(run))
 }
 
 fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

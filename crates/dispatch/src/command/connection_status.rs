@@ -1,14 +1,14 @@
 //! `connectionStatus`: who is logged in on this connection; without authentication, nobody.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
-        ..CommandEntry::diagnostic(
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
+        ..Command::diagnostic(
             "connectionStatus",
             "Tells the users and roles of the connection.",
             Run::Now(run),

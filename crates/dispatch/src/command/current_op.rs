@@ -2,8 +2,8 @@
 //!
 //! Source: MongoDB manual, "currentOp" and "$currentOp".
 
-use super::{CommandEntry, Execution, Place, Run};
-use crate::connection::{Connection, OperationView};
+use super::{Command, CommandPlace, Execution, Run};
+use crate::client::{Client, OperationReport};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::narrow;
@@ -13,19 +13,19 @@ use crate::utc_text;
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
 use query::{Environment, matcher::Matcher};
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
         place: Some(place),
-        ..CommandEntry::diagnostic("currentOp", "Tells the operations that run now.", Run::Now(run))
+        ..Command::diagnostic("currentOp", "Tells the operations that run now.", Run::Now(run))
     }
 }
 
 /// A report on everything that is idle is a diagnostic one, but too long for a loop; so may be what the
 /// client has computed from a report.
-fn place(body: RawDocument<'_>) -> Place {
+fn place(body: RawDocument<'_>) -> CommandPlace {
     let is_long = reports_idle(body) || filters_operations(body);
-    Place { execution: if is_long { Execution::Pool } else { Execution::Diagnostic }, on_lane: true }
+    CommandPlace { execution: if is_long { Execution::Pool } else { Execution::Diagnostic }, on_lane: true }
 }
 
 /// Whether connections or cursors without an operation are asked for: there may be thousands.
@@ -69,17 +69,17 @@ fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder
 
 /// The operations as documents; with `all`, idle connections too.
 pub fn operations<N: Node>(server: &Server<N>, all: bool) -> Vec<DocumentBuf> {
-    let mut connections = server.connections();
-    connections.sort_by_key(|connection| connection.id);
+    let mut clients = server.clients();
+    clients.sort_by_key(|client| client.id);
     let host = super::host_info::host_name();
     let mut documents = Vec::new();
-    for connection in connections {
-        let operation = connection.operation();
+    for client in clients {
+        let operation = client.operation();
         if operation.is_none() && !all {
             continue;
         }
         let mut bytes = Vec::new();
-        write(&mut DocumentBuilder::new(&mut bytes), server, &host, &connection, operation.as_ref());
+        write(&mut DocumentBuilder::new(&mut bytes), server, &host, &client, operation.as_ref());
         documents.push(DocumentBuf::trusted(bytes));
     }
     documents
@@ -125,15 +125,15 @@ fn write<N: Node>(
     document: &mut DocumentBuilder<'_>,
     server: &Server<N>,
     host: &str,
-    connection: &Connection,
-    operation: Option<&OperationView>,
+    client: &Client,
+    operation: Option<&OperationReport>,
 ) {
-    document.append("type", "op").append("host", host).append("desc", connection.description().as_str());
-    document.append("connectionId", connection.id as i32).append("client", connection.remote.as_str());
-    if let Some(name) = connection.application_name() {
+    document.append("type", "op").append("host", host).append("desc", client.description().as_str());
+    document.append("connectionId", client.id as i32).append("client", client.remote.as_str());
+    if let Some(name) = client.application_name() {
         document.append("appName", name);
     }
-    if let Some(metadata) = connection.client_metadata() {
+    if let Some(metadata) = client.client_metadata() {
         document.append("clientMetadata", metadata);
     }
     document.append("active", operation.is_some());

@@ -1,19 +1,15 @@
 //! `endSessions`: sessions are over, and so are their cursors.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         api_version_1: true,
-        ..CommandEntry::diagnostic(
-            "endSessions",
-            "Ends logical sessions and closes their cursors.",
-            Run::Now(run),
-        )
+        ..Command::diagnostic("endSessions", "Ends logical sessions and closes their cursors.", Run::Now(run))
     }
 }
 

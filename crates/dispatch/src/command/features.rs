@@ -1,13 +1,13 @@
 //! `features`: a few facts that old tools ask for.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry::diagnostic("features", "Tells facts about the build.", Run::Now(run))
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command::diagnostic("features", "Tells facts about the build.", Run::Now(run))
 }
 
 fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -1,15 +1,15 @@
 //! `getCmdLineOpts`: how the server was started.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
-        ..CommandEntry::diagnostic(
+        ..Command::diagnostic(
             "getCmdLineOpts",
             "Tells the command line and the options it means.",
             Run::Now(run),

@@ -1,16 +1,16 @@
 //! `getLog`: the newest lines of the log, kept in memory.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::node::Node;
 use document::DocumentBuilder;
 use document::RawValue;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
-        ..CommandEntry::diagnostic("getLog", "Tells the newest lines of the log.", Run::Now(run))
+        ..Command::diagnostic("getLog", "Tells the newest lines of the log.", Run::Now(run))
     }
 }
 

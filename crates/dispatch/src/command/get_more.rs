@@ -3,7 +3,7 @@
 //!
 //! Source: MongoDB manual, "getMore" (database command).
 
-use super::{CommandEntry, Execution, Run, TimeLimit};
+use super::{Command, Execution, Run, TimeLimit};
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, Cursor, PinnedCursor, append_namespace};
@@ -14,13 +14,13 @@ use crate::request::Next;
 use document::{DocumentBuilder, RawValue};
 use std::time::Duration;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         execution: Execution::InlineFirst,
         class: OperationClass::GetMore,
         time_limit: TimeLimit::Own,
         api_version_1: true,
-        ..CommandEntry::new(
+        ..Command::new(
             "getMore",
             "Returns the next batch of a cursor.",
             Run::Later(|context, reply| Box::pin(run(context, reply))),
@@ -51,7 +51,7 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
     let namespace = format!("{}.{name}", context.database);
     let server = context.server;
     let pinned = server.cursors.pin(id, &namespace, context.generic.session)?;
-    pinned.set_user(context.connection);
+    pinned.set_user(context.client);
     let limit = batch_size.map_or(usize::MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));
     if !server.failpoints.is_quiet()
         && let Err(error) = Box::pin(fail_points_before(context, &namespace, id)).await
@@ -61,7 +61,7 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
     }
     let id = give_batch(context, reply, (name, id), pinned, limit).await?;
     if context.exhaust_allowed {
-        context.connection.stream_cursor(id);
+        context.client.stream_cursor(id);
         context.next = (id != 0).then_some(Next::Same);
     }
     Ok(())

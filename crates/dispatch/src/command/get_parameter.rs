@@ -1,7 +1,7 @@
 //! `getParameter`: the tunables and a few facts that clients ask for in this way.
 
 use super::build_info::FEATURE_VERSION;
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandResult, code};
 use crate::failpoints::FailPoint;
@@ -11,10 +11,10 @@ use crate::parameters::{self, ABSENT, Absent, Parameter, Setting};
 use crate::server::Server;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
-        ..CommandEntry::diagnostic("getParameter", "Tells the values of server parameters.", Run::Now(run))
+        ..Command::diagnostic("getParameter", "Tells the values of server parameters.", Run::Now(run))
     }
 }
 

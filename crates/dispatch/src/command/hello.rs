@@ -2,7 +2,7 @@
 //!
 //! Source: driver specifications, "MongoDB Handshake" and "Server Discovery And Monitoring".
 
-use super::{CommandEntry, CommandFuture, Run};
+use super::{Command, CommandFuture, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::failpoints::{FailPoint, wait_while_set};
@@ -13,11 +13,11 @@ use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDoc
 use std::time::{Duration, Instant};
 use wire::ErrorCode;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         api_version_1: true,
         accepts_op_query: true,
-        ..CommandEntry::diagnostic(
+        ..Command::diagnostic(
             "hello",
             "Tells what this server is and can; the handshake of drivers.",
             Run::Later(start),
@@ -25,11 +25,11 @@ pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
     }
 }
 
-pub(crate) const fn is_master<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn is_master<N: Node>() -> Command<N> {
+    Command {
         aliases: &["ismaster"],
         accepts_op_query: true,
-        ..CommandEntry::diagnostic("isMaster", "The older name of hello.", Run::Later(start))
+        ..Command::diagnostic("isMaster", "The older name of hello.", Run::Later(start))
     }
 }
 
@@ -54,10 +54,10 @@ fn start<'a, N: Node>(
 }
 
 async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
-    let first = context.connection.first_hello();
+    let first = context.client.first_hello();
     note_client(context, first)?;
     if context.fields.any("backpressure").is_some_and(backs_off) {
-        context.connection.set_backs_off();
+        context.client.set_backs_off();
     }
     if context.fields.string("saslSupportedMechs")?.is_some() {
         // There are no users: nobody has mechanisms, and a speculative beginning of a log-in is passed over.
@@ -91,18 +91,18 @@ fn backs_off(said: RawValue<'_>) -> bool {
 /// Checks and keeps `client: {application, driver, os, platform}`.
 fn note_client<N: Node>(context: &mut CommandContext<'_, N>, first: bool) -> CommandResult {
     let Some(client) = context.fields.document("client")? else { return Ok(()) };
-    if !first || context.connection.client_metadata().is_some() {
+    if !first || context.client.client_metadata().is_some() {
         return Err(CommandError::new(
             ErrorCode::ClientMetadataCannotBeMutated as i32,
             "The client metadata document may only be sent in the first hello",
         ));
     }
     check_client(client)?;
-    context.connection.set_client_metadata(client);
+    context.client.set_client_metadata(client);
     if !context.server.parameters.is_on(Parameter::Quiet) {
-        let application = context.connection.application_name().unwrap_or_default();
-        tracing::info!(target: "NETWORK", id = 51_800, ctx = %context.connection.description(),
-            remote = %context.connection.remote, client = ?client, application, "client metadata");
+        let application = context.client.application_name().unwrap_or_default();
+        tracing::info!(target: "NETWORK", id = 51_800, ctx = %context.client.description(),
+            remote = %context.client.remote, client = ?client, application, "client metadata");
     }
     Ok(())
 }
@@ -217,7 +217,7 @@ fn write<N: Node>(
     if ask.hello_ok {
         reply.append("helloOk", true);
     }
-    reply.append(if context.entry.name == "hello" { "isWritablePrimary" } else { "ismaster" }, true);
+    reply.append(if context.command.name == "hello" { "isWritablePrimary" } else { "ismaster" }, true);
     let mut version = reply.start_document("topologyVersion");
     version.append("processId", server.process_id).append("counter", TOPOLOGY_COUNTER);
     version.finish();
@@ -226,7 +226,7 @@ fn write<N: Node>(
     reply.append("maxWriteBatchSize", wire::MAX_WRITE_BATCH_SIZE as i32);
     reply.append("localTime", RawValue::DateTime(server.now_ms()));
     reply.append("logicalSessionTimeoutMinutes", server.parameters.integer(Parameter::SessionTimeout) as i32);
-    reply.append("connectionId", context.connection.id as i32);
+    reply.append("connectionId", context.client.id as i32);
     reply.append("minWireVersion", wire::MIN_WIRE_VERSION).append("maxWireVersion", wire::MAX_WIRE_VERSION);
     reply.append("readOnly", false);
     if let Some(agreed) = compression {

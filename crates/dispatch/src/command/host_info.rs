@@ -1,6 +1,6 @@
 //! `hostInfo`: the machine.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::host::MachineFacts;
@@ -9,8 +9,8 @@ use document::{DocumentBuilder, RawValue};
 use std::fs;
 use std::sync::LazyLock;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry { ..CommandEntry::diagnostic("hostInfo", "Tells facts about the machine.", Run::Now(run)) }
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command { ..Command::diagnostic("hostInfo", "Tells facts about the machine.", Run::Now(run)) }
 }
 
 /// Kernel files are read whole; they are small.

@@ -1,16 +1,16 @@
 //! `killAllSessions` and `killAllSessionsByPattern`: ends what sessions do. Without authentication every
 //! session matches a user pattern only when it names nobody.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use crate::sessions::SessionId;
 use document::{DocumentBuilder, RawArray};
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
-        ..CommandEntry::diagnostic(
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
+        ..Command::diagnostic(
             "killAllSessions",
             "Kills the operations and cursors of all sessions of users.",
             Run::Now(run),
@@ -18,9 +18,9 @@ pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
     }
 }
 
-pub(crate) const fn by_pattern<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
-        ..CommandEntry::diagnostic(
+pub(crate) const fn by_pattern<N: Node>() -> Command<N> {
+    Command {
+        ..Command::diagnostic(
             "killAllSessionsByPattern",
             "Kills the operations and cursors of sessions that match a pattern.",
             Run::Now(run_by_pattern),
@@ -29,7 +29,7 @@ pub(crate) const fn by_pattern<N: Node>() -> CommandEntry<N> {
 }
 
 fn patterns<'a, N: Node>(context: &mut CommandContext<'a, N>) -> CommandResult<RawArray<'a>> {
-    let name = context.entry.name;
+    let name = context.command.name;
     let target = context.fields.target();
     context.fields.finish()?;
     target.as_array().ok_or_else(|| crate::fields::wrong_type(name, name, target.kind(), &["array"]))

@@ -2,16 +2,16 @@
 //!
 //! Source: MongoDB manual, "killCursors" (database command).
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::{DocumentBuilder, RawValue};
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         api_version_1: true,
-        ..CommandEntry::diagnostic("killCursors", "Closes cursors of a collection.", Run::Now(run))
+        ..Command::diagnostic("killCursors", "Closes cursors of a collection.", Run::Now(run))
     }
 }
 

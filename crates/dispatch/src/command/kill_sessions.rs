@@ -1,14 +1,14 @@
 //! `killSessions`: ends sessions with their cursors and operations.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
-        ..CommandEntry::diagnostic(
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
+        ..Command::diagnostic(
             "killSessions",
             "Kills the operations and cursors of logical sessions.",
             Run::Now(run),

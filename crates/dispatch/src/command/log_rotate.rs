@@ -1,16 +1,16 @@
 //! `logRotate`: begins a new log file.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandError;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
-        ..CommandEntry::new("logRotate", "Moves the log file aside and begins a new one.", Run::Now(run))
+        ..Command::new("logRotate", "Moves the log file aside and begins a new one.", Run::Now(run))
     }
 }
 

@@ -79,7 +79,7 @@ pub enum Execution {
 
 /// Where one command runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct CommandPlace {
     /// When an event loop serves its connection.
     pub execution: Execution,
     /// The diagnostic lane answers it, and an overloaded server does not refuse it. It may be too long for a
@@ -100,7 +100,7 @@ pub enum TimeLimit {
 
 /// A row of the table.
 #[derive(Debug)]
-pub struct CommandEntry<N: Node> {
+pub struct Command<N: Node> {
     /// The canonical name.
     pub name: &'static str,
     /// Other names.
@@ -133,15 +133,15 @@ pub struct CommandEntry<N: Node> {
     /// Where it runs.
     pub execution: Execution,
     /// Where it runs, when that depends on what is asked for.
-    pub place: Option<fn(RawDocument<'_>) -> Place>,
+    pub place: Option<fn(RawDocument<'_>) -> CommandPlace>,
     /// How it runs.
     pub run: Run<N>,
 }
 
-impl<N: Node> CommandEntry<N> {
+impl<N: Node> Command<N> {
     /// A row with everything off; the files fill in what differs.
     pub const fn new(name: &'static str, help: &'static str, run: Run<N>) -> Self {
-        CommandEntry {
+        Command {
             name,
             aliases: &[],
             help,
@@ -172,14 +172,16 @@ impl<N: Node> CommandEntry<N> {
 
     /// The same for a command of the diagnostic lane.
     pub const fn diagnostic(name: &'static str, help: &'static str, run: Run<N>) -> Self {
-        CommandEntry { execution: Execution::Diagnostic, ..Self::new(name, help, run) }
+        Command { execution: Execution::Diagnostic, ..Self::new(name, help, run) }
     }
 
     /// Where this very command runs.
     #[inline]
-    pub(crate) fn place_of(&self, body: RawDocument<'_>) -> Place {
+    pub(crate) fn place_of(&self, body: RawDocument<'_>) -> CommandPlace {
         match self.place {
-            None => Place { execution: self.execution, on_lane: self.execution == Execution::Diagnostic },
+            None => {
+                CommandPlace { execution: self.execution, on_lane: self.execution == Execution::Diagnostic }
+            }
             Some(place) => place(body),
         }
     }
@@ -195,14 +197,14 @@ impl<N: Node> CommandEntry<N> {
 #[derive(Debug)]
 pub struct CommandTable<N: Node> {
     /// Sorted by name.
-    entries: Vec<&'static CommandEntry<N>>,
+    rows: Vec<&'static Command<N>>,
     /// By name and alias: a row and its position. The keys are ours, so that the hash needs no seed.
-    by_name: HashMap<&'static [u8], (usize, &'static CommandEntry<N>), rustc_hash::FxBuildHasher>,
+    by_name: HashMap<&'static [u8], (usize, &'static Command<N>), rustc_hash::FxBuildHasher>,
 }
 
 impl<N: Node> CommandTable<N> {
     /// The commands that need nothing of the node.
-    const GENERIC: &'static [CommandEntry<N>] = &[
+    const GENERIC: &'static [Command<N>] = &[
         authentication::authenticate_entry(),
         authentication::logout_entry(),
         authentication::sasl_continue_entry(),
@@ -245,50 +247,49 @@ impl<N: Node> CommandTable<N> {
 
     /// The generic commands and those of the node.
     pub fn of_node() -> Self {
-        let mut entries: Vec<_> = Self::GENERIC.iter().chain(N::commands().iter().copied()).collect();
-        entries.sort_by_key(|entry| entry.name);
-        let rows = entries.iter().copied().enumerate();
-        let by_name = rows.flat_map(|(position, entry)| {
-            let names = std::iter::once(&entry.name).chain(entry.aliases);
-            names.map(move |name| (name.as_bytes(), (position, entry)))
+        let mut rows: Vec<_> = Self::GENERIC.iter().chain(N::commands().iter().copied()).collect();
+        rows.sort_by_key(|command| command.name);
+        let by_name = rows.iter().copied().enumerate().flat_map(|(position, command)| {
+            let names = std::iter::once(&command.name).chain(command.aliases);
+            names.map(move |name| (name.as_bytes(), (position, command)))
         });
-        CommandTable { by_name: by_name.collect(), entries }
+        CommandTable { by_name: by_name.collect(), rows }
     }
 
     /// Every command, sorted by name.
-    pub fn entries(&self) -> impl Iterator<Item = &'static CommandEntry<N>> {
-        self.entries.iter().copied()
+    pub fn iter(&self) -> impl Iterator<Item = &'static Command<N>> {
+        self.rows.iter().copied()
     }
 
     /// The row of a command, by its name or an alias.
-    pub fn entry(&self, name: &[u8]) -> Option<&'static CommandEntry<N>> {
+    pub fn get(&self, name: &[u8]) -> Option<&'static Command<N>> {
         Some(self.find(name)?.1)
     }
 
     /// The row of a command and its position.
     #[inline]
-    pub(crate) fn find(&self, name: &[u8]) -> Option<(usize, &'static CommandEntry<N>)> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<(usize, &'static Command<N>)> {
         self.by_name.get(name).copied()
     }
 
-    fn of(&self, body: RawDocument<'_>) -> Option<&'static CommandEntry<N>> {
-        self.entry(body.first()?.name_bytes())
+    fn of(&self, body: RawDocument<'_>) -> Option<&'static Command<N>> {
+        self.get(body.first()?.name_bytes())
     }
 
     /// Whether the diagnostic lane answers this command. The body may still be malformed behind its first
     /// field.
     pub fn is_diagnostic(&self, body: RawDocument<'_>) -> bool {
-        self.of(body).is_some_and(|entry| entry.place_of(body).on_lane)
+        self.of(body).is_some_and(|command| command.place_of(body).on_lane)
     }
 
     /// Whether the reply to this command may be large: neither a write's nor a diagnostic command's is.
     pub fn may_reply_large(&self, body: RawDocument<'_>) -> bool {
-        self.of(body).is_some_and(|entry| {
+        self.of(body).is_some_and(|command| {
             let writes = matches!(
-                entry.class,
+                command.class,
                 OperationClass::Insert | OperationClass::Update | OperationClass::Delete
             );
-            !writes && !entry.place_of(body).on_lane
+            !writes && !command.place_of(body).on_lane
         })
     }
 }
@@ -300,10 +301,10 @@ mod tests {
     #[test]
     fn names_are_unique_and_explained() {
         let table = CommandTable::<()>::of_node();
-        let names: usize = table.entries().map(|entry| 1 + entry.aliases.len()).sum();
+        let names: usize = table.iter().map(|command| 1 + command.aliases.len()).sum();
         assert_eq!(table.by_name.len(), names, "a name or alias is there twice");
-        for entry in table.entries() {
-            assert!(entry.help.ends_with('.'), "{} needs a sentence of help", entry.name);
+        for command in table.iter() {
+            assert!(command.help.ends_with('.'), "{} needs a sentence of help", command.name);
         }
     }
 }

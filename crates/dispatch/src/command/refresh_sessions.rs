@@ -1,15 +1,15 @@
 //! `refreshSessions`: sessions are still in use.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         api_version_1: true,
-        ..CommandEntry::diagnostic("refreshSessions", "Keeps logical sessions alive.", Run::Now(run))
+        ..Command::diagnostic("refreshSessions", "Keeps logical sessions alive.", Run::Now(run))
     }
 }
 

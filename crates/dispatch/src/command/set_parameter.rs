@@ -1,17 +1,17 @@
 //! `setParameter`: changes tunables while the server runs.
 
 use super::get_parameter::set_verbosities;
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::node::Node;
 use crate::parameters::{Absent, Parameter, Setting};
 use document::{DocumentBuilder, Element, RawValue, Value};
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
-        ..CommandEntry::diagnostic("setParameter", "Changes server parameters.", Run::Now(run))
+        ..Command::diagnostic("setParameter", "Changes server parameters.", Run::Now(run))
     }
 }
 

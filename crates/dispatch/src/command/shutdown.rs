@@ -1,15 +1,15 @@
 //! `shutdown`: the orderly end, as after SIGTERM.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
-        ..CommandEntry::diagnostic("shutdown", "Ends the server in order.", Run::Now(run))
+        ..Command::diagnostic("shutdown", "Ends the server in order.", Run::Now(run))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `startSession`: a new session.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
@@ -8,8 +8,8 @@ use crate::parameters::Parameter;
 use crate::sessions::SessionId;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry { ..CommandEntry::diagnostic("startSession", "Begins a logical session.", Run::Now(run)) }
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command { ..Command::diagnostic("startSession", "Begins a logical session.", Run::Now(run)) }
 }
 
 fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
@@ -25,7 +25,7 @@ fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder
 
 /// The sessions that the command's own field lists: `{endSessions: [{id: UUID}, …]}`.
 pub(crate) fn listed<N: Node>(context: &CommandContext<'_, N>) -> CommandResult<Vec<SessionId>> {
-    let name = context.entry.name;
+    let name = context.command.name;
     let target = context.fields.target();
     let Some(array) = target.as_array() else {
         return Err(crate::fields::wrong_type(name, name, target.kind(), &["array"]));

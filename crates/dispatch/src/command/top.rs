@@ -1,15 +1,15 @@
 //! `top`: where the time goes, by collection.
 
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
-        ..CommandEntry::diagnostic("top", "Tells time and operations by collection.", Run::Now(run))
+        ..Command::diagnostic("top", "Tells time and operations by collection.", Run::Now(run))
     }
 }
 

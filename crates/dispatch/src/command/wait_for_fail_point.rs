@@ -1,18 +1,18 @@
 //! `waitForFailPoint`: waits until a fail point was entered so many times.
 
 use super::configure_fail_point::named;
-use super::{CommandEntry, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::node::Node;
 use document::DocumentBuilder;
 use std::time::Duration;
 
-pub(crate) const fn command<N: Node>() -> CommandEntry<N> {
-    CommandEntry {
+pub(crate) const fn command<N: Node>() -> Command<N> {
+    Command {
         admin_only: true,
         only_for_tests: true,
-        ..CommandEntry::diagnostic(
+        ..Command::diagnostic(
             "waitForFailPoint",
             "Waits until a fail point was entered so many times.",
             Run::Later(|context, reply| Box::pin(run(context, reply))),

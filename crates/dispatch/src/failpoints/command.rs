@@ -32,21 +32,21 @@ pub(super) struct Arrival<'a> {
 
 impl<'a> Arrival<'a> {
     pub(super) fn of<N: Node>(context: &'a CommandContext<'_, N>) -> Self {
-        let collection = match context.entry.name {
+        let collection = match context.command.name {
             "getMore" => context.body.get("collection"),
             _ => context.body.first().map(|first| first.value()),
         };
         // The first hello brings the name with it.
         let application = || {
-            let says_hello = matches!(context.entry.name, "hello" | "isMaster");
+            let says_hello = matches!(context.command.name, "hello" | "isMaster");
             let client = context.body.get("client").filter(|_| says_hello)?.as_document()?;
             client.get("application")?.as_document()?.get("name")?.as_str()
         };
         Arrival {
-            name: context.entry.name,
-            aliases: context.entry.aliases,
-            thread: context.connection.description(),
-            application: context.connection.application_name().or_else(application),
+            name: context.command.name,
+            aliases: context.command.aliases,
+            thread: context.client.description(),
+            application: context.client.application_name().or_else(application),
             database: context.database,
             collection: collection.and_then(RawValue::as_str),
         }
@@ -147,7 +147,7 @@ pub(crate) async fn fail_before<N: Node>(context: &CommandContext<'_, N>) -> Com
         Fault::read(data).filter(|_| Arrival::of(context).is_meant(data))
     });
     let Some(fault) = fault else { return Ok(()) };
-    tracing::info!(target: "COMMAND", id = 4_898_500, command = context.entry.name, ?fault,
+    tracing::info!(target: "COMMAND", id = 4_898_500, command = context.command.name, ?fault,
         "Activating 'failCommand' failpoint");
     if let Some(block) = fault.block.as_ref() {
         let block = (*block).map_err(CommandError::invalid_options)?;
@@ -159,7 +159,7 @@ pub(crate) async fn fail_before<N: Node>(context: &CommandContext<'_, N>) -> Com
 /// The write concern error that `failCommand` has for a command that has run, as the fields to add to its
 /// reply.
 pub(crate) fn fail_write_concern<N: Node>(context: &CommandContext<'_, N>) -> Option<Document> {
-    if !context.entry.takes_write_concern {
+    if !context.command.takes_write_concern {
         return None;
     }
     context.server.failpoints.enter(FailPoint::FailCommand, |data| {

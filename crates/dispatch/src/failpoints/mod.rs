@@ -160,7 +160,7 @@ impl FailPoints {
         self.armed.load(Ordering::Acquire) & point.bit() != 0
     }
 
-    /// What `meant` makes of the data, if it is meant and its turn has come. Counts as one entry then.
+    /// What `meant` makes of the data, if it is meant and its turn has come. Counts as one command then.
     pub(crate) fn enter<R>(
         &self,
         point: FailPoint,
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use document::{Value, doc};
 
-    /// How entries end under this mode, one after the other: `x` for a fault.
+    /// How rows end under this mode, one after the other: `x` for a fault.
     #[track_caller]
     fn check(mode: Value, expect: &str) {
         let points = FailPoints::default();

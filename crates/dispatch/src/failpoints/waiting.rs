@@ -59,13 +59,13 @@ pub(crate) async fn wait_at_end<N: Node>(context: &CommandContext<'_, N>) {
     let meant = |data: RawDocument<'_>| {
         let on = data.get("ns").and_then(RawValue::as_str).filter(|wanted| !wanted.is_empty());
         let names = data.get("commands").and_then(RawValue::as_array).unwrap_or(RawArray::EMPTY);
-        let named = names.is_empty() || names.iter().any(|name| name.as_str() == Some(context.entry.name));
+        let named = names.is_empty() || names.iter().any(|name| name.as_str() == Some(context.command.name));
         let is_here =
             |wanted: &str| Some(wanted) == context.operation.with_namespace(str::to_owned).as_deref();
         (named && on.is_none_or(is_here)).then_some(())
     };
     // Whoever tests with this could not end it otherwise.
-    let ends_it = matches!(context.entry.name, "configureFailPoint" | "waitForFailPoint");
+    let ends_it = matches!(context.command.name, "configureFailPoint" | "waitForFailPoint");
     if ends_it || context.server.failpoints.enter(point, meant).is_none() {
         return;
     }
@@ -95,7 +95,7 @@ async fn wait_on<N: Node>(
             if killed() {
                 break;
             }
-        } else if server.is_shutting_down() || context.connection.link.is_gone() {
+        } else if server.is_shutting_down() || context.client.link.is_gone() {
             break;
         }
     }

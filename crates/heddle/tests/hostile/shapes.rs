@@ -35,7 +35,7 @@ impl Shape {
 fn finished(mut shape: Shape) -> Shape {
     if !shape.command.contains("$db") {
         let admin = shape.command.first().is_some_and(|(name, _)| {
-            CommandTable::<DataNode>::of_node().entries().any(|entry| entry.name == name && entry.admin_only)
+            CommandTable::<DataNode>::of_node().iter().any(|entry| entry.name == name && entry.admin_only)
         });
         shape.command.push("$db", if admin { "admin" } else { DATABASE });
     }
@@ -111,7 +111,7 @@ pub(crate) fn all(length: usize) -> Vec<Shape> {
 fn of_commands(length: usize) -> Vec<Shape> {
     let mut shapes = Vec::new();
     let (operands, names) = (operands::few(length), fields("f", length, int));
-    for entry in CommandTable::<DataNode>::of_node().entries() {
+    for entry in CommandTable::<DataNode>::of_node().iter() {
         let mut many = doc! { (entry.name): 1 };
         many.extend(names.clone());
         shapes.push(Shape::new(format!("{} with very many fields", entry.name), many));

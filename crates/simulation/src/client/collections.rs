@@ -1,7 +1,7 @@
 //! Collections that only this client makes, fills, renames and drops; and an index of all clients' documents
 //! that comes and goes.
 
-use super::{Client, Done, Plan, key};
+use super::{Done, Plan, SimulatedClient, key};
 use crate::model::{Change, State};
 use crate::observer::{normal, own_collection};
 use document::{Document, Value, doc};
@@ -11,7 +11,7 @@ const CAPPED_DOCUMENTS: usize = 4;
 
 const CAPPED: &str = "capped";
 
-impl Client {
+impl SimulatedClient {
     pub(super) async fn change_collection(&mut self) -> Done {
         let name = match self.random.chance(700) {
             true => own_collection(self.number),

@@ -1,13 +1,13 @@
 //! Reads of documents that belong to this client alone: their results are known beforehand.
 
-use super::{Client, Done, IDS, VALUES, comparable, number};
+use super::{Done, IDS, SimulatedClient, VALUES, comparable, number};
 use crate::observer::{batch, normal};
 use document::{Document, Value, doc};
 use std::collections::BTreeMap;
 
 const PRIVATE: &str = "private";
 
-impl Client {
+impl SimulatedClient {
     pub(super) async fn read(&mut self) -> Done {
         match self.random.below(9) {
             0 | 1 => self.find_by_id().await,

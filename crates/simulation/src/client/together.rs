@@ -1,7 +1,7 @@
 //! Writes of documents that all clients write: what others do meanwhile is not known, but how it fits
 //! together is.
 
-use super::{Client, Dead, Done, Plan, Verdict, is_fault, key};
+use super::{Dead, Done, Plan, SimulatedClient, Verdict, is_fault, key};
 use crate::bug::Bug;
 use crate::model::Change;
 use crate::observer::{batch, is_ok, normal};
@@ -12,7 +12,7 @@ const SHARED_IDS: u64 = 3;
 const CLAIMS: u64 = 4;
 const DUPLICATE_KEY: i64 = 11_000;
 
-impl Client {
+impl SimulatedClient {
     /// Appends a number to a document's list, or to those of all documents.
     pub(super) async fn append(&mut self) -> Done {
         let tag = self.world.tag();

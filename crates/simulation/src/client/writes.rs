@@ -1,6 +1,6 @@
 //! Writes of documents that belong to this client alone: what they do is known beforehand.
 
-use super::{Client, Done, IDS, MORE_IDS, Plan, VALUES, comparable, key, number};
+use super::{Done, IDS, MORE_IDS, Plan, SimulatedClient, VALUES, comparable, key, number};
 use crate::model::Change;
 use crate::observer::normal;
 use document::{Document, Value, doc};
@@ -12,7 +12,7 @@ fn change(id: &str, after: Option<&Document>) -> Change {
     Change { key: key(PRIVATE, id), after: after.map(normal) }
 }
 
-impl Client {
+impl SimulatedClient {
     /// A new document.
     fn fresh(&mut self, id: &str) -> Document {
         let list: Vec<Value> =

@@ -18,7 +18,7 @@ const SHOWN_COMMAND_BYTES: usize = 4096;
 /// One client connection. Replies leave in the order of the requests, so that there is one operation at a
 /// time.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Client {
     /// Numbered from 1 in the order of arrival; `connectionId` of `hello`.
     pub id: i64,
     /// The client's address as text, `anonymous unix socket` for Unix sockets.
@@ -61,7 +61,7 @@ struct Running {
 
 /// A copy of what an operation looked like at one moment, for `currentOp`.
 #[derive(Debug, Clone)]
-pub struct OperationView {
+pub struct OperationReport {
     /// `opid`.
     pub id: i64,
     /// The canonical command name.
@@ -86,10 +86,10 @@ pub struct OperationView {
     pub is_killed: bool,
 }
 
-impl Connection {
+impl Client {
     /// A connection that just arrived.
     pub fn new(id: i64, remote: impl Into<String>, link: Arc<dyn ClientLink>) -> Self {
-        Connection {
+        Client {
             id,
             remote: remote.into(),
             client_metadata: OnceLock::new(),
@@ -177,14 +177,14 @@ impl Connection {
             progress: None,
             fail_point: None,
         });
-        OperationGuard { connection: self, id: start.id }
+        OperationGuard { client: self, id: start.id }
     }
 
     /// The operation that runs now.
-    pub fn operation(&self) -> Option<OperationView> {
+    pub fn operation(&self) -> Option<OperationReport> {
         let slot = self.operation.lock();
         let running = slot.running.as_ref()?;
-        Some(OperationView {
+        Some(OperationReport {
             id: running.id,
             command_name: running.command_name,
             database: slot.database.clone(),
@@ -211,7 +211,7 @@ impl Connection {
     }
 }
 
-impl Watch for Connection {
+impl Watch for Client {
     fn look(&self) -> Result<(), QueryError> {
         self.interrupt.check().map_err(|error| QueryError::new(error.code, error.message))
     }
@@ -230,7 +230,7 @@ pub(crate) struct OperationStart<'a> {
 /// Keeps an operation registered.
 #[derive(Debug)]
 pub struct OperationGuard<'c> {
-    connection: &'c Connection,
+    client: &'c Client,
     /// `opid`.
     pub id: i64,
 }
@@ -238,11 +238,11 @@ pub struct OperationGuard<'c> {
 impl OperationGuard<'_> {
     /// Tells which collection the operation works on.
     pub fn set_namespace(&self, database: &str, collection: &str) {
-        let mut slot = self.connection.operation.lock();
+        let mut slot = self.client.operation.lock();
         let OperationSlot { running: Some(running), namespace, .. } = &mut *slot else {
             panic!("operation {} is not registered while it runs", self.id);
         };
-        assert_eq!(running.id, self.id, "two operations run on connection {}", self.connection.id);
+        assert_eq!(running.id, self.id, "two operations run on connection {}", self.client.id);
         namespace.clear();
         namespace.extend([database, ".", collection]);
         running.has_namespace = true;
@@ -250,14 +250,14 @@ impl OperationGuard<'_> {
 
     /// What [`OperationGuard::set_namespace`] told.
     pub(crate) fn with_namespace<R>(&self, read: impl FnOnce(&str) -> R) -> Option<R> {
-        let slot = self.connection.operation.lock();
+        let slot = self.client.operation.lock();
         let has_namespace = slot.running.as_ref().is_some_and(|running| running.has_namespace);
         has_namespace.then(|| read(&slot.namespace))
     }
 
     /// Tells how far the operation is: in words, done and total.
     pub fn set_progress(&self, message: String, done: u64, total: u64) {
-        if let Some(running) = &mut self.connection.operation.lock().running {
+        if let Some(running) = &mut self.client.operation.lock().running {
             running.progress = Some((done, total));
             running.message = Some(message);
         }
@@ -267,7 +267,7 @@ impl OperationGuard<'_> {
 impl OperationGuard<'_> {
     /// Tells which fail point the operation waits at.
     pub(crate) fn set_fail_point(&self, name: Option<&'static str>) {
-        if let Some(running) = &mut self.connection.operation.lock().running {
+        if let Some(running) = &mut self.client.operation.lock().running {
             running.fail_point = name;
         }
     }
@@ -275,6 +275,6 @@ impl OperationGuard<'_> {
 
 impl Drop for OperationGuard<'_> {
     fn drop(&mut self) {
-        self.connection.operation.lock().running = None;
+        self.client.operation.lock().running = None;
     }
 }

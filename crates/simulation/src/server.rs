@@ -3,14 +3,14 @@
 
 use crate::disk::{Crash, RESERVE_BYTES, SimulatedDisk};
 use crate::engine::SimulatedEngine;
-use crate::random::Random;
+use crate::random::SeededRandom;
 use catalog::Catalog;
 use commands::{DataNode, Server};
-use dispatch::connection::Connection;
+use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{ClientLink, Host};
 use dispatch::parameters::{Parameter, Parameters, Setting};
-use dispatch::request::Request;
+use dispatch::request::CommandRequest;
 use dispatch::timers::Timers;
 use document::RawDocument;
 use std::cell::{Cell, RefCell};
@@ -31,7 +31,7 @@ pub type Reply = Pin<Box<dyn Future<Output = Option<Vec<u8>>>>>;
 /// Where a client's messages go in: what a network will stand between.
 #[derive(Debug, Clone)]
 pub struct Port {
-    connection: Arc<Connection>,
+    client: Arc<Client>,
     link: Arc<Link>,
 }
 
@@ -75,22 +75,22 @@ struct Running {
 }
 
 /// A server and its disk.
-pub struct Node {
+pub struct SimulatedServer {
     disk: Arc<SimulatedDisk>,
     running: RefCell<Option<Running>>,
     /// Counts starts: what was asked before the last one is never answered.
     starts: Cell<u64>,
-    random: RefCell<Random>,
+    random: RefCell<SeededRandom>,
 }
 
-impl Node {
+impl SimulatedServer {
     /// A server that has not been started yet.
-    pub fn new(disk: Arc<SimulatedDisk>, seed: u64) -> Node {
-        Node {
+    pub fn new(disk: Arc<SimulatedDisk>, seed: u64) -> SimulatedServer {
+        SimulatedServer {
             disk,
             running: RefCell::new(None),
             starts: Cell::new(0),
-            random: RefCell::new(Random::new(seed)),
+            random: RefCell::new(SeededRandom::new(seed)),
         }
     }
 
@@ -174,11 +174,11 @@ impl Node {
     /// A client connects.
     pub fn connect(&self, id: i64, in_loop: bool) -> Port {
         let link = Arc::new(Link { in_loop, offloaded: AtomicBool::new(false) });
-        let connection = Arc::new(Connection::new(id, "simulated", Arc::<Link>::clone(&link)));
+        let client = Arc::new(Client::new(id, "simulated", Arc::<Link>::clone(&link)));
         if let Some(running) = &*self.running.borrow() {
-            running.server.opened(Arc::clone(&connection));
+            running.server.opened(Arc::clone(&client));
         }
-        Port { connection, link }
+        Port { client, link }
     }
 
     /// A message goes in; its reply comes out. Nothing happens before the reply is polled.
@@ -190,8 +190,8 @@ impl Node {
         Box::pin(async move {
             port.link.offloaded.store(false, Ordering::Relaxed);
             let mut reply = Vec::new();
-            let request = Request::new(RawDocument::trusted(&message));
-            dispatch(&server, &port.connection, request, &mut reply).await;
+            let request = CommandRequest::new(RawDocument::trusted(&message));
+            dispatch(&server, &port.client, request, &mut reply).await;
             Some(reply)
         })
     }

@@ -1,4 +1,4 @@
-//! Where a request's time goes: its stages, their histograms, and the log line of a slow one.
+//! Where a request's time goes: its spans, their histograms, and the log line of a slow one.
 //!
 //! ```text
 //!  accept ─▶ receive ─▶ queue ─▶ parse ─▶ execute ─▶ commit ─▶ send
@@ -11,10 +11,10 @@ use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The stages in the order in which a request passes them.
+/// The spans in the order in which a request passes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Stage {
+pub enum Span {
     /// From the acceptance of the connection to the first look at it; a connection's first request has it.
     AcceptWait,
     /// From the first byte of the request to its last.
@@ -31,39 +31,32 @@ pub enum Stage {
     Send,
 }
 
-const STAGES: [Stage; 7] = [
-    Stage::AcceptWait,
-    Stage::Receive,
-    Stage::Queue,
-    Stage::Parse,
-    Stage::Execute,
-    Stage::CommitWait,
-    Stage::Send,
-];
+const SPANS: [Span; 7] =
+    [Span::AcceptWait, Span::Receive, Span::Queue, Span::Parse, Span::Execute, Span::CommitWait, Span::Send];
 
-/// The names of the stages in statistics.
-pub const STAGE_NAMES: [&str; STAGES.len()] =
+/// The names of the spans in statistics.
+pub const SPAN_NAMES: [&str; SPANS.len()] =
     ["acceptWait", "receive", "queue", "parse", "execute", "commitWait", "send"];
 
-/// What one request took in each stage; zero in those it did not have.
+/// What one request took in each span; zero in those it did not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StageTimes {
-    times: [Duration; STAGES.len()],
+pub struct SpanTimes {
+    times: [Duration; SPANS.len()],
 }
 
-impl StageTimes {
-    /// The same with one more stage.
+impl SpanTimes {
+    /// The same with one more span.
     #[must_use]
-    pub fn with(mut self, stage: Stage, took: Duration) -> Self {
-        if let Some(slot) = self.times.get_mut(stage as usize) {
+    pub fn with(mut self, span: Span, took: Duration) -> Self {
+        if let Some(slot) = self.times.get_mut(span as usize) {
             *slot = took;
         }
         self
     }
 
-    /// What a stage took.
-    pub fn of(&self, stage: Stage) -> Duration {
-        self.times.get(stage as usize).copied().unwrap_or_default()
+    /// What a span took.
+    pub fn of(&self, span: Span) -> Duration {
+        self.times.get(span as usize).copied().unwrap_or_default()
     }
 }
 
@@ -89,44 +82,44 @@ impl Default for Histogram {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    stages: [Histogram; STAGES.len()],
+    spans: [Histogram; SPANS.len()],
 }
 
-/// Histograms of all requests' stages.
+/// Histograms of all requests' spans.
 #[derive(Debug)]
-pub struct StageHistograms {
+pub struct SpanHistograms {
     shards: Box<[Shard]>,
 }
 
-impl Default for StageHistograms {
+impl Default for SpanHistograms {
     fn default() -> Self {
-        StageHistograms { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+        SpanHistograms { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
     }
 }
 
-impl StageHistograms {
-    /// Counts what a request took in some stages.
+impl SpanHistograms {
+    /// Counts what a request took in some spans.
     #[inline]
-    pub fn record<const N: usize>(&self, times: [(Stage, Duration); N]) {
+    pub fn record<const N: usize>(&self, times: [(Span, Duration); N]) {
         let Some(shard) = self.shards.get(own_shard()) else { return };
-        for (stage, took) in times {
-            if let Some(histogram) = shard.stages.get(stage as usize) {
+        for (span, took) in times {
+            if let Some(histogram) = shard.spans.get(span as usize) {
                 histogram.record(took);
             }
         }
     }
 
-    /// The stages of this crate as the transport tells its own: count, sum, upper bounds of percentiles, and
+    /// The spans of this crate as the transport tells its own: count, sum, upper bounds of percentiles, and
     /// the buckets that are not empty:
     /// `{execute: {count, totalMicros, p50Micros, …, histogram: {under64Micros: 7, …}}, …}`.
     pub fn to_document(&self) -> Document {
-        const OWN: [Stage; 3] = [Stage::Parse, Stage::Execute, Stage::CommitWait];
-        let named = STAGES.iter().zip(STAGE_NAMES).filter(|(stage, _)| OWN.contains(stage));
-        named.map(|(stage, name)| (name, Value::Document(self.stage(*stage)))).collect()
+        const OWN: [Span; 3] = [Span::Parse, Span::Execute, Span::CommitWait];
+        let named = SPANS.iter().zip(SPAN_NAMES).filter(|(span, _)| OWN.contains(span));
+        named.map(|(span, name)| (name, Value::Document(self.span(*span)))).collect()
     }
 
-    fn stage(&self, stage: Stage) -> Document {
-        let shards = self.shards.iter().filter_map(|shard| shard.stages.get(stage as usize));
+    fn span(&self, span: Span) -> Document {
+        let shards = self.shards.iter().filter_map(|shard| shard.spans.get(span as usize));
         let (mut counts, mut nanoseconds) = ([0_u64; BUCKETS], 0_u64);
         for histogram in shards {
             for (count, bucket) in counts.iter_mut().zip(&histogram.buckets) {
@@ -181,7 +174,7 @@ impl Histogram {
 #[derive(Debug, Clone)]
 pub struct SlowOperation {
     /// `conn7`.
-    pub connection: String,
+    pub client: String,
     /// The client's address.
     pub remote: String,
     /// `client.application.name`.
@@ -192,8 +185,8 @@ pub struct SlowOperation {
     pub command: &'static str,
     /// What it ended with; 0: it went well.
     pub error_code: i32,
-    /// What each stage took.
-    pub times: StageTimes,
+    /// What each span took.
+    pub times: SpanTimes,
     /// From the first look at the command to its reply.
     pub duration: Duration,
     /// That without waiting for a thread: where many wait, none of them is slow for that.
@@ -203,23 +196,23 @@ pub struct SlowOperation {
 impl SlowOperation {
     /// Writes the log line, with the time that sending took. Durations are in microseconds.
     pub fn log(&self, send: Duration) {
-        let micros = |stage| self.times.of(stage).as_micros() as u64;
+        let micros = |span| self.times.of(span).as_micros() as u64;
         tracing::info!(
             target: "COMMAND",
             id = 51_803,
-            ctx = %self.connection,
+            ctx = %self.client,
             r#type = "command",
             ns = %self.namespace,
             app_name = self.application.as_deref().unwrap_or_default(),
             command = self.command,
             remote = %self.remote,
             error_code = self.error_code,
-            accept_wait_micros = micros(Stage::AcceptWait),
-            receive_micros = micros(Stage::Receive),
-            queue_micros = micros(Stage::Queue),
-            parse_micros = micros(Stage::Parse),
-            execute_micros = micros(Stage::Execute),
-            commit_wait_micros = micros(Stage::CommitWait),
+            accept_wait_micros = micros(Span::AcceptWait),
+            receive_micros = micros(Span::Receive),
+            queue_micros = micros(Span::Queue),
+            parse_micros = micros(Span::Parse),
+            execute_micros = micros(Span::Execute),
+            commit_wait_micros = micros(Span::CommitWait),
             send_micros = send.as_micros() as u64,
             working_millis = self.working.as_millis() as u64,
             duration_millis = self.duration.as_millis() as u64,
@@ -233,20 +226,20 @@ mod tests {
     use super::*;
 
     fn check(took: &[Duration], expect: Document) {
-        let histograms = StageHistograms::default();
+        let histograms = SpanHistograms::default();
         for took in took {
-            histograms.record([(Stage::Execute, *took)]);
+            histograms.record([(Span::Execute, *took)]);
         }
         assert_eq!(histograms.to_document().get("execute"), Some(&expect.into()));
     }
 
     #[test]
-    fn stages_are_in_their_places() {
-        for (position, stage) in STAGES.iter().enumerate() {
-            assert_eq!(*stage as usize, position);
+    fn spans_are_in_their_places() {
+        for (position, span) in SPANS.iter().enumerate() {
+            assert_eq!(*span as usize, position);
         }
-        let times = StageTimes::default().with(Stage::Send, Duration::from_secs(1));
-        assert_eq!((times.of(Stage::Send), times.of(Stage::Queue)), (Duration::from_secs(1), Duration::ZERO));
+        let times = SpanTimes::default().with(Span::Send, Duration::from_secs(1));
+        assert_eq!((times.of(Span::Send), times.of(Span::Queue)), (Duration::from_secs(1), Duration::ZERO));
     }
 
     #[test]
@@ -276,10 +269,10 @@ mod tests {
 
     #[test]
     fn threads_add_to_one_sum() {
-        let histograms = StageHistograms::default();
+        let histograms = SpanHistograms::default();
         std::thread::scope(|scope| {
             for _ in 0..SHARDS + 1 {
-                scope.spawn(|| histograms.record([(Stage::Parse, Duration::from_micros(5))]));
+                scope.spawn(|| histograms.record([(Span::Parse, Duration::from_micros(5))]));
             }
         });
         let parse = histograms.to_document().get("parse").cloned();
