@@ -29,14 +29,12 @@ pub(crate) fn colour(number: usize) -> Colour {
     COLOURS.get(number % COLOURS.len()).copied().unwrap_or((0x80, 0x80, 0x80))
 }
 
-/// One diagram.
 #[derive(Debug, Clone)]
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) plot: Plot,
 }
 
-/// What a panel shows.
 #[derive(Debug, Clone)]
 pub(crate) enum Plot {
     /// Lines over two axes.
@@ -47,7 +45,6 @@ pub(crate) enum Plot {
     Intervals { x: Axis, same: f64, rows: Vec<Interval> },
 }
 
-/// One line.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     /// For the legend; lines of one name have one colour.

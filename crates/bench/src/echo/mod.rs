@@ -33,9 +33,6 @@ pub struct EchoArguments {
 }
 
 /// Answers every message with a reply of one size until the process is ended.
-///
-/// # Errors
-/// When the port cannot be had.
 pub(crate) fn serve_echo(arguments: &EchoArguments) -> Result<(), BenchError> {
     crate::process::raise_descriptor_limit();
     let listener = listen(arguments.port)?;

@@ -13,12 +13,7 @@ pub(crate) enum Arrivals {
     /// At rates that change with time; the last one holds on.
     Rates(Vec<Stretch>),
     /// So many at once, again and again.
-    Bursts {
-        /// Operations at once.
-        count: u32,
-        /// From one burst to the next.
-        every: Duration,
-    },
+    Bursts { count: u32, every: Duration },
 }
 
 /// A time during which the rate is constant or changes evenly.
@@ -51,7 +46,6 @@ impl Stretch {
 }
 
 impl Arrivals {
-    /// `rate` starts a second.
     pub(crate) fn constant(rate: f64) -> Self {
         Arrivals::Rates(vec![Stretch { lasts: Duration::MAX, from: rate, to: rate }])
     }
@@ -107,21 +101,8 @@ fn rate(text: &str) -> Result<f64, String> {
 
 /// A time such as `500ms`, `10s`, `2m` or `1h`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let digits = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3_600.0,
-        _ => return Err(format!("'{text}' is no time; expected a number and us, ms, s, m or h")),
-    };
-    number
-        .parse::<f64>()
-        .ok()
-        .and_then(|number| Duration::try_from_secs_f64(number * seconds).ok())
+    let span = text.trim().parse::<jiff::SignedDuration>().ok();
+    span.and_then(|span| Duration::try_from(span).ok())
         .ok_or_else(|| format!("'{text}' is no time; expected a number and us, ms, s, m or h"))
 }
 
@@ -193,7 +174,6 @@ impl Schedule {
         Some(self.begin.saturating_add(after)).filter(|&start| start < self.end)
     }
 
-    /// In seconds since the beginning.
     fn seconds_of_number(&mut self) -> Option<f64> {
         let Arrivals::Rates(stretches) = &self.arrivals else { return None };
         let number = self.number as f64;

@@ -12,7 +12,6 @@ use wire::Compressor;
 pub(crate) enum Phase {
     /// Not made yet, or closed after its operations; the next operation makes it.
     Unmade,
-    /// Connecting.
     Connecting,
     /// Its `hello` is under way.
     Greeting,

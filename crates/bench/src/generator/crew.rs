@@ -73,7 +73,6 @@ impl Crew {
         Ok(Crew { generators, resident_bytes: after, connections_bytes: after.saturating_sub(before) })
     }
 
-    /// Where all threads tell how far they are.
     pub(crate) fn progress(&self) -> Progress {
         let mut progress = Progress::default();
         for (generator, _) in &self.generators {

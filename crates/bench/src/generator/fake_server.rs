@@ -8,16 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// What the server does about one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
-    /// A reply to it.
     Reply(Document),
     /// These bytes as they are.
     Bytes(Vec<u8>),
     /// These bytes, then the end of the connection.
     Last(Vec<u8>),
-    /// Nothing.
     Silence,
 }
 
@@ -33,7 +30,6 @@ impl Seen {
         i32::from_le_bytes(*self.message[4..].first_chunk().expect("a header"))
     }
 
-    /// The bytes of a reply to this request.
     pub(crate) fn reply(&self, document: &Document) -> Vec<u8> {
         reply_to(self.id(), document)
     }
@@ -90,12 +86,10 @@ impl FakeServer {
         }));
     }
 
-    /// Requests that have come.
     pub(crate) fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }
 
-    /// Connections that were accepted.
     pub(crate) fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
@@ -114,7 +108,6 @@ impl FakeServer {
         }
     }
 
-    /// Listens again on the same port.
     pub(crate) fn come_back(&mut self) {
         let listener = TcpListener::bind(self.address).expect("the same port");
         self.listen(listener);

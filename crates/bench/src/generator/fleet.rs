@@ -45,9 +45,7 @@ impl Default for WorkerCommand {
 /// Everything that generates one load, with its connections open.
 #[derive(Debug)]
 pub(crate) enum Fleet {
-    /// This process alone.
     Here(Box<Crew>),
-    /// Other processes, directed by this one.
     Elsewhere(Workers),
 }
 
@@ -91,7 +89,6 @@ impl Fleet {
 /// A report of one of the processes; `None` at the end of its output.
 type Received = (usize, Option<Report>);
 
-/// Generator processes and what they say.
 #[derive(Debug)]
 pub(crate) struct Workers {
     workers: Vec<Worker>,

@@ -6,9 +6,9 @@ use crate::generator::handshake::hello;
 use crate::generator::outcome::{ConnectionCounts, Outcome};
 use crate::generator::series::{Second, Tally};
 use crate::generator::spec::{ConnectionOptions, GroupSpec, Pacing, Span};
-use crate::generator::traffic::{ErrorKey, Failure, Share, Ticket};
+use crate::generator::traffic::{Errors, Failure, Share, Ticket};
 use crate::workload::WorkloadTraffic;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 use wire::Compressor;
@@ -26,7 +26,6 @@ pub(crate) struct Group {
     pub(crate) schedule: Option<Schedule>,
     /// Connections of an open loop that wait for something to send, the longest waiting first.
     pub(crate) idle: VecDeque<u32>,
-    /// Connections that are not dead.
     pub(crate) alive: usize,
     /// Connections that the server has accepted.
     pub(crate) open: u64,
@@ -34,7 +33,7 @@ pub(crate) struct Group {
     begun: u64,
     connected: usize,
     tallies: Vec<Tally>,
-    connection_errors: BTreeMap<ErrorKey, u64>,
+    connection_errors: Errors,
     open_by_second: Vec<u64>,
     reply_bytes: usize,
 }
@@ -63,7 +62,7 @@ impl Group {
             counts: ConnectionCounts::default(),
             begun: 0,
             connected: 0,
-            connection_errors: BTreeMap::new(),
+            connection_errors: Errors::new(),
             open_by_second: Vec::new(),
             reply_bytes: 0,
         })
@@ -83,7 +82,6 @@ impl Group {
         };
     }
 
-    /// Whether a connection ends after this many operations.
     #[inline]
     pub(crate) fn has_served(&self, operations: u32) -> bool {
         self.options.operations_per_connection.is_some_and(|most| operations >= most)
@@ -118,7 +116,6 @@ impl Group {
         decisive >= span.measuring_from
     }
 
-    /// Counts an operation that ended well.
     #[inline]
     pub(crate) fn count_done(
         &mut self,
@@ -137,7 +134,6 @@ impl Group {
         }
     }
 
-    /// Counts an operation that failed.
     pub(crate) fn count_failed(
         &mut self,
         ticket: Ticket,
@@ -150,7 +146,7 @@ impl Group {
             return;
         }
         match self.tallies.get_mut(usize::from(ticket.kind)) {
-            Some(tally) => tally.count_failure(failure, 1),
+            Some(tally) => tally.count_failure(failure),
             None => self.count_connection_error(failure, 1),
         }
     }

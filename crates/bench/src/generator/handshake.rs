@@ -6,7 +6,6 @@ use crate::message::{encode, reply_body};
 use document::{Document, Value, doc};
 use wire::Compressor;
 
-/// What drivers tell about themselves.
 const NAME: &str = "heddle bench";
 
 /// The `hello` of a connection that offers these compressors.

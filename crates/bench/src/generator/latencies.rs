@@ -18,7 +18,6 @@ impl From<&Histogram<u64>> for Latencies {
 }
 
 impl Latencies {
-    /// All of them as one.
     pub(crate) fn merged<'l>(all: impl IntoIterator<Item = &'l Latencies>) -> Self {
         let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
         for &(microseconds, count) in all.into_iter().flat_map(|latencies| &latencies.0) {
@@ -31,7 +30,6 @@ impl Latencies {
         *self = Latencies::merged([&*self, other]);
     }
 
-    /// How many were recorded.
     pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|&(_, count)| count).sum()
     }

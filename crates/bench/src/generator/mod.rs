@@ -49,5 +49,7 @@ pub(crate) use progress::Snapshot;
 pub(crate) use reply::failure;
 pub(crate) use series::Second;
 pub(crate) use spec::{ConnectionOptions, GroupSpec, Opening, Pacing, Phases, Window};
-pub(crate) use traffic::{ErrorKey, Failure, Share, Ticket, Verdict};
+#[cfg(test)]
+pub(crate) use traffic::FailureKind;
+pub(crate) use traffic::{Errors, Failure, Share, Ticket, Verdict, add_errors, counted};
 pub(crate) use worker::serve_worker;

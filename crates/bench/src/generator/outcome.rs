@@ -3,9 +3,8 @@
 use crate::error::BenchError;
 use crate::generator::latencies::Latencies;
 use crate::generator::series::Second;
-use crate::generator::traffic::ErrorKey;
+use crate::generator::traffic::{Errors, add_errors, counted};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What one kind of operations of a group saw.
@@ -16,8 +15,8 @@ pub(crate) struct KindOutcome {
     /// Good operations that ended within the window.
     pub(crate) operations: u64,
     /// Failed operations by what was wrong with them.
-    #[serde(with = "pairs")]
-    pub(crate) errors: BTreeMap<ErrorKey, u64>,
+    #[serde(with = "counted")]
+    pub(crate) errors: Errors,
     /// Also of operations that were sent within the window and ended after it.
     pub(crate) latencies: Latencies,
     /// The window second by second.
@@ -51,8 +50,8 @@ pub(crate) struct Outcome {
     /// One per kind of operation, in the traffic's order.
     pub(crate) kinds: Vec<KindOutcome>,
     /// Failures that belong to no operation: connections refused, or lost while nothing was under way.
-    #[serde(with = "pairs")]
-    pub(crate) connection_errors: BTreeMap<ErrorKey, u64>,
+    #[serde(with = "counted")]
+    pub(crate) connection_errors: Errors,
     pub(crate) connections: ConnectionCounts,
     /// Connections open at the end of each second of the window.
     pub(crate) open_by_second: Vec<u64>,
@@ -66,13 +65,12 @@ impl Outcome {
         self.kinds.iter().map(|kind| kind.operations).sum()
     }
 
-    /// Good operations a second.
     pub(crate) fn rate(&self) -> f64 {
         self.operations() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
     /// All failures, of operations and of connections.
-    pub(crate) fn errors(&self) -> BTreeMap<ErrorKey, u64> {
+    pub(crate) fn errors(&self) -> Errors {
         let mut all = self.connection_errors.clone();
         for kind in &self.kinds {
             add_errors(&mut all, &kind.errors);
@@ -85,12 +83,10 @@ impl Outcome {
         of_kinds + self.connection_errors.values().sum::<u64>()
     }
 
-    /// Of all kinds.
     pub(crate) fn latencies(&self) -> Latencies {
         Latencies::merged(self.kinds.iter().map(|kind| &kind.latencies))
     }
 
-    /// Latencies recorded.
     pub(crate) fn timed(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.latencies.count()).sum()
     }
@@ -126,12 +122,6 @@ impl ConnectionCounts {
     }
 }
 
-fn add_errors(sum: &mut BTreeMap<ErrorKey, u64>, errors: &BTreeMap<ErrorKey, u64>) {
-    for (key, times) in errors {
-        *sum.entry(key.clone()).or_default() += times;
-    }
-}
-
 /// Merges place by place.
 fn merge_each<T: Clone>(ours: &mut Vec<T>, theirs: &[T], merge: impl Fn(&mut T, &T)) {
     for (index, their) in theirs.iter().enumerate() {
@@ -139,25 +129,6 @@ fn merge_each<T: Clone>(ours: &mut Vec<T>, theirs: &[T], merge: impl Fn(&mut T, 
             Some(our) => merge(our, their),
             None => ours.push(their.clone()),
         }
-    }
-}
-
-/// `#[serde(with = …)]` for a map whose keys are no strings.
-mod pairs {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::collections::BTreeMap;
-
-    pub(super) fn serialize<K: Serialize, S: Serializer>(
-        map: &BTreeMap<K, u64>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(map)
-    }
-
-    pub(super) fn deserialize<'de, K: Deserialize<'de> + Ord, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<K, u64>, D::Error> {
-        Ok(Vec::<(K, u64)>::deserialize(deserializer)?.into_iter().collect())
     }
 }
 

@@ -16,7 +16,6 @@ pub(crate) struct Gauge {
     second: Mutex<Second>,
 }
 
-/// A moment of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Snapshot {
@@ -24,7 +23,6 @@ pub(crate) struct Snapshot {
     pub(crate) operations: u64,
     /// Failed operations and connections since the beginning, the warm-up included.
     pub(crate) errors: u64,
-    /// Connections that are open.
     pub(crate) open: u64,
     /// Operations and attempts to connect that are under way.
     pub(crate) in_flight: u64,
@@ -71,7 +69,6 @@ impl Progress {
         self.gauges.push(gauge);
     }
 
-    /// All of them together.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut sum = Snapshot::default();
         for gauge in &self.gauges {

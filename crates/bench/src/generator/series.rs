@@ -3,10 +3,9 @@
 use crate::error::BenchError;
 use crate::generator::latencies::Latencies;
 use crate::generator::outcome::KindOutcome;
-use crate::generator::traffic::{ErrorKey, Failure};
+use crate::generator::traffic::{Errors, Failure};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Longest latency that is recorded; a longer one counts as this long.
 const LONGEST_MICROSECONDS: u64 = 120_000_000;
@@ -41,89 +40,58 @@ impl Second {
         self.max_us = self.max_us.max(other.max_us);
         self.latencies.merge(&other.latencies);
     }
-
-    /// Distributes the latencies over coarser values.
-    fn of(latency_us: &Histogram<u64>, operations: u64, errors: u64) -> Self {
-        let mut coarse: Vec<(u64, u64)> = Vec::new();
-        for step in latency_us.iter_recorded() {
-            let value = coarsened(step.value_iterated_to());
-            match coarse.last_mut() {
-                Some((last, count)) if *last == value => *count += step.count_at_value(),
-                _ => coarse.push((value, step.count_at_value())),
-            }
-        }
-        Second { operations, errors, max_us: latency_us.max(), latencies: Latencies(coarse) }
-    }
-}
-
-/// The middle of the range of values that share their leading bits with this one.
-const fn coarsened(value: u64) -> u64 {
-    let bits = u64::BITS - value.leading_zeros();
-    let dropped = bits.saturating_sub(KEPT_BITS);
-    if dropped == 0 {
-        return value;
-    }
-    ((value >> dropped) << dropped) + (1 << (dropped - 1))
 }
 
 /// The counts of one kind while a run goes on.
 #[derive(Debug)]
 pub(crate) struct Tally {
     name: String,
-    operations: u64,
-    errors: BTreeMap<ErrorKey, u64>,
-    failed: u64,
+    errors: Errors,
     /// Latencies before the present second.
     latency_us: Histogram<u64>,
     seconds: Vec<Second>,
-    /// Latencies of the present second.
+    /// Counts of the present second, without its latencies …
+    present: Second,
+    /// … which are these.
     present_us: Histogram<u64>,
-    operations_before: u64,
-    failed_before: u64,
 }
 
 impl Tally {
     pub(crate) fn new(name: String) -> Result<Self, BenchError> {
+        let histogram = || {
+            Histogram::new_with_max(LONGEST_MICROSECONDS, SIGNIFICANT_DIGITS)
+                .map_err(|error| BenchError::Usage(format!("cannot make a histogram: {error}")))
+        };
         Ok(Tally {
             name,
-            operations: 0,
-            errors: BTreeMap::new(),
-            failed: 0,
-            latency_us: Self::histogram()?,
+            errors: Errors::new(),
+            latency_us: histogram()?,
             seconds: Vec::new(),
-            present_us: Self::histogram()?,
-            operations_before: 0,
-            failed_before: 0,
+            present: Second::default(),
+            present_us: histogram()?,
         })
-    }
-
-    /// An empty histogram of latencies in microseconds. All are of one shape, so that they can be added.
-    pub(crate) fn histogram() -> Result<Histogram<u64>, BenchError> {
-        Histogram::new_with_max(LONGEST_MICROSECONDS, SIGNIFICANT_DIGITS)
-            .map_err(|error| BenchError::Usage(format!("cannot make a histogram: {error}")))
     }
 
     /// A good operation of this latency; it counts for the rate when it ended within the window.
     #[inline]
     pub(crate) fn record(&mut self, latency_ns: u64, within: bool) {
         self.present_us.saturating_record(latency_ns / NANOSECONDS_PER_MICROSECOND);
-        self.operations += u64::from(within);
+        self.present.operations += u64::from(within);
     }
 
-    pub(crate) fn count_failure(&mut self, failure: Failure, times: u64) {
-        if times > 0 {
-            *self.errors.entry(failure).or_default() += times;
-            self.failed += times;
-        }
+    pub(crate) fn count_failure(&mut self, failure: Failure) {
+        *self.errors.entry(failure).or_default() += 1;
+        self.present.errors += 1;
     }
 
     /// Ends the present second and adds it to `sum`.
     pub(crate) fn end_second(&mut self, sum: &mut Second) {
-        let operations = self.operations - self.operations_before;
-        let failed = self.failed - self.failed_before;
-        let second = Second::of(&self.present_us, operations, failed);
+        let steps = self.present_us.iter_recorded();
+        let coarse = steps.map(|step| (coarsened(step.value_iterated_to()), step.count_at_value()));
+        let latencies = Latencies::merged([&Latencies(coarse.collect())]);
+        let counts = std::mem::take(&mut self.present);
+        let second = Second { latencies, max_us: self.present_us.max(), ..counts };
         self.fold();
-        (self.operations_before, self.failed_before) = (self.operations, self.failed);
         sum.merge(&second);
         self.seconds.push(second);
     }
@@ -139,14 +107,25 @@ impl Tally {
     /// Everything counted; latencies after the last second belong to no second.
     pub(crate) fn finish(mut self) -> KindOutcome {
         self.fold();
+        let ended: u64 = self.seconds.iter().map(|second| second.operations).sum();
         KindOutcome {
             name: self.name,
-            operations: self.operations,
+            operations: ended + self.present.operations,
             errors: self.errors,
             latencies: Latencies::from(&self.latency_us),
             seconds: self.seconds,
         }
     }
+}
+
+/// The middle of the range of values that share their leading bits with this one.
+const fn coarsened(value: u64) -> u64 {
+    let bits = u64::BITS - value.leading_zeros();
+    let dropped = bits.saturating_sub(KEPT_BITS);
+    if dropped == 0 {
+        return value;
+    }
+    ((value >> dropped) << dropped) + (1 << (dropped - 1))
 }
 
 #[cfg(test)]
@@ -164,7 +143,9 @@ mod tests {
         for latency in 1..=1_000 {
             tally.record(latency * 1_000, true);
         }
-        tally.count_failure(Failure::new(FailureKind::Timeout, "no reply"), 2);
+        for _ in 0..2 {
+            tally.count_failure(Failure::new(FailureKind::Timeout, "no reply"));
+        }
         tally.end_second(&mut Second::default());
         tally.record(5_000_000_000, true);
         tally.end_second(&mut Second::default());
@@ -203,10 +184,10 @@ mod tests {
         for latency in [1, 80, 3_000, 999_999, 60_000_000_000] {
             tally.record(latency * 1_000, true);
         }
-        tally.count_failure(
-            Failure { kind: FailureKind::Server, code: Some(462), name: "Overloaded".into() },
-            7,
-        );
+        for _ in 0..7 {
+            let failure = Failure { kind: FailureKind::Server, code: Some(462), name: "Overloaded".into() };
+            tally.count_failure(failure);
+        }
         tally.end_second(&mut Second::default());
         let sent = tally.finish();
         let text = serde_json::to_string(&sent).expect("JSON");

@@ -1,6 +1,7 @@
 //! What the generator and the workloads say to each other about operations.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// What is to be remembered of an operation while it is under way. Small, because every connection has one.
@@ -31,14 +32,43 @@ pub(crate) enum Verdict {
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The server's error code, where one came.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<i32>,
     /// The server's name for the code, or what was wrong in a few words: few different ones, since they are
     /// counted by it.
     pub(crate) name: String,
 }
 
-/// Errors are counted by what they are.
-pub(crate) type ErrorKey = Failure;
+/// Failures, counted by what they are. In JSON it is a list.
+pub(crate) type Errors = BTreeMap<Failure, u64>;
+
+/// Adds what somebody else counted.
+pub(crate) fn add_errors(sum: &mut Errors, errors: &Errors) {
+    for (failure, times) in errors {
+        *sum.entry(failure.clone()).or_default() += times;
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Counted<F> {
+    #[serde(flatten)]
+    failure: F,
+    count: u64,
+}
+
+/// For `#[serde(with = …)]`.
+pub(crate) mod counted {
+    use super::{Counted, Deserialize, Deserializer, Errors, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(errors: &Errors, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(errors.iter().map(|(failure, &count)| Counted { failure, count }))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Errors, D::Error> {
+        let all = Vec::<Counted<_>>::deserialize(deserializer)?;
+        Ok(all.into_iter().map(|counted| (counted.failure, counted.count)).collect())
+    }
+}
 
 /// Where a failure comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -40,10 +40,6 @@ pub(super) enum Report {
 }
 
 /// Carries out orders until standard input ends.
-///
-/// # Errors
-/// When the directing process cannot be understood or told. What goes wrong with an order is reported to it
-/// instead.
 pub(crate) fn serve_worker() -> Result<(), BenchError> {
     let interrupt = Interrupt::default();
     let orders = listen(&interrupt);

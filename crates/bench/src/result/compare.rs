@@ -47,9 +47,6 @@ pub struct ReportArguments {
 }
 
 /// Compares the files' runs.
-///
-/// # Errors
-/// When a file is no run's, or none could be written.
 pub(crate) fn run_compare(arguments: &CompareArguments) -> Result<(), BenchError> {
     arguments.output.check()?;
     let results: Vec<RunResult> =
@@ -58,9 +55,6 @@ pub(crate) fn run_compare(arguments: &CompareArguments) -> Result<(), BenchError
 }
 
 /// Prints a comparison and writes the files that are wanted.
-///
-/// # Errors
-/// As [`Comparison::new`], or when a file cannot be written.
 pub(crate) fn compare(
     results: &[RunResult],
     base: Option<&str>,
@@ -83,18 +77,12 @@ pub(crate) fn compare(
 
 impl ComparisonOutput {
     /// Fails when a file could not be written later.
-    ///
-    /// # Errors
-    /// When a directory is missing.
     pub(crate) fn check(&self) -> Result<(), BenchError> {
         [&self.json, &self.html].into_iter().flatten().try_for_each(|path| check_directory(path))
     }
 }
 
 /// Draws a run's page from its JSON file.
-///
-/// # Errors
-/// When the file is no run's, or the page cannot be written.
 pub(crate) fn run_report(arguments: &ReportArguments) -> Result<(), BenchError> {
     let result = RunResult::read(&arguments.file)?;
     let html = arguments.output.clone().unwrap_or_else(|| arguments.file.with_extension("html"));

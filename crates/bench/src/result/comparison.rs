@@ -48,7 +48,6 @@ pub(crate) struct Comparison<'r> {
     pub(crate) results: &'r [RunResult],
 }
 
-/// One run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ComparedRun {
@@ -123,9 +122,6 @@ impl Verdict {
 impl<'r> Comparison<'r> {
     /// Compares runs with the one that has this label or, counted from 1, this number; with the first one by
     /// default.
-    ///
-    /// # Errors
-    /// When there are less than two runs, or none has this label.
     pub(crate) fn new(results: &'r [RunResult], base: Option<&str>) -> Result<Self, BenchError> {
         if results.len() < 2 {
             return Err(BenchError::Usage("name at least two runs to compare".to_owned()));
@@ -183,7 +179,7 @@ impl ComparedRun {
             connection_string: result.target.connection_string.clone(),
             repetitions: result.repetitions.len(),
             operations: total.operations,
-            errors: total.errors,
+            errors: total.error_count(),
         }
     }
 }
@@ -201,9 +197,6 @@ fn labels(results: &[RunResult]) -> Vec<String> {
 }
 
 /// Whether a base can be chosen among runs that will have these labels.
-///
-/// # Errors
-/// When there is no such run.
 pub(crate) fn check_base(labels: &[String], wanted: Option<&str>) -> Result<(), BenchError> {
     base_index(labels, wanted).map(|_| ())
 }

@@ -2,6 +2,7 @@
 
 use crate::chart::{Axis, Interval, Line, Panel, Plot, Scale, colour};
 use crate::result::comparison::{ComparedFigure, ComparedRun, ComparedValue, Comparison, Verdict};
+use crate::result::describe::errors_of;
 use crate::result::figures;
 use crate::result::number::{amount, count};
 use crate::result::page::{self, page, warning};
@@ -20,7 +21,6 @@ pub(crate) fn text(comparison: &Comparison<'_>) -> String {
     text
 }
 
-/// The whole file.
 pub(crate) fn html(comparison: &Comparison<'_>) -> String {
     let labels: Vec<&str> = comparison.runs.iter().map(|run| run.label.as_str()).collect();
     let base = labels.get(comparison.base).copied().unwrap_or_default();
@@ -69,14 +69,13 @@ fn runs(comparison: &Comparison<'_>) -> Table {
     let mut table = Table::new(["run", "target", "started", "repetitions", "operations", "errors"]);
     table.text_columns = 3;
     for run in &comparison.runs {
-        let tone = if run.errors > 0 { Tone::Bad } else { Tone::Plain };
         table.row([
             Place::from(run.label.as_str()),
             run.connection_string.as_str().into(),
             run.started.as_str().into(),
             run.repetitions.to_string().into(),
             count(run.operations).into(),
-            Place::from(count(run.errors)).toned(tone),
+            errors_of(run.errors),
         ]);
     }
     table
@@ -123,7 +122,7 @@ fn charts(comparison: &Comparison<'_>) -> Vec<Panel> {
     let named = || comparison.runs.iter().zip(comparison.results);
     let rates = named().map(|(run, result)| (run.label.clone(), figures::rate_line(result))).collect();
     let latencies: Vec<_> =
-        named().map(|(run, result)| (run.label.clone(), result.latency_of(TOTAL))).collect();
+        named().map(|(run, result)| (run.label.clone(), result.total().latency)).collect();
     [
         ratios(comparison),
         figures::over_time("Operations a second", Scale::Linear, rates),

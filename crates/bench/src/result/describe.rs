@@ -1,11 +1,10 @@
 //! A run's configuration and figures in words and tables, the same on the terminal and in pages.
 
-use crate::result::RunResult;
 use crate::result::number::{amount, bytes, count, percent, plain};
 use crate::result::table::{Place, Table, Tone};
+use crate::result::{Latency, RunResult};
 use std::collections::BTreeMap;
 
-/// The table of operations.
 pub(crate) fn operations(result: &RunResult) -> Table {
     let mut table = Table::new([
         "operation",
@@ -23,15 +22,20 @@ pub(crate) fn operations(result: &RunResult) -> Table {
     // One kind of operation is the total.
     let shown = if summaries.len() == 2 { 1 } else { summaries.len() };
     for summary in summaries.into_iter().take(shown) {
-        let mut row = vec![Place::from(summary.name), count(summary.operations).into()];
-        row.push(amount(summary.rate).into());
-        let latencies = [summary.mean_ms, summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms];
-        row.extend(latencies.into_iter().chain([summary.max_ms]).map(|latency| amount(latency).into()));
-        let tone = if summary.errors > 0 { Tone::Bad } else { Tone::Plain };
-        row.push(Place::from(count(summary.errors)).toned(tone));
+        let mut row: Vec<Place> =
+            vec![summary.name.into(), count(summary.operations).into(), amount(summary.rate).into()];
+        let Latency { mean_ms, p50_ms, p95_ms, p99_ms, p999_ms, max_ms, .. } = summary.latency;
+        let latencies = [mean_ms, p50_ms, p95_ms, p99_ms, p999_ms, max_ms];
+        row.extend(latencies.map(|latency| amount(latency).into()));
+        row.push(errors_of(summary.errors.values().sum()));
         table.row(row);
     }
     table
+}
+
+/// A number of errors, which is bad unless it is 0.
+pub(crate) fn errors_of(errors: u64) -> Place {
+    Place::from(count(errors)).toned(if errors > 0 { Tone::Bad } else { Tone::Plain })
 }
 
 /// The table of errors; `None` when there were none.
@@ -39,10 +43,10 @@ pub(crate) fn errors(result: &RunResult) -> Option<Table> {
     let errors = result.errors();
     let mut table = Table::new(["operation", "error", "code", "times"]);
     table.text_columns = 3;
-    for (operation, error) in &errors {
+    for &(operation, error, times) in &errors {
         let code = error.code.map(|code| code.to_string()).unwrap_or_default();
-        let what = format!("{}: {}", error.kind, error.name);
-        table.row([operation.clone(), what, code, count(error.count)]);
+        let what = format!("{}: {}", error.kind.name(), error.name);
+        table.row([operation.to_owned(), what, code, count(times)]);
     }
     (!errors.is_empty()).then_some(table)
 }
@@ -88,7 +92,7 @@ pub(crate) fn configuration(result: &RunResult) -> Vec<(&'static str, String)> {
         pairs.push(("asked for", concerns));
     }
     if let Some(phase) = &result.load_phase {
-        let failures: u64 = phase.errors.iter().map(|error| error.count).sum();
+        let failures: u64 = phase.errors.values().sum();
         let mut text = format!(
             "{} documents in {} s ({}/s), {} were there",
             count(phase.documents),

@@ -65,11 +65,11 @@ fn latencies(result: &RunResult) -> Option<Panel> {
 }
 
 fn of_kinds(result: &RunResult) -> Vec<(String, Latency)> {
-    let mut names = result.names();
-    if names.len() == 2 {
-        names.truncate(1);
+    let mut all = result.summaries();
+    if all.len() == 2 {
+        all.truncate(1);
     }
-    names.into_iter().map(|name| (name.clone(), result.latency_of(&name))).collect()
+    all.into_iter().map(|kind| (kind.name, kind.latency)).collect()
 }
 
 fn connections(result: &RunResult) -> Option<Panel> {

@@ -6,9 +6,6 @@ use std::path::Path;
 
 impl RunResult {
     /// The file's text.
-    ///
-    /// # Errors
-    /// When the result cannot be told in JSON.
     pub(crate) fn to_json(&self) -> Result<String, BenchError> {
         let mut text = serde_json::to_string(self).map_err(|problem| BenchError::Program {
             program: "the JSON report",
@@ -19,9 +16,6 @@ impl RunResult {
     }
 
     /// Reads a result of this or an earlier version.
-    ///
-    /// # Errors
-    /// When the text is something else, or of a later version.
     pub(crate) fn from_json(text: &str) -> Result<Self, String> {
         #[derive(serde::Deserialize)]
         struct Version {
@@ -38,10 +32,6 @@ impl RunResult {
         }
     }
 
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// When there is none, or as [`RunResult::from_json`].
     pub(crate) fn read(path: &Path) -> Result<Self, BenchError> {
         let unusable = |problem: String| BenchError::Usage(format!("{}: {problem}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;

@@ -20,7 +20,6 @@ impl From<Latencies> for Latency {
 }
 
 impl Latency {
-    /// All of them as one.
     pub(crate) fn merged<'l>(all: impl IntoIterator<Item = &'l Latency>) -> Self {
         Latencies::merged(all.into_iter().map(|latency| &latency.histogram)).into()
     }

@@ -39,9 +39,8 @@ pub(crate) use compare::{
 pub(crate) use comparison::check_base;
 pub(crate) use machine::now;
 pub(crate) use model::{
-    Client, Connections, ErrorCount, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine,
-    Repetition, RunResult, SCHEMA, SecondFigures, SecondKind, SecondResult, ServerInfo, ServerSample, Target,
-    Tool, WorkloadInfo,
+    Client, ExecutorSample, KindResult, Latency, LoadInfo, LoadPhase, Machine, Repetition, RunResult, SCHEMA,
+    SecondFigures, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool, WorkloadInfo,
 };
 pub(crate) use number::{amount, bytes, count, plain};
 pub(crate) use output::{OutputOptions, finish, save};

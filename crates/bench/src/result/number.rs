@@ -36,7 +36,6 @@ fn grouped(text: &str) -> String {
     format!("{sign}{grouped}{rest}")
 }
 
-/// A count.
 pub(crate) fn count(value: u64) -> String {
     grouped(&value.to_string())
 }

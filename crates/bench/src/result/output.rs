@@ -21,18 +21,12 @@ pub(crate) struct OutputOptions {
 
 impl OutputOptions {
     /// Fails when a file could not be written later: nobody wants to learn that after a run.
-    ///
-    /// # Errors
-    /// When a directory is missing.
     pub(crate) fn check(&self) -> Result<(), BenchError> {
         [&self.json, &self.csv, &self.html].into_iter().flatten().try_for_each(|path| check_directory(path))
     }
 }
 
 /// Prints the result and writes the files that are wanted.
-///
-/// # Errors
-/// When a file cannot be written; the others are written all the same.
 pub(crate) fn finish(result: &RunResult, options: &OutputOptions) -> Result<(), BenchError> {
     print!("{}", terminal::text(result));
     let written = [
@@ -43,7 +37,6 @@ pub(crate) fn finish(result: &RunResult, options: &OutputOptions) -> Result<(), 
     written.into_iter().flatten().collect()
 }
 
-/// Writes a file and tells where it is.
 pub(crate) fn save(path: &Path, text: &str) -> Result<(), BenchError> {
     std::fs::write(path, text).map_err(|error| BenchError::Output {
         path: path.display().to_string(),

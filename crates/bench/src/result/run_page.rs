@@ -6,16 +6,15 @@ use crate::result::table::Table;
 use crate::result::{RunResult, describe, figures};
 use maud::html as markup;
 
-/// The whole file.
 pub(crate) fn html(result: &RunResult) -> String {
     let total = result.total();
     let highest = [
         ("operations a second", amount(total.rate)),
-        ("p50, ms", amount(total.p50_ms)),
-        ("p99, ms", amount(total.p99_ms)),
-        ("p99.9, ms", amount(total.p999_ms)),
-        ("longest, ms", amount(total.max_ms)),
-        ("errors", count(total.errors)),
+        ("p50, ms", amount(total.latency.p50_ms)),
+        ("p99, ms", amount(total.latency.p99_ms)),
+        ("p99.9, ms", amount(total.latency.p999_ms)),
+        ("longest, ms", amount(total.latency.max_ms)),
+        ("errors", count(total.error_count())),
     ];
     let mut circumstances = describe::configuration(result);
     circumstances.extend(describe::circumstances(result));

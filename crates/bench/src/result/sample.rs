@@ -1,7 +1,7 @@
 //! Results for tests: one in which every key has a value, and small ones by rate.
 
 use super::*;
-use crate::generator::Latencies;
+use crate::generator::{ConnectionCounts, Errors, Failure, FailureKind, Latencies};
 use std::collections::BTreeMap;
 
 /// Every key has a value.
@@ -58,7 +58,7 @@ pub(crate) fn full() -> RunResult {
             already_there: 10_000,
             seconds: 3.0,
             rate: 30_000.0,
-            errors: vec![error("lost", None, "connection reset", 1)],
+            errors: [error(FailureKind::Lost, None, "connection reset", 1)].into(),
         }),
         repetitions: vec![repetition(60_000.0), repetition(50_000.0)],
         turns: Some("2026-01-02T03:04:05Z".into()),
@@ -73,13 +73,13 @@ pub(crate) fn with_rates(label: &str, rates: &[f64]) -> RunResult {
     RunResult { label: label.into(), repetitions, ..full() }
 }
 
-fn error(kind: &str, code: Option<i32>, name: &str, count: u64) -> ErrorCount {
-    ErrorCount { kind: kind.into(), code, name: name.into(), count }
+fn error(kind: FailureKind, code: Option<i32>, name: &str, count: u64) -> (Failure, u64) {
+    (Failure { kind, code, name: name.into() }, count)
 }
 
 fn repetition(rate: f64) -> Repetition {
     const SECONDS: u64 = 30;
-    let kind = |name: &str, share: f64, errors: Vec<ErrorCount>| {
+    let kind = |name: &str, share: f64, errors: Errors| {
         let operations = rate * share * SECONDS as f64;
         KindResult {
             name: name.into(),
@@ -89,15 +89,15 @@ fn repetition(rate: f64) -> Repetition {
             latency: latency(rate, operations),
         }
     };
-    let errors = vec![
-        error("server", Some(462), "IngressRequestRateLimitExceeded", 12),
-        error("timeout", None, "no reply within 30 s", 3),
-    ];
+    let errors = Errors::from([
+        error(FailureKind::Server, Some(462), "IngressRequestRateLimitExceeded", 12),
+        error(FailureKind::Timeout, None, "no reply within 30 s", 3),
+    ]);
     Repetition {
         elapsed_seconds: SECONDS as f64,
-        kinds: vec![kind("read", 0.5, errors.clone()), kind("update", 0.5, vec![])],
+        kinds: vec![kind("read", 0.5, errors.clone()), kind("update", 0.5, Errors::new())],
         total: kind("total", 1.0, errors),
-        connections: Connections { asked: 64, opened: 66, refused: 1, lost: 2, reconnected: 2 },
+        connections: ConnectionCounts { asked: 64, opened: 66, refused: 1, lost: 2, reconnected: 2 },
         client: Client {
             busy: vec![0.97, 0.4],
             saturated: true,

@@ -6,54 +6,49 @@ use document::{Document, RawValue, Value};
 use std::collections::BTreeMap;
 
 /// Further figures that are worth having beside a run, by their path.
-const EXTRA: &[&[&str]] = &[
-    &["mem", "resident"],
-    &["extra_info", "page_faults"],
-    &["connections", "active"],
-    &["connections", "rejected"],
-    &["globalLock", "currentQueue", "total"],
-    &["network", "numRequests"],
-    &["network", "requestsRefusedUnderOverload"],
-    &["heddle", "commit", "commits"],
-    &["heddle", "commit", "groups"],
-    &["heddle", "commit", "journalSyncs"],
-    &["heddle", "commit", "gateWaiting"],
-    &["rocksdb", "journal", "bytes"],
-    &["rocksdb", "background jobs running"],
-    &["wiredTiger", "log", "log sync operations"],
-    &["wiredTiger", "log", "log bytes written"],
+const EXTRA: &[&str] = &[
+    "mem.resident",
+    "extra_info.page_faults",
+    "connections.active",
+    "connections.rejected",
+    "globalLock.currentQueue.total",
+    "network.numRequests",
+    "network.requestsRefusedUnderOverload",
+    "heddle.commit.commits",
+    "heddle.commit.groups",
+    "heddle.commit.journalSyncs",
+    "heddle.commit.gateWaiting",
+    "rocksdb.journal.bytes",
+    "rocksdb.background jobs running",
+    "wiredTiger.log.log sync operations",
+    "wiredTiger.log.log bytes written",
 ];
 
-/// Figures by their keys, and where servers have them; counters run since the server's start.
-const FIGURES: &[(&str, &[&[&str]])] = &[
-    ("connections", &[&["connections", "current"]]),
-    // In the storage engine's cache, and of it what is not yet written.
-    ("cacheUsedBytes", &[&["rocksdb", "cache", IN_CACHE], &["wiredTiger", "cache", IN_CACHE]]),
+/// Figures by their keys, and where Heddle and MongoDB have them; counters run since the server's start.
+const FIGURES: &[(&str, &[&str])] = &[
+    ("connections", &["connections.current"]),
+    (
+        "cacheUsedBytes",
+        &["rocksdb.cache.bytes currently in the cache", "wiredTiger.cache.bytes currently in the cache"],
+    ),
     (
         "cacheDirtyBytes",
-        &[
-            &["rocksdb", "memtables", "unflushed bytes"],
-            &["wiredTiger", "cache", "tracked dirty bytes in the cache"],
-        ],
+        &["rocksdb.memtables.unflushed bytes", "wiredTiger.cache.tracked dirty bytes in the cache"],
     ),
-    ("cacheHits", &[&["rocksdb", "cache", "hits"]]),
-    ("cacheMisses", &[&["rocksdb", "cache", "misses"], WIRED_READ]),
-    ("networkInBytes", &[&["network", "bytesIn"]]),
-    ("networkOutBytes", &[&["network", "bytesOut"]]),
-    (
-        "diskReadBytes",
-        &[&["rocksdb", "cache", "bytes read into cache"], &["wiredTiger", "block-manager", "bytes read"]],
-    ),
-    ("diskWrittenBytes", &[&["wiredTiger", "block-manager", "bytes written"]]),
+    ("cacheHits", &["rocksdb.cache.hits"]),
+    ("cacheMisses", &["rocksdb.cache.misses", WIRED_READ]),
+    ("networkInBytes", &["network.bytesIn"]),
+    ("networkOutBytes", &["network.bytesOut"]),
+    ("diskReadBytes", &["rocksdb.cache.bytes read into cache", "wiredTiger.block-manager.bytes read"]),
+    ("diskWrittenBytes", &["wiredTiger.block-manager.bytes written"]),
 ];
-const IN_CACHE: &str = "bytes currently in the cache";
-const WIRED_READ: &[&str] = &["wiredTiger", "cache", "pages read into cache"];
-const WIRED_REQUESTED: &[&str] = &["wiredTiger", "cache", "pages requested from the cache"];
+const WIRED_READ: &str = "wiredTiger.cache.pages read into cache";
+const WIRED_REQUESTED: &str = "wiredTiger.cache.pages requested from the cache";
 
 /// `serverStatus` as a sample; its time is the caller's to set.
 pub(crate) fn sample(status: &Document) -> ServerSample {
-    let at = |path: &[&str]| count(status, path);
-    let figure = |&(key, places): &(&str, &[&[&str]])| {
+    let at = |path: &str| count(status, path);
+    let figure = |&(key, places): &(&str, &[&str])| {
         let found = places.iter().find_map(|path| at(path));
         Some((key.to_owned(), found?.into()))
     };
@@ -61,25 +56,26 @@ pub(crate) fn sample(status: &Document) -> ServerSample {
     if let (Some(requested), Some(read)) = (at(WIRED_REQUESTED), at(WIRED_READ)) {
         figures.entry("cacheHits".to_owned()).or_insert(requested.saturating_sub(read).into());
     }
+    let extra = |path: &&str| Some(((*path).to_owned(), number(find(status, path)?)?));
     ServerSample {
         at_seconds: 0.0,
         executors: executors(status),
         opcounters: opcounters(status),
-        extra: EXTRA.iter().filter_map(|path| Some((path.join("."), number(find(status, path)?)?))).collect(),
+        extra: EXTRA.iter().filter_map(extra).collect(),
         figures,
     }
 }
 
 /// Adds what `buildInfo` and `serverStatus` say of the server; either may be missing.
 pub(crate) fn server_info(build_info: Option<&Document>, status: Option<&Document>) -> ServerInfo {
-    let text = |document: Option<&Document>, path: &[&str]| {
+    let text = |document: Option<&Document>, path| {
         document.and_then(|document| find(document, path)?.as_str().map(str::to_owned))
     };
     ServerInfo {
-        version: text(build_info, &["version"]).or_else(|| text(status, &["version"])),
-        git_version: text(build_info, &["gitVersion"]),
-        storage_engine: text(status, &["storageEngine", "name"]),
-        service_executor: text(status, &["network", "serviceExecutorTaskStats", "executor"]),
+        version: text(build_info, "version").or_else(|| text(status, "version")),
+        git_version: text(build_info, "gitVersion"),
+        storage_engine: text(status, "storageEngine.name"),
+        service_executor: text(status, "network.serviceExecutorTaskStats.executor"),
         build_info: build_info.map_or(serde_json::Value::Null, |document| {
             let text = document::json::to_string(document.to_buf().as_raw());
             serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text))
@@ -91,18 +87,18 @@ pub(crate) fn server_info(build_info: Option<&Document>, status: Option<&Documen
 fn executors(status: &Document) -> Vec<ExecutorSample> {
     let sample = |name: &str, figures: &Document| ExecutorSample {
         name: name.to_owned(),
-        threads_running: count(figures, &["threadsRunning"]),
-        threads_in_use: count(figures, &["threadsInUse"]).or_else(|| count(figures, &["clientsRunning"])),
-        tasks_queued: count(figures, &["tasksQueued"]),
+        threads_running: count(figures, "threadsRunning"),
+        threads_in_use: count(figures, "threadsInUse").or_else(|| count(figures, "clientsRunning")),
+        tasks_queued: count(figures, "tasksQueued"),
     };
-    let all = find(status, &["network", "serviceExecutors"]).and_then(Value::as_document);
+    let all = find(status, "network.serviceExecutors").and_then(Value::as_document);
     let all = all.into_iter().flat_map(Document::iter);
     let samples: Vec<ExecutorSample> =
         all.filter_map(|(name, figures)| Some(sample(name, figures.as_document()?))).collect();
     if !samples.is_empty() {
         return samples;
     }
-    let only = find(status, &["network", "serviceExecutorTaskStats"]).and_then(Value::as_document);
+    let only = find(status, "network.serviceExecutorTaskStats").and_then(Value::as_document);
     let name = |figures: &Document| figures.get("executor")?.as_str().map(str::to_owned);
     only.and_then(|figures| Some(vec![sample(&name(figures)?, figures)])).unwrap_or_default()
 }
@@ -113,13 +109,15 @@ fn opcounters(status: &Document) -> BTreeMap<String, u64> {
     counters.filter_map(|(name, value)| Some((name.to_owned(), whole(number(value)?)?))).collect()
 }
 
-fn find<'d>(document: &'d Document, path: &[&str]) -> Option<&'d Value> {
-    let (last, parents) = path.split_last()?;
-    let parent = parents.iter().try_fold(document, |document, name| document.get(name)?.as_document())?;
-    parent.get(last)
+/// The value at this dotted path.
+fn find<'d>(document: &'d Document, path: &str) -> Option<&'d Value> {
+    match path.split_once('.') {
+        Some((first, rest)) => find(document.get(first)?.as_document()?, rest),
+        None => document.get(path),
+    }
 }
 
-fn count(document: &Document, path: &[&str]) -> Option<u64> {
+fn count(document: &Document, path: &str) -> Option<u64> {
     whole(number(find(document, path)?)?)
 }
 

@@ -1,11 +1,9 @@
 //! From what the generator saw to the result that is kept.
 
-use crate::generator::{ConnectionCounts, ErrorKey, KindOutcome, Outcome, RunOutcome, Second};
+use crate::generator::{ConnectionCounts, Errors, KindOutcome, Outcome, RunOutcome, Second, add_errors};
 use crate::result::{
-    Client, Connections, ErrorCount, KindResult, Latency, Repetition, SecondFigures, SecondKind,
-    SecondResult, ServerSample,
+    Client, KindResult, Latency, Repetition, SecondFigures, SecondKind, SecondResult, ServerSample,
 };
-use std::collections::BTreeMap;
 
 /// A generator thread that uses this share of its core is itself the limit.
 pub(crate) const SATURATED: f64 = 0.9;
@@ -14,13 +12,15 @@ const TOTAL: &str = "total";
 /// One repetition. Kinds keep their order; those of several groups follow one another.
 pub(crate) fn repetition(outcome: &RunOutcome, server: Vec<ServerSample>) -> Repetition {
     let elapsed = outcome.groups.iter().map(|group| group.elapsed).max().unwrap_or_default().as_secs_f64();
+    let mut connections = ConnectionCounts::default();
+    outcome.groups.iter().for_each(|group| connections.add(group.connections));
     let outcomes: Vec<&KindOutcome> = outcome.groups.iter().flat_map(|group| &group.kinds).collect();
     let kinds: Vec<KindResult> = outcomes.iter().map(|kind| kind_result(kind, elapsed)).collect();
     Repetition {
         elapsed_seconds: elapsed,
         total: total(outcome, &kinds, elapsed),
         kinds,
-        connections: connections(&outcome.groups),
+        connections,
         client: client(outcome),
         seconds: seconds(outcome, &outcomes, elapsed),
         server,
@@ -36,42 +36,23 @@ fn kind_result(kind: &KindOutcome, elapsed: f64) -> KindResult {
         name: kind.name.clone(),
         operations: kind.operations,
         rate: rate(kind.operations, elapsed),
-        errors: error_counts(&kind.errors),
+        errors: kind.errors.clone(),
         latency: kind.latencies.clone().into(),
     }
 }
 
 /// All kinds together, and the failures that belong to none of them.
 fn total(outcome: &RunOutcome, kinds: &[KindResult], elapsed: f64) -> KindResult {
-    let mut errors: BTreeMap<ErrorKey, u64> = BTreeMap::new();
-    for (key, times) in outcome.groups.iter().flat_map(Outcome::errors) {
-        *errors.entry(key).or_default() += times;
-    }
+    let mut errors = Errors::new();
+    outcome.groups.iter().for_each(|group| add_errors(&mut errors, &group.errors()));
     let operations = kinds.iter().map(|kind| kind.operations).sum();
     KindResult {
         name: TOTAL.to_owned(),
         operations,
         rate: rate(operations, elapsed),
-        errors: error_counts(&errors),
+        errors,
         latency: Latency::merged(kinds.iter().map(|kind| &kind.latency)),
     }
-}
-
-fn error_counts(errors: &BTreeMap<ErrorKey, u64>) -> Vec<ErrorCount> {
-    let count = |(key, count): (&ErrorKey, &u64)| ErrorCount {
-        kind: key.kind.name().to_owned(),
-        code: key.code,
-        name: key.name.clone(),
-        count: *count,
-    };
-    errors.iter().map(count).collect()
-}
-
-fn connections(groups: &[Outcome]) -> Connections {
-    let mut sum = ConnectionCounts::default();
-    groups.iter().for_each(|group| sum.add(group.connections));
-    let ConnectionCounts { asked, opened, refused, lost, reconnected } = sum;
-    Connections { asked, opened, refused, lost, reconnected }
 }
 
 fn client(outcome: &RunOutcome) -> Client {

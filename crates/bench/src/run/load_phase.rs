@@ -8,6 +8,7 @@
 
 use crate::command_client::{CommandClient, is_ok, message_of};
 use crate::error::BenchError;
+use crate::generator::Errors;
 use crate::interrupt::Interrupt;
 use crate::result::LoadPhase;
 use crate::run::loader::{Loaded, Loader};
@@ -233,7 +234,7 @@ fn in_parallel(
         already_there: loaded.iter().map(|one| one.already_there).sum(),
         seconds,
         rate: inserted as f64 / seconds,
-        errors: Vec::new(),
+        errors: Errors::new(),
     })
 }
 

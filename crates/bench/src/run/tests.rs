@@ -46,7 +46,9 @@ fn load_into(
 
 fn errors(result: &RunResult) -> Vec<(String, Option<i32>, u64)> {
     let errors = result.repetitions.iter().flat_map(|repetition| &repetition.total.errors);
-    errors.map(|error| (format!("{}: {}", error.kind, error.name), error.code, error.count)).collect()
+    errors
+        .map(|(error, &count)| (format!("{}: {}", error.kind.name(), error.name), error.code, count))
+        .collect()
 }
 
 #[test]

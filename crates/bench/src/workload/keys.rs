@@ -100,7 +100,6 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// The only process.
     #[cfg(test)]
     pub(crate) const ONLY: Lane = Lane { index: 0, of: 1 };
 }
@@ -179,7 +178,6 @@ impl KeySpace {
         self.loaded + self.issued.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The insert was acknowledged.
     #[inline]
     pub(crate) fn acknowledge(&self, ordinal: u64) {
         self.settle(ordinal, true);

@@ -88,7 +88,6 @@ impl TryFrom<Template> for Index {
     }
 }
 
-/// A kind of operation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "WrittenOperation")]
 pub(crate) struct Operation {
@@ -182,7 +181,6 @@ pub(crate) struct Step {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expect {
-    /// The field `n`.
     pub(crate) n: Option<Bounds>,
     /// Documents in the cursor's first batch.
     pub(crate) documents: Option<Bounds>,
@@ -241,9 +239,6 @@ impl Operation {
 
 impl Workload {
     /// Reads a workload file.
-    ///
-    /// # Errors
-    /// [`BenchError::Usage`] with file and line.
     pub(crate) fn parse(path: &str, text: &str) -> Result<Self, BenchError> {
         let problem = |place: usize, problem: &str| {
             let line = 1 + text.bytes().take(place).filter(|byte| *byte == b'\n').count();
@@ -263,7 +258,6 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Documents that are loaded.
     pub(crate) fn records(&self) -> u64 {
         let usual = if self.operations.iter().any(Operation::chooses) { RECORDS } else { 0 };
         self.records_wanted.unwrap_or(usual)

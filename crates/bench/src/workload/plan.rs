@@ -14,7 +14,6 @@ pub(crate) struct Context<'a> {
     /// The number of the document that the operation is about.
     pub(crate) number: u64,
     pub(crate) random: &'a mut Rng,
-    /// Milliseconds since 1970.
     pub(crate) now: i64,
 }
 
@@ -185,7 +184,6 @@ impl Compiler<'_> {
 }
 
 impl Plan {
-    /// The head of an element: its type and name.
     fn head(&mut self, kind: ElementType, name: &str) {
         let bytes = self.bytes();
         bytes.push(kind.code());
@@ -242,7 +240,6 @@ impl Plan {
         Some(Fixed { bytes, places })
     }
 
-    /// Appends the document.
     #[inline]
     pub(crate) fn write(&self, context: &mut Context<'_>, out: &mut Vec<u8>) {
         let Some(Fixed { bytes, places }) = &self.fixed else {

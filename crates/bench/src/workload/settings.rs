@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// Largest document of a message with room for the rest of the insert.
 const MOST_DOCUMENT_BYTES: usize = 16 * 1024 * 1024 - 16 * 1024;
 
-/// Everything that makes a workload.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Settings {
@@ -39,10 +38,6 @@ pub(crate) struct WorkloadFile {
 }
 
 impl Settings {
-    /// The workload.
-    ///
-    /// # Errors
-    /// When the settings contradict one another or ask for something impossible.
     pub(crate) fn build(&self) -> Result<Workload, BenchError> {
         if self.document_bytes.is_some_and(|bytes| bytes > MOST_DOCUMENT_BYTES) {
             return Err(BenchError::Usage(format!(

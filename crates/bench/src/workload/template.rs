@@ -12,10 +12,8 @@ use std::fmt;
 
 /// Strings and binary values are at most as long as a document.
 const LONGEST_TEXT: u32 = 16 * 1024 * 1024;
-/// The longest array that is generated.
 const LONGEST_ARRAY: u32 = 1_000;
 
-/// Fields of a document or a command.
 pub(crate) type Fields = Vec<(String, Template)>;
 
 /// A value, or what makes one.
@@ -48,11 +46,20 @@ pub(crate) enum Generator {
         distribution: Distribution,
     },
     /// The upper bound excluded.
-    Double { min: f64, max: f64 },
+    Double {
+        min: f64,
+        max: f64,
+    },
     /// Printable characters, exactly so many or as many as the bounds say.
-    String { length: Option<u32>, min: Option<u32>, max: Option<u32> },
+    String {
+        length: Option<u32>,
+        min: Option<u32>,
+        max: Option<u32>,
+    },
     /// Random bytes of subtype 0.
-    Bytes { length: u32 },
+    Bytes {
+        length: u32,
+    },
     /// True as often as the share says.
     Boolean {
         #[serde(default = "half")]
@@ -68,11 +75,15 @@ pub(crate) enum Generator {
     ObjectId {},
     /// A random UUID (version 4), binary of subtype 4.
     Uuid {},
-    /// A date between these.
-    Date { min: Moment, max: Moment },
+    Date {
+        min: Moment,
+        max: Moment,
+    },
     /// A date so many seconds from the time of its making.
-    FromNow { min: f64, max: f64 },
-    /// An array of that many values.
+    FromNow {
+        min: f64,
+        max: f64,
+    },
     Array {
         #[serde(skip)]
         of: Box<Template>,
@@ -82,7 +93,6 @@ pub(crate) enum Generator {
     },
 }
 
-/// Milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Moment(pub(crate) i64);
@@ -113,7 +123,6 @@ impl TryFrom<String> for Moment {
 }
 
 impl Generator {
-    /// What is written in a table with the key `gen`.
     fn read(mut table: toml::Table) -> Result<Self, String> {
         // What is chosen from is taken out first: as part of the whole, dates in it would come as strings.
         let values = table.remove("of").map(Template::try_from).transpose()?;
@@ -132,7 +141,6 @@ impl Generator {
         Ok(generator)
     }
 
-    /// What its bounds forbid.
     fn check(&self) -> Result<(), String> {
         let ordered = |holds: bool| if holds { Ok(()) } else { Err("'max' is below 'min'".to_owned()) };
         let short = |(least, most): (u32, u32), longest: u32| {

@@ -86,7 +86,6 @@ impl WorkloadSource {
         WorkloadSource { description, workload: self.workload.clone(), keys: Arc::clone(&self.keys) }
     }
 
-    /// What one thread sends.
     pub(crate) fn traffic(&self, share: Share) -> WorkloadTraffic {
         // Threads are numbered through all processes: the number of a process's first thread is its own.
         let lane = Lane { index: share.index.into(), of: share.of.into() };
@@ -127,7 +126,6 @@ struct Compiled {
     steps: Vec<(Plan, Expect)>,
 }
 
-/// What one thread sends.
 #[derive(Debug)]
 pub(crate) struct WorkloadTraffic {
     operations: Vec<Compiled>,
@@ -316,7 +314,6 @@ fn in_words(least: u64, most: u64) -> String {
     }
 }
 
-/// Milliseconds since 1970.
 pub(crate) fn unix_milliseconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

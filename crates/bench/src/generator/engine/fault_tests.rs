@@ -3,10 +3,9 @@
 use super::tests::{counted, group, open, run};
 use super::*;
 use crate::generator::fake_server::{Answer, FakeServer, Seen, reply_to};
-use crate::generator::{ConnectionOptions, ErrorKey, Outcome, Window};
+use crate::generator::{ConnectionOptions, Errors, Outcome, Window};
 use crate::message::encode;
 use document::{Document, doc};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +21,7 @@ fn reconnecting() -> ConnectionOptions {
     ConnectionOptions { reconnect: true, ..plain() }
 }
 
-fn texts(errors: &BTreeMap<ErrorKey, u64>) -> Vec<(String, u64)> {
+fn texts(errors: &Errors) -> Vec<(String, u64)> {
     errors.iter().map(|(key, times)| (key.to_string(), *times)).collect()
 }
 
