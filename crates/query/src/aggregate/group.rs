@@ -281,7 +281,9 @@ impl GroupStage {
                 return Ok(());
             }
         }
-        if !is_new || held.is_over(context.memory_bytes) {
+        // Earlier documents of a new group may have been put aside, also when there is room again: accumulators
+        // shrink, and so does what others hold.
+        if !is_new || self.spilled.is_some() || held.is_over(context.memory_bytes) {
             return self.spill(raw);
         }
         let id = match owned {

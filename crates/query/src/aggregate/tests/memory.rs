@@ -40,6 +40,23 @@ fn groups_that_are_there_already_do_not_grow_without_bound() {
 }
 
 #[test]
+fn a_group_whose_documents_were_put_aside_does_not_begin_anew_when_there_is_room_again() {
+    let documents = [
+        doc! { "k": 1, "pad": ("x".repeat(20_500)) },
+        doc! { "k": 2, "pad": "put aside" },
+        doc! { "k": 1, "pad": "short" },
+        doc! { "k": 2, "pad": "later" },
+    ];
+    let group = doc! { "_id": "$k", "n": { "$sum": 1 }, "last": { "$last": "$pad" } };
+    let stages = array![{ "$group": group }, { "$sort": { "_id": 1 } }];
+    let small =
+        PipelineContext { memory_bytes: 20_000, spill: Some(Arc::new(Spill::default())), ..context() };
+    let expect = run(&documents, &stages, &context());
+    assert_eq!(expect.as_ref().map(Vec::len), Ok(2));
+    assert_eq!(run(&documents, &stages, &small), expect);
+}
+
+#[test]
 fn accumulators_are_bounded() {
     let small = PipelineContext { accumulator_bytes: 1500, ..context() };
     for accumulator in accumulators() {
