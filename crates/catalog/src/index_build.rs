@@ -19,6 +19,7 @@ use crate::write::unique::{UniqueProbe, duplicate};
 use crate::{CatalogError, OperationContext};
 use document::RawDocument;
 use parking_lot::Mutex;
+use query::checkpoint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::{CursorOptions, Direction, KeyRange, Keyspace, LatchTable, ReadTier};
@@ -134,6 +135,7 @@ pub(crate) async fn fill(
     let mut position = Some(Vec::new());
     while let Some(from) = position.take() {
         build.check_going_on()?;
+        checkpoint::look()?;
         position = fill_slice(context, collection, build, &from).await?;
         if build.suspects.lock().len() >= SUSPECTS_MAX {
             // Most likely there are real duplicates, and the build fails early. Those cleared now may become
@@ -330,6 +332,16 @@ pub(crate) async fn abandon(
     build: &BuildProgress,
 ) -> Result<(), CatalogError> {
     remove_indexes(context, collection, &build.index_ids).await
+}
+
+/// Gives up indexes that cannot be removed from the store now, as a full disk may have it: nobody maintains
+/// them any more, nor takes them for ready. The catalog's next opening removes what is left of them, unless
+/// the collection's record was written anew; then only dropping the collection gives their room back.
+pub(crate) fn forget(collection: &Collection, build: &BuildProgress) -> Result<(), CatalogError> {
+    let mut definition = collection.definition().copy()?;
+    definition.take_indexes(|index| build.index_ids.contains(&index.id));
+    collection.publish(definition);
+    Ok(())
 }
 
 /// Removes indexes and all their entries in one unit.

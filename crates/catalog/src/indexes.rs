@@ -247,7 +247,13 @@ async fn build_indexes(
             };
             match finished {
                 Ok(()) => Ok(()),
-                Err(error) => index_build::abandon(context, collection, &build).await.and(Err(error)),
+                Err(error) => {
+                    if let Err(failure) = index_build::abandon(context, collection, &build).await {
+                        tracing::warn!(%failure, indexes = ?build.names(), "an index build leaves its entries");
+                        index_build::forget(collection, &build)?;
+                    }
+                    Err(error)
+                }
             }
         }
     };

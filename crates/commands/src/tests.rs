@@ -199,6 +199,20 @@ fn a_scan_goes_on_elsewhere_after_its_first_slice() {
 }
 
 #[test]
+fn an_index_build_ends_at_its_time_limit_and_leaves_nothing() {
+    let client = Client::of(&server());
+    let documents: Vec<Value> = (0..20_000).map(|id| doc! { "_id": id, "a": id }.into()).collect();
+    ok(client.run(doc! { "insert": "c", "documents": documents }).0);
+    let create = || doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] };
+    let mut limited = create();
+    limited.push("maxTimeMS", 1);
+    let (reply, _) = client.run(limited);
+    assert_eq!(reply.get("code"), Some(&Value::Int32(50)), "{reply:?}");
+    let created = ok(client.run(create()).0);
+    assert_eq!(created.get("numIndexesBefore"), Some(&Value::Int32(1)), "{created:?}");
+}
+
+#[test]
 fn current_op_shows_how_far_an_index_build_is() {
     let server = server();
     let client = TestClient::of(&server);

@@ -76,8 +76,12 @@ pub fn pass_bytes(bytes: usize) -> Result<(), QueryError> {
     pass(1 + bytes / BYTES_PER_STEP)
 }
 
+/// Looks at the operation at once.
+///
+/// # Errors
+/// As [`pass`].
 #[cold]
-fn look() -> Result<(), QueryError> {
+pub fn look() -> Result<(), QueryError> {
     STEPS_LEFT.set(STEPS_PER_LOOK);
     WATCH.with_borrow(|watch| watch.as_ref().map_or(Ok(()), |watch| watch.look()))
 }

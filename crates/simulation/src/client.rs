@@ -146,6 +146,8 @@ impl SimulatedClient {
             is_unknown: false,
             span: Span { asked, acknowledged: None },
         };
+        let batch = inserted_tags(&plan.command);
+        let is_ordered = plan.command.get("ordered") == Some(&Value::Boolean(true));
         let Ok(reply) = self.call(plan.command).await else {
             write.is_unknown = true;
             self.happened(write);
@@ -155,7 +157,11 @@ impl SimulatedClient {
             _ if unacknowledged => self.look_what_happened(write).await?,
             Verdict::Unsure => self.look_what_happened(write).await?,
             Verdict::Refused if write.is_atomic => {}
-            Verdict::Refused => self.look_what_happened(write).await?,
+            Verdict::Refused => {
+                let text = write.text.clone();
+                self.look_what_happened(write).await?;
+                self.check_told(&text, &batch, is_ordered, &reply);
+            }
             Verdict::Acknowledged if plan.errors.is_empty() => {
                 self.acknowledged(write, &plan.reply, &reply);
                 return Ok(Some(reply));
@@ -222,6 +228,19 @@ impl SimulatedClient {
         }
     }
 
+    /// What a batch of inserts tells after a fault: `n` counts those that are there, and of an unordered one
+    /// each other document has an error.
+    fn check_told(&self, text: &str, batch: &[Value], is_ordered: bool, reply: &Document) {
+        let Some(n) = reply.get("n").and_then(integer).filter(|_| !batch.is_empty()) else { return };
+        let tags = |document: &Document| document.get("tag").is_some_and(|tag| batch.contains(tag));
+        let there = self.state().values().filter(|document| tags(document)).count() as i64;
+        let errors = reply.get("writeErrors").and_then(Value::as_array).unwrap_or_default().len() as i64;
+        let told = if is_ordered { errors == 1 } else { n + errors == batch.len() as i64 };
+        if n != there || !told {
+            self.fail(format!("`{text}`: {there} are there, n is {n}, and there are {errors} errors"));
+        }
+    }
+
     fn judge(&self, reply: &Document) -> Verdict {
         let mut errors = Vec::new();
         let mut texts = Vec::new();
@@ -270,6 +289,16 @@ impl SimulatedClient {
         }
         Ok(None)
     }
+}
+
+/// What tells the documents of an insert from others.
+fn inserted_tags(command: &Document) -> Vec<Value> {
+    let documents = command.get("documents").and_then(Value::as_array).unwrap_or_default();
+    let tags = documents.iter().filter_map(|document| match document {
+        Value::Document(document) => document.get("tag").cloned(),
+        _ => None,
+    });
+    tags.collect()
 }
 
 /// Whether an error comes from a fault of the disk.

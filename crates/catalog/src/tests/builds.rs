@@ -4,7 +4,10 @@ use super::*;
 use crate::index_build;
 use crate::keys;
 use document::doc;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 use storage::{Keyspace, WriteUnit};
 
 fn fill(collection: &Collection, count: i32) {
@@ -79,6 +82,26 @@ fn writers_go_on_during_a_build() {
         });
         assert_eq!(entries(&things, "u") as u64, things.document_count());
         assert_valid(&things);
+    });
+}
+
+#[test]
+fn a_build_whose_end_cannot_be_written_is_no_index() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "c");
+        fill(&things, 1000);
+        let spec = doc! { "key": { "u": 1 }, "name": "u", "unique": true };
+        let specs = [IndexSpec::parse(spec.to_buf().as_raw()).expect("a specification")];
+        let namespace = namespace("c");
+        let mut building = pin!(catalog.create_indexes(changing(&catalog), &namespace, &specs));
+        let mut task = Context::from_waker(Waker::noop());
+        assert!(building.as_mut().poll(&mut task).is_pending(), "there is more than one slice");
+        assert_eq!(things.builds().len(), 1);
+        catalog.store().close().expect("a closed store");
+        block_on(building).expect_err("nothing is written any more");
+        assert!(things.builds().is_empty());
+        assert!(things.definition().index("u").is_none(), "nobody maintains it");
+        index(&catalog, "c", spec).expect_err("it is not there");
     });
 }
 

@@ -169,3 +169,34 @@ fn cursors_seek_and_turn() {
         assert_eq!(number(&next, "_id"), 3);
     });
 }
+
+#[test]
+fn a_store_that_fails_leaves_no_document_of_a_batch_untold() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "things");
+        let documents = buffers((0..1200).map(|id| match id {
+            700 => doc! { "_id": [1] },
+            id => doc! { "_id": id },
+        }));
+        let documents: Vec<RawDocument<'_>> = documents.iter().map(DocumentBuf::as_raw).collect();
+        catalog.store().close().expect("a closed store");
+        let told = |ordered: bool| -> Vec<(usize, bool)> {
+            let report = block_on(things.insert_many(writing(&things), &documents, ordered));
+            assert_eq!(report.inserted, 0);
+            let failed =
+                |error: &WriteError| matches!(error, WriteError::Commit(storage::CommitError::Closed));
+            report.errors.iter().map(|(position, error)| (*position, failed(error))).collect()
+        };
+        assert_eq!(told(true), [(0, true)], "the first one ends an ordered batch");
+        let all: Vec<_> = (0..1200).map(|position| (position, true)).collect();
+        assert_eq!(told(false), all);
+        let documents = &documents[690..710];
+        let report = block_on(things.insert_many(writing(&things), documents, true));
+        let positions: Vec<usize> = report.errors.iter().map(|(position, _)| *position).collect();
+        assert_eq!(positions, [0], "what was wrong with a later one is not told: the unit failed before");
+        let report = block_on(things.insert_many(writing(&things), documents, false));
+        let codes: Vec<(usize, bool)> =
+            report.errors.iter().map(|(position, error)| (*position, error.code() == 53)).collect();
+        assert_eq!(codes, (0..20).map(|position| (position, position == 10)).collect::<Vec<_>>());
+    });
+}

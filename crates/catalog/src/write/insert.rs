@@ -12,7 +12,9 @@ use crate::{OperationContext, WriteError};
 use document::key::encode_value;
 use document::{RawDocument, RawValue};
 use hashbrown::HashSet;
+use query::checkpoint;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use storage::{Keyspace, LatchTable};
@@ -28,7 +30,8 @@ pub struct InsertReport {
     /// How many were inserted.
     pub inserted: usize,
     /// Positions of those that were not, ascending, and why. After a failure of the store (an error that is
-    /// not [`WriteError::is_per_document`]) the documents behind it were not tried.
+    /// not [`WriteError::is_per_document`]) the documents behind it were not tried: in an unordered list each
+    /// of them has that error too.
     pub errors: Vec<(usize, WriteError)>,
 }
 
@@ -37,6 +40,25 @@ impl InsertReport {
     /// settled, and this one and those behind it are to be inserted again with [`ReadTier::Any`].
     pub fn would_block_at(&self) -> Option<usize> {
         self.errors.iter().find_map(|(position, error)| error.would_block().then_some(*position))
+    }
+
+    /// None of these documents was inserted. Those of an unordered list all tell why, since each one without
+    /// an error counts as inserted.
+    fn fail(&mut self, left: Range<usize>, ordered: bool, error: WriteError) {
+        let own: Vec<usize> = self.errors.iter().map(|(position, _)| *position).collect();
+        let same = |failure: &WriteError| match failure {
+            WriteError::Storage(failure) => Some(WriteError::Storage(failure.clone())),
+            WriteError::Commit(failure) => Some(WriteError::Commit(failure.clone())),
+            _ => None,
+        };
+        if !ordered && !error.would_block() {
+            let others = left.clone().skip(1).filter(|position| own.binary_search(position).is_err());
+            self.errors.extend(others.filter_map(|position| Some((position, same(&error)?))));
+        }
+        if own.binary_search(&left.start).is_err() {
+            self.errors.push((left.start, error));
+        }
+        self.errors.sort_by_key(|(position, _)| *position);
     }
 }
 
@@ -72,15 +94,19 @@ impl Collection {
         while next < documents.len() {
             if next > 0 {
                 give_way().await;
+                if let Err(ended) = checkpoint::look() {
+                    report.errors.push((next, ended.into()));
+                    break;
+                }
             }
             let end = unit_end(documents, next, self.is_capped());
             let failures = report.errors.len();
             if let Err(error) = self.insert_unit(context, documents, next..end, ordered, &mut report).await {
-                if error.would_block() {
-                    // All of the unit is done again, so that nothing of it is reported yet.
+                if ordered || error.would_block() {
+                    // Nothing of the unit is settled: it failed at its first document, or is done again.
                     report.errors.truncate(failures);
                 }
-                report.errors.push((next, error));
+                report.fail(next..documents.len(), ordered, error);
                 break;
             }
             if ordered && report.errors.len() > failures {
@@ -111,7 +137,7 @@ impl Collection {
         &self,
         context: &OperationContext<'_>,
         documents: &[RawDocument<'_>],
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         ordered: bool,
         report: &mut InsertReport,
     ) -> Result<(), WriteError> {

@@ -78,8 +78,13 @@ impl BatchReply {
     /// # Errors
     /// The error itself when it concerns the whole command: kills, time limits, shutdown, closed connections.
     pub(crate) fn failed(&mut self, statement: usize, error: CommandError) -> CommandResult {
-        let interrupts =
-            [code::INTERRUPTED, code::INTERRUPTED_AT_SHUTDOWN, code::MAX_TIME_EXPIRED, code::CURSOR_KILLED];
+        let interrupts = [
+            code::INTERRUPTED,
+            code::INTERRUPTED_AT_SHUTDOWN,
+            code::MAX_TIME_EXPIRED,
+            code::CURSOR_KILLED,
+            wire::ErrorCode::ClientDisconnect as i32,
+        ];
         if error.closes_connection || interrupts.contains(&error.code) {
             return Err(error);
         }
@@ -175,8 +180,10 @@ mod tests {
 
     #[test]
     fn interruptions_end_the_command() {
-        let killed = CommandError::new(code::INTERRUPTED, "operation was interrupted");
-        assert_eq!(BatchReply::default().failed(0, killed).expect_err("ends all").code, code::INTERRUPTED);
+        for reason in [code::INTERRUPTED, wire::ErrorCode::ClientDisconnect as i32] {
+            let ended = CommandError::new(reason, "operation was interrupted");
+            assert_eq!(BatchReply::default().failed(0, ended).expect_err("ends all").code, reason);
+        }
     }
 
     #[test]

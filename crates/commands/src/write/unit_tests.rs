@@ -122,6 +122,21 @@ fn unique_keys_are_kept_among_the_documents_of_a_statement() {
 }
 
 #[test]
+fn an_insert_of_many_documents_ends_at_its_time_limit() {
+    let client = Client::of(&server());
+    for ordered in [true, false] {
+        let documents: Vec<Value> = (0..20_000).map(|_| doc! { "a": 1 }.into()).collect();
+        let (reply, _) =
+            client.run(doc! { "insert": "c", "documents": documents, "ordered": ordered, "maxTimeMS": 1 });
+        assert_eq!(reply.get("code"), Some(&Value::Int32(50)), "{reply:?}");
+        let inserted = count(&client, doc! {});
+        assert!((1..20_000).contains(&inserted), "{inserted} documents were inserted");
+        assert_eq!(inserted % 512, 0, "what was inserted before stays, in whole units");
+    }
+    assert_valid(&client);
+}
+
+#[test]
 fn capped_collections_lose_their_oldest_by_single_documents() {
     let client = TestClient::of(&server());
     run(&client, doc! { "create": "c", "capped": true, "size": 4096, "max": 50 });
