@@ -200,7 +200,7 @@ fn a_scan_goes_on_elsewhere_after_its_first_slice() {
 
 #[test]
 fn an_index_build_ends_at_its_time_limit_and_leaves_nothing() {
-    let client = Client::of(&server());
+    let client = TestClient::of(&server());
     let documents: Vec<Value> = (0..20_000).map(|id| doc! { "_id": id, "a": id }.into()).collect();
     ok(client.run(doc! { "insert": "c", "documents": documents }).0);
     let create = || doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] };

@@ -123,7 +123,7 @@ fn unique_keys_are_kept_among_the_documents_of_a_statement() {
 
 #[test]
 fn an_insert_of_many_documents_ends_at_its_time_limit() {
-    let client = Client::of(&server());
+    let client = TestClient::of(&server());
     for ordered in [true, false] {
         let documents: Vec<Value> = (0..20_000).map(|_| doc! { "a": 1 }.into()).collect();
         let (reply, _) =
