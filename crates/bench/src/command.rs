@@ -1,9 +1,8 @@
 //! The subcommands of `heddle bench`.
 
-use crate::cachegrind::{self, CachegrindArguments};
 use crate::echo::{EchoArguments, serve_echo};
 use crate::error::BenchError;
-use crate::experiment::{self, ArticleCommand, ExperimentArguments};
+use crate::experiment::{self, ArticleCommand, CACHEGRIND, ExperimentArguments, RAW};
 use crate::generator::serve_worker;
 use crate::result::{self, CompareArguments, ReportArguments};
 use crate::run::{self, RunArguments};
@@ -18,13 +17,14 @@ pub enum BenchCommand {
     /// The same workload on several running servers in turns, and one comparison of them
     Server(Box<ServerArguments>),
     /// Kinds of requests one after the other, each beside an echo of the same sizes
-    #[command(mut_arg("kinds", experiment::raw_kinds))]
+    #[command(mut_arg("kinds", |argument| RAW.kinds(argument).visible_alias("scenario")))]
     Raw(ExperimentArguments),
     /// The published experiments, every thread model in turns
     #[command(subcommand)]
     Article(ArticleCommand),
     /// Instructions and simulated cache misses per request, by valgrind
-    Cachegrind(CachegrindArguments),
+    #[command(mut_arg("kinds", |argument| CACHEGRIND.kinds(argument)), mut_arg("repetitions", |argument| argument.default_value("1")))]
+    Cachegrind(ExperimentArguments),
     /// A further generator process, directed by another one
     #[command(hide = true)]
     Worker,
@@ -44,9 +44,9 @@ pub fn run(command: &BenchCommand) -> Result<(), BenchError> {
     match command {
         BenchCommand::Run(arguments) => run::run(arguments),
         BenchCommand::Server(arguments) => run_servers(arguments),
-        BenchCommand::Raw(arguments) => experiment::run_raw(arguments),
+        BenchCommand::Raw(arguments) => RAW.run(arguments),
         BenchCommand::Article(command) => experiment::run(command),
-        BenchCommand::Cachegrind(arguments) => cachegrind::run(arguments),
+        BenchCommand::Cachegrind(arguments) => CACHEGRIND.run(arguments),
         BenchCommand::Worker => serve_worker(),
         BenchCommand::Compare(arguments) => result::run_compare(arguments),
         BenchCommand::Report(arguments) => result::run_report(arguments),
@@ -85,9 +85,9 @@ mod tests {
             let parsed = format!("{:?}", parse(words).expect("a command line"));
             assert!(parsed.contains(expect), "'{expect}' is missing in {parsed}");
         };
-        check("bench server mongodb://a x=mongodb://b", "repetitions: 3");
-        check("bench server mongodb://a x=mongodb://b --repetitions 5", "repetitions: 5");
-        check("bench run mongodb://a", "repetitions: 1");
+        check("bench server mongodb://a x=mongodb://b", "repetitions: Some(3)");
+        check("bench server mongodb://a x=mongodb://b --repetitions 5", "repetitions: Some(5)");
+        check("bench run mongodb://a", "repetitions: None");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Load on any server that speaks the MongoDB wire protocol, over raw messages: no driver is in the way.
 //!
 //! ```text
-//!   run, server: one workload (YCSB, files)       article s0 | s1 | s3, raw: experiments, kinds × thread models in turns
+//!   run, server: one workload (YCSB, files)       article s0 | s1 | s3, raw, cachegrind: kinds × thread models in turns
 //!        └───────────────────┬────────────────────────────────────┘
 //!   Traffic: what is sent,   ▼   how replies are judged
 //!   generator: threads and processes, an epoll each, N connections ──▶ server under test (its address, or a child process)
@@ -24,7 +24,7 @@
 //! Authentication and TLS.
 
 mod affinity;
-mod cachegrind;
+mod arguments;
 mod chart;
 mod command;
 mod command_client;
@@ -41,6 +41,7 @@ mod run;
 mod server_process;
 mod servers;
 mod spinners;
+mod target;
 mod workload;
 
 pub use command::{BenchCommand, complaint, run};

@@ -1,6 +1,7 @@
 //! What every measurement has around it: the way to end it and the cores it runs on.
 
 use crate::affinity::Pin;
+use crate::arguments::MeasureArguments;
 use crate::error::BenchError;
 use crate::generator::{Fleet, GroupSpec, Load, WorkerCommand};
 use crate::interrupt::Interrupt;
@@ -15,21 +16,22 @@ pub(crate) struct Rig {
 
 impl Rig {
     /// Watches for Ctrl-C and moves this thread to the generator's cores.
-    pub(crate) fn set_up(pin: &Pin) -> Result<Self, BenchError> {
-        let rig = Rig { interrupt: Interrupt::watch()?, pin: pin.clone() };
-        pin.enter_generator()?;
+    pub(crate) fn set_up(asked: &MeasureArguments) -> Result<Self, BenchError> {
+        let rig = Rig { interrupt: Interrupt::watch()?, pin: asked.pin.clone().unwrap_or_default() };
+        rig.pin.enter_generator()?;
         Ok(rig)
     }
 
-    /// Opens the connections of these groups, on so many threads in so many processes.
+    /// Opens the connections of these groups, for one repetition.
     pub(crate) fn fleet(
         &self,
         address: SocketAddr,
         groups: Vec<GroupSpec>,
-        (threads, processes): (u32, u32),
-        seed: u64,
+        asked: &MeasureArguments,
+        repetition: u32,
     ) -> Result<Fleet, BenchError> {
-        let load = Load { address, groups, threads, processes, seed };
+        let MeasureArguments { threads, processes, seed, .. } = *asked;
+        let load = Load { address, groups, threads, processes, seed: seed.wrapping_add(repetition.into()) };
         Fleet::open(load, &WorkerCommand::default(), &self.interrupt)
     }
 }

@@ -4,9 +4,9 @@ use crate::error::BenchError;
 use crate::result::{self, ComparisonOutput, RunResult, in_turns};
 use crate::rig::Rig;
 use crate::run::{PlanArguments, ProgressLine, Session};
+use crate::target::Target;
 use clap::Args;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// `heddle bench server`: the same workload on several running servers in turns, each round beginning with
 /// another one.
@@ -14,8 +14,8 @@ use std::str::FromStr;
 #[command(mut_arg("repetitions", |argument| argument.default_value("3")))]
 pub struct ServerArguments {
     /// Servers, at least two; a name before the connection string is what reports call it
-    #[arg(required = true, num_args = 2.., value_name = "[NAME=]CONNECTION_STRING")]
-    targets: Vec<NamedTarget>,
+    #[arg(required = true, num_args = 2.., value_name = "[NAME=]HOST:PORT")]
+    targets: Vec<Target>,
     /// Name or number of the server that the others are compared with; the first one by default
     #[arg(long)]
     base: Option<String>,
@@ -26,37 +26,6 @@ pub struct ServerArguments {
     /// Write each server's run into this directory, as heddle bench run --json does
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
-}
-
-/// Where load goes, and what reports call it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct NamedTarget {
-    label: String,
-    connection_string: String,
-}
-
-impl FromStr for NamedTarget {
-    type Err = String;
-
-    /// `mongodb://…`, or `name=mongodb://…`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("expected mongodb://host:port or name=mongodb://host:port, found '{text}'");
-        let scheme = text.find("://").ok_or_else(expected)?;
-        let (label, connection_string) = match text.split_once('=').filter(|(label, _)| label.len() < scheme)
-        {
-            Some(("", _)) => return Err(format!("'{text}' has no name before the '='")),
-            Some((label, rest)) => (label.to_owned(), rest),
-            None => (hosts(text).to_owned(), text),
-        };
-        Ok(NamedTarget { label, connection_string: connection_string.to_owned() })
-    }
-}
-
-/// The part of a connection string that names hosts, without user and password.
-fn hosts(connection_string: &str) -> &str {
-    let rest = connection_string.split_once("://").map_or(connection_string, |(_, rest)| rest);
-    let authority = rest.split(['/', '?']).next().unwrap_or(rest);
-    authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts)
 }
 
 /// Measures the servers and compares them.
@@ -73,13 +42,13 @@ pub(crate) fn run_servers(arguments: &ServerArguments) -> Result<(), BenchError>
     let labels: Vec<String> = arguments.targets.iter().map(|target| target.label.clone()).collect();
     result::check_base(&labels, arguments.base.as_deref())?;
     arguments.output.check()?;
-    let rig = Rig::set_up(&plan.pace.pin.clone().unwrap_or_default())?;
+    let rig = Rig::set_up(&plan.measure)?;
     let mut line = ProgressLine::new();
     let mut sessions = Vec::new();
-    for NamedTarget { label, connection_string } in &arguments.targets {
+    for Target { label, connection_string } in &arguments.targets {
         sessions.push(Session::prepare(plan, connection_string, Some(label), &rig, &mut line)?);
     }
-    let rounds = plan.pace.repetitions;
+    let rounds = plan.repetitions();
     let measured = in_turns(sessions.len(), rounds, |server, round| {
         rig.interrupt.check()?;
         let missing = || BenchError::Usage(format!("there is no server {server}"));
@@ -122,20 +91,6 @@ fn file_name(number: usize, label: &str) -> String {
 mod tests {
     use super::*;
     use crate::result::sample;
-
-    #[test]
-    fn names_are_optional_and_passwords_are_no_part_of_them() {
-        let check = |text: &str, label: &str, connection_string: &str| {
-            let found: NamedTarget = text.parse().expect("a target");
-            assert_eq!((found.label.as_str(), found.connection_string.as_str()), (label, connection_string));
-        };
-        check("ours=mongodb://a/", "ours", "mongodb://a/");
-        check("mongodb://b:27017/?w=1", "b:27017", "mongodb://b:27017/?w=1");
-        check("mongodb://me:secret@b,c", "b,c", "mongodb://me:secret@b,c");
-        for wrong in ["localhost:27017", "=mongodb://a/"] {
-            assert!(wrong.parse::<NamedTarget>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn every_run_has_a_file() {

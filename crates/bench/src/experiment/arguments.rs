@@ -2,14 +2,15 @@
 
 use super::findings::Row;
 use super::measure::What;
-use super::subject::Target;
-use super::{Experiment, Kind, Subject};
-use crate::affinity::Pin;
+use super::subject::Subject;
+use super::{Experiment, Kind};
+use crate::arguments::{MeasureArguments, Time, rate};
 use crate::error::BenchError;
 use crate::process::raise_descriptor_limit;
 use crate::result::{self, Sampler, ServerInfo};
 use crate::rig::Rig;
-use clap::Args;
+use crate::target::Target;
+use clap::{Args, value_parser};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -23,7 +24,7 @@ const SLOW_CONNECTIONS: usize = 64;
 const IDLE_SECONDS: f64 = 10.0;
 
 /// Options of every experiment.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ExperimentArguments {
     /// What to measure
     #[arg(long, value_delimiter = ',')]
@@ -32,133 +33,87 @@ pub struct ExperimentArguments {
     /// times, within what the limit on open files allows; below 0.1 one round is the default. 0.02 is over in
     /// a minute or so. What is given by an option of its own is not scaled
     #[arg(long, value_name = "FACTOR", default_value = "1")]
-    scale: Scale,
-    /// Measure servers that run already, host:port or name=host:port, instead of starting them. Their
-    /// collections numbered and usertable in the database heddle_bench are dropped and loaded anew for every
-    /// cell
+    pub(crate) scale: Scale,
+    /// Measure servers that run already, instead of starting them. Their collections numbered and usertable
+    /// in the database heddle_bench are dropped and loaded anew for every cell
     #[arg(long = "target", value_name = "[NAME=]HOST:PORT", value_delimiter = ',', conflicts_with_all = ["models", "server"])]
     targets: Vec<Target>,
     /// Thread models to compare, and `epoll-echo` and `thread-echo`, bare echoes as ceilings
     #[arg(long, value_enum, value_delimiter = ',')]
     models: Vec<Subject>,
     /// Numbers of connections; each kind has its own defaults
-    #[arg(long, value_delimiter = ',')]
-    connections: Vec<usize>,
-    /// Rounds; tables show medians over them [default: 3]
-    #[arg(long)]
-    rounds: Option<u64>,
-    /// Measured seconds of each cell in each round; slow requests get longer when there are many connections
-    /// [default: 5]
-    #[arg(long)]
-    seconds: Option<f64>,
-    /// Seconds of load before measuring begins [default: 1]
-    #[arg(long)]
-    warm_up: Option<f64>,
-    /// Documents to load [default: 100000]
-    #[arg(long)]
-    documents: Option<u64>,
-    /// Size of a document, in bytes; each experiment has its own default
-    #[arg(long)]
-    document_bytes: Option<usize>,
+    #[arg(long, value_delimiter = ',', value_parser = value_parser!(u32).range(1..))]
+    connections: Vec<u32>,
+    #[command(flatten)]
+    pub(crate) measure: MeasureArguments,
     /// mixed and lane: connections with slow requests [default: 64]
-    #[arg(long)]
-    slow_connections: Option<usize>,
+    #[arg(long, value_parser = value_parser!(u32).range(1..))]
+    slow_connections: Option<u32>,
     /// mixed: fast requests a second for the comparison with and without slow ones; 80 % of what was reached
     /// beside them by default
+    #[arg(long, value_parser = rate)]
+    pub(crate) fast_rate: Option<f64>,
+    /// idle: time over which the idle server's processor time is measured [default: 10]
     #[arg(long)]
-    fast_rate: Option<f64>,
-    /// idle: seconds over which the idle server's processor time is measured [default: 10]
+    idle_seconds: Option<Time>,
+    /// echo and cachegrind: size of the replies, in bytes; that of a find's reply by default
     #[arg(long)]
-    idle_seconds: Option<f64>,
-    /// echo: size of the replies, in bytes; that of a find's reply by default
-    #[arg(long)]
-    reply_bytes: Option<usize>,
+    pub(crate) reply_bytes: Option<usize>,
     /// echo: leave the finds out
     #[arg(long)]
-    no_find: bool,
+    pub(crate) no_find: bool,
     /// raw: leave the echo out
     #[arg(long)]
-    no_echo: bool,
-    /// Generator threads in each process
-    #[arg(long, default_value_t = 1)]
-    threads: u32,
-    /// Generator processes, for more connections than one may have
-    #[arg(long, default_value_t = 1)]
-    processes: u32,
-    /// Seed of the choice of documents
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(crate) no_echo: bool,
+    /// cachegrind: requests of the shorter and of the longer run [default: 2000,12000]
+    #[arg(long, value_name = "FEWER,MORE")]
+    pub(crate) requests: Option<Requests>,
     /// Directory for the table, the figures as JSON and the charts
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Cores of the generator and the servers, such as 0:1
-    #[arg(long, value_name = "GENERATOR:SERVER")]
-    pin: Option<Pin>,
+    pub(crate) out: Option<PathBuf>,
     /// Where the servers' directories are made; the system's temporary directory by default
     #[arg(long, value_name = "DIR")]
-    data_directory: Option<PathBuf>,
+    pub(crate) data_directory: Option<PathBuf>,
     /// Further arguments for the servers, after `--`
     #[arg(last = true)]
-    server: Vec<String>,
+    pub(crate) server: Vec<String>,
 }
 
-/// Checked [`ExperimentArguments`].
+/// What follows from [`ExperimentArguments`].
 #[derive(Debug)]
 pub(crate) struct Settings {
+    pub(crate) asked: ExperimentArguments,
     pub(crate) rig: Rig,
-    pub(crate) scale: Scale,
     /// When it began, RFC 3339.
     pub(crate) begun: String,
     pub(crate) kinds: Vec<&'static Kind>,
     /// Whether rows of as many connections are one.
     merges_rows: bool,
     pub(crate) subjects: Vec<Subject>,
-    /// Empty: each kind's default.
-    pub(crate) connections: Vec<usize>,
-    pub(crate) rounds: u64,
+    pub(crate) rounds: u32,
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
     pub(crate) stored: u64,
     pub(crate) document_bytes: usize,
     pub(crate) slow_connections: usize,
-    pub(crate) fast_rate: Option<f64>,
     pub(crate) idle: Duration,
-    pub(crate) reply_bytes: Option<usize>,
-    pub(crate) no_find: bool,
-    pub(crate) no_echo: bool,
-    pub(crate) threads: u32,
-    pub(crate) processes: u32,
-    pub(crate) seed: u64,
-    pub(crate) out: Option<PathBuf>,
-    pub(crate) data_directory: PathBuf,
-    pub(crate) server_arguments: Vec<String>,
 }
 
 impl ExperimentArguments {
     /// Checks the options, watches for Ctrl-C and moves to the generator's cores.
     pub(crate) fn settings(&self, experiment: &'static Experiment) -> Result<Settings, BenchError> {
-        self.validate()?;
-        let kinds: Vec<&Kind> = self
-            .kinds
-            .iter()
-            .filter_map(|name| experiment.kinds.iter().find(|kind| kind.name == name))
-            .collect();
-        self.check_relevance(&kinds)?;
+        let named = |name: &String| experiment.kinds.iter().find(|kind| kind.name == name);
+        let kinds: Vec<&Kind> = self.kinds.iter().filter_map(named).collect();
+        self.check(&kinds)?;
         let subjects = match (self.targets.as_slice(), self.models.as_slice()) {
             ([], []) => experiment.subjects.to_vec(),
             ([], models) => models.to_vec(),
-            (targets, _) if !kinds.iter().any(|kind| kind.what == What::Idle) => Target::subjects(targets)?,
-            _ => {
-                return usage(
-                    "idle looks at the server's memory and processor time, which a --target does not show",
-                );
-            }
+            (targets, _) => Subject::given(targets)?,
         };
         if let Some(directory) = &self.out {
             std::fs::create_dir_all(directory).map_err(BenchError::io("make the directory of --out"))?;
         }
-        let rig = Rig::set_up(&self.pin.clone().unwrap_or_default())?;
-        Ok(self.of(experiment, kinds, subjects, rig))
+        Ok(self.of(experiment, kinds, subjects, Rig::set_up(&self.measure)?))
     }
 
     fn of(
@@ -168,85 +123,53 @@ impl ExperimentArguments {
         subjects: Vec<Subject>,
         rig: Rig,
     ) -> Settings {
-        let scale = self.scale;
-        let scaled =
-            |given: Option<f64>, usual| Duration::from_secs_f64(given.unwrap_or(scale.seconds(usual)));
-        let slow_connections = self.slow_connections.unwrap_or_else(|| scale.connections(SLOW_CONNECTIONS));
-        let warm_up = self.warm_up.unwrap_or(WARM_UP * scale.0);
+        let (scale, measure) = (self.scale, &self.measure);
+        let time = |given: Option<Time>, usual| given.map_or_else(|| scale.time(usual), |time| time.0);
+        let slow = self.slow_connections.map(|given| given as usize);
         Settings {
             rig,
-            scale,
             begun: result::now(),
             kinds,
             merges_rows: experiment.published.is_none(),
             subjects,
-            connections: self.connections.clone(),
-            rounds: self.rounds.unwrap_or_else(|| scale.rounds()),
-            warm_up: Duration::from_secs_f64(warm_up),
-            duration: scaled(self.seconds, SECONDS),
-            stored: self.documents.unwrap_or((DOCUMENTS * scale.0).round().max(1.0) as u64),
-            document_bytes: self.document_bytes.unwrap_or(experiment.document_bytes),
-            slow_connections,
-            fast_rate: self.fast_rate,
-            idle: scaled(self.idle_seconds, IDLE_SECONDS),
-            reply_bytes: self.reply_bytes,
-            no_find: self.no_find,
-            no_echo: self.no_echo,
-            threads: self.threads,
-            processes: self.processes,
-            seed: self.seed,
-            out: self.out.clone(),
-            data_directory: self.data_directory.clone().unwrap_or_else(std::env::temp_dir),
-            server_arguments: self.server.clone(),
+            rounds: measure.repetitions.unwrap_or_else(|| scale.rounds()),
+            warm_up: time(measure.warm_up, WARM_UP),
+            duration: time(measure.duration.map(Time), SECONDS),
+            stored: measure.records.unwrap_or((DOCUMENTS * scale.0).round().max(1.0) as u64),
+            document_bytes: measure.document_bytes.unwrap_or(experiment.document_bytes),
+            slow_connections: slow.unwrap_or_else(|| scale.connections(SLOW_CONNECTIONS)),
+            idle: time(self.idle_seconds, IDLE_SECONDS),
+            asked: self.clone(),
         }
     }
 
-    fn validate(&self) -> Result<(), BenchError> {
-        let is_time =
-            |seconds: Option<f64>| seconds.is_none_or(|time| Duration::try_from_secs_f64(time).is_ok());
-        let above_zero = |seconds: Option<f64>| seconds.is_none_or(|time| time > 0.0);
+    /// What no single option shows: a contradiction, or an option of a kind that is not measured.
+    fn check(&self, kinds: &[&Kind]) -> Result<(), BenchError> {
         let twice = |(index, model)| self.models.iter().take(index).any(|other: &Subject| other == model);
-        let problems = [
-            (
-                self.documents == Some(0) || self.rounds == Some(0),
-                "--documents and --rounds must be at least 1",
-            ),
-            (
-                !is_time(self.seconds) || !above_zero(self.seconds) || !is_time(self.warm_up),
-                "--seconds must be above 0 and --warm-up at least 0",
-            ),
-            (self.connections.contains(&0), "--connections must be at least 1"),
-            (self.models.iter().enumerate().any(twice), "--models names a model twice"),
-            (!is_time(self.idle_seconds), "--idle-seconds must be at least 0"),
-            (
-                self.fast_rate.is_some_and(|rate| !(rate >= 1.0 && rate.is_finite())),
-                "--fast-rate must be at least 1 request a second",
-            ),
-            (self.slow_connections == Some(0), "--slow-connections must be at least 1"),
-        ];
-        problems.into_iter().find(|(wrong, _)| *wrong).map_or(Ok(()), |(_, problem)| usage(problem))
-    }
-
-    /// An option of a kind that is not measured is a mistake.
-    fn check_relevance(&self, kinds: &[&Kind]) -> Result<(), BenchError> {
-        let options: [(bool, &str, &[What]); 6] = [
-            (self.slow_connections.is_some(), "--slow-connections", &[What::Mixed, What::Lane]),
-            (self.fast_rate.is_some(), "--fast-rate", &[What::Mixed]),
-            (self.idle_seconds.is_some(), "--idle-seconds", &[What::Idle]),
-            (self.reply_bytes.is_some(), "--reply-bytes", &[What::Transport]),
-            (self.no_find, "--no-find", &[What::Transport]),
-            (self.no_echo, "--no-echo", &[]),
-        ];
-        for (_, option, wanted) in options.into_iter().filter(|(given, ..)| *given) {
-            let concerns = |kind: &&Kind| match kind.what {
-                What::BesideEcho(_) => option == "--no-echo",
-                what => wanted.contains(&what),
-            };
-            if !kinds.iter().any(concerns) {
-                return usage(&format!("{option} concerns none of the kinds that are measured"));
-            }
+        if self.models.iter().enumerate().any(twice) {
+            return usage("--models names a model twice");
         }
-        Ok(())
+        if self.measure.records == Some(0) {
+            return usage("--records must be at least 1");
+        }
+        let is_measured = |wanted: &[What]| kinds.iter().any(|kind| wanted.contains(&kind.what));
+        if !self.targets.is_empty() && is_measured(&[What::Idle, What::Cachegrind]) {
+            return usage("idle and cachegrind look at the server's process, which a --target does not show");
+        }
+        let echoes = kinds.iter().any(|kind| matches!(kind.what, What::BesideEcho(_)));
+        let options = [
+            (self.slow_connections.is_some(), "--slow-connections", is_measured(&[What::Mixed, What::Lane])),
+            (self.fast_rate.is_some(), "--fast-rate", is_measured(&[What::Mixed])),
+            (self.idle_seconds.is_some(), "--idle-seconds", is_measured(&[What::Idle])),
+            (self.reply_bytes.is_some(), "--reply-bytes", is_measured(&[What::Transport, What::Cachegrind])),
+            (self.no_find, "--no-find", is_measured(&[What::Transport])),
+            (self.no_echo, "--no-echo", echoes),
+            (self.requests.is_some(), "--requests", is_measured(&[What::Cachegrind])),
+        ];
+        match options.into_iter().find(|(given, _, concerns)| *given && !concerns) {
+            Some((_, option, _)) => usage(&format!("{option} concerns none of the kinds that are measured")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -254,14 +177,31 @@ fn usage<T>(problem: &str) -> Result<T, BenchError> {
     Err(BenchError::Usage(problem.to_owned()))
 }
 
+/// `--requests`: how many requests two runs are made of whose difference is counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requests(pub(crate) u64, pub(crate) u64);
+
+impl FromStr for Requests {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Option<(u64, u64)> =
+            text.split_once(',').and_then(|(few, many)| Some((few.parse().ok()?, many.parse().ok()?)));
+        match numbers {
+            Some((fewer, more)) if 0 < fewer && fewer < more => Ok(Requests(fewer, more)),
+            _ => Err("expected a smaller and a larger number, such as 2000,12000".to_owned()),
+        }
+    }
+}
+
 impl Settings {
     /// The rows of all kinds: a number of connections each, those of the command line or the scaled defaults.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for &kind in &self.kinds {
-            let given = self.connections.iter().map(|&given| (given, given));
-            let usual = kind.clients.iter().map(|&clients| (self.scale.connections(clients), clients));
-            let usual = usual.filter(|_| self.connections.is_empty());
+            let given = self.asked.connections.iter().map(|&given| (given as usize, given as usize));
+            let usual = kind.clients.iter().map(|&clients| (self.asked.scale.connections(clients), clients));
+            let usual = usual.filter(|_| self.asked.connections.is_empty());
             rows.extend(given.chain(usual).map(|(connections, clients)| Row { kind, connections, clients }));
         }
         if self.merges_rows {
@@ -291,9 +231,9 @@ impl Settings {
     /// What a reader of the figures needs to know.
     pub(crate) fn to_json(&self) -> Value {
         json!({
-            "scale": self.scale.0, "rounds": self.rounds, "seconds": self.duration.as_secs_f64(),
+            "scale": self.asked.scale.0, "rounds": self.rounds, "seconds": self.duration.as_secs_f64(),
             "warmUpSeconds": self.warm_up.as_secs_f64(), "documents": self.stored,
-            "documentBytes": self.document_bytes, "seed": self.seed, "serverArguments": self.server_arguments,
+            "documentBytes": self.document_bytes, "seed": self.asked.measure.seed, "serverArguments": self.asked.server,
         })
     }
 
@@ -306,7 +246,7 @@ impl Settings {
             self.rounds,
             self.duration.as_secs_f64(),
             self.warm_up.as_secs_f64(),
-            self.seed
+            self.asked.measure.seed
         )
     }
 }
@@ -328,14 +268,14 @@ impl Scale {
         ((whole as f64 * self.0).round() as usize).clamp(1, most_connections(descriptors))
     }
 
-    /// A measured time; nothing shorter is worth measuring.
-    fn seconds(self, whole: f64) -> f64 {
+    /// Of so many seconds; nothing shorter is worth measuring.
+    fn time(self, seconds: f64) -> Duration {
         const LEAST: f64 = 0.05;
-        (whole * self.0).max(LEAST)
+        Duration::from_secs_f64((seconds * self.0).max(LEAST))
     }
 
     /// Below this scale nobody wants exact figures, and one round is enough.
-    fn rounds(self) -> u64 {
+    fn rounds(self) -> u32 {
         const REPEATED_FROM: f64 = 0.1;
         if self.0 < REPEATED_FROM { 1 } else { 3 }
     }
@@ -368,10 +308,14 @@ pub(crate) mod tests {
     use super::*;
     use clap::{Command, FromArgMatches};
 
-    fn parse(line: &[&str]) -> ExperimentArguments {
+    fn try_parse(line: &[&str]) -> Result<ExperimentArguments, clap::Error> {
         let words = std::iter::once("x").chain(line.iter().copied());
-        let matches = ExperimentArguments::augment_args(Command::new("x")).get_matches_from(words);
-        ExperimentArguments::from_arg_matches(&matches).expect("values of the right kind")
+        let command = ExperimentArguments::augment_args(Command::new("x"));
+        ExperimentArguments::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    fn parse(line: &[&str]) -> ExperimentArguments {
+        try_parse(line).expect("options")
     }
 
     /// The settings of S0 with these options.
@@ -381,8 +325,7 @@ pub(crate) mod tests {
     }
 
     fn check(line: &[&str], expect: Result<(), &str>) {
-        let (arguments, kinds) = (parse(line), [&s0::EXPERIMENT.kinds[0], &s1::EXPERIMENT.kinds[0]]);
-        let found = arguments.validate().and_then(|()| arguments.check_relevance(&kinds));
+        let found = parse(line).check(&[&s0::EXPERIMENT.kinds[0], &s1::EXPERIMENT.kinds[0]]);
         assert_eq!(found.map_err(|error| error.to_string()), expect.map_err(str::to_owned), "for {line:?}");
     }
 
@@ -390,11 +333,19 @@ pub(crate) mod tests {
     fn impossible_settings_are_refused() {
         check(&[], Ok(()));
         check(&["--models", "auto,epoll-echo", "--connections", "1,2", "--warm-up", "0"], Ok(()));
-        check(&["--rounds", "0"], Err("--documents and --rounds must be at least 1"));
-        check(&["--seconds", "0"], Err("--seconds must be above 0 and --warm-up at least 0"));
-        check(&["--seconds", "inf"], Err("--seconds must be above 0 and --warm-up at least 0"));
-        check(&["--warm-up=-1"], Err("--seconds must be above 0 and --warm-up at least 0"));
-        check(&["--connections", "5,0"], Err("--connections must be at least 1"));
+        let refused = |line: &[&str]| try_parse(line).map(drop).expect_err("it is refused").to_string();
+        for (line, expect) in [
+            (&["--rounds", "0"][..], "0 is not in 1.."),
+            (&["--seconds", "0"], "it must be above 0"),
+            (&["--seconds", "inf"], "no time"),
+            (&["--warm-up=-1"], "no time"),
+            (&["--connections", "5,0"], "0 is not in 1.."),
+            (&["--requests", "5,5"], "expected a smaller and a larger number"),
+        ] {
+            let found = refused(line);
+            assert!(found.contains(expect), "{line:?}: {found}");
+        }
+        check(&["--documents", "0"], Err("--records must be at least 1"));
         check(&["--models", "auto,reactor,auto"], Err("--models names a model twice"));
         check(&["--no-find"], Ok(()));
         for option in [&["--idle-seconds", "1"][..], &["--slow-connections", "1"], &["--no-echo"]] {
@@ -404,9 +355,9 @@ pub(crate) mod tests {
 
     #[test]
     fn a_scale_is_a_factor_within_bounds() {
-        let check = |scale: &str, expect: (u64, usize, f64, u64)| {
+        let check = |scale: &str, expect: (u64, usize, f64, u32)| {
             let settings = settings(&["--scale", scale]);
-            let connections = settings.scale.connections_within(5_000, 20_000);
+            let connections = settings.asked.scale.connections_within(5_000, 20_000);
             let found = (settings.stored, connections, settings.duration.as_secs_f64(), settings.rounds);
             assert_eq!(found, expect, "scale {scale}");
         };

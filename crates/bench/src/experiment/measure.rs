@@ -1,12 +1,12 @@
 //! How one cell is measured in one round.
 
 use super::arguments::Settings;
-use super::findings::{CONNECTED, Column, GENERATOR, LONGEST, MEAN, Measurement, P50, P99, RATE, Row};
+use super::findings::{CONNECTED, Column, GENERATOR, LONGEST, MEAN, Measurement, P50, P99, RATE, Row, USUAL};
 use super::load::Load;
 use super::subject::{Served, Subject};
 use super::{raw, s1};
 use crate::error::BenchError;
-use crate::generator::{Arrivals, Fleet, GroupSpec, Outcome, Pacing, RunOutcome, Window};
+use crate::generator::{Arrivals, Fleet, GroupSpec, Outcome, Pacing, Window};
 use crate::process::{processor_time, resident_bytes};
 use crate::spinners::Spinners;
 use crate::workload::WorkloadSource;
@@ -34,34 +34,33 @@ pub(crate) enum What {
     Transport,
     /// YCSB A.
     Ycsb,
+    /// An echo behind the thread model, under valgrind.
+    Cachegrind,
 }
 
 /// What comes of a cell in a round; `None` where a bare echo has nothing to say.
 pub(crate) type Measured = Result<Option<Measurement>, BenchError>;
 
-const WRITTEN: Column = Column::median("written/s", 0);
-const WRITE_P99: Column = Column::median("write p99 ms", 2);
+const WRITTEN: &[Column] = &[Column::rate("written/s"), Column::p99("write p99 ms")];
 
 // Of `Mixed`.
-const FAST_RATE: Column = Column::median("fast/s", 0);
-const FAST_P99: Column = Column::median("fast p99 ms", 2);
-const FAST_LONGEST: Column = Column::most("fast max ms", 1);
-const SLOW_RATE: Column = Column::median("slow/s", 0);
-const SLOW_P99: Column = Column::median("slow p99 ms", 1);
-const PACED_RATE: Column = Column::median("paced fast/s", 0);
-const P99_ALONE: Column = Column::median("paced p99 alone ms", 2);
-const P99_BESIDE: Column = Column::median("paced p99 beside slow ms", 2);
-const TIMES: Column = Column::median("times alone", 2);
-const P99_SPUN: Column = Column::median("paced p99 beside spinners ms", 2);
-const TIMES_SPUN: Column = Column::median("times spinners", 2);
+const FAST: &[Column] = &[Column::rate("fast/s"), Column::p99("fast p99 ms"), Column::longest("fast max ms")];
+const SLOW_RATE: Column = Column::rate("slow/s");
+const SLOW: &[Column] = &[SLOW_RATE, Column::p99("slow p99 ms")];
+const PACED_ALONE: &[Column] = &[Column::p99("paced p99 alone ms")];
+const PACED_SPUN: &[Column] = &[Column::p99("paced p99 beside spinners ms")];
+const PACED_BESIDE: &[Column] = &[Column::rate("paced fast/s"), Column::p99("paced p99 beside slow ms")];
+const TIMES: Column = Column::other("times alone", 2);
+const TIMES_SPUN: Column = Column::other("times spinners", 2);
 /// Share of the rate reached in the closed loop that the open loop asks for.
 const OPEN_LOOP_SHARE: f64 = 0.8;
 
 // Of `Idle`.
-const MEMORY: Column = Column::median("KiB each", 2);
-const IDLE: Column = Column::median("idle %", 2);
-const ALONE: Column = Column::median("alone/s", 0);
-const SHARE: Column = Column::median("of alone", 3);
+const CALLED: Column = Column::answered("connected");
+const MEMORY: Column = Column::other("KiB each", 2);
+const IDLE: Column = Column::other("idle %", 2);
+const ALONE: Column = Column::other("alone/s", 0);
+const SHARE: Column = Column::other("of alone", 3);
 /// Connections that work before and among the idle ones.
 const WORKING: usize = 64;
 /// Until a server has closed or settled connections; shorter when even the measured idle time is.
@@ -70,13 +69,13 @@ const SETTLE: Duration = Duration::from_secs(1);
 const CALLING: Duration = Duration::from_secs(60);
 
 // Of `Lane`.
-const MONITORED: Column = Column::median("monitor replies", 0);
-const MONITOR_P50: Column = Column::median("monitor p50 ms", 2);
-const MONITOR_P99: Column = Column::median("monitor p99 ms", 2);
-const MONITOR_LONGEST: Column = Column::most("monitor max ms", 1);
-const PUSHED: Column = Column::median("pushed/s", 0);
-const PUSHED_P99: Column = Column::median("pushed p99 ms", 1);
-const SLOW: Column = Column::median("slow/s", 1);
+const MONITORED: &[Column] = &[
+    Column::answered("monitor replies"),
+    Column::p50("monitor p50 ms"),
+    Column::p99("monitor p99 ms"),
+    Column::longest("monitor max ms"),
+];
+const PUSHED: &[Column] = &[Column::rate("pushed/s"), Column::p99("pushed p99 ms")];
 /// Requests of the monitor a second.
 const MONITOR_RATE: f64 = 20.0;
 /// As `nice` counts.
@@ -84,12 +83,13 @@ const HIGHEST_PRIORITY: i32 = -20;
 
 impl Settings {
     /// One cell in one round.
-    pub(crate) fn measure(&self, row: Row, subject: Subject, round: u64) -> Measured {
-        let visit = Visit { settings: self, subject, connections: row.connections, seed: self.seed + round };
+    pub(crate) fn measure(&self, row: Row, subject: Subject, round: u32) -> Measured {
+        let visit = Visit { settings: self, subject, connections: row.connections, round };
         let measured = match row.kind.what {
-            What::Closed(load) => visit.alone(load, None),
-            What::Storm => visit.alone(Load::Read, Some(1)).map(|storm| storm.without(CONNECTED)),
+            What::Closed(load) => visit.closed(load),
+            What::Storm => visit.storm(),
             What::Idle => visit.idle(),
+            What::Cachegrind => visit.cachegrind(),
             What::Transport => return visit.transport(),
             _ if !subject.is_database() => return Ok(None),
             What::BesideEcho(load) => visit.beside_echo(load),
@@ -102,11 +102,11 @@ impl Settings {
     }
 }
 
-struct Visit<'s> {
-    settings: &'s Settings,
-    subject: Subject,
-    connections: usize,
-    seed: u64,
+pub(super) struct Visit<'s> {
+    pub(super) settings: &'s Settings,
+    pub(super) subject: Subject,
+    pub(super) connections: usize,
+    round: u32,
 }
 
 impl Visit<'_> {
@@ -116,10 +116,15 @@ impl Visit<'_> {
 
     /// A closed loop of the subject's. An echo's replies hold nothing of what a load expects.
     fn group(&self, load: Load, connections: usize) -> Result<GroupSpec, BenchError> {
-        self.closed(load, connections, self.settings.stored, self.subject.is_database())
+        self.group_of(load, connections, self.settings.stored, self.subject.is_database())
     }
 
-    fn closed(
+    /// A closed loop of an echo's.
+    pub(super) fn echoed(&self, load: Load) -> Result<GroupSpec, BenchError> {
+        self.group_of(load, self.connections, self.settings.stored, false)
+    }
+
+    fn group_of(
         &self,
         load: Load,
         connections: usize,
@@ -133,21 +138,22 @@ impl Visit<'_> {
     }
 
     fn open(&self, served: &Served, groups: Vec<GroupSpec>) -> Result<Fleet, BenchError> {
-        let Settings { rig, threads, processes, .. } = self.settings;
-        rig.fleet(served.address, groups, (*threads, *processes), self.seed)
+        let Settings { rig, asked, .. } = self.settings;
+        rig.fleet(served.address, groups, &asked.measure, self.round)
     }
 
-    /// One run of these groups on connections of their own.
-    fn run(
+    /// One run of these groups on connections of their own, and how busy the generator was.
+    pub(super) fn run<const N: usize>(
         &self,
         served: &mut Served,
-        groups: Vec<GroupSpec>,
+        groups: [GroupSpec; N],
         window: &Window,
-    ) -> Result<RunOutcome, BenchError> {
-        let run = self.open(served, groups)?.run(window, &mut |_| ())?;
+    ) -> Result<([Outcome; N], (Column, f64)), BenchError> {
+        let run = self.open(served, groups.to_vec())?.run(window, &mut |_| ())?;
         run.failures.iter().for_each(|failure| eprintln!("warning: {failure}"));
         served.check_alive()?;
-        Ok(run)
+        let busy = 100.0 * run.busiest();
+        Ok((run.split()?, (GENERATOR, busy)))
     }
 
     /// The window of a load. One whose requests take a millisecond of a core each is long enough for every
@@ -167,106 +173,78 @@ impl Visit<'_> {
         Window::lasting(warm_up, duration)
     }
 
-    fn alone(&self, load: Load, operations_per_connection: Option<u32>) -> Result<Measurement, BenchError> {
-        let mut served = self.serve(load)?;
-        let mut group = self.group(load, self.connections)?;
-        group.options.operations_per_connection = operations_per_connection;
-        let run = self.run(&mut served, vec![group], &self.window(load))?;
-        let busy = run.busiest();
-        let [outcome] = run.split()?;
-        Ok(Measurement::of(&outcome).with(GENERATOR, busy * 100.0))
+    fn closed(&self, load: Load) -> Result<Measurement, BenchError> {
+        let group = self.group(load, self.connections)?;
+        let ([outcome], busy) = self.run(&mut self.serve(load)?, [group], &self.window(load))?;
+        Ok(Measurement::of(&outcome, USUAL).with([busy]))
+    }
+
+    fn storm(&self) -> Result<Measurement, BenchError> {
+        let mut group = self.group(Load::Read, self.connections)?;
+        group.options.operations_per_connection = Some(1);
+        let window = self.window(Load::Read);
+        let ([outcome], busy) = self.run(&mut self.serve(Load::Read)?, [group], &window)?;
+        let columns = USUAL.iter().copied().filter(|column| *column != CONNECTED);
+        Ok(Measurement::of(&outcome, &columns.collect::<Vec<_>>()).with([busy]))
     }
 
     fn beside_echo(&self, load: Load) -> Result<Measurement, BenchError> {
         let (mut served, window) = (self.serve(load)?, self.window(load));
-        let [server] = self.run(&mut served, vec![self.group(load, self.connections)?], &window)?.split()?;
+        let ([server], _) = self.run(&mut served, [self.group(load, self.connections)?], &window)?;
         drop(served);
         let documents = load.documents_per_request(self.settings.stored) as f64;
-        let mut measurement = Measurement::default()
-            .with_all([(RATE, server.rate()), (raw::DOCUMENTS, server.rate() * documents / 1e6)])
-            .counting([&server]);
+        let mut measurement =
+            Measurement::of(&server, &[RATE]).with([(raw::DOCUMENTS, server.rate() * documents / 1e6)]);
         // An echo of a scan's empty reply says nothing about a scan.
-        if !(self.settings.no_echo || load == Load::Search || server.operations() == 0) {
+        if !(self.settings.asked.no_echo || load == Load::Search || server.operations() == 0) {
             let mut echo = self.settings.serve_echo(Subject::ThreadEcho, server.reply_bytes)?;
-            let [echo] = self
-                .run(
-                    &mut echo,
-                    vec![self.closed(load, self.connections, self.settings.stored, false)?],
-                    &window,
-                )?
-                .split()?;
+            let ([echo], _) = self.run(&mut echo, [self.echoed(load)?], &window)?;
             let of_echo = 100.0 * server.rate() / echo.rate();
-            measurement = measurement.with_all([(raw::ECHO, echo.rate()), (raw::OF_ECHO, of_echo)]);
+            measurement = measurement.with([(raw::ECHO, echo.rate()), (raw::OF_ECHO, of_echo)]);
         }
-        Ok(measurement.with_all([
-            (MEAN, server.latencies().mean_ms()),
-            (P50, server.latencies().quantile_ms(0.5)),
-            (P99, server.latencies().quantile_ms(0.99)),
-            (LONGEST, server.latencies().longest_ms()),
-        ]))
+        let latencies = server.latencies();
+        Ok(measurement.with([MEAN, P50, P99, LONGEST].map(|column| (column, column.of(&latencies)))))
     }
 
     fn read_while_writing(&self) -> Result<Measurement, BenchError> {
-        let mut served = self.serve(Load::Read)?;
-        let groups = vec![self.group(Load::Read, self.connections)?, self.group(Load::Update, 1)?];
-        let run = self.run(&mut served, groups, &self.window(Load::Read))?;
-        let busy = run.busiest();
-        let [read, written] = run.split()?;
-        let figures = [
-            (WRITTEN, written.rate()),
-            (WRITE_P99, written.latencies().quantile_ms(0.99)),
-            (GENERATOR, busy * 100.0),
-        ];
-        Ok(Measurement::of(&read).counting([&written]).with_all(figures))
+        let groups = [self.group(Load::Read, self.connections)?, self.group(Load::Update, 1)?];
+        let window = self.window(Load::Read);
+        let ([read, written], busy) = self.run(&mut self.serve(Load::Read)?, groups, &window)?;
+        Ok(Measurement::of(&read, USUAL).and(&written, WRITTEN).with([busy]))
     }
 
     fn ycsb(&self) -> Result<Measurement, BenchError> {
-        let mut served = self.serve(Load::Ycsb)?;
-        let groups = vec![self.group(Load::Ycsb, self.connections)?];
-        let run = self.run(&mut served, groups, &self.window(Load::Ycsb))?;
-        let busy = run.busiest();
-        let [outcome] = run.split()?;
-        let mut measurement = Measurement::of(&outcome);
-        for kind in &outcome.kinds {
-            let (p99_ms, longest_ms) = (kind.latencies.quantile_ms(0.99), kind.latencies.longest_ms());
-            measurement = match kind.name.as_str() {
-                "read" => measurement.with(s1::READ_P99, p99_ms),
-                _ => measurement.with_all([(s1::UPDATE_P99, p99_ms), (s1::UPDATE_LONGEST, longest_ms)]),
-            };
-        }
-        Ok(measurement.with(GENERATOR, busy * 100.0))
+        let group = self.group(Load::Ycsb, self.connections)?;
+        let window = self.window(Load::Ycsb);
+        let ([outcome], busy) = self.run(&mut self.serve(Load::Ycsb)?, [group], &window)?;
+        let of_kinds = outcome.kinds.iter().flat_map(|kind| {
+            let columns = if kind.name == "read" { s1::OF_READS } else { s1::OF_UPDATES };
+            columns.iter().map(|column| (*column, column.of(&kind.latencies)))
+        });
+        Ok(Measurement::of(&outcome, USUAL).with(of_kinds).with([busy]))
     }
 
     /// Echo and finds, as far as the subject has them: a given server has no echo.
     fn transport(&self) -> Measured {
-        let is_given = matches!(self.subject, Subject::Given(_));
-        if is_given && self.settings.no_find {
+        let has_finds = self.subject.is_database() && !self.settings.asked.no_find;
+        let mut measurement = Measurement::default();
+        if !matches!(self.subject, Subject::Given(_)) {
+            let mut served = self.settings.serve_echo(self.subject, self.settings.echo_bytes()?)?;
+            let group = self.echoed(Load::Read)?;
+            let ([echo], busy) = self.run(&mut served, [group], &self.window(Load::Read))?;
+            measurement = Measurement::of(&echo, USUAL).with([busy]);
+        } else if !has_finds {
             return Ok(None);
         }
-        let echo = if is_given { Measurement::default() } else { self.echo()? };
-        if self.settings.no_find || !self.subject.is_database() {
-            return Ok(Some(echo));
+        if has_finds {
+            let own_echo = measurement.figure(RATE).filter(|rate| *rate > 0.0);
+            let group = self.group(Load::Read, self.connections)?;
+            let window = self.window(Load::Read);
+            let ([found], _) = self.run(&mut self.serve(Load::Read)?, [group], &window)?;
+            let share = own_echo.map(|own_echo| (s1::OF_OWN_ECHO, found.rate() / own_echo));
+            measurement = measurement.and(&found, &[s1::FINDS, s1::FINDS_P99]).with(share);
         }
-        let mut served = self.serve(Load::Read)?;
-        let groups = vec![self.group(Load::Read, self.connections)?];
-        let [found] = self.run(&mut served, groups, &self.window(Load::Read))?.split()?;
-        let own_echo = echo.figure(RATE).filter(|rate| *rate > 0.0);
-        let figures = [(s1::FINDS, found.rate()), (s1::FINDS_P99, found.latencies().quantile_ms(0.99))];
-        let share = own_echo.map(|own_echo| (s1::OF_OWN_ECHO, found.rate() / own_echo));
-        Ok(Some(echo.with_all(figures).counting([&found]).with_all(share)))
-    }
-
-    fn echo(&self) -> Result<Measurement, BenchError> {
-        let reply_bytes = self.settings.reply_bytes.map_or_else(|| self.settings.bytes_of(Load::Read), Ok)?;
-        let mut served = self.settings.serve_echo(self.subject, reply_bytes)?;
-        let run = self.run(
-            &mut served,
-            vec![self.closed(Load::Read, self.connections, self.settings.stored, false)?],
-            &self.window(Load::Read),
-        )?;
-        let busy = run.busiest();
-        let [outcome] = run.split()?;
-        Ok(Measurement::of(&outcome).with(GENERATOR, busy * 100.0))
+        Ok(Some(measurement))
     }
 
     /// A closed loop says how many fast requests get through; it says little about their latency, because
@@ -275,41 +253,28 @@ impl Visit<'_> {
     /// the server's pool threads. The spinning ones touch no server: what they cost is the price of a busy
     /// machine, and what the slow ones cost beyond it is the server's.
     fn mixed(&self) -> Result<Measurement, BenchError> {
-        let mut served = self.serve(Load::Read)?;
-        let window = self.window(Load::Read);
+        let (mut served, window) = (self.serve(Load::Read)?, self.window(Load::Read));
         let fast = self.group(Load::Read, self.connections)?;
         let slow = self.group(Load::Range, self.settings.slow_connections)?;
-        let groups = vec![fast.clone(), slow.clone()];
-        let [fast_outcome, slow_outcome] = self.run(&mut served, groups, &window)?.split()?;
-        let figures = [
-            (FAST_RATE, fast_outcome.rate()),
-            (FAST_P99, fast_outcome.latencies().quantile_ms(0.99)),
-            (FAST_LONGEST, fast_outcome.latencies().longest_ms()),
-            (SLOW_RATE, slow_outcome.rate()),
-            (SLOW_P99, slow_outcome.latencies().quantile_ms(0.99)),
-        ];
-        let measurement = Measurement::default().with_all(figures).counting([&fast_outcome, &slow_outcome]);
-        let rate = self.settings.fast_rate.unwrap_or(OPEN_LOOP_SHARE * fast_outcome.rate());
+        let ([closed, closed_slow], _) = self.run(&mut served, [fast.clone(), slow.clone()], &window)?;
+        let measurement = Measurement::of(&closed, FAST).and(&closed_slow, SLOW);
+        let rate = self.settings.asked.fast_rate.unwrap_or(OPEN_LOOP_SHARE * closed.rate());
         if rate < 1.0 {
             return Ok(measurement);
         }
         let paced = GroupSpec { pacing: Pacing::Open(Arrivals::constant(rate)), ..fast };
-        let [alone] = self.run(&mut served, vec![paced.clone()], &window)?.split()?;
+        let ([alone], _) = self.run(&mut served, [paced.clone()], &window)?;
         let spinners = self.settings.rig.pin.with_server_cores(Spinners::start)?;
-        let [spun] = self.run(&mut served, vec![paced.clone()], &window)?.split()?;
+        let ([spun], _) = self.run(&mut served, [paced.clone()], &window)?;
         drop(spinners);
-        let [beside, slow_outcome] = self.run(&mut served, vec![paced, slow], &window)?.split()?;
-        let p99 = |outcome: &Outcome| outcome.latencies().quantile_ms(0.99);
-        let times = |base: &Outcome| p99(&beside) / p99(base).max(f64::MIN_POSITIVE);
-        let figures = [
-            (PACED_RATE, beside.rate()),
-            (P99_ALONE, p99(&alone)),
-            (P99_SPUN, p99(&spun)),
-            (P99_BESIDE, p99(&beside)),
-            (TIMES, times(&alone)),
-            (TIMES_SPUN, times(&spun)),
-        ];
-        Ok(measurement.with_all(figures).counting([&alone, &spun, &beside, &slow_outcome]))
+        let ([beside, beside_slow], _) = self.run(&mut served, [paced, slow], &window)?;
+        let times = |base: &Outcome| {
+            let [beside, base] = [&beside, base].map(|outcome| P99.of(&outcome.latencies()));
+            beside / base.max(f64::MIN_POSITIVE)
+        };
+        let times = [(TIMES, times(&alone)), (TIMES_SPUN, times(&spun))];
+        let open = measurement.and(&alone, PACED_ALONE).and(&spun, PACED_SPUN).and(&beside, PACED_BESIDE);
+        Ok(open.and(&beside_slow, &[]).with(times))
     }
 
     fn idle(&self) -> Result<Measurement, BenchError> {
@@ -322,7 +287,7 @@ impl Visit<'_> {
         let resting = self.connections.saturating_sub(WORKING).max(1);
         // One request each, always the same one: connections are where working ones are, and caches stay as
         // they are.
-        let once = self.closed(Load::Read, resting, 1, self.subject.is_database())?;
+        let once = self.group_of(Load::Read, resting, 1, self.subject.is_database())?;
         let once = GroupSpec { pacing: Pacing::Once, ..once };
         interrupt.pause(settle)?;
         let base = resident_bytes(pid)?;
@@ -339,22 +304,20 @@ impl Visit<'_> {
         interrupt.pause(settle)?;
         let after = self.work(&mut served)?;
         let alone = f64::midpoint(before.rate(), after.rate());
-        let connected = called.timed() as f64;
         let figures = [
-            (CONNECTED, connected),
-            (MEMORY, memory / connected.max(1.0)),
+            (MEMORY, memory / (called.timed() as f64).max(1.0)),
             (IDLE, share_of_core * 100.0),
             (ALONE, alone),
-            (RATE, among.rate()),
             (SHARE, among.rate() / alone.max(f64::MIN_POSITIVE)),
         ];
-        Ok(Measurement::default().with_all(figures).counting([&called, &before, &among, &after]))
+        let runs = Measurement::of(&called, &[CALLED]).and(&before, &[]).and(&after, &[]);
+        Ok(runs.with(figures).and(&among, &[RATE]))
     }
 
     /// A closed loop of fast requests.
     fn work(&self, served: &mut Served) -> Result<Outcome, BenchError> {
-        let groups = vec![self.group(Load::Read, WORKING)?];
-        let [outcome] = self.run(served, groups, &self.window(Load::Read))?.split()?;
+        let group = self.group(Load::Read, WORKING)?;
+        let ([outcome], _) = self.run(served, [group], &self.window(Load::Read))?;
         Ok(outcome)
     }
 
@@ -384,15 +347,6 @@ impl Visit<'_> {
         let [monitored] = monitored.map_err(|_| ended)??.split()?;
         let [slow, pushed] = pushed?.split()?;
         served.check_alive()?;
-        let figures = [
-            (MONITORED, monitored.timed() as f64),
-            (MONITOR_P50, monitored.latencies().quantile_ms(0.5)),
-            (MONITOR_P99, monitored.latencies().quantile_ms(0.99)),
-            (MONITOR_LONGEST, monitored.latencies().longest_ms()),
-            (PUSHED, pushed.rate()),
-            (PUSHED_P99, pushed.latencies().quantile_ms(0.99)),
-            (SLOW, slow.rate()),
-        ];
-        Ok(Measurement::default().with_all(figures).counting([&monitored, &pushed, &slow]))
+        Ok(Measurement::of(&monitored, MONITORED).and(&pushed, PUSHED).and(&slow, &[SLOW_RATE]))
     }
 }

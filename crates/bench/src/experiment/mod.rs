@@ -1,6 +1,6 @@
-//! Experiments: `heddle bench article s0 | s1 | s3`, published ones, and `heddle bench raw`. Each is a table
-//! of kinds of measurements, of what is compared, and of what an article says; everything else is the same
-//! for all.
+//! Experiments: `heddle bench article s0 | s1 | s3`, published ones, `heddle bench raw` and `heddle bench
+//! cachegrind`. Each is a table of kinds of measurements, of what is compared, and of what an article says;
+//! everything else is the same for all.
 //!
 //! ```text
 //!   Experiment (a constant) + arguments ─▶ Settings ─▶ rows (kind × connections) × subjects (thread models, bare echoes)
@@ -16,6 +16,7 @@
 //! wait for.
 
 mod arguments;
+mod cachegrind;
 mod findings;
 mod load;
 mod measure;
@@ -28,16 +29,18 @@ mod s3;
 mod subject;
 
 pub(crate) use arguments::ExperimentArguments;
-pub(crate) use load::Load;
-pub(crate) use subject::{Subject, echo_launch};
+pub(crate) use cachegrind::EXPERIMENT as CACHEGRIND;
+pub(crate) use raw::EXPERIMENT as RAW;
 
 use crate::chart::Scale;
 use crate::error::BenchError;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Subcommand};
-use findings::{Column, Findings, P99, RATE};
+use findings::{Cell, Column, Findings, P99, RATE, Side};
+use load::Load;
 use measure::What;
 use report::Report;
+use subject::Subject;
 
 /// What is known of an experiment without measuring.
 #[derive(Debug)]
@@ -53,7 +56,7 @@ pub(crate) struct Experiment {
     /// The kinds that are measured when the command line names none, separated by commas.
     pub(crate) usual: &'static str,
     /// The article's figure beside one of ours, where it has one.
-    pub(crate) published: Option<fn(&findings::Cell, report::Spot) -> Option<String>>,
+    pub(crate) published: Option<fn(&Cell, Column) -> Option<f64>>,
     pub(crate) statements: &'static [Statement],
 }
 
@@ -90,8 +93,11 @@ pub(crate) struct Statement {
     pub(crate) claim: &'static str,
     /// The article's figure.
     pub(crate) theirs: &'static str,
-    /// Ours; `None` when what it takes was not measured.
-    pub(crate) ours: fn(&Findings) -> Option<String>,
+    pub(crate) kind: &'static str,
+    pub(crate) column: Column,
+    /// Whose figures answer it, or, with another side, how many times as much as that one's they are.
+    pub(crate) ours: Side,
+    pub(crate) over: Option<Side>,
 }
 
 /// `heddle bench article …`.
@@ -109,11 +115,6 @@ pub enum ArticleCommand {
     S3(ExperimentArguments),
     #[command(external_subcommand)]
     Other(Vec<String>),
-}
-
-/// `heddle bench raw`.
-pub(crate) fn raw_kinds(argument: Arg) -> Arg {
-    raw::EXPERIMENT.kinds(argument).visible_alias("scenario")
 }
 
 /// Runs a published experiment.
@@ -136,22 +137,16 @@ pub(crate) fn run(command: &ArticleCommand) -> Result<(), BenchError> {
     }
 }
 
-/// Runs `heddle bench raw`.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn run_raw(arguments: &ExperimentArguments) -> Result<(), BenchError> {
-    raw::EXPERIMENT.run(arguments)
-}
-
 impl Experiment {
     /// The option `--kinds` with the names of this experiment's.
-    fn kinds(&self, argument: Arg) -> Arg {
+    pub(crate) fn kinds(&self, argument: Arg) -> Arg {
         let values = self.kinds.iter().map(|kind| PossibleValue::new(kind.name).help(kind.title));
         argument.value_parser(PossibleValuesParser::new(values)).default_value(self.usual)
     }
 
-    fn run(&'static self, arguments: &ExperimentArguments) -> Result<(), BenchError> {
+    /// # Errors
+    /// When it could not be carried out, or not wholly.
+    pub(crate) fn run(&'static self, arguments: &ExperimentArguments) -> Result<(), BenchError> {
         let settings = arguments.settings(self)?;
         let findings = Findings::gather(
             &settings.rows(),
@@ -168,14 +163,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_usually_measured_exists() {
-        for experiment in [&s0::EXPERIMENT, &s1::EXPERIMENT, &s3::EXPERIMENT, &raw::EXPERIMENT] {
-            for usual in experiment.usual.split(',') {
-                assert!(
-                    experiment.kinds.iter().any(|kind| kind.name == usual),
-                    "{}: {usual}",
-                    experiment.name
-                );
+    fn what_is_usually_measured_or_claimed_exists() {
+        for experiment in [&s0::EXPERIMENT, &s1::EXPERIMENT, &s3::EXPERIMENT, &RAW, &CACHEGRIND] {
+            let of_statements = experiment.statements.iter().map(|statement| statement.kind);
+            for wanted in experiment.usual.split(',').chain(of_statements) {
+                let is_there = experiment.kinds.iter().any(|kind| kind.name == wanted);
+                assert!(is_there, "{} has no kind {wanted}", experiment.name);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! An experiment's report page: the article's figures beside ours.
 
 use super::Kind;
-use super::findings::Cell;
-use super::report::{Report, Spot, errors, table};
-use crate::result::{Machine, Table, Tool, bytes, charts, page, warning};
+use super::findings::{Cell, Column, ERRORS};
+use super::report::{Report, errors, table};
+use crate::result::{Machine, Table, Tool, bytes, charts, page, plain, warning};
 use maud::{Markup, html};
 
 impl Report<'_> {
@@ -29,14 +29,16 @@ impl Report<'_> {
 
     fn kind(&self, name: &str, kind: &Kind) -> Markup {
         let cells = self.findings.of(kind.name);
-        let theirs = |cell: &Cell, spot| {
-            let published = self.experiment.published?;
-            published(cell, spot).map(|text| format!("{name}: {text}"))
+        let theirs = |cell: &Cell, column: Column| {
+            let figure = plain(self.experiment.published?(cell, column)?);
+            // Of errors the article tells how many there were a second.
+            let unit = if column == ERRORS { "/s" } else { "" };
+            Some(format!("{name}: {figure}{unit}"))
         };
         let errors = errors(&cells);
         html! {
             h2 { (kind.title) }
-            @if cells.iter().any(|cell| theirs(cell, Spot::Errors).is_some()) {
+            @if cells.iter().any(|cell| theirs(cell, ERRORS).is_some()) {
                 p {
                     "Below ours: the article's figure, where it has one. Its requests a second include the failed ones, "
                     "which stand below our errors; ours do not."
@@ -51,7 +53,7 @@ impl Report<'_> {
     }
 
     fn warnings(&self) -> Markup {
-        let factor = self.settings.scale.0;
+        let factor = self.settings.asked.scale.0;
         html! {
             @if self.findings.interrupted {
                 (warning("The experiment was interrupted; these are the figures until then."))
@@ -76,8 +78,8 @@ impl Report<'_> {
             ("program", format!("heddle {}{commit}", tool.version)),
             ("begun", settings.begun.clone()),
         ];
-        if !settings.server_arguments.is_empty() {
-            pairs.push(("server's arguments", settings.server_arguments.join(" ")));
+        if !settings.asked.server.is_empty() {
+            pairs.push(("server's arguments", settings.asked.server.join(" ")));
         }
         pairs.extend(settings.given().into_iter().map(|given| ("given server", given)));
         Table::pairs(pairs)
@@ -98,7 +100,7 @@ mod tests {
             let mut cell = cell(subject, 15_000, &[]);
             cell.row = row(0, 15_000, 30_000);
             let figures = [(super::super::RATE, rate), (P95, 7.5), (CONNECTED, 15_000.0)];
-            let measurement = super::super::findings::Measurement::default().with_all(figures);
+            let measurement = super::super::findings::Measurement::default().with(figures);
             cell.rounds.push((0, measurement));
             cell
         };

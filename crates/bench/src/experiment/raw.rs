@@ -4,15 +4,15 @@
 use super::findings::Column;
 use super::{Experiment, Kind, Load, Subject, What};
 
-pub(super) const DOCUMENTS: Column = Column::median("M documents/s", 2);
-pub(super) const ECHO: Column = Column::median("echo/s", 0);
-pub(super) const OF_ECHO: Column = Column::median("% of the echo", 0);
+pub(super) const DOCUMENTS: Column = Column::other("M documents/s", 2);
+pub(super) const ECHO: Column = Column::rate("echo/s");
+pub(super) const OF_ECHO: Column = Column::other("% of the echo", 0);
 
 const fn kind(name: &'static str, title: &'static str, clients: &'static [usize], load: Load) -> Kind {
     Kind { name, title, clients, what: What::BesideEcho(load), comparisons: &[], panels: super::SWEEP }
 }
 
-pub(super) static EXPERIMENT: Experiment = Experiment {
+pub(crate) static EXPERIMENT: Experiment = Experiment {
     name: "raw",
     title: "requests beside an echo of the same sizes",
     about: "Each kind of request, and right after it an echo with a thread per connection that answers with replies of the same \

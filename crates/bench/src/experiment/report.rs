@@ -1,8 +1,8 @@
 //! An experiment's results: on the terminal, and as files.
 
 use super::arguments::Settings;
-use super::findings::{Cell, Column, Findings, Measurement, RATE};
-use super::{Comparison, Experiment, Kind};
+use super::findings::{CONNECTIONS, Cell, Column, ERRORS, Findings, Measurement, RATE};
+use super::{Comparison, Experiment, Kind, Statement};
 use crate::chart::{self, Axis, Line, Panel, Plot, Scale};
 use crate::error::BenchError;
 use crate::result::{Machine, Place, Table, Tool, save};
@@ -18,14 +18,6 @@ pub(crate) struct Report<'s> {
     pub(crate) findings: Findings,
 }
 
-/// A place of a row beside which something else can stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot {
-    Connections,
-    Figure(Column),
-    Errors,
-}
-
 impl Report<'_> {
     /// Prints the tables and writes the files.
     ///
@@ -34,13 +26,13 @@ impl Report<'_> {
     pub(crate) fn finish(&self) -> Result<(), BenchError> {
         let text = self.markdown();
         print!("{text}");
-        if let Some(directory) = &self.settings.out {
+        if let Some(directory) = &self.settings.asked.out {
             self.write(directory, &text)?;
         }
         if self.findings.interrupted {
             return Err(BenchError::Interrupted);
         }
-        match self.findings.failures() {
+        match self.findings.cells.iter().map(Cell::failures).sum::<usize>() {
             0 => Ok(()),
             failures => Err(BenchError::Usage(format!(
                 "{failures} measurement(s) could not be made; the lines below the tables say why"
@@ -69,8 +61,9 @@ impl Report<'_> {
         table.text_columns = 3;
         table.prose = true;
         for statement in self.experiment.statements {
-            let ours = (statement.ours)(&self.findings).unwrap_or_else(|| "not measured".to_owned());
-            table.row([Place::from(statement.claim), statement.theirs.into(), ours.into()]);
+            let Statement { claim, theirs, kind, column, ours, over } = *statement;
+            let ours = self.findings.sentence(kind, column, ours, over);
+            table.row([claim.into(), theirs.into(), ours.unwrap_or_else(|| "not measured".to_owned())]);
         }
         table
     }
@@ -136,7 +129,7 @@ impl Report<'_> {
 }
 
 fn cell_to_json(cell: &Cell) -> Value {
-    let round = |(round, measurement): &(u64, Measurement)| {
+    let round = |(round, measurement): &(u32, Measurement)| {
         let figures =
             measurement.figures.iter().map(|(column, value)| (column.name.to_owned(), json!(value)));
         let figures: Map<String, Value> = figures.collect();
@@ -185,7 +178,7 @@ fn bars_of(title: &str, cells: &[&Cell]) -> Panel {
 pub(crate) fn table(
     cells: &[&Cell],
     comparisons: &[Comparison],
-    beside: &dyn Fn(&Cell, Spot) -> Option<String>,
+    beside: &dyn Fn(&Cell, Column) -> Option<String>,
 ) -> Table {
     // Every column that some cell has, in the order of their first appearance.
     let mut columns: Vec<Column> = Vec::new();
@@ -194,51 +187,31 @@ pub(crate) fn table(
             columns.push(*column);
         }
     }
-    let mut headings = vec!["connections", "model"];
-    headings.extend(columns.iter().map(|column| column.name).chain(["errors"]));
-    headings.extend(comparisons.iter().map(|comparison| comparison.heading));
-    let mut table = Table::new(headings);
+    columns.push(ERRORS);
+    let mut table = Table::new(["connections", "model"]);
+    table.headings.extend(columns.iter().map(|column| column.name.to_owned()));
+    table.headings.extend(comparisons.iter().map(|comparison| comparison.heading.to_owned()));
     table.text_columns = 2;
     for cell in cells {
-        let place = |text: String, spot| Place { text, beside: beside(cell, spot), ..Place::default() };
-        let or_dash = |value: Option<f64>, decimals: usize| {
-            value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
+        let place = |column: Column| {
+            let mut text = or_dash(cell.figure(column), column.decimals);
+            let failures = cell.failures();
+            if column == ERRORS && failures > 0 {
+                text.push_str(&format!(", not measured: {failures}"));
+            }
+            Place { text, beside: beside(cell, column), ..Place::default() }
         };
-        let connections = place(cell.row.connections.to_string(), Spot::Connections);
-        let mut places: Vec<Place> = vec![connections, cell.subject.name().into()];
-        places.extend(
-            columns
-                .iter()
-                .map(|&column| place(or_dash(cell.figure(column), column.decimals), Spot::Figure(column))),
-        );
-        places.push(place(count_of_errors(cell), Spot::Errors));
-        places.extend(comparisons.iter().map(|comparison| {
-            Place::from(or_dash(cell.ratio_to(&comparison.bases(cell, cells), RATE, comparison.inverse), 2))
-        }));
+        let mut places = vec![place(CONNECTIONS), cell.subject.name().into()];
+        places.extend(columns.iter().map(|&column| place(column)));
+        let ratio = |comparison: &Comparison| or_dash(comparison.figure(cell, cells), 2).into();
+        places.extend(comparisons.iter().map(ratio));
         table.row(places);
     }
     table
 }
 
-impl Comparison {
-    /// The cells of the same row that a cell is compared with.
-    fn bases<'c>(&self, cell: &Cell, cells: &[&'c Cell]) -> Vec<&'c Cell> {
-        let is_base = |other: &&&Cell| match self.base {
-            _ if other.row != cell.row => false,
-            Some(subject) => other.subject.name() == subject.name(),
-            None => other.subject.is_database(),
-        };
-        cells.iter().filter(is_base).copied().collect()
-    }
-}
-
-/// Failed requests of all rounds, and rounds that could not be measured.
-fn count_of_errors(cell: &Cell) -> String {
-    let errors: u64 = cell.measurements().map(Measurement::error_count).sum();
-    match cell.measurements().filter(|round| round.failure.is_some()).count() {
-        0 => errors.to_string(),
-        failures => format!("{errors}, not measured: {failures}"),
-    }
+fn or_dash(value: Option<f64>, decimals: usize) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
 /// What went wrong in each cell, a sentence each.
@@ -325,11 +298,11 @@ mod tests {
     #[test]
     fn other_figures_and_errors_stand_beside_and_below() {
         let mut cell = cell(Subject::Auto, 64, &[1_000.0]);
-        let beside = |_: &Cell, spot: Spot| match spot {
-            Spot::Connections => Some("70".to_owned()),
-            Spot::Figure(RATE) => Some("198k".to_owned()),
-            Spot::Figure(_) => None,
-            Spot::Errors => Some("7/s".to_owned()),
+        let beside = |_: &Cell, column: Column| match column {
+            CONNECTIONS => Some("70".to_owned()),
+            RATE => Some("198k".to_owned()),
+            ERRORS => Some("7/s".to_owned()),
+            _ => None,
         };
         let found = table(&[&cell], &[], &beside).markdown();
         let row: Vec<&str> = found.lines().last().unwrap_or_default().split('|').map(str::trim).collect();

@@ -4,10 +4,10 @@
 //! there are the situations in which servers with many clients fail: updates, journaled updates, fast beside
 //! slow, idle connections, monitors of an overloaded server, and connection storms.
 
-use super::findings::{At, CONNECTED, Cell, Findings, LONGEST, MEAN, P95, RATE, times};
-use super::report::Spot;
+use super::findings::{
+    At, CONNECTED, CONNECTIONS, Cell, Column, ERRORS, FAILED, LONGEST, MEAN, P95, RATE, Side,
+};
 use super::{Comparison, Experiment, Kind, Load, Statement, Subject, What};
-use crate::result::plain;
 
 /// Numbers of clients of the fast requests …
 const FAST_CLIENTS: &[usize] = &[70, 500, 1_000, 5_000, 30_000];
@@ -48,55 +48,39 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
         Statement {
             claim: "Few clients are served best by a thread each: adaptive over synchronous, 70 fast clients",
             theirs: "0.91 times",
-            ours: |findings| adaptive_over_synchronous(findings, "fast", 70),
+            kind: "fast",
+            column: RATE,
+            ours: Side(At::Clients(70), &[Subject::Adaptive]),
+            over: Some(Side(At::Clients(70), &[Subject::Synchronous])),
         },
         Statement {
             claim: "Many are served best by a pool: adaptive over synchronous, 10,000 slow clients",
             theirs: "1.88 times",
-            ours: |findings| adaptive_over_synchronous(findings, "slow", 10_000),
+            kind: "slow",
+            column: RATE,
+            ours: Side(At::Clients(10_000), &[Subject::Adaptive]),
+            over: Some(Side(At::Clients(10_000), &[Subject::Synchronous])),
         },
         Statement {
             claim: "At the top most requests fail: of all requests of 20,000 slow clients",
             theirs: "synchronous 94 %, adaptive 92 %",
-            ours: |findings| {
-                of_the_pair(findings, "slow", 20_000, |cell| {
-                    Some(format!("{:.1} %", 100.0 * cell.share_of_errors()?))
-                })
-            },
+            kind: "slow",
+            column: FAILED,
+            ours: Side(At::Clients(20_000), &PAIR),
+            over: None,
         },
         Statement {
             claim: "A thread per connection does not take 30,000 clients",
             theirs: "synchronous 24,000 of 30,000, adaptive all",
-            ours: |findings| {
-                of_the_pair(findings, "fast", 30_000, |cell| {
-                    let connected = plain(cell.figure(CONNECTED)?);
-                    Some(format!("{connected} of {}", plain(cell.row.connections as f64)))
-                })
-            },
+            kind: "fast",
+            column: CONNECTED,
+            ours: Side(At::Clients(30_000), &PAIR),
+            over: None,
         },
     ],
 };
 
 const PAIR: [Subject; 2] = [Subject::Synchronous, Subject::Adaptive];
-
-fn adaptive_over_synchronous(findings: &Findings, kind: &str, clients: usize) -> Option<String> {
-    let [synchronous, adaptive] = PAIR;
-    let ratio = findings.ratio(kind, At::Clients(clients), adaptive, &[synchronous], RATE)?;
-    Some(times(ratio, "synchronous"))
-}
-
-/// What each of the pair has to say in one row; `None` when neither was measured.
-fn of_the_pair(
-    findings: &Findings,
-    kind: &str,
-    clients: usize,
-    say: impl Fn(&Cell) -> Option<String>,
-) -> Option<String> {
-    let cells = PAIR.into_iter().filter_map(|model| findings.cell(kind, At::Clients(clients), model));
-    let said: Vec<String> =
-        cells.filter_map(|cell| Some(format!("{} {}", cell.subject.name(), say(cell)?))).collect();
-    (!said.is_empty()).then(|| said.join(", "))
-}
 
 /// The eleven scenarios of the article's table, from its own machine, by sysbench. Each model's requests a
 /// second (failed ones included), failed ones a second, mean, 95th percentile and longest latency in ms:
@@ -120,30 +104,19 @@ const SYNCHRONOUS_CONNECTED: (usize, f64) = (30_000, 24e3);
 
 /// The article's figure. Models go by their names, so that a given server that is called after one has its
 /// figures.
-fn beside(cell: &Cell, spot: Spot) -> Option<String> {
+fn beside(cell: &Cell, column: Column) -> Option<f64> {
+    const COLUMNS: [Column; 5] = [RATE, ERRORS, MEAN, P95, LONGEST];
     let clients = cell.row.clients;
-    let (.., [synchronous, adaptive]) =
-        TABLE.iter().find(|(kind, of, _)| (*kind, *of) == (cell.row.kind.name, clients))?;
-    if spot == Spot::Connections {
-        return (clients != cell.row.connections).then(|| plain(clients as f64));
+    let (.., models) = TABLE.iter().find(|(kind, of, _)| (*kind, *of) == (cell.row.kind.name, clients))?;
+    if column == CONNECTIONS {
+        return (clients != cell.row.connections).then_some(clients as f64);
     }
-    let is_synchronous = cell.subject.name() == Subject::Synchronous.name();
-    let [rate, errors, mean, p95, longest] = match cell.subject.name() {
-        _ if is_synchronous => *synchronous,
-        name if name == Subject::Adaptive.name() => *adaptive,
-        _ => return None,
-    };
-    Some(match spot {
-        Spot::Figure(RATE) => plain(rate),
-        Spot::Figure(MEAN) => plain(mean),
-        Spot::Figure(P95) => plain(p95),
-        Spot::Figure(LONGEST) => plain(longest),
-        Spot::Figure(CONNECTED) if is_synchronous && clients == SYNCHRONOUS_CONNECTED.0 => {
-            plain(SYNCHRONOUS_CONNECTED.1)
-        }
-        Spot::Errors => format!("{}/s", plain(errors)),
-        _ => return None,
-    })
+    let model = PAIR.iter().position(|model| model.name() == cell.subject.name())?;
+    if (column, model, clients) == (CONNECTED, 0, SYNCHRONOUS_CONNECTED.0) {
+        return Some(SYNCHRONOUS_CONNECTED.1);
+    }
+    let place = COLUMNS.iter().position(|known| *known == column)?;
+    models.get(model)?.get(place).copied()
 }
 
 #[cfg(test)]
@@ -153,27 +126,23 @@ mod tests {
 
     #[test]
     fn figures_are_found_by_row_model_and_column() {
-        let check = |kind: &str, clients, subject, spot, expect: Option<&str>| {
+        let check = |kind: &str, clients, subject, column, expect: Option<f64>| {
             let kind = EXPERIMENT.kinds.iter().find(|known| known.name == kind).expect("a kind");
             let cell = Cell { row: Row { kind, connections: 19, clients }, subject, rounds: Vec::new() };
-            assert_eq!(
-                beside(&cell, spot).as_deref(),
-                expect,
-                "{} {clients} {subject:?} {spot:?}",
-                kind.name
-            );
+            let found = beside(&cell, column);
+            assert_eq!(found, expect, "{} {clients} {subject:?} {column:?}", kind.name);
         };
-        check("slow", 10_000, Subject::Adaptive, Spot::Figure(RATE), Some("8,890"));
-        check("slow", 10_000, Subject::Synchronous, Spot::Figure(LONGEST), Some("63,247"));
-        check("slow", 10_000, Subject::Synchronous, Spot::Figure(P99), None);
-        check("slow", 10_000, Subject::Reactor, Spot::Figure(RATE), None);
-        check("slow", 10_000, Subject::Reactor, Spot::Connections, Some("10,000"));
-        check("slow", 19_000, Subject::Adaptive, Spot::Figure(RATE), None);
-        check("fast", 500, Subject::Adaptive, Spot::Figure(P95), Some("3.77"));
-        check("fast", 30_000, Subject::Synchronous, Spot::Figure(CONNECTED), Some("24,000"));
-        check("fast", 30_000, Subject::Adaptive, Spot::Figure(CONNECTED), None);
-        check("fast", 1_000, Subject::Synchronous, Spot::Errors, Some("4,448/s"));
-        check("storm", 1_000, Subject::Adaptive, Spot::Figure(RATE), None);
+        check("slow", 10_000, Subject::Adaptive, RATE, Some(8_890.0));
+        check("slow", 10_000, Subject::Synchronous, LONGEST, Some(63_247.0));
+        check("slow", 10_000, Subject::Synchronous, P99, None);
+        check("slow", 10_000, Subject::Reactor, RATE, None);
+        check("slow", 10_000, Subject::Reactor, CONNECTIONS, Some(10_000.0));
+        check("slow", 19_000, Subject::Adaptive, RATE, None);
+        check("fast", 500, Subject::Adaptive, P95, Some(3.77));
+        check("fast", 30_000, Subject::Synchronous, CONNECTED, Some(24_000.0));
+        check("fast", 30_000, Subject::Adaptive, CONNECTED, None);
+        check("fast", 1_000, Subject::Synchronous, ERRORS, Some(4_448.0));
+        check("storm", 1_000, Subject::Adaptive, RATE, None);
     }
 
     #[test]

@@ -2,21 +2,26 @@
 //! in the same round what the machine can do, and finds by `_id` under the same model what the database makes
 //! of it. YCSB A by number of connections says what becomes of the rate, and of updates, as clients grow.
 
-use super::findings::{At, Column, Findings, P99, RATE, times};
-use super::{Comparison, Experiment, Kind, Statement, Subject, What};
+use super::findings::{At, Column, P99, RATE, Side};
+use super::{Comparison, Experiment, Kind, Statement, Subject, What, cachegrind};
 use crate::chart::Scale;
-use crate::result::{amount, plain};
 
-pub(super) const FINDS: Column = Column::median("finds/s", 0);
-pub(super) const FINDS_P99: Column = Column::median("find p99 ms", 2);
-pub(super) const OF_OWN_ECHO: Column = Column::median("find of own echo", 2);
-pub(super) const READ_P99: Column = Column::median("read p99 ms", 2);
-pub(super) const UPDATE_P99: Column = Column::median("update p99 ms", 2);
-pub(super) const UPDATE_LONGEST: Column = Column::most("update max ms", 1);
+pub(super) const FINDS: Column = Column::rate("finds/s");
+pub(super) const FINDS_P99: Column = Column::p99("find p99 ms");
+pub(super) const OF_OWN_ECHO: Column = Column::other("find of own echo", 2);
+const READ_P99: Column = Column::p99("read p99 ms");
+const UPDATE_P99: Column = Column::p99("update p99 ms");
+const UPDATE_LONGEST: Column = Column::longest("update max ms");
+
+pub(super) const OF_READS: &[Column] = &[READ_P99];
+pub(super) const OF_UPDATES: &[Column] = &[UPDATE_P99, UPDATE_LONGEST];
 
 const CLIENTS: &[usize] = &[8, 64, 1_000, 5_000, 10_000];
 const ECHO: &str = "echo";
 const YCSB: &str = "ycsb-a";
+/// Asynchronous, as the article has it.
+const REACTOR: &[Subject] = &[Subject::Reactor];
+const PAIR: &[Subject] = &[Subject::Synchronous, Subject::Reactor];
 
 const fn over(heading: &'static str, base: Subject) -> Comparison {
     Comparison { heading, base: Some(base), inverse: false }
@@ -63,6 +68,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
                 (UPDATE_P99, Scale::Logarithmic),
             ],
         },
+        cachegrind::KIND,
     ],
     usual: "echo,ycsb-a",
     published: None,
@@ -70,51 +76,42 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
         Statement {
             claim: "Echo: several loops without a shared lock over one queue",
             theirs: "350k → 900k+ requests/s, 2.6 times",
-            ours: loops_over_one_queue,
+            kind: ECHO,
+            column: RATE,
+            ours: Side(At::Best, REACTOR),
+            over: Some(Side(At::Best, &[Subject::AdaptiveOneQueue])),
         },
         Statement {
             claim: "YCSB A, most clients: asynchronous over synchronous",
             theirs: "1.6 times",
-            ours: |findings| {
-                let others = [Subject::Synchronous];
-                let ratio = findings.ratio(YCSB, At::Most, Subject::Reactor, &others, RATE)?;
-                Some(times(ratio, "synchronous"))
-            },
+            kind: YCSB,
+            column: RATE,
+            ours: Side(At::Most, REACTOR),
+            over: Some(Side(At::Most, &[Subject::Synchronous])),
         },
         Statement {
             claim: "YCSB A: the asynchronous rate as clients grow",
             theirs: "kept",
-            ours: |findings| {
-                let most = findings.cell(YCSB, At::Most, Subject::Reactor)?;
-                let best = findings.best(YCSB, Subject::Reactor, RATE)?;
-                let share = 100.0 * most.figure(RATE)? / best;
-                Some(format!("{share:.0} % of the best with {} clients", plain(most.row.connections as f64)))
-            },
+            kind: YCSB,
+            column: RATE,
+            ours: Side(At::Most, REACTOR),
+            over: Some(Side(At::Best, REACTOR)),
         },
         Statement {
             claim: "YCSB A, most clients: the longest updates of synchronous",
             theirs: "over 1 s",
-            ours: longest_updates,
+            kind: YCSB,
+            column: UPDATE_LONGEST,
+            ours: Side(At::Most, PAIR),
+            over: None,
         },
         Statement {
             claim: "Cache misses of all references: synchronous → asynchronous",
             theirs: "4.765 % → 3.787 % (perf stat)",
-            ours: |_| {
-                Some("not counted by this experiment; heddle bench cachegrind simulates them".to_owned())
-            },
+            kind: cachegrind::KIND.name,
+            column: cachegrind::MISSES,
+            ours: Side(At::Most, PAIR),
+            over: None,
         },
     ],
 };
-
-fn loops_over_one_queue(findings: &Findings) -> Option<String> {
-    let one = findings.best(ECHO, Subject::AdaptiveOneQueue, RATE)?;
-    let several = findings.best(ECHO, Subject::Reactor, RATE)?;
-    Some(format!("{} → {} requests/s, {} times", amount(one), amount(several), amount(several / one)))
-}
-
-fn longest_updates(findings: &Findings) -> Option<String> {
-    let longest = |subject| findings.cell(YCSB, At::Most, subject)?.figure(UPDATE_LONGEST);
-    let own = format!("{} ms", amount(longest(Subject::Synchronous)?));
-    let beside = longest(Subject::Reactor).map(|reactor| format!(", {} ms of reactor", amount(reactor)));
-    Some(own + &beside.unwrap_or_default())
-}

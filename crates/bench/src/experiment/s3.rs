@@ -2,7 +2,7 @@
 //! waiting commit joins the next group without holding a thread; db_bench's patterns, 64 at a time, are where
 //! the article found them equal or worse.
 
-use super::findings::{At, Findings, RATE, times};
+use super::findings::{At, RATE, Side};
 use super::{Comparison, Experiment, Kind, Load, Statement, Subject, What};
 
 const THOUSAND: &[usize] = &[1_000];
@@ -38,36 +38,20 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     usual: "journaled,random-read,random-write-synced,random-write-unsynced,read-while-writing",
     published: None,
     statements: &[
-        Statement {
-            claim: "1,000 clients, small values: coroutines over a thread pool",
-            theirs: "2 times",
-            ours: |findings| coroutines_over_threads(findings, "journaled"),
-        },
-        Statement {
-            claim: "Random reads",
-            theirs: "equal",
-            ours: |findings| coroutines_over_threads(findings, "random-read"),
-        },
-        Statement {
-            claim: "Random writes, each on disk before its reply",
-            theirs: "equal",
-            ours: |findings| coroutines_over_threads(findings, "random-write-synced"),
-        },
-        Statement {
-            claim: "Random writes that wait for no disk",
-            theirs: "coroutines lose, as the processor is the limit",
-            ours: |findings| coroutines_over_threads(findings, "random-write-unsynced"),
-        },
-        Statement {
-            claim: "Reads while one client writes",
-            theirs: "equal",
-            ours: |findings| coroutines_over_threads(findings, "read-while-writing"),
-        },
+        claim("1,000 clients, small values: coroutines over a thread pool", "2 times", "journaled"),
+        claim("Random reads", "equal", "random-read"),
+        claim("Random writes, each on disk before its reply", "equal", "random-write-synced"),
+        claim(
+            "Random writes that wait for no disk",
+            "coroutines lose, as the processor is the limit",
+            "random-write-unsynced",
+        ),
+        claim("Reads while one client writes", "equal", "read-while-writing"),
     ],
 };
 
-fn coroutines_over_threads(findings: &Findings, kind: &str) -> Option<String> {
-    const THREADS: [Subject; 2] = [Subject::Synchronous, Subject::Adaptive];
-    let ratio = findings.ratio(kind, At::Most, Subject::Coroutine, &THREADS, RATE)?;
-    Some(times(ratio, "threads"))
+const fn claim(claim: &'static str, theirs: &'static str, kind: &'static str) -> Statement {
+    const COROUTINES: Side = Side(At::Most, &[Subject::Coroutine]);
+    const THREADS: Side = Side(At::Most, &[Subject::Synchronous, Subject::Adaptive]);
+    Statement { claim, theirs, kind, column: RATE, ours: COROUTINES, over: Some(THREADS) }
 }

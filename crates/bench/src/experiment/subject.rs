@@ -7,10 +7,10 @@ use crate::chart::{self, Colour};
 use crate::error::BenchError;
 use crate::run::{LoadMode, load};
 use crate::server_process::{ChildServer, Launch};
+use crate::target::Target;
 use crate::workload::Documents;
 use clap::ValueEnum;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::str::FromStr;
+use std::net::SocketAddr;
 use tempfile::TempDir;
 
 /// Connections that load documents.
@@ -85,56 +85,27 @@ impl Subject {
         self.known().2
     }
 
-    /// Whether it is a database and not a bare echo.
-    pub(crate) const fn is_database(self) -> bool {
-        !matches!(self, Subject::EpollEcho | Subject::ThreadEcho)
-    }
-}
-
-/// `--target`: a server that is given instead of started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    name: String,
-    /// Host and port.
-    host: String,
-}
-
-impl FromStr for Target {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        /// What reports call a server without a name.
-        const UNNAMED: &str = "given";
-        let (name, host) = text.split_once('=').unwrap_or((UNNAMED, text));
-        let (before, port) = host.rsplit_once(':').unwrap_or_default();
-        let has_port = port.parse::<u16>().is_ok_and(|port| port > 0);
-        if name.is_empty() || before.is_empty() || before.contains('/') || !has_port {
-            return Err(format!("expected host:port or name=host:port, found '{text}'"));
-        }
-        Ok(Target { name: name.to_owned(), host: host.to_owned() })
-    }
-}
-
-impl Target {
-    /// The subjects that these targets are.
+    /// The servers that are given instead of started.
     ///
     /// # Errors
     /// [`BenchError::Usage`] when two have one name, [`BenchError::Unreachable`] when a host has no address.
-    pub(crate) fn subjects(targets: &[Target]) -> Result<Vec<Subject>, BenchError> {
+    pub(crate) fn given(targets: &[Target]) -> Result<Vec<Subject>, BenchError> {
         let mut subjects: Vec<Subject> = Vec::new();
-        for (number, Target { name, host }) in targets.iter().enumerate() {
+        for (number, target) in targets.iter().enumerate() {
+            let name: &'static str = target.label.clone().leak();
             if subjects.iter().any(|subject| subject.name() == name) {
                 return Err(BenchError::Usage(format!(
-                    "--target names '{name}' twice; give each server a name of its own, as in a={host}"
+                    "--target names '{name}' twice; give each server a name of its own, as in a=host:port"
                 )));
             }
-            let addresses = host.to_socket_addrs().map_err(|error| error.to_string());
-            let first = addresses.and_then(|mut all| all.next().ok_or("it has no address".to_owned()));
-            let address =
-                first.map_err(|problem| BenchError::Unreachable { problem: format!("{host}: {problem}") })?;
-            subjects.push(Subject::Given(GivenServer { name: name.clone().leak(), address, number }));
+            subjects.push(Subject::Given(GivenServer { name, address: target.address()?, number }));
         }
         Ok(subjects)
+    }
+
+    /// Whether it is a database and not a bare echo.
+    pub(crate) const fn is_database(self) -> bool {
+        !matches!(self, Subject::EpollEcho | Subject::ThreadEcho)
     }
 }
 
@@ -149,7 +120,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    const fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
+    pub(super) const fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
         Served { address: process.address, process: Some(process), _directory: directory }
     }
 
@@ -169,14 +140,20 @@ impl Settings {
         let served = self.serve_empty(subject)?;
         let workload = wanted.workload(self.stored, self.document_bytes).build()?;
         let interrupt = &self.rig.interrupt;
-        load(&workload, served.address, LoadMode::Fresh, LOADERS, self.seed, interrupt, &mut |_| ())?;
+        let seed = self.asked.measure.seed;
+        load(&workload, served.address, LoadMode::Fresh, LOADERS, seed, interrupt, &mut |_| ())?;
         Ok(served)
     }
 
     /// How long a whole good reply is.
     pub(crate) fn bytes_of(&self, load: Load) -> Result<usize, BenchError> {
         let workload = load.workload(self.stored, self.document_bytes).build()?;
-        Ok(load.reply_bytes(self.stored, &Documents::new(&workload, self.seed)))
+        Ok(load.reply_bytes(self.stored, &Documents::new(&workload, self.asked.measure.seed)))
+    }
+
+    /// How long an echo's replies are.
+    pub(crate) fn echo_bytes(&self) -> Result<usize, BenchError> {
+        self.asked.reply_bytes.map_or_else(|| self.bytes_of(Load::Read), Ok)
     }
 
     /// A database on a directory of its own, or one that is given, whatever it holds.
@@ -186,36 +163,35 @@ impl Settings {
         }
         let directory = tempfile::Builder::new()
             .prefix("heddle-bench-")
-            .tempdir_in(&self.data_directory)
+            .tempdir_in(self.asked.data_directory.clone().unwrap_or_else(std::env::temp_dir))
             .map_err(BenchError::io("make a directory for a server"))?;
         let path = directory.path().join("data").to_string_lossy().into_owned();
         let (name, arguments, _) = subject.known();
         let words =
             ["serve", "--nounixsocket", "--dbpath", &path].into_iter().chain(arguments.iter().copied());
-        let words = words.map(str::to_owned).chain(self.server_arguments.iter().cloned()).collect();
+        let words = words.map(str::to_owned).chain(self.asked.server.iter().cloned()).collect();
         let launch = Launch::new(&format!("{name} server"), words);
         Ok(Served::started(ChildServer::start(&self.rig, launch)?, Some(directory)))
     }
 
     /// The transport alone under a thread model, or a bare echo.
     pub(crate) fn serve_echo(&self, subject: Subject, reply_bytes: usize) -> Result<Served, BenchError> {
-        let launch = echo_launch(subject, reply_bytes, &self.server_arguments);
-        Ok(Served::started(ChildServer::start(&self.rig, launch)?, None))
+        Ok(Served::started(ChildServer::start(&self.rig, self.echo_launch(subject, reply_bytes))?, None))
     }
-}
 
-/// How an echo is started.
-pub(crate) fn echo_launch(subject: Subject, reply_bytes: usize, further: &[String]) -> Launch {
-    let (name, arguments, _) = subject.known();
-    let (program, further): (&[&str], &[String]) = if subject.is_database() {
-        (&["echo-server", "--nounixsocket"], further)
-    } else {
-        (&["bench", "echo"], &[])
-    };
-    let mut words: Vec<String> = program.iter().chain(arguments).map(|&word| word.to_owned()).collect();
-    words.extend(["--reply-bytes".to_owned(), reply_bytes.to_string()]);
-    words.extend_from_slice(further);
-    Launch::new(&format!("{name} echo"), words)
+    /// How an echo is started.
+    pub(crate) fn echo_launch(&self, subject: Subject, reply_bytes: usize) -> Launch {
+        let (name, arguments, _) = subject.known();
+        let (program, further): (&[&str], &[String]) = if subject.is_database() {
+            (&["echo-server", "--nounixsocket"], &self.asked.server)
+        } else {
+            (&["bench", "echo"], &[])
+        };
+        let mut words: Vec<String> = program.iter().chain(arguments).map(|&word| word.to_owned()).collect();
+        words.extend(["--reply-bytes".to_owned(), reply_bytes.to_string()]);
+        words.extend_from_slice(further);
+        Launch::new(&format!("{name} echo"), words)
+    }
 }
 
 #[cfg(test)]
@@ -230,34 +206,17 @@ mod tests {
         }
     }
 
-    fn check(text: &str, expect: Result<(&str, &str), ()>) {
-        let found = text.parse::<Target>();
-        let parts = found.as_ref().map(|target| (target.name.as_str(), target.host.as_str()));
-        let parts = parts.map_err(|error| assert!(error.contains("name=host:port"), "{error}"));
-        assert_eq!(parts, expect, "for '{text}'");
-    }
-
-    #[test]
-    fn targets_are_hosts_with_or_without_names() {
-        check("127.0.0.1:27017", Ok(("given", "127.0.0.1:27017")));
-        check("ours=localhost:1", Ok(("ours", "localhost:1")));
-        check("[::1]:27017", Ok(("given", "[::1]:27017")));
-        for wrong in ["localhost", "=a:1", "a:0", "a:65536", ":27017", "mongodb://a:27017", "b=mongodb://a:1"]
-        {
-            check(wrong, Err(()));
-        }
-    }
-
     #[test]
     fn every_target_is_a_subject_of_its_own() {
         let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a target")).collect();
         let two: Vec<Target> = parse(&["127.0.0.1:1", "adaptive=127.0.0.1:2"]);
-        let found = Target::subjects(&two).expect("two subjects");
-        assert_eq!(found.iter().map(|subject| subject.name()).collect::<Vec<_>>(), ["given", "adaptive"]);
+        let found = Subject::given(&two).expect("two subjects");
+        let names: Vec<&str> = found.iter().map(|subject| subject.name()).collect();
+        assert_eq!(names, ["127.0.0.1:1", "adaptive"]);
         let address = SocketAddr::from(([127, 0, 0, 1], 2));
         assert_eq!(found[1], Subject::Given(GivenServer { name: "adaptive", address, number: 1 }));
-        let twice: Vec<Target> = parse(&["127.0.0.1:1", "127.0.0.1:2"]);
-        let error = Target::subjects(&twice).expect_err("two of one name").to_string();
-        assert!(error.contains("--target names 'given' twice"), "{error}");
+        let twice: Vec<Target> = parse(&["a=127.0.0.1:1", "a=127.0.0.1:2"]);
+        let error = Subject::given(&twice).expect_err("two of one name").to_string();
+        assert!(error.contains("--target names 'a' twice"), "{error}");
     }
 }

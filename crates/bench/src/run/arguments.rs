@@ -1,7 +1,7 @@
 //! The command line of `heddle bench run`: what is measured and how, for any target.
 
-use crate::affinity::Pin;
-use crate::generator::{Arrivals, Opening, Phases, duration};
+use crate::arguments::{MeasureArguments, Time, positive, rate};
+use crate::generator::{Arrivals, Opening, Phases};
 use crate::result::OutputOptions;
 use crate::run::connection_string::{Compressors, read_preference};
 use crate::run::load_phase::LoadMode;
@@ -37,6 +37,8 @@ pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub(crate) load: LoadArguments,
     #[command(flatten)]
+    pub(crate) measure: MeasureArguments,
+    #[command(flatten)]
     pub(crate) pace: PaceArguments,
     #[command(flatten)]
     pub(crate) wire: WireArguments,
@@ -59,12 +61,6 @@ pub(crate) struct WorkloadArguments {
     /// sequential
     #[arg(long, value_name = "NAME")]
     pub(crate) distribution: Option<String>,
-    /// Documents to load [default: 100000; 0 where documents are only inserted]
-    #[arg(long, value_name = "N")]
-    pub(crate) records: Option<u64>,
-    /// Size of a document's BSON [default: as YCSB, about 1,130; 1024]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) document_bytes: Option<usize>,
     /// Fields of a document [default: 10]
     #[arg(long, value_name = "N")]
     pub(crate) fields: Option<u32>,
@@ -107,12 +103,6 @@ pub(crate) struct PaceArguments {
     /// Connections, all threads and processes together
     #[arg(long, short, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(1..=MOST_CONNECTIONS))]
     pub(crate) connections: u32,
-    /// Generator threads in each process
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
-    pub(crate) threads: u32,
-    /// Generator processes: one has descriptors for about 20,000 connections
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
-    pub(crate) processes: u32,
     /// Open loop: so many operations a second, whatever the server does
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "schedule", value_parser = rate)]
     pub(crate) rate: Option<f64>,
@@ -131,24 +121,9 @@ pub(crate) struct PaceArguments {
     /// Short connections: a new one after so many operations, as clients without a pool
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(crate) operations_per_connection: Option<u32>,
-    /// Load before measuring begins [default: 2s; 0 with --operations]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) warm_up: Option<Time>,
-    /// Measured time [default: 30s; none with --operations]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive)]
-    pub(crate) duration: Option<Duration>,
     /// Ends after so many operations, the warm-up's included
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub(crate) operations: Option<u64>,
-    /// How often to measure; comparisons draw confidence intervals from it
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
-    pub(crate) repetitions: u32,
-    /// Seed of everything that is drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Cores of the generator, such as 0
-    #[arg(long, value_name = "CORES")]
-    pub(crate) pin: Option<Pin>,
 }
 
 /// What is agreed on with the server.
@@ -196,28 +171,6 @@ impl<T: FromStr> FromStr for Said<T> {
     }
 }
 
-/// `10s`, `500ms`, or seconds without a unit.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Time(pub(crate) Duration);
-
-impl FromStr for Time {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let seconds = text.trim().parse::<f64>().ok().map(|seconds| format!("{seconds}s"));
-        duration(seconds.as_deref().unwrap_or(text))
-            .map(Time)
-            .map_err(|_| "no time; expected seconds, or a number and us, ms, s, m or h".to_owned())
-    }
-}
-
-fn positive(text: &str) -> Result<Duration, String> {
-    match text.parse::<Time>()? {
-        Time(Duration::ZERO) => Err("it must be above 0".to_owned()),
-        Time(time) => Ok(time),
-    }
-}
-
 /// A loop is closed, or open at these arrivals.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule(pub(crate) Option<Arrivals>);
@@ -232,11 +185,6 @@ impl FromStr for Schedule {
             text.parse().map(|arrivals| Schedule(Some(arrivals)))
         }
     }
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.trim().parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
-    rate.ok_or("expected operations a second, above 0".to_owned())
 }
 
 impl FromStr for Opening {

@@ -29,9 +29,11 @@ mod tests;
 mod topology;
 
 pub(crate) use arguments::{PlanArguments, RunArguments};
+pub(crate) use connection_string::ConnectionString;
 pub(crate) use load_phase::{LoadMode, load};
 pub(crate) use progress::ProgressLine;
 pub(crate) use session::Session;
+pub(crate) use topology::resolve;
 
 use crate::error::BenchError;
 use crate::result::{self, RunResult};
@@ -46,8 +48,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), BenchError> {
     let plan = &arguments.plan;
     plan.check()?;
     arguments.output.check()?;
-    connection_string::ConnectionString::parse(&arguments.target)?;
-    let rig = Rig::set_up(&plan.pace.pin.clone().unwrap_or_default())?;
+    ConnectionString::parse(&arguments.target)?;
+    let rig = Rig::set_up(&plan.measure)?;
     let mut line = ProgressLine::new();
     let measured = execute(plan, &arguments.target, arguments.label.as_deref(), &rig, &mut line)?;
     drop(line);
@@ -69,7 +71,7 @@ pub(crate) fn execute(
     line: &mut ProgressLine,
 ) -> Result<RunResult, BenchError> {
     let mut session = Session::prepare(plan, target, label, rig, line)?;
-    let repetitions = if plan.load.load_only { 0 } else { plan.pace.repetitions };
+    let repetitions = if plan.load.load_only { 0 } else { plan.repetitions() };
     for number in 0..repetitions {
         match session.measure(number, repetitions, line) {
             // What earlier repetitions saw is a result.

@@ -23,20 +23,6 @@ pub(crate) struct TargetPlan {
 }
 
 impl PaceArguments {
-    /// None: as long as the operations take.
-    pub(crate) fn measured(&self) -> Option<Duration> {
-        self.duration.or_else(|| self.operations.is_none().then_some(DURATION))
-    }
-
-    pub(crate) fn window(&self) -> Window {
-        let usual = if self.operations.is_some() { Duration::ZERO } else { WARM_UP };
-        Window {
-            warm_up: self.warm_up.map_or(usual, |time| time.0),
-            duration: self.measured().unwrap_or(UNBOUNDED),
-            operations: self.operations,
-        }
-    }
-
     /// The pacing, and in the user's words.
     pub(crate) fn pacing(&self) -> (Pacing, String) {
         if let Some(rate) = self.rate {
@@ -62,6 +48,25 @@ impl PaceArguments {
 }
 
 impl PlanArguments {
+    pub(crate) fn repetitions(&self) -> u32 {
+        self.measure.repetitions.unwrap_or(1)
+    }
+
+    /// None: as long as the operations take.
+    pub(crate) fn measured(&self) -> Option<Duration> {
+        self.measure.duration.or_else(|| self.pace.operations.is_none().then_some(DURATION))
+    }
+
+    pub(crate) fn window(&self) -> Window {
+        let operations = self.pace.operations;
+        let usual = if operations.is_some() { Duration::ZERO } else { WARM_UP };
+        Window {
+            warm_up: self.measure.warm_up.map_or(usual, |time| time.0),
+            duration: self.measured().unwrap_or(UNBOUNDED),
+            operations,
+        }
+    }
+
     /// What is wrong with the workload is found before anything is sent.
     ///
     /// # Errors
@@ -80,8 +85,8 @@ impl PlanArguments {
             distribution: wanted.distribution.clone(),
             database: wanted.database.clone(),
             collection: wanted.collection.clone(),
-            records: wanted.records,
-            document_bytes: wanted.document_bytes,
+            records: self.measure.records,
+            document_bytes: self.measure.document_bytes,
             fields: wanted.fields,
             ttl_seconds: wanted.ttl,
         }

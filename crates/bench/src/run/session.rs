@@ -64,7 +64,7 @@ impl<'p> Session<'p> {
             self.writes(),
             self.plan.load.load,
             self.plan.load.load_connections as usize,
-            self.plan.pace.seed,
+            self.plan.measure.seed,
             &self.rig.interrupt,
             &mut |progress| line.show(&load_line(progress)),
         );
@@ -95,15 +95,13 @@ impl<'p> Session<'p> {
         of: u32,
         line: &mut ProgressLine,
     ) -> Result<(), BenchError> {
-        let pace = &self.plan.pace;
-        let (groups, seed) = (self.groups()?, pace.seed.wrapping_add(u64::from(number)));
-        let spread = (pace.threads, pace.processes);
-        let mut fleet = self.rig.fleet(self.writes(), groups, spread, seed)?;
+        let groups = self.groups()?;
+        let mut fleet = self.rig.fleet(self.writes(), groups, &self.plan.measure, number)?;
         let sampler = Sampler::start(self.writes(), SAMPLING);
-        let window = pace.window();
+        let window = self.plan.window();
         let begin = Instant::now() + window.warm_up;
         let prefix = if of > 1 { format!("{} of {of}: ", number + 1) } else { String::new() };
-        let mut shown = RunLine::new(window.warm_up, pace.measured(), window.operations, prefix);
+        let mut shown = RunLine::new(window.warm_up, self.plan.measured(), window.operations, prefix);
         let ran = fleet.run(&window, &mut |snapshot| line.show(&shown.line(snapshot)));
         line.clear();
         let outcome = ran?;
@@ -265,7 +263,7 @@ fn describe(
 
 fn workload_info(plan: &PlanArguments, target: &TargetPlan) -> WorkloadInfo {
     let workload = &target.workload;
-    let (_, document_bytes) = Documents::new(workload, plan.pace.seed).sizes();
+    let (_, document_bytes) = Documents::new(workload, plan.measure.seed).sizes();
     WorkloadInfo {
         name: workload.name.clone(),
         description: workload.description.clone(),
@@ -286,14 +284,14 @@ fn load_info(plan: &PlanArguments, target: &TargetPlan) -> LoadInfo {
     let write_concern = concerns.write.to_string();
     LoadInfo {
         connections: pace.connections.into(),
-        threads: pace.threads,
-        processes: pace.processes,
+        threads: plan.measure.threads,
+        processes: plan.measure.processes,
         schedule: pace.pacing().1,
         rate: pace.rate,
-        warm_up_seconds: pace.window().warm_up.as_secs_f64(),
-        duration_seconds: pace.measured().map(|duration| duration.as_secs_f64()),
+        warm_up_seconds: plan.window().warm_up.as_secs_f64(),
+        duration_seconds: plan.measured().map(|duration| duration.as_secs_f64()),
         operations: pace.operations,
-        seed: pace.seed,
+        seed: plan.measure.seed,
         compressors: target.options.compressors.clone(),
         read_preference: concerns.read_preference.clone(),
         read_concern: concerns.read.clone(),

@@ -113,7 +113,9 @@ fn ask(host: &Host, patience: Duration) -> Result<Member, BenchError> {
     Ok(member(host, address, &reply))
 }
 
-fn resolve(host: &Host) -> Result<SocketAddr, String> {
+/// # Errors
+/// When it has no address, in words.
+pub(crate) fn resolve(host: &Host) -> Result<SocketAddr, String> {
     match host {
         Host::Tcp { name, port } => {
             let mut addresses = (name.as_str(), *port)

@@ -5,15 +5,53 @@
 //! numbers: starting and ending cancel out. Only the server's own code is counted, not the kernel's. Valgrind
 //! stops every thread while one waits in io_uring, so that `coroutine` is measured on epoll.
 
+use super::arguments::Requests;
+use super::findings::{Column, Measurement};
+use super::measure::Visit;
+use super::subject::Served;
+use super::{Experiment, Kind, Load, Subject, What};
 use crate::error::BenchError;
-use crate::experiment::{Load, Subject, echo_launch};
-use crate::generator::{GroupSpec, Outcome, Pacing, Window};
-use crate::rig::Rig;
+use crate::generator::{Outcome, Window};
 use crate::server_process::ChildServer;
-use crate::workload::WorkloadSource;
-use clap::Args;
 use std::path::Path;
 use std::time::Duration;
+
+pub(super) const KIND: Kind = Kind {
+    name: "cache-misses",
+    title: "Echo under valgrind: the server's own code per request, coroutine and auto on epoll",
+    clients: &[64],
+    what: What::Cachegrind,
+    comparisons: &[],
+    panels: &[],
+};
+
+pub(crate) static EXPERIMENT: Experiment = Experiment {
+    name: "cachegrind",
+    title: "instructions and simulated cache misses",
+    about: "An echo under each thread model runs under valgrind twice, with different numbers of requests; the difference is \
+            divided by the difference of the numbers. The simulated caches have 32 KiB, 32 KiB and 32 MiB.",
+    subjects: &[
+        Subject::EpollEcho,
+        Subject::Synchronous,
+        Subject::Adaptive,
+        Subject::Reactor,
+        Subject::Coroutine,
+        Subject::Auto,
+    ],
+    document_bytes: 1_024,
+    kinds: &[KIND],
+    usual: KIND.name,
+    published: None,
+    statements: &[],
+};
+
+/// First-level data misses of all data references.
+pub(super) const MISSES: Column = Column::other("% missed", 3);
+const INSTRUCTIONS: Column = Column::other("instructions", 0);
+const REFERENCES: Column = Column::other("data references", 0);
+const INSTRUCTION_MISSES: Column = Column::other("I1 misses", 2);
+const DATA_MISSES: Column = Column::other("D1 misses", 2);
+const LAST_LEVEL_MISSES: Column = Column::other("LL misses", 3);
 
 /// The caches are simulated with sizes that are usual today and the same everywhere.
 const VALGRIND: [&str; 7] = [
@@ -29,31 +67,7 @@ const VALGRIND: [&str; 7] = [
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The requests have been answered long before.
 const LONGEST: Duration = Duration::from_secs(600);
-
-/// `heddle bench cachegrind`.
-#[derive(Debug, Args)]
-pub struct CachegrindArguments {
-    /// Thread models, and `epoll-echo` and `thread-echo`
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "epoll-echo,synchronous,adaptive,reactor,coroutine,auto"
-    )]
-    models: Vec<Subject>,
-    /// Connections
-    #[arg(long, default_value_t = 64)]
-    connections: usize,
-    /// Requests of the shorter and of the longer run
-    #[arg(long, value_delimiter = ',', num_args = 1, default_value = "2000,12000")]
-    requests: Vec<u64>,
-    /// Size of every reply, in bytes
-    #[arg(long, default_value_t = 1_100)]
-    reply_bytes: usize,
-    /// Further arguments for the servers, after `--`
-    #[arg(last = true)]
-    server: Vec<String>,
-}
+const REQUESTS: Requests = Requests(2_000, 12_000);
 
 /// Totals of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,73 +79,46 @@ struct Counts {
     last_level_misses: f64,
 }
 
-/// Measures and prints the table.
-///
-/// # Errors
-/// When valgrind is missing or a server cannot be run under it.
-pub(crate) fn run(arguments: &CachegrindArguments) -> Result<(), BenchError> {
-    let &[fewer, more] = arguments.requests.as_slice() else {
-        return Err(BenchError::Usage("--requests needs two numbers, such as 2000,12000".to_owned()));
-    };
-    if fewer < 1 || more <= fewer || arguments.connections < 1 {
-        return Err(BenchError::Usage(
-            "--requests needs a smaller and a larger number, and --connections at least 1".to_owned(),
-        ));
+impl Visit<'_> {
+    pub(super) fn cachegrind(&self) -> Result<Measurement, BenchError> {
+        let Requests(fewer, more) = self.settings.asked.requests.unwrap_or(REQUESTS);
+        let (few, many) = (self.count(fewer)?, self.count(more)?);
+        Ok(Measurement::default().with(figures(few, many, (more - fewer) as f64)))
     }
-    let rig = Rig::set_up(&crate::affinity::Pin::default())?;
-    println!(
-        "| model | instructions | data references | I1 misses | D1 misses | LL misses |\n|---|---|---|---|---|---|"
-    );
-    for &subject in &arguments.models {
-        let few = arguments.count(&rig, subject, fewer)?;
-        let many = arguments.count(&rig, subject, more)?;
-        println!("{}", row(subject, few, many, (more - fewer) as f64));
-    }
-    println!(
-        "\nper request, {} connections, replies of {} bytes, coroutine and auto on epoll",
-        arguments.connections, arguments.reply_bytes
-    );
-    Ok(())
-}
 
-/// The difference of two runs, per request.
-fn row(subject: Subject, few: Counts, many: Counts, requests: f64) -> String {
-    let each = |figure: fn(&Counts) -> f64| (figure(&many) - figure(&few)) / requests;
-    format!(
-        "| {} | {:.0} | {:.0} | {:.2} | {:.2} | {:.3} |",
-        subject.name(),
-        each(|counts| counts.instructions),
-        each(|counts| counts.data_references),
-        each(|counts| counts.instruction_misses),
-        each(|counts| counts.data_misses),
-        each(|counts| counts.last_level_misses),
-    )
-}
-
-impl CachegrindArguments {
     /// One run of so many requests.
-    fn count(&self, rig: &Rig, subject: Subject, requests: u64) -> Result<Counts, BenchError> {
+    fn count(&self, requests: u64) -> Result<Counts, BenchError> {
+        let rig = &self.settings.rig;
         let directory = tempfile::tempdir().map_err(BenchError::io("make a temporary directory"))?;
         let file = directory.path().join("counts");
-        let mut further = self.server.clone();
-        if matches!(subject, Subject::Coroutine | Subject::Auto) {
-            further.push("--no-io-uring".to_owned());
+        let mut launch = self.settings.echo_launch(self.subject, self.settings.echo_bytes()?);
+        if matches!(self.subject, Subject::Coroutine | Subject::Auto) {
+            launch.arguments.push("--no-io-uring".to_owned());
         }
-        let mut launch = echo_launch(subject, self.reply_bytes, &further);
         launch.patience = PATIENCE;
         launch.wrapper = VALGRIND.map(str::to_owned).to_vec();
         launch.wrapper.push(format!("--cachegrind-out-file={}", file.display()));
-        let server = ChildServer::start(rig, launch).map_err(explain)?;
-        const DOCUMENT_BYTES: usize = 1_024;
-        let source = WorkloadSource::new(&Load::Read.workload(1, DOCUMENT_BYTES), &Load::Read.concerns())?;
-        let group = GroupSpec::new(self.connections, source.expecting_nothing(), Pacing::Closed);
+        let mut served = Served::started(ChildServer::start(rig, launch).map_err(explain)?, None);
         let window = Window { warm_up: Duration::ZERO, duration: LONGEST, operations: Some(requests) };
-        let [outcome] =
-            rig.fleet(server.address, vec![group], (1, 1), 1)?.run(&window, &mut |_| ())?.split()?;
+        let ([outcome], _) = self.run(&mut served, [self.echoed(Load::Read)?], &window)?;
         check(&outcome, requests)?;
-        server.terminate(rig, PATIENCE)?;
+        served.process.map_or(Ok(()), |process| process.terminate(rig, PATIENCE))?;
         read(&file)
     }
+}
+
+/// The difference of two runs, per request.
+fn figures(few: Counts, many: Counts, requests: f64) -> [(Column, f64); 6] {
+    let each = |figure: fn(&Counts) -> f64| (figure(&many) - figure(&few)) / requests;
+    let (references, misses) = (each(|counts| counts.data_references), each(|counts| counts.data_misses));
+    [
+        (INSTRUCTIONS, each(|counts| counts.instructions)),
+        (REFERENCES, references),
+        (INSTRUCTION_MISSES, each(|counts| counts.instruction_misses)),
+        (DATA_MISSES, misses),
+        (LAST_LEVEL_MISSES, each(|counts| counts.last_level_misses)),
+        (MISSES, 100.0 * misses / references.max(1.0)),
+    ]
 }
 
 /// A missing valgrind is the one failure that is worth a hint.
@@ -203,6 +190,7 @@ mod tests {
     fn starting_and_ending_cancel_out() {
         let few = parse(FILE).expect("counts");
         let many = Counts { instructions: 6_000.0, data_misses: 85.0, ..few };
-        assert_eq!(row(Subject::Reactor, few, many, 10.0), "| reactor | 500 | 0 | 0.00 | 2.50 | 0.000 |");
+        let found = figures(few, Counts { data_references: 1_100.0, ..many }, 10.0).map(|(_, figure)| figure);
+        assert_eq!(found, [500.0, 50.0, 0.0, 2.5, 0.0, 5.0]);
     }
 }
