@@ -42,6 +42,7 @@ mod server_process;
 mod servers;
 mod spinners;
 mod target;
+mod threads;
 mod workload;
 
 pub use command::{BenchCommand, complaint, run};

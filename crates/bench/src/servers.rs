@@ -76,7 +76,7 @@ fn keep(results: &[RunResult], directory: &Path) -> Result<(), BenchError> {
     };
     std::fs::create_dir_all(directory).map_err(unusable)?;
     for (number, result) in (1..).zip(results) {
-        result::save(&directory.join(file_name(number, &result.label)), &result.to_json()?)?;
+        result::save_json(&directory.join(file_name(number, &result.label)), result)?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::generator::spec::{GroupSpec, Window};
 use crate::generator::traffic::Share;
 use crate::interrupt::Interrupt;
 use crate::process::resident_bytes;
+use crate::threads::run_all;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -61,14 +62,14 @@ impl Crew {
     /// Opens the connections of this process's part of the load, each thread its own.
     pub(crate) fn open(load: &Load, process: u32, interrupt: &Interrupt) -> Result<Self, BenchError> {
         let before = memory();
-        let shares: Vec<Share> = (0..load.threads).map(|thread| load.share(process, thread)).collect();
-        let open = |share| Generator::connect(load.address, &load.groups, share, interrupt);
-        let generators: Result<Vec<_>, BenchError> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                shares.iter().map(|&share| (scope.spawn(move || open(share)), share)).collect();
-            threads.into_iter().map(|(thread, share)| Ok((joined(thread.join())?, share))).collect()
-        });
-        let generators = generators?;
+        let shares = (0..load.threads).map(|thread| load.share(process, thread));
+        let open = |share| {
+            move || {
+                let opened = Generator::connect(load.address, &load.groups, share, interrupt);
+                opened.map(|generator| (generator, share))
+            }
+        };
+        let generators = run_all(shares.map(open), Duration::MAX, &mut || ())?;
         let after = memory();
         Ok(Crew { generators, resident_bytes: after, connections_bytes: after.saturating_sub(before) })
     }
@@ -88,39 +89,20 @@ impl Crew {
         interval: Duration,
         tick: &mut dyn FnMut(),
     ) -> Result<RunOutcome, BenchError> {
-        let barrier = Barrier::new(self.generators.len());
-        let (ended, ends) = std::sync::mpsc::channel::<()>();
-        let outcomes: Result<Vec<RunOutcome>, BenchError> = std::thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(self.generators.len());
-            for (generator, share) in &mut self.generators {
-                let (barrier, ended, window) = (&barrier, ended.clone(), window.share(*share));
-                threads.push(scope.spawn(move || {
-                    let _ended = ended;
-                    barrier.wait();
-                    generator.run(&window)
-                }));
+        let barrier = &Barrier::new(self.generators.len());
+        let tasks = self.generators.iter_mut().map(|(generator, share)| {
+            let window = window.share(*share);
+            move || {
+                barrier.wait();
+                generator.run(&window)
             }
-            drop(ended);
-            // Nothing is ever sent: the wait ends with an error once every thread has dropped its end.
-            while ends.recv_timeout(interval) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                tick();
-            }
-            threads.into_iter().map(|thread| joined(thread.join())).collect()
         });
-        let mut outcomes = outcomes?.into_iter();
-        let mut sum = outcomes.next().ok_or_else(panicked)?;
-        outcomes.for_each(|outcome| sum.merge(outcome));
+        let outcomes = run_all(tasks, interval, tick)?;
+        let no_thread = || BenchError::Usage("a load has at least one thread".to_owned());
+        let mut sum = outcomes.into_iter().reduce(RunOutcome::merged).ok_or_else(no_thread)?;
         (sum.resident_bytes, sum.connections_bytes) = (self.resident_bytes, self.connections_bytes);
         Ok(sum)
     }
-}
-
-fn joined<T>(result: std::thread::Result<Result<T, BenchError>>) -> Result<T, BenchError> {
-    result.unwrap_or_else(|_| Err(panicked()))
-}
-
-fn panicked() -> BenchError {
-    BenchError::Program { program: "a generator thread", problem: "it panicked".to_owned() }
 }
 
 /// Resident memory of this process; 0 where the kernel does not tell.

@@ -157,17 +157,12 @@ impl Workers {
                 *running = true;
             }
         }
-        let (mut sum, mut told, mut stopped): (Option<RunOutcome>, _, Option<Instant>) =
-            (None, Instant::now(), None);
+        let mut outcomes: Vec<RunOutcome> = Vec::new();
+        let (mut told, mut stopped): (_, Option<Instant>) = (Instant::now(), None);
         while running.contains(&true) {
             match self.reports.recv_timeout(NAP) {
                 Ok((process, report)) => {
-                    if let Some(outcome) = self.take(process, report, &mut running) {
-                        match &mut sum {
-                            Some(sum) => sum.merge(outcome),
-                            None => sum = Some(outcome),
-                        }
-                    }
+                    outcomes.extend(self.take(process, report, &mut running));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -186,7 +181,7 @@ impl Workers {
             }
         }
         let failures: Vec<String> = self.workers.iter().filter_map(|worker| worker.failure.clone()).collect();
-        let Some(mut sum) = sum else {
+        let Some(mut sum) = outcomes.into_iter().reduce(RunOutcome::merged) else {
             let problem =
                 if failures.is_empty() { "no outcome came".to_owned() } else { failures.join("; ") };
             return Err(BenchError::Program { program: "the generator processes", problem });

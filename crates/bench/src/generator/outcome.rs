@@ -168,13 +168,14 @@ impl RunOutcome {
         self.busy.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Adds what other threads or another process saw of the same groups.
-    pub(crate) fn merge(&mut self, other: RunOutcome) {
+    /// With what other threads or another process saw of the same groups.
+    pub(crate) fn merged(mut self, other: RunOutcome) -> Self {
         merge_each(&mut self.groups, &other.groups, Outcome::merge);
         self.busy.extend(other.busy);
         self.interrupted |= other.interrupted;
         self.resident_bytes += other.resident_bytes;
         self.connections_bytes += other.connections_bytes;
         self.failures.extend(other.failures);
+        self
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::BenchError;
 use crate::result::comparison::Comparison;
-use crate::result::output::{OutputOptions, check_directory, finish, save};
+use crate::result::output::{OutputOptions, check_directory, finish, save, save_json};
 use crate::result::{RunResult, comparison_page};
 use clap::Args;
 use std::path::PathBuf;
@@ -63,11 +63,7 @@ pub(crate) fn compare(
     let comparison = Comparison::new(results, base)?;
     print!("{}", comparison_page::text(&comparison));
     if let Some(path) = &output.json {
-        let unusable = |problem: serde_json::Error| BenchError::Program {
-            program: "the JSON report",
-            problem: problem.to_string(),
-        };
-        save(path, &(serde_json::to_string(&comparison).map_err(unusable)? + "\n"))?;
+        save_json(path, &comparison)?;
     }
     match &output.html {
         Some(path) => save(path, &comparison_page::html(&comparison)),
@@ -102,7 +98,8 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         let files: Vec<PathBuf> = ["a", "b"].map(|name| path(&format!("{name}.json"))).to_vec();
         for file in &files {
-            std::fs::write(file, sample::full().to_json().expect("plain data")).expect("writes");
+            std::fs::write(file, serde_json::to_string(&sample::full()).expect("plain data"))
+                .expect("writes");
         }
         let output = ComparisonOutput { json: Some(path("c.json")), html: Some(path("c.html")) };
         run_compare(&CompareArguments { files, base: Some("2".into()), output }).expect("two runs");

@@ -2,13 +2,14 @@
 
 use crate::chart::{Axis, Line, Panel, Plot, Scale, colour};
 use crate::result::summary::TOTAL;
-use crate::result::{Latency, RunResult, SecondResult, ServerSample};
+use crate::result::{ExecutorSample, Latency, Repetition, RunResult, SecondResult, ServerSample};
 
 /// Between two repetitions on an axis of time, in seconds.
 const GAP_SECONDS: f64 = 2.0;
 
+type Points = Vec<(f64, Option<f64>)>;
 /// A line by its name.
-pub(crate) type Named = (String, Vec<(f64, Option<f64>)>);
+pub(crate) type Named = (String, Points);
 
 /// Every chart of one run that there are data for.
 pub(crate) fn of_run(result: &RunResult) -> Vec<Panel> {
@@ -51,7 +52,7 @@ fn errors(result: &RunResult) -> Option<Panel> {
 }
 
 /// All operations, second by second.
-pub(crate) fn rate_line(result: &RunResult) -> Vec<(f64, Option<f64>)> {
+pub(crate) fn rate_line(result: &RunResult) -> Points {
     over_seconds(result, |second| Some(second.all.rate))
 }
 
@@ -84,33 +85,27 @@ fn connections(result: &RunResult) -> Option<Panel> {
 }
 
 fn threads(result: &RunResult) -> Option<Panel> {
-    let lines = executors(result)
-        .into_iter()
-        .flat_map(|name| {
-            let figure = |figure: fn(&crate::result::ExecutorSample) -> Option<u64>| {
-                over_samples(result, |sample| {
-                    let own = sample.executors.iter().find(|executor| executor.name == name)?;
-                    figure(own).map(|threads| threads as f64)
-                })
-            };
-            [
-                (format!("{name}: running"), figure(|executor| executor.threads_running)),
-                (format!("{name}: in use"), figure(|executor| executor.threads_in_use)),
-            ]
-        })
-        .collect();
-    over_time("Threads of the server", Scale::Linear, lines)
+    let lines = executors(result).into_iter().flat_map(|name| {
+        let running = of_executor(result, &name, |executor| executor.threads_running);
+        let in_use = of_executor(result, &name, |executor| executor.threads_in_use);
+        [(format!("{name}: running"), running), (format!("{name}: in use"), in_use)]
+    });
+    over_time("Threads of the server", Scale::Linear, lines.collect())
 }
 
 fn queues(result: &RunResult) -> Option<Panel> {
     let line = |name: String| {
-        let queued = over_samples(result, |sample| {
-            let own = sample.executors.iter().find(|executor| executor.name == name)?;
-            own.tasks_queued.map(|tasks| tasks as f64)
-        });
+        let queued = of_executor(result, &name, |executor| executor.tasks_queued);
         (name, queued)
     };
     over_time("Tasks queued at the server", Scale::Linear, executors(result).into_iter().map(line).collect())
+}
+
+fn of_executor(result: &RunResult, name: &str, figure: fn(&ExecutorSample) -> Option<u64>) -> Points {
+    over_samples(result, |sample| {
+        let own = sample.executors.iter().find(|executor| executor.name == name)?;
+        figure(own).map(|figure| figure as f64)
+    })
 }
 
 /// Names of thread models that did anything.
@@ -146,7 +141,7 @@ fn traffic(result: &RunResult) -> Option<Panel> {
 }
 
 /// The growth of a counter between samples.
-fn mib_a_second(result: &RunResult, key: &str) -> Vec<(f64, Option<f64>)> {
+fn mib_a_second(result: &RunResult, key: &str) -> Points {
     on_one_axis(result, |repetition| {
         let pairs = repetition.server.iter().zip(repetition.server.iter().skip(1));
         pairs
@@ -160,29 +155,20 @@ fn mib_a_second(result: &RunResult, key: &str) -> Vec<(f64, Option<f64>)> {
     })
 }
 
-fn over_seconds(
-    result: &RunResult,
-    figure: impl Fn(&SecondResult) -> Option<f64>,
-) -> Vec<(f64, Option<f64>)> {
+fn over_seconds(result: &RunResult, figure: impl Fn(&SecondResult) -> Option<f64>) -> Points {
     on_one_axis(result, |repetition| {
         repetition.seconds.iter().map(|second| (second.second as f64, figure(second))).collect()
     })
 }
 
-fn over_samples(
-    result: &RunResult,
-    figure: impl Fn(&ServerSample) -> Option<f64>,
-) -> Vec<(f64, Option<f64>)> {
+fn over_samples(result: &RunResult, figure: impl Fn(&ServerSample) -> Option<f64>) -> Points {
     on_one_axis(result, |repetition| {
         repetition.server.iter().map(|sample| (sample.at_seconds, figure(sample))).collect()
     })
 }
 
 /// Repetitions one after the other, the line interrupted between them.
-fn on_one_axis(
-    result: &RunResult,
-    points: impl Fn(&crate::result::Repetition) -> Vec<(f64, Option<f64>)>,
-) -> Vec<(f64, Option<f64>)> {
+fn on_one_axis(result: &RunResult, points: impl Fn(&Repetition) -> Points) -> Points {
     let mut begin = 0.0;
     let mut line = Vec::new();
     for repetition in &result.repetitions {
@@ -228,12 +214,12 @@ pub(crate) fn distribution(title: &str, all: &[(String, Latency)]) -> Option<Pan
 
 /// Shares and latencies, as many as a chart can show. The slowest operation ends the line at the share of all
 /// others.
-fn quantiles(latency: &Latency) -> Vec<(f64, Option<f64>)> {
+fn quantiles(latency: &Latency) -> Points {
     /// Parts of an axis' nine that two points are at least apart.
     const NEAREST: f64 = 0.005;
     let operations = latency.operations() as f64;
     let nines = |share: f64| -(1.0 - share).max(f64::MIN_POSITIVE).log10();
-    let mut points: Vec<(f64, Option<f64>)> = Vec::new();
+    let mut points: Points = Vec::new();
     let mut before = 0;
     for &(microseconds, count) in &latency.histogram.0 {
         let share = before as f64 / operations;

@@ -5,16 +5,6 @@ use crate::result::{RunResult, SCHEMA};
 use std::path::Path;
 
 impl RunResult {
-    /// The file's text.
-    pub(crate) fn to_json(&self) -> Result<String, BenchError> {
-        let mut text = serde_json::to_string(self).map_err(|problem| BenchError::Program {
-            program: "the JSON report",
-            problem: problem.to_string(),
-        })?;
-        text.push('\n');
-        Ok(text)
-    }
-
     /// Reads a result of this or an earlier version.
     pub(crate) fn from_json(text: &str) -> Result<Self, String> {
         #[derive(serde::Deserialize)]
@@ -47,7 +37,7 @@ mod tests {
     #[test]
     fn a_result_survives_the_file() {
         for result in [sample::full(), RunResult { schema: SCHEMA, ..RunResult::default() }] {
-            let text = result.to_json().expect("plain data");
+            let text = serde_json::to_string(&result).expect("plain data");
             let found = RunResult::from_json(&text).expect("its own file");
             assert!(found == result, "'{}' has changed on the way", result.label);
         }

@@ -43,7 +43,7 @@ pub(crate) use model::{
     SecondFigures, SecondKind, SecondResult, ServerInfo, ServerSample, Target, Tool, WorkloadInfo,
 };
 pub(crate) use number::{amount, bytes, count, plain};
-pub(crate) use output::{OutputOptions, finish, save};
+pub(crate) use output::{OutputOptions, finish, save, save_json};
 #[cfg(test)]
 pub(crate) use page::tests::check_self_contained;
 pub(crate) use page::{charts, page, warning};

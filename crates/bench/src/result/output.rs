@@ -3,6 +3,7 @@
 use crate::error::BenchError;
 use crate::result::{RunResult, csv, run_page, terminal};
 use clap::Args;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// Files that a run can end in.
@@ -30,7 +31,7 @@ impl OutputOptions {
 pub(crate) fn finish(result: &RunResult, options: &OutputOptions) -> Result<(), BenchError> {
     print!("{}", terminal::text(result));
     let written = [
-        options.json.as_ref().map(|path| save(path, &result.to_json()?)),
+        options.json.as_ref().map(|path| save_json(path, result)),
         options.csv.as_ref().map(|path| save(path, &csv::text(result))),
         options.html.as_ref().map(|path| save(path, &run_page::html(result))),
     ];
@@ -44,6 +45,16 @@ pub(crate) fn save(path: &Path, text: &str) -> Result<(), BenchError> {
     })?;
     eprintln!("written: {}", path.display());
     Ok(())
+}
+
+/// The same for what is told in JSON.
+pub(crate) fn save_json(path: &Path, value: &impl Serialize) -> Result<(), BenchError> {
+    let unusable = |error: serde_json::Error| BenchError::Output {
+        path: path.display().to_string(),
+        problem: error.to_string(),
+    };
+    let text = serde_json::to_string(value).map_err(unusable)?;
+    save(path, &(text + "\n"))
 }
 
 /// Fails when there is no directory for this file.

@@ -12,16 +12,14 @@ use crate::generator::Errors;
 use crate::interrupt::Interrupt;
 use crate::result::LoadPhase;
 use crate::run::loader::{Loaded, Loader};
+use crate::threads::run_all;
 use crate::workload::{Documents, Workload};
 use clap::ValueEnum;
 use document::{Document, Value, doc};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How often the interrupt is looked at.
-const NAP: Duration = Duration::from_millis(50);
 /// Between two words on progress.
 const TICK: Duration = Duration::from_secs(1);
 /// A batch has about so many bytes …
@@ -195,37 +193,19 @@ fn in_parallel(
     observe: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadPhase, BenchError> {
     let begun = Instant::now();
-    let (ended, ends) = channel::<()>();
-    let loaded: Result<Vec<Loaded>, BenchError> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..connections.max(1))
-            .map(|_| {
-                let ended = ended.clone();
-                scope.spawn(move || {
-                    let _ended = ended;
-                    let loaded =
-                        Loader::connect(workload, documents, address).and_then(|loader| loader.run(work));
-                    if loaded.is_err() {
-                        work.stop.store(true, Ordering::Relaxed);
-                    }
-                    loaded
-                })
-            })
-            .collect();
-        drop(ended);
-        let mut told = begun;
-        // Nothing is ever sent: the wait ends with an error once every thread has dropped its end.
-        while ends.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout) {
-            if told.elapsed() >= TICK {
-                told = Instant::now();
-                let done = work.done.load(Ordering::Relaxed);
-                let rate = done as f64 / begun.elapsed().as_secs_f64();
-                observe(LoadProgress { done, records: workload.records(), rate });
-            }
+    let task = || {
+        let loaded = Loader::connect(workload, documents, address).and_then(|loader| loader.run(work));
+        if loaded.is_err() {
+            work.stop.store(true, Ordering::Relaxed);
         }
-        let panicked = || BenchError::Program { program: "a loader thread", problem: "panicked".to_owned() };
-        threads.into_iter().map(|thread| thread.join().map_err(|_| panicked())?).collect()
-    });
-    let loaded = loaded?;
+        loaded
+    };
+    let mut tick = || {
+        let done = work.done.load(Ordering::Relaxed);
+        let rate = done as f64 / begun.elapsed().as_secs_f64();
+        observe(LoadProgress { done, records: workload.records(), rate });
+    };
+    let loaded: Vec<Loaded> = run_all(std::iter::repeat_n(&task, connections.max(1)), TICK, &mut tick)?;
     work.interrupt.check()?;
     let seconds = begun.elapsed().as_secs_f64();
     let inserted: u64 = loaded.iter().map(|one| one.inserted).sum();

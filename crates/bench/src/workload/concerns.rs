@@ -63,24 +63,14 @@ impl WriteConcern {
 
 impl fmt::Display for WriteConcern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        let mut part = |formatter: &mut fmt::Formatter<'_>, text: String| {
-            let written = write!(formatter, "{separator}{text}");
-            separator = ", ";
-            written
-        };
-        match &self.w {
-            Some(W::Members(members)) => part(formatter, format!("w: {members}"))?,
-            Some(W::Mode(mode)) => part(formatter, format!("w: {mode}"))?,
-            None => {}
-        }
-        if let Some(journal) = self.journal {
-            part(formatter, format!("j: {journal}"))?;
-        }
-        if let Some(timeout) = self.timeout_ms {
-            part(formatter, format!("wtimeout: {timeout}"))?;
-        }
-        Ok(())
+        let w = self.w.as_ref().map(|w| match w {
+            W::Members(members) => format!("w: {members}"),
+            W::Mode(mode) => format!("w: {mode}"),
+        });
+        let journal = self.journal.map(|journal| format!("j: {journal}"));
+        let timeout = self.timeout_ms.map(|timeout| format!("wtimeout: {timeout}"));
+        let parts: Vec<String> = [w, journal, timeout].into_iter().flatten().collect();
+        formatter.write_str(&parts.join(", "))
     }
 }
 
