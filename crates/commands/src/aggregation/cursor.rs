@@ -4,13 +4,12 @@ use super::reader::SharedSource;
 use crate::context::{BatchContext, CommandContext};
 use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor, check_size};
 use crate::error::{CommandError, CommandResult};
-use crate::exec::Slice;
+use crate::exec::{Located, Read, ResultShape, Slice, Slices, Verdict, fill_batch};
 use crate::scheduling::Scheduling;
 use crate::server::DataNode;
-use document::{DocumentBuf, DocumentBuilder, RawDocument};
-use query::aggregate::{DocumentSource, Flow, Pause, YieldPolicy};
+use document::{DocumentBuf, DocumentBuilder};
+use query::aggregate::{DocumentSource, Flow, Pause};
 use std::sync::Arc;
-use storage::ReadSource;
 
 /// Documents of a first batch when the client does not say.
 const FIRST_BATCH_DOCUMENTS: usize = 101;
@@ -24,129 +23,83 @@ pub(crate) fn pipeline_failed(error: CommandError) -> CommandError {
 pub(crate) struct RunningPipeline {
     top: Box<dyn DocumentSource>,
     source: SharedSource,
-    /// The slice that is under way; `None` before the first step of the next one.
-    slice: Option<Slice>,
+    /// What the sink refused.
+    refused: Option<DocumentBuf>,
 }
 
 impl RunningPipeline {
     pub(crate) fn new(top: Box<dyn DocumentSource>, source: &SharedSource) -> Self {
-        RunningPipeline { top, source: Arc::clone(source), slice: None }
-    }
-
-    /// Says what the next batch is read from.
-    fn read_from(&self, source: &ReadSource) {
-        self.source.lock().clone_from(source);
-    }
-
-    /// Shows `sink` the next documents, until it wants a pause or there are no more; others have their turn
-    /// at the end of every slice.
-    ///
-    /// # Errors
-    /// Kills and time limits, what the stages and the sink raise.
-    pub(crate) async fn run(
-        &mut self,
-        scheduling: Scheduling<'_>,
-        mut sink: impl FnMut(RawDocument<'_>) -> CommandResult<Flow>,
-    ) -> CommandResult<Pause> {
-        let mut refused = None;
-        loop {
-            let slice = self.slice.get_or_insert_with(|| scheduling.slice());
-            let pause = self.top.run(slice, &mut |document| {
-                let flow = check_size(document.as_bytes().len()).and_then(|()| sink(document));
-                Ok(flow.unwrap_or_else(|error| {
-                    refused = Some(error);
-                    Flow::Pause
-                }))
-            })?;
-            if let Some(error) = refused {
-                return Err(error);
-            }
-            match pause {
-                Pause::Sliced | Pause::WouldBlock => {
-                    self.slice = None;
-                    scheduling.end_slice().await?;
-                }
-                pause => return Ok(pause),
-            }
-        }
+        RunningPipeline { top, source: Arc::clone(source), refused: None }
     }
 
     /// The next document.
     ///
     /// # Errors
-    /// As [`RunningPipeline::run`].
-    pub(crate) async fn next(&mut self, scheduling: Scheduling<'_>) -> CommandResult<Option<DocumentBuf>> {
+    /// As [`Slices::run`].
+    pub(crate) async fn next(&mut self, slices: &mut Slices<'_>) -> CommandResult<Option<DocumentBuf>> {
         let mut next = None;
-        self.run(scheduling, |document| {
-            next = Some(document.to_buf());
-            Ok(Flow::Pause)
-        })
-        .await?;
-        // Who takes documents one by one stops before a slice is over: its steps are counted here.
-        if self.slice.as_mut().is_some_and(YieldPolicy::should_yield) {
-            self.slice = None;
-            scheduling.end_slice().await?;
-        }
+        let take = |located: Located<'_>| {
+            next = Some(located.document.to_buf());
+            Ok(Verdict::TakeAndStop)
+        };
+        slices.run(self, take).await?;
+        slices.step().await?;
         Ok(next)
     }
+}
 
-    /// Lets go of whatever the reads hold of the store, to be called when a batch is complete.
-    fn save(&mut self) {
-        self.top.save();
-        self.slice = None;
+impl Read for RunningPipeline {
+    fn surely_outlasts(&self) -> bool {
+        true
+    }
+
+    fn run(
+        &mut self,
+        slice: &mut Slice,
+        sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        if let Some(document) = self.refused.take() {
+            match sink(Located::of(document.as_raw()))? {
+                Verdict::Take | Verdict::Ignore => {}
+                Verdict::TakeAndStop => return Ok(Pause::Stopped),
+                Verdict::Refuse => {
+                    self.refused = Some(document);
+                    return Ok(Pause::Stopped);
+                }
+            }
+        }
+        let (mut raised, refused) = (None, &mut self.refused);
+        let pause = self.top.run(slice, &mut |document| {
+            let shown = check_size(document.as_bytes().len()).and_then(|()| sink(Located::of(document)));
+            Ok(match shown {
+                Ok(Verdict::Take | Verdict::Ignore) => return Ok(Flow::More),
+                Ok(Verdict::TakeAndStop) => Flow::Pause,
+                Ok(Verdict::Refuse) => {
+                    *refused = Some(document.to_buf());
+                    Flow::Pause
+                }
+                Err(error) => {
+                    raised = Some(error);
+                    Flow::Pause
+                }
+            })
+        })?;
+        raised.map_or(Ok(pause), Err)
     }
 }
 
 /// A running pipeline behind a cursor.
-struct PipelineCursor {
-    pipeline: RunningPipeline,
-    /// Did not fit into the last batch.
-    held: Option<DocumentBuf>,
-}
-
-impl PipelineCursor {
-    async fn fill_batch(
-        &mut self,
-        scheduling: Scheduling<'_>,
-        batch: &mut Batch<'_>,
-    ) -> CommandResult<BatchEnd> {
-        if batch.is_full() {
-            return Ok(BatchEnd::More);
-        }
-        if let Some(held) = self.held.take() {
-            batch.push(held.as_raw());
-        }
-        let mut is_large = false;
-        while !batch.is_full() {
-            let mut has_grown = false;
-            let held = &mut self.held;
-            let pause = self.pipeline.run(scheduling, |document| {
-                if !batch.push(document) {
-                    *held = Some(document.to_buf());
-                    return Ok(Flow::Pause);
-                }
-                has_grown = !is_large && batch.is_large();
-                Ok(if batch.is_full() || has_grown { Flow::Pause } else { Flow::More })
-            });
-            match pause.await? {
-                Pause::End => return Ok(BatchEnd::Exhausted),
-                _ if has_grown => {
-                    is_large = true;
-                    scheduling.reply_room().await?;
-                }
-                _ => break,
-            }
-        }
-        Ok(BatchEnd::More)
-    }
-}
+struct PipelineCursor(RunningPipeline);
 
 impl BatchProducer<DataNode> for PipelineCursor {
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
         Box::pin(async move {
-            self.pipeline.read_from(context.source);
-            let end = self.fill_batch(Scheduling::of_batch(context), batch).await;
-            self.pipeline.save();
+            let pipeline = &mut self.0;
+            pipeline.source.lock().clone_from(context.source);
+            let shape = &mut ResultShape::default();
+            let end = fill_batch(pipeline, shape, Scheduling::of_batch(context), batch).await;
+            // Whatever the reads hold of the store goes when a batch is complete.
+            pipeline.top.save();
             end
         })
     }
@@ -165,7 +118,7 @@ pub(crate) async fn give_first_batch(
     batch_size: Option<usize>,
     single_batch: bool,
 ) -> CommandResult {
-    let mut source = Box::new(PipelineCursor { pipeline, held: None });
+    let mut source = Box::new(PipelineCursor(pipeline));
     let mut cursor = reply.start_document("cursor");
     let limit = batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS);
     let mut batch = Batch::new(cursor.start_array("firstBatch"), limit);

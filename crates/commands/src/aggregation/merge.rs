@@ -4,6 +4,7 @@ use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
+use crate::exec::Slices;
 use crate::write::stamped;
 use catalog::{
     Catalog, Collection, CollectionDefinition, Decision, EncodedRange, IndexDefinition, Namespace,
@@ -70,7 +71,8 @@ pub(crate) async fn merge(
         WhenMatched::Replace | WhenMatched::Fail => timestamps,
         _ => EmptyTimestamps::Kept,
     };
-    while let Some(document) = pipeline.next(context.scheduling()).await? {
+    let mut slices = Slices::new(context.scheduling());
+    while let Some(document) = pipeline.next(&mut slices).await? {
         merger.write(stamped(document, timestamps)).await?;
     }
     Ok(())

@@ -7,12 +7,13 @@ use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
+use crate::exec::{Located, Pause, Slices, Verdict};
 use crate::write::stamped;
 use catalog::{
     Catalog, CatalogEntry, Collection, CollectionOptions, IndexSpec, Namespace, OperationContext, Receipts,
 };
 use document::{DocumentBuf, RawDocument};
-use query::aggregate::{Destination, Flow, Pause};
+use query::aggregate::Destination;
 use query::update::EmptyTimestamps;
 use std::sync::Arc;
 
@@ -97,16 +98,17 @@ async fn fill(
     if !specs.is_empty() {
         catalog.create_indexes(writing, temporary, &specs).await?;
     }
+    let mut slices = Slices::new(context.scheduling());
     loop {
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        let collect = |document: RawDocument<'_>| {
-            let document = stamped(document.to_buf(), timestamps);
+        let collect = |located: Located<'_>| {
+            let document = stamped(located.document.to_buf(), timestamps);
             bytes += document.len();
             batch.push(document);
             let is_full = batch.len() >= BATCH_DOCUMENTS || bytes >= BATCH_BYTES;
-            Ok(if is_full { Flow::Pause } else { Flow::More })
+            Ok(if is_full { Verdict::TakeAndStop } else { Verdict::Take })
         };
-        let pause = pipeline.run(context.scheduling(), collect).await?;
+        let pause = slices.run(pipeline, collect).await?;
         insert(writing, &collection, &batch).await?;
         if pause == Pause::End {
             return Ok(());

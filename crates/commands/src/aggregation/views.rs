@@ -3,10 +3,11 @@
 use super::{Origin, Reader, RunningPipeline, give_first_batch, pipeline_failed};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
+use crate::exec::{Located, Slices, Verdict, run_all};
 use catalog::{Catalog, CatalogEntry};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use query::Environment;
-use query::aggregate::{Flow, Pipeline};
+use query::aggregate::Pipeline;
 use query::plan::Hint;
 use std::sync::Arc;
 
@@ -173,7 +174,7 @@ pub(crate) async fn count_on_view(
     stages.push(doc! { "$count": "count" }.to_buf());
     context.offload().await;
     let mut pipeline = open_view(context, name, stages, find.hint, environment, true)?;
-    let counted = pipeline.next(context.scheduling()).await.map_err(pipeline_failed)?;
+    let counted = pipeline.next(&mut Slices::new(context.scheduling())).await.map_err(pipeline_failed)?;
     let count = counted.and_then(|counted| counted.as_raw().get("count").and_then(RawValue::as_i64_exact));
     Ok(count.map_or(0, i64::unsigned_abs))
 }
@@ -192,7 +193,8 @@ pub(crate) async fn each_of_view(
     let find = ViewFind { filter, ..ViewFind::default() };
     context.offload().await;
     let mut pipeline = open_view(context, name, find.stages()?, None, environment, true)?;
-    let shown = pipeline.run(context.scheduling(), |document| each(document).map(|()| Flow::More)).await;
+    let show = |located: Located<'_>| each(located.document).map(|()| Verdict::Take);
+    let shown = run_all(&mut pipeline, context.scheduling(), show).await;
     shown.map(drop).map_err(pipeline_failed)
 }
 

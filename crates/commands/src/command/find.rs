@@ -12,8 +12,8 @@ use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor, append_namespace};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
-    Executor, Pause, Query, ResultShape, ReturnKey, Verdict, check_collation, environment, exact_id,
-    parse_hint, parse_sort,
+    Executor, Query, ResultShape, ReturnKey, check_collation, environment, exact_id, fill_batch, parse_hint,
+    parse_sort,
 };
 use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
@@ -317,11 +317,7 @@ async fn give_first_batch(
     let mut cursor = reply.start_document("cursor");
     let limit = request.batch_size.unwrap_or(FIRST_BATCH_DOCUMENTS);
     let mut batch = Batch::new(cursor.start_array("firstBatch"), limit);
-    let end = match limit {
-        // Nothing is read: only the cursor is wanted.
-        0 => BatchEnd::More,
-        _ => source.fill_batch(&context.batch_context(None), &mut batch).await.map_err(failed)?,
-    };
+    let end = source.fill_and_save(&context.batch_context(None), &mut batch).await.map_err(failed)?;
     let returned = batch.count() as u64;
     drop(batch);
     context.server.counters.documents_returned.add(returned);
@@ -395,7 +391,7 @@ struct FindSource {
 }
 
 impl FindSource {
-    async fn fill_batch(
+    async fn fill_and_save(
         &mut self,
         context: &BatchContext<'_>,
         batch: &mut Batch<'_>,
@@ -415,60 +411,27 @@ impl FindSource {
         context: &BatchContext<'_>,
         batch: &mut Batch<'_>,
     ) -> CommandResult<BatchEnd> {
+        let scheduling = Scheduling::of_batch(context);
         if !self.tailable {
-            return self.fill_slices(context, batch).await;
+            return fill_batch(&mut self.executor, &mut self.output, scheduling, batch).await;
         }
         let collection: Arc<Collection> = Arc::clone(self.executor.collection());
         loop {
             let seen = collection.inserted().generation();
             collection.check_alive()?;
-            match self.executor.check_capped_position(Scheduling::of_batch(context).tier()) {
+            match self.executor.check_capped_position(scheduling.tier()) {
                 Err(error) if error.would_block() => {
-                    Scheduling::of_batch(context).offload().await;
+                    scheduling.offload().await;
                     self.executor.check_capped_position(ReadTier::Any)?;
                 }
                 checked => checked?,
             }
-            let end = self.fill_slices(context, batch).await?;
+            let end = fill_batch(&mut self.executor, &mut self.output, scheduling, batch).await?;
             let waits = end == BatchEnd::Exhausted && batch.count() == 0 && self.await_data;
             let until = context.await_until.filter(|until| waits && *until > ambient::now());
             let Some(until) = until else { return Ok(BatchEnd::More) };
             self.executor.save();
             wait_for_insert(context, &collection, seen, until).await?;
-        }
-    }
-
-    async fn fill_slices(
-        &mut self,
-        context: &BatchContext<'_>,
-        batch: &mut Batch<'_>,
-    ) -> CommandResult<BatchEnd> {
-        let Self { executor, output, .. } = self;
-        let scheduling = Scheduling::of_batch(context);
-        if executor.surely_outlasts() || output.computes() {
-            scheduling.offload().await;
-        }
-        let mut is_large = false;
-        loop {
-            let mut has_grown = false;
-            let pause = executor.run(&mut scheduling.slice(), |located| {
-                if !output.push(batch, &located)? {
-                    return Ok(Verdict::Refuse);
-                }
-                has_grown = !is_large && batch.is_large() && !batch.is_full();
-                Ok(if batch.is_full() || has_grown { Verdict::TakeAndStop } else { Verdict::Take })
-            })?;
-            match pause {
-                Pause::Sliced | Pause::WouldBlock => scheduling.end_slice().await?,
-                Pause::Stopped if has_grown => {
-                    is_large = true;
-                    scheduling.reply_room().await?;
-                }
-                Pause::End | Pause::Stopped => {
-                    scheduling.interrupt().check()?;
-                    return Ok(if pause == Pause::End { BatchEnd::Exhausted } else { BatchEnd::More });
-                }
-            }
         }
     }
 }
@@ -479,7 +442,7 @@ impl BatchProducer<DataNode> for FindSource {
     }
 
     fn fill<'a>(&'a mut self, context: &'a BatchContext<'a>, batch: &'a mut Batch<'_>) -> BatchFuture<'a> {
-        Box::pin(self.fill_batch(context, batch))
+        Box::pin(self.fill_and_save(context, batch))
     }
 }
 

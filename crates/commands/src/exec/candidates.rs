@@ -1,5 +1,6 @@
 //! Candidates of write commands: keys of documents that matched when they were looked at.
 
+use super::drive::Read;
 use super::executor::Executor;
 use super::filter::StatementFilter;
 use super::scan::Verdict;
@@ -69,7 +70,7 @@ impl<'c> Candidates<'c> {
         let (view, tier) = (self.source.view(), slice.tier());
         let collection = Arc::clone(self.executor.collection());
         let mut found = None;
-        let pause = self.executor.run(slice, |located| {
+        let pause = self.executor.run(slice, &mut |located| {
             // A sorted walk has lost the documents' keys: they are found again by `_id`.
             found = if located.document_key.is_empty() {
                 match located.document.get("_id") {

@@ -1,11 +1,11 @@
 //! Running one query: scans, filter, sort, skip, limit.
 
+use super::drive::Read;
 use super::query::Query;
 use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
 use super::seen::SeenDocuments;
 use super::slice::Slice;
 use crate::error::CommandResult;
-use crate::scheduling::Scheduling;
 use catalog::{Collection, ReadError};
 use document::DocumentBuf;
 use query::QueryError;
@@ -35,8 +35,6 @@ struct Stream {
     view: Option<ReadView>,
     matcher: Matcher,
     residual: Option<Matcher>,
-    /// Whether the filter has anything to check on documents that an index led to.
-    rechecks: bool,
     scans: Vec<Scan>,
     current: usize,
     /// Documents met so far, where they can be met twice.
@@ -124,7 +122,6 @@ impl Executor {
             collection: Arc::clone(collection),
             source: source.clone(),
             view: None,
-            rechecks: !query.matcher.is_everything(),
             matcher: query.matcher,
             residual: plan.residual.clone(),
             scans,
@@ -135,21 +132,7 @@ impl Executor {
         Ok(Executor { plan, stream, order, window, sort_figures: SortFigures::default() })
     }
 
-    /// Walks on. Every document that is wanted goes to `sink`, whose verdict decides; see the manual of
-    /// [`crate::exec`].
-    ///
-    /// # Errors
-    /// What reading, the filter and the sink say; `QueryPlanKilled` when collection or index are gone. The
-    /// walk is over then.
-    pub(crate) fn run(
-        &mut self,
-        slice: &mut Slice,
-        sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
-    ) -> CommandResult<Pause> {
-        self.walk(slice.tier(), slice, sink)
-    }
-
-    /// As [`Executor::run`], for a pipeline: it may read as far as it needs.
+    /// As [`Read::run`], for a pipeline: it may read as far as it needs.
     ///
     /// # Errors
     /// What reading, the filter and the sink say.
@@ -159,7 +142,7 @@ impl Executor {
         sink: &mut Sink<'_>,
     ) -> Result<Pause, QueryError> {
         let (mut raised, mut stopped) = (None, false);
-        let pause = self.walk(ReadTier::Any, policy, |located| {
+        let pause = self.walk(ReadTier::Any, policy, &mut |located| {
             let flow = sink(located.document).unwrap_or_else(|error| {
                 raised = Some(error);
                 Flow::Pause
@@ -180,7 +163,7 @@ impl Executor {
         &mut self,
         tier: ReadTier,
         policy: &mut (impl YieldPolicy + ?Sized),
-        mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+        sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
         if self.window.is_closed() {
             return Ok(Pause::End);
@@ -194,9 +177,9 @@ impl Executor {
         let window = &mut self.window;
         let pause = match &mut self.order {
             Order::Sorted(sorted, refused) => {
-                run_sorted(sorted, refused, policy, |located| window.show(located, &mut sink))?
+                run_sorted(sorted, refused, policy, |located| window.show(located, sink))?
             }
-            _ => self.stream.run(tier, policy, &mut |located| window.show(located, &mut sink))?,
+            _ => self.stream.run(tier, policy, &mut |located| window.show(located, sink))?,
         };
         Ok(if self.window.is_closed() { Pause::End } else { pause })
     }
@@ -243,11 +226,6 @@ impl Executor {
     /// Whether documents are sorted in memory: work that takes long and may use files.
     pub(crate) const fn sorts(&self) -> bool {
         !matches!(self.order, Order::AsFound)
-    }
-
-    /// Whether the walk is not for an event loop from its first document on.
-    pub(crate) fn surely_outlasts(&self) -> bool {
-        self.sorts() || self.stream.matcher.is_heavy()
     }
 
     /// Whether a tailable walk has seen any document yet.
@@ -300,6 +278,20 @@ impl Executor {
     }
 }
 
+impl Read for Executor {
+    fn surely_outlasts(&self) -> bool {
+        self.sorts() || self.stream.matcher.is_heavy()
+    }
+
+    fn run(
+        &mut self,
+        slice: &mut Slice,
+        sink: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
+    ) -> CommandResult<Pause> {
+        self.walk(slice.tier(), slice, sink)
+    }
+}
+
 impl Window {
     const fn is_closed(&self) -> bool {
         matches!(self.limit_left, Some(0))
@@ -343,16 +335,10 @@ impl Stream {
         };
         let reading = Reading { collection: &self.collection, view, tier };
         while let Some(scan) = self.scans.get_mut(self.current) {
-            let by_index = scan.walks_an_index();
-            let filter = match by_index {
-                true if self.rechecks => Some(&self.matcher),
-                true => None,
-                false => self.residual.as_ref(),
-            };
-            let residual = self.residual.as_ref();
+            let (all, residual) = (&self.matcher, self.residual.as_ref());
             let mut returned = 0;
             let pause = scan.run(&reading, policy, &mut self.seen, &mut |located| {
-                let filter = if located.is_covered { residual } else { filter };
+                let filter = if located.as_planned { residual } else { Some(all) };
                 if let Some(filter) = filter
                     && !filter.matches(located.document)?
                 {
@@ -401,9 +387,7 @@ fn run_sorted(
                 None => return Ok(Pause::End),
             },
         };
-        let located =
-            Located { document_key: &[], document: document.as_raw(), entry: None, is_covered: false };
-        match sink(located)? {
+        match sink(Located::of(document.as_raw()))? {
             Verdict::Take | Verdict::Ignore => {}
             Verdict::TakeAndStop => return Ok(Pause::Stopped),
             Verdict::Refuse => {
@@ -413,30 +397,6 @@ fn run_sorted(
         }
         if policy.should_yield() {
             return Ok(Pause::Sliced);
-        }
-    }
-}
-
-/// Runs until the end or until the sink stops it. Between slices others have their turn; what an event loop
-/// cannot do in its slice goes on where it may block.
-///
-/// # Errors
-/// Those of [`Executor::run`]; the interrupt's.
-pub(crate) async fn run_all(
-    executor: &mut Executor,
-    scheduling: Scheduling<'_>,
-    mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,
-) -> CommandResult<Pause> {
-    if executor.surely_outlasts() {
-        scheduling.offload().await;
-    }
-    loop {
-        match executor.run(&mut scheduling.slice(), &mut sink)? {
-            Pause::Sliced | Pause::WouldBlock => scheduling.end_slice().await?,
-            pause => {
-                scheduling.interrupt().check()?;
-                return Ok(pause);
-            }
         }
     }
 }

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! # How to use it
-//! Commands that copy documents somewhere give [`Executor::run`] a sink; what the sink refuses comes again
-//! with the next run. [`run_all`] does so until the end, giving way to other tasks between slices:
+//! Commands give [`run_all`] a sink, which is shown every document; others are let in between slices.
+//! [`fill_batch`] does so for a cursor, whether a query or a pipeline is behind it:
 //! ```ignore
 //! let mut executor = Executor::open(context.source, &collection, Query { matcher, ..Query::default() })?;
 //! exec::run_all(&mut executor, context.scheduling(), |located| { count += 1; Ok(Verdict::Take) }).await?;
@@ -36,13 +36,14 @@
 //!   missed.
 //! - [`Executor::save`] lets go of cursors and state; the next run seeks the remembered position on the
 //!   latest state. Only a document whose place has changed in between can be met again or missed.
-//! - A document that an index led to is checked against the whole filter: the index may have become multikey
-//!   since it was planned.
+//! - A document that an index led to is checked against what the bounds do not prove; against the whole
+//!   filter when the index has met arrays since the plan was made.
 //! - In an event loop a slice reads from memory only; a walk that needs more pauses in front of it.
 //! - A dropped collection or index ends the walk with `QueryPlanKilled`.
 
 mod arguments;
 mod candidates;
+mod drive;
 mod executor;
 mod explained;
 mod filter;
@@ -58,11 +59,12 @@ mod tests;
 pub(crate) use ::query::aggregate::Pause;
 pub(crate) use arguments::{check_collation, environment, parse_hint, parse_sort};
 pub(crate) use candidates::{Candidates, NextCandidate};
-pub(crate) use executor::{Executor, run_all};
+pub(crate) use drive::{Read, Slices, fill_batch, run_all};
+pub(crate) use executor::Executor;
 pub(crate) use explained::execution_stats;
 pub(crate) use filter::{StatementFilter, exact_id};
 pub(crate) use output::{ResultShape, ReturnKey};
 pub(crate) use query::Query;
-pub(crate) use scan::{LONG_DOCUMENT, Verdict};
+pub(crate) use scan::{LONG_DOCUMENT, Located, Verdict};
 pub(crate) use slice::Slice;
 pub(crate) use spill::Spill;

@@ -25,8 +25,15 @@ pub(crate) struct Located<'d> {
     pub(crate) document: RawDocument<'d>,
     /// Encoded fields and type bits of the index entry that led here.
     pub(crate) entry: Option<(&'d [u8], &'d [u8])>,
-    /// The document is what the entry tells; it was not read.
-    pub(super) is_covered: bool,
+    /// What the plan's bounds were to prove, they prove: only the residual filter is left to check.
+    pub(super) as_planned: bool,
+}
+
+impl<'d> Located<'d> {
+    /// A document that was made or kept: it has no place in a collection.
+    pub(crate) const fn of(document: RawDocument<'d>) -> Self {
+        Located { document_key: &[], document, entry: None, as_planned: true }
+    }
 }
 
 /// What to do after a document.
@@ -68,6 +75,8 @@ struct Entries {
     keys: KeyScan,
     scan: IndexScan,
     directions: Vec<KeyDirection>,
+    /// The index has arrays where it had them when it was planned: its bounds prove what they were to prove.
+    as_planned: bool,
     /// Documents are put together from the entries.
     covered: bool,
     /// Not even that is needed.
@@ -104,7 +113,7 @@ struct Position {
 /// One way to documents.
 #[derive(Debug)]
 pub(super) struct Scan {
-    way: ScanMethod,
+    method: ScanMethod,
     position: Position,
     cursor: Option<OpenCursor>,
     /// How far the cursor reads.
@@ -189,7 +198,7 @@ impl Scan {
         tailable: bool,
     ) -> CommandResult<Option<Self>> {
         let mut deduplicate = false;
-        let way = match access {
+        let method = match access {
             Access::Empty | Access::Union(_) => return Ok(None),
             Access::IdLookup { id } => {
                 let mut document_key = Vec::with_capacity(32);
@@ -217,6 +226,7 @@ impl Scan {
                     index: Arc::clone(index),
                     keys: KeyScan::of_index(scan),
                     directions: scan.index.key_directions(),
+                    as_planned: true,
                     covered: scan.covered,
                     bare,
                     scan: scan.clone(),
@@ -225,7 +235,7 @@ impl Scan {
         };
         let position = Position { mark: Mark::Start, key: Vec::new(), must_seek: false, tracked: tailable };
         Ok(Some(Scan {
-            way,
+            method,
             position,
             cursor: None,
             cursor_tier: ReadTier::Any,
@@ -236,7 +246,7 @@ impl Scan {
 
     /// Whether the walk follows an index.
     pub(super) const fn walks_an_index(&self) -> bool {
-        matches!(self.way, ScanMethod::Entries(_))
+        matches!(self.method, ScanMethod::Entries(_))
     }
 
     /// Lets go of the cursor; the next run seeks the position.
@@ -264,7 +274,7 @@ impl Scan {
             self.cursor = None;
             self.cursor_tier = reading.tier;
         }
-        let pause = match &self.way {
+        let pause = match &self.method {
             ScanMethod::Lookup { .. } => self.run_lookup(reading, seen, visit),
             ScanMethod::Documents { .. } => self.run_documents(reading, policy, seen, visit),
             ScanMethod::Entries(_) => self.run_entries(reading, policy, seen, visit),
@@ -284,8 +294,8 @@ impl Scan {
         seen: &mut Option<SeenDocuments>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
-        let ScanMethod::Lookup { document_key } = &self.way else {
-            unreachable!("another way than {:?}", self.way)
+        let ScanMethod::Lookup { document_key } = &self.method else {
+            unreachable!("another way than {:?}", self.method)
         };
         reading.collection.check_alive()?;
         if self.position.mark == Mark::Behind || seen.as_ref().is_some_and(|seen| seen.contains(document_key))
@@ -301,7 +311,7 @@ impl Scan {
         }
         self.figures.keys += 1;
         self.figures.documents += 1;
-        let verdict = visit(Located { document_key, document, entry: None, is_covered: false })?;
+        let verdict = visit(Located { document_key, document, entry: None, as_planned: true })?;
         if verdict == Verdict::Refuse {
             return Ok(Pause::Stopped);
         }
@@ -320,7 +330,7 @@ impl Scan {
         let mut fresh = self.ready(reading)?;
         let remembers = self.remembers(reading);
         let Scan {
-            way: ScanMethod::Documents { keys, .. },
+            method: ScanMethod::Documents { keys, .. },
             position,
             cursor: Some(OpenCursor::Documents(cursor)),
             figures,
@@ -368,7 +378,7 @@ impl Scan {
                 return Ok(Pause::WouldBlock);
             }
             figures.documents += 1;
-            match visit(Located { document_key: key, document, entry: None, is_covered: false })? {
+            match visit(Located { document_key: key, document, entry: None, as_planned: true })? {
                 Verdict::Take | Verdict::Ignore => {
                     remember(seen, key);
                     if position.step(policy, remembers, Mark::Behind, [key, &[]]) {
@@ -402,7 +412,7 @@ impl Scan {
             *seen = Some(SeenDocuments::default());
         }
         let Scan {
-            way: ScanMethod::Entries(entries),
+            method: ScanMethod::Entries(entries),
             position,
             cursor: Some(OpenCursor::Entries(cursor)),
             figures,
@@ -454,7 +464,7 @@ impl Scan {
                     document_key: entry.document_key,
                     document,
                     entry: Some((entry.fields, entry.type_bits)),
-                    is_covered: !matches!(held, EntryDocument::Read(_)),
+                    as_planned: entries.as_planned,
                 })?,
             };
             if verdict == Verdict::Refuse {
@@ -507,7 +517,9 @@ impl Scan {
         match &mut self.cursor {
             Some(OpenCursor::Documents(cursor)) => cursor.seek(&self.position.key),
             Some(OpenCursor::Entries(cursor)) => cursor.seek(&self.position.key),
-            None => assert!(matches!(self.way, ScanMethod::Lookup { .. }), "a walk has no cursor: {self:?}"),
+            None => {
+                assert!(matches!(self.method, ScanMethod::Lookup { .. }), "a walk has no cursor: {self:?}")
+            }
         }
         Ok(true)
     }
@@ -515,7 +527,7 @@ impl Scan {
     fn open(&mut self, reading: &Reading<'_>) -> CommandResult {
         let options = CursorOptions { tier: reading.tier, ..CursorOptions::default() };
         let Reading { collection, view, .. } = reading;
-        self.cursor = Some(match &mut self.way {
+        self.cursor = Some(match &mut self.method {
             ScanMethod::Lookup { .. } => return Ok(()),
             ScanMethod::Documents { keys, direction } => {
                 let range = range_of(keys);
@@ -535,7 +547,9 @@ impl Scan {
                 let Some(index) = definition.index_by_id(entries.index.id) else {
                     return Err(dropped(&entries.index.spec.name));
                 };
-                if index.is_multikey() && !entries.index.is_multikey() {
+                let mut parts = entries.scan.index.fields.iter().zip(&index.multikey);
+                if !parts.all(|(part, arrays)| part.has_arrays_at(*arrays)) {
+                    entries.as_planned = false;
                     entries.covered = false;
                     self.deduplicate = true;
                 }

@@ -1,6 +1,6 @@
 //! The executor against brute force: whatever the plan, the answer is that of looking at every document.
 
-use super::{Executor, Pause, Query, Slice, Spill, Verdict};
+use super::{Executor, Pause, Query, Read, Slice, Spill, Verdict};
 use crate::server::Server;
 use crate::testing;
 use catalog::{Collection, Decision, IndexSpec, Namespace, WriteError};
@@ -187,7 +187,7 @@ fn run_executor(
         let tier = if dice.below(3) == 0 { ReadTier::Any } else { ReadTier::BlockCache };
         let mut slice = Slice::of_steps(1 + dice.below(40) as u32, tier);
         let pause = executor
-            .run(&mut slice, |located| {
+            .run(&mut slice, &mut |located| {
                 if dice.below(10) == 0 {
                     return Ok(Verdict::Refuse);
                 }
@@ -448,7 +448,7 @@ fn check_covered(
     let query = Query { needs, ..query(&filter, &Document::new(), 0, None) };
     let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
     let mut found = Vec::new();
-    let pause = executor.run(&mut Slice::begin(), |located| {
+    let pause = executor.run(&mut Slice::begin(), &mut |located| {
         found.push(located.document.to_document());
         Ok(Verdict::Take)
     });
@@ -482,11 +482,12 @@ fn a_dropped_index_or_collection_ends_the_walk() {
         (0..10).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": id }));
         let query = query(&doc! { "a": { "$gte": 0 } }, &Document::new(), 0, None);
         let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
-        let pause = executor.run(&mut Slice::begin(), |_| Ok(Verdict::TakeAndStop)).expect("a document");
+        let pause = executor.run(&mut Slice::begin(), &mut |_| Ok(Verdict::TakeAndStop)).expect("a document");
         assert_eq!(pause, Pause::Stopped);
         executor.save();
         drop(&server, &Namespace::new("db", "c"));
-        let error = executor.run(&mut Slice::begin(), |_| Ok(Verdict::Take)).expect_err("nothing to walk on");
+        let error =
+            executor.run(&mut Slice::begin(), &mut |_| Ok(Verdict::Take)).expect_err("nothing to walk on");
         assert_eq!(error.code, 175);
     };
     check(|server, namespace| {
@@ -511,7 +512,7 @@ fn sorts_spill_and_respect_their_limit() {
         let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
         let mut values = Vec::new();
         loop {
-            let pause = executor.run(&mut Slice::begin(), |located| {
+            let pause = executor.run(&mut Slice::begin(), &mut |located| {
                 values.push(located.document.get("a").and_then(RawValue::as_i64_exact));
                 Ok(Verdict::Take)
             })?;
@@ -546,7 +547,7 @@ fn document_keys_lead_to_documents() {
     let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
     let mut key = Vec::new();
     executor
-        .run(&mut Slice::begin(), |located| {
+        .run(&mut Slice::begin(), &mut |located| {
             key = located.document_key.to_vec();
             Ok(Verdict::Take)
         })

@@ -51,6 +51,12 @@ impl IndexKeyPart {
         Self { multikey: multikey.collect(), ..self }
     }
 
+    /// Whether arrays were met at these components and no others: bit 0 stands for the first one.
+    pub fn has_arrays_at(&self, positions: u128) -> bool {
+        let met = |component: &usize| positions >> (component - 1) & 1 == 1;
+        self.multikey.len() == positions.count_ones() as usize && self.multikey.iter().all(met)
+    }
+
     /// Whether arrays were met on the path.
     pub const fn is_multikey(&self) -> bool {
         !self.multikey.is_empty()
