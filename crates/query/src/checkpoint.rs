@@ -13,10 +13,14 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::error::QueryError;
+use crate::error::{QueryError, code};
 
 /// A step is some tens of nanoseconds.
-const STEPS_PER_LOOK: u32 = 4096;
+const STEPS_PER_LOOK: u64 = 4096;
+/// Longer walks than any there is count as this.
+const MOST_STEPS: usize = 1 << 40;
+/// Steps after which a computation that was to be short is given up at its next look.
+const SHORT_STEPS: u64 = 2 * STEPS_PER_LOOK;
 /// Bytes of a document that are walked over in about one step.
 const BYTES_PER_STEP: usize = 256;
 
@@ -30,7 +34,10 @@ pub trait Watch: Send + Sync {
 }
 
 thread_local! {
-    static STEPS_LEFT: Cell<u32> = const { Cell::new(STEPS_PER_LOOK) };
+    /// Steps of this thread so far.
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+    /// From where on a short computation is none.
+    static SHORT_UNTIL: Cell<u64> = const { Cell::new(u64::MAX) };
     static WATCH: RefCell<Option<Arc<dyn Watch>>> = const { RefCell::new(None) };
 }
 
@@ -51,20 +58,45 @@ impl Drop for Watched {
     }
 }
 
+/// Until it is dropped, this thread gives up what is not short.
+#[must_use]
+pub struct Short {
+    before: u64,
+}
+
+/// Lets this thread give up, with an error that [`is_not_short`] knows, what takes many steps: an event loop
+/// may not go on with it, and it can be done again elsewhere from its beginning.
+pub fn short() -> Short {
+    Short { before: SHORT_UNTIL.replace(STEPS.get().saturating_add(SHORT_STEPS)) }
+}
+
+impl Drop for Short {
+    fn drop(&mut self) {
+        SHORT_UNTIL.set(self.before);
+    }
+}
+
+/// Whether this is the code of an error that says: it takes longer than it was to.
+pub const fn is_not_short(code: i32) -> bool {
+    code == code::NOT_SHORT
+}
+
+/// Steps that this thread has counted so far. Between two of its answers lies what was done meanwhile.
+#[inline]
+pub fn steps() -> u64 {
+    STEPS.get()
+}
+
 /// Counts so many steps that are about to be made.
 ///
 /// # Errors
 /// The reason why the operation is to end.
 #[inline]
 pub fn pass(steps: usize) -> Result<(), QueryError> {
-    let left = STEPS_LEFT.get();
-    match u32::try_from(steps).ok().and_then(|steps| left.checked_sub(steps)) {
-        Some(left) => {
-            STEPS_LEFT.set(left);
-            Ok(())
-        }
-        None => look(),
-    }
+    let before = STEPS.get();
+    let after = before.wrapping_add(steps.min(MOST_STEPS) as u64);
+    STEPS.set(after);
+    if (before ^ after) < STEPS_PER_LOOK { Ok(()) } else { look_at(after) }
 }
 
 /// Counts a walk over so many bytes of a document.
@@ -76,13 +108,19 @@ pub fn pass_bytes(bytes: usize) -> Result<(), QueryError> {
     pass(1 + bytes / BYTES_PER_STEP)
 }
 
+#[cold]
+fn look_at(steps: u64) -> Result<(), QueryError> {
+    if steps >= SHORT_UNTIL.get() {
+        return Err(QueryError::new(code::NOT_SHORT, "an event loop gives up what takes long"));
+    }
+    look()
+}
+
 /// Looks at the operation at once.
 ///
 /// # Errors
-/// As [`pass`].
-#[cold]
+/// Its end.
 pub fn look() -> Result<(), QueryError> {
-    STEPS_LEFT.set(STEPS_PER_LOOK);
     WATCH.with_borrow(|watch| watch.as_ref().map_or(Ok(()), |watch| watch.look()))
 }
 
@@ -121,5 +159,18 @@ pub(crate) mod tests {
         assert!(steps_until_the_end(1000) < 20, "long steps count as such");
         assert_eq!(steps_until_the_end(usize::MAX), 3);
         assert!((0..100_000).all(|_| pass(1).is_ok()), "nobody watches any more");
+    }
+
+    #[test]
+    fn what_takes_long_is_given_up_where_it_is_to_be_short() {
+        let steps_until_given_up =
+            || (1..100_000).find(|_| pass(1).is_err_and(|error| is_not_short(error.code)));
+        {
+            let _short = short();
+            let _shorter = short();
+            let steps = steps_until_given_up().expect("it is given up");
+            assert!((SHORT_STEPS..=SHORT_STEPS + STEPS_PER_LOOK).contains(&steps), "{steps} steps");
+        }
+        assert_eq!(steps_until_given_up(), None, "elsewhere it goes on");
     }
 }

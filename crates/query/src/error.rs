@@ -37,6 +37,8 @@ impl CodedError for QueryError {
 /// Codes of the MongoDB error table that this crate answers with; codes without a name (`Location12345`)
 /// are written at the place that raises them.
 pub mod code {
+    /// Of an error that no client sees: what was to be short takes long.
+    pub(crate) const NOT_SHORT: i32 = i32::MIN;
     /// A bug in the server: an invariant did not hold.
     pub const INTERNAL_ERROR: i32 = 1;
     /// An argument that cannot be accepted.

@@ -49,8 +49,9 @@ impl RunningPipeline {
 }
 
 impl Read for RunningPipeline {
+    /// The command has gone where pipelines run, unless it is a report of the server's own.
     fn surely_outlasts(&self) -> bool {
-        true
+        false
     }
 
     fn run(

@@ -46,7 +46,7 @@ pub(crate) fn explain_aggregate(
         return Ok(doc! { "explainVersion": "1", "queryPlanner": planner });
     }
     let mut behind: Vec<Value> = vec![doc! { "$cursor": { "queryPlanner": planner } }.into()];
-    behind.extend(shown(stages.get(pushed_down(&stages)..).unwrap_or_default()));
+    behind.extend(shown(stages.get(leading.written_stages..).unwrap_or_default()));
     Ok(doc! { "explainVersion": "1", "stages": behind })
 }
 
@@ -63,29 +63,6 @@ fn options(leading: &Leading, sort_memory_bytes: usize) -> ExplainOptions {
         limit: leading.limit.map(number),
         ..ExplainOptions::default()
     }
-}
-
-/// How many stages in front are done while the collection is read: filters (also behind a sort), a sort, a
-/// skip, a limit.
-fn pushed_down(stages: &[DocumentBuf]) -> usize {
-    let rank = |stage: &DocumentBuf| match stage.as_raw().first().map(|first| first.name()) {
-        Some("$match") => Some(0),
-        Some("$sort") => Some(1),
-        Some("$skip") => Some(2),
-        Some("$limit") => Some(3),
-        _ => None,
-    };
-    let mut reached = 0;
-    let in_front = stages.iter().take_while(|stage| match rank(stage) {
-        Some(0) => reached <= 1,
-        Some(1) if reached == 1 => false,
-        Some(rank) if rank >= reached => {
-            reached = rank;
-            true
-        }
-        _ => false,
-    });
-    in_front.count()
 }
 
 impl AggregateTarget<'_> {
@@ -126,25 +103,4 @@ impl AggregateTarget<'_> {
 fn begins_with(request: &AggregateRequest<'_>, stage: &str) -> bool {
     let first = request.pipeline.iter().next().and_then(RawValue::as_document);
     first.and_then(RawDocument::first).is_some_and(|element| element.name() == stage)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(names: &[&str], expect: usize) {
-        let stage = |name: &&str| std::iter::once((*name, Value::Int32(1))).collect::<Document>().to_buf();
-        let stages: Vec<DocumentBuf> = names.iter().map(stage).collect();
-        assert_eq!(pushed_down(&stages), expect, "{names:?}");
-    }
-
-    #[test]
-    fn what_is_read_with_the_collection() {
-        check(&[], 0);
-        check(&["$group", "$match"], 0);
-        check(&["$match", "$sort", "$match", "$skip", "$limit", "$project"], 5);
-        check(&["$skip", "$match"], 1);
-        check(&["$sort", "$sort"], 1);
-        check(&["$limit", "$skip"], 1);
-    }
 }

@@ -10,11 +10,12 @@ use document::{Document, DocumentBuf, Value, doc};
 use parking_lot::Mutex;
 use query::aggregate::{
     DEFAULT_MEMORY_BYTES, DocumentList, DocumentSource, ForeignCollections, ForeignRead, Leading, Pause,
-    Pipeline, PipelineContext, Sink, SpillStore, YieldPolicy,
+    Pipeline, PipelineContext, Sink, YieldPolicy,
 };
 use query::matcher::Matcher;
 use query::memory::Memory;
 use query::plan::{Hint, NeededFields};
+use query::sort::SpillStore;
 use query::{Environment, QueryError};
 use std::sync::Arc;
 use storage::ReadSource;

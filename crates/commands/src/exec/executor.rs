@@ -5,14 +5,15 @@ use super::query::Query;
 use super::scan::{Located, Reading, Scan, ScanFigures, Verdict};
 use super::seen::SeenDocuments;
 use super::slice::Slice;
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 use catalog::{Collection, ReadError};
 use document::DocumentBuf;
 use query::QueryError;
 use query::aggregate::{Flow, Pause, Sink, YieldPolicy};
+use query::checkpoint;
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields, Plan};
-use query::sort::{SortLimits, Sorted, Sorter};
+use query::sort::{SortLimits, Sorter, SpillStore};
 use std::sync::Arc;
 use storage::{ReadSource, ReadTier, ReadView};
 
@@ -46,9 +47,8 @@ struct Stream {
 enum Order {
     /// They come as they are wanted.
     AsFound,
-    Collecting(Box<Sorter>),
-    /// With the document that the sink refused.
-    Sorted(Box<Sorted>, Option<DocumentBuf>),
+    /// They are sorted; with the document that the sink refused.
+    Sorted(Box<Sorter>, Option<DocumentBuf>),
 }
 
 /// Skip and limit.
@@ -115,8 +115,8 @@ impl Executor {
                 documents: wanted.map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX)),
                 memory_bytes: query.sort_memory_bytes,
             };
-            let runs = query.spill.map(|spill| spill.run_store());
-            order = Order::Collecting(Box::new(Sorter::new(query.sort, limits, runs, &query.memory)));
+            let spill = query.spill.map(|spill| -> Arc<dyn SpillStore> { Arc::new(spill) });
+            order = Order::Sorted(Box::new(Sorter::new(query.sort, limits, spill, &query.memory)), None);
         }
         let stream = Stream {
             collection: Arc::clone(collection),
@@ -168,39 +168,21 @@ impl Executor {
         if self.window.is_closed() {
             return Ok(Pause::End);
         }
-        if matches!(self.order, Order::Collecting(_)) {
-            match self.collect(tier, policy)? {
-                Pause::End => {}
-                pause => return Ok(pause),
-            }
-        }
-        let window = &mut self.window;
         let pause = match &mut self.order {
-            Order::Sorted(sorted, refused) => {
-                run_sorted(sorted, refused, policy, |located| window.show(located, sink))?
+            Order::Sorted(sorter, refused) => {
+                match collect(sorter, &mut self.stream, &mut self.sort_figures, (tier, &mut *policy))? {
+                    Pause::End => {}
+                    pause => return Ok(pause),
+                }
+                let window = &mut self.window;
+                run_sorted(sorter, refused, policy, |located| window.show(located, sink))?
             }
-            _ => self.stream.run(tier, policy, &mut |located| window.show(located, sink))?,
+            Order::AsFound => {
+                let window = &mut self.window;
+                self.stream.run(tier, policy, &mut |located| window.show(located, sink))?
+            }
         };
         Ok(if self.window.is_closed() { Pause::End } else { pause })
-    }
-
-    fn collect(&mut self, tier: ReadTier, policy: &mut (impl YieldPolicy + ?Sized)) -> CommandResult<Pause> {
-        let Order::Collecting(sorter) = &mut self.order else { unreachable!("nothing is left to collect") };
-        let count = &mut self.sort_figures.documents;
-        let pause = self.stream.run(tier, policy, &mut |located| {
-            *count += 1;
-            sorter.push(located.document)?;
-            Ok(Verdict::Take)
-        })?;
-        if pause == Pause::End
-            && let Order::Collecting(sorter) = std::mem::replace(&mut self.order, Order::AsFound)
-        {
-            self.stream.save();
-            self.sort_figures.bytes = sorter.used_bytes();
-            self.sort_figures.spilled_runs = sorter.spilled_runs();
-            self.order = Order::Sorted(Box::new(sorter.finish()?), None);
-        }
-        Ok(pause)
     }
 
     /// Lets go of every cursor of the store, to be called when a batch is complete.
@@ -334,10 +316,13 @@ impl Stream {
             None => self.view.insert(view_for(&self.source, &self.scans)),
         };
         let reading = Reading { collection: &self.collection, view, tier };
+        // An event loop gives up a document that takes long, and the walk pauses in front of it.
+        let _short = (tier != ReadTier::Any).then(checkpoint::short);
         while let Some(scan) = self.scans.get_mut(self.current) {
             let (all, residual) = (&self.matcher, self.residual.as_ref());
-            let mut returned = 0;
-            let pause = scan.run(&reading, policy, &mut self.seen, &mut |located| {
+            let (mut returned, mut outlasts) = (0, false);
+            let mut show = |located: Located<'_>| {
+                checkpoint::pass_bytes(located.document.as_bytes().len())?;
                 let filter = if located.as_planned { residual } else { Some(all) };
                 if let Some(filter) = filter
                     && !filter.matches(located.document)?
@@ -347,9 +332,16 @@ impl Stream {
                 let verdict = sink(located)?;
                 returned += u64::from(verdict != Verdict::Refuse);
                 Ok(verdict)
+            };
+            let pause = scan.run(&reading, policy, &mut self.seen, &mut |located| {
+                show(located).or_else(|error: CommandError| {
+                    outlasts = checkpoint::is_not_short(error.code);
+                    if outlasts { Ok(Verdict::Refuse) } else { Err(error) }
+                })
             });
             scan.figures.returned += returned;
             match pause? {
+                Pause::Stopped if outlasts => return Ok(Pause::WouldBlock),
                 Pause::End if self.current + 1 < self.scans.len() => self.current += 1,
                 pause => return Ok(pause),
             }
@@ -373,8 +365,39 @@ fn view_for(source: &ReadSource, scans: &[Scan]) -> ReadView {
     }
 }
 
+/// Sorts what the stream has. [`Pause::End`]: the sorter gives it back.
+fn collect(
+    sorter: &mut Sorter,
+    stream: &mut Stream,
+    figures: &mut SortFigures,
+    (tier, policy): (ReadTier, &mut (impl YieldPolicy + ?Sized)),
+) -> CommandResult<Pause> {
+    loop {
+        let pause = sorter.resume(policy)?;
+        if pause != Pause::End || sorter.has_ended() {
+            return Ok(pause);
+        }
+        let pause = stream.run(tier, policy, &mut |located| {
+            figures.documents += 1;
+            Ok(match sorter.push(located.document)? {
+                Flow::More => Verdict::Take,
+                Flow::Pause => Verdict::TakeAndStop,
+            })
+        })?;
+        match pause {
+            Pause::End => {
+                stream.save();
+                (figures.bytes, figures.spilled_runs) = (sorter.used_bytes(), sorter.spilled_runs());
+                sorter.end();
+            }
+            Pause::Stopped => {}
+            pause => return Ok(pause),
+        }
+    }
+}
+
 fn run_sorted(
-    sorted: &mut Sorted,
+    sorted: &mut Sorter,
     refused: &mut Option<DocumentBuf>,
     policy: &mut (impl YieldPolicy + ?Sized),
     mut sink: impl FnMut(Located<'_>) -> CommandResult<Verdict>,

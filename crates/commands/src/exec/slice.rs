@@ -1,14 +1,19 @@
 //! Slices: how long a walk may go on before others are let in, and how far it may read meanwhile.
 
 use query::aggregate::YieldPolicy;
+use query::checkpoint;
 use std::time::{Duration, Instant};
 use storage::ReadTier;
 
 /// How long one slice of a test lasts.
 #[cfg(test)]
 const SLICE: Duration = Duration::from_millis(5);
-/// How many steps are made between two looks at the clock.
-const STEPS_PER_LOOK: u32 = 16;
+/// What it takes to come to a document or an entry, in steps of [`checkpoint::pass`]: what is computed on it
+/// is counted there.
+const STEPS_PER_DOCUMENT: u64 = 16;
+/// How many steps are made between two looks at the clock: those of 16 short documents, or of one on which
+/// much is computed.
+const STEPS_PER_LOOK: u64 = 20 * STEPS_PER_DOCUMENT;
 
 /// One slice of time.
 #[derive(Debug)]
@@ -17,21 +22,34 @@ pub(crate) struct Slice {
     tier: ReadTier,
     /// When it began; `None` before the first look at the clock.
     began: Option<Instant>,
-    steps_left: u32,
+    /// Steps since the last look at the clock.
+    steps: u64,
+    steps_per_look: u64,
+    /// What the thread had counted when this was asked last; another thread than that counts otherwise, and the
+    /// clock is looked at.
+    counted: u64,
     let_others_run: fn(Instant),
 }
 
 impl Slice {
     /// A slice of the usual length.
     #[cfg(test)]
-    pub(crate) const fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self::lasting(SLICE, |_| {})
     }
 
     /// A slice of this length, in which [`Host::let_others_run`](dispatch::host::Host) is called at each look
     /// at the clock. The first look comes after some steps.
-    pub(crate) const fn lasting(length: Duration, let_others_run: fn(Instant)) -> Self {
-        Slice { length, tier: ReadTier::Any, began: None, steps_left: STEPS_PER_LOOK, let_others_run }
+    pub(crate) fn lasting(length: Duration, let_others_run: fn(Instant)) -> Self {
+        Slice {
+            length,
+            tier: ReadTier::Any,
+            began: None,
+            steps: 0,
+            steps_per_look: STEPS_PER_LOOK,
+            counted: checkpoint::steps(),
+            let_others_run,
+        }
     }
 
     /// A slice in which nothing is read that is not in memory. It begins now.
@@ -39,10 +57,11 @@ impl Slice {
         Slice { tier: ReadTier::BlockCache, began: Some(ambient::now()), ..Self::lasting(length, |_| {}) }
     }
 
-    /// A slice that is over after so many steps.
+    /// A slice that is over after so many documents on which hardly anything is computed.
     #[cfg(test)]
     pub(crate) fn of_steps(steps: u32, tier: ReadTier) -> Self {
-        Slice { tier, began: ambient::now().checked_sub(SLICE), steps_left: steps, ..Self::begin() }
+        let steps_per_look = u64::from(steps) * STEPS_PER_DOCUMENT;
+        Slice { tier, began: ambient::now().checked_sub(SLICE), steps_per_look, ..Self::begin() }
     }
 
     /// How far reads may go.
@@ -52,7 +71,7 @@ impl Slice {
 
     #[cold]
     fn look(&mut self) -> bool {
-        self.steps_left = STEPS_PER_LOOK;
+        self.steps = 0;
         let now = ambient::now();
         (self.let_others_run)(now);
         let began = *self.began.get_or_insert(now);
@@ -63,8 +82,11 @@ impl Slice {
 impl YieldPolicy for Slice {
     #[inline]
     fn should_yield(&mut self) -> bool {
-        self.steps_left -= 1;
-        self.steps_left == 0 && self.look()
+        let counted = checkpoint::steps();
+        let done = counted.wrapping_sub(self.counted).saturating_add(STEPS_PER_DOCUMENT);
+        self.counted = counted;
+        self.steps = self.steps.saturating_add(done);
+        self.steps >= self.steps_per_look && self.look()
     }
 }
 
@@ -77,7 +99,20 @@ mod tests {
         let mut slice = Slice::lasting(Duration::from_secs(3600), |_| {});
         assert!((0..100).all(|_| !slice.should_yield()), "a hundred steps are no hour");
         let mut slice = Slice { began: Instant::now().checked_sub(SLICE), ..Slice::begin() };
-        let first = (1..=STEPS_PER_LOOK).find(|_| slice.should_yield());
-        assert_eq!(first, Some(STEPS_PER_LOOK), "the clock is looked at now and then");
+        assert_eq!((1..100).find(|_| slice.should_yield()), Some(20), "the clock is looked at now and then");
+    }
+
+    #[test]
+    fn what_is_computed_counts() {
+        let documents_of = |steps: usize| {
+            let mut slice = Slice { began: Instant::now().checked_sub(SLICE), ..Slice::begin() };
+            (1..100).find(|_| {
+                checkpoint::pass(steps).expect("nobody watches");
+                slice.should_yield()
+            })
+        };
+        assert_eq!(documents_of(4), Some(16));
+        assert_eq!(documents_of(100), Some(3));
+        assert_eq!(documents_of(1_000), Some(1), "the clock is looked at behind each costly document");
     }
 }

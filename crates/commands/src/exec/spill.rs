@@ -2,8 +2,7 @@
 
 use crate::parameters::{Parameter, Parameters};
 use query::QueryError;
-use query::aggregate::SpillStore;
-use query::sort::{RunReader, RunRecord, RunStore};
+use query::sort::{Run, RunReader, RunRecord, RunWriter, SpillStore};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -42,59 +41,47 @@ impl Spill {
         Spill { directory: directory.into(), store: Some(store.clone()) }
     }
 
-    /// A place for the runs of one sort.
-    pub(crate) fn run_store(&self) -> Box<dyn RunStore> {
-        Box::new(FileRuns { spill: self.clone(), files: Vec::new() })
-    }
-}
-
-impl SpillStore for Spill {
-    fn runs(&self) -> Result<Box<dyn RunStore>, QueryError> {
-        Ok(self.run_store())
-    }
-}
-
-#[derive(Debug)]
-struct FileRuns {
-    spill: Spill,
-    files: Vec<File>,
-}
-
-impl FileRuns {
     fn create(&self) -> std::io::Result<File> {
-        let directory = &self.spill.directory;
-        std::fs::create_dir_all(directory)?;
+        std::fs::create_dir_all(&self.directory)?;
         let number = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!("sort-{}-{number}", std::process::id()));
+        let path = self.directory.join(format!("sort-{}-{number}", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
         std::fs::remove_file(&path)?;
         Ok(file)
     }
 }
 
-impl RunStore for FileRuns {
-    fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError> {
-        if let Some(Err(error)) = self.spill.store.as_ref().map(Store::check_room) {
+impl SpillStore for Spill {
+    fn create_run(&self) -> Result<Box<dyn RunWriter>, QueryError> {
+        if let Some(Err(error)) = self.store.as_ref().map(Store::check_room) {
             return Err(QueryError::new(wire::ErrorCode::OutOfDiskSpace as i32, error.to_string()));
         }
         let file = self.create().map_err(|error| failed(&error))?;
-        let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
-        let mut record = RunRecord::default();
-        while records.read_next(&mut record)? {
-            write(&mut writer, &record).map_err(|error| failed(&error))?;
-        }
-        let file = writer.into_inner().map_err(|error| failed(error.error()))?;
-        self.files.push(file);
-        Ok(())
+        Ok(Box::new(FileWriter(BufWriter::with_capacity(BUFFER_BYTES, file))))
+    }
+}
+
+#[derive(Debug)]
+struct FileWriter(BufWriter<File>);
+
+impl RunWriter for FileWriter {
+    fn write(&mut self, record: &RunRecord) -> Result<(), QueryError> {
+        write(&mut self.0, record).map_err(|error| failed(&error))
     }
 
-    fn open_runs(&mut self, most: usize) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
-        let mut readers: Vec<Box<dyn RunReader>> = Vec::with_capacity(most);
-        for mut file in self.files.drain(..most.min(self.files.len())) {
-            std::io::Seek::rewind(&mut file).map_err(|error| failed(&error))?;
-            readers.push(Box::new(FileRun { reader: BufReader::with_capacity(BUFFER_BYTES, file) }));
-        }
-        Ok(readers)
+    fn finish(self: Box<Self>) -> Result<Box<dyn Run>, QueryError> {
+        let file = self.0.into_inner().map_err(|error| failed(error.error()))?;
+        Ok(Box::new(FileRun(file)))
+    }
+}
+
+#[derive(Debug)]
+struct FileRun(File);
+
+impl Run for FileRun {
+    fn open(mut self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
+        std::io::Seek::rewind(&mut self.0).map_err(|error| failed(&error))?;
+        Ok(Box::new(FileReader { reader: BufReader::with_capacity(BUFFER_BYTES, self.0) }))
     }
 }
 
@@ -106,11 +93,11 @@ fn write(writer: &mut impl Write, record: &RunRecord) -> std::io::Result<()> {
 }
 
 #[derive(Debug)]
-struct FileRun {
+struct FileReader {
     reader: BufReader<File>,
 }
 
-impl FileRun {
+impl FileReader {
     /// The lengths of key and document; `None` at the end.
     fn lengths(&mut self) -> std::io::Result<Option<(usize, usize)>> {
         let mut length = [0; 4];
@@ -133,7 +120,7 @@ impl FileRun {
     }
 }
 
-impl RunReader for FileRun {
+impl RunReader for FileReader {
     fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
         self.read(record).map_err(|error| failed(&error))
     }
@@ -150,37 +137,70 @@ fn failed(error: &std::io::Error) -> QueryError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Records(std::vec::IntoIter<RunRecord>);
-
-    impl RunReader for Records {
-        fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
-            Ok(self.0.next().map(|next| *record = next).is_some())
-        }
-    }
+    use document::RawDocument;
+    use query::aggregate::{Flow, YieldPolicy};
+    use query::memory::Memory;
+    use query::sort::{SortLimits, Sorter};
 
     #[test]
     fn runs_come_back_and_leave_nothing() {
         let directory = std::env::temp_dir().join(format!("heddle-spill-{}", std::process::id()));
-        let mut runs = Spill::into_directory(directory.clone()).run_store();
+        let spill = Spill::into_directory(directory.clone());
         let record =
             |key: &str, document: &str| RunRecord { key: key.into(), document: document.as_bytes().to_vec() };
-        let records = vec![record("a", "one"), record("b", "")];
-        for written in [records.clone(), Vec::new(), vec![record("c", "two")]] {
-            runs.write_run(&mut Records(written.into_iter())).expect("room on the disk");
-        }
-        assert_eq!(std::fs::read_dir(&directory).expect("the directory").count(), 0, "no file has a name");
-        let mut readers = runs.open_runs(2).expect("the runs are there");
-        assert_eq!(readers.len(), 2);
-        let mut read = RunRecord::default();
-        for expect in records {
-            assert!(readers.first_mut().expect("a run").read_next(&mut read).expect("readable"));
-            assert_eq!(read, expect);
-        }
-        for reader in &mut readers {
+        for records in [vec![record("a", "one"), record("b", "")], Vec::new()] {
+            let mut writer = spill.create_run().expect("room on the disk");
+            records.iter().for_each(|record| writer.write(record).expect("room on the disk"));
+            assert_eq!(
+                std::fs::read_dir(&directory).expect("the directory").count(),
+                0,
+                "no file has a name"
+            );
+            let mut reader = writer.finish().and_then(Run::open).expect("the run is there");
+            let mut read = RunRecord::default();
+            for expect in records {
+                assert!(reader.read_next(&mut read).expect("readable"));
+                assert_eq!(read, expect);
+            }
             assert!(!reader.read_next(&mut read).expect("readable"), "the run is over");
         }
-        assert_eq!(runs.open_runs(2).expect("the last run").len(), 1);
+        std::fs::remove_dir(directory).expect("the directory is empty");
+    }
+
+    /// Files of the directory that this process has open.
+    fn open_files(directory: &Path) -> usize {
+        let descriptors = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
+        let names = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        names.filter(|name| name.starts_with(directory)).count()
+    }
+
+    /// A slice without an end.
+    struct Endless;
+
+    impl YieldPolicy for Endless {
+        fn should_yield(&mut self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_large_sort_has_few_files_open() {
+        let directory = std::env::temp_dir().join(format!("heddle-files-{}", std::process::id()));
+        let spill: Arc<dyn SpillStore> = Arc::new(Spill::into_directory(directory.clone()));
+        let limits = SortLimits { documents: None, memory_bytes: 1 };
+        let mut sorter = Sorter::new(Arc::default(), limits, Some(spill), &Memory::default());
+        let mut most = 0;
+        for number in 0..1_000_u32 {
+            let pushed = sorter.push_keyed(&number.to_be_bytes(), RawDocument::EMPTY).expect("it is taken");
+            assert_eq!(pushed, Flow::Pause, "each document is a run");
+            most = most.max(open_files(&directory));
+            sorter.resume(&mut Endless).expect("room on the disk");
+        }
+        assert!((60..=130).contains(&most), "1,000 runs are in {most} files");
+        sorter.end();
+        sorter.resume(&mut Endless).expect("readable runs");
+        assert!(sorter.next().expect("readable").is_some());
+        drop(sorter);
         std::fs::remove_dir(directory).expect("the directory is empty");
     }
 }

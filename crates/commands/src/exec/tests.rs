@@ -7,10 +7,10 @@ use catalog::{Collection, Decision, IndexSpec, Namespace, WriteError};
 use document::key::encode_value;
 use document::{Document, RawDocument, RawValue, Value, doc};
 use pollster::block_on;
-use query::Environment;
 use query::matcher::Matcher;
 use query::plan::{Access, NeededFields};
 use query::sort::SortPattern;
+use query::{Environment, checkpoint};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storage::{ReadSource, ReadTier};
@@ -555,4 +555,32 @@ fn document_keys_lead_to_documents() {
     let mut expect = Vec::new();
     encode_value(&mut expect, RawValue::String("x"));
     assert_eq!(key, expect);
+}
+
+#[test]
+fn a_costly_filter_holds_no_event_loop() {
+    let (server, collection) = collection(&[]);
+    let numbers: Vec<Value> = (0..4_000).map(Value::Int32).collect();
+    (0..3).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": (numbers.clone()) }));
+    // Each condition goes over the whole array.
+    let conditions: Vec<Value> = (0..150).map(|n| doc! { "a": { "$ne": (-1 - n) } }.into()).collect();
+    let query = query(&doc! { "$and": conditions }, &Document::new(), 0, None);
+    let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
+    assert!(!executor.surely_outlasts(), "what is known beforehand does not come here");
+    let mut found = 0;
+    let mut run = |tier: ReadTier| {
+        let before = checkpoint::steps();
+        let mut slice = Slice::of_steps(1_000_000, tier);
+        let pause = executor.run(&mut slice, &mut |_| {
+            found += 1;
+            Ok(Verdict::TakeAndStop)
+        });
+        (pause.expect("a run"), found, checkpoint::steps() - before)
+    };
+    let (pause, taken, steps) = run(ReadTier::BlockCache);
+    assert_eq!((pause, taken), (Pause::WouldBlock, 0), "it pauses in front of the document");
+    assert!(steps < 13_000, "{steps} steps are made on a loop");
+    let (pause, taken, steps) = run(ReadTier::Any);
+    assert_eq!((pause, taken), (Pause::Stopped, 1), "the document comes where it may take long");
+    assert!(steps > 13_000, "a document takes {steps} steps");
 }

@@ -5,6 +5,7 @@ use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Candidates, LONG_DOCUMENT, NextCandidate, StatementFilter};
 use catalog::{Collection, Decision, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
+use query::checkpoint;
 use query::matcher::MatchDetails;
 use query::update::Update;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub(crate) struct Modified {
 enum Refusal {
     Command(CommandError),
     Write(WriteError),
-    /// The document is too long for an event loop.
+    /// The document is too long for an event loop, or the change takes too long.
     Elsewhere,
 }
 
@@ -119,9 +120,24 @@ impl Statement<'_> {
         modified: &mut Option<Modified>,
     ) -> Result<Decision, Refusal> {
         let Some(document) = found else { return Ok(Decision::Keep) };
-        if tier != ReadTier::Any && document.as_bytes().len() > LONG_DOCUMENT {
+        if tier == ReadTier::Any {
+            return Ok(self.decide_on(document, modified)?);
+        }
+        if document.as_bytes().len() > LONG_DOCUMENT {
             return Err(Refusal::Elsewhere);
         }
+        let _short = checkpoint::short();
+        self.decide_on(document, modified).map_err(|error| match checkpoint::is_not_short(error.code) {
+            true => Refusal::Elsewhere,
+            false => Refusal::Command(error),
+        })
+    }
+
+    fn decide_on(
+        &self,
+        document: RawDocument<'_>,
+        modified: &mut Option<Modified>,
+    ) -> CommandResult<Decision> {
         let Some(details) = self.matched(document)? else { return Ok(Decision::Keep) };
         let result = modified.insert(Modified::default());
         if self.keeps_versions {
@@ -134,7 +150,7 @@ impl Statement<'_> {
             }
             Modification::Update(update) => update,
         };
-        let outcome = update.apply(document, Some(&details), false).map_err(CommandError::from)?;
+        let outcome = update.apply(document, Some(&details), false)?;
         result.changed = outcome.document.is_some();
         if self.keeps_versions {
             result.after = Some(outcome.document.clone().unwrap_or_else(|| document.to_buf()));

@@ -8,7 +8,7 @@ use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc, doc_buf
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Expression, ParseScope, Variables};
-use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
+use crate::sort::{SortLimits, SortPattern, Sorter};
 
 use super::accumulator::AccumulatorSpec;
 use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
@@ -265,15 +265,11 @@ pub(super) struct BucketAutoStage {
     spec: Arc<BucketAutoSpec>,
     context: PipelineContext,
     variables: Variables,
-    phase: BucketPhase,
+    sorter: Sorter,
     documents: usize,
+    /// Since the input has ended.
+    cut: Option<Cut>,
     key: Vec<u8>,
-}
-
-enum BucketPhase {
-    Reading(Sorter),
-    Cutting { sorted: Sorted, cut: Cut },
-    Done,
 }
 
 /// Where the sorted documents are cut: into buckets of about equal size.
@@ -319,22 +315,24 @@ impl Cut {
 }
 
 impl BucketAutoStage {
-    pub(super) fn new(spec: &Arc<BucketAutoSpec>, context: &PipelineContext) -> Result<Self, QueryError> {
+    pub(super) fn new(spec: &Arc<BucketAutoSpec>, context: &PipelineContext) -> Self {
         let limits = SortLimits { documents: None, memory_bytes: context.memory_bytes };
-        let runs = context.spill.as_ref().map(|spill| spill.runs()).transpose()?;
-        Ok(Self {
+        Self {
             spec: Arc::clone(spec),
             context: context.clone(),
             variables: Variables::new(),
-            phase: BucketPhase::Reading(Sorter::new(Arc::default(), limits, runs, &context.memory)),
+            sorter: Sorter::new(Arc::default(), limits, context.spill.clone(), &context.memory),
             documents: 0,
+            cut: None,
             key: Vec::new(),
-        })
+        }
     }
 
     /// Takes the next document in order, and gives the bucket that is complete before it.
     fn cut(&mut self, key: Vec<u8>, document: RawDocument<'_>) -> Result<Option<DocumentBuf>, QueryError> {
-        let BucketPhase::Cutting { cut, .. } = &mut self.phase else { return Ok(None) };
+        let Some(cut) = &mut self.cut else {
+            panic!("documents are cut into buckets before they are sorted")
+        };
         let (spec, variables) = (&self.spec, &mut self.variables);
         let full = cut.full(&key, spec.buckets);
         let is_known = cut.bucket.as_ref().is_some_and(|bucket| bucket.upper_key == key);
@@ -376,26 +374,21 @@ impl Bucket {
 
 impl Stage for BucketAutoStage {
     fn take(&mut self, document: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
-        if let BucketPhase::Reading(sorter) = &mut self.phase {
-            let value = self.spec.group_by.evaluate(document, &mut self.variables)?.unwrap_or_default();
-            self.key.clear();
-            encode_owned(&mut self.key, &value);
-            sorter.push_keyed(&self.key, document)?;
-            self.documents += 1;
-        }
-        Ok(Flow::More)
+        let value = self.spec.group_by.evaluate(document, &mut self.variables)?.unwrap_or_default();
+        self.key.clear();
+        encode_owned(&mut self.key, &value);
+        self.documents += 1;
+        self.sorter.push_keyed(&self.key, document)
     }
 
     fn end(&mut self) -> Result<(), QueryError> {
-        if let BucketPhase::Reading(sorter) = std::mem::replace(&mut self.phase, BucketPhase::Done) {
-            let cut = Cut::new(self.documents, self.spec.buckets);
-            self.phase = BucketPhase::Cutting { sorted: sorter.finish()?, cut };
-        }
+        self.cut = Some(Cut::new(self.documents, self.spec.buckets));
+        self.sorter.end();
         Ok(())
     }
 
     fn holds(&self) -> bool {
-        matches!(self.phase, BucketPhase::Cutting { .. })
+        self.sorter.holds() || self.cut.is_some()
     }
 
     fn resume(
@@ -403,12 +396,16 @@ impl Stage for BucketAutoStage {
         policy: &mut dyn YieldPolicy,
         out: &mut Downstream<'_>,
     ) -> Result<Pause, QueryError> {
-        while let BucketPhase::Cutting { sorted, cut } = &mut self.phase {
-            let made = match sorted.next_keyed()? {
+        let pause = self.sorter.resume(policy)?;
+        if pause != Pause::End {
+            return Ok(pause);
+        }
+        while let Some(cut) = &mut self.cut {
+            let made = match self.sorter.next_keyed()? {
                 Some((key, document)) => self.cut(key, document.as_raw())?,
                 None => {
                     let last = cut.bucket.take();
-                    self.phase = BucketPhase::Done;
+                    self.cut = None;
                     last.map(|bucket| bucket.finish(&self.spec.fields, None)).transpose()?
                 }
             };

@@ -17,7 +17,7 @@ use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Borrowed, Dependencies, Expression, ParseScope, Variables};
 use crate::memory::MemoryPart;
-use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
+use crate::sort::{SortLimits, SortPattern, Sorter};
 
 use super::accumulator::{AccumulatorSpec, AccumulatorState};
 use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
@@ -229,7 +229,7 @@ enum GroupPhase {
     },
     /// Grouping what was spilled.
     Merging {
-        sorted: Sorted,
+        sorter: Box<Sorter>,
         current: Option<(Box<[u8]>, GroupState)>,
     },
     Done,
@@ -251,7 +251,7 @@ impl GroupStage {
         }
     }
 
-    fn add(&mut self, raw: RawDocument<'_>) -> Result<(), QueryError> {
+    fn add(&mut self, raw: RawDocument<'_>) -> Result<Flow, QueryError> {
         let Self { spec, context, variables, table, groups, held, key, .. } = self;
         key.clear();
         // The key of a group already known needs no owned value.
@@ -278,7 +278,7 @@ impl GroupStage {
                 if group.bytes != before {
                     held.set(held.bytes() + group.bytes - before);
                 }
-                return Ok(());
+                return Ok(Flow::More);
             }
         }
         // Earlier documents of a new group may have been put aside, also when there is room again: accumulators
@@ -295,10 +295,10 @@ impl GroupStage {
         held.set(held.bytes() + key.len() + group.bytes);
         table.insert(key.as_slice().into(), groups.len());
         groups.push(group);
-        Ok(())
+        Ok(Flow::More)
     }
 
-    fn spill(&mut self, document: RawDocument<'_>) -> Result<(), QueryError> {
+    fn spill(&mut self, document: RawDocument<'_>) -> Result<Flow, QueryError> {
         let sorter = match &mut self.spilled {
             Some(sorter) => sorter,
             None => {
@@ -309,12 +309,8 @@ impl GroupStage {
                     ));
                 };
                 let limits = SortLimits { documents: None, memory_bytes: self.context.memory_bytes };
-                self.spilled.insert(Sorter::new(
-                    Arc::default(),
-                    limits,
-                    Some(spill.runs()?),
-                    &self.context.memory,
-                ))
+                let spill = Some(Arc::clone(spill));
+                self.spilled.insert(Sorter::new(Arc::default(), limits, spill, &self.context.memory))
             }
         };
         sorter.push_keyed(&self.key, document)
@@ -323,10 +319,16 @@ impl GroupStage {
     /// Goes on with what was spilled: the records of a group stand together. The next group, or that the
     /// slice is over.
     fn next_merged(&mut self, policy: &mut dyn YieldPolicy) -> Result<Merged, QueryError> {
-        let GroupPhase::Merging { sorted, current } = &mut self.phase else { return Ok(Merged::End) };
+        let GroupPhase::Merging { sorter, current } = &mut self.phase else {
+            // Taken for the end, the groups that were spilled would be missing from the answer.
+            panic!("spilled groups are merged in another phase");
+        };
+        if sorter.resume(policy)? != Pause::End {
+            return Ok(Merged::Sliced);
+        }
         let (spec, variables, context) = (&self.spec, &mut self.variables, &self.context);
         loop {
-            let Some((key, document)) = sorted.next_keyed()? else {
+            let Some((key, document)) = sorter.next_keyed()? else {
                 return Ok(current.take().map_or(Merged::End, |(_, group)| Merged::Group(group)));
             };
             let document = document.as_raw();
@@ -380,8 +382,7 @@ enum Merged {
 
 impl Stage for GroupStage {
     fn take(&mut self, document: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
-        self.add(document)?;
-        Ok(Flow::More)
+        self.add(document)
     }
 
     fn end(&mut self) -> Result<(), QueryError> {
@@ -399,7 +400,11 @@ impl Stage for GroupStage {
     }
 
     fn holds(&self) -> bool {
-        matches!(self.phase, GroupPhase::Writing { .. } | GroupPhase::Merging { .. })
+        match self.phase {
+            GroupPhase::Reading => self.spilled.as_ref().is_some_and(Sorter::holds),
+            GroupPhase::Writing { .. } | GroupPhase::Merging { .. } => true,
+            GroupPhase::Done => false,
+        }
     }
 
     fn resume(
@@ -407,21 +412,34 @@ impl Stage for GroupStage {
         policy: &mut dyn YieldPolicy,
         out: &mut Downstream<'_>,
     ) -> Result<Pause, QueryError> {
-        if let GroupPhase::Writing { groups } = &mut self.phase {
-            let fields = &self.spec.fields;
-            let pause =
-                out.give_all(policy, || groups.next().map(|group| group.finish(fields)).transpose())?;
-            if pause != Pause::End {
-                return Ok(pause);
+        match &mut self.phase {
+            GroupPhase::Reading => {
+                return self.spilled.as_mut().map_or(Ok(Pause::End), |sorter| sorter.resume(policy));
             }
-            self.phase = match self.spilled.take() {
-                Some(sorter) => GroupPhase::Merging { sorted: sorter.finish()?, current: None },
-                None => GroupPhase::Done,
-            };
-            // The others have been handed on.
-            self.held.set(self.begun.iter().map(|(key, group)| key.len() + group.bytes).sum());
+            GroupPhase::Writing { groups } => {
+                let fields = &self.spec.fields;
+                let mut next = || groups.next().map(|group| group.finish(fields)).transpose();
+                let pause = out.give_all(policy, &mut next)?;
+                if pause != Pause::End {
+                    return Ok(pause);
+                }
+                // The others have been handed on.
+                self.held.set(self.begun.iter().map(|(key, group)| key.len() + group.bytes).sum());
+                self.phase = match self.spilled.take() {
+                    Some(mut sorter) => {
+                        sorter.end();
+                        GroupPhase::Merging { sorter: Box::new(sorter), current: None }
+                    }
+                    None => GroupPhase::Done,
+                };
+            }
+            GroupPhase::Merging { .. } => {}
+            GroupPhase::Done => panic!("a group that is done is asked for more"),
         }
-        let pause = self.give_merged(policy, out)?;
+        let pause = match self.phase {
+            GroupPhase::Merging { .. } => self.give_merged(policy, out)?,
+            _ => Pause::End,
+        };
         if pause == Pause::End {
             self.phase = GroupPhase::Done;
             self.held.set(0);

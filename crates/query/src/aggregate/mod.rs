@@ -62,7 +62,7 @@ use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::memory::Memory;
 use crate::projection::Projection;
-use crate::sort::{RunStore, SortPattern};
+use crate::sort::{SortPattern, SpillStore};
 
 use group::GroupSpec;
 use lookup::{LookupSpec, UnionSpec};
@@ -88,15 +88,6 @@ pub struct ForeignRead<'a> {
     pub leading: &'a Leading,
     /// The environment of the sub-pipeline: its filter may use these variables in `$expr`.
     pub environment: &'a Environment,
-}
-
-/// Where blocking stages may put what exceeds their memory.
-pub trait SpillStore: Send + Sync {
-    /// A fresh place for the sorted runs of one stage.
-    ///
-    /// # Errors
-    /// When no such place can be made.
-    fn runs(&self) -> Result<Box<dyn RunStore>, QueryError>;
 }
 
 /// What a running pipeline may use.
@@ -159,6 +150,8 @@ pub struct Leading {
     pub skip: u64,
     /// Documents to yield at most, after skipping.
     pub limit: Option<u64>,
+    /// How many of the stages that the client wrote this is.
+    pub written_stages: usize,
 }
 
 /// Where a pipeline's documents come from.
@@ -183,6 +176,8 @@ pub enum PipelineSource {
 pub struct Pipeline {
     source: PipelineSource,
     stages: Vec<StagePlan>,
+    /// How many of the stages that the client wrote each of them stands for.
+    written: Vec<usize>,
     output: Option<OutputStage>,
 }
 

@@ -52,7 +52,7 @@ impl StagePlan {
             StagePlan::Project(projection) => {
                 Box::new(ProjectStage { projection: Arc::clone(projection), variables, made: Vec::new() })
             }
-            StagePlan::Sort { pattern, limit } => Box::new(SortStage::new(pattern, *limit, context)?),
+            StagePlan::Sort { pattern, limit } => Box::new(SortStage::new(pattern, *limit, context)),
             StagePlan::Skip(count) => Box::new(SkipStage { left: *count }),
             StagePlan::Limit(count) => Box::new(LimitStage { left: *count }),
             StagePlan::Count(name) => Box::new(CountStage { name: Arc::clone(name), counted: 0, due: false }),
@@ -71,7 +71,7 @@ impl StagePlan {
             StagePlan::Redact(expression) => {
                 Box::new(RedactStage { expression: Arc::clone(expression), variables })
             }
-            StagePlan::BucketAuto(spec) => Box::new(BucketAutoStage::new(spec, context)?),
+            StagePlan::BucketAuto(spec) => Box::new(BucketAutoStage::new(spec, context)),
             StagePlan::UnionWith(spec) => Box::new(UnionStage::new(spec, context)?),
         })
     }

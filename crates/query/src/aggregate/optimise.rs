@@ -16,14 +16,15 @@ impl Pipeline {
     /// Applies what pays: filters move in front of sorts, neighbouring filters, skips and limits become one,
     /// and a limit behind a sort bounds the sort.
     pub(super) fn optimise(&mut self, environment: &Environment) -> Result<(), QueryError> {
-        let mut places: Vec<StageOrFilters> = Vec::with_capacity(self.stages.len());
-        for stage in std::mem::take(&mut self.stages) {
+        let mut places = Vec::with_capacity(self.stages.len());
+        for stage in std::mem::take(&mut self.stages).into_iter().zip(std::mem::take(&mut self.written)) {
             push_joined(&mut places, stage);
         }
-        let stages = places.into_iter().map(|place| place.into_stage(environment));
-        let mut done = stages.collect::<Result<Vec<_>, _>>()?;
-        bound_sorts(&mut done);
-        self.stages = done;
+        for (place, written) in places {
+            self.stages.push(place.into_stage(environment)?);
+            self.written.push(written);
+        }
+        bound_sorts(&mut self.stages);
         Ok(())
     }
 
@@ -60,6 +61,7 @@ impl Pipeline {
             leading.limit = Some(leading.limit.map_or(bound, |limit| limit.min(bound)));
         }
         self.stages.drain(..taken);
+        leading.written_stages = self.written.drain(..taken).sum();
         leading
     }
 
@@ -113,24 +115,31 @@ impl StageOrFilters {
     }
 }
 
-fn push_joined(done: &mut Vec<StageOrFilters>, stage: StagePlan) {
-    match (stage, done.last_mut()) {
-        (StagePlan::Match(filter), Some(StageOrFilters::Stage(StagePlan::Sort { limit: None, .. }))) => {
+/// Adds a stage, and how many written ones it stands for.
+fn push_joined(done: &mut Vec<(StageOrFilters, usize)>, (stage, written): (StagePlan, usize)) {
+    let joined = match (stage, done.last_mut()) {
+        (StagePlan::Match(filter), Some((StageOrFilters::Stage(StagePlan::Sort { limit: None, .. }), _))) => {
             // The filter may join another one in front of the sort.
             let sort = done.pop();
-            push_joined(done, StagePlan::Match(filter));
-            done.extend(sort);
+            push_joined(done, (StagePlan::Match(filter), written));
+            return done.extend(sort);
         }
-        (StagePlan::Match(filter), Some(StageOrFilters::Filters(before))) => before.push(filter),
-        (StagePlan::Match(filter), _) => done.push(StageOrFilters::Filters(vec![filter])),
-        (StagePlan::Limit(limit), Some(StageOrFilters::Stage(StagePlan::Limit(before)))) => {
+        (StagePlan::Match(filter), Some((StageOrFilters::Filters(before), joined))) => {
+            before.push(filter);
+            joined
+        }
+        (StagePlan::Limit(limit), Some((StageOrFilters::Stage(StagePlan::Limit(before)), joined))) => {
             *before = limit.min(*before);
+            joined
         }
-        (StagePlan::Skip(skip), Some(StageOrFilters::Stage(StagePlan::Skip(before)))) => {
+        (StagePlan::Skip(skip), Some((StageOrFilters::Stage(StagePlan::Skip(before)), joined))) => {
             *before = before.saturating_add(skip);
+            joined
         }
-        (stage, _) => done.push(StageOrFilters::Stage(stage)),
-    }
+        (StagePlan::Match(filter), _) => return done.push((StageOrFilters::Filters(vec![filter]), written)),
+        (stage, _) => return done.push((StageOrFilters::Stage(stage), written)),
+    };
+    *joined += written;
 }
 
 /// The filters as one.

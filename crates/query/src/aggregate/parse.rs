@@ -39,7 +39,12 @@ impl Pipeline {
     }
 
     fn parse_stages(stages: &[RawDocument<'_>], environment: &Environment) -> Result<Self, QueryError> {
-        let mut pipeline = Self { source: PipelineSource::Collection, stages: Vec::new(), output: None };
+        let mut pipeline = Self {
+            source: PipelineSource::Collection,
+            stages: Vec::new(),
+            written: Vec::new(),
+            output: None,
+        };
         if stages.len() > MAX_STAGES {
             return Err(too_long());
         }
@@ -85,7 +90,11 @@ impl Pipeline {
         }
         let operand = field.value();
         match entry.parse {
-            Parse::Plans(parse) => self.stages.extend(parse(operand, environment)?),
+            Parse::Plans(parse) => {
+                self.written.push(1);
+                self.stages.extend(parse(operand, environment)?);
+                self.written.resize(self.stages.len(), 0);
+            }
             Parse::Source(parse) => self.source = parse(operand, environment)?,
             Parse::Report => {
                 self.source = PipelineSource::Report { name: entry.name, operand: wrapped(operand) }

@@ -6,7 +6,7 @@ use document::{RawDocument, RawValue};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
-use crate::sort::{SortLimits, SortPattern, Sorted, Sorter};
+use crate::sort::{SortLimits, SortPattern, Sorter};
 
 use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
 use super::{PipelineContext, StagePlan};
@@ -23,49 +23,30 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
 }
 
 pub(super) struct SortStage {
-    state: SortPhase,
-}
-
-enum SortPhase {
-    Reading(Sorter),
-    Writing(Sorted),
-    Done,
+    sorter: Sorter,
 }
 
 impl SortStage {
-    pub(super) fn new(
-        pattern: &Arc<SortPattern>,
-        limit: Option<u64>,
-        context: &PipelineContext,
-    ) -> Result<Self, QueryError> {
-        let limits = SortLimits {
-            documents: limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
-            memory_bytes: context.memory_bytes,
-        };
-        let runs = context.spill.as_ref().map(|spill| spill.runs()).transpose()?;
-        Ok(Self {
-            state: SortPhase::Reading(Sorter::new(Arc::clone(pattern), limits, runs, &context.memory)),
-        })
+    pub(super) fn new(pattern: &Arc<SortPattern>, limit: Option<u64>, context: &PipelineContext) -> Self {
+        let documents = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let limits = SortLimits { documents, memory_bytes: context.memory_bytes };
+        let sorter = Sorter::new(Arc::clone(pattern), limits, context.spill.clone(), &context.memory);
+        Self { sorter }
     }
 }
 
 impl Stage for SortStage {
     fn take(&mut self, document: RawDocument<'_>, _: &mut Downstream<'_>) -> Result<Flow, QueryError> {
-        if let SortPhase::Reading(sorter) = &mut self.state {
-            sorter.push(document)?;
-        }
-        Ok(Flow::More)
+        self.sorter.push(document)
     }
 
     fn end(&mut self) -> Result<(), QueryError> {
-        if let SortPhase::Reading(sorter) = std::mem::replace(&mut self.state, SortPhase::Done) {
-            self.state = SortPhase::Writing(sorter.finish()?);
-        }
+        self.sorter.end();
         Ok(())
     }
 
     fn holds(&self) -> bool {
-        matches!(self.state, SortPhase::Writing(_))
+        self.sorter.holds()
     }
 
     fn resume(
@@ -73,11 +54,9 @@ impl Stage for SortStage {
         policy: &mut dyn YieldPolicy,
         out: &mut Downstream<'_>,
     ) -> Result<Pause, QueryError> {
-        let SortPhase::Writing(sorted) = &mut self.state else { return Ok(Pause::End) };
-        let pause = out.give_all(policy, || sorted.next())?;
-        if pause == Pause::End {
-            self.state = SortPhase::Done;
+        match self.sorter.resume(policy)? {
+            Pause::End if self.sorter.has_ended() => out.give_all(policy, || self.sorter.next()),
+            pause => Ok(pause),
         }
-        Ok(pause)
     }
 }

@@ -10,12 +10,12 @@ mod memory;
 
 use super::{
     DocumentSource, Flow, ForeignCollections, ForeignRead, OutputStage, Pause, Pipeline, PipelineContext,
-    PipelineSource, Sink, SpillStore, WhenMatched, YieldPolicy, stage_entries,
+    PipelineSource, Sink, WhenMatched, YieldPolicy, stage_entries,
 };
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::matcher::Matcher;
-use crate::sort::{RunReader, RunRecord, RunStore};
+use crate::sort::{Run, RunReader, RunRecord, RunWriter, SpillStore};
 
 /// Has its slice ended before each document.
 struct Hesitant {
@@ -83,44 +83,40 @@ impl ForeignCollections for Items {
 
 /// Runs in memory.
 #[derive(Default)]
-struct Runs {
-    written: Vec<Vec<RunRecord>>,
-    count: Arc<Mutex<usize>>,
-}
-
-struct Run(std::vec::IntoIter<RunRecord>);
-
-impl RunReader for Run {
-    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
-        Ok(self.0.next().map(|next| *record = next).is_some())
-    }
-}
-
-impl RunStore for Runs {
-    fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError> {
-        let (mut run, mut record) = (Vec::new(), RunRecord::default());
-        while records.read_next(&mut record)? {
-            run.push(record.clone());
-        }
-        self.written.push(run);
-        *self.count.lock().expect("one thread") += 1;
-        Ok(())
-    }
-
-    fn open_runs(&mut self, most: usize) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
-        let runs = self.written.drain(..most);
-        Ok(runs.map(|run| Box::new(Run(run.into_iter())) as Box<dyn RunReader>).collect())
-    }
-}
-
-#[derive(Default)]
 struct Spill {
     count: Arc<Mutex<usize>>,
 }
 
+#[derive(Default)]
+struct MemoryRun(VecDeque<RunRecord>);
+
 impl SpillStore for Spill {
-    fn runs(&self) -> Result<Box<dyn RunStore>, QueryError> {
-        Ok(Box::new(Runs { written: Vec::new(), count: Arc::clone(&self.count) }))
+    fn create_run(&self) -> Result<Box<dyn RunWriter>, QueryError> {
+        *self.count.lock().expect("one thread") += 1;
+        Ok(Box::new(MemoryRun::default()))
+    }
+}
+
+impl RunWriter for MemoryRun {
+    fn write(&mut self, record: &RunRecord) -> Result<(), QueryError> {
+        self.0.push_back(record.clone());
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Box<dyn Run>, QueryError> {
+        Ok(self)
+    }
+}
+
+impl Run for MemoryRun {
+    fn open(self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
+        Ok(self)
+    }
+}
+
+impl RunReader for MemoryRun {
+    fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
+        Ok(self.0.pop_front().map(|next| *record = next).is_some())
     }
 }
 
@@ -557,4 +553,30 @@ fn a_lookup_of_a_regular_expression_equals_it() {
         found.first().and_then(|document| document.get("found")),
         Some(&Value::Array(document::Array::new()))
     );
+}
+
+#[test]
+fn the_front_counts_the_stages_that_were_written() {
+    let check = |names: &[&str], expect: usize| {
+        let stage = |name: &&str| -> Value {
+            let operand = match *name {
+                "$match" => doc! { "a": 1 }.into(),
+                "$sort" => doc! { "a": 1 }.into(),
+                "$project" => doc! { "a": 1 }.into(),
+                "$sortByCount" => "$a".into(),
+                _ => Value::Int32(3),
+            };
+            std::iter::once((*name, operand)).collect::<Document>().into()
+        };
+        let stages: Vec<Value> = names.iter().map(stage).collect();
+        let mut pipeline = parse(&stages).expect("a pipeline");
+        assert_eq!(pipeline.take_leading().written_stages, expect, "{names:?}");
+    };
+    check(&[], 0);
+    check(&["$sortByCount", "$match"], 0);
+    check(&["$match", "$sort", "$match", "$skip", "$limit", "$project"], 5);
+    check(&["$match", "$sort", "$match", "$skip", "$skip", "$limit", "$limit", "$project"], 7);
+    check(&["$skip", "$match"], 1);
+    check(&["$sort", "$sort"], 1);
+    check(&["$limit", "$skip"], 1);
 }

@@ -1,102 +1,124 @@
-//! What a sorter gives back: its memory, merged with the runs it spilled.
-//!
-//! Each open run holds a file and a buffer, so only so many are read at once: before there are no more than
-//! that, neighbours are merged into longer runs.
+//! Merging: of what was spilled into longer runs, and of all that is left into what the sorter gives back.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use document::DocumentBuf;
-
-use super::run::{RunReader, RunRecord, RunStore};
+use super::run::{Run, RunReader, RunRecord, RunWriter, SpillStore};
 use super::sorter::SortEntry;
+use crate::aggregate::YieldPolicy;
 use crate::checkpoint;
 use crate::error::QueryError;
-use crate::memory::MemoryPart;
 
-/// Runs that are read at once, at most.
+/// Runs that are read at once, at most: each holds a file and a buffer.
 pub(super) const FAN_IN: usize = 64;
 
-/// Sorted documents, taken one by one.
-pub struct Sorted {
-    source: SortedInput,
-    wanted: usize,
-    /// What is in memory, until the last document is taken.
-    _held: MemoryPart,
+/// The runs of one sort, in the order in which their documents came.
+///
+/// As soon as there are [`FAN_IN`] of one level they become one of the next level, so that there are never
+/// more than that of each level, and each document is written once for each level.
+#[derive(Default)]
+pub(super) struct Runs {
+    complete: Vec<(u32, Box<dyn Run>)>,
+    writing: Option<Writing>,
 }
 
-enum SortedInput {
-    Memory(MemoryRun),
-    Merge(Merge),
+/// A run that is being written.
+struct Writing {
+    level: u32,
+    from: Box<dyn RunReader>,
+    to: Box<dyn RunWriter>,
+    record: RunRecord,
 }
 
-impl Sorted {
-    pub(super) fn in_memory(entries: Vec<SortEntry>, held: MemoryPart, wanted: usize) -> Self {
-        Sorted { source: SortedInput::Memory(MemoryRun::of(entries)), wanted, _held: held }
+impl Runs {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.complete.is_empty()
     }
 
-    /// `spilled` runs and what is still in memory.
-    pub(super) fn merged(
-        runs: &mut dyn RunStore,
-        mut spilled: usize,
-        (entries, held): (Vec<SortEntry>, MemoryPart),
-        wanted: usize,
-    ) -> Result<Self, QueryError> {
+    /// Whether a run is being written: nothing may be added meanwhile.
+    pub(super) const fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Begins a run of these records.
+    pub(super) fn add(&mut self, records: MemoryRun, spill: &dyn SpillStore) -> Result<(), QueryError> {
+        self.write(0, Box::new(records), spill)
+    }
+
+    fn write(
+        &mut self,
+        level: u32,
+        from: Box<dyn RunReader>,
+        spill: &dyn SpillStore,
+    ) -> Result<(), QueryError> {
+        assert!(self.writing.is_none(), "two runs are written at once");
+        self.writing = Some(Writing { level, from, to: spill.create_run()?, record: RunRecord::default() });
+        Ok(())
+    }
+
+    /// Goes on writing, and merges what is to be merged, for as long as the slice lasts; true when nothing is
+    /// left to be done. After the `last` run there are fewer than [`FAN_IN`] of them then.
+    pub(super) fn work(
+        &mut self,
+        policy: &mut (impl YieldPolicy + ?Sized),
+        spill: &dyn SpillStore,
+        (wanted, last): (usize, bool),
+    ) -> Result<bool, QueryError> {
+        loop {
+            if let Some(writing) = &mut self.writing {
+                while writing.from.read_next(&mut writing.record)? {
+                    checkpoint::pass_bytes(writing.record.document.len())?;
+                    writing.to.write(&writing.record)?;
+                    if policy.should_yield() {
+                        return Ok(false);
+                    }
+                }
+            }
+            if let Some(Writing { level, to, .. }) = self.writing.take() {
+                self.complete.push((level, to.finish()?));
+            }
+            let count = self.due(last);
+            if count == 0 {
+                return Ok(true);
+            }
+            let level = self.complete.last().map_or(0, |(level, _)| level + 1);
+            let merged = self.complete.split_off(self.complete.len() - count);
+            self.write(level, Box::new(Merge::of(open(merged)?, wanted)?), spill)?;
+        }
+    }
+
+    /// How many of the youngest runs are to become one.
+    fn due(&self, last: bool) -> usize {
+        let youngest = self.complete.last().map(|(level, _)| *level);
+        let of_level = self.complete.iter().rev().take_while(|(level, _)| Some(*level) == youngest).count();
+        if of_level >= FAN_IN {
+            return of_level;
+        }
         // One place is for what is in memory.
-        while spilled >= FAN_IN {
-            spilled = merge_neighbours(runs, spilled, wanted)?;
+        match self.complete.len() {
+            all if last && all >= FAN_IN => (all - FAN_IN + 2).min(FAN_IN),
+            _ => 0,
         }
-        let mut readers = runs.open_runs(spilled)?;
-        readers.push(Box::new(MemoryRun::of(entries)));
-        Ok(Sorted { source: SortedInput::Merge(Merge::of(readers, wanted)?), wanted, _held: held })
     }
 
-    /// The next document in order, or `None` at the end.
-    ///
-    /// # Errors
-    /// When a spilled run cannot be read.
-    #[expect(clippy::should_implement_trait, reason = "reading a run can fail, so this is no Iterator")]
-    pub fn next(&mut self) -> Result<Option<DocumentBuf>, QueryError> {
-        Ok(self.next_keyed()?.map(|(_, document)| document))
-    }
-
-    /// As [`Sorted::next`], with the document's sort key.
-    ///
-    /// # Errors
-    /// As [`Sorted::next`].
-    pub fn next_keyed(&mut self) -> Result<Option<(Vec<u8>, DocumentBuf)>, QueryError> {
-        if self.wanted == 0 {
-            return Ok(None);
-        }
-        self.wanted -= 1;
-        let mut record = RunRecord::default();
-        let found = match &mut self.source {
-            SortedInput::Memory(run) => run.read_next(&mut record)?,
-            SortedInput::Merge(merge) => merge.read_next(&mut record)?,
-        };
-        Ok(found.then(|| (record.key, DocumentBuf::trusted(record.document))))
+    /// All runs and what is in memory, in order.
+    pub(super) fn merged(self, in_memory: MemoryRun, wanted: usize) -> Result<Merge, QueryError> {
+        assert!(self.complete.len() < FAN_IN && self.writing.is_none(), "a sort's runs are not merged yet");
+        let mut readers = open(self.complete)?;
+        readers.push(Box::new(in_memory));
+        Merge::of(readers, wanted)
     }
 }
 
-/// Merges each [`FAN_IN`] runs that follow each other into one, which keeps the order of equal keys. Returns
-/// how many are left.
-fn merge_neighbours(runs: &mut dyn RunStore, spilled: usize, wanted: usize) -> Result<usize, QueryError> {
-    let mut unread = spilled;
-    let mut written = 0;
-    while unread > 0 {
-        let readers = runs.open_runs(unread.min(FAN_IN))?;
-        unread -= readers.len();
-        runs.write_run(&mut Merge::of(readers, wanted)?)?;
-        written += 1;
-    }
-    Ok(written)
+fn open(runs: Vec<(u32, Box<dyn Run>)>) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
+    runs.into_iter().map(|(_, run)| run.open()).collect()
 }
 
 /// The head of a run: earlier runs hold documents that came earlier, so their number decides between equal
 /// keys.
 type Head = (Vec<u8>, usize, Vec<u8>);
 
-struct Merge {
+pub(super) struct Merge {
     readers: Vec<Box<dyn RunReader>>,
     heads: BinaryHeap<Reverse<Head>>,
     wanted: usize,
@@ -126,7 +148,6 @@ impl RunReader for Merge {
     fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
         let next = self.heads.pop().filter(|_| self.wanted > 0);
         let Some(Reverse((key, reader, document))) = next else { return Ok(false) };
-        checkpoint::pass(1)?;
         self.wanted -= 1;
         (record.key, record.document) = (key, document);
         self.advance(reader)?;
@@ -153,11 +174,5 @@ impl RunReader for MemoryRun {
         record.key = entry.key.into_vec();
         record.document = entry.document.into_bytes();
         Ok(true)
-    }
-}
-
-impl std::fmt::Debug for Sorted {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Sorted").field("wanted", &self.wanted).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@
 //!     Sorter ◀────────────────────────────────────────┘
 //!       ├ with a limit: a heap of the best k; what cannot be among them is not even copied
 //!       ├ without: everything, sorted once
-//!       └ beyond the byte limit: sorted runs through [`RunStore`], merged at the end (allowDiskUse)
+//!       └ beyond the byte limit: sorted runs in a [`SpillStore`], 64 of which become one (allowDiskUse)
 //! ```
 //!
 //! Documents whose keys are equal keep the order in which they came.
@@ -22,8 +22,7 @@ mod sorter;
 #[cfg(test)]
 mod tests;
 
-pub use merge::Sorted;
 pub(crate) use pattern::MAX_SORT_FIELDS;
 pub use pattern::{SortPart, SortPattern};
-pub use run::{RunReader, RunRecord, RunStore};
+pub use run::{Run, RunReader, RunRecord, RunWriter, SpillStore};
 pub use sorter::{SortLimits, Sorter};

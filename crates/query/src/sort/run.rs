@@ -11,20 +11,37 @@ pub struct RunRecord {
     pub document: Vec<u8>,
 }
 
-/// A place for sorted runs, owned by one sort; what it holds may go when it is dropped.
-pub trait RunStore: Send {
-    /// Writes the records, which come in order, as the last run.
+/// A place for sorted runs.
+pub trait SpillStore: Send + Sync {
+    /// Begins a run.
     ///
     /// # Errors
-    /// When the run cannot be written, or the records cannot be read.
-    fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError>;
+    /// When there is no room for it.
+    fn create_run(&self) -> Result<Box<dyn RunWriter>, QueryError>;
+}
 
-    /// Takes up to `most` runs out, in the order in which they were written, and opens them. What is read of
-    /// them stays until the reader goes.
+/// A run that is being written. What it wrote is gone when it is dropped.
+pub trait RunWriter: Send {
+    /// Appends the next record.
     ///
     /// # Errors
-    /// When a run cannot be opened.
-    fn open_runs(&mut self, most: usize) -> Result<Vec<Box<dyn RunReader>>, QueryError>;
+    /// When the run cannot be written.
+    fn write(&mut self, record: &RunRecord) -> Result<(), QueryError>;
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// When the run cannot be written.
+    fn finish(self: Box<Self>) -> Result<Box<dyn Run>, QueryError>;
+}
+
+/// A run that is complete. It is gone when it, or its reader, is dropped.
+pub trait Run: Send {
+    /// Reads it from the beginning.
+    ///
+    /// # Errors
+    /// When the run cannot be opened.
+    fn open(self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError>;
 }
 
 /// Reads sorted records, such as those of one run, from the beginning.

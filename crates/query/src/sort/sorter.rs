@@ -7,9 +7,10 @@ use std::sync::Arc;
 use document::key::KeyBuilder;
 use document::{DocumentBuf, RawDocument};
 
-use super::merge::{MemoryRun, Sorted};
+use super::merge::{MemoryRun, Merge, Runs};
 use super::pattern::SortPattern;
-use super::run::RunStore;
+use super::run::{RunReader, RunRecord, SpillStore};
+use crate::aggregate::{Flow, Pause, YieldPolicy};
 use crate::error::{QueryError, code};
 use crate::memory::{Memory, MemoryPart};
 
@@ -68,11 +69,17 @@ impl Ord for SortEntry {
 }
 
 /// Collects documents and gives them back in order.
+///
+/// ```text
+///   push, push, … ─▶ Flow::Pause: holds() ─▶ resume() ─▶ push, … ─▶ end() ─▶ resume() ─▶ next, next, …
+/// ```
 pub struct Sorter {
     pattern: Arc<SortPattern>,
     limits: SortLimits,
-    runs: Option<Box<dyn RunStore>>,
+    spill: Option<Arc<dyn SpillStore>>,
+    runs: Runs,
     spilled_runs: usize,
+    phase: SorterPhase,
     /// With a limit a heap whose top is the worst kept document; without, an unsorted list.
     heap: BinaryHeap<SortEntry>,
     list: Vec<SortEntry>,
@@ -82,20 +89,31 @@ pub struct Sorter {
     key: KeyBuilder,
 }
 
+enum SorterPhase {
+    Input,
+    /// The input has ended; runs may have to be merged.
+    Ended,
+    Memory(MemoryRun),
+    Merge(Merge),
+    Done,
+}
+
 impl Sorter {
-    /// A sorter; `runs` is where it may spill to (`allowDiskUse`), without it the byte limit is final.
-    /// `memory` is the operation's.
+    /// A sorter; `spill` is where it may put what exceeds its memory (`allowDiskUse`), without it the byte
+    /// limit is final. `memory` is the operation's.
     pub fn new(
         pattern: Arc<SortPattern>,
         limits: SortLimits,
-        runs: Option<Box<dyn RunStore>>,
+        spill: Option<Arc<dyn SpillStore>>,
         memory: &Memory,
     ) -> Self {
         Sorter {
             pattern,
             limits,
-            runs,
+            spill,
+            runs: Runs::default(),
             spilled_runs: 0,
+            phase: SorterPhase::Input,
             heap: BinaryHeap::new(),
             list: Vec::new(),
             used_bytes: 0,
@@ -105,14 +123,15 @@ impl Sorter {
         }
     }
 
-    /// Takes a document; it is copied only when it may be among the wanted ones.
+    /// Takes a document; it is copied only when it may be among the wanted ones. [`Flow::Pause`]: the sorter
+    /// has work to do before the next one.
     ///
     /// # Errors
     /// 292 when the byte limit is passed and there is nowhere to spill to; 2 for parallel arrays.
-    pub fn push(&mut self, document: RawDocument<'_>) -> Result<(), QueryError> {
+    pub fn push(&mut self, document: RawDocument<'_>) -> Result<Flow, QueryError> {
         self.pattern.key_into(document, &mut self.key)?;
         if self.is_hopeless(self.key.key()) {
-            return Ok(());
+            return Ok(Flow::More);
         }
         self.keep(self.key.key().into(), document)
     }
@@ -121,8 +140,8 @@ impl Sorter {
     ///
     /// # Errors
     /// As [`Sorter::push`].
-    pub fn push_keyed(&mut self, key: &[u8], document: RawDocument<'_>) -> Result<(), QueryError> {
-        if self.is_hopeless(key) { Ok(()) } else { self.keep(key.into(), document) }
+    pub fn push_keyed(&mut self, key: &[u8], document: RawDocument<'_>) -> Result<Flow, QueryError> {
+        if self.is_hopeless(key) { Ok(Flow::More) } else { self.keep(key.into(), document) }
     }
 
     /// Bytes of keys and documents in memory now.
@@ -135,19 +154,82 @@ impl Sorter {
         self.spilled_runs
     }
 
-    /// Ends the input; what was taken comes back in order.
+    /// Ends the input.
+    pub fn end(&mut self) {
+        assert!(matches!(self.phase, SorterPhase::Input), "the input of a sort ends twice");
+        self.phase = SorterPhase::Ended;
+    }
+
+    /// Whether the input has ended.
+    pub fn has_ended(&self) -> bool {
+        !matches!(self.phase, SorterPhase::Input)
+    }
+
+    /// Whether there is work to do, or something to give back.
+    pub fn holds(&self) -> bool {
+        match self.phase {
+            SorterPhase::Input => self.runs.is_writing(),
+            SorterPhase::Done => false,
+            _ => true,
+        }
+    }
+
+    /// Does the work that is due, for as long as the slice lasts. [`Pause::End`]: the next document is wanted,
+    /// or, when the input has ended, can be given back.
     ///
     /// # Errors
-    /// When spilled runs cannot be read.
-    pub fn finish(mut self) -> Result<Sorted, QueryError> {
-        let entries = self.take_sorted();
+    /// When runs cannot be written or read.
+    pub fn resume(&mut self, policy: &mut (impl YieldPolicy + ?Sized)) -> Result<Pause, QueryError> {
         let wanted = self.limits.documents.unwrap_or(usize::MAX);
-        match self.runs {
-            Some(mut runs) if self.spilled_runs > 0 => {
-                Sorted::merged(&mut *runs, self.spilled_runs, (entries, self.held), wanted)
-            }
-            _ => Ok(Sorted::in_memory(entries, self.held, wanted)),
+        let ended = match self.phase {
+            SorterPhase::Input => false,
+            SorterPhase::Ended => true,
+            SorterPhase::Memory(_) | SorterPhase::Merge(_) | SorterPhase::Done => return Ok(Pause::End),
+        };
+        if let Some(spill) = &self.spill
+            && !self.runs.work(policy, &**spill, (wanted, ended))?
+        {
+            return Ok(Pause::Sliced);
         }
+        // What was put aside has been written.
+        self.held.set(self.used_bytes);
+        if ended {
+            let in_memory = MemoryRun::of(self.take_sorted());
+            let runs = std::mem::take(&mut self.runs);
+            self.phase = match runs.is_empty() {
+                true => SorterPhase::Memory(in_memory),
+                false => SorterPhase::Merge(runs.merged(in_memory, wanted)?),
+            };
+        }
+        Ok(Pause::End)
+    }
+
+    /// The next document in order, or `None` at the end.
+    ///
+    /// # Errors
+    /// When a spilled run cannot be read.
+    #[expect(clippy::should_implement_trait, reason = "reading a run can fail, so this is no Iterator")]
+    pub fn next(&mut self) -> Result<Option<DocumentBuf>, QueryError> {
+        Ok(self.next_keyed()?.map(|(_, document)| document))
+    }
+
+    /// As [`Sorter::next`], with the document's sort key.
+    ///
+    /// # Errors
+    /// As [`Sorter::next`].
+    pub fn next_keyed(&mut self) -> Result<Option<(Vec<u8>, DocumentBuf)>, QueryError> {
+        let mut record = RunRecord::default();
+        let found = match &mut self.phase {
+            SorterPhase::Memory(run) => run.read_next(&mut record)?,
+            SorterPhase::Merge(merge) => merge.read_next(&mut record)?,
+            SorterPhase::Done => false,
+            SorterPhase::Input | SorterPhase::Ended => panic!("a sort gives documents before it is sorted"),
+        };
+        if !found {
+            self.phase = SorterPhase::Done;
+            self.held.set(0);
+        }
+        Ok(found.then(|| (record.key, DocumentBuf::trusted(record.document))))
     }
 
     /// Whether a full heap already holds only better documents than one with this key.
@@ -161,7 +243,8 @@ impl Sorter {
         }
     }
 
-    fn keep(&mut self, key: Box<[u8]>, document: RawDocument<'_>) -> Result<(), QueryError> {
+    fn keep(&mut self, key: Box<[u8]>, document: RawDocument<'_>) -> Result<Flow, QueryError> {
+        assert!(matches!(self.phase, SorterPhase::Input), "a sort takes a document behind its end");
         let entry = SortEntry { key, sequence: self.next_sequence, document: document.to_buf() };
         self.next_sequence += 1;
         self.used_bytes += entry.bytes();
@@ -177,12 +260,16 @@ impl Sorter {
             None => self.list.push(entry),
         }
         self.held.set(self.used_bytes);
-        if self.held.is_over(self.limits.memory_bytes) { self.spill() } else { Ok(()) }
+        if !self.held.is_over(self.limits.memory_bytes) {
+            return Ok(Flow::More);
+        }
+        self.spill()?;
+        Ok(Flow::Pause)
     }
 
     fn spill(&mut self) -> Result<(), QueryError> {
         let entries = self.take_sorted();
-        let Some(runs) = &mut self.runs else {
+        let Some(spill) = &self.spill else {
             return Err(QueryError::new(
                 code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
                 format!(
@@ -191,10 +278,8 @@ impl Sorter {
                 ),
             ));
         };
-        runs.write_run(&mut MemoryRun::of(entries))?;
-        self.held.set(0);
         self.spilled_runs += 1;
-        Ok(())
+        self.runs.add(MemoryRun::of(entries), &**spill)
     }
 
     fn take_sorted(&mut self) -> Vec<SortEntry> {

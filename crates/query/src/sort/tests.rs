@@ -1,9 +1,11 @@
-use std::sync::{Arc, Mutex};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use document::{Document, RawDocument, Value, doc};
 
 use super::merge::FAN_IN;
 use super::*;
+use crate::aggregate::{Flow, Pause, YieldPolicy};
 use crate::error::QueryError;
 use crate::memory::Memory;
 
@@ -11,10 +13,26 @@ fn pattern(spec: Document) -> SortPattern {
     SortPattern::parse(spec.to_buf().as_raw()).expect("the pattern parses")
 }
 
-fn sorted(sorter: Sorter) -> Vec<i64> {
-    let mut sorted = sorter.finish().expect("the sort finishes");
+/// A slice of so many steps.
+struct Steps(usize);
+
+impl YieldPolicy for Steps {
+    fn should_yield(&mut self) -> bool {
+        self.0 -= 1;
+        self.0 == 0
+    }
+}
+
+/// Does what is due, three steps at a time.
+fn work(sorter: &mut Sorter) {
+    while sorter.resume(&mut Steps(3)).expect("room on the shelf") != Pause::End {}
+}
+
+fn sorted(mut sorter: Sorter) -> Vec<i64> {
+    sorter.end();
+    work(&mut sorter);
     let mut ids = Vec::new();
-    while let Some(document) = sorted.next().expect("the sorted documents can be read") {
+    while let Some(document) = sorter.next().expect("the sorted documents can be read") {
         ids.push(document.as_raw().get("_id").and_then(|id| id.as_i64_exact()).expect("an _id"));
     }
     ids
@@ -70,36 +88,64 @@ fn refusals() {
     assert_eq!(code(many), Err(2));
 }
 
-/// Keeps runs in memory.
+/// Keeps runs in memory, counts those that are there and the records that are written.
 #[derive(Default, Clone)]
-struct Shelf(Arc<Mutex<Vec<Vec<RunRecord>>>>);
+struct Shelf(Arc<Mutex<ShelfFigures>>);
 
-impl RunStore for Shelf {
-    fn write_run(&mut self, records: &mut dyn RunReader) -> Result<(), QueryError> {
-        let (mut run, mut record) = (Vec::new(), RunRecord::default());
-        while records.read_next(&mut record)? {
-            run.push(record.clone());
-        }
-        self.0.lock().expect("no test panics with the lock").push(run);
-        Ok(())
-    }
+#[derive(Default)]
+struct ShelfFigures {
+    runs: usize,
+    runs_max: usize,
+    written: usize,
+}
 
-    fn open_runs(&mut self, most: usize) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
-        assert!(most <= FAN_IN, "{most} runs at once");
-        let mut runs = self.0.lock().expect("no test panics with the lock");
-        let taken = runs.drain(..most);
-        Ok(taken.map(|run| Box::new(ShelfReader(run.into_iter())) as Box<dyn RunReader>).collect())
+impl Shelf {
+    fn figures(&self) -> MutexGuard<'_, ShelfFigures> {
+        self.0.lock().expect("no test panics with the lock")
     }
 }
 
-struct ShelfReader(std::vec::IntoIter<RunRecord>);
+impl SpillStore for Shelf {
+    fn create_run(&self) -> Result<Box<dyn RunWriter>, QueryError> {
+        let mut figures = self.figures();
+        figures.runs += 1;
+        figures.runs_max = figures.runs.max(figures.runs_max);
+        Ok(Box::new(ShelfRun { shelf: self.clone(), records: VecDeque::new() }))
+    }
+}
 
-impl RunReader for ShelfReader {
+struct ShelfRun {
+    shelf: Shelf,
+    records: VecDeque<RunRecord>,
+}
+
+impl RunWriter for ShelfRun {
+    fn write(&mut self, record: &RunRecord) -> Result<(), QueryError> {
+        self.shelf.figures().written += 1;
+        self.records.push_back(record.clone());
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Box<dyn Run>, QueryError> {
+        Ok(self)
+    }
+}
+
+impl Run for ShelfRun {
+    fn open(self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
+        Ok(self)
+    }
+}
+
+impl RunReader for ShelfRun {
     fn read_next(&mut self, record: &mut RunRecord) -> Result<bool, QueryError> {
-        self.0.next().map_or(Ok(false), |next| {
-            *record = next;
-            Ok(true)
-        })
+        Ok(self.records.pop_front().map(|next| *record = next).is_some())
+    }
+}
+
+impl Drop for ShelfRun {
+    fn drop(&mut self) {
+        self.shelf.figures().runs -= 1;
     }
 }
 
@@ -107,34 +153,81 @@ fn numbers(count: i64) -> impl Iterator<Item = Document> {
     (0..count).map(move |id| doc! { "_id": id, "a": (id * 7919 % 101), "pad": ("x".repeat(100)) })
 }
 
+/// Sorts by `a`; how many runs were spilled, and what came out.
+fn spilling(count: i64, limits: SortLimits, shelf: Option<&Shelf>) -> (usize, Vec<i64>) {
+    let spill = shelf.map(|shelf| -> Arc<dyn SpillStore> { Arc::new(shelf.clone()) });
+    let mut sorter = Sorter::new(Arc::new(pattern(doc! { "a": 1 })), limits, spill, &Memory::default());
+    for document in numbers(count) {
+        if sorter.push(document.to_buf().as_raw()).expect("the document is taken") == Flow::Pause {
+            assert!(sorter.holds());
+            work(&mut sorter);
+        }
+        assert!(!sorter.holds());
+    }
+    (sorter.spilled_runs(), sorted(sorter))
+}
+
+fn in_order(count: i64) -> Vec<i64> {
+    let mut ids: Vec<i64> = (0..count).collect();
+    ids.sort_by_key(|id| id * 7919 % 101);
+    ids
+}
+
 #[test]
 fn limits_and_spilling_do_not_change_the_order() {
-    let pattern = Arc::new(pattern(doc! { "a": 1 }));
-    let run = |limits: SortLimits, runs: Option<Box<dyn RunStore>>| {
-        let mut sorter = Sorter::new(Arc::clone(&pattern), limits, runs, &Memory::default());
-        for document in numbers(500) {
-            sorter.push(document.to_buf().as_raw()).expect("the document is taken");
+    let expect = in_order(500);
+    assert_eq!(spilling(500, SortLimits::default(), None).1, expect, "a stable sort by a");
+    let few = SortLimits { documents: Some(7), ..SortLimits::default() };
+    assert_eq!(spilling(500, few, None).1, expect.get(..7).expect("at least seven"));
+    for memory_bytes in [10_000, 400] {
+        let small = SortLimits { memory_bytes, ..SortLimits::default() };
+        let (spilled, merged) = spilling(500, small, Some(&Shelf::default()));
+        assert!(spilled > 3, "500 documents of 100 bytes do not fit into {memory_bytes} bytes");
+        assert_eq!(merged, expect, "a stable sort in {memory_bytes} bytes");
+        let top = SortLimits { documents: Some(300), ..small };
+        let (_, merged) = spilling(500, top, Some(&Shelf::default()));
+        assert_eq!(merged, expect.get(..300).expect("at least 300"));
+    }
+}
+
+#[test]
+fn runs_become_longer_ones_before_they_are_many() {
+    let shelf = Shelf::default();
+    let one_by_one = SortLimits { memory_bytes: 1, ..SortLimits::default() };
+    let (spilled, merged) = spilling(9_000, one_by_one, Some(&shelf));
+    assert_eq!(spilled, 9_000, "each document is a run");
+    assert_eq!(merged, in_order(9_000), "a stable sort in several passes");
+    let figures = shelf.figures();
+    assert!(figures.runs_max <= 3 * FAN_IN, "{} runs are there at once", figures.runs_max);
+    assert!(figures.written <= 4 * 9_000, "{} records are written", figures.written);
+    assert_eq!(figures.runs, 0, "nothing is left");
+}
+
+#[test]
+fn runs_are_written_and_merged_in_slices() {
+    let shelf = Shelf::default();
+    let limits = SortLimits { memory_bytes: 2_000, ..SortLimits::default() };
+    let spill: Arc<dyn SpillStore> = Arc::new(shelf.clone());
+    let mut sorter = Sorter::new(Arc::new(pattern(doc! { "a": 1 })), limits, Some(spill), &Memory::default());
+    let mut documents = numbers(2_000);
+    loop {
+        let before = shelf.figures().written;
+        let pause = sorter.resume(&mut Steps(5)).expect("room on the shelf");
+        let written = shelf.figures().written - before;
+        assert!(written <= 5, "{written} records are written in a slice of five steps");
+        if pause == Pause::Sliced {
+            continue;
         }
-        (sorter.spilled_runs(), sorted(sorter))
-    };
-    let (_, all) = run(SortLimits::default(), None);
-    let mut expect: Vec<i64> = (0..500).collect();
-    expect.sort_by_key(|id| id * 7919 % 101);
-    assert_eq!(all, expect, "a stable sort by a");
-    let (_, top) = run(SortLimits { documents: Some(7), ..SortLimits::default() }, None);
-    assert_eq!(top, expect.get(..7).expect("at least seven"));
-    let small = SortLimits { memory_bytes: 10_000, ..SortLimits::default() };
-    let (spilled, merged) = run(small, Some(Box::new(Shelf::default())));
-    assert!(spilled > 3, "500 documents of 100 bytes do not fit into 10,000 bytes");
-    assert_eq!(merged, expect);
-    let (_, merged_top) = run(SortLimits { documents: Some(200), ..small }, Some(Box::new(Shelf::default())));
-    assert_eq!(merged_top, expect.get(..200).expect("at least 200"));
-    let tiny = SortLimits { memory_bytes: 400, ..SortLimits::default() };
-    let (spilled, merged) = run(tiny, Some(Box::new(Shelf::default())));
-    assert!(spilled > 2 * FAN_IN, "{spilled} runs are merged in one pass");
-    assert_eq!(merged, expect, "a stable sort in several passes");
-    let (_, merged_top) = run(SortLimits { documents: Some(300), ..tiny }, Some(Box::new(Shelf::default())));
-    assert_eq!(merged_top, expect.get(..300).expect("at least 300"));
+        let next = documents.find(|document| {
+            sorter.push(document.to_buf().as_raw()).expect("the document is taken") == Flow::Pause
+        });
+        match next {
+            Some(_) => {}
+            None if sorter.has_ended() => break,
+            None => sorter.end(),
+        }
+    }
+    assert!(sorter.spilled_runs() > FAN_IN, "{} runs", sorter.spilled_runs());
 }
 
 #[test]
