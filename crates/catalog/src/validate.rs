@@ -9,6 +9,7 @@ use crate::waiters::give_way;
 use document::key::decode;
 use document::key::encode_value;
 use document::{RawDocument, RawValue, Value};
+use query::checkpoint;
 use storage::{Cursor, CursorOptions, Direction, Keyspace, ReadView};
 
 /// Documents or entries checked before others get their turn.
@@ -64,7 +65,7 @@ impl Collection {
     /// gives way to others between slices.
     ///
     /// # Errors
-    /// Storage errors; damage is no error, the report tells of it.
+    /// Storage errors, the end of the operation; damage is no error, the report tells of it.
     pub async fn validate(&self, pin: impl FnOnce() -> ReadView) -> Result<ValidationReport, CatalogError> {
         let Some(_writers) = self.begin_change().await else {
             return Err(CatalogError::NamespaceNotFound("the collection was dropped".into()));
@@ -84,6 +85,8 @@ impl Collection {
                 counted.0, counted.1, report.records, report.data_bytes
             ));
         }
+        // What a document is checked with ends early too, and that is no fault of the document.
+        checkpoint::look()?;
         Ok(report)
     }
 
@@ -122,6 +125,7 @@ impl Collection {
                 }
             }
             give_way().await;
+            checkpoint::look()?;
         }
     }
 
@@ -189,6 +193,7 @@ impl Collection {
                 }
             }
             give_way().await;
+            checkpoint::look()?;
         }
         if index.is_ready() && checked.keys != expected {
             checked.errors.push(format!("has {} entries, the documents yield {expected}", checked.keys));

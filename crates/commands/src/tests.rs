@@ -199,7 +199,7 @@ fn a_scan_goes_on_elsewhere_after_its_first_slice() {
 }
 
 #[test]
-fn an_index_build_ends_at_its_time_limit_and_leaves_nothing() {
+fn an_index_build_and_a_validation_end_at_their_time_limit() {
     let client = TestClient::of(&server());
     let documents: Vec<Value> = (0..20_000).map(|id| doc! { "_id": id, "a": id }.into()).collect();
     ok(client.run(doc! { "insert": "c", "documents": documents }).0);
@@ -210,6 +210,10 @@ fn an_index_build_ends_at_its_time_limit_and_leaves_nothing() {
     assert_eq!(reply.get("code"), Some(&Value::Int32(50)), "{reply:?}");
     let created = ok(client.run(create()).0);
     assert_eq!(created.get("numIndexesBefore"), Some(&Value::Int32(1)), "{created:?}");
+    // It keeps writers out for as long as it takes.
+    let (reply, _) = client.run(doc! { "validate": "c", "maxTimeMS": 1 });
+    assert_eq!(reply.get("code"), Some(&Value::Int32(50)), "{reply:?}");
+    assert_eq!(ok(client.run(doc! { "validate": "c" }).0).get("valid"), Some(&Value::Boolean(true)));
 }
 
 #[test]
