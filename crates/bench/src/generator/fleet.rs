@@ -14,11 +14,13 @@ use crate::generator::progress::{Gauge, Progress, Snapshot};
 use crate::generator::spec::Window;
 use crate::generator::worker::{Order, Report};
 use crate::interrupt::Interrupt;
-use std::io::{BufRead, BufReader, Write};
+use crate::threads::run_all;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Between the order to run and the start: longer than an order takes to arrive.
@@ -86,21 +88,20 @@ impl Fleet {
     }
 }
 
-/// A report of one of the processes; `None` at the end of its output.
-type Received = (usize, Option<Report>);
-
 #[derive(Debug)]
 pub(crate) struct Workers {
     workers: Vec<Worker>,
-    reports: Receiver<Received>,
-    progress: Progress,
+    /// To end them whatever they do.
+    processes: Vec<OwnedFd>,
     interrupt: Interrupt,
 }
 
 #[derive(Debug)]
 struct Worker {
+    number: u32,
     child: Child,
     orders: Option<ChildStdin>,
+    reports: Lines<BufReader<ChildStdout>>,
     gauge: Arc<Gauge>,
     /// Why nothing more is to be expected of it.
     failure: Option<String>,
@@ -108,115 +109,74 @@ struct Worker {
 
 impl Workers {
     fn open(load: &Load, command: &WorkerCommand, interrupt: &Interrupt) -> Result<Self, BenchError> {
-        let (sender, reports) = channel();
-        let mut all = Workers {
-            workers: Vec::new(),
-            reports,
-            progress: Progress::default(),
-            interrupt: interrupt.clone(),
-        };
-        for process in 0..load.processes {
-            let mut worker = Worker::start(command, process as usize, sender.clone())?;
-            worker.order(&Order::Open { load: Box::new(load.clone()), process });
-            all.progress.add(Arc::clone(&worker.gauge));
+        let mut all = Workers { workers: Vec::new(), processes: Vec::new(), interrupt: interrupt.clone() };
+        for number in 0..load.processes {
+            let worker = Worker::start(command, number)?;
+            let process = pidfd_open(Pid::from_child(&worker.child), PidfdFlags::empty());
+            all.processes.push(process.map_err(|error| BenchError::io("watch a process")(error.into()))?);
             all.workers.push(worker);
         }
-        let mut waiting = all.workers.len();
-        while waiting > 0 {
-            all.interrupt.check()?;
-            match all.reports.recv_timeout(NAP) {
-                Ok((_, Some(Report::Opened))) => waiting -= 1,
-                Ok((_, Some(Report::Progress(_) | Report::Outcome(_)))) | Err(RecvTimeoutError::Timeout) => {}
-                Ok((process, failed)) => return Err(all.fail(process, failed)),
-                Err(RecvTimeoutError::Disconnected) => return Err(all.fail(0, None)),
-            }
+        let order = |process| Order::Open { load: Box::new(load.clone()), process };
+        all.ask(&order, Duration::ZERO, &mut |_| ())?;
+        interrupt.check()?;
+        let failure = all.failures().next();
+        match failure {
+            Some(problem) => Err(BenchError::Program { program: "a generator process", problem }),
+            None => Ok(all),
         }
-        Ok(all)
     }
 
-    /// Notes that a process has failed.
-    fn fail(&mut self, process: usize, report: Option<Report>) -> BenchError {
-        let problem = match (report, self.workers.get_mut(process)) {
-            (Some(Report::Failed(problem)), _) => problem,
-            (_, Some(worker)) => worker.ending(),
-            (_, None) => "it never was".to_owned(),
-        };
-        if let Some(worker) = self.workers.get_mut(process) {
-            worker.failure = Some(format!("generator process {}: {problem}", process + 1));
-            worker.gauge.set_all(Snapshot::default());
-        }
-        BenchError::Program { program: "a generator process", problem }
+    fn failures(&self) -> impl Iterator<Item = String> {
+        self.workers.iter().filter_map(|worker| worker.failure.clone())
+    }
+
+    /// What the processes report on an order. After Ctrl-C they have so much time to end by themselves.
+    fn ask(
+        &mut self,
+        order: &(dyn Fn(u32) -> Order + Sync),
+        patience: Duration,
+        observe: &mut dyn FnMut(&Snapshot),
+    ) -> Result<Vec<Report>, BenchError> {
+        let mut progress = Progress::default();
+        self.workers.iter().for_each(|worker| progress.add(Arc::clone(&worker.gauge)));
+        let interrupt = &self.interrupt;
+        let able = self.workers.iter_mut().filter(|worker| worker.failure.is_none());
+        let tasks = able.map(|worker| move || Ok(worker.carry_out(&order(worker.number), interrupt)));
+        let (mut told, mut stopped) = (Instant::now(), None::<Instant>);
+        let reports = run_all(tasks, NAP, &mut || {
+            if told.elapsed() >= TICK {
+                told = Instant::now();
+                observe(&progress.snapshot());
+            }
+            if interrupt.check().is_err() && stopped.get_or_insert_with(Instant::now).elapsed() >= patience {
+                for process in &self.processes {
+                    // It may have ended.
+                    let _ = pidfd_send_signal(process, Signal::KILL);
+                }
+            }
+        })?;
+        Ok(reports.into_iter().flatten().collect())
     }
 
     fn run(&mut self, window: &Window, observe: &mut dyn FnMut(&Snapshot)) -> Result<RunOutcome, BenchError> {
         let start_at = monotonic() + LEAD.as_nanos() as u64;
-        let mut running = vec![false; self.workers.len()];
-        for (worker, running) in self.workers.iter_mut().zip(&mut running) {
-            if worker.failure.is_none() {
-                worker.order(&Order::Run { window: *window, start_at });
-                *running = true;
-            }
-        }
-        let mut outcomes: Vec<RunOutcome> = Vec::new();
-        let (mut told, mut stopped): (_, Option<Instant>) = (Instant::now(), None);
-        while running.contains(&true) {
-            match self.reports.recv_timeout(NAP) {
-                Ok((process, report)) => {
-                    outcomes.extend(self.take(process, report, &mut running));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if told.elapsed() >= TICK {
-                told = Instant::now();
-                observe(&self.progress.snapshot());
-            }
-            match stopped {
-                None if self.interrupt.check().is_err() => {
-                    stopped = Some(Instant::now());
-                    self.workers.iter_mut().for_each(|worker| worker.order(&Order::Stop));
-                }
-                Some(since) if since.elapsed() > LAST_WORDS => break,
-                _ => {}
-            }
-        }
-        let failures: Vec<String> = self.workers.iter().filter_map(|worker| worker.failure.clone()).collect();
-        let Some(mut sum) = outcomes.into_iter().reduce(RunOutcome::merged) else {
-            let problem =
-                if failures.is_empty() { "no outcome came".to_owned() } else { failures.join("; ") };
+        let reports = self.ask(&|_| Order::Run { window: *window, start_at }, LAST_WORDS, observe)?;
+        let outcomes = reports.into_iter().filter_map(|report| match report {
+            Report::Outcome(outcome) => Some(*outcome),
+            _ => None,
+        });
+        let Some(mut sum) = outcomes.reduce(RunOutcome::merged) else {
+            let problem = self.failures().collect::<Vec<_>>().join("; ");
             return Err(BenchError::Program { program: "the generator processes", problem });
         };
-        sum.interrupted |= stopped.is_some();
-        sum.failures.extend(failures);
+        sum.interrupted |= self.interrupt.check().is_err();
+        sum.failures.extend(self.failures());
         Ok(sum)
-    }
-
-    /// What a report says; the outcome, if it is one.
-    fn take(&mut self, process: usize, report: Option<Report>, running: &mut [bool]) -> Option<RunOutcome> {
-        let is_running = running.get_mut(process)?;
-        match report {
-            Some(Report::Progress(snapshot)) => {
-                self.workers.get(process)?.gauge.set_all(snapshot);
-                None
-            }
-            Some(Report::Outcome(outcome)) => {
-                *is_running = false;
-                Some(*outcome)
-            }
-            Some(Report::Opened) => None,
-            failed => {
-                *is_running = false;
-                if self.workers.get(process)?.failure.is_none() {
-                    self.fail(process, failed);
-                }
-                None
-            }
-        }
     }
 }
 
 impl Worker {
-    fn start(command: &WorkerCommand, process: usize, reports: Sender<Received>) -> Result<Self, BenchError> {
+    fn start(command: &WorkerCommand, number: u32) -> Result<Self, BenchError> {
         let program = std::env::current_exe().map_err(BenchError::io("find this program's file"))?;
         let mut child = Command::new(program)
             .args(&command.words)
@@ -227,22 +187,33 @@ impl Worker {
             .process_group(0)
             .spawn()
             .map_err(BenchError::io("start a generator process"))?;
-        let orders = child.stdin.take();
-        if let Some(output) = child.stdout.take() {
-            std::thread::spawn(move || {
-                for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    // Other lines are not for us.
-                    if let Ok(report) = serde_json::from_str(&line)
-                        && reports.send((process, Some(report))).is_err()
-                    {
-                        return;
-                    }
-                }
-                // Nobody may listen any more.
-                let _ = reports.send((process, None));
-            });
-        }
-        Ok(Worker { child, orders, gauge: Arc::default(), failure: None })
+        let (orders, output) = (child.stdin.take(), child.stdout.take());
+        let no_output = || BenchError::Usage("a generator process has no output".to_owned());
+        let reports = BufReader::new(output.ok_or_else(no_output)?).lines();
+        Ok(Worker { number, child, orders, reports, gauge: Arc::default(), failure: None })
+    }
+
+    /// Gives an order and waits for what becomes of it; `None` when the process fails.
+    fn carry_out(&mut self, order: &Order, interrupt: &Interrupt) -> Option<Report> {
+        self.order(order);
+        let mut stopped = false;
+        let problem = loop {
+            let Some(Ok(line)) = self.reports.next() else { break self.ending() };
+            match serde_json::from_str(&line) {
+                Ok(Report::Progress(snapshot)) => self.gauge.set_all(snapshot),
+                Ok(Report::Failed(problem)) => break problem,
+                Ok(report) => return Some(report),
+                // Other lines are not for us.
+                Err(_) => {}
+            }
+            if !stopped && interrupt.check().is_err() {
+                stopped = true;
+                self.order(&Order::Stop);
+            }
+        };
+        self.failure = Some(format!("generator process {}: {problem}", self.number + 1));
+        self.gauge.set_all(Snapshot::default());
+        None
     }
 
     /// A process that takes no orders any more is noticed by the end of its output.
@@ -279,7 +250,7 @@ mod tests {
     use crate::echo::EchoInTest;
     use crate::generator::{GroupSpec, Pacing, serve_worker};
     use crate::workload::pings;
-    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::process::kill_process;
 
     /// Not a test: what this program does as a generator process of the tests below.
     #[test]

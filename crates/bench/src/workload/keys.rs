@@ -71,22 +71,11 @@ impl KeyFormat {
 /// A BSON string of a prefix and a number in decimal digits.
 #[inline]
 fn append_numbered(prefix: &str, number: u64, out: &mut Vec<u8>) {
-    /// Decimal digits of the largest `u64`.
-    const DIGITS: usize = 20;
-    let mut digits = [0_u8; DIGITS];
-    let mut left = number;
-    let mut used = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (left % 10) as u8;
-        left /= 10;
-        used += 1;
-        if left == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&((prefix.len() + used + 1) as u32).to_le_bytes());
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(number);
+    out.extend_from_slice(&((prefix.len() + digits.len() + 1) as u32).to_le_bytes());
     out.extend_from_slice(prefix.as_bytes());
-    out.extend_from_slice(digits.get(DIGITS - used..).unwrap_or_default());
+    out.extend_from_slice(digits.as_bytes());
     out.push(0);
 }
 

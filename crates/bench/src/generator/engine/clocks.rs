@@ -1,7 +1,7 @@
 //! What happens because its time has come.
 
 use super::dial::PATIENCE;
-use super::{Generator, SECOND};
+use super::{Generator, SECOND, pair};
 use crate::error::BenchError;
 use crate::generator::clock::monotonic;
 use crate::generator::connection::Phase;
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 64;
 impl Generator {
     /// Lets a connection go on at `due`.
     pub(super) fn wake_at(&mut self, index: usize, phase: Phase, due: u64) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let connection = &mut self.connections[index];
         connection.phase = phase;
         connection.started = due;
         self.waking.push(Reverse((due, index as u32)));
@@ -60,7 +60,7 @@ impl Generator {
     }
 
     fn wake(&mut self, index: usize, due: u64, now: u64) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         // It may have been lost meanwhile, and wait for another time.
         if connection.started != due {
             return;
@@ -73,7 +73,6 @@ impl Generator {
             }
             Phase::Resting => {
                 connection.phase = Phase::Unmade;
-                let Some(group) = self.groups.get(usize::from(connection.group)) else { return };
                 if group.is_short() {
                     self.set_off(index, now, false);
                 } else if !over {
@@ -87,12 +86,12 @@ impl Generator {
     /// Sends what is due in an open loop; the next intended start when a connection is free for it.
     fn send_due(&mut self, number: usize) -> Option<u64> {
         for _ in 0..AT_ONCE {
-            let group = self.groups.get_mut(number)?;
+            let group = &mut self.groups[number];
             let schedule = group.schedule.as_mut()?;
             let &index = group.idle.front()?;
             let short = group.options.operations_per_connection.is_some();
             let is_free = |phase| phase == Phase::Idle || (short && phase == Phase::Unmade);
-            if !self.connections.get(index as usize).is_some_and(|connection| is_free(connection.phase)) {
+            if !is_free(self.connections[index as usize].phase) {
                 group.idle.pop_front();
                 continue;
             }
@@ -105,7 +104,7 @@ impl Generator {
             self.allowance -= 1;
             self.start(index as usize, started, now);
         }
-        self.groups.get(number)?.schedule.as_ref()?.next()
+        self.groups[number].schedule.as_ref()?.next()
     }
 
     /// Loses connections that have waited too long, looked through now and then.
@@ -115,11 +114,10 @@ impl Generator {
         }
         self.next_sweep = now + SWEEP_EVERY;
         for index in 0..self.connections.len() {
-            let Some(connection) = self.connections.get(index).filter(|connection| connection.is_busy())
-            else {
+            let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
+            if !connection.is_busy() {
                 continue;
-            };
-            let Some(group) = self.groups.get(usize::from(connection.group)) else { continue };
+            }
             let patience = match connection.phase {
                 Phase::Waiting => group.options.timeout,
                 _ => Some(group.options.timeout.unwrap_or(PATIENCE)),

@@ -1,6 +1,6 @@
 //! Making connections and losing them.
 
-use super::{EVENTS, Generator, LONGEST_SLEEP, READ_BYTES};
+use super::{EVENTS, Generator, LONGEST_SLEEP, READ_BYTES, pair};
 use crate::error::BenchError;
 use crate::generator::connection::{Phase, describe};
 use crate::generator::handshake::agreed;
@@ -78,8 +78,7 @@ impl Generator {
 
     /// Begins to make a connection.
     pub(super) fn dial(&mut self, index: usize, now: u64) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(group) = self.groups.get_mut(usize::from(connection.group)) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         let turn = index % group.addresses.len().max(1);
         let Some(&address) = group.addresses.get(turn) else { return };
         connection.since = now;
@@ -104,7 +103,7 @@ impl Generator {
     /// The socket takes bytes: the connection was made, or the rest of a request can follow.
     #[inline]
     pub(super) fn writable(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let connection = &mut self.connections[index];
         if connection.phase == Phase::Connecting {
             self.connected(index);
         } else if connection.parts.as_ref().is_some_and(|parts| !parts.unsent.is_empty()) {
@@ -113,8 +112,7 @@ impl Generator {
     }
 
     fn connected(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(group) = self.groups.get(usize::from(connection.group)) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         let Some(socket) = &connection.socket else { return };
         match socket.take_error() {
             Ok(None) => {}
@@ -135,8 +133,7 @@ impl Generator {
 
     /// The reply to `hello`.
     pub(super) fn greeted(&mut self, index: usize, reply: &[u8]) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(group) = self.groups.get(usize::from(connection.group)) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         match agreed(reply, &group.compressors) {
             Ok(compressor) => {
                 connection.compressor = compressor;
@@ -149,8 +146,7 @@ impl Generator {
     /// The connection can be used.
     fn ready(&mut self, index: usize) {
         let now = self.now();
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(group) = self.groups.get_mut(usize::from(connection.group)) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         self.in_flight -= 1;
         connection.phase = Phase::Idle;
         group.open += 1;
@@ -169,8 +165,7 @@ impl Generator {
     #[cold]
     pub(super) fn lose(&mut self, index: usize, failure: Failure) {
         let now = self.now();
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(group) = self.groups.get_mut(usize::from(connection.group)) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         self.in_flight -= usize::from(connection.is_busy());
         self.failed += 1;
         if connection.is_open() {

@@ -1,6 +1,6 @@
 //! Sending requests and taking replies.
 
-use super::Generator;
+use super::{Generator, pair};
 use crate::generator::connection::{Phase, describe};
 use crate::generator::spec::Pacing;
 use crate::generator::traffic::{Failure, FailureKind, Verdict};
@@ -39,8 +39,7 @@ impl Generator {
         if !self.running {
             return;
         }
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(group) = self.groups.get_mut(usize::from(connection.group)) else { return };
+        let (_, group) = pair(&mut self.connections, &mut self.groups, index);
         match group.pacing {
             Pacing::Closed => {
                 let start = group.next_start(now, after_another);
@@ -76,7 +75,7 @@ impl Generator {
     /// An operation that started or was to start at `started`, on a new connection if need be.
     #[inline]
     pub(super) fn start(&mut self, index: usize, started: u64, now: u64) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let connection = &mut self.connections[index];
         if connection.socket.is_some() {
             return self.send(index, started, now);
         }
@@ -88,8 +87,7 @@ impl Generator {
     /// Sends an operation's first request.
     #[inline]
     pub(super) fn send(&mut self, index: usize, started: u64, now: u64) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(group) = self.groups.get_mut(usize::from(connection.group)) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         self.outgoing.clear();
         connection.ticket = group.traffic.next(&mut self.outgoing);
         connection.started = started;
@@ -102,7 +100,7 @@ impl Generator {
     /// Gives the request in `outgoing` its id and writes it.
     #[inline]
     pub(super) fn write_out(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let connection = &mut self.connections[index];
         let Some(socket) = &connection.socket else { return };
         self.last_request_id = self.last_request_id.wrapping_add(1);
         connection.request_id = self.last_request_id;
@@ -123,7 +121,7 @@ impl Generator {
     }
 
     pub(super) fn send_rest(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let connection = &mut self.connections[index];
         let (Some(parts), Some(socket)) = (&mut connection.parts, &connection.socket) else { return };
         match write_to(socket, &parts.unsent) {
             Ok(count) => drop(parts.unsent.drain(..count)),
@@ -137,7 +135,7 @@ impl Generator {
     /// the last bytes: `ends`.
     pub(super) fn receive(&mut self, index: usize, scratch: &mut [u8], ends: bool) {
         loop {
-            let Some(connection) = self.connections.get_mut(index) else { return };
+            let connection = &mut self.connections[index];
             let Some(socket) = &connection.socket else { return };
             let count = match read_from(socket, scratch) {
                 Ok(0) => return self.lose(index, Failure::new(FailureKind::Lost, "closed by the server")),
@@ -170,14 +168,13 @@ impl Generator {
 
     /// Whether a connection's socket is no longer the one that was just read.
     fn is_made_anew(&self, index: usize) -> bool {
-        self.connections.get(index).is_none_or(|connection| {
-            !matches!(connection.phase, Phase::Idle | Phase::Waiting | Phase::Thinking | Phase::Greeting)
-        })
+        let phase = self.connections[index].phase;
+        !matches!(phase, Phase::Idle | Phase::Waiting | Phase::Thinking | Phase::Greeting)
     }
 
     /// Keeps a part of a reply; true when it made the reply whole or the connection's last.
     fn add_part(&mut self, index: usize, arrived: &[u8]) -> bool {
-        let Some(connection) = self.connections.get_mut(index) else { return true };
+        let connection = &mut self.connections[index];
         let spare = &mut self.spare_parts;
         let parts = connection.parts.get_or_insert_with(|| spare.pop().unwrap_or_default());
         parts.reply.extend_from_slice(arrived);
@@ -207,7 +204,7 @@ impl Generator {
     /// A whole message has come.
     #[inline]
     fn complete(&mut self, index: usize, message: &[u8]) {
-        let Some(connection) = self.connections.get(index) else { return };
+        let connection = &self.connections[index];
         if number_at(message, 8) != Some(connection.request_id) {
             return self.lose(index, Failure::protocol("a reply to another request"));
         }
@@ -234,11 +231,10 @@ impl Generator {
     #[inline]
     fn judge(&mut self, index: usize, reply: &[u8]) {
         let now = self.now();
-        let Some(connection) = self.connections.get_mut(index) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         if connection.phase == Phase::Greeting {
             return self.greeted(index, reply);
         }
-        let Some(group) = self.groups.get_mut(usize::from(connection.group)) else { return };
         self.outgoing.clear();
         match group.traffic.judge(&mut connection.ticket, reply, &mut self.outgoing) {
             Verdict::Done => {

@@ -6,6 +6,8 @@
 //!      └───────── Resting (reconnects) ◀───────────────────────────┴──▶ Dead
 //! ```
 
+#![expect(clippy::indexing_slicing, reason = "connections and groups keep their places")]
+
 mod clocks;
 mod dial;
 mod exchange;
@@ -180,8 +182,7 @@ impl Generator {
         }
         let mut numbers = vec![0_u64; self.groups.len()];
         for index in 0..self.connections.len() {
-            let Some(connection) = self.connections.get(index) else { continue };
-            let Some(number) = numbers.get_mut(usize::from(connection.group)) else { continue };
+            let number = &mut numbers[usize::from(self.connections[index].group)];
             *number += 1;
             let number = *number - 1;
             self.set_out(index, number, begun);
@@ -190,8 +191,7 @@ impl Generator {
 
     /// What a connection, the so-manieth of its group, does when a run begins.
     fn set_out(&mut self, index: usize, number: u64, begun: u64) {
-        let Some(connection) = self.connections.get(index) else { return };
-        let Some(group) = self.groups.get_mut(usize::from(connection.group)) else { return };
+        let (connection, group) = pair(&mut self.connections, &mut self.groups, index);
         let delay = match (group.options.opening, connection.phase) {
             (Opening::PerSecond(rate), Phase::Unmade) => {
                 let turn = number * u64::from(group.share.of) + u64::from(group.share.index);
@@ -250,6 +250,9 @@ impl Generator {
         }
         for event in &*events {
             let Token(index) = event.token();
+            if event.token() == TIMER {
+                continue;
+            }
             if event.is_writable() {
                 self.writable(index);
             }
@@ -300,7 +303,7 @@ impl Generator {
     /// What was not answered or not even sent in time.
     fn give_up(&mut self) {
         for index in 0..self.connections.len() {
-            if self.connections.get(index).is_some_and(Connection::is_busy) {
+            if self.connections[index].is_busy() {
                 self.lose(index, Failure::new(FailureKind::Timeout, "no reply before the end"));
             }
         }
@@ -342,6 +345,18 @@ impl Generator {
         let open = self.groups.iter().map(|group| group.open).sum();
         self.gauge.set(self.done, self.failed, open, self.in_flight as u64);
     }
+}
+
+/// The connection at this place and its group.
+#[inline]
+fn pair<'g>(
+    connections: &'g mut [Connection],
+    groups: &'g mut [Group],
+    index: usize,
+) -> (&'g mut Connection, &'g mut Group) {
+    let connection = &mut connections[index];
+    let group = &mut groups[usize::from(connection.group)];
+    (connection, group)
 }
 
 /// Processor time of this thread.
