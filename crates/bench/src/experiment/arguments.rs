@@ -1,9 +1,8 @@
 //! What all experiments can be told, and the settings that follow.
 
+use super::Subject;
+use super::definition::{ConnectionNumber, Experiment, Kind, On, Pace, Special};
 use super::findings::Row;
-use super::measure::What;
-use super::subject::Subject;
-use super::{Experiment, Kind};
 use crate::arguments::{MeasureArguments, Time, rate};
 use crate::error::BenchError;
 use crate::process::raise_descriptor_limit;
@@ -102,11 +101,11 @@ pub(crate) struct Settings {
 impl ExperimentArguments {
     /// Checks the options, watches for Ctrl-C and moves to the generator's cores.
     pub(crate) fn settings(&self, experiment: &'static Experiment) -> Result<Settings, BenchError> {
-        let named = |name: &String| experiment.kinds.iter().find(|kind| kind.name == name);
+        let named = |name: &String| experiment.kinds.iter().find(|kind| kind.name == *name);
         let kinds: Vec<&Kind> = self.kinds.iter().filter_map(named).collect();
         self.check(&kinds)?;
         let subjects = match (self.targets.as_slice(), self.models.as_slice()) {
-            ([], []) => experiment.subjects.to_vec(),
+            ([], []) => experiment.subjects.clone(),
             ([], models) => models.to_vec(),
             (targets, _) => Subject::given(targets)?,
         };
@@ -130,7 +129,7 @@ impl ExperimentArguments {
             rig,
             begun: result::now(),
             kinds,
-            merges_rows: experiment.published.is_none(),
+            merges_rows: experiment.published.rows.is_empty(),
             subjects,
             rounds: measure.repetitions.unwrap_or_else(|| scale.rounds()),
             warm_up: time(measure.warm_up, WARM_UP),
@@ -152,19 +151,22 @@ impl ExperimentArguments {
         if self.measure.records == Some(0) {
             return usage("--records must be at least 1");
         }
-        let is_measured = |wanted: &[What]| kinds.iter().any(|kind| wanted.contains(&kind.what));
-        if !self.targets.is_empty() && is_measured(&[What::Idle, What::Cachegrind]) {
+        let any = |holds: &dyn Fn(&Kind) -> bool| kinds.iter().any(|kind| holds(kind));
+        let is = |special| any(&|kind| kind.is(special));
+        let goes = |on| any(&|kind| kind.goes(on));
+        if !self.targets.is_empty() && (is(Special::Idle) || is(Special::Cachegrind)) {
             return usage("idle and cachegrind look at the server's process, which a --target does not show");
         }
-        let echoes = kinds.iter().any(|kind| matches!(kind.what, What::BesideEcho(_)));
+        let slow = any(&|kind| kind.groups().any(|group| group.connections == ConnectionNumber::Slow));
+        let paced = any(&|kind| kind.groups().any(|group| group.pace == Pace::Paced));
         let options = [
-            (self.slow_connections.is_some(), "--slow-connections", is_measured(&[What::Mixed, What::Lane])),
-            (self.fast_rate.is_some(), "--fast-rate", is_measured(&[What::Mixed])),
-            (self.idle_seconds.is_some(), "--idle-seconds", is_measured(&[What::Idle])),
-            (self.reply_bytes.is_some(), "--reply-bytes", is_measured(&[What::Transport, What::Cachegrind])),
-            (self.no_find, "--no-find", is_measured(&[What::Transport])),
-            (self.no_echo, "--no-echo", echoes),
-            (self.requests.is_some(), "--requests", is_measured(&[What::Cachegrind])),
+            (self.slow_connections.is_some(), "--slow-connections", slow),
+            (self.fast_rate.is_some(), "--fast-rate", paced),
+            (self.idle_seconds.is_some(), "--idle-seconds", is(Special::Idle)),
+            (self.reply_bytes.is_some(), "--reply-bytes", goes(On::Echo) || is(Special::Cachegrind)),
+            (self.no_find, "--no-find", goes(On::Echo)),
+            (self.no_echo, "--no-echo", goes(On::BareEcho)),
+            (self.requests.is_some(), "--requests", is(Special::Cachegrind)),
         ];
         match options.into_iter().find(|(given, _, concerns)| *given && !concerns) {
             Some((_, option, _)) => usage(&format!("{option} concerns none of the kinds that are measured")),
@@ -206,7 +208,7 @@ impl Settings {
         }
         if self.merges_rows {
             // On a small scale several numbers of clients become one.
-            rows.dedup_by_key(|row| (row.kind.name, row.connections));
+            rows.dedup_by_key(|row| (&row.kind.name, row.connections));
         }
         rows
     }
@@ -304,7 +306,7 @@ fn most_connections(descriptors: u64) -> usize {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::{s0, s1};
+    use super::super::definition::{S0, S1};
     use super::*;
     use clap::{Command, FromArgMatches};
 
@@ -320,12 +322,12 @@ pub(crate) mod tests {
 
     /// The settings of S0 with these options.
     pub(crate) fn settings(line: &[&str]) -> Settings {
-        let kinds = s0::EXPERIMENT.kinds.iter().collect();
-        parse(line).of(&s0::EXPERIMENT, kinds, vec![Subject::Synchronous, Subject::Reactor], Rig::default())
+        let kinds = S0.kinds.iter().collect();
+        parse(line).of(&S0, kinds, vec![Subject::Synchronous, Subject::Reactor], Rig::default())
     }
 
     fn check(line: &[&str], expect: Result<(), &str>) {
-        let found = parse(line).check(&[&s0::EXPERIMENT.kinds[0], &s1::EXPERIMENT.kinds[0]]);
+        let found = parse(line).check(&[&S0.kinds[0], &S1.kinds[0]]);
         assert_eq!(found.map_err(|error| error.to_string()), expect.map_err(str::to_owned), "for {line:?}");
     }
 

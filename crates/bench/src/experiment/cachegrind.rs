@@ -5,48 +5,18 @@
 //! numbers: starting and ending cancel out. Only the server's own code is counted, not the kernel's. Valgrind
 //! stops every thread while one waits in io_uring, so that `coroutine` is measured on epoll.
 
+use super::Subject;
 use super::arguments::Requests;
-use super::findings::{Column, Measurement};
+use super::column::{Column, MISSES};
+use super::findings::Measurement;
 use super::measure::Visit;
 use super::subject::Served;
-use super::{Experiment, Kind, Load, Subject, What};
 use crate::error::BenchError;
 use crate::generator::{Outcome, Window};
 use crate::server_process::ChildServer;
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) const KIND: Kind = Kind {
-    name: "cache-misses",
-    title: "Echo under valgrind: the server's own code per request, coroutine and auto on epoll",
-    clients: &[64],
-    what: What::Cachegrind,
-    comparisons: &[],
-    panels: &[],
-};
-
-pub(crate) static EXPERIMENT: Experiment = Experiment {
-    name: "cachegrind",
-    title: "instructions and simulated cache misses",
-    about: "An echo under each thread model runs under valgrind twice, with different numbers of requests; the difference is \
-            divided by the difference of the numbers. The simulated caches have 32 KiB, 32 KiB and 32 MiB.",
-    subjects: &[
-        Subject::EpollEcho,
-        Subject::Synchronous,
-        Subject::Adaptive,
-        Subject::Reactor,
-        Subject::Coroutine,
-        Subject::Auto,
-    ],
-    document_bytes: 1_024,
-    kinds: &[KIND],
-    usual: KIND.name,
-    published: None,
-    statements: &[],
-};
-
-/// First-level data misses of all data references.
-pub(super) const MISSES: Column = Column::other("% missed", 3);
 const INSTRUCTIONS: Column = Column::other("instructions", 0);
 const REFERENCES: Column = Column::other("data references", 0);
 const INSTRUCTION_MISSES: Column = Column::other("I1 misses", 2);
@@ -100,7 +70,7 @@ impl Visit<'_> {
         launch.wrapper.push(format!("--cachegrind-out-file={}", file.display()));
         let mut served = Served::started(ChildServer::start(rig, launch).map_err(explain)?, None);
         let window = Window { warm_up: Duration::ZERO, duration: LONGEST, operations: Some(requests) };
-        let ([outcome], _) = self.run(&mut served, [self.echoed(Load::Read)?], &window)?;
+        let outcome = self.run_one(&mut served, self.echoed()?, &window)?;
         check(&outcome, requests)?;
         served.process.map_or(Ok(()), |process| process.terminate(rig, PATIENCE))?;
         read(&file)

@@ -1,105 +1,14 @@
 //! What cells yield, in which order they are measured, and how rounds become one figure.
 
+use super::Subject;
+use super::column::{CONNECTIONS, Column, ERRORS, FAILED, RATE, STOLEN};
+use super::definition::{Comparison, Kind, Side, Statement};
 use super::measure::Measured;
-use super::{Comparison, Kind, Subject};
 use crate::error::BenchError;
-use crate::generator::{Latencies, Outcome};
+use crate::generator::Outcome;
 use crate::process::MachineTime;
 use crate::result::{median, plain};
 use std::collections::BTreeMap;
-
-/// What a column's figure is of what a group of connections saw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Figure {
-    /// Good requests a second.
-    Rate,
-    Mean,
-    /// The latency that so many of a thousand requests did not exceed.
-    PerMille(u16),
-    Longest,
-    /// Connections that were open when the load began.
-    Connected,
-    /// Requests that were answered.
-    Answered,
-    /// Figured out otherwise.
-    Other,
-}
-
-/// A kind of figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Column {
-    /// Heading, unit included.
-    pub(crate) name: &'static str,
-    pub(crate) decimals: usize,
-    figure: Figure,
-}
-
-impl Column {
-    pub(crate) const fn other(name: &'static str, decimals: usize) -> Self {
-        Column { name, decimals, figure: Figure::Other }
-    }
-
-    pub(crate) const fn rate(name: &'static str) -> Self {
-        Column { name, decimals: 0, figure: Figure::Rate }
-    }
-
-    pub(crate) const fn p50(name: &'static str) -> Self {
-        Column { name, decimals: 2, figure: Figure::PerMille(500) }
-    }
-
-    pub(crate) const fn p99(name: &'static str) -> Self {
-        Column { name, decimals: 2, figure: Figure::PerMille(990) }
-    }
-
-    pub(crate) const fn longest(name: &'static str) -> Self {
-        Column { name, decimals: 1, figure: Figure::Longest }
-    }
-
-    pub(crate) const fn answered(name: &'static str) -> Self {
-        Column { name, decimals: 0, figure: Figure::Answered }
-    }
-
-    /// A figure of latencies.
-    pub(crate) fn of(self, latencies: &Latencies) -> f64 {
-        match self.figure {
-            Figure::Mean => latencies.mean_ms(),
-            Figure::PerMille(share) => latencies.quantile_ms(f64::from(share) / 1_000.0),
-            Figure::Longest => latencies.longest_ms(),
-            Figure::Answered => latencies.count() as f64,
-            Figure::Rate | Figure::Connected | Figure::Other => f64::NAN,
-        }
-    }
-
-    /// One figure of several rounds': their median, but the worst of what must not be forgotten.
-    fn over_rounds(self, values: impl Iterator<Item = f64>) -> Option<f64> {
-        match self.figure {
-            Figure::Longest => values.reduce(f64::max),
-            Figure::Connected => values.reduce(f64::min),
-            _ => Some(values.collect::<Vec<f64>>()).filter(|some| !some.is_empty()).map(median),
-        }
-    }
-}
-
-pub(crate) const RATE: Column = Column::rate("requests/s");
-pub(crate) const MEAN: Column = Column { name: "mean ms", decimals: 2, figure: Figure::Mean };
-pub(crate) const P50: Column = Column::p50("p50 ms");
-pub(crate) const P95: Column = Column { name: "p95 ms", decimals: 2, figure: Figure::PerMille(950) };
-pub(crate) const P99: Column = Column::p99("p99 ms");
-pub(crate) const LONGEST: Column = Column::longest("max ms");
-pub(crate) const CONNECTED: Column = Column { name: "connected", decimals: 0, figure: Figure::Connected };
-/// Share of a core that the generator used; near 100 it is itself the limit.
-pub(crate) const GENERATOR: Column = Column::other("generator %", 0);
-/// Share of the machine's processor time that its host withheld while the cell was measured: where it is
-/// high, its figures are low.
-const STOLEN: Column = Column::other("stolen %", 1);
-/// Connections of the row.
-pub(crate) const CONNECTIONS: Column = Column::other("connections", 0);
-/// Failed requests of all rounds.
-pub(crate) const ERRORS: Column = Column::other("errors", 0);
-/// Failed requests of all requests in all rounds.
-pub(crate) const FAILED: Column = Column::other("% failed", 1);
-/// The columns of S0's table.
-pub(crate) const USUAL: &[Column] = &[RATE, MEAN, P95, P99, LONGEST, CONNECTED];
 
 /// One cell in one round.
 #[derive(Debug, Clone, Default)]
@@ -114,23 +23,9 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// What a group saw, in these columns.
-    pub(crate) fn of(outcome: &Outcome, columns: &[Column]) -> Self {
-        Measurement::default().and(outcome, columns)
-    }
-
-    /// The same of one more group.
-    pub(crate) fn and(mut self, outcome: &Outcome, columns: &[Column]) -> Self {
-        let latencies = outcome.latencies();
-        self.figures.extend(columns.iter().map(|&column| {
-            let figure = match column.figure {
-                Figure::Rate => outcome.rate(),
-                Figure::Connected => outcome.connected as f64,
-                _ => column.of(&latencies),
-            };
-            (column, figure)
-        }));
-        self.answered += latencies.count();
+    /// Counts what a group saw.
+    pub(crate) fn counting(mut self, outcome: &Outcome) -> Self {
+        self.answered += outcome.timed();
         for (what, times) in outcome.errors() {
             *self.errors.entry(what.to_string()).or_default() += times;
         }
@@ -162,8 +57,8 @@ pub(crate) struct Row {
 
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind.name, self.connections, self.clients)
-            == (other.kind.name, other.connections, other.clients)
+        (&self.kind.name, self.connections, self.clients)
+            == (&other.kind.name, other.connections, other.clients)
     }
 }
 
@@ -230,41 +125,22 @@ impl Comparison {
     }
 }
 
-/// Which rows of a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum At {
-    /// The one with the most connections.
-    Most,
-    /// All, of which the best counts.
-    Best,
-    /// The one that stands for the article's row of so many clients.
-    Clients(usize),
-}
-
-/// What a claim is about: these subjects in these rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Side(pub(crate) At, pub(crate) &'static [Subject]);
-
 impl Side {
-    fn cells<'f>(self, cells: &[&'f Cell]) -> Vec<&'f Cell> {
-        let Side(at, subjects) = self;
+    fn cells<'f>(&self, cells: &[&'f Cell]) -> Vec<&'f Cell> {
         let most = cells.iter().map(|cell| (cell.row.connections, cell.row.clients)).max();
         let is_meant = |cell: &&&Cell| {
-            let is_row = match at {
-                At::Most => Some((cell.row.connections, cell.row.clients)) == most,
-                At::Best => true,
-                At::Clients(clients) => cell.row.clients == clients,
+            let is_row = match self.clients {
+                Some(clients) => cell.row.clients == clients,
+                None => self.best || Some((cell.row.connections, cell.row.clients)) == most,
             };
-            is_row && subjects.iter().any(|subject| subject.name() == cell.subject.name())
+            is_row && self.models.iter().any(|model| model.name() == cell.subject.name())
         };
         cells.iter().filter(is_meant).copied().collect()
     }
 
-    fn name(self) -> String {
-        let Side(at, subjects) = self;
-        let names: Vec<&str> = subjects.iter().map(|subject| subject.name()).collect();
-        let best = if at == At::Best { "the best of " } else { "" };
-        format!("{best}{}", names.join(" or "))
+    fn name(&self) -> String {
+        let names: Vec<&str> = self.models.iter().map(|model| model.name()).collect();
+        format!("{}{}", if self.best { "the best of " } else { "" }, names.join(" or "))
     }
 }
 
@@ -324,7 +200,7 @@ impl Findings {
     /// The kinds that were measured.
     pub(crate) fn kinds(&self) -> Vec<&'static Kind> {
         let mut kinds: Vec<&'static Kind> = self.cells.iter().map(|cell| cell.row.kind).collect();
-        kinds.dedup_by_key(|kind| kind.name);
+        kinds.dedup_by_key(|kind| &kind.name);
         kinds
     }
 
@@ -333,22 +209,16 @@ impl Findings {
         self.cells.iter().filter(|cell| cell.row.kind.name == kind).collect()
     }
 
-    /// The figures of one side, or, with another side, how many times as much they are; `None` when what it
-    /// takes was not measured.
-    pub(crate) fn sentence(
-        &self,
-        kind: &str,
-        column: Column,
-        ours: Side,
-        over: Option<Side>,
-    ) -> Option<String> {
-        let of_kind = self.of(kind);
+    /// What answers a claim; `None` when what it takes was not measured.
+    pub(crate) fn answer(&self, claim: &Statement) -> Option<String> {
+        let Statement { column, ours, over, .. } = claim;
+        let of_kind = self.of(&claim.kind);
         let cells = ours.cells(&of_kind);
         if let Some(over) = over {
-            let ratio = ratio(&cells, &over.cells(&of_kind), column)?;
+            let ratio = ratio(&cells, &over.cells(&of_kind), *column)?;
             return Some(format!("{} is {} times {}", ours.name(), plain(ratio), over.name()));
         }
-        let figure = |cell: &&Cell| Some(format!("{} {}", cell.subject.name(), plain(cell.figure(column)?)));
+        let figure = |cell: &&Cell| Some(format!("{} {}", cell.subject.name(), plain(cell.figure(*column)?)));
         let figures: Vec<String> = cells.iter().filter_map(figure).collect();
         (!figures.is_empty()).then(|| format!("{} {}", figures.join(", "), column.name))
     }
@@ -369,11 +239,12 @@ fn tell(cell: &Cell, (round, rounds): (u32, u32), measurement: &Measurement) {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::s0;
+    use super::super::column::{CONNECTED, LONGEST, P99};
+    use super::super::definition::S0;
     use super::*;
 
     pub(crate) fn row(kind: usize, connections: usize, clients: usize) -> Row {
-        Row { kind: &s0::EXPERIMENT.kinds[kind], connections, clients }
+        Row { kind: &S0.kinds[kind], connections, clients }
     }
 
     /// A cell of S0's first kind with these rates, a round each.
@@ -455,22 +326,28 @@ pub(crate) mod tests {
             cell(Subject::Synchronous, 19, &[50.0, 100.0, 400.0]),
         ];
         let findings = Findings { cells, interrupted: false };
-        let check = |ours, over, expect: Option<&str>| {
-            let found = findings.sentence("fast", RATE, ours, over);
-            assert_eq!(found.as_deref(), expect, "{ours:?} {over:?}");
+        let check = |ours: &Side, over: Option<&Side>, expect: Option<&str>| {
+            let (ours, over) = (ours.clone(), over.cloned());
+            let (claim, theirs, kind) = (String::new(), String::new(), "fast".to_owned());
+            let statement = Statement { claim, theirs, kind, column: RATE, ours, over };
+            assert_eq!(findings.answer(&statement).as_deref(), expect, "{statement:?}");
         };
+        let most = |models: &[Subject]| Side { models: models.to_vec(), ..Side::default() };
+        let best = |models: &[Subject]| Side { best: true, ..most(models) };
+        let at = |clients, models: &[Subject]| Side { clients: Some(clients), ..most(models) };
         const COROUTINE: &[Subject] = &[Subject::Coroutine];
         const ADAPTIVE: &[Subject] = &[Subject::Adaptive];
-        const SYNCHRONOUS: &[Subject] = &[Subject::Synchronous];
         const THREADS: &[Subject] = &[Subject::Synchronous, Subject::Adaptive];
-        let ratio = |at, others, expect| check(Side(at, COROUTINE), Some(Side(at, others)), expect);
-        ratio(At::Most, ADAPTIVE, Some("coroutine is 2 times adaptive"));
-        ratio(At::Most, THREADS, Some("coroutine is 2 times synchronous or adaptive"));
-        ratio(At::Clients(19), SYNCHRONOUS, Some("coroutine is 3 times synchronous"));
-        ratio(At::Best, ADAPTIVE, Some("the best of coroutine is 4 times the best of adaptive"));
-        ratio(At::Clients(64), ADAPTIVE, None);
-        ratio(At::Clients(5), ADAPTIVE, None);
-        check(Side(At::Most, THREADS), None, Some("adaptive 200, synchronous 100 requests/s"));
-        check(Side(At::Clients(64), THREADS), None, None);
+        let ratio = |side: &dyn Fn(&[Subject]) -> Side, others, expect| {
+            check(&side(COROUTINE), Some(&side(others)), expect);
+        };
+        ratio(&most, ADAPTIVE, Some("coroutine is 2 times adaptive"));
+        ratio(&most, THREADS, Some("coroutine is 2 times synchronous or adaptive"));
+        ratio(&|models| at(19, models), &THREADS[..1], Some("coroutine is 3 times synchronous"));
+        ratio(&best, ADAPTIVE, Some("the best of coroutine is 4 times the best of adaptive"));
+        ratio(&|models| at(64, models), ADAPTIVE, None);
+        ratio(&|models| at(5, models), ADAPTIVE, None);
+        check(&most(THREADS), None, Some("adaptive 200, synchronous 100 requests/s"));
+        check(&at(64, THREADS), None, None);
     }
 }

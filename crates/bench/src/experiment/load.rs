@@ -3,6 +3,7 @@
 use crate::message::encode;
 use crate::workload::{Concerns, Documents, Settings, WorkloadFile, WriteConcern};
 use document::{Document, Value, doc};
+use serde::Deserialize;
 
 /// Documents that one range returns (S0's slow request).
 const RANGE_DOCUMENTS: u64 = 2_000;
@@ -25,7 +26,8 @@ command = { currentOp = 1, "$db" = "admin" }
 "#;
 
 /// One kind of requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Load {
     /// `find` of one document by `_id`.
     Read,

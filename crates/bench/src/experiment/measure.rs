@@ -1,62 +1,30 @@
 //! How one cell is measured in one round.
 
 use super::arguments::Settings;
-use super::findings::{CONNECTED, Column, GENERATOR, LONGEST, MEAN, Measurement, P50, P99, RATE, Row, USUAL};
+use super::column::{CONNECTED, Column, GENERATOR, RATE};
+use super::definition::{ConnectionNumber, GroupDefinition, Kind, On, Pace, Special, Step};
+use super::findings::{Measurement, Row};
 use super::load::Load;
 use super::subject::{Served, Subject};
-use super::{raw, s1};
 use crate::error::BenchError;
-use crate::generator::{Arrivals, Fleet, GroupSpec, Outcome, Pacing, Window};
+use crate::generator::{Arrivals, Fleet, GroupSpec, Outcome, Pacing, RunOutcome, Window};
 use crate::process::{processor_time, resident_bytes};
 use crate::spinners::Spinners;
 use crate::workload::WorkloadSource;
+use std::thread;
 use std::time::{Duration, Instant};
-
-/// What a kind of measurement does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
-    /// Every connection sends its next request when the reply to the last one is there.
-    Closed(Load),
-    /// The same, and right after it a bare echo of the same sizes.
-    BesideEcho(Load),
-    /// Finds by `_id`, and one more connection with unsynced updates, as db_bench's `readwhilewriting` has
-    /// one writer.
-    ReadWhileWriting,
-    /// A connection for each request: how many a second, and how long from the first packet to the reply.
-    Storm,
-    /// Fast requests beside slow ones.
-    Mixed,
-    /// Idle connections: memory, processor time, and work among them.
-    Idle,
-    /// Monitoring requests while every worker is busy.
-    Lane,
-    /// An echo behind the thread model, and finds beside it.
-    Transport,
-    /// YCSB A.
-    Ycsb,
-    /// An echo behind the thread model, under valgrind.
-    Cachegrind,
-}
 
 /// What comes of a cell in a round; `None` where a bare echo has nothing to say.
 pub(crate) type Measured = Result<Option<Measurement>, BenchError>;
 
-const WRITTEN: &[Column] = &[Column::rate("written/s"), Column::p99("write p99 ms")];
-
-// Of `Mixed`.
-const FAST: &[Column] = &[Column::rate("fast/s"), Column::p99("fast p99 ms"), Column::longest("fast max ms")];
-const SLOW_RATE: Column = Column::rate("slow/s");
-const SLOW: &[Column] = &[SLOW_RATE, Column::p99("slow p99 ms")];
-const PACED_ALONE: &[Column] = &[Column::p99("paced p99 alone ms")];
-const PACED_SPUN: &[Column] = &[Column::p99("paced p99 beside spinners ms")];
-const PACED_BESIDE: &[Column] = &[Column::rate("paced fast/s"), Column::p99("paced p99 beside slow ms")];
-const TIMES: Column = Column::other("times alone", 2);
-const TIMES_SPUN: Column = Column::other("times spinners", 2);
-/// Share of the rate reached in the closed loop that the open loop asks for.
+/// Share of the rate reached in the closed loop that an open loop asks for.
 const OPEN_LOOP_SHARE: f64 = 0.8;
+/// Requests of the monitor a second.
+const MONITOR_RATE: f64 = 20.0;
+/// As `nice` counts.
+const HIGHEST_PRIORITY: i32 = -20;
 
-// Of `Idle`.
-const CALLED: Column = Column::answered("connected");
+// Of idle connections.
 const MEMORY: Column = Column::other("KiB each", 2);
 const IDLE: Column = Column::other("idle %", 2);
 const ALONE: Column = Column::other("alone/s", 0);
@@ -68,63 +36,112 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// All idle connections have had their one reply by then; the run ends as soon as they have.
 const CALLING: Duration = Duration::from_secs(60);
 
-// Of `Lane`.
-const MONITORED: &[Column] = &[
-    Column::answered("monitor replies"),
-    Column::p50("monitor p50 ms"),
-    Column::p99("monitor p99 ms"),
-    Column::longest("monitor max ms"),
-];
-const PUSHED: &[Column] = &[Column::rate("pushed/s"), Column::p99("pushed p99 ms")];
-/// Requests of the monitor a second.
-const MONITOR_RATE: f64 = 20.0;
-/// As `nice` counts.
-const HIGHEST_PRIORITY: i32 = -20;
-
 impl Settings {
     /// One cell in one round.
     pub(crate) fn measure(&self, row: Row, subject: Subject, round: u32) -> Measured {
         let visit = Visit { settings: self, subject, connections: row.connections, round };
-        let measured = match row.kind.what {
-            What::Closed(load) => visit.closed(load),
-            What::Storm => visit.storm(),
-            What::Idle => visit.idle(),
-            What::Cachegrind => visit.cachegrind(),
-            What::Transport => return visit.transport(),
-            _ if !subject.is_database() => return Ok(None),
-            What::BesideEcho(load) => visit.beside_echo(load),
-            What::ReadWhileWriting => visit.read_while_writing(),
-            What::Mixed => visit.mixed(),
-            What::Lane => visit.lane(),
-            What::Ycsb => visit.ycsb(),
-        };
-        measured.map(Some)
+        match row.kind.special {
+            Some(Special::Idle) => visit.idle().map(Some),
+            Some(Special::Cachegrind) => visit.cachegrind().map(Some),
+            None => visit.steps(row.kind),
+        }
     }
 }
 
 pub(super) struct Visit<'s> {
     pub(super) settings: &'s Settings,
     pub(super) subject: Subject,
-    pub(super) connections: usize,
+    connections: usize,
     round: u32,
 }
 
 impl Visit<'_> {
-    fn serve(&self, load: Load) -> Result<Served, BenchError> {
-        self.settings.serve(self.subject, load)
+    fn steps(&self, kind: &Kind) -> Measured {
+        let mut measurement = Measurement::default();
+        let mut place: Option<(On, Served)> = None;
+        // Of the first group, which later steps go by.
+        let mut first: Option<Outcome> = None;
+        for step in kind.steps.iter() {
+            let (load, rate) = (step.load(), self.paced(first.as_ref()));
+            if !self.makes(kind, step, first.as_ref()) {
+                continue;
+            }
+            if place.as_ref().is_none_or(|(on, _)| *on != step.on) {
+                // What was served before ends first.
+                drop(place.take());
+                let reply_bytes = first.as_ref().map_or(0, |first| first.reply_bytes);
+                place = Some((step.on, self.serve(step.on, load, reply_bytes)?));
+            }
+            let Some((_, served)) = &mut place else { continue };
+            let spinners =
+                step.beside_spinners.then(|| self.settings.rig.pin.with_server_cores(Spinners::start));
+            let spinners = spinners.transpose()?;
+            let groups = step.groups.iter().map(|group| self.group(group, step.on, rate));
+            let groups = groups.collect::<Result<Vec<GroupSpec>, BenchError>>()?;
+            let monitors = usize::from(step.groups.first().is_some_and(|group| group.pace == Pace::Monitor));
+            let (outcomes, busy) = self.run(served, groups, monitors, &self.window(load))?;
+            drop(spinners);
+            for (group, outcome) in step.groups.iter().zip(outcomes) {
+                measurement = self.add(measurement, group, &outcome, busy);
+                first = first.or(Some(outcome));
+            }
+        }
+        let ratios = kind.ratios.iter().filter_map(|ratio| {
+            let percent = if ratio.name.name.starts_with('%') { 100.0 } else { 1.0 };
+            let [of, to] = [ratio.of, ratio.to].map(|column| measurement.figure(column));
+            Some((ratio.name, percent * of? / to?.max(f64::MIN_POSITIVE)))
+        });
+        let ratios: Vec<(Column, f64)> = ratios.collect();
+        Ok(first.map(|_| measurement.with(ratios)))
     }
 
-    /// A closed loop of the subject's. An echo's replies hold nothing of what a load expects.
-    fn group(&self, load: Load, connections: usize) -> Result<GroupSpec, BenchError> {
-        self.group_of(load, connections, self.settings.stored, self.subject.is_database())
+    /// Whether a step has anything to say of the subject.
+    fn makes(&self, kind: &Kind, step: &Step, first: Option<&Outcome>) -> bool {
+        let asked = &self.settings.asked;
+        if step.groups.iter().any(|group| group.pace == Pace::Paced) && self.paced(first) < 1.0 {
+            return false;
+        }
+        match step.on {
+            On::Subject => true,
+            On::Database => self.subject.is_database() && !(asked.no_find && kind.goes(On::Echo)),
+            On::Echo => !matches!(self.subject, Subject::Given(_)),
+            On::BareEcho => !asked.no_echo && first.is_some_and(|first| first.operations() > 0),
+        }
     }
 
-    /// A closed loop of an echo's.
-    pub(super) fn echoed(&self, load: Load) -> Result<GroupSpec, BenchError> {
-        self.group_of(load, self.connections, self.settings.stored, false)
+    /// Requests a second of an open loop.
+    fn paced(&self, first: Option<&Outcome>) -> f64 {
+        let share = || first.map_or(0.0, |first| OPEN_LOOP_SHARE * first.rate());
+        self.settings.asked.fast_rate.unwrap_or_else(share)
     }
 
-    fn group_of(
+    fn serve(&self, on: On, load: Load, reply_bytes: usize) -> Result<Served, BenchError> {
+        match on {
+            On::Subject | On::Database => self.settings.serve(self.subject, load),
+            On::Echo => self.settings.serve_echo(self.subject, self.settings.echo_bytes()?),
+            On::BareEcho => self.settings.serve_echo(Subject::ThreadEcho, reply_bytes),
+        }
+    }
+
+    fn group(&self, wanted: &GroupDefinition, on: On, rate: f64) -> Result<GroupSpec, BenchError> {
+        let connections = match wanted.connections {
+            ConnectionNumber::Row => self.connections,
+            ConnectionNumber::Slow => self.settings.slow_connections,
+            ConnectionNumber::One => 1,
+        };
+        // An echo's replies hold nothing of what a load expects.
+        let expects = self.subject.is_database() && matches!(on, On::Subject | On::Database);
+        let mut group = self.closed(wanted.load, connections, self.settings.stored, expects)?;
+        match wanted.pace {
+            Pace::Closed => {}
+            Pace::Short => group.options.operations_per_connection = Some(1),
+            Pace::Paced => group.pacing = Pacing::Open(Arrivals::constant(rate)),
+            Pace::Monitor => group.pacing = Pacing::Open(Arrivals::constant(MONITOR_RATE)),
+        }
+        Ok(group)
+    }
+
+    fn closed(
         &self,
         load: Load,
         connections: usize,
@@ -142,18 +159,82 @@ impl Visit<'_> {
         rig.fleet(served.address, groups, &asked.measure, self.round)
     }
 
-    /// One run of these groups on connections of their own, and how busy the generator was.
-    pub(super) fn run<const N: usize>(
+    /// One run of these groups on connections of their own, the first ones as monitors, and how busy the
+    /// generator was, in percent.
+    fn run(
         &self,
         served: &mut Served,
-        groups: [GroupSpec; N],
+        mut groups: Vec<GroupSpec>,
+        monitors: usize,
         window: &Window,
-    ) -> Result<([Outcome; N], (Column, f64)), BenchError> {
-        let run = self.open(served, groups.to_vec())?.run(window, &mut |_| ())?;
-        run.failures.iter().for_each(|failure| eprintln!("warning: {failure}"));
-        served.check_alive()?;
+    ) -> Result<(Vec<Outcome>, f64), BenchError> {
+        let others = groups.split_off(monitors);
+        let mut monitor = (monitors > 0).then(|| self.open(served, groups)).transpose()?;
+        let mut fleet = self.open(served, others)?;
+        let (monitored, run) = thread::scope(|scope| {
+            let monitored = monitor.as_mut().map(|fleet| {
+                scope.spawn(move || {
+                    // Of this thread and those that it starts, and without the right to it the priority stays
+                    // as it is.
+                    let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
+                    fleet.run(window, &mut |_| ())
+                })
+            });
+            let run = fleet.run(window, &mut |_| ());
+            (monitored.map(thread::ScopedJoinHandle::join), run)
+        });
+        let panicked =
+            |_| BenchError::Program { program: "the monitor's thread", problem: "it panicked".to_owned() };
+        let monitored: Option<RunOutcome> = monitored.map(|run| run.map_err(panicked)?).transpose()?;
+        let (run, mut outcomes) = (run?, Vec::new());
         let busy = 100.0 * run.busiest();
-        Ok((run.split()?, (GENERATOR, busy)))
+        for run in monitored.into_iter().chain([run]) {
+            if run.interrupted {
+                return Err(BenchError::Interrupted);
+            }
+            run.failures.iter().for_each(|failure| eprintln!("warning: {failure}"));
+            outcomes.extend(run.groups);
+        }
+        served.check_alive()?;
+        Ok((outcomes, busy))
+    }
+
+    /// A run of one group alone.
+    pub(super) fn run_one(
+        &self,
+        served: &mut Served,
+        group: GroupSpec,
+        window: &Window,
+    ) -> Result<Outcome, BenchError> {
+        let [outcome] = self.open(served, vec![group])?.run(window, &mut |_| ())?.split()?;
+        served.check_alive()?;
+        Ok(outcome)
+    }
+
+    /// Finds by `_id`, to an echo.
+    pub(super) fn echoed(&self) -> Result<GroupSpec, BenchError> {
+        self.closed(Load::Read, self.connections, self.settings.stored, false)
+    }
+
+    /// Adds what a group saw.
+    fn add(
+        &self,
+        measurement: Measurement,
+        group: &GroupDefinition,
+        outcome: &Outcome,
+        busy: f64,
+    ) -> Measurement {
+        let (latencies, documents) =
+            (outcome.latencies(), group.load.documents_per_request(self.settings.stored));
+        let figure = |column: &Column| match *column {
+            GENERATOR => (GENERATOR, busy),
+            column => (column, column.of_group(outcome, &latencies, documents)),
+        };
+        let by_kind = outcome.kinds.iter().flat_map(|kind| {
+            let columns = group.by_kind.get(&kind.name).into_iter().flatten();
+            columns.map(|column| (*column, column.of(&kind.latencies)))
+        });
+        measurement.counting(outcome).with(group.columns.iter().map(figure)).with(by_kind)
     }
 
     /// The window of a load. One whose requests take a millisecond of a core each is long enough for every
@@ -173,113 +254,9 @@ impl Visit<'_> {
         Window::lasting(warm_up, duration)
     }
 
-    fn closed(&self, load: Load) -> Result<Measurement, BenchError> {
-        let group = self.group(load, self.connections)?;
-        let ([outcome], busy) = self.run(&mut self.serve(load)?, [group], &self.window(load))?;
-        Ok(Measurement::of(&outcome, USUAL).with([busy]))
-    }
-
-    fn storm(&self) -> Result<Measurement, BenchError> {
-        let mut group = self.group(Load::Read, self.connections)?;
-        group.options.operations_per_connection = Some(1);
-        let window = self.window(Load::Read);
-        let ([outcome], busy) = self.run(&mut self.serve(Load::Read)?, [group], &window)?;
-        let columns = USUAL.iter().copied().filter(|column| *column != CONNECTED);
-        Ok(Measurement::of(&outcome, &columns.collect::<Vec<_>>()).with([busy]))
-    }
-
-    fn beside_echo(&self, load: Load) -> Result<Measurement, BenchError> {
-        let (mut served, window) = (self.serve(load)?, self.window(load));
-        let ([server], _) = self.run(&mut served, [self.group(load, self.connections)?], &window)?;
-        drop(served);
-        let documents = load.documents_per_request(self.settings.stored) as f64;
-        let mut measurement =
-            Measurement::of(&server, &[RATE]).with([(raw::DOCUMENTS, server.rate() * documents / 1e6)]);
-        // An echo of a scan's empty reply says nothing about a scan.
-        if !(self.settings.asked.no_echo || load == Load::Search || server.operations() == 0) {
-            let mut echo = self.settings.serve_echo(Subject::ThreadEcho, server.reply_bytes)?;
-            let ([echo], _) = self.run(&mut echo, [self.echoed(load)?], &window)?;
-            let of_echo = 100.0 * server.rate() / echo.rate();
-            measurement = measurement.with([(raw::ECHO, echo.rate()), (raw::OF_ECHO, of_echo)]);
-        }
-        let latencies = server.latencies();
-        Ok(measurement.with([MEAN, P50, P99, LONGEST].map(|column| (column, column.of(&latencies)))))
-    }
-
-    fn read_while_writing(&self) -> Result<Measurement, BenchError> {
-        let groups = [self.group(Load::Read, self.connections)?, self.group(Load::Update, 1)?];
-        let window = self.window(Load::Read);
-        let ([read, written], busy) = self.run(&mut self.serve(Load::Read)?, groups, &window)?;
-        Ok(Measurement::of(&read, USUAL).and(&written, WRITTEN).with([busy]))
-    }
-
-    fn ycsb(&self) -> Result<Measurement, BenchError> {
-        let group = self.group(Load::Ycsb, self.connections)?;
-        let window = self.window(Load::Ycsb);
-        let ([outcome], busy) = self.run(&mut self.serve(Load::Ycsb)?, [group], &window)?;
-        let of_kinds = outcome.kinds.iter().flat_map(|kind| {
-            let columns = if kind.name == "read" { s1::OF_READS } else { s1::OF_UPDATES };
-            columns.iter().map(|column| (*column, column.of(&kind.latencies)))
-        });
-        Ok(Measurement::of(&outcome, USUAL).with(of_kinds).with([busy]))
-    }
-
-    /// Echo and finds, as far as the subject has them: a given server has no echo.
-    fn transport(&self) -> Measured {
-        let has_finds = self.subject.is_database() && !self.settings.asked.no_find;
-        let mut measurement = Measurement::default();
-        if !matches!(self.subject, Subject::Given(_)) {
-            let mut served = self.settings.serve_echo(self.subject, self.settings.echo_bytes()?)?;
-            let group = self.echoed(Load::Read)?;
-            let ([echo], busy) = self.run(&mut served, [group], &self.window(Load::Read))?;
-            measurement = Measurement::of(&echo, USUAL).with([busy]);
-        } else if !has_finds {
-            return Ok(None);
-        }
-        if has_finds {
-            let own_echo = measurement.figure(RATE).filter(|rate| *rate > 0.0);
-            let group = self.group(Load::Read, self.connections)?;
-            let window = self.window(Load::Read);
-            let ([found], _) = self.run(&mut self.serve(Load::Read)?, [group], &window)?;
-            let share = own_echo.map(|own_echo| (s1::OF_OWN_ECHO, found.rate() / own_echo));
-            measurement = measurement.and(&found, &[s1::FINDS, s1::FINDS_P99]).with(share);
-        }
-        Ok(Some(measurement))
-    }
-
-    /// A closed loop says how many fast requests get through; it says little about their latency, because
-    /// fewer are sent when they wait. So an open loop follows: fast requests at one rate, timed from their
-    /// intended starts, alone, beside the slow ones, and beside threads that only spin, at the priority of
-    /// the server's pool threads. The spinning ones touch no server: what they cost is the price of a busy
-    /// machine, and what the slow ones cost beyond it is the server's.
-    fn mixed(&self) -> Result<Measurement, BenchError> {
-        let (mut served, window) = (self.serve(Load::Read)?, self.window(Load::Read));
-        let fast = self.group(Load::Read, self.connections)?;
-        let slow = self.group(Load::Range, self.settings.slow_connections)?;
-        let ([closed, closed_slow], _) = self.run(&mut served, [fast.clone(), slow.clone()], &window)?;
-        let measurement = Measurement::of(&closed, FAST).and(&closed_slow, SLOW);
-        let rate = self.settings.asked.fast_rate.unwrap_or(OPEN_LOOP_SHARE * closed.rate());
-        if rate < 1.0 {
-            return Ok(measurement);
-        }
-        let paced = GroupSpec { pacing: Pacing::Open(Arrivals::constant(rate)), ..fast };
-        let ([alone], _) = self.run(&mut served, [paced.clone()], &window)?;
-        let spinners = self.settings.rig.pin.with_server_cores(Spinners::start)?;
-        let ([spun], _) = self.run(&mut served, [paced.clone()], &window)?;
-        drop(spinners);
-        let ([beside, beside_slow], _) = self.run(&mut served, [paced, slow], &window)?;
-        let times = |base: &Outcome| {
-            let [beside, base] = [&beside, base].map(|outcome| P99.of(&outcome.latencies()));
-            beside / base.max(f64::MIN_POSITIVE)
-        };
-        let times = [(TIMES, times(&alone)), (TIMES_SPUN, times(&spun))];
-        let open = measurement.and(&alone, PACED_ALONE).and(&spun, PACED_SPUN).and(&beside, PACED_BESIDE);
-        Ok(open.and(&beside_slow, &[]).with(times))
-    }
-
     fn idle(&self) -> Result<Measurement, BenchError> {
         let interrupt = &self.settings.rig.interrupt;
-        let mut served = self.serve(Load::Read)?;
+        let mut served = self.settings.serve(self.subject, Load::Read)?;
         let pid = served.process.as_ref().map_or(0, |process| process.pid());
         let settle = SETTLE.min(self.settings.idle);
         let before = self.work(&mut served)?;
@@ -287,7 +264,7 @@ impl Visit<'_> {
         let resting = self.connections.saturating_sub(WORKING).max(1);
         // One request each, always the same one: connections are where working ones are, and caches stay as
         // they are.
-        let once = self.group_of(Load::Read, resting, 1, self.subject.is_database())?;
+        let once = self.closed(Load::Read, resting, 1, self.subject.is_database())?;
         let once = GroupSpec { pacing: Pacing::Once, ..once };
         interrupt.pause(settle)?;
         let base = resident_bytes(pid)?;
@@ -304,49 +281,29 @@ impl Visit<'_> {
         interrupt.pause(settle)?;
         let after = self.work(&mut served)?;
         let alone = f64::midpoint(before.rate(), after.rate());
-        let figures = [
-            (MEMORY, memory / (called.timed() as f64).max(1.0)),
+        let connected = called.timed() as f64;
+        let counted = [&called, &before, &among, &after];
+        Ok(counted.into_iter().fold(Measurement::default(), Measurement::counting).with([
+            (CONNECTED, connected),
+            (MEMORY, memory / connected.max(1.0)),
             (IDLE, share_of_core * 100.0),
             (ALONE, alone),
+            (RATE, among.rate()),
             (SHARE, among.rate() / alone.max(f64::MIN_POSITIVE)),
-        ];
-        let runs = Measurement::of(&called, &[CALLED]).and(&before, &[]).and(&after, &[]);
-        Ok(runs.with(figures).and(&among, &[RATE]))
+        ]))
     }
 
     /// A closed loop of fast requests.
     fn work(&self, served: &mut Served) -> Result<Outcome, BenchError> {
-        let group = self.group(Load::Read, WORKING)?;
-        let ([outcome], _) = self.run(served, [group], &self.window(Load::Read))?;
-        Ok(outcome)
+        let group = self.closed(Load::Read, WORKING, self.settings.stored, self.subject.is_database())?;
+        self.run_one(served, group, &self.window(Load::Read))
     }
+}
 
-    /// Every worker is stuck in slow requests and thousands of clients push, and a monitor asks. The monitor
-    /// has a thread of its own, with the highest priority it is allowed, so that the pushing clients delay it
-    /// in the server only.
-    fn lane(&self) -> Result<Measurement, BenchError> {
-        let mut served = self.serve(Load::Read)?;
-        let pacing = Pacing::Open(Arrivals::constant(MONITOR_RATE));
-        let monitor = GroupSpec { pacing, ..self.group(Load::Monitor, 1)? };
-        let mut monitor = self.open(&served, vec![monitor])?;
-        let scans = self.group(Load::Search, self.settings.slow_connections)?;
-        let mut pushing = self.open(&served, vec![scans, self.group(Load::Read, self.connections)?])?;
-        let window = self.window(Load::Read);
-        let (monitored, pushed) = std::thread::scope(|scope| {
-            let monitor = scope.spawn(|| {
-                // Of this thread and those that it starts, and without the right to it the priority stays as
-                // it is.
-                let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
-                monitor.run(&window, &mut |_| ())
-            });
-            let pushed = pushing.run(&window, &mut |_| ());
-            (monitor.join(), pushed)
-        });
-        let ended =
-            BenchError::Program { program: "the monitor's thread", problem: "it panicked".to_owned() };
-        let [monitored] = monitored.map_err(|_| ended)??.split()?;
-        let [slow, pushed] = pushed?.split()?;
-        served.check_alive()?;
-        Ok(Measurement::of(&monitored, MONITORED).and(&pushed, PUSHED).and(&slow, &[SLOW_RATE]))
+impl Step {
+    /// What the documents are loaded for: the load that is measured, not a monitor's.
+    fn load(&self) -> Load {
+        let groups = self.groups.iter().filter(|group| group.pace != Pace::Monitor);
+        groups.map(|group| group.load).next().unwrap_or(Load::Read)
     }
 }

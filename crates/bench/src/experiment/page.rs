@@ -1,7 +1,8 @@
 //! An experiment's report page: the article's figures beside ours.
 
-use super::Kind;
-use super::findings::{Cell, Column, ERRORS};
+use super::column::{Column, ERRORS};
+use super::definition::Kind;
+use super::findings::Cell;
 use super::report::{Report, errors, table};
 use crate::result::{Machine, Table, Tool, bytes, charts, page, plain, warning};
 use maud::{Markup, html};
@@ -28,9 +29,9 @@ impl Report<'_> {
     }
 
     fn kind(&self, name: &str, kind: &Kind) -> Markup {
-        let cells = self.findings.of(kind.name);
+        let cells = self.findings.of(&kind.name);
         let theirs = |cell: &Cell, column: Column| {
-            let figure = plain(self.experiment.published?(cell, column)?);
+            let figure = plain(self.experiment.published(cell, column)?);
             // Of errors the article tells how many there were a second.
             let unit = if column == ERRORS { "/s" } else { "" };
             Some(format!("{name}: {figure}{unit}"))
@@ -45,7 +46,7 @@ impl Report<'_> {
                 }
             }
             (charts(&self.sweep(kind)))
-            (table(&cells, kind.comparisons, &theirs))
+            (table(&cells, &kind.comparisons, &theirs))
             @if !errors.is_empty() {
                 ul { @for error in &errors { li { (error) } } }
             }
@@ -88,10 +89,12 @@ impl Report<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subject;
     use super::super::arguments::tests::settings;
+    use super::super::column::{CONNECTED, RATE};
+    use super::super::definition::{Experiment, S0, S3};
+    use super::super::findings::Findings;
     use super::super::findings::tests::{cell, row};
-    use super::super::findings::{CONNECTED, Findings, P95};
-    use super::super::{Experiment, Subject, s0, s3};
     use super::*;
     use crate::result::check_self_contained;
 
@@ -99,7 +102,7 @@ mod tests {
         let one = |subject, rate| {
             let mut cell = cell(subject, 15_000, &[]);
             cell.row = row(0, 15_000, 30_000);
-            let figures = [(super::super::RATE, rate), (P95, 7.5), (CONNECTED, 15_000.0)];
+            let figures = [(RATE, rate), (Column::named("p95 ms"), 7.5), (CONNECTED, 15_000.0)];
             let measurement = super::super::findings::Measurement::default().with(figures);
             cell.rounds.push((0, measurement));
             cell
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_page_has_the_articles_figures_beside_ours() {
-        let page = page(&s0::EXPERIMENT);
+        let page = page(&S0);
         check_self_contained(&page);
         let both = |ours: &str, theirs: &str| format!("{ours} <span class=\"beside\">S0: {theirs}</span>");
         for part in [
@@ -129,9 +132,6 @@ mod tests {
         ] {
             assert!(page.contains(&part), "'{part}' is missing in {page}");
         }
-        assert!(
-            !super::tests::page(&s3::EXPERIMENT).contains("class=\"beside\""),
-            "others have no such table"
-        );
+        assert!(!super::tests::page(&S3).contains("class=\"beside\""), "others have no such table");
     }
 }

@@ -1,8 +1,9 @@
 //! An experiment's results: on the terminal, and as files.
 
 use super::arguments::Settings;
-use super::findings::{CONNECTIONS, Cell, Column, ERRORS, Findings, Measurement, RATE};
-use super::{Comparison, Experiment, Kind, Statement};
+use super::column::{CONNECTIONS, Column, ERRORS, RATE};
+use super::definition::{Comparison, Experiment, Kind};
+use super::findings::{Cell, Findings, Measurement};
 use crate::chart::{self, Axis, Line, Panel, Plot, Scale};
 use crate::error::BenchError;
 use crate::result::{Machine, Place, Table, Tool, save};
@@ -41,11 +42,11 @@ impl Report<'_> {
     }
 
     fn markdown(&self) -> String {
-        let (name, machine) = (self.experiment.name, Machine::here().line());
+        let (name, machine) = (&self.experiment.name, Machine::here().line());
         let mut text = format!("{name} on {machine}: {}\n", self.settings.line());
         for kind in self.findings.kinds() {
-            let cells = self.findings.of(kind.name);
-            let table = table(&cells, kind.comparisons, &|_, _| None).markdown();
+            let cells = self.findings.of(&kind.name);
+            let table = table(&cells, &kind.comparisons, &|_, _| None).markdown();
             text.push_str(&format!("\n### {}\n\n{table}", kind.title));
             errors(&cells).iter().for_each(|error| text.push_str(&format!("\n{error}\n")));
         }
@@ -60,16 +61,15 @@ impl Report<'_> {
         let mut table = Table::new(["claim", "the article", "here"]);
         table.text_columns = 3;
         table.prose = true;
-        for statement in self.experiment.statements {
-            let Statement { claim, theirs, kind, column, ours, over } = *statement;
-            let ours = self.findings.sentence(kind, column, ours, over);
-            table.row([claim.into(), theirs.into(), ours.unwrap_or_else(|| "not measured".to_owned())]);
+        for statement in &self.experiment.statements {
+            let ours = self.findings.answer(statement).unwrap_or_else(|| "not measured".to_owned());
+            table.row([statement.claim.clone(), statement.theirs.clone(), ours]);
         }
         table
     }
 
     fn write(&self, directory: &Path, text: &str) -> Result<(), BenchError> {
-        let name = self.experiment.name;
+        let name = &self.experiment.name;
         let save = |file: String, text: &str| save(&directory.join(file), text);
         save(format!("{name}.md"), text)?;
         save(format!("{name}.json"), &format!("{:#}\n", self.to_json()))?;
@@ -99,7 +99,7 @@ impl Report<'_> {
 
     /// The charts of a kind by number of connections; none when there are not several.
     pub(crate) fn sweep(&self, kind: &Kind) -> Vec<Panel> {
-        let cells = self.findings.of(kind.name);
+        let cells = self.findings.of(&kind.name);
         let mut counts: Vec<usize> = cells.iter().map(|cell| cell.row.connections).collect();
         counts.sort_unstable();
         counts.dedup();
@@ -108,7 +108,7 @@ impl Report<'_> {
         }
         let counts: Vec<f64> = counts.into_iter().map(|count| count as f64).collect();
         let x = Axis::of("connections", Scale::Logarithmic, counts.iter().copied()).with_ticks(counts);
-        kind.panels.iter().map(|&(column, scale)| lines_of(kind.title, column, scale, &cells, &x)).collect()
+        kind.charts.iter().map(|&column| lines_of(&kind.title, column, &cells, &x)).collect()
     }
 
     /// The charts of an experiment whose kinds each have one number of connections: bars for each kind, a bar
@@ -116,7 +116,7 @@ impl Report<'_> {
     pub(crate) fn overview(&self) -> Vec<Panel> {
         let kinds = self.findings.kinds();
         let has_one_row = |kind: &&Kind| {
-            let cells = self.findings.of(kind.name);
+            let cells = self.findings.of(&kind.name);
             cells.iter().all(|cell| cells.first().is_some_and(|first| first.row == cell.row))
         };
         let measured = self.findings.cells.iter().any(|cell| cell.figure(RATE).is_some());
@@ -124,7 +124,7 @@ impl Report<'_> {
         {
             return Vec::new();
         }
-        kinds.iter().map(|kind| bars_of(kind.title, &self.findings.of(kind.name))).collect()
+        kinds.iter().map(|kind| bars_of(&kind.title, &self.findings.of(&kind.name))).collect()
     }
 }
 
@@ -144,7 +144,7 @@ fn cell_to_json(cell: &Cell) -> Value {
 }
 
 /// The lines of all subjects, each by number of connections.
-fn lines_of(title: &str, column: Column, scale: Scale, cells: &[&Cell], x: &Axis) -> Panel {
+fn lines_of(title: &str, column: Column, cells: &[&Cell], x: &Axis) -> Panel {
     let mut lines: Vec<Line> = Vec::new();
     for cell in cells {
         let (name, colour) = (cell.subject.name(), cell.subject.colour());
@@ -162,6 +162,8 @@ fn lines_of(title: &str, column: Column, scale: Scale, cells: &[&Cell], x: &Axis
         line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
     let values = lines.iter().flat_map(|line| &line.points).filter_map(|&(_, value)| value);
+    // Latencies differ by powers of ten.
+    let scale = if column.is_latency() { Scale::Logarithmic } else { Scale::Linear };
     let y = Axis::upright(scale, values);
     Panel { title: format!("{title}: {}", column.name), plot: Plot::Lines { x: x.clone(), y, lines } }
 }
@@ -190,7 +192,7 @@ pub(crate) fn table(
     columns.push(ERRORS);
     let mut table = Table::new(["connections", "model"]);
     table.headings.extend(columns.iter().map(|column| column.name.to_owned()));
-    table.headings.extend(comparisons.iter().map(|comparison| comparison.heading.to_owned()));
+    table.headings.extend(comparisons.iter().map(|comparison| comparison.heading.clone()));
     table.text_columns = 2;
     for cell in cells {
         let place = |column: Column| {
@@ -235,14 +237,15 @@ pub(crate) fn errors(cells: &[&Cell]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subject;
     use super::super::arguments::tests::settings;
+    use super::super::definition::S0;
     use super::super::findings::tests::{cell, row};
-    use super::super::{Subject, s0};
     use super::*;
 
     fn report(cells: Vec<Cell>) -> Report<'static> {
         let settings = Box::leak(Box::new(settings(&[])));
-        Report { experiment: &s0::EXPERIMENT, settings, findings: Findings { cells, interrupted: false } }
+        Report { experiment: &S0, settings, findings: Findings { cells, interrupted: false } }
     }
 
     #[test]
@@ -254,7 +257,7 @@ mod tests {
             cell(Subject::EpollEcho, 1_000, &[150_000.0]),
         ];
         let report = report(cells);
-        let svg = chart::file(&report.sweep(&s0::EXPERIMENT.kinds[0]));
+        let svg = chart::file(&report.sweep(&S0.kinds[0]));
         for part in ["reactor", "epoll-echo", ": requests/s", ": p99 ms", "prefers-color-scheme:dark"] {
             assert!(svg.contains(part), "'{part}' is missing in {svg}");
         }
@@ -264,7 +267,7 @@ mod tests {
     #[test]
     fn kinds_with_one_row_each_are_bars() {
         let one = report(vec![cell(Subject::Reactor, 64, &[1.0])]);
-        assert!(one.sweep(&s0::EXPERIMENT.kinds[0]).is_empty() && one.overview().is_empty());
+        assert!(one.sweep(&S0.kinds[0]).is_empty() && one.overview().is_empty());
         let slow = |connections| Cell {
             row: row(1, connections, connections),
             ..cell(Subject::Auto, connections, &[9.0])
@@ -286,7 +289,7 @@ mod tests {
         ];
         let cells: Vec<&Cell> = cells.iter().collect();
         let check = |base, inverse, expect: [&str; 4]| {
-            let comparisons = [Comparison { heading: "of it", base, inverse }];
+            let comparisons = [Comparison { heading: "of it".to_owned(), base, inverse }];
             let found = table(&cells, &comparisons, &|_, _| None);
             let last: Vec<&str> = found.rows.iter().map(|row| row[6].text.as_str()).collect();
             assert_eq!(last, expect, "{}", found.markdown());

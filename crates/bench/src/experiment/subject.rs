@@ -10,6 +10,7 @@ use crate::server_process::{ChildServer, Launch};
 use crate::target::Target;
 use crate::workload::Documents;
 use clap::ValueEnum;
+use serde::Deserialize;
 use std::net::SocketAddr;
 use tempfile::TempDir;
 
@@ -17,7 +18,8 @@ use tempfile::TempDir;
 const LOADERS: usize = 4;
 
 /// A row's subject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Subject {
     /// A thread per connection.
     Synchronous,
@@ -37,6 +39,7 @@ pub(crate) enum Subject {
     ThreadEcho,
     /// A server that runs already.
     #[value(skip)]
+    #[serde(skip)]
     Given(GivenServer),
 }
 
@@ -51,10 +54,6 @@ pub(crate) struct GivenServer {
 }
 
 impl Subject {
-    /// Every thread model.
-    pub(crate) const MODELS: [Subject; 5] =
-        [Subject::Synchronous, Subject::Adaptive, Subject::Reactor, Subject::Coroutine, Subject::Auto];
-
     /// The name on the command line and in tables, the arguments that make Heddle or an echo this subject,
     /// and the colour of its line in charts: readable on white and on black.
     fn known(self) -> (&'static str, &'static [&'static str], Colour) {

@@ -3,7 +3,7 @@
 use crate::command::complaint;
 use crate::error::BenchError;
 use crate::interrupt::Interrupt;
-use crate::result::RunResult;
+use crate::result::{LoadPhase, RunResult};
 use crate::rig::Rig;
 use crate::run::arguments::RunArguments;
 use crate::run::document_server::{DocumentServer, Store};
@@ -21,13 +21,13 @@ fn arguments(words: &[&str]) -> Result<RunArguments, clap::Error> {
     RunArguments::from_arg_matches(&command.try_get_matches_from(line)?)
 }
 
-fn measure_with(server: &DocumentServer, words: &[&str], rig: &Rig) -> Result<RunResult, BenchError> {
-    let arguments = arguments(words).expect("options");
+fn measure_with(server: &DocumentServer, words: &str, rig: &Rig) -> Result<RunResult, BenchError> {
+    let arguments = arguments(&words.split(' ').collect::<Vec<_>>()).expect("options");
     execute(&arguments.plan, &server.uri(), None, rig, &mut ProgressLine::new())
 }
 
-fn measure(server: &DocumentServer, words: &[&str]) -> RunResult {
-    measure_with(server, words, &Rig::default()).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+fn measure(server: &DocumentServer, words: &str) -> RunResult {
+    measure_with(server, words, &Rig::default()).unwrap_or_else(|error| panic!("{words}: {error}"))
 }
 
 fn workload(name: &str) -> Workload {
@@ -36,12 +36,20 @@ fn workload(name: &str) -> Workload {
     settings.build().expect("a workload")
 }
 
-fn load_into(
+fn load_into(server: &DocumentServer, mode: LoadMode) -> Result<LoadReport, BenchError> {
+    load_until(server, mode, &Interrupt::default())
+}
+
+fn load_until(
     server: &DocumentServer,
     mode: LoadMode,
     interrupt: &Interrupt,
 ) -> Result<LoadReport, BenchError> {
     load(&workload("c"), server.server.address, mode, 3, 7, interrupt, &mut |_| ())
+}
+
+fn load_phase(server: &DocumentServer, mode: LoadMode) -> LoadPhase {
+    load_into(server, mode).expect("loads").phase.expect("a phase")
 }
 
 fn errors(result: &RunResult) -> Vec<(String, Option<i32>, u64)> {
@@ -54,26 +62,23 @@ fn errors(result: &RunResult) -> Vec<(String, Option<i32>, u64)> {
 #[test]
 fn everything_is_loaded_once() {
     let server = DocumentServer::start(Store::default());
-    let phase =
-        load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads").phase.expect("a phase");
+    let phase = load_phase(&server, LoadMode::Resume);
     assert_eq!((phase.documents, phase.already_there, server.count()), (RECORDS, 0, RECORDS as usize));
     assert_eq!(server.times("look"), 0, "an empty collection is not searched");
     assert!(server.store.lock().expect("no panic").documents.contains_key("user6284781860667377211"));
-    let again =
-        load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads").phase.expect("a phase");
+    let again = load_phase(&server, LoadMode::Resume);
     assert_eq!((again.documents, again.already_there, server.count()), (0, RECORDS, RECORDS as usize));
 }
 
 #[test]
 fn a_load_that_the_server_did_not_survive_is_resumed() {
     let server = DocumentServer::start(Store { dies_at: Some(2_000), ..Store::default() });
-    let died = load_into(&server, LoadMode::Resume, &Interrupt::default());
+    let died = load_into(&server, LoadMode::Resume);
     assert!(died.is_err(), "the server was gone: {died:?}");
     let first = server.count() as u64;
     assert!((2_000..RECORDS).contains(&first), "{first} documents before the server died");
     server.change(|store| store.dies_at = None);
-    let phase =
-        load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads").phase.expect("a phase");
+    let phase = load_phase(&server, LoadMode::Resume);
     assert_eq!((phase.documents, phase.already_there), (RECORDS - first, first));
     assert_eq!(server.count() as u64, RECORDS);
 }
@@ -87,18 +92,18 @@ fn an_interrupted_load_is_resumed() {
             raised.raise();
         }
     });
-    let ended = load_into(&server, LoadMode::Resume, &interrupt);
+    let ended = load_until(&server, LoadMode::Resume, &interrupt);
     assert!(matches!(ended, Err(BenchError::Interrupted)), "{ended:?}");
     let first = server.count() as u64;
     assert!((2_000..RECORDS).contains(&first), "{first} documents before the interrupt");
-    load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads");
+    load_into(&server, LoadMode::Resume).expect("loads");
     assert_eq!(server.count() as u64, RECORDS);
 }
 
 #[test]
 fn holes_among_many_inserted_documents_are_found() {
     let server = DocumentServer::start(Store::default());
-    load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads");
+    load_into(&server, LoadMode::Resume).expect("loads");
     server.change(|store| {
         store.documents.remove("user6284781860667377211").expect("the first document");
         for number in 0..10 {
@@ -106,62 +111,48 @@ fn holes_among_many_inserted_documents_are_found() {
             store.documents.insert(key.clone(), document::doc! { "_id": (key.as_str()) });
         }
     });
-    let phase =
-        load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads").phase.expect("a phase");
+    let phase = load_phase(&server, LoadMode::Resume);
     assert_eq!((phase.documents, phase.already_there), (1, RECORDS - 1), "the count alone tells nothing");
 }
 
 #[test]
 fn a_fresh_load_drops_what_is_there_and_skipping_warns() {
     let server = DocumentServer::start(Store::default());
-    let skipped = load_into(&server, LoadMode::Skip, &Interrupt::default()).expect("skips");
+    let skipped = load_into(&server, LoadMode::Skip).expect("skips");
     assert!(skipped.phase.is_none() && server.count() == 0);
     assert!(
         skipped.warnings.concat().contains("holds 0 documents, and the workload is about 5000"),
         "{skipped:?}"
     );
-    load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads");
-    let phase =
-        load_into(&server, LoadMode::Fresh, &Interrupt::default()).expect("loads").phase.expect("a phase");
+    load_into(&server, LoadMode::Resume).expect("loads");
+    let phase = load_phase(&server, LoadMode::Fresh);
     assert_eq!((phase.documents, server.times("drop")), (RECORDS, 1));
 }
 
 #[test]
 fn overload_is_waited_for_and_refusals_are_told() {
     let server = DocumentServer::start(Store { overloads: 2, ..Store::default() });
-    load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads after a pause");
+    load_into(&server, LoadMode::Resume).expect("loads after a pause");
     assert_eq!(server.count() as u64, RECORDS);
     let server = DocumentServer::start(Store { refuses_with: Some(13), ..Store::default() });
-    let refused =
-        load_into(&server, LoadMode::Resume, &Interrupt::default()).expect_err("refused").to_string();
+    let refused = load_into(&server, LoadMode::Resume).expect_err("refused").to_string();
     assert!(refused.contains("13"), "{refused}");
 }
 
 #[test]
 fn documents_of_another_size_are_pointed_out() {
     let server = DocumentServer::start(Store::default());
-    load_into(&server, LoadMode::Resume, &Interrupt::default()).expect("loads");
-    let words = ["--workload", "c", "--records", "100", "--operations", "10", "--document-bytes", "5000"];
-    let warnings = measure(&server, &words).warnings.concat();
+    load_into(&server, LoadMode::Resume).expect("loads");
+    let words = "--workload c --records 100 --operations 10 --document-bytes 5000";
+    let warnings = measure(&server, words).warnings.concat();
     assert!(warnings.contains("--load fresh"), "{warnings}");
 }
 
 #[test]
 fn a_run_counts_what_the_server_saw() {
     let server = DocumentServer::start(Store::default());
-    let words = [
-        "--workload",
-        "a",
-        "--records",
-        "500",
-        "--operations",
-        "3000",
-        "--connections",
-        "8",
-        "--threads",
-        "2",
-    ];
-    let result = measure(&server, &words);
+    let words = "--workload a --records 500 --operations 3000 --connections 8 --threads 2";
+    let result = measure(&server, words);
     let repetition = &result.repetitions[0];
     assert_eq!(errors(&result), []);
     assert_eq!(repetition.total.operations, 3_000, "operations without a duration have no duration");
@@ -182,7 +173,7 @@ fn every_named_workload_runs_without_an_error() {
         let server = DocumentServer::start(Store::default());
         let inserts = name.ends_with("insert") || name == "insert-only";
         let records = if inserts { "0" } else { "300" };
-        let words = ["--workload", name, "--records", records, "--operations", "600", "--connections", "4"];
+        let words = format!("--workload {name} --records {records} --operations 600 --connections 4");
         let result = measure(&server, &words);
         assert_eq!(errors(&result), [], "{name}");
         assert_eq!(result.repetitions[0].total.operations, 600, "{name}");
@@ -197,9 +188,8 @@ fn every_named_workload_runs_without_an_error() {
 #[test]
 fn repetitions_insert_documents_of_their_own() {
     let server = DocumentServer::start(Store::default());
-    let words =
-        ["--workload", "insert-only", "--operations", "200", "--repetitions", "3", "--connections", "4"];
-    let result = measure(&server, &words);
+    let words = "--workload insert-only --operations 200 --repetitions 3 --connections 4";
+    let result = measure(&server, words);
     assert_eq!(errors(&result), []);
     assert_eq!((result.repetitions.len(), server.count()), (3, 600));
 }
@@ -207,10 +197,10 @@ fn repetitions_insert_documents_of_their_own() {
 #[test]
 fn failed_inserts_are_never_asked_for() {
     let server = DocumentServer::start(Store::default());
-    let load = ["--workload", "d", "--records", "200", "--load-only"];
-    measure(&server, &load);
+    let load = "--workload d --records 200 --load-only";
+    measure(&server, load);
     server.change(|store| store.refuses_with = Some(112));
-    let result = measure(&server, &["--workload", "d", "--records", "200", "--operations", "2000"]);
+    let result = measure(&server, "--workload d --records 200 --operations 2000");
     let inserts = server.times("insert") - 1;
     assert!(inserts > 20, "{inserts} inserts");
     assert_eq!(
@@ -223,8 +213,8 @@ fn failed_inserts_are_never_asked_for() {
 #[test]
 fn reads_that_find_nothing_and_updates_that_match_nothing_are_errors() {
     let server = DocumentServer::start(Store::default());
-    let words = ["--workload", "a", "--records", "100", "--operations", "200", "--load", "skip"];
-    let result = measure(&server, &words);
+    let words = "--workload a --records 100 --operations 200 --load skip";
+    let result = measure(&server, words);
     assert_eq!(result.repetitions[0].total.operations, 0);
     let found = errors(&result);
     let of = |name: &str| found.iter().find(|(error, ..)| error == name).map_or(0, |(.., count)| *count);
@@ -245,9 +235,8 @@ fn an_interrupted_run_has_the_results_so_far() {
             raised.raise();
         }
     });
-    let words =
-        ["--workload", "c", "--records", "50", "--duration", "3600", "--warm-up", "0", "--connections", "2"];
-    let result = measure_with(&server, &words, &rig).expect("what was seen until then");
+    let words = "--workload c --records 50 --duration 3600 --warm-up 0 --connections 2";
+    let result = measure_with(&server, words, &rig).expect("what was seen until then");
     let operations = result.repetitions[0].total.operations;
     assert!(
         result.interrupted && (298..=server.times("find")).contains(&operations),
@@ -259,10 +248,10 @@ fn an_interrupted_run_has_the_results_so_far() {
 #[test]
 fn a_collection_is_dropped_at_the_end_only_when_asked_to() {
     let server = DocumentServer::start(Store::default());
-    let words = ["--workload", "c", "--records", "50", "--operations", "10"];
-    measure(&server, &words);
+    let words = "--workload c --records 50 --operations 10";
+    measure(&server, words);
     assert_eq!(server.count(), 50);
-    measure(&server, &[&words[..], &["--drop"]].concat());
+    measure(&server, &format!("{words} --drop"));
     assert_eq!(server.count(), 0);
 }
 
@@ -270,7 +259,7 @@ fn a_collection_is_dropped_at_the_end_only_when_asked_to() {
 fn the_example_of_a_workload_file_runs() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench-workload.toml");
     let server = DocumentServer::start(Store::default());
-    let words = ["--file", file, "--records", "400", "--operations", "1000", "--connections", "4"];
+    let words = format!("--file {file} --records 400 --operations 1000 --connections 4");
     let result = measure(&server, &words);
     assert_eq!(errors(&result), []);
     let repetition = &result.repetitions[0];
