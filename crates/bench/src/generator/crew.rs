@@ -3,7 +3,7 @@
 use crate::error::BenchError;
 use crate::generator::engine::Generator;
 use crate::generator::outcome::RunOutcome;
-use crate::generator::progress::Progress;
+use crate::generator::progress::Gauge;
 use crate::generator::spec::{GroupSpec, Window};
 use crate::generator::traffic::Share;
 use crate::interrupt::Interrupt;
@@ -11,7 +11,7 @@ use crate::process::resident_bytes;
 use crate::threads::run_all;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// What is to be sent to whom, and by how many.
@@ -74,12 +74,8 @@ impl Crew {
         Ok(Crew { generators, resident_bytes: after, connections_bytes: after.saturating_sub(before) })
     }
 
-    pub(crate) fn progress(&self) -> Progress {
-        let mut progress = Progress::default();
-        for (generator, _) in &self.generators {
-            progress.add(generator.gauge());
-        }
-        progress
+    pub(crate) fn gauges(&self) -> Vec<Arc<Gauge>> {
+        self.generators.iter().map(|(generator, _)| generator.gauge()).collect()
     }
 
     /// Runs all threads together. Meanwhile this thread calls `tick` every `interval`.
@@ -115,6 +111,7 @@ mod tests {
     use super::*;
     use crate::echo::EchoInTest;
     use crate::generator::Pacing;
+    use crate::generator::progress::snapshot_of;
     use crate::workload::pings;
 
     fn load(address: SocketAddr, connections: usize, pacing: Pacing, threads: u32) -> Load {
@@ -160,10 +157,10 @@ mod tests {
         let echo = EchoInTest::start(200);
         let load = load(echo.address, 4, Pacing::Closed, 2);
         let mut crew = Crew::open(&load, 0, &Interrupt::default()).expect("opens");
-        let progress = crew.progress();
+        let gauges = crew.gauges();
         let mut seen = Vec::new();
         let window = Window::lasting(Duration::ZERO, Duration::from_millis(300));
-        crew.run(&window, Duration::from_millis(20), &mut || seen.push(progress.snapshot())).expect("runs");
+        crew.run(&window, Duration::from_millis(20), &mut || seen.push(snapshot_of(&gauges))).expect("runs");
         assert!(seen.iter().any(|snapshot| snapshot.open == 4 && snapshot.operations > 0), "{seen:?}");
         assert!(seen.is_sorted_by_key(|snapshot| snapshot.operations), "operations go back: {seen:?}");
     }
@@ -174,9 +171,9 @@ mod tests {
         let load = load(echo.address, 4, Pacing::Closed, 2);
         let interrupt = Interrupt::default();
         let mut crew = Crew::open(&load, 0, &interrupt).expect("opens");
-        let progress = crew.progress();
+        let gauges = crew.gauges();
         let mut tick = || {
-            if progress.snapshot().operations > 0 {
+            if snapshot_of(&gauges).operations > 0 {
                 interrupt.raise();
             }
         };

@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::generator::clock::monotonic;
 use crate::generator::crew::{Crew, Load};
 use crate::generator::outcome::RunOutcome;
-use crate::generator::progress::{Gauge, Progress, Snapshot};
+use crate::generator::progress::{Gauge, Snapshot, snapshot_of};
 use crate::generator::spec::Window;
 use crate::generator::worker::{Order, Report};
 use crate::interrupt::Interrupt;
@@ -80,8 +80,8 @@ impl Fleet {
     ) -> Result<RunOutcome, BenchError> {
         match self {
             Fleet::Here(crew) => {
-                let progress = crew.progress();
-                crew.run(window, TICK, &mut || observe(&progress.snapshot()))
+                let gauges = crew.gauges();
+                crew.run(window, TICK, &mut || observe(&snapshot_of(&gauges)))
             }
             Fleet::Elsewhere(workers) => workers.run(window, observe),
         }
@@ -137,8 +137,7 @@ impl Workers {
         patience: Duration,
         observe: &mut dyn FnMut(&Snapshot),
     ) -> Result<Vec<Report>, BenchError> {
-        let mut progress = Progress::default();
-        self.workers.iter().for_each(|worker| progress.add(Arc::clone(&worker.gauge)));
+        let gauges: Vec<Arc<Gauge>> = self.workers.iter().map(|worker| Arc::clone(&worker.gauge)).collect();
         let interrupt = &self.interrupt;
         let able = self.workers.iter_mut().filter(|worker| worker.failure.is_none());
         let tasks = able.map(|worker| move || Ok(worker.carry_out(&order(worker.number), interrupt)));
@@ -146,7 +145,7 @@ impl Workers {
         let reports = run_all(tasks, NAP, &mut || {
             if told.elapsed() >= TICK {
                 told = Instant::now();
-                observe(&progress.snapshot());
+                observe(&snapshot_of(&gauges));
             }
             if interrupt.check().is_err() && stopped.get_or_insert_with(Instant::now).elapsed() >= patience {
                 for process in &self.processes {

@@ -58,29 +58,17 @@ impl Gauge {
     }
 }
 
-/// The gauges of all threads and processes of a run.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Progress {
-    gauges: Vec<Arc<Gauge>>,
-}
-
-impl Progress {
-    pub(crate) fn add(&mut self, gauge: Arc<Gauge>) {
-        self.gauges.push(gauge);
+/// What several threads or processes did together.
+pub(crate) fn snapshot_of(gauges: &[Arc<Gauge>]) -> Snapshot {
+    let mut sum = Snapshot::default();
+    for one in gauges.iter().map(|gauge| gauge.snapshot()) {
+        sum.operations += one.operations;
+        sum.errors += one.errors;
+        sum.open += one.open;
+        sum.in_flight += one.in_flight;
+        sum.second.merge(&one.second);
     }
-
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        let mut sum = Snapshot::default();
-        for gauge in &self.gauges {
-            let one = gauge.snapshot();
-            sum.operations += one.operations;
-            sum.errors += one.errors;
-            sum.open += one.open;
-            sum.in_flight += one.in_flight;
-            sum.second.merge(&one.second);
-        }
-        sum
-    }
+    sum
 }
 
 #[cfg(test)]
@@ -89,12 +77,12 @@ mod tests {
 
     #[test]
     fn a_snapshot_adds_up_all_gauges() {
-        let mut progress = Progress::default();
+        let mut gauges = Vec::new();
         for number in 1..=2 {
             let gauge = Arc::new(Gauge::default());
             gauge.set(number, 10 * number, 100, 3);
             gauge.set_second(Second { operations: number, ..Second::default() });
-            progress.add(gauge);
+            gauges.push(gauge);
         }
         let expect = Snapshot {
             operations: 3,
@@ -103,6 +91,6 @@ mod tests {
             in_flight: 6,
             second: Second { operations: 3, ..Second::default() },
         };
-        assert_eq!(progress.snapshot(), expect);
+        assert_eq!(snapshot_of(&gauges), expect);
     }
 }

@@ -5,7 +5,7 @@ use crate::error::BenchError;
 use crate::generator::clock::monotonic;
 use crate::generator::crew::{Crew, Load};
 use crate::generator::outcome::RunOutcome;
-use crate::generator::progress::Snapshot;
+use crate::generator::progress::{Snapshot, snapshot_of};
 use crate::generator::spec::Window;
 use crate::interrupt::Interrupt;
 use serde::{Deserialize, Serialize};
@@ -63,9 +63,9 @@ fn run(crew: Option<&mut Crew>, window: &Window, start_at: u64) -> Result<Report
         return Err(BenchError::Usage("the order to run came before the one to open".to_owned()));
     };
     std::thread::sleep(Duration::from_nanos(start_at.saturating_sub(monotonic())));
-    let progress = crew.progress();
+    let gauges = crew.gauges();
     // A directing process that has gone is noticed by the end of standard input.
-    let mut tick = || drop(tell(&Report::Progress(progress.snapshot())));
+    let mut tick = || drop(tell(&Report::Progress(snapshot_of(&gauges))));
     Ok(Report::Outcome(Box::new(crew.run(window, REPORT_EVERY, &mut tick)?)))
 }
 

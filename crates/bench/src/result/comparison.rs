@@ -28,20 +28,15 @@ const MEASURES: [Measure; 5] = [
     Measure { key: "p999Ms", name: "p99.9 ms", more_is_better: false, of: |kind| kind.latency.p999_ms },
 ];
 
-/// Runs, and how each figure of each compares to the base's.
+/// Runs, and how each figure of each compares to the base's. `docs/bench-report.md` tells of each key.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Comparison<'r> {
     pub(crate) schema: u32,
-    /// Share of intervals that hold the true ratio.
     pub(crate) confidence: f64,
-    /// Whether repetitions of the same number were compared with each other, because the runs were made in
-    /// turns.
     pub(crate) paired: bool,
-    /// Index of the base among the runs.
     pub(crate) base: usize,
     pub(crate) runs: Vec<ComparedRun>,
-    /// What is not the same in all runs, in words.
     pub(crate) differences: Vec<String>,
     pub(crate) figures: Vec<ComparedFigure>,
     #[serde(skip)]
@@ -51,12 +46,10 @@ pub(crate) struct Comparison<'r> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ComparedRun {
-    /// Unlike all others.
     pub(crate) label: String,
     pub(crate) started: String,
     pub(crate) connection_string: String,
     pub(crate) repetitions: usize,
-    /// Over all repetitions.
     pub(crate) operations: u64,
     pub(crate) errors: u64,
 }
@@ -67,7 +60,6 @@ pub(crate) struct ComparedRun {
 pub(crate) struct ComparedFigure {
     pub(crate) operation: String,
     pub(crate) figure: &'static str,
-    /// In the order of the runs.
     pub(crate) values: Vec<ComparedValue>,
     #[serde(skip)]
     pub(crate) measure: Measure,
@@ -79,10 +71,8 @@ pub(crate) struct ComparedFigure {
 pub(crate) struct ComparedValue {
     pub(crate) repetitions: Vec<f64>,
     pub(crate) median: f64,
-    /// To the base, of the geometric means; absent for the base itself and when a value is 0 or missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
-    /// The interval around it; absent with less than two repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) low: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,15 +84,11 @@ pub(crate) struct ComparedValue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Verdict {
-    /// The base itself.
     Base,
     Better,
     Worse,
-    /// The interval includes 1.
     Undecided,
-    /// Too few repetitions for an interval.
     NoInterval,
-    /// This run or the base has no such figure.
     NotComparable,
 }
 
