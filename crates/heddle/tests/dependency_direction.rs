@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("transport", &["wire"]),
     ("dispatch", &["query", "wire", "document", "ambient"]),
     ("commands", &["dispatch", "catalog", "query", "wire", "storage", "document", "ambient"]),
+    ("replication", &["catalog", "storage", "document", "wire"]),
     ("bench", &["wire", "document"]),
     ("simulation", &["commands", "dispatch", "catalog", "storage", "document", "ambient"]),
     (
@@ -95,7 +96,7 @@ fn check_ambient(directory: &Path) {
 #[test]
 fn time_and_randomness_come_from_one_crate() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates are side by side");
-    for name in ["document", "query", "storage", "catalog", "dispatch", "commands"] {
+    for name in ["document", "query", "storage", "catalog", "dispatch", "commands", "replication"] {
         check_ambient(&crates.join(name).join("src"));
     }
 }

@@ -1,0 +1,96 @@
+//! The times and bounds of a member.
+
+use crate::entry::MemberId;
+use std::time::Duration;
+
+/// How long a member waits and how much it sends.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// This member.
+    pub member: MemberId,
+    /// Without word from a leader for this long, up to twice as long, a member asks for an election; a leader
+    /// that a majority has not answered for this long gives up. Whoever has heard from a leader within it
+    /// gives nobody a vote.
+    pub election_timeout: Duration,
+    /// How often a leader says that it is there.
+    pub heartbeat_interval: Duration,
+    /// Bytes of entries in one message (a larger entry goes alone).
+    pub message_bytes_max: u64,
+    /// Messages with entries to one member that it has not answered.
+    pub messages_unanswered_max: usize,
+    /// Bytes of entries that are logged by the leader and not committed. More are refused.
+    pub uncommitted_bytes_max: u64,
+    /// Where the random part of the time-outs comes from: another one at each start.
+    pub seed: u64,
+}
+
+/// The finer the ticks, the less often two members ask for an election at the same one.
+const TICKS_PER_HEARTBEAT: u32 = 4;
+
+impl Config {
+    /// A failed leader is replaced within about two seconds.
+    pub fn new(member: MemberId, seed: u64) -> Self {
+        Config {
+            member,
+            election_timeout: Duration::from_secs(1),
+            heartbeat_interval: Duration::from_millis(200),
+            message_bytes_max: 1 << 20,
+            messages_unanswered_max: 64,
+            uncommitted_bytes_max: 256 << 20,
+            seed,
+        }
+    }
+
+    /// What is wrong with it.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.heartbeat_interval < Duration::from_millis(1) {
+            return Err("expected a heartbeat interval of a millisecond or more".to_owned());
+        }
+        if self.election_timeout < self.heartbeat_interval * 2 {
+            return Err("expected an election timeout of two heartbeat intervals or more".to_owned());
+        }
+        self.to_raft(0).validate().map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn tick(&self) -> Duration {
+        self.heartbeat_interval / TICKS_PER_HEARTBEAT
+    }
+
+    /// Ticks without word from a leader after which there is none.
+    pub(crate) fn election_ticks(&self) -> usize {
+        self.election_timeout.as_micros().div_ceil(self.tick().as_micros()) as usize
+    }
+
+    pub(crate) fn to_raft(&self, applied: u64) -> raft::Config {
+        raft::Config {
+            id: self.member,
+            election_tick: self.election_ticks(),
+            // Any time-out from the shortest one on can be set, see `Elections`.
+            min_election_tick: self.election_ticks(),
+            max_election_tick: usize::MAX,
+            heartbeat_tick: TICKS_PER_HEARTBEAT as usize,
+            applied,
+            max_size_per_msg: self.message_bytes_max,
+            max_inflight_msgs: self.messages_unanswered_max,
+            max_uncommitted_size: self.uncommitted_bytes_max,
+            check_quorum: true,
+            pre_vote: true,
+            batch_append: true,
+            ..raft::Config::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_valid_and_shorter_times_are_refused() {
+        let config = Config::new(1, 0);
+        assert_eq!(config.validate(), Ok(()));
+        assert!(Config { election_timeout: config.heartbeat_interval, ..config.clone() }.validate().is_err());
+        assert!(Config { heartbeat_interval: Duration::ZERO, ..config.clone() }.validate().is_err());
+        assert!(Config { member: 0, ..config }.validate().is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! When a member asks for an election: the one thing that the consensus library would leave to chance.
+
+use crate::entry::Term;
+use crate::log::{Log, Storage};
+use raft::{RawNode, StateRole};
+
+/// Never reached by counting ticks.
+const NEVER: usize = usize::MAX - 1;
+
+/// Draws the time-outs from a seed and puts them in the place of the library's own, which nobody can repeat.
+pub(crate) struct Elections {
+    random: fastrand::Rng,
+    /// The shortest time-out.
+    ticks: usize,
+    timeout: usize,
+    /// A time-out is drawn anew for each of these.
+    drawn_for: (Term, StateRole),
+    pub(crate) electable: bool,
+}
+
+impl Elections {
+    pub(crate) fn new(seed: u64, ticks: usize) -> Self {
+        let drawn_for = (0, StateRole::Follower);
+        let mut elections = Elections {
+            random: fastrand::Rng::with_seed(seed),
+            ticks,
+            timeout: ticks,
+            drawn_for,
+            electable: true,
+        };
+        elections.draw();
+        elections
+    }
+
+    fn draw(&mut self) {
+        self.timeout = self.random.usize(self.ticks..self.ticks * 2);
+    }
+
+    /// One tick of the library. Whose disk has not caught up does not ask to lead.
+    pub(crate) fn tick<L: Log>(&mut self, raw: &mut RawNode<Storage<L>>, is_unsynced: bool) {
+        let now = (raw.raft.term, raw.raft.state);
+        if self.drawn_for != now {
+            self.drawn_for = now;
+            self.draw();
+        }
+        let may_ask = self.electable && !is_unsynced;
+        raw.raft.set_randomized_election_timeout(if may_ask { self.timeout } else { NEVER });
+        let asked = raw.tick() && raw.raft.state != StateRole::Leader;
+        if asked {
+            self.draw();
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! A member of a set: what it is told, and what it wants done.
+
+use crate::config::Config;
+use crate::effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
+use crate::elections::Elections;
+use crate::entry::{self, Entry, EntryKind, Index, MemberId, Position};
+use crate::log::{Checkpoint, HardState, Log, LogError, LogWrite, Storage, snapshot};
+use crate::membership::Membership;
+use crate::message::Message;
+use crate::optime::{OpTime, TimestampClock};
+use document::Timestamp;
+use protobuf::Message as _;
+use raft::eraftpb::{self, ConfChangeV2, MessageType};
+use raft::{RawNode, SnapshotStatus, StateRole};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Why an operation was not logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// Somebody else takes operations.
+    #[error("not the leader; it is {leader:?}")]
+    NotLeader {
+        /// Who, if that is known.
+        leader: Option<MemberId>,
+    },
+    /// A new leader has not applied yet what the ones before it have logged.
+    #[error("the leader applies what was logged before its term")]
+    Draining,
+    /// The leader hands over to another member.
+    #[error("the leadership is handed over")]
+    Transferring,
+    /// Too much waits for a majority.
+    #[error("too many bytes wait for a majority of the members")]
+    Full,
+    /// The members are being changed already.
+    #[error("another change of the members is under way")]
+    Changing,
+    /// The members are these already.
+    #[error("expected other members")]
+    Unchanged,
+    /// The leader would lose its vote.
+    #[error("expected the leader among the voters: hand over first")]
+    WithoutLeader,
+}
+
+/// What a leader knows of another member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Who.
+    pub member: MemberId,
+    /// The last entry that is on its disk.
+    pub matched: Index,
+    /// Whether it has answered within the election timeout, or a little longer.
+    pub is_active: bool,
+}
+
+/// Waits until all writes up to its sync are durable: answers that promise something.
+struct Unsynced {
+    number: u64,
+    /// Without one of its own it waits only for those before it.
+    has_write: bool,
+    messages: Vec<eraftpb::Message>,
+    /// Where the data are that were put in the place of the log.
+    installed: Option<Index>,
+}
+
+/// One member: a state machine without threads, clock, network or disk. It is told what happened, and
+/// [`Member::effects`] says what it wants done. After an error of its log it must not be used any more.
+pub struct Member<L: Log> {
+    raw: RawNode<Storage<L>>,
+    elections: Elections,
+    timestamps: TimestampClock,
+    tick: Duration,
+    ticks_at_once_max: usize,
+    next_tick: Duration,
+    /// In the order in which the library gave them out.
+    unsynced: VecDeque<Unsynced>,
+    effects: Effects,
+    leadership: Leadership,
+    membership: Membership,
+    /// The last operation that was given out to be applied.
+    committed_timestamp: Timestamp,
+    reads: Reads,
+}
+
+#[derive(Default)]
+struct Reads {
+    latest: u64,
+    is_wanted: bool,
+}
+
+impl<L: Log> Member<L> {
+    /// A member whose data are at this checkpoint and whose log has whatever it has; `now` is on the monotonic
+    /// clock that [`Member::advance`] is told.
+    ///
+    /// # Panics
+    /// With a configuration that is not valid, and where the log does not reach down to the data.
+    pub fn open(config: &Config, log: L, data: Checkpoint, now: Duration) -> Result<Self, LogError> {
+        config.validate().expect("a valid configuration");
+        let membership = data.membership.clone();
+        let (applied, committed_timestamp) = (data.position.index, data.timestamp);
+        let storage = Storage::open(log, data)?;
+        let mut timestamps = TimestampClock::default();
+        timestamps.observe(committed_timestamp);
+        timestamps.observe(storage.latest_timestamp()?);
+        let quiet = slog::Logger::root(slog::Discard, slog::o!());
+        let raw = RawNode::new(&config.to_raft(applied), storage, &quiet).map_err(log_error)?;
+        let leadership = Leadership { role: Role::Follower, term: raw.raft.term, leader: None };
+        Ok(Member {
+            raw,
+            elections: Elections::new(config.seed, config.election_ticks()),
+            timestamps,
+            tick: config.tick(),
+            ticks_at_once_max: config.election_ticks() / 2,
+            next_tick: now + config.tick(),
+            unsynced: VecDeque::new(),
+            effects: Effects::default(),
+            leadership,
+            membership,
+            committed_timestamp,
+            reads: Reads::default(),
+        })
+    }
+
+    /// Who leads, as of the last [`Member::effects`].
+    pub fn leadership(&self) -> Leadership {
+        self.leadership
+    }
+
+    /// Who belongs to the set, by what was committed.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// The log.
+    pub fn log(&self) -> &L {
+        &self.raw.store().log
+    }
+
+    /// Whether operations are taken: it leads, and has applied all that was logged before its term.
+    pub fn is_writable(&self) -> bool {
+        self.raw.raft.state == StateRole::Leader && self.raw.raft.apply_to_current_term()
+    }
+
+    /// When [`Member::advance`] has something to do next.
+    pub fn deadline(&self) -> Duration {
+        self.next_tick
+    }
+
+    /// Time has passed.
+    pub fn advance(&mut self, now: Duration) {
+        // A process that was held up has messages of that time waiting: nobody was silent for so long.
+        let earliest = now.saturating_sub(self.tick * self.ticks_at_once_max as u32);
+        self.next_tick = self.next_tick.max(earliest);
+        while self.next_tick <= now {
+            self.next_tick += self.tick;
+            self.elections.tick(&mut self.raw, !self.unsynced.is_empty());
+        }
+    }
+
+    /// A message has come in. Those that this member cannot do anything with are passed over.
+    pub fn receive(&mut self, message: Message) -> Result<(), LogError> {
+        let Message(message) = message;
+        if message.to != self.raw.raft.id {
+            return Ok(());
+        }
+        if message.get_msg_type() == MessageType::MsgSnapshot && self.lacks(&message) {
+            if message.term >= self.raw.raft.term {
+                let offer = message.get_snapshot().get_metadata();
+                let at = Position { index: offer.index, term: offer.term };
+                self.effects.snapshot = Some(SnapshotWanted { from: message.from, at });
+            }
+            return Ok(());
+        }
+        match self.raw.step(message) {
+            Err(raft::Error::Store(error)) => Err(log_error(raft::Error::Store(error))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the entry of an offered snapshot is unknown here.
+    fn lacks(&self, offer: &eraftpb::Message) -> bool {
+        let offered = offer.get_snapshot().get_metadata();
+        let log = &self.raw.raft.raft_log;
+        offered.index >= log.committed && !log.match_term(offered.index, offered.term)
+    }
+
+    /// A message to this member could not be sent: less is sent until it answers.
+    pub fn unreachable(&mut self, member: MemberId) {
+        self.raw.report_unreachable(member);
+    }
+
+    /// Logs a group of `count` operations; `encode` makes the oplog entry of each with its place. They are
+    /// committed when they come back in [`Effects::committed`] with the term of the result, which is the
+    /// place of the first one; `wall` is the time since 1970.
+    pub fn propose(
+        &mut self,
+        wall: Duration,
+        count: usize,
+        mut encode: impl FnMut(OpTime) -> Vec<u8>,
+    ) -> Result<Position, ProposeError> {
+        self.check_proposal()?;
+        if !self.raw.raft.apply_to_current_term() {
+            return Err(ProposeError::Draining);
+        }
+        let term = self.raw.raft.term;
+        let entries = (0..count).map(|_| {
+            let timestamp = self.timestamps.next(wall);
+            let mut entry = eraftpb::Entry::new();
+            entry.data = encode(OpTime { timestamp, term }).into();
+            entry.context = entry::context(timestamp);
+            entry
+        });
+        let mut message = eraftpb::Message::new();
+        message.set_msg_type(MessageType::MsgPropose);
+        message.from = self.raw.raft.id;
+        message.set_entries(entries.collect());
+        assert!(!message.entries.is_empty(), "a group has operations");
+        let index = self.raw.raft.raft_log.last_index() + 1;
+        // All else that could be refused was asked for before.
+        self.raw.raft.step(message).map_err(|_| ProposeError::Full)?;
+        Ok(Position { term, index })
+    }
+
+    fn check_proposal(&self) -> Result<(), ProposeError> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader {
+            return Err(ProposeError::NotLeader { leader: member(raft.leader_id) });
+        }
+        if raft.lead_transferee.is_some() {
+            return Err(ProposeError::Transferring);
+        }
+        Ok(())
+    }
+
+    /// Logs a change to these members, which takes effect when it is committed, in two steps where several
+    /// votes change. `context` goes with it. The result is its place.
+    pub fn change_members(
+        &mut self,
+        voters: &[MemberId],
+        learners: &[MemberId],
+        context: Vec<u8>,
+    ) -> Result<Position, ProposeError> {
+        self.check_proposal()?;
+        if self.raw.raft.has_pending_conf() || self.membership.is_changing() {
+            return Err(ProposeError::Changing);
+        }
+        if !voters.contains(&self.raw.raft.id) {
+            return Err(ProposeError::WithoutLeader);
+        }
+        let change = self.membership.change(voters, learners);
+        if change.changes.is_empty() {
+            return Err(ProposeError::Unchanged);
+        }
+        let position = Position { term: self.raw.raft.term, index: self.raw.raft.raft_log.last_index() + 1 };
+        self.raw.propose_conf_change(context, change).map_err(|_| ProposeError::Full)?;
+        Ok(position)
+    }
+
+    /// Begins a linearizable read. All that are begun before the next [`Member::effects`] are one.
+    pub fn read(&mut self) -> Result<ReadId, ProposeError> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader {
+            return Err(ProposeError::NotLeader { leader: member(raft.leader_id) });
+        }
+        if !raft.commit_to_current_term() {
+            return Err(ProposeError::Draining);
+        }
+        if !self.reads.is_wanted {
+            self.reads.is_wanted = true;
+            self.reads.latest += 1;
+        }
+        Ok(ReadId(self.reads.latest))
+    }
+
+    /// Hands over to this voter, as soon as it has the whole log. Operations are refused meanwhile, but not
+    /// for longer than the election timeout.
+    pub fn transfer(&mut self, to: MemberId) {
+        // Asked of another member it would be passed on to the leader.
+        if self.raw.raft.state == StateRole::Leader {
+            self.raw.transfer_leader(to);
+        }
+    }
+
+    /// Stops to lead at once.
+    pub fn resign(&mut self) {
+        if self.raw.raft.state == StateRole::Leader {
+            self.raw.raft.become_follower(self.raw.raft.term, raft::INVALID_ID);
+        }
+    }
+
+    /// Whether this member asks to be elected when there is no leader (`priority: 0`, `replSetFreeze`).
+    pub fn set_electable(&mut self, electable: bool) {
+        self.elections.electable = electable;
+    }
+
+    /// To whom a leader of lower priority hands over: the voter of the highest priority above its own that
+    /// answers and has all that is committed.
+    pub fn successor(&self, priority: impl Fn(MemberId) -> u32) -> Option<MemberId> {
+        let own = self.raw.raft.id;
+        let committed = self.raw.raft.raft_log.committed;
+        let others = self.progress().into_iter().filter(|progress| {
+            let is_current = progress.is_active && progress.matched >= committed;
+            is_current && progress.member != own && self.membership.voters.contains(&progress.member)
+        });
+        let best = others.max_by_key(|progress| (priority(progress.member), progress.matched))?;
+        (priority(best.member) > priority(own)).then_some(best.member)
+    }
+
+    /// What a leader knows of each member, by number; empty for others.
+    pub fn progress(&self) -> Vec<Progress> {
+        if self.raw.raft.state != StateRole::Leader {
+            return Vec::new();
+        }
+        let own = self.raw.raft.id;
+        let members = self.raw.raft.prs().iter().map(|(member, progress)| Progress {
+            member: *member,
+            matched: progress.matched,
+            is_active: progress.recent_active || *member == own,
+        });
+        let mut members: Vec<Progress> = members.collect();
+        members.sort_unstable_by_key(|progress| progress.member);
+        members
+    }
+
+    /// A timestamp was seen elsewhere (`$clusterTime`): those given from now on are later.
+    pub fn observe(&mut self, timestamp: Timestamp) {
+        self.timestamps.observe(timestamp);
+    }
+
+    /// The sync of this ticket has ended, begun after the effects that asked for it.
+    pub fn synced(&mut self, ticket: SyncTicket) {
+        while let Some(unsynced) =
+            self.unsynced.pop_front_if(|next| next.number <= ticket.0 || !next.has_write)
+        {
+            self.raw.on_persist_ready(unsynced.number);
+            if let Some(index) = unsynced.installed {
+                self.raw.advance_apply_to(index);
+            }
+            self.send(unsynced.messages);
+        }
+    }
+
+    /// All up to this index was applied. The log may be compacted up to where that is durable.
+    pub fn applied(&mut self, index: Index) {
+        let storage = self.raw.mut_store();
+        storage.applied = index;
+        self.raw.advance_apply_to(index);
+    }
+
+    /// Removes the entries up to `through` from the log, all of which are applied durably.
+    pub fn compact(&mut self, through: Index) -> Result<(), LogError> {
+        let storage = self.raw.mut_store();
+        assert!(through <= storage.applied, "compacting up to {through}, applied up to {}", storage.applied);
+        if through <= storage.log.compacted().index {
+            return Ok(());
+        }
+        let position = Position { index: through, term: storage.log.term(through)? };
+        storage.log.compact(position)
+    }
+
+    /// The data were replaced, durably, by a copy of another member's. `false` if this member has come further
+    /// meanwhile, or leads: then the data must stay as they were, so ask [`Member::can_install`] first.
+    pub fn install(&mut self, copy: &Checkpoint) -> bool {
+        if !self.can_install(copy) {
+            return false;
+        }
+        if self.raw.raft.state != StateRole::Follower {
+            self.raw.raft.become_follower(self.raw.raft.term, raft::INVALID_ID);
+        }
+        let is_new = self.raw.raft.restore(snapshot(copy.position, &copy.membership));
+        assert!(
+            is_new,
+            "a copy of {:?} is installed over committed {}",
+            copy, self.raw.raft.raft_log.committed
+        );
+        self.timestamps.observe(copy.timestamp);
+        self.committed_timestamp = copy.timestamp;
+        self.membership = copy.membership.clone();
+        let storage = self.raw.mut_store();
+        storage.applied = copy.position.index;
+        storage.membership = copy.membership.clone();
+        true
+    }
+
+    /// Whether this copy is of use: it knows this member, and entries that this member does not have.
+    pub fn can_install(&self, copy: &Checkpoint) -> bool {
+        let raft = &self.raw.raft;
+        let Position { index, term } = copy.position;
+        raft.state != StateRole::Leader
+            && index > raft.raft_log.committed
+            && !raft.raft_log.match_term(index, term)
+            && copy.membership.members().contains(&raft.id)
+    }
+
+    /// What is to be done now. To be asked after anything was told.
+    pub fn effects(&mut self) -> Result<Effects, LogError> {
+        let leads = self.raw.raft.state == StateRole::Leader;
+        if std::mem::take(&mut self.reads.is_wanted) && leads {
+            // Never used twice: a late answer to an earlier question must not count for a later one.
+            let context = [self.raw.raft.term.to_be_bytes(), self.reads.latest.to_be_bytes()].concat();
+            self.raw.read_index(context);
+        }
+        while self.raw.has_ready() {
+            self.take_ready()?;
+        }
+        self.note_leadership();
+        Ok(std::mem::take(&mut self.effects))
+    }
+
+    fn take_ready(&mut self) -> Result<(), LogError> {
+        let mut ready = self.raw.ready();
+        let mut messages = ready.take_messages();
+        for read in ready.take_read_states() {
+            let id = read.request_ctx.last_chunk().map(|id| ReadId(u64::from_be_bytes(*id)));
+            self.effects.readable.push((id.expect("a read's context ends with its id"), read.index));
+        }
+        let committed = ready.take_committed_entries();
+        let installed = self.write(&mut ready)?;
+        let (number, must_sync) = (ready.number(), ready.must_sync());
+        let promises = ready.take_persisted_messages();
+        self.raw.advance_append_async(ready);
+        if must_sync {
+            self.effects.sync = Some(SyncTicket(number));
+        }
+        // In order: an answer without a write of its own may speak of one that came before it.
+        if must_sync || !self.unsynced.is_empty() {
+            self.unsynced.push_back(Unsynced { number, has_write: must_sync, messages: promises, installed });
+        } else {
+            self.raw.on_persist_ready(number);
+            messages.extend(promises);
+        }
+        self.send(messages);
+        for entry in committed {
+            self.commit(Entry::from_raft(entry))?;
+        }
+        Ok(())
+    }
+
+    /// The index of the data that replace the log, where they do.
+    fn write(&mut self, ready: &mut raft::Ready) -> Result<Option<Index>, LogError> {
+        let metadata = ready.snapshot().get_metadata();
+        let reset =
+            (!ready.snapshot().is_empty()).then_some(Position { index: metadata.index, term: metadata.term });
+        let hard_state =
+            ready.hs().map(|state| HardState { term: state.term, vote: state.vote, committed: state.commit });
+        let entries: Vec<Entry> = ready.take_entries().into_iter().map(Entry::from_raft).collect();
+        for entry in &entries {
+            if let EntryKind::Operation(timestamp) = entry.kind {
+                self.timestamps.observe(timestamp);
+            }
+        }
+        let write = LogWrite { reset, hard_state, entries };
+        if write != LogWrite::default() {
+            self.raw.mut_store().log.write(write)?;
+        }
+        Ok(reset.map(|position| position.index))
+    }
+
+    fn commit(&mut self, entry: Entry) -> Result<(), LogError> {
+        let mut membership = None;
+        match entry.kind {
+            EntryKind::LeaderElected => {}
+            EntryKind::Operation(timestamp) => {
+                let before = self.committed_timestamp;
+                assert!(timestamp > before, "{:?} at {timestamp:?} follows {before:?}", entry.position);
+                self.committed_timestamp = timestamp;
+            }
+            EntryKind::Membership => {
+                let change = ConfChangeV2::parse_from_bytes(&entry.data);
+                let change = change.map_err(|error| LogError(Box::new(error)))?;
+                let state =
+                    self.raw.apply_conf_change(&change).expect("a change that the leader has checked");
+                self.membership = Membership::from_raft(&state);
+                self.raw.mut_store().membership = self.membership.clone();
+                membership = Some(self.membership.clone());
+                // A leader that is removed was not when this was proposed: see `change_members`.
+                if !self.membership.is_voter(self.raw.raft.id) {
+                    self.resign();
+                }
+            }
+        }
+        self.effects.committed.push(Committed { entry, membership });
+        Ok(())
+    }
+
+    fn send(&mut self, messages: Vec<eraftpb::Message>) {
+        for message in messages {
+            if message.get_msg_type() == MessageType::MsgSnapshot {
+                // The leader goes on trying entries, and so offers it again until the copy is there.
+                self.raw.report_snapshot(message.to, SnapshotStatus::Finish);
+            }
+            self.effects.messages.push(Message(message));
+        }
+    }
+
+    fn note_leadership(&mut self) {
+        let raft = &self.raw.raft;
+        let role = match raft.state {
+            StateRole::Leader => Role::Leader,
+            StateRole::Follower => Role::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+        };
+        let now = Leadership { role, term: raft.term, leader: member(raft.leader_id) };
+        if now != self.leadership {
+            self.leadership = now;
+            self.effects.leadership = Some(now);
+        }
+    }
+}
+
+fn member(id: MemberId) -> Option<MemberId> {
+    (id != raft::INVALID_ID).then_some(id)
+}
+
+fn log_error(error: raft::Error) -> LogError {
+    LogError(Box::new(error))
+}
