@@ -160,7 +160,7 @@ async fn fill_slice(
     let next = [keys::behind_collection(last), &[0]].concat();
     let mut writing = collection.begin_write().await?;
     let hashes: Vec<u64> = keys.iter().map(|key| LatchTable::hash(key)).collect();
-    writing.latches.add_keys(collection.key_latches.documents.lock_many(&hashes).await);
+    writing.latches.add_keys(collection.key_latches.documents.lock_many(hashes).await);
     let definition = &*writing.definition;
     let mut entries: Vec<(IndexId, bool, IndexEntryBuf)> = Vec::new();
     let mut additions = Vec::new();
@@ -184,7 +184,7 @@ async fn fill_slice(
         .filter(|(_, unique, _)| *unique)
         .map(|(_, _, entry)| LatchTable::hash(entry.fields()))
         .collect();
-    writing.latches.add_keys(collection.key_latches.unique_keys.lock_many(&unique).await);
+    writing.latches.add_keys(collection.key_latches.unique_keys.lock_many(unique).await);
     note_suspects(context, collection, build, &entries)?;
     if !entries.is_empty() {
         let mut changes = Changes::new(context);

@@ -78,4 +78,4 @@ pub use state::{CatalogEntry, CatalogState, NameCounts};
 pub use statistics::{CollectionStatistics, IndexSize};
 pub use validate::{IndexValidation, ValidationReport};
 pub use waiters::{Arrival, Waiters, give_way};
-pub use write::{Decision, InsertReport, UpdateReport};
+pub use write::{Decision, FoundDocuments, InsertReport, UpdateReport};

@@ -268,6 +268,13 @@ impl Store {
         self.inner.group.look(place, copy).unwrap_or(EnqueuedVersion::Settled)
     }
 
+    /// The sequence number of the newest write of a document's key, or a later one. Never reads the disk. A
+    /// write under way may be missed: who is about to write the key holds its latch.
+    pub fn written_at_most(&self, row_key: &[u8]) -> u64 {
+        let written = self.inner.rows.as_ref().and_then(|rows| rows.written(row_key));
+        written.unwrap_or_else(|| self.inner.engine.sequence())
+    }
+
     /// Waits until the unit of a receipt is on stable storage. One sync serves all who wait at the same time,
     /// and an operation of many units waits once, for the newest of them.
     pub fn journaled(&self, receipt: Receipt) -> JournaledFuture {

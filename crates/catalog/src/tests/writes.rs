@@ -1,6 +1,7 @@
 //! Inserts, updates and deletes of single documents and batches.
 
 use super::*;
+use crate::FoundDocuments;
 use document::doc;
 
 #[test]
@@ -198,5 +199,38 @@ fn a_store_that_fails_leaves_no_document_of_a_batch_untold() {
         let codes: Vec<(usize, bool)> =
             report.errors.iter().map(|(position, error)| (*position, error.code() == 53)).collect();
         assert_eq!(codes, (0..20).map(|position| (position, position == 10)).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn what_was_written_since_it_was_found_is_read_again() {
+    on_both_engines(|catalog| {
+        let things = collection(&catalog, "things");
+        for id in 0..3 {
+            insert(&things, doc! { "_id": id, "n": 0 }).expect("an insert");
+        }
+        let mut found = FoundDocuments::default();
+        let as_of = things.store.read_view().sequence();
+        for id in 0..4 {
+            let seen = get(&things, id).map(|seen| seen.to_buf());
+            let seen = seen.as_ref().map(|seen| (seen.as_raw(), as_of));
+            found.push(&things, &Collection::document_key_of_id(RawValue::Int32(id)), seen);
+        }
+        update(&things, 1, |_| Some(doc! { "_id": 1, "n": 10 })).expect("an update");
+        update(&things, 2, |_| None).expect("a delete");
+        let mut shown = Vec::new();
+        let add_one = |document: Option<RawDocument<'_>>, is_as_seen: bool| {
+            let document = document.map(RawDocument::to_document);
+            shown.push((document.as_ref().map(|document| number(document, "n")), is_as_seen));
+            let Some(document) = document else { return Ok::<_, WriteError>(Decision::Keep) };
+            let (id, n) = (number(&document, "_id") as i32, number(&document, "n") as i32);
+            Ok(Decision::Replace(doc! { "_id": id, "n": (n + 1) }.to_buf()))
+        };
+        let (settled, result) = block_on(things.update_many(writing(&things), &found, 0, add_one));
+        result.expect("a unit");
+        assert_eq!(settled, 4);
+        assert_eq!(shown, [(Some(0), true), (Some(10), false), (None, false), (None, false)]);
+        assert_eq!(all(&things), [doc! { "_id": 0, "n": 1 }, doc! { "_id": 1, "n": 11 }]);
+        assert_valid(&things);
     });
 }

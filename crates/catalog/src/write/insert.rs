@@ -214,7 +214,7 @@ impl Collection {
     ) -> Result<(), WriteError> {
         let definition = &*Arc::clone(&writing.definition);
         let hashes: Vec<u64> = candidates.iter().map(|candidate| LatchTable::hash(&candidate.key)).collect();
-        writing.latches.add_keys(self.key_latches.documents.lock_many(&hashes).await);
+        writing.latches.add_keys(self.key_latches.documents.lock_many(hashes).await);
         self.lock_unique_keys(writing, definition, &candidates).await;
         let accepted = self.accept(context, definition, candidates, ordered, report)?;
         if accepted.is_empty() {
@@ -285,7 +285,7 @@ impl Collection {
     ) {
         let hashes = unique_hashes(definition, candidates);
         if !hashes.is_empty() {
-            writing.latches.add_keys(self.key_latches.unique_keys.lock_many(&hashes).await);
+            writing.latches.add_keys(self.key_latches.unique_keys.lock_many(hashes).await);
         }
     }
 

@@ -13,12 +13,14 @@
 //! tier.
 
 mod capped;
+mod found;
 pub(crate) mod insert;
 mod latest;
 mod rules;
 pub(crate) mod unique;
 mod update;
 
+pub use found::FoundDocuments;
 pub use insert::InsertReport;
 pub use update::{Decision, UpdateReport};
 

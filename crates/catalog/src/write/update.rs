@@ -1,6 +1,7 @@
 //! Updating and deleting documents under their latches: one, or several in one write unit.
 
 use super::cursor_options;
+use super::found::FoundDocuments;
 use super::insert::UNIT_BYTES_MAX;
 use super::latest::{Latest, Version};
 use super::rules::{check_extent, check_id, check_validator};
@@ -59,6 +60,8 @@ enum Company {
 const ENTRIES_BYTES: usize = 128;
 /// How long documents are added to a unit: nobody else changes its documents meanwhile.
 const UNIT_TIME_MAX: Duration = Duration::from_millis(5);
+/// Documents between two looks at the clock.
+const CHANGES_PER_LOOK: usize = 8;
 
 /// The difference an update makes in one index.
 struct IndexChange<'c> {
@@ -153,18 +156,18 @@ impl Collection {
         .await
     }
 
-    /// Changes several documents in one write unit, each as [`Collection::update`] does, in the order of
-    /// these keys, each of which is there once. Tells how many are settled, from the first one on; an error
-    /// is that of the next one. The unit may end early without one. When nothing is settled then, the first
-    /// one is to be changed by itself: it is inserted, takes keys of unique indexes, or is in a capped
-    /// collection.
+    /// Changes found documents in one write unit, from this position on, each as [`Collection::update`] does.
+    /// `decide` is also told whether it sees what the walk saw. Tells how many are settled; an error is that
+    /// of the next one. The unit may end early without one. When nothing is settled then, the first one is to
+    /// be changed by itself: it is inserted, takes keys of unique indexes, or is in a capped collection.
     ///
     /// Drive it to its end: dropped halfway, the changes may have been made or not.
     pub async fn update_many<E: From<WriteError>>(
         &self,
         context: &OperationContext<'_>,
-        document_keys: &[Vec<u8>],
-        mut decide: impl FnMut(Option<RawDocument<'_>>) -> Result<Decision, E>,
+        found: &FoundDocuments,
+        position: usize,
+        mut decide: impl FnMut(Option<RawDocument<'_>>, bool) -> Result<Decision, E>,
     ) -> (usize, Result<(), E>) {
         if self.is_capped() {
             // Each may push others out.
@@ -174,13 +177,19 @@ impl Collection {
             Ok(writing) => writing,
             Err(error) => return (0, Err(error.into())),
         };
-        let keys: Vec<_> = document_keys.iter().map(|key| keys::row_key(self.id(), key)).collect();
-        let hashes: Vec<_> = keys.iter().map(|key| LatchTable::hash(key)).collect();
-        writing.latches.add_keys(self.key_latches.documents.lock_many(&hashes).await);
-        let mut changes = Changes::new(context);
-        let (mut settled, mut result, began) = (0, Ok(()), ambient::now());
-        for key in &keys {
-            match self.add_change(context, &mut writing, key, &mut decide, &mut changes).await {
+        let hashes = found.from(position).map(|found| LatchTable::hash(found.row_key)).collect();
+        writing.latches.add_keys(self.key_latches.documents.lock_many(hashes).await);
+        // From here on nobody else writes them.
+        let sequence = context.view.sequence();
+        let mut changes = Changes::with_capacity(context, found.byte_len());
+        let (mut settled, mut result, began) = (0usize, Ok(()), ambient::now());
+        for found in found.from(position) {
+            let seen = found.seen.filter(|(_, as_of)| {
+                *as_of == sequence || self.store.written_at_most(found.row_key) <= *as_of
+            });
+            let seen = seen.map(|(document, _)| document);
+            let change = (found.row_key, seen);
+            match self.add_change(context, &mut writing, change, &mut decide, &mut changes).await {
                 Ok(Planned::Alone | Planned::Insert(_)) => break,
                 Ok(Planned::Replacement | Planned::Removal) => {}
                 Ok(Planned::Nothing) => context.receipts.observed(),
@@ -190,7 +199,8 @@ impl Collection {
                 }
             }
             settled += 1;
-            if changes.byte_len() >= UNIT_BYTES_MAX || ambient::elapsed(began) >= UNIT_TIME_MAX {
+            let looks = settled.is_multiple_of(CHANGES_PER_LOOK);
+            if changes.byte_len() >= UNIT_BYTES_MAX || looks && ambient::elapsed(began) >= UNIT_TIME_MAX {
                 break;
             }
         }
@@ -203,19 +213,23 @@ impl Collection {
         (settled, result)
     }
 
-    /// Adds to a unit the change of a document whose latch is held.
+    /// Adds to a unit the change of a document whose latch is held, and whose latest version may be known.
     async fn add_change<E: From<WriteError>>(
         &self,
         context: &OperationContext<'_>,
         writing: &mut Writing,
-        key: &[u8],
-        decide: &mut impl FnMut(Option<RawDocument<'_>>) -> Result<Decision, E>,
+        (key, seen): (&[u8], Option<RawDocument<'_>>),
+        decide: &mut impl FnMut(Option<RawDocument<'_>>, bool) -> Result<Decision, E>,
         changes: &mut Changes<'_>,
     ) -> Result<Planned, E> {
-        let stored = context.view.get_tier(Keyspace::Documents, key, context.tier);
-        let stored = stored.map_err(WriteError::from)?;
-        let old = stored.as_ref().map(|bytes| RawDocument::trusted(bytes));
-        let decision = decide(old)?;
+        let stored = match seen {
+            Some(_) => None,
+            None => {
+                context.view.get_tier(Keyspace::Documents, key, context.tier).map_err(WriteError::from)?
+            }
+        };
+        let old = seen.or_else(|| stored.as_ref().map(|bytes| RawDocument::trusted(bytes)));
+        let decision = decide(old, seen.is_some())?;
         Ok(self.plan(context, writing, (key, old), decision, changes, Company::Others).await?)
     }
 
@@ -253,7 +267,7 @@ impl Collection {
             if company == Company::Others {
                 return Ok(Planned::Alone);
             }
-            writing.latches.add_keys(self.key_latches.unique_keys.lock_many(&fresh).await);
+            writing.latches.add_keys(self.key_latches.unique_keys.lock_many(fresh).await);
             self.check_fresh(context, definition, &entries)?;
         }
         self.record_changed_paths(context, &entries).await?;
@@ -339,6 +353,12 @@ impl Collection {
 
 fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), WriteError> {
     check_extent(new)?;
+    if let (Some(before), Some(after)) = (old.first(), new.first())
+        && after.name_bytes() == b"_id"
+        && before.raw() == after.raw()
+    {
+        return Ok(());
+    }
     let id = new.get("_id").ok_or_else(|| WriteError::InvalidIdField("the document has no _id".into()))?;
     let (mut before, mut after) = (Vec::with_capacity(16), Vec::with_capacity(16));
     encode_value(&mut after, id);

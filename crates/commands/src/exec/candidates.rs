@@ -8,16 +8,16 @@ use super::slice::Slice;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
 use crate::scheduling::Scheduling;
-use catalog::Collection;
+use catalog::{Collection, FoundDocuments};
 use query::aggregate::{Pause, YieldPolicy};
 use std::sync::Arc;
 use storage::ReadSource;
 
-/// What [`Candidates::next`] found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NextCandidate {
-    /// The key of the next candidate.
-    Document(Vec<u8>),
+/// Where [`Candidates::gather`] stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gathered {
+    /// As much was found as was wanted.
+    Enough,
     /// The slice is used up: end it with [`Scheduling::end_slice`] and go on.
     Yield,
     /// There are no more.
@@ -35,7 +35,12 @@ pub(crate) struct Candidates<'c> {
     slice: Option<Slice>,
     /// The slice was over with the last candidate: the next call begins with a pause.
     yields_next: bool,
+    /// The walk has seen every write up to here, whatever it reads from; `None` before its first step.
+    as_of: Option<u64>,
 }
+
+/// What was seen of the documents that are gathered takes so much memory at most.
+const SEEN_BYTES_MAX: usize = 1 << 20;
 
 impl<'c> Candidates<'c> {
     /// Opens the walk in the order of the filter's sort.
@@ -54,43 +59,60 @@ impl<'c> Candidates<'c> {
             scheduling: context.scheduling(),
             slice: None,
             yields_next: false,
+            as_of: None,
         })
     }
 
-    /// The next candidate.
+    /// Adds the next candidates, until there are so many.
     ///
     /// # Errors
     /// What reading and the filter say.
-    pub(crate) fn next(&mut self) -> CommandResult<NextCandidate> {
+    pub(crate) fn gather(
+        &mut self,
+        candidates: &mut FoundDocuments,
+        wanted: usize,
+    ) -> CommandResult<Gathered> {
         if std::mem::take(&mut self.yields_next) {
             self.slice = None;
-            return Ok(NextCandidate::Yield);
+            return Ok(Gathered::Yield);
         }
         let slice = self.slice.get_or_insert_with(|| self.scheduling.slice());
         let (view, tier) = (self.source.view(), slice.tier());
+        let as_of = *self.as_of.get_or_insert_with(|| view.sequence());
         let collection = Arc::clone(self.executor.collection());
-        let mut found = None;
         let pause = self.executor.run(slice, &mut |located| {
             // A sorted walk has lost the documents' keys: they are found again by `_id`.
-            found = if located.document_key.is_empty() {
-                match located.document.get("_id") {
-                    Some(id) => collection.find_document_key(view, id, tier)?,
-                    None => None,
-                }
+            if located.document_key.is_empty() {
+                let id = located.document.get("_id");
+                let key = id.map(|id| collection.find_document_key(view, id, tier)).transpose()?.flatten();
+                let Some(key) = key else { return Ok(Verdict::Ignore) };
+                candidates.push(&collection, &key, None);
             } else {
-                Some(located.document_key.to_vec())
-            };
-            Ok(if found.is_some() { Verdict::TakeAndStop } else { Verdict::Ignore })
+                // The query needs whole documents: nothing here is put together from index entries.
+                let seen = (wanted > 1).then_some((located.document, as_of));
+                candidates.push(&collection, located.document_key, seen);
+            }
+            let enough = candidates.len() >= wanted || candidates.byte_len() >= SEEN_BYTES_MAX;
+            Ok(if enough { Verdict::TakeAndStop } else { Verdict::Take })
         })?;
-        if let Some(document_key) = found {
-            self.yields_next = slice.should_yield();
-            return Ok(NextCandidate::Document(document_key));
+        match pause {
+            Pause::Stopped => {
+                self.yields_next = slice.should_yield();
+                Ok(Gathered::Enough)
+            }
+            Pause::End => Ok(Gathered::End),
+            Pause::Sliced | Pause::WouldBlock => {
+                self.slice = None;
+                Ok(Gathered::Yield)
+            }
         }
-        if pause == Pause::End {
-            return Ok(NextCandidate::End);
+    }
+
+    /// Has the walk see what was written meanwhile, where that cannot make it meet a document again.
+    pub(crate) fn refresh(&mut self) {
+        if self.executor.refresh() {
+            self.as_of = None;
         }
-        self.slice = None;
-        Ok(NextCandidate::Yield)
     }
 
     /// Whether the walk is not for an event loop from its first document on.

@@ -190,6 +190,16 @@ impl Executor {
         self.stream.save();
     }
 
+    /// As [`Executor::save`], unless an index is walked, along which documents move: such a walk goes on in
+    /// the state that it began with. Returns whether it was done.
+    pub(crate) fn refresh(&mut self) -> bool {
+        let by_documents = !self.stream.scans.iter().any(Scan::walks_an_index);
+        if by_documents {
+            self.stream.save();
+        }
+        by_documents
+    }
+
     /// What the walk reads from when it goes on after having been put aside.
     pub(crate) fn read_from(&mut self, source: &ReadSource) {
         self.stream.source = source.clone();

@@ -18,15 +18,19 @@
 //! let mut executor = Executor::open(context.source, &collection, Query { matcher, ..Query::default() })?;
 //! exec::run_all(&mut executor, context.scheduling(), |located| { count += 1; Ok(Verdict::Take) }).await?;
 //! ```
-//! Write commands walk over candidates and change each one by its key; `Collection::update` shows them the
-//! latest version under the document's latch, where they look once more whether it matches:
+//! Write commands gather candidates with what the walk saw of them, and change these together; under their
+//! latches `Collection::update_many` shows the latest versions, where those that were written since are
+//! looked at once more:
 //! ```ignore
-//! let mut candidates = Candidates::open(context, &collection, &filter)?;
+//! let mut walk = Candidates::open(context, &collection, &filter)?;
 //! loop {
-//!     match candidates.next()? {
-//!         NextCandidate::Document(key) => { collection.update(&key, &options, decide).await?; }
-//!         NextCandidate::Yield => context.scheduling().end_slice().await?,
-//!         NextCandidate::End => break,
+//!     let gathered = walk.gather(&mut candidates, wanted)?;
+//!     collection.update_many(&writing, &candidates, 0, decide).await;
+//!     candidates.clear();
+//!     match gathered {
+//!         Gathered::Enough => walk.refresh(),
+//!         Gathered::Yield => context.scheduling().end_slice().await?,
+//!         Gathered::End => break,
 //!     }
 //! }
 //! ```
@@ -58,7 +62,7 @@ mod tests;
 
 pub(crate) use ::query::aggregate::Pause;
 pub(crate) use arguments::{check_collation, environment, parse_hint, parse_sort};
-pub(crate) use candidates::{Candidates, NextCandidate};
+pub(crate) use candidates::{Candidates, Gathered};
 pub(crate) use drive::{Read, Slices, fill_batch, run_all};
 pub(crate) use executor::Executor;
 pub(crate) use explained::execution_stats;

@@ -2,8 +2,8 @@
 
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::{Candidates, LONG_DOCUMENT, NextCandidate, StatementFilter};
-use catalog::{Collection, Decision, OperationContext, WriteError};
+use crate::exec::{Candidates, Gathered, LONG_DOCUMENT, StatementFilter};
+use catalog::{Collection, Decision, FoundDocuments, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
 use query::checkpoint;
 use query::matcher::MatchDetails;
@@ -108,37 +108,42 @@ impl Statement<'_> {
         let writing = OperationContext { tier, ..self.writing };
         let mut modified = None;
         self.collection
-            .update(&writing, document_key, |found| self.decide(found, tier, &mut modified))
+            .update(&writing, document_key, |found| self.decide(found, false, tier, &mut modified))
             .await?;
         Ok(modified)
     }
 
+    /// `matches` when it is known that the document still does.
     fn decide(
         &self,
         found: Option<RawDocument<'_>>,
+        matches: bool,
         tier: ReadTier,
         modified: &mut Option<Modified>,
     ) -> Result<Decision, Refusal> {
         let Some(document) = found else { return Ok(Decision::Keep) };
         if tier == ReadTier::Any {
-            return Ok(self.decide_on(document, modified)?);
+            return Ok(self.decide_on(document, matches, modified)?);
         }
         if document.as_bytes().len() > LONG_DOCUMENT {
             return Err(Refusal::Elsewhere);
         }
         let _short = checkpoint::short();
-        self.decide_on(document, modified).map_err(|error| match checkpoint::is_not_short(error.code) {
-            true => Refusal::Elsewhere,
-            false => Refusal::Command(error),
+        self.decide_on(document, matches, modified).map_err(|error| {
+            match checkpoint::is_not_short(error.code) {
+                true => Refusal::Elsewhere,
+                false => Refusal::Command(error),
+            }
         })
     }
 
     fn decide_on(
         &self,
         document: RawDocument<'_>,
+        matches: bool,
         modified: &mut Option<Modified>,
     ) -> CommandResult<Decision> {
-        let Some(details) = self.matched(document)? else { return Ok(Decision::Keep) };
+        let Some(details) = self.matched(document, matches)? else { return Ok(Decision::Keep) };
         let result = modified.insert(Modified::default());
         if self.keeps_versions {
             result.before = Some(document.to_buf());
@@ -162,23 +167,25 @@ impl Statement<'_> {
     async fn modify_all(
         &self,
         context: &CommandContext<'_>,
-        document_keys: &[Vec<u8>],
+        candidates: &FoundDocuments,
     ) -> CommandResult<Counts> {
         let mut tier = context.scheduling().tier();
         let mut counts = Counts::default();
-        let mut left = document_keys;
+        let mut next = 0;
         // How many are changed one by one before a unit is tried again.
-        let (mut alone, mut backoff) = (usize::from(left.len() == 1), 1);
-        while let Some((first, others)) = left.split_first() {
+        let (mut alone, mut backoff) = (usize::from(candidates.len() == 1), 1);
+        while let Some(document_key) = candidates.document_key(next) {
             context.interrupt().check()?;
             if alone > 0 {
                 alone -= 1;
-                counts.add(self.modify(context, first).await?.as_ref());
-                left = others;
+                counts.add(self.modify(context, document_key).await?.as_ref());
+                next += 1;
                 continue;
             }
             // In a box: few commands come here, and all have room for what is in theirs.
-            let (settled, result) = Box::pin(self.modify_unit(context, left, tier, &mut counts)).await;
+            let (settled, result) =
+                Box::pin(self.modify_unit(context, candidates, next, tier, &mut counts)).await;
+            next += settled;
             match result {
                 Ok(()) if settled == 0 => {
                     alone = backoff;
@@ -195,7 +202,6 @@ impl Statement<'_> {
                     return Err(refusal.into());
                 }
             }
-            left = left.get(settled..).unwrap_or_default();
         }
         Ok(counts)
     }
@@ -204,29 +210,34 @@ impl Statement<'_> {
     async fn modify_unit(
         &self,
         context: &CommandContext<'_>,
-        document_keys: &[Vec<u8>],
+        candidates: &FoundDocuments,
+        from: usize,
         tier: ReadTier,
         counts: &mut Counts,
     ) -> (usize, Result<(), Refusal>) {
         let writing = OperationContext { tier, ..self.writing };
-        let mut decided = Vec::with_capacity(document_keys.len());
-        let decide = |found: Option<RawDocument<'_>>| {
+        // Before each document and behind the last: what counts is known when the unit is written.
+        let mut counted = vec![Counts::default()];
+        let decide = |found: Option<RawDocument<'_>>, seen: bool| {
             context.interrupt().check()?;
             let mut modified = None;
-            let decision = self.decide(found, tier, &mut modified);
-            decided.push(modified);
+            // A walk's filter does not tell which element of an array has matched.
+            let decision = self.decide(found, seen && !self.needs_match_details(), tier, &mut modified);
+            let mut after = counted.last().copied().unwrap_or_default();
+            after.add(modified.as_ref());
+            counted.push(after);
             decision
         };
-        let (settled, result) = self.collection.update_many(&writing, document_keys, decide).await;
-        for modified in decided.iter().take(settled) {
-            counts.add(modified.as_ref());
-        }
+        let (settled, result) = self.collection.update_many(&writing, candidates, from, decide).await;
+        let changed = counted.get(settled).copied().unwrap_or_default();
+        counts.matched += changed.matched;
+        counts.changed += changed.changed;
         (settled, result)
     }
 }
 
 /// How many documents matched, and how many are different now.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     matched: u64,
     changed: u64,
@@ -245,15 +256,17 @@ impl Statement<'_> {
         matches!(self.modification, Modification::Update(update) if update.computes())
     }
 
+    fn needs_match_details(&self) -> bool {
+        matches!(self.modification, Modification::Update(update) if update.needs_match_details())
+    }
+
     /// Whether the document is meant, and which array element made it so.
-    fn matched(&self, document: RawDocument<'_>) -> CommandResult<Option<MatchDetails>> {
-        if self.filter.is_id_lookup() {
-            // It was found by its `_id`, which never changes.
+    fn matched(&self, document: RawDocument<'_>, matches: bool) -> CommandResult<Option<MatchDetails>> {
+        // One that was found by its `_id`, which never changes, still matches.
+        if matches || self.filter.is_id_lookup() {
             return Ok(Some(MatchDetails::default()));
         }
-        let needs_details =
-            matches!(self.modification, Modification::Update(update) if update.needs_match_details());
-        match needs_details {
+        match self.needs_match_details() {
             true => Ok(self.filter.matcher()?.matches_positional(document)?),
             false => Ok(self.filter.matcher()?.matches(document)?.then(MatchDetails::default)),
         }
@@ -271,10 +284,20 @@ pub(crate) async fn modify_one(
         }
         return statement.modify(context, &document_key).await;
     }
-    let mut candidates = open(context, statement).await?;
-    while let Some(document_key) = next(context, &mut candidates).await? {
-        if let Some(modified) = statement.modify(context, &document_key).await? {
+    let mut walk = open(context, statement).await?;
+    let mut candidate = FoundDocuments::default();
+    loop {
+        let gathered = walk.gather(&mut candidate, 1)?;
+        if let Some(document_key) = candidate.document_key(0)
+            && let Some(modified) = statement.modify(context, document_key).await?
+        {
             return Ok(Some(modified));
+        }
+        candidate.clear();
+        match gathered {
+            Gathered::Enough => {}
+            Gathered::Yield => context.scheduling().end_slice().await?,
+            Gathered::End => break,
         }
     }
     context.receipts.observed();
@@ -290,25 +313,22 @@ pub(crate) async fn modify_many(
         let modified = modify_one(context, statement).await?;
         return Ok(modified.map_or((0, 0), |modified| (1, u64::from(modified.changed))));
     }
-    let mut candidates = open(context, statement).await?;
+    let mut walk = open(context, statement).await?;
     let mut total = Counts::default();
-    let mut gathered = Vec::new();
+    let mut candidates = FoundDocuments::default();
     loop {
-        let mut found = candidates.next();
-        if let Ok(NextCandidate::Document(document_key)) = &mut found {
-            gathered.push(std::mem::take(document_key));
-            if gathered.len() < unit_documents_max(context) {
-                continue;
-            }
-        }
-        let counts = statement.modify_all(context, &gathered).await?;
+        let gathered = walk.gather(&mut candidates, unit_documents_max(context));
+        let counts = statement.modify_all(context, &candidates).await?;
         total.matched += counts.matched;
         total.changed += counts.changed;
-        gathered.clear();
-        match found? {
-            NextCandidate::Document(_) => {}
-            NextCandidate::Yield => context.scheduling().end_slice().await?,
-            NextCandidate::End => break,
+        candidates.clear();
+        match gathered? {
+            Gathered::Enough => {}
+            Gathered::Yield => context.scheduling().end_slice().await?,
+            Gathered::End => break,
+        }
+        if context.scheduling().may_block() {
+            walk.refresh();
         }
     }
     if total.matched == 0 {
@@ -317,10 +337,13 @@ pub(crate) async fn modify_many(
     Ok((total.matched, total.changed))
 }
 
-/// How many documents are changed by one write unit at most: what is known of them is remembered, and a
-/// thread that serves others too makes short steps.
+/// How many documents are changed by one write unit at most.
+const UNIT_DOCUMENTS_MAX: usize = if cfg!(test) { 256 } else { 1024 };
+/// The same on a thread that serves others too: it makes short steps.
+const LOOP_UNIT_DOCUMENTS_MAX: usize = 16;
+
 fn unit_documents_max(context: &CommandContext<'_>) -> usize {
-    if context.scheduling().may_block() { 256 } else { 16 }
+    if context.scheduling().may_block() { UNIT_DOCUMENTS_MAX } else { LOOP_UNIT_DOCUMENTS_MAX }
 }
 
 async fn open<'c>(context: &CommandContext<'c>, statement: &Statement<'_>) -> CommandResult<Candidates<'c>> {
@@ -329,20 +352,6 @@ async fn open<'c>(context: &CommandContext<'c>, statement: &Statement<'_>) -> Co
         context.offload().await;
     }
     Ok(candidates)
-}
-
-/// The key of the next candidate; gives others their turn at the end of each slice.
-async fn next(
-    context: &CommandContext<'_>,
-    candidates: &mut Candidates<'_>,
-) -> CommandResult<Option<Vec<u8>>> {
-    loop {
-        match candidates.next()? {
-            NextCandidate::Document(document_key) => return Ok(Some(document_key)),
-            NextCandidate::Yield => context.scheduling().end_slice().await?,
-            NextCandidate::End => return Ok(None),
-        }
-    }
 }
 
 /// `CommandNotSupportedOnView`.

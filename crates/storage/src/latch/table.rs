@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry as MapEntry;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -168,21 +168,21 @@ impl LatchTable {
 
     /// Takes the latches of several hashes in one global order, so that no two operations wait for each
     /// other. The caller must hold no other latch of this table.
-    pub async fn lock_many(&self, hashes: &[u64]) -> LatchGuards {
-        let mut ordered = hashes.to_vec();
-        ordered.sort_unstable();
-        ordered.dedup();
-        let mut guards = Vec::with_capacity(ordered.len());
-        for hash in ordered {
-            guards.push(self.lock_hash(hash).await);
+    pub async fn lock_many(&self, mut hashes: Vec<u64>) -> LatchGuards {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut guards = LatchGuards { table: self.clone(), hashes, held: 0 };
+        loop {
+            guards.take_free();
+            let Some(hash) = guards.hashes.get(guards.held).copied() else { return guards };
+            let mut request = self.request(hash, Wants::Alone);
+            poll_fn(|context| request.poll(context.waker())).await;
+            guards.held += 1;
         }
-        LatchGuards { guards }
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // The low bits choose the bucket inside a shard's map, the high ones the shard.
-        let index = (hash >> 58) as usize % SHARDS;
-        match self.shards.get(index) {
+        match self.shards.get(shard_of(hash)) {
             Some(shard) => shard.lock(),
             None => unreachable!("there are {SHARDS} shards"),
         }
@@ -275,14 +275,16 @@ struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Waits for the latch. Answers with the place of the last unit enqueued with it.
-    fn poll(&mut self, waker: &Waker) -> Poll<(LatchGuard, Option<QueuePlace>)> {
-        let (table, hash) = (self.table, self.hash);
-        let mut shard = table.shard(hash);
-        let polled = match self.ticket {
+    fn poll(&mut self, waker: &Waker) -> Poll<Option<QueuePlace>> {
+        let mut shard = self.table.shard(self.hash);
+        match self.ticket {
             None => self.arrive(&mut shard, waker),
             Some(ticket) => self.come_again(&mut shard, ticket, waker),
-        };
-        polled.map(|last| (table.guard(hash), last))
+        }
+    }
+
+    fn poll_guard(&mut self, waker: &Waker) -> Poll<(LatchGuard, Option<QueuePlace>)> {
+        self.poll(waker).map(|last| (self.table.guard(self.hash), last))
     }
 
     fn arrive(&mut self, shard: &mut Shard, waker: &Waker) -> Poll<Option<QueuePlace>> {
@@ -352,7 +354,7 @@ impl Future for LatchFuture<'_> {
     type Output = LatchGuard;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LatchGuard> {
-        self.request.poll(context.waker()).map(|(guard, _)| guard)
+        self.request.poll_guard(context.waker()).map(|(guard, _)| guard)
     }
 }
 
@@ -366,7 +368,7 @@ impl Future for LatestFuture<'_> {
     type Output = (LatchGuard, Option<QueuePlace>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.request.poll(context.waker())
+        self.request.poll_guard(context.waker())
     }
 }
 
@@ -401,12 +403,54 @@ impl Drop for LatchGuard {
 /// Several held latches; dropping it passes all of them on.
 #[must_use = "the latches are released when the guards are dropped"]
 pub struct LatchGuards {
-    guards: Vec<LatchGuard>,
+    table: LatchTable,
+    /// Ascending, and so those of a shard are side by side.
+    hashes: Vec<u64>,
+    /// How many of them are held, from the first on.
+    held: usize,
 }
 
 impl LatchGuards {
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.guards.is_empty()
+        self.held == 0
     }
+
+    /// Takes latches until one has to be waited for. Each shard is locked once for all that are its own.
+    fn take_free(&mut self) {
+        let free = hashes_by_shard(self.hashes.get(self.held..).unwrap_or_default());
+        for of_shard in free {
+            let Some(first) = of_shard.first() else { return };
+            let mut shard = self.table.shard(*first);
+            for hash in of_shard {
+                if shard.try_take(*hash, Wants::Alone).is_none() {
+                    return;
+                }
+                self.held += 1;
+            }
+        }
+    }
+}
+
+impl Drop for LatchGuards {
+    fn drop(&mut self) {
+        let mut wakers = Wakers::new();
+        for of_shard in hashes_by_shard(self.hashes.get(..self.held).unwrap_or_default()) {
+            let Some(first) = of_shard.first() else { return };
+            let mut shard = self.table.shard(*first);
+            for hash in of_shard {
+                wakers.extend(shard.release(*hash));
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+fn hashes_by_shard(ascending: &[u64]) -> impl Iterator<Item = &[u64]> {
+    ascending.chunk_by(|one, other| shard_of(*one) == shard_of(*other))
+}
+
+/// The low bits choose the bucket inside a shard's map, the high ones the shard.
+const fn shard_of(hash: u64) -> usize {
+    (hash >> 58) as usize % SHARDS
 }

@@ -26,6 +26,8 @@ use table::{AsOf, Lookup, RowTable};
 
 /// Threads that count at the same time mostly do so on cache lines of their own.
 const COUNT_STRIPES: usize = 16;
+/// Buckets of a large group are on their way from memory while so many in front of them are dealt with.
+const PREFETCHED_AHEAD: usize = 8;
 
 #[repr(align(64))]
 #[derive(Debug, Default)]
@@ -63,7 +65,11 @@ impl RowCache {
     /// Returns whether a range is removed.
     fn begin(&self, units: &[WriteUnit]) -> bool {
         let mut removes_range = false;
+        let mut ahead = mutations(units).skip(PREFETCHED_AHEAD);
         for mutation in mutations(units) {
+            if let Some(Mutation::Put { key, .. } | Mutation::Delete { key, .. }) = ahead.next() {
+                self.rows.prefetch(hash(key));
+            }
             match mutation {
                 Mutation::Put { key, .. } | Mutation::Delete { key, .. } => {
                     self.rows.begin_write(hash(key));
@@ -94,6 +100,11 @@ impl RowCache {
         if removes_range {
             self.rows.removals().end();
         }
+    }
+
+    /// The sequence number of the newest write of a key, or a later one; `None` while one is under way.
+    pub(crate) fn written(&self, key: &[u8]) -> Option<u64> {
+        self.rows.newest_write(hash(key))
     }
 
     pub(crate) fn statistics(&self) -> RowCacheStatistics {

@@ -313,6 +313,19 @@ impl RowTable {
         self.make_room();
     }
 
+    /// The sequence number of the newest write of a key, or a later one; `None` while one is under way.
+    pub(crate) fn newest_write(&self, hash: u64) -> Option<u64> {
+        let bucket = self.bucket(hash)?.lock();
+        (bucket.writes == 0).then(|| self.written(&bucket))
+    }
+
+    /// The bucket of this key is wanted soon.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        if let Some(bucket) = self.bucket(hash) {
+            prefetch(std::ptr::from_ref(bucket).cast(), size_of::<LockedBucket>());
+        }
+    }
+
     /// A write of this key begins: until its end nobody finds the key here.
     pub(crate) fn begin_write(&self, hash: u64) {
         let Some(bucket) = self.bucket(hash) else { return };

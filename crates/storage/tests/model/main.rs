@@ -677,9 +677,9 @@ fn a_latch_is_exclusive_and_survives_dropped_waiters() {
 fn many_latches_are_taken_without_deadlock() {
     check(|| {
         let table = Arc::new(table::LatchTable::new());
-        let threads = [[1, 2, 3], [3, 1, 3], [2, 3, 1]].map(|hashes| {
+        let threads = [vec![1, 2, 3], vec![3, 1, 3], vec![2, 3, 1]].map(|hashes| {
             let table = Arc::clone(&table);
-            thread::spawn(move || drop(block_on(table.lock_many(&hashes))))
+            thread::spawn(move || drop(block_on(table.lock_many(hashes))))
         });
         join_all(threads.into());
     });
