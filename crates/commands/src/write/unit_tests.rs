@@ -150,6 +150,37 @@ fn capped_collections_lose_their_oldest_by_single_documents() {
 }
 
 #[test]
+fn a_document_is_changed_by_one_of_those_who_want_it() {
+    for _ in 0..3 {
+        let client = filled();
+        run(&client, update(doc! {}, doc! { "$set": { "state": 0 } }));
+        let claimed = |server: &Arc<crate::server::Server>| {
+            let client = TestClient::of(server);
+            let claim = update(doc! { "state": 0 }, doc! { "$set": { "state": 1 }, "$inc": { "claims": 1 } });
+            let Some(Value::Int32(many)) = run(&client, claim).get("nModified").cloned() else {
+                panic!("an update tells how many it changed")
+            };
+            let mut single = 0;
+            let claim = || doc! { "findAndModify": "c", "query": { "state": 1 }, "update": { "$inc": { "state": 1 } } };
+            while run(&client, claim()).get("value") != Some(&Value::Null) {
+                single += 1;
+            }
+            (many, single)
+        };
+        let (mut many, mut single) = (0, 0);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| claimed(&client.server))).collect();
+            for thread in threads {
+                let of_thread = thread.join().expect("it claims");
+                (many, single) = (many + of_thread.0, single + of_thread.1);
+            }
+        });
+        assert_eq!((many, single), (MANY, MANY), "each document is claimed once by each kind of statement");
+        assert_eq!(count(&client, doc! { "claims": 1, "state": 2 }), MANY);
+    }
+}
+
+#[test]
 fn no_change_is_lost_between_statements_of_many_and_of_one() {
     const ROUNDS: i32 = 20;
     let client = filled();
