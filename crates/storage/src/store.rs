@@ -461,7 +461,9 @@ impl StoreInner {
         // The governor is gone: whoever waits at the gate goes on and is refused.
         self.gate.set(Admission::Open, Duration::ZERO);
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.
-        let synced = match (self.breakdown(), self.sync()) {
+        let (covered, outcome) = (self.applied(), self.sync());
+        self.journal.close(matches!(outcome, SyncOutcome::Synced).then_some(covered), CommitError::Closed);
+        let synced = match (self.breakdown(), outcome) {
             (Some(failure), _) => Err(StorageError::Engine(failure.to_string().into())),
             (None, SyncOutcome::Synced) => Ok(()),
             (None, SyncOutcome::NotNow) => {

@@ -172,6 +172,17 @@ impl<F: Clone> SyncGroup<F> {
         }
     }
 
+    /// The store's threads are gone, after a last sync up to a sequence number or none: whoever waits is told.
+    pub(crate) fn close(&self, synced: Option<u64>, failure: F) {
+        self.advance(&self.state.lock(), synced.unwrap_or(0));
+        self.fail(failure);
+    }
+
+    /// Everything up to `covered` is on stable storage; who noted more was quicker.
+    fn advance(&self, _state: &MutexGuard<'_, SyncState<F>>, covered: u64) {
+        self.synced.store(covered.max(self.synced()), Ordering::Release);
+    }
+
     /// Nothing is synced any more: whoever waits, and whoever comes, is told why.
     pub(crate) fn fail(&self, failure: F) {
         let mut state = self.state.lock();
@@ -211,7 +222,7 @@ impl<F: Clone> SyncGroup<F> {
         let mut state = self.state.lock();
         state.syncing = false;
         match outcome {
-            SyncOutcome::Synced => self.synced.store(covered, Ordering::Release),
+            SyncOutcome::Synced => self.advance(&state, covered),
             SyncOutcome::Failed(failure) => state.failed = Some(failure),
             // Asking or waking somebody now would only make him try the same in vain.
             SyncOutcome::NotNow => return state,

@@ -177,6 +177,24 @@ fn a_sync_on_a_full_disk_is_made_up_for_later() {
 }
 
 #[test]
+fn whoever_waits_for_the_journal_of_a_store_that_closes_is_told() {
+    for room_comes in [false, true] {
+        let (engine, store) = faulty_store();
+        *engine.sync_fault.lock() = Fault::NoSpace;
+        let journaled = store.clone();
+        let waiting = std::thread::spawn(move || journal(&journaled, "a"));
+        eventually("some attempts", || engine.syncs_begun.load(Ordering::SeqCst) > 2);
+        if room_comes {
+            *engine.sync_fault.lock() = Fault::None;
+        }
+        assert_eq!(store.close().is_ok(), room_comes, "what is not on stable storage is told");
+        eventually("the answer", || waiting.is_finished());
+        let answer = waiting.join().unwrap();
+        assert_eq!(answer.is_ok(), room_comes, "{answer:?}");
+    }
+}
+
+#[test]
 fn a_stalled_engine_delays_commits_without_failing_them() {
     let (engine, store) = faulty_store();
     engine.stalls.store(3, Ordering::SeqCst);
