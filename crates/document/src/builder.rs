@@ -76,10 +76,16 @@ impl<'b> DocumentBuilder<'b> {
 
     /// Appends every field of a document as it stands.
     pub fn append_all(&mut self, document: RawDocument<'_>) -> &mut Self {
-        let elements = document.iter().rest();
-        if let Some((_, elements)) = elements.split_last() {
-            self.buffer.extend_from_slice(elements);
+        match document.iter().rest().split_last() {
+            Some((_, elements)) => self.append_encoded(elements),
+            None => self,
         }
+    }
+
+    /// Appends fields given as the bytes that they are in a document.
+    #[inline]
+    pub fn append_encoded(&mut self, elements: &[u8]) -> &mut Self {
+        self.buffer.extend_from_slice(elements);
         self
     }
 

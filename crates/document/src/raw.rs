@@ -259,14 +259,72 @@ impl<'a> Elements<'a> {
     /// The next field of this name.
     fn find_short(mut self, name: NameWord) -> Option<Element<'a>> {
         loop {
-            // A last element may be shorter than a word.
-            let is_it = self.rest.get(1..)?.first_chunk().map(|word| name.begins(u64::from_le_bytes(*word)));
-            let element = self.next()?;
-            if is_it.unwrap_or_else(|| name.is(element.name_bytes())) {
-                return Some(element);
+            match self.rest.get(1..)?.first_chunk().map(|word| u64::from_le_bytes(*word)) {
+                Some(word) if name.begins(word) => return self.next(),
+                Some(word) => self.pass(word)?,
+                // A last element may be shorter than a word.
+                None => return self.find(|element| name.is(element.name_bytes())),
             }
         }
     }
+
+    /// Goes past an element whose name begins with this word.
+    #[inline]
+    fn pass(&mut self, word: u64) -> Option<()> {
+        let layout = *LAYOUTS.get(usize::from(*self.rest.first()?))?;
+        let (Some(name_length), true) = (zero_byte(word), layout != OTHER_LAYOUT) else {
+            return self.next().map(drop);
+        };
+        let value = name_length + 2;
+        let length = match layout & PREFIXED {
+            0 => usize::from(layout),
+            _ => prefix(self.rest.get(value..)?)?.checked_add(usize::from(layout & !PREFIXED))?,
+        };
+        self.rest = self.rest.get(value.checked_add(length)?..)?;
+        Some(())
+    }
+}
+
+/// How long values are, by the code of their type: so many bytes, or with [`PREFIXED`] so many more than
+/// their prefix tells.
+static LAYOUTS: [u8; 256] = layouts();
+const PREFIXED: u8 = 1 << 6;
+/// Of codes that mean nothing, and of values that have to be looked at.
+const OTHER_LAYOUT: u8 = u8::MAX;
+
+#[expect(clippy::indexing_slicing, reason = "the compiler runs it")]
+const fn layouts() -> [u8; 256] {
+    use ElementType as T;
+    let mut layouts = [OTHER_LAYOUT; 256];
+    let known = [
+        (T::Double, 8),
+        (T::DateTime, 8),
+        (T::Timestamp, 8),
+        (T::Int64, 8),
+        (T::String, 4 | PREFIXED),
+        (T::JavaScript, 4 | PREFIXED),
+        (T::Symbol, 4 | PREFIXED),
+        (T::Document, PREFIXED),
+        (T::Array, PREFIXED),
+        (T::JavaScriptWithScope, PREFIXED),
+        (T::Binary, 5 | PREFIXED),
+        (T::Undefined, 0),
+        (T::Null, 0),
+        (T::MinKey, 0),
+        (T::MaxKey, 0),
+        (T::ObjectId, 12),
+        (T::Boolean, 1),
+        (T::DbPointer, 16 | PREFIXED),
+        (T::Int32, 4),
+        (T::Decimal128, 16),
+    ];
+    let mut position = 0;
+    while position < known.len() {
+        let (kind, layout) = known[position];
+        layouts[kind as u8 as usize] = layout;
+        position += 1;
+    }
+    layouts
 }
 
 /// A name and its terminator in one word: it is compared without a call.
@@ -345,23 +403,15 @@ fn prefix(bytes: &[u8]) -> Option<usize> {
 /// How many bytes the value of this type takes at the front of `bytes`; it may be more than there are.
 #[inline]
 pub(crate) fn value_length(kind: ElementType, bytes: &[u8]) -> Option<usize> {
-    use ElementType as T;
-    Some(match kind {
-        T::Double | T::DateTime | T::Timestamp | T::Int64 => 8,
-        T::String | T::JavaScript | T::Symbol => prefix(bytes)?.checked_add(4)?,
-        T::Document | T::Array | T::JavaScriptWithScope => prefix(bytes)?,
-        T::Binary => prefix(bytes)?.checked_add(5)?,
-        T::Undefined | T::Null | T::MinKey | T::MaxKey => 0,
-        T::ObjectId => 12,
-        T::Boolean => 1,
-        T::Regex => {
+    match LAYOUTS.get(kind as u8 as usize) {
+        Some(&OTHER_LAYOUT) | None => {
+            // A regular expression: two strings that end where they end.
             let pattern = terminator(bytes)? + 1;
-            pattern + terminator(bytes.get(pattern..)?)? + 1
+            Some(pattern + terminator(bytes.get(pattern..)?)? + 1)
         }
-        T::DbPointer => prefix(bytes)?.checked_add(16)?,
-        T::Int32 => 4,
-        T::Decimal128 => 16,
-    })
+        Some(layout) if layout & PREFIXED == 0 => Some(usize::from(*layout)),
+        Some(layout) => prefix(bytes)?.checked_add(usize::from(layout & !PREFIXED)),
+    }
 }
 
 /// A BSON value, borrowed.
