@@ -111,7 +111,7 @@ pub fn pass_bytes(bytes: usize) -> Result<(), QueryError> {
 #[cold]
 fn look_at(steps: u64) -> Result<(), QueryError> {
     if steps >= SHORT_UNTIL.get() {
-        return Err(QueryError::new(code::NOT_SHORT, "an event loop gives up what takes long"));
+        bail!(code::NOT_SHORT, "an event loop gives up what takes long");
     }
     look()
 }

@@ -10,12 +10,9 @@ use crate::error::{QueryError, code};
 /// # Errors
 /// `FailedToParse` in the words of MongoDB's integer parsing.
 pub(crate) fn whole_number(name: &str, value: RawValue<'_>) -> Result<i64, QueryError> {
-    let refuse = |reason: &str| {
-        Err(QueryError::new(code::FAILED_TO_PARSE, format!("{reason} in: {}", element(name, value))))
-    };
-    let plain = |reason: &str| {
-        Err(QueryError::new(code::FAILED_TO_PARSE, format!("{reason}: {}", element(name, value))))
-    };
+    let refuse =
+        |reason: &str| Err(query_error!(code::FAILED_TO_PARSE, "{reason} in: {}", element(name, value)));
+    let plain = |reason: &str| Err(query_error!(code::FAILED_TO_PARSE, "{reason}: {}", element(name, value)));
     match value {
         RawValue::Int32(number) => Ok(number.into()),
         RawValue::Int64(number) => Ok(number),

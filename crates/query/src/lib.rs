@@ -38,10 +38,12 @@
 //! Where documents and index entries live (`catalog`), how commands are parsed (`commands`), reading of
 //! foreign collections (`$lookup` asks through a trait that `commands` implements).
 
+#[macro_use]
+pub mod error;
+
 pub mod aggregate;
 pub mod checkpoint;
 pub mod environment;
-pub mod error;
 pub mod expression;
 mod integer;
 pub mod matcher;

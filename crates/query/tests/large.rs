@@ -163,8 +163,8 @@ fn update(operators: Document, document: &Document) -> Document {
     let spec = spec.as_raw().first().expect("one field").value();
     let update = Update::parse(spec, None, &Environment::default()).expect("well-formed");
     let document = document.to_buf();
-    let outcome = update.apply(document.as_raw(), None, false).expect("no error");
-    outcome.document.map_or_else(Document::new, |changed| changed.as_raw().to_document())
+    let changed = update.apply(document.as_raw(), None, false).expect("no error");
+    changed.map_or_else(Document::new, |changed| changed.as_raw().to_document())
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn pipelines() {
         .collect();
     let holder = doc! { "": (stages) }.to_buf();
     let stages = holder.as_raw().first().and_then(|first| first.value().as_array()).expect("an array");
-    let pipeline = check("many filters", || Pipeline::parse(stages, &environment)).expect("well-formed");
-    let filter = pipeline.leading_match().expect("they are one");
-    assert_eq!(filter.get("$and").and_then(|all| all.as_array()).map(|all| all.len()), Some(1000));
+    let mut pipeline = check("many filters", || Pipeline::parse(stages, &environment)).expect("well-formed");
+    let filter = pipeline.take_leading().filter;
+    assert_eq!(filter.as_raw().get("$and").and_then(|all| all.as_array()).map(|all| all.len()), Some(1000));
 }

@@ -7,6 +7,7 @@ use crate::exec::environment;
 use crate::server::Server;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
 use query::aggregate::{Leading, Pipeline, PipelineSource};
+use query::matcher::Matcher;
 use query::plan::{ExplainOptions, explain};
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ pub(crate) fn explain_aggregate(
     }
     let leading = pipeline.take_leading();
     let reader = Reader::new(server, &server.node.newest, database, request.allow_disk_use);
-    let query = reader.query(&leading, needs(&pipeline), request.hint.clone(), &environment)?;
+    let matcher = Matcher::parse(leading.filter.as_raw(), &environment)?;
+    let query = reader.query(&leading, needs(&pipeline), request.hint.clone(), matcher);
     let winning = match server.node.catalog.collection(database, &collection) {
         None => doc! { "stage": "EOF" },
         Some(found) => {

@@ -260,7 +260,7 @@ impl Merger<'_> {
                 Replacement::Whole => Decision::Replace(replaced(old, document)),
                 Replacement::Fields => Decision::Replace(with_fields(old, document.as_raw())),
                 Replacement::Updated(update) => {
-                    update.apply(old, None, false)?.document.map_or(Decision::Keep, Decision::Replace)
+                    update.apply(old, None, false)?.map_or(Decision::Keep, Decision::Replace)
                 }
             })
         };

@@ -110,7 +110,8 @@ impl Reader {
             Origin::Documents(documents) => Box::new(DocumentList::new(documents)),
             Origin::Collection(name) => {
                 let leading = pipeline.take_leading();
-                self.open_collection(name, &leading, needs(&pipeline), hint, environment)?
+                let matcher = Matcher::parse(leading.filter.as_raw(), environment)?;
+                self.open_collection(name, &leading, needs(&pipeline), hint, matcher)?
             }
         };
         Ok(pipeline.open(source, &context)?)
@@ -133,9 +134,9 @@ impl Reader {
         leading: &Leading,
         needs: NeededFields,
         hint: Option<Hint>,
-        environment: &Environment,
+        matcher: Matcher,
     ) -> CommandResult<Box<dyn DocumentSource>> {
-        let query = self.query(leading, needs, hint, environment)?;
+        let query = self.query(leading, needs, hint, matcher);
         match self.catalog.collection(&self.database, name) {
             Some(collection) => {
                 let executor = Executor::open(&self.source.lock(), &collection, query)?;
@@ -152,10 +153,10 @@ impl Reader {
         leading: &Leading,
         needs: NeededFields,
         hint: Option<Hint>,
-        environment: &Environment,
-    ) -> CommandResult<Query> {
-        Ok(Query {
-            matcher: Matcher::parse(leading.filter.as_raw(), environment)?,
+        matcher: Matcher,
+    ) -> Query {
+        Query {
+            matcher,
             sort: leading.sort.clone().unwrap_or_default(),
             needs,
             hint,
@@ -166,7 +167,7 @@ impl Reader {
             spill: self.spill.clone(),
             no_table_scan: self.no_table_scan,
             ..Query::default()
-        })
+        }
     }
 
     fn open_foreign(&self, read: &ForeignRead<'_>) -> CommandResult<Box<dyn DocumentSource>> {
@@ -175,15 +176,16 @@ impl Reader {
         }
         let resolved = views::resolve(&self.catalog, &self.database, read.collection)?;
         if !resolved.is_view() {
-            return self.open_collection(
-                &resolved.collection,
-                read.leading,
-                NeededFields::All,
-                None,
-                read.environment,
-            );
+            let matcher = match &read.matcher {
+                Some(matcher) => matcher.clone(),
+                None => Matcher::parse(read.leading.filter.as_raw(), read.environment)?,
+            };
+            let collection = &resolved.collection;
+            return self.open_collection(collection, read.leading, NeededFields::All, None, matcher);
         }
         let mut stages = resolved.stages;
+        stages
+            .extend(read.matcher.as_ref().map(|matcher| doc! { "$match": (matcher.to_document()) }.to_buf()));
         stages.extend(stages_of(read.leading));
         let environment = Arc::new(read.environment.clone());
         let pipeline = Pipeline::parse_documents(&stages, &environment)?;

@@ -584,3 +584,16 @@ fn a_costly_filter_holds_no_event_loop() {
     assert_eq!((pause, taken), (Pause::Stopped, 1), "the document comes where it may take long");
     assert!(steps > 13_000, "a document takes {steps} steps");
 }
+
+#[test]
+fn a_plan_made_before_the_first_array_proves_nothing_of_it() {
+    let (server, collection) = collection(&["t"]);
+    insert(&server, &collection, &doc! { "_id": 1, "t": 5 });
+    insert(&server, &collection, &doc! { "_id": 2, "t": 6 });
+    let query = query(&doc! { "t": { "$gte": 0, "$ne": 5 } }, &Document::new(), 0, None);
+    let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
+    assert!(matches!(executor.plan().access, Access::IndexScan(_)) && executor.plan().residual.is_none());
+    insert(&server, &collection, &doc! { "_id": 3, "t": [5, 6] });
+    let found = run_executor(&mut executor, (10, false), &mut Dice(1), |_| {});
+    assert_eq!(found.iter().map(id_of).collect::<Vec<_>>(), [2], "an entry of 6 leads to an array with a 5");
+}

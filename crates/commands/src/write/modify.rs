@@ -155,12 +155,12 @@ impl Statement<'_> {
             }
             Modification::Update(update) => update,
         };
-        let outcome = update.apply(document, Some(&details), false)?;
-        result.changed = outcome.document.is_some();
+        let after = update.apply(document, Some(&details), false)?;
+        result.changed = after.is_some();
         if self.keeps_versions {
-            result.after = Some(outcome.document.clone().unwrap_or_else(|| document.to_buf()));
+            result.after = Some(after.clone().unwrap_or_else(|| document.to_buf()));
         }
-        Ok(outcome.document.map_or(Decision::Keep, Decision::Replace))
+        Ok(after.map_or(Decision::Keep, Decision::Replace))
     }
 
     /// Changes those of these documents that still match, as many as possible in one write unit.

@@ -151,11 +151,9 @@ impl AccumulatorSpec {
 
     fn too_large(&self, state: &AccumulatorState, most_bytes: usize) -> QueryError {
         let (name, used) = (self.name, state.bytes);
-        QueryError::new(
+        query_error!(
             code::EXCEEDED_MEMORY_LIMIT,
-            format!(
-                "{name} used too much memory and cannot spill to disk. Used: {used} bytes. Memory limit: {most_bytes} bytes"
-            ),
+            "{name} used too much memory and cannot spill to disk. Used: {used} bytes. Memory limit: {most_bytes} bytes"
         )
     }
 

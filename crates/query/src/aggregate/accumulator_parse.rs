@@ -57,22 +57,21 @@ pub(super) fn parse(
     scope: &ParseScope<'_>,
 ) -> Result<(String, AccumulatorSpec), QueryError> {
     let field = element.name();
-    let accumulator = accumulator_of(element).ok_or_else(|| {
-        QueryError::new(40234, format!("The field '{field}' must be an accumulator object"))
-    })?;
+    let accumulator = accumulator_of(element)
+        .ok_or_else(|| query_error!(40234, "The field '{field}' must be an accumulator object"))?;
     if field.contains('.') {
-        return Err(QueryError::new(40235, format!("The field name '{field}' cannot contain '.'")));
+        bail!(40235, "The field name '{field}' cannot contain '.'");
     }
     if field.starts_with('$') {
-        return Err(QueryError::new(40236, format!("The field name '{field}' cannot be an operator name")));
+        bail!(40236, "The field name '{field}' cannot be an operator name");
     }
     let (first, is_only) = accumulator;
     if !is_only {
-        return Err(QueryError::new(40238, format!("The field '{field}' must specify one accumulator")));
+        bail!(40238, "The field '{field}' must specify one accumulator");
     }
     let name = first.name();
     if first.kind() == ElementType::Array {
-        return Err(QueryError::new(40237, format!("The {name} accumulator is a unary operator")));
+        bail!(40237, "The {name} accumulator is a unary operator");
     }
     Ok((field.to_owned(), parse_accumulator(first, scope)?))
 }
@@ -91,7 +90,7 @@ fn parse_accumulator(
 ) -> Result<AccumulatorSpec, QueryError> {
     let name = accumulator.name();
     let Some(&(name, kind, form)) = ACCUMULATORS.iter().find(|(known, ..)| *known == name) else {
-        return Err(QueryError::new(15952, format!("unknown group operator '{name}'")));
+        bail!(15952, "unknown group operator '{name}'");
     };
     let operand = accumulator.value();
     match form {
@@ -126,32 +125,23 @@ fn with_fields(
     scope: &ParseScope<'_>,
 ) -> Result<AccumulatorSpec, QueryError> {
     let RawValue::Document(document) = operand else {
-        return Err(QueryError::new(
-            5787801,
-            format!("specification must be an object; found {}", quote::element(name, operand)),
-        ));
+        bail!(5787801, "specification must be an object; found {}", quote::element(name, operand));
     };
     let (mut input, mut count, mut order) = (None, None, None);
     for element in document.iter() {
         if !wanted.contains(&element.name()) {
-            return Err(QueryError::new(
-                5787901,
-                format!("Unknown argument to {name}: '{}'", element.name()),
-            ));
+            bail!(5787901, "Unknown argument to {name}: '{}'", element.name());
         }
         match (element.name(), element.value()) {
             ("n", value) => count = Some(Expression::parse(value, scope)?),
             ("sortBy", RawValue::Document(pattern)) => order = Some(SortPattern::parse(pattern)?),
             ("sortBy", other) => {
-                return Err(QueryError::new(
-                    10065,
-                    format!("invalid parameter: expected an object (sortBy), found {}", other.kind().alias()),
-                ));
+                bail!(10065, "invalid parameter: expected an object (sortBy), found {}", other.kind().alias())
             }
             (_, value) => input = Some(Expression::parse(value, scope)?),
         }
     }
-    let absent = |code, what: &str| QueryError::new(code, format!("Missing value for '{what}'"));
+    let absent = |code, what: &str| query_error!(code, "Missing value for '{what}'");
     if wanted.contains(&"n") && count.is_none() {
         return Err(absent(5787906, "n"));
     }

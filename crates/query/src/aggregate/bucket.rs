@@ -18,13 +18,11 @@ use super::{PipelineContext, StagePlan};
 /// A `$bucket` is a `$group` whose key is the lower boundary, sorted by it.
 pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<Vec<StagePlan>, QueryError> {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(
+        bail!(
             40201,
-            format!(
-                "Argument to $bucket stage must be an object, but found type: {}.",
-                operand.kind().alias()
-            ),
-        ));
+            "Argument to $bucket stage must be an object, but found type: {}.",
+            operand.kind().alias()
+        );
     };
     let scope = ParseScope::new(environment);
     let (mut group_by, mut boundaries, mut default, mut fields) = (None, None, None, None);
@@ -41,13 +39,11 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
                 )?)
             }
             "output" => fields = Some(parse_output(element.value(), 40196, &scope)?),
-            unknown => {
-                return Err(QueryError::new(40197, format!("Unrecognized option to $bucket: {unknown}.")));
-            }
+            unknown => bail!(40197, "Unrecognized option to $bucket: {unknown}."),
         }
     }
     let (Some(group_by), Some(boundaries)) = (group_by, boundaries) else {
-        return Err(QueryError::new(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified."));
+        bail!(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.");
     };
     check_default(default.as_ref(), &boundaries)?;
     let key = bucket_key(&group_by, &boundaries, default);
@@ -70,12 +66,10 @@ fn checked_group_by(operand: RawValue<'_>, code: i32) -> Result<Value, QueryErro
     if expression {
         return Ok(operand.to_value());
     }
-    Err(QueryError::new(
+    Err(query_error!(
         code,
-        format!(
-            "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression, but found: {}.",
-            operand.quoted()
-        ),
+        "The $bucket 'groupBy' field must be defined as a $-prefixed path or an expression, but found: {}.",
+        operand.quoted()
     ))
 }
 
@@ -88,21 +82,17 @@ fn constant(
     let expression = Expression::parse(operand, scope)?;
     match expression.as_constant() {
         Some(value) => Ok(value.clone().unwrap_or_default()),
-        None => {
-            Err(QueryError::new(code, format!("{message}, but found: {}.", quote::operand(Some(operand)))))
-        }
+        None => Err(query_error!(code, "{message}, but found: {}.", quote::operand(Some(operand)))),
     }
 }
 
 fn parse_boundaries(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Vec<Value>, QueryError> {
     let RawValue::Array(items) = operand else {
-        return Err(QueryError::new(
+        bail!(
             40200,
-            format!(
-                "The $bucket 'boundaries' field must be an array, but found type: {}.",
-                operand.kind().alias()
-            ),
-        ));
+            "The $bucket 'boundaries' field must be an array, but found type: {}.",
+            operand.kind().alias()
+        );
     };
     let boundaries = items
         .iter()
@@ -111,27 +101,19 @@ fn parse_boundaries(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Vec
         })
         .collect::<Result<Vec<_>, _>>()?;
     if boundaries.len() < 2 {
-        return Err(QueryError::new(
+        bail!(
             40192,
-            format!(
-                "The $bucket 'boundaries' field must have at least 2 values, but found {} value(s).",
-                boundaries.len()
-            ),
-        ));
+            "The $bucket 'boundaries' field must have at least 2 values, but found {} value(s).",
+            boundaries.len()
+        );
     }
     for neighbours in boundaries.windows(2) {
         let [low, high] = neighbours else { continue };
         if document::canonical_type(low.kind()) != document::canonical_type(high.kind()) {
-            return Err(QueryError::new(
-                40193,
-                "All values in the the 'boundaries' option to $bucket must have the same type.",
-            ));
+            bail!(40193, "All values in the the 'boundaries' option to $bucket must have the same type.");
         }
         if low.compare(high).is_ge() {
-            return Err(QueryError::new(
-                40194,
-                "The 'boundaries' option to $bucket must be sorted in ascending order.",
-            ));
+            bail!(40194, "The 'boundaries' option to $bucket must be sorted in ascending order.");
         }
     }
     Ok(boundaries)
@@ -143,10 +125,10 @@ fn check_default(default: Option<&Value>, boundaries: &[Value]) -> Result<(), Qu
         return Ok(());
     };
     if default.compare(lowest).is_ge() && default.compare(highest).is_lt() {
-        return Err(QueryError::new(
+        bail!(
             40199,
-            "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest boundary.",
-        ));
+            "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest boundary."
+        );
     }
     Ok(())
 }
@@ -177,10 +159,7 @@ fn parse_output(
     scope: &ParseScope<'_>,
 ) -> Result<Vec<(String, AccumulatorSpec)>, QueryError> {
     let RawValue::Document(output) = operand else {
-        return Err(QueryError::new(
-            code,
-            format!("The 'output' field must be an object, but found type: {}.", operand.kind().alias()),
-        ));
+        bail!(code, "The 'output' field must be an object, but found type: {}.", operand.kind().alias());
     };
     parse_fields(output, scope)
 }
@@ -198,13 +177,11 @@ pub(super) fn parse_auto(
     environment: &Environment,
 ) -> Result<Vec<StagePlan>, QueryError> {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(
+        bail!(
             40240,
-            format!(
-                "The argument to $bucketAuto must be an object, but found type: {}.",
-                operand.kind().alias()
-            ),
-        ));
+            "The argument to $bucketAuto must be an object, but found type: {}.",
+            operand.kind().alias()
+        );
     };
     let scope = ParseScope::new(environment);
     let (mut group_by, mut buckets, mut fields) = (None, None, None);
@@ -217,21 +194,13 @@ pub(super) fn parse_auto(
             "buckets" => buckets = Some(bucket_count(element.value())?),
             "output" => fields = Some(parse_output(element.value(), 40244, &scope)?),
             "granularity" => {
-                return Err(QueryError::new(
-                    code::COMMAND_NOT_SUPPORTED,
-                    "the 'granularity' option of $bucketAuto is not supported",
-                ));
+                bail!(code::COMMAND_NOT_SUPPORTED, "the 'granularity' option of $bucketAuto is not supported")
             }
-            unknown => {
-                return Err(QueryError::new(
-                    40245,
-                    format!("Unrecognized option to $bucketAuto: {unknown}."),
-                ));
-            }
+            unknown => bail!(40245, "Unrecognized option to $bucketAuto: {unknown}."),
         }
     }
     let (Some(group_by), Some(buckets)) = (group_by, buckets) else {
-        return Err(QueryError::new(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified."));
+        bail!(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.");
     };
     let fields = fields.map_or_else(|| default_output(&scope), Ok)?;
     Ok(vec![StagePlan::BucketAuto(Arc::new(BucketAutoSpec { group_by, buckets, fields }))])
@@ -239,25 +208,17 @@ pub(super) fn parse_auto(
 
 fn bucket_count(operand: RawValue<'_>) -> Result<usize, QueryError> {
     if !operand.is_number() {
-        return Err(QueryError::new(
+        bail!(
             40241,
-            format!(
-                "The $bucketAuto 'buckets' field must be a numeric value, but found type: {}.",
-                operand.kind().alias()
-            ),
-        ));
+            "The $bucketAuto 'buckets' field must be a numeric value, but found type: {}.",
+            operand.kind().alias()
+        );
     }
     let Some(count) = operand.as_i64_exact().and_then(|count| i32::try_from(count).ok()) else {
-        return Err(QueryError::new(
-            40242,
-            "The $bucketAuto 'buckets' field must be representable as a 32-bit integer.",
-        ));
+        bail!(40242, "The $bucketAuto 'buckets' field must be representable as a 32-bit integer.");
     };
     usize::try_from(count).ok().filter(|count| *count > 0).ok_or_else(|| {
-        QueryError::new(
-            40243,
-            format!("The $bucketAuto 'buckets' field must be greater than 0, but found: {count}."),
-        )
+        query_error!(40243, "The $bucketAuto 'buckets' field must be greater than 0, but found: {count}.")
     })
 }
 

@@ -37,10 +37,7 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
         let name = element.name();
         check_field_name(name)?;
         let RawValue::Array(stages) = element.value() else {
-            return Err(QueryError::new(
-                40170,
-                format!("arguments to $facet must be arrays, {name} is type {}", element.kind().alias()),
-            ));
+            bail!(40170, "arguments to $facet must be arrays, {name} is type {}", element.kind().alias());
         };
         check_stages(stages)?;
         facets.push((name.to_owned(), Pipeline::parse(stages, environment)?));
@@ -54,17 +51,11 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
 fn check_stages(stages: RawArray<'_>) -> Result<(), QueryError> {
     for stage in stages.iter() {
         let Some(first) = stage.as_document().and_then(|stage| stage.first()) else {
-            return Err(QueryError::new(
-                40171,
-                "elements of arrays in $facet spec must be non-empty objects",
-            ));
+            bail!(40171, "elements of arrays in $facet spec must be non-empty objects");
         };
         let entry = stage_entry(first.name())?;
         if !entry.in_facet {
-            return Err(QueryError::new(
-                40600,
-                format!("{} is not allowed to be used within a $facet stage", entry.name),
-            ));
+            bail!(40600, "{} is not allowed to be used within a $facet stage", entry.name);
         }
     }
     Ok(())
@@ -88,13 +79,11 @@ impl ResultBytes {
         if !self.held.is_over(self.most) {
             return Ok(());
         }
-        Err(QueryError::new(
+        Err(query_error!(
             4031700,
-            format!(
-                "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
-                self.held.bytes(),
-                self.most
-            ),
+            "document constructed by $facet is {} bytes, which exceeds the limit of {} bytes",
+            self.held.bytes(),
+            self.most
         ))
     }
 }

@@ -49,7 +49,7 @@ impl GroupSpec {
 
 pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<Vec<StagePlan>, QueryError> {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(15947, "a group's fields must be specified in an object"));
+        bail!(15947, "a group's fields must be specified in an object");
     };
     let scope = ParseScope::new(environment);
     let (mut id, mut fields) = (None, Vec::new());
@@ -57,7 +57,7 @@ pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Result<
         if element.name() != "_id" {
             fields.push(accumulator_parse::parse(element, &scope)?);
         } else if id.replace(parse_id(element.value(), &scope)?).is_some() {
-            return Err(QueryError::new(15948, "a group's _id may only be specified once"));
+            bail!(15948, "a group's _id may only be specified once");
         }
     }
     let id = id.ok_or_else(|| QueryError::new(15955, "a group specification must include an _id"))?;
@@ -72,7 +72,7 @@ fn parse_id(id: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, Quer
         return Expression::parse(id, scope);
     }
     if object.iter().any(|field| field.value().is_number() || field.kind() == ElementType::Boolean) {
-        return Err(QueryError::new(17390, "$group does not support inclusion-style expressions"));
+        bail!(17390, "$group does not support inclusion-style expressions");
     }
     let parsed = Expression::parse(id, scope)?;
     Ok(if object.iter().nth(1).is_some() { parsed } else { parsed.with_null_fields() })
@@ -95,26 +95,17 @@ pub(super) fn parse_sort_by_count(
 ) -> Result<Vec<StagePlan>, QueryError> {
     match operand {
         RawValue::String(text) if text.starts_with('$') => {}
-        RawValue::String(_) => {
-            return Err(QueryError::new(
-                40148,
-                "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
-            ));
-        }
+        RawValue::String(_) => bail!(
+            40148,
+            "the sortByCount field must be defined as a $-prefixed path or an expression inside an object"
+        ),
         RawValue::Document(document)
             if document.first().is_some_and(|first| first.name().starts_with('$')) => {}
-        RawValue::Document(_) => {
-            return Err(QueryError::new(
-                40147,
-                "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
-            ));
-        }
-        _ => {
-            return Err(QueryError::new(
-                40149,
-                "the sortByCount field must be specified as a string or as an object",
-            ));
-        }
+        RawValue::Document(_) => bail!(
+            40147,
+            "the sortByCount field must be defined as a $-prefixed path or an expression inside an object"
+        ),
+        _ => bail!(40149, "the sortByCount field must be specified as a string or as an object"),
     }
     let scope = ParseScope::new(environment);
     let id = Expression::parse(operand, &scope)?;
@@ -178,12 +169,11 @@ impl GroupState {
         if self.bytes <= context.memory_bytes {
             return Ok(());
         }
-        Err(QueryError::new(
+        Err(query_error!(
             code::EXCEEDED_MEMORY_LIMIT,
-            format!(
-                "the accumulators of one group used too much memory and cannot spill to disk. Used: {} bytes. Memory limit: {} bytes",
-                self.bytes, context.memory_bytes
-            ),
+            "the accumulators of one group used too much memory and cannot spill to disk. Used: {} bytes. Memory limit: {} bytes",
+            self.bytes,
+            context.memory_bytes
         ))
     }
 
@@ -303,10 +293,10 @@ impl GroupStage {
             Some(sorter) => sorter,
             None => {
                 let Some(spill) = &self.context.spill else {
-                    return Err(QueryError::new(
+                    bail!(
                         code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
-                        "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in.",
-                    ));
+                        "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in."
+                    );
                 };
                 let limits = SortLimits { documents: None, memory_bytes: self.context.memory_bytes };
                 let spill = Some(Arc::clone(spill));

@@ -7,14 +7,15 @@ use document::{Document, DocumentBuf, DocumentBuilder, RawArray, RawDocument, Ra
 use crate::environment::Environment;
 use crate::error::{QueryError, code};
 use crate::expression::{Evaluated, Expression, ParseScope, Path, Variables, check_variable_name};
+use crate::matcher::{MatchPath, Matcher};
 use crate::memory::MemoryPart;
 
 use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
+use super::parse::wrapped;
 use super::rewrite::{check_size, with_field};
 use super::simple::DocumentList;
 use super::{
-    DocumentSource, ForeignCollections, ForeignRead, Leading, Pipeline, PipelineContext, PipelineSource,
-    StagePlan,
+    DocumentSource, ForeignCollections, ForeignRead, Pipeline, PipelineContext, PipelineSource, StagePlan,
 };
 
 type Plans = Result<Vec<StagePlan>, QueryError>;
@@ -36,31 +37,21 @@ impl Foreign {
     fn new(from: Option<(Option<String>, String)>, stages: Option<RawArray<'_>>) -> Self {
         let (database, collection) =
             from.map_or((None, None), |(database, collection)| (database, Some(collection)));
-        let mut bytes = Vec::new();
-        let mut out = DocumentBuilder::new(&mut bytes);
-        match stages {
-            Some(stages) => out.append("", stages),
-            None => out.append_value("", &Value::Array(document::Array::new())),
-        };
-        out.finish();
-        Self { database, collection, stages: DocumentBuf::trusted(bytes) }
+        Self { database, collection, stages: wrapped(stages.unwrap_or(RawArray::EMPTY)) }
     }
 
     /// Compiles the stages, refusing those that a sub-pipeline may not hold.
     fn compile(&self, name: &str, environment: &Environment) -> Result<Pipeline, QueryError> {
         let pipeline = Pipeline::parse(self.stages(), environment)?;
         if pipeline.output.is_some() {
-            return Err(QueryError::new(
-                51047,
-                format!("$out and $merge are not allowed within a {name} sub-pipeline"),
-            ));
+            bail!(51047, "$out and $merge are not allowed within a {name} sub-pipeline");
         }
         match (&pipeline.source, &self.collection) {
             (PipelineSource::Collection, None) => Err(QueryError::failed_to_parse(format!(
                 "{name} without a collection needs a pipeline that begins with $documents"
             ))),
             (PipelineSource::Report { name: source, .. }, _) => {
-                Err(QueryError::new(51047, format!("{source} is not allowed within a {name} sub-pipeline")))
+                Err(query_error!(51047, "{source} is not allowed within a {name} sub-pipeline"))
             }
             _ => Ok(pipeline),
         }
@@ -70,49 +61,65 @@ impl Foreign {
     fn open(
         &self,
         mut pipeline: Pipeline,
-        join: Option<DocumentBuf>,
+        join: Option<Join<'_>>,
         environment: &Arc<Environment>,
         context: &PipelineContext,
     ) -> Result<Box<dyn DocumentSource>, QueryError> {
-        let context = PipelineContext { environment: Arc::clone(environment), ..context.clone() };
         let collection = match (&pipeline.source, &self.collection) {
             (PipelineSource::Documents(documents), _) => {
                 let source = Box::new(DocumentList::new(Arc::clone(documents)));
-                return pipeline.open(source, &context);
+                return over(&pipeline, source, environment, context);
             }
             (_, Some(collection)) => collection.as_str(),
-            (_, None) => return Err(QueryError::new(code::INTERNAL_ERROR, "a sub-pipeline has no source")),
+            (_, None) => bail!(code::INTERNAL_ERROR, "a sub-pipeline has no source"),
         };
-        let leading = match join {
-            None => pipeline.take_leading(),
-            Some(join) => joined(&mut pipeline, join),
-        };
-        let foreign = reader(&context)?;
-        let source = foreign.open(ForeignRead {
+        let mut leading = pipeline.take_leading();
+        let mut matcher = None;
+        if let Some(join) = join {
+            if leading.filter.is_empty() {
+                matcher = Matcher::equal(join.foreign, &join.local);
+            }
+            if matcher.is_none() {
+                leading.filter = both(join.filter(), &leading.filter);
+            }
+        }
+        let source = reader(context)?.open(ForeignRead {
             database: self.database.as_deref(),
             collection,
             leading: &leading,
+            matcher,
             environment,
         })?;
-        pipeline.open(source, &context)
+        over(&pipeline, source, environment, context)
     }
 }
 
+/// Puts a sub-pipeline's stages behind its source.
+fn over(
+    pipeline: &Pipeline,
+    source: Box<dyn DocumentSource>,
+    environment: &Arc<Environment>,
+    context: &PipelineContext,
+) -> Result<Box<dyn DocumentSource>, QueryError> {
+    if pipeline.is_empty() {
+        return Ok(source);
+    }
+    let context = PipelineContext { environment: Arc::clone(environment), ..context.clone() };
+    pipeline.open(source, &context)
+}
+
 /// The join's filter comes before everything the sub-pipeline says.
-fn joined(pipeline: &mut Pipeline, join: DocumentBuf) -> Leading {
-    let mut leading = pipeline.take_leading();
-    leading.filter = if leading.filter.is_empty() {
-        join
-    } else {
-        let mut bytes = Vec::with_capacity(join.len() + leading.filter.len() + 32);
-        let mut out = DocumentBuilder::new(&mut bytes);
-        let mut both = out.start_array("$and");
-        both.push(join.as_raw()).push(leading.filter.as_raw());
-        both.finish();
-        out.finish();
-        DocumentBuf::trusted(bytes)
-    };
-    leading
+fn both(join: DocumentBuf, filter: &DocumentBuf) -> DocumentBuf {
+    if filter.is_empty() {
+        return join;
+    }
+    let mut bytes = Vec::with_capacity(join.len() + filter.len() + 32);
+    let mut out = DocumentBuilder::new(&mut bytes);
+    let mut both = out.start_array("$and");
+    both.push(join.as_raw()).push(filter.as_raw());
+    both.finish();
+    out.finish();
+    DocumentBuf::trusted(bytes)
 }
 
 fn reader(context: &PipelineContext) -> Result<&Arc<dyn ForeignCollections>, QueryError> {
@@ -130,7 +137,7 @@ pub(crate) struct LookupSpec {
     foreign: Foreign,
     as_path: Path,
     /// `localField` and `foreignField`.
-    fields: Option<(Path, String)>,
+    fields: Option<(Path, MatchPath)>,
     bindings: Vec<(String, Expression)>,
     /// The sub-pipeline, when it is the same for every document.
     compiled: Option<Pipeline>,
@@ -196,22 +203,15 @@ impl<'a> LookupOptions<'a> {
                 ("localField", value) => options.local = Some(string_option("localField", value)?),
                 ("foreignField", value) => options.foreign = Some(string_option("foreignField", value)?),
                 ("pipeline", RawValue::Array(stages)) => options.stages = Some(stages),
-                ("pipeline", _) => {
-                    return Err(QueryError::type_mismatch("'pipeline' option must be specified as an array"));
-                }
+                ("pipeline", _) => bail!(type_mismatch, "'pipeline' option must be specified as an array"),
                 ("let", RawValue::Document(bindings)) => options.bindings = Some(bindings),
-                ("let", other) => {
-                    return Err(QueryError::failed_to_parse(format!(
-                        "$lookup argument 'let: {}' must be an object, is type {}",
-                        other.quoted(),
-                        other.kind().alias()
-                    )));
-                }
-                (unknown, _) => {
-                    return Err(QueryError::failed_to_parse(format!(
-                        "unknown argument to $lookup: {unknown}"
-                    )));
-                }
+                ("let", other) => bail!(
+                    failed_to_parse,
+                    "$lookup argument 'let: {}' must be an object, is type {}",
+                    other.quoted(),
+                    other.kind().alias()
+                ),
+                (unknown, _) => bail!(failed_to_parse, "unknown argument to $lookup: {unknown}"),
             }
         }
         Ok(options)
@@ -229,39 +229,36 @@ fn namespace_of(namespace: RawDocument<'_>) -> Result<(Option<String>, String), 
 
 pub(super) fn parse(operand: RawValue<'_>, environment: &Environment) -> Plans {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::failed_to_parse(format!(
+        bail!(
+            failed_to_parse,
             "the $lookup stage specification must be an object, but found {}",
             operand.kind().alias()
-        )));
+        );
     };
     let options = LookupOptions::read(spec)?;
     let as_path = options
         .as_field
         .ok_or_else(|| QueryError::failed_to_parse("must specify 'as' field for a $lookup"))?;
     if options.from.is_none() && options.stages.is_none() {
-        return Err(QueryError::failed_to_parse("must specify 'pipeline' when 'from' is empty"));
+        bail!(failed_to_parse, "must specify 'pipeline' when 'from' is empty");
     }
     let fields = match (options.local, options.foreign) {
         (Some(local), Some(foreign)) => {
             Path::parse(foreign)?;
-            Some((Path::parse(local)?, foreign.to_owned()))
+            Some((Path::parse(local)?, MatchPath::new(foreign)))
         }
         (None, None) if options.stages.is_some() => None,
-        (None, None) => {
-            return Err(QueryError::failed_to_parse(
-                "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified",
-            ));
-        }
-        _ => {
-            return Err(QueryError::failed_to_parse(
-                "$lookup requires both or neither of 'localField' and 'foreignField' to be specified",
-            ));
-        }
+        (None, None) => bail!(
+            failed_to_parse,
+            "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified"
+        ),
+        _ => bail!(
+            failed_to_parse,
+            "$lookup requires both or neither of 'localField' and 'foreignField' to be specified"
+        ),
     };
     if options.bindings.is_some() && options.stages.is_none() {
-        return Err(QueryError::failed_to_parse(
-            "$lookup with a 'let' argument must also specify 'pipeline'",
-        ));
+        bail!(failed_to_parse, "$lookup with a 'let' argument must also specify 'pipeline'");
     }
     let bindings = parse_bindings(options.bindings, environment)?;
     let foreign = Foreign::new(options.from, options.stages);
@@ -306,28 +303,21 @@ pub(super) fn parse_union(operand: RawValue<'_>, environment: &Environment) -> P
                 match (element.name(), element.value()) {
                     ("coll", RawValue::String(collection)) => from = Some((None, collection.to_owned())),
                     ("pipeline", RawValue::Array(array)) => stages = Some(array),
-                    (name @ ("coll" | "pipeline"), other) => {
-                        return Err(QueryError::type_mismatch(format!(
-                            "BSON field '$unionWith.{name}' is the wrong type '{}'",
-                            other.kind().alias()
-                        )));
-                    }
-                    (unknown, _) => {
-                        return Err(QueryError::new(
-                            40415,
-                            format!("BSON field '$unionWith.{unknown}' is an unknown field."),
-                        ));
-                    }
+                    (name @ ("coll" | "pipeline"), other) => bail!(
+                        type_mismatch,
+                        "BSON field '$unionWith.{name}' is the wrong type '{}'",
+                        other.kind().alias()
+                    ),
+                    (unknown, _) => bail!(40415, "BSON field '$unionWith.{unknown}' is an unknown field."),
                 }
             }
             Foreign::new(from, stages)
         }
-        other => {
-            return Err(QueryError::failed_to_parse(format!(
-                "the $unionWith stage specification must be an object or string, but found {}",
-                other.kind().alias()
-            )));
-        }
+        other => bail!(
+            failed_to_parse,
+            "the $unionWith stage specification must be an object or string, but found {}",
+            other.kind().alias()
+        ),
     };
     let compiled = foreign.compile("$unionWith", environment)?;
     Ok(vec![StagePlan::UnionWith(Arc::new(UnionSpec { foreign, compiled }))])
@@ -366,8 +356,10 @@ impl LookupStage {
 
     fn begin(&mut self, document: RawDocument<'_>) -> Result<Current, QueryError> {
         let spec = &self.spec;
-        let join =
-            spec.fields.as_ref().map(|(local, foreign)| join_filter(local.of_document(document), foreign));
+        let join = spec
+            .fields
+            .as_ref()
+            .map(|(local, foreign)| Join { local: local.of_document(document).unwrap_or_default(), foreign });
         let (pipeline, environment) = match &spec.compiled {
             Some(pipeline) => (pipeline.clone(), Arc::clone(&self.context.environment)),
             None => {
@@ -411,13 +403,8 @@ impl Current {
         foreign.run(policy, &mut |document| {
             held.set(held.bytes() + document.as_bytes().len());
             if held.is_over(most_bytes) {
-                return Err(QueryError::new(
-                    4568,
-                    format!(
-                        "Total size of documents in {} matching pipeline's $lookup stage exceeds {most_bytes} bytes",
-                        collection.unwrap_or_default(),
-                    ),
-                ));
+                bail!(4568, "Total size of documents in {} matching pipeline's $lookup stage exceeds {most_bytes} bytes",
+                        collection.unwrap_or_default());
             }
             found.push(document.to_buf());
             Ok(Flow::More)
@@ -425,29 +412,37 @@ impl Current {
     }
 }
 
-/// The filter that finds the foreign documents: equality with the local value, or with any item of it.
-fn join_filter(local: Evaluated, foreign: &str) -> DocumentBuf {
-    let equals = |value: Value| {
-        let mut filter = Document::new();
-        filter.push(foreign, document::doc! { "$eq": value });
-        filter
-    };
-    let filter = match local {
-        Some(Value::Array(items)) => {
-            // In `$in` a regular expression would be a pattern; here it is a value to equal.
-            if items.iter().any(|item| matches!(item, Value::Regex(_))) {
-                let either: Vec<Value> =
-                    items.into_iter().map(|item| Value::Document(equals(item))).collect();
-                document::doc! { "$or": either }
-            } else {
-                let mut filter = Document::new();
-                filter.push(foreign, document::doc! { "$in": items });
-                filter
+/// What joins a document with foreign ones: equality with the local value, or with any item of it.
+struct Join<'j> {
+    local: Value,
+    foreign: &'j MatchPath,
+}
+
+impl Join<'_> {
+    fn filter(self) -> DocumentBuf {
+        let foreign = self.foreign.dotted();
+        let equals = |value: Value| {
+            let mut filter = Document::new();
+            filter.push(foreign, document::doc! { "$eq": value });
+            filter
+        };
+        let filter = match self.local {
+            Value::Array(items) => {
+                // In `$in` a regular expression would be a pattern; here it is a value to equal.
+                if items.iter().any(|item| matches!(item, Value::Regex(_))) {
+                    let either: Vec<Value> =
+                        items.into_iter().map(|item| Value::Document(equals(item))).collect();
+                    document::doc! { "$or": either }
+                } else {
+                    let mut filter = Document::new();
+                    filter.push(foreign, document::doc! { "$in": items });
+                    filter
+                }
             }
-        }
-        other => equals(other.unwrap_or_default()),
-    };
-    filter.to_buf()
+            other => equals(other),
+        };
+        filter.to_buf()
+    }
 }
 
 impl Stage for LookupStage {

@@ -50,16 +50,19 @@ mod tests;
 
 use std::sync::Arc;
 
-use document::{DocumentBuf, RawDocument};
+use document::DocumentBuf;
 
 pub use accumulator_parse::accumulator_names;
 pub use chain::{DocumentSource, Flow, Pause, Sink, YieldPolicy};
 pub use output::{Destination, OutputStage, WhenMatched, WhenNotMatched};
+pub(crate) use parse::{only_field, stage_document};
 pub use simple::DocumentList;
+pub(crate) use stages::{Parse, stage_entry};
 pub use stages::{StageEntry, StagePosition, stage_entries};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
+use crate::matcher::Matcher;
 use crate::memory::Memory;
 use crate::projection::Projection;
 use crate::sort::{SortPattern, SpillStore};
@@ -86,6 +89,8 @@ pub struct ForeignRead<'a> {
     pub collection: &'a str,
     /// What the read has to filter, sort, skip and limit.
     pub leading: &'a Leading,
+    /// What it has to filter, compiled: there is nothing of it in `leading` then.
+    pub matcher: Option<Matcher>,
     /// The environment of the sub-pipeline: its filter may use these variables in `$expr`.
     pub environment: &'a Environment,
 }
@@ -234,13 +239,5 @@ impl Pipeline {
             }
         }
         found
-    }
-
-    /// The filter of the first stage, if that is a `$match`.
-    pub fn leading_match(&self) -> Option<RawDocument<'_>> {
-        match self.stages.first() {
-            Some(StagePlan::Match(filter)) => Some(filter.spec.as_raw()),
-            _ => None,
-        }
     }
 }

@@ -1,10 +1,12 @@
 //! `$out` and `$merge`: parsed here, carried out by `commands`.
 
-use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue};
+use document::{DocumentBuf, RawArray, RawDocument, RawValue};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::expression::{Expression, ParseScope};
+
+use super::parse::wrapped;
 
 /// Where a pipeline writes.
 #[derive(Debug, Clone)]
@@ -71,9 +73,10 @@ pub(super) fn parse_out(operand: RawValue<'_>, _: &Environment) -> Result<Output
             Ok(OutputStage::Out(Destination { database: None, collection: collection.to_owned() }))
         }
         RawValue::Document(spec) => Ok(OutputStage::Out(destination("$out", spec)?)),
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             16990,
-            format!("$out only supports a string or object argument, but found {}", other.kind().alias()),
+            "$out only supports a string or object argument, but found {}",
+            other.kind().alias()
         )),
     }
 }
@@ -84,25 +87,21 @@ fn destination(name: &str, spec: RawDocument<'_>) -> Result<Destination, QueryEr
         let place = match element.name() {
             "db" => &mut database,
             "coll" => &mut collection,
-            unknown => {
-                return Err(QueryError::new(
-                    40415,
-                    format!("BSON field '{name}.{unknown}' is an unknown field."),
-                ));
-            }
+            unknown => bail!(40415, "BSON field '{name}.{unknown}' is an unknown field."),
         };
         let Some(text) = element.value().as_str() else {
-            return Err(QueryError::type_mismatch(format!(
+            bail!(
+                type_mismatch,
                 "BSON field '{name}.{}' is the wrong type '{}', expected type 'string'",
                 element.name(),
                 element.kind().alias()
-            )));
+            );
         };
         *place = Some(text.to_owned());
     }
     match collection {
         Some(collection) if !collection.is_empty() => Ok(Destination { database, collection }),
-        _ => Err(QueryError::new(40414, format!("BSON field '{name}.coll' is missing but a required field"))),
+        _ => Err(query_error!(40414, "BSON field '{name}.coll' is missing but a required field")),
     }
 }
 
@@ -121,10 +120,7 @@ pub(super) fn parse_merge(
             }
         }
         other => {
-            return Err(QueryError::new(
-                51182,
-                format!("$merge requires a string or object argument, but found {}", other.kind().alias()),
-            ));
+            bail!(51182, "$merge requires a string or object argument, but found {}", other.kind().alias())
         }
     }
     let into = merge
@@ -132,10 +128,7 @@ pub(super) fn parse_merge(
         .ok_or_else(|| QueryError::new(40414, "BSON field '$merge.into' is missing but a required field"))?;
     let when_matched = merge.when_matched.unwrap_or(WhenMatched::Merge);
     if let Some(mode) = when_matched.name().filter(|_| merge.has_bindings) {
-        return Err(QueryError::new(
-            51199,
-            format!("Cannot use 'let' variables with 'whenMatched: {mode}' mode"),
-        ));
+        bail!(51199, "Cannot use 'let' variables with 'whenMatched: {mode}' mode");
     }
     Ok(OutputStage::Merge {
         into,
@@ -184,12 +177,7 @@ impl MergeOptions {
             (known @ ("into" | "on" | "whenMatched" | "whenNotMatched" | "let"), other) => {
                 return Err(wrong_type(known, other.kind().alias()));
             }
-            (unknown, _) => {
-                return Err(QueryError::new(
-                    40415,
-                    format!("BSON field '$merge.{unknown}' is an unknown field."),
-                ));
-            }
+            (unknown, _) => bail!(40415, "BSON field '$merge.{unknown}' is an unknown field."),
         }
         Ok(())
     }
@@ -208,7 +196,7 @@ fn wrong_type(field: &str, found: &str) -> QueryError {
             ));
         }
     };
-    QueryError::new(code, format!("$merge '{field}' field must be either {wanted}, but found {found}"))
+    query_error!(code, "$merge '{field}' field must be either {wanted}, but found {found}")
 }
 
 fn on_paths(paths: RawArray<'_>) -> Result<Vec<String>, QueryError> {
@@ -216,18 +204,16 @@ fn on_paths(paths: RawArray<'_>) -> Result<Vec<String>, QueryError> {
         .iter()
         .map(|path| {
             path.as_str().map(str::to_owned).ok_or_else(|| {
-                QueryError::new(
+                query_error!(
                     51134,
-                    format!("$merge 'on' array elements must be strings, but found {}", path.kind().alias()),
+                    "$merge 'on' array elements must be strings, but found {}",
+                    path.kind().alias()
                 )
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
     if paths.is_empty() {
-        return Err(QueryError::new(
-            51187,
-            "If explicitly specifying $merge 'on', must include at least one field",
-        ));
+        bail!(51187, "If explicitly specifying $merge 'on', must include at least one field");
     }
     Ok(paths)
 }
@@ -252,9 +238,7 @@ fn when_matched(mode: &str) -> Result<WhenMatched, QueryError> {
         "merge" => WhenMatched::Merge,
         "fail" => WhenMatched::Fail,
         unknown => {
-            return Err(QueryError::bad_value(format!(
-                "Enumeration value '{unknown}' for field 'whenMatched' is not a valid value."
-            )));
+            bail!(bad_value, "Enumeration value '{unknown}' for field 'whenMatched' is not a valid value.")
         }
     })
 }
@@ -265,17 +249,7 @@ fn when_not_matched(mode: &str) -> Result<WhenNotMatched, QueryError> {
         "discard" => WhenNotMatched::Discard,
         "fail" => WhenNotMatched::Fail,
         unknown => {
-            return Err(QueryError::bad_value(format!(
-                "Enumeration value '{unknown}' for field 'whenNotMatched' is not a valid value."
-            )));
+            bail!(bad_value, "Enumeration value '{unknown}' for field 'whenNotMatched' is not a valid value.")
         }
     })
-}
-
-fn wrapped(stages: RawArray<'_>) -> DocumentBuf {
-    let mut bytes = Vec::new();
-    let mut out = DocumentBuilder::new(&mut bytes);
-    out.append("", stages);
-    out.finish();
-    DocumentBuf::trusted(bytes)
 }

@@ -1,6 +1,6 @@
 //! From an array of stage documents to a [`Pipeline`].
 
-use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue};
+use document::{DocumentBuf, DocumentBuilder, Element, RawArray, RawDocument, RawValue};
 
 use crate::environment::Environment;
 use crate::error::QueryError;
@@ -18,14 +18,7 @@ impl Pipeline {
     /// 40324 for an unknown stage, 40602 and 40601 for a stage that has to be first or last and is not, and
     /// each stage's own.
     pub fn parse(stages: RawArray<'_>, environment: &Environment) -> Result<Self, QueryError> {
-        let stages = stages
-            .iter()
-            .map(|stage| {
-                stage.as_document().ok_or_else(|| {
-                    QueryError::type_mismatch("Each element of the 'pipeline' array must be an object")
-                })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let stages = stages.iter().map(stage_document).collect::<Result<Vec<_>, _>>()?;
         Self::parse_stages(&stages, environment)
     }
 
@@ -68,25 +61,13 @@ impl Pipeline {
         is_last: bool,
         environment: &Environment,
     ) -> Result<(), QueryError> {
-        let mut fields = stage.iter();
-        let (Some(field), None) = (fields.next(), fields.next()) else {
-            return Err(QueryError::new(
-                40323,
-                "A pipeline stage specification object must contain exactly one field.",
-            ));
-        };
+        let field = only_field(stage)?;
         let entry = stage_entry(field.name())?;
         if entry.position == StagePosition::First && !is_first {
-            return Err(QueryError::new(
-                40602,
-                format!("{} is only valid as the first stage in a pipeline.", entry.name),
-            ));
+            bail!(40602, "{} is only valid as the first stage in a pipeline.", entry.name);
         }
         if entry.position == StagePosition::Last && !is_last {
-            return Err(QueryError::new(
-                40601,
-                format!("{} can only be the final stage in the pipeline", entry.name),
-            ));
+            bail!(40601, "{} can only be the final stage in the pipeline", entry.name);
         }
         let operand = field.value();
         match entry.parse {
@@ -105,14 +86,31 @@ impl Pipeline {
     }
 }
 
-fn wrapped(operand: RawValue<'_>) -> DocumentBuf {
+/// An item of a pipeline.
+pub(crate) fn stage_document(stage: RawValue<'_>) -> Result<RawDocument<'_>, QueryError> {
+    stage
+        .as_document()
+        .ok_or_else(|| QueryError::type_mismatch("Each element of the 'pipeline' array must be an object"))
+}
+
+/// Name and operand of a stage.
+pub(crate) fn only_field(stage: RawDocument<'_>) -> Result<Element<'_>, QueryError> {
+    let mut fields = stage.iter();
+    match (fields.next(), fields.next()) {
+        (Some(field), None) => Ok(field),
+        _ => bail!(40323, "A pipeline stage specification object must contain exactly one field."),
+    }
+}
+
+/// `{"": value}`.
+pub(super) fn wrapped<'v>(value: impl Into<RawValue<'v>>) -> DocumentBuf {
     let mut bytes = Vec::new();
     let mut builder = DocumentBuilder::new(&mut bytes);
-    builder.append("", operand);
+    builder.append("", value);
     builder.finish();
     DocumentBuf::trusted(bytes)
 }
 
 fn too_long() -> QueryError {
-    QueryError::new(7749501, format!("Pipeline length must be no longer than {MAX_STAGES} stages."))
+    query_error!(7749501, "Pipeline length must be no longer than {MAX_STAGES} stages.")
 }

@@ -31,31 +31,29 @@ pub(crate) fn write_with_field(
 
 fn copy(document: RawDocument<'_>, components: &[String], write: Write<'_>, out: &mut DocumentBuilder<'_>) {
     let Some((name, rest)) = components.split_first() else { return };
-    let mut written = false;
-    for element in document.iter() {
-        if written || element.name() != name {
-            out.append_element(element);
-            continue;
-        }
-        written = true;
-        if rest.is_empty() {
-            write(out, name);
-        } else {
-            let below = match element.value() {
-                RawValue::Document(below) => below,
-                _ => RawDocument::EMPTY,
-            };
-            copy(below, rest, &mut *write, &mut out.start_document(name));
-        }
-    }
-    if written {
-        return;
-    }
+    let Some(element) = document.element(name.as_bytes()) else {
+        out.append_all(document);
+        return match rest.is_empty() {
+            true => write(out, name),
+            false => copy(RawDocument::EMPTY, rest, write, &mut out.start_document(name)),
+        };
+    };
+    // What stands around the field is copied in two pieces, unread.
+    let all = document.iter().rest();
+    let (before, from) = all.split_at(element.raw().as_ptr().addr() - all.as_ptr().addr());
+    let (_, behind) = from.split_at(element.raw().len());
+    out.append_encoded(before);
     if rest.is_empty() {
         write(out, name);
     } else {
-        copy(RawDocument::EMPTY, rest, write, &mut out.start_document(name));
+        let below = match element.value() {
+            RawValue::Document(below) => below,
+            _ => RawDocument::EMPTY,
+        };
+        copy(below, rest, write, &mut out.start_document(name));
     }
+    // Without the terminator.
+    out.append_encoded(behind.split_last().map_or(behind, |(_, behind)| behind));
 }
 
 /// Refuses a document that no stage may hand to the next one. Between stages documents may be larger than a

@@ -7,7 +7,7 @@ use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, Va
 use crate::checkpoint;
 use crate::environment::Environment;
 use crate::error::QueryError;
-use crate::expression::{Evaluated, Expression, ParseScope, Random, Variables, brief, type_name};
+use crate::expression::{Expression, ParseScope, Random, Variables, brief, type_name};
 use crate::integer::whole_number_from_zero;
 use crate::matcher::Matcher;
 use crate::memory::MemoryPart;
@@ -42,34 +42,23 @@ pub(crate) struct ReplaceRoot {
 
 pub(super) fn parse_match(operand: RawValue<'_>, environment: &Environment) -> Plans {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(15959, "the match filter must be an expression in an object"));
+        bail!(15959, "the match filter must be an expression in an object");
     };
     Ok(vec![StagePlan::Match(Arc::new(MatchFilter::parse(spec.to_buf(), environment)?))])
 }
 
 pub(super) fn parse_project(operand: RawValue<'_>, environment: &Environment) -> Plans {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(15969, "$project specification must be an object"));
+        bail!(15969, "$project specification must be an object");
     };
     let projection =
         Projection::parse_stage(spec, environment).map_err(|error| error.within("Invalid $project"))?;
     Ok(vec![StagePlan::Project(Arc::new(projection))])
 }
 
-pub(super) fn parse_add_fields(operand: RawValue<'_>, environment: &Environment) -> Plans {
-    addition("$addFields", operand, environment)
-}
-
-pub(super) fn parse_set(operand: RawValue<'_>, environment: &Environment) -> Plans {
-    addition("$set", operand, environment)
-}
-
-fn addition(name: &str, operand: RawValue<'_>, environment: &Environment) -> Plans {
+pub(super) fn parse_addition(name: &str, operand: RawValue<'_>, environment: &Environment) -> Plans {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(
-            40272,
-            format!("{name} specification stage must be an object, got {}", operand.kind().alias()),
-        ));
+        bail!(40272, "{name} specification stage must be an object, got {}", operand.kind().alias());
     };
     let projection = Projection::parse_addition(spec, environment)
         .map_err(|error| error.within(format!("Invalid {name}")))?;
@@ -89,13 +78,10 @@ pub(super) fn parse_unset(operand: RawValue<'_>, _: &Environment) -> Plans {
                 )),
             })
             .collect::<Result<_, _>>()?,
-        _ => return Err(QueryError::new(31002, "$unset specification must be a string or an array")),
+        _ => bail!(31002, "$unset specification must be a string or an array"),
     };
     if paths.is_empty() {
-        return Err(QueryError::new(
-            31119,
-            "$unset specification must be a string or an array with at least one field",
-        ));
+        bail!(31119, "$unset specification must be a string or an array with at least one field");
     }
     let projection = Projection::excluding(paths).map_err(|error| error.within("Invalid $unset"))?;
     Ok(vec![StagePlan::Project(Arc::new(projection))])
@@ -103,9 +89,8 @@ pub(super) fn parse_unset(operand: RawValue<'_>, _: &Environment) -> Plans {
 
 /// A number of documents, zero or more.
 fn number_of_documents(stage: &str, code: i32, operand: RawValue<'_>) -> Result<u64, QueryError> {
-    let count = whole_number_from_zero(stage, operand).map_err(|error| {
-        QueryError::new(code, format!("invalid argument to {stage} stage: {}", error.message))
-    })?;
+    let count = whole_number_from_zero(stage, operand)
+        .map_err(|error| query_error!(code, "invalid argument to {stage} stage: {}", error.message))?;
     Ok(count.unsigned_abs())
 }
 
@@ -116,14 +101,14 @@ pub(super) fn parse_skip(operand: RawValue<'_>, _: &Environment) -> Plans {
 pub(super) fn parse_limit(operand: RawValue<'_>, _: &Environment) -> Plans {
     let count = number_of_documents("$limit", 5107201, operand)?;
     if count == 0 {
-        return Err(QueryError::new(15958, "the limit must be positive"));
+        bail!(15958, "the limit must be positive");
     }
     Ok(vec![StagePlan::Limit(count)])
 }
 
 pub(super) fn parse_count(operand: RawValue<'_>, _: &Environment) -> Plans {
     let RawValue::String(name) = operand else {
-        return Err(QueryError::new(40156, "the count field must be a non-empty string"));
+        bail!(40156, "the count field must be a non-empty string");
     };
     let refusal = match name {
         "" => Some((40157, "the count field must be a non-empty string")),
@@ -140,18 +125,15 @@ pub(super) fn parse_count(operand: RawValue<'_>, _: &Environment) -> Plans {
 
 pub(super) fn parse_sample(operand: RawValue<'_>, _: &Environment) -> Plans {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(28745, "the $sample stage specification must be an object"));
+        bail!(28745, "the $sample stage specification must be an object");
     };
     let mut size = None;
     for element in spec.iter() {
         if element.name() != "size" {
-            return Err(QueryError::new(
-                28748,
-                format!("unrecognized option to $sample: {}", element.name()),
-            ));
+            bail!(28748, "unrecognized option to $sample: {}", element.name());
         }
         if !element.value().is_number() {
-            return Err(QueryError::new(28746, "size argument to $sample must be a number"));
+            bail!(28746, "size argument to $sample must be a number");
         }
         size = element.value().as_number().map(|number| number.to_i64_saturating());
     }
@@ -164,24 +146,20 @@ pub(super) fn parse_sample(operand: RawValue<'_>, _: &Environment) -> Plans {
 
 pub(super) fn parse_replace_root(operand: RawValue<'_>, environment: &Environment) -> Plans {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(
+        bail!(
             40229,
-            format!(
-                "expected an object as specification for $replaceRoot stage, got {}",
-                operand.kind().alias()
-            ),
-        ));
+            "expected an object as specification for $replaceRoot stage, got {}",
+            operand.kind().alias()
+        );
     };
     let mut root = None;
     for element in spec.iter() {
         if element.name() != "newRoot" {
-            return Err(QueryError::new(
+            bail!(
                 40230,
-                format!(
-                    "unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.",
-                    element.name()
-                ),
-            ));
+                "unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.",
+                element.name()
+            );
         }
         root = Some(element.value());
     }
@@ -206,7 +184,7 @@ pub(super) fn parse_documents(
     let expression = Expression::parse(operand, &ParseScope::new(environment))?;
     let value = expression.evaluate(RawDocument::EMPTY, &mut Variables::new())?;
     let Some(Value::Array(items)) = value else {
-        return Err(QueryError::new(5858203, "an array is expected by $documents"));
+        bail!(5858203, "an array is expected by $documents");
     };
     let documents = items
         .into_iter()
@@ -354,25 +332,28 @@ impl Stage for ReplaceRootStage {
         {
             return out.give(root);
         }
-        match self.replace.expression.evaluate(document, &mut self.variables)? {
-            Some(Value::Document(root)) => out.give(to_bounded(&root)?.as_raw()),
-            other => Err(self.not_a_document(&other, document)),
-        }
+        out.give(self.replace.root_of(document, &mut self.variables)?.as_raw())
     }
 }
 
-impl ReplaceRootStage {
-    fn not_a_document(&self, value: &Evaluated, input: RawDocument<'_>) -> QueryError {
-        QueryError::new(
-            40228,
-            format!(
+impl ReplaceRoot {
+    /// The document that takes the place of this one.
+    pub(crate) fn root_of(
+        &self,
+        document: RawDocument<'_>,
+        variables: &mut Variables,
+    ) -> Result<DocumentBuf, QueryError> {
+        match self.expression.evaluate(document, variables)? {
+            Some(Value::Document(root)) => to_bounded(&root),
+            other => bail!(
+                40228,
                 "{} must evaluate to an object, but resulting value was: {}. Type of resulting value: '{}'. Input document: {}",
-                self.replace.subject,
-                brief(value),
-                type_name(value),
-                quote::operand(Some(RawValue::Document(input)))
+                self.subject,
+                brief(&other),
+                type_name(&other),
+                quote::operand(Some(RawValue::Document(document)))
             ),
-        )
+        }
     }
 }
 
@@ -415,10 +396,11 @@ impl SampleStage {
             }
         }
         if self.held.is_over(self.memory_bytes) {
-            return Err(QueryError::new(
+            bail!(
                 crate::error::code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
-                format!("Exceeded memory limit for $sample of {} bytes", self.memory_bytes),
-            ));
+                "Exceeded memory limit for $sample of {} bytes",
+                self.memory_bytes
+            );
         }
         Ok(())
     }

@@ -13,11 +13,11 @@ use super::{PipelineContext, StagePlan};
 
 pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StagePlan>, QueryError> {
     let RawValue::Document(spec) = operand else {
-        return Err(QueryError::new(15973, "the $sort key specification must be an object"));
+        bail!(15973, "the $sort key specification must be an object");
     };
     let pattern = SortPattern::parse(spec)?;
     if pattern.is_empty() {
-        return Err(QueryError::new(15976, "$sort stage must have at least one sort key"));
+        bail!(15976, "$sort stage must have at least one sort key");
     }
     Ok(vec![StagePlan::Sort { pattern: Arc::new(pattern), limit: None }])
 }

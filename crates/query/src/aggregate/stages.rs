@@ -81,7 +81,11 @@ const fn writer(
 }
 
 static STAGES: &[StageEntry] = &[
-    stage("$addFields", simple::parse_add_fields, "adds or replaces fields with computed values"),
+    stage(
+        "$addFields",
+        |operand, environment| simple::parse_addition("$addFields", operand, environment),
+        "adds or replaces fields with computed values",
+    ),
     stage("$bucket", bucket::parse, "groups documents by ranges between given boundaries"),
     stage("$bucketAuto", bucket::parse_auto, "groups documents into a number of ranges of about equal size"),
     StageEntry {
@@ -140,7 +144,7 @@ static STAGES: &[StageEntry] = &[
     stage("$sample", simple::parse_sample, "yields so many documents at random"),
     stage(
         "$set",
-        simple::parse_set,
+        |operand, environment| simple::parse_addition("$set", operand, environment),
         "adds or replaces fields with computed values; the other name of $addFields",
     ),
     stage("$skip", simple::parse_skip, "leaves out so many documents"),
@@ -168,5 +172,5 @@ pub(crate) fn stage_entry(name: &str) -> Result<&'static StageEntry, QueryError>
     STAGES
         .iter()
         .find(|entry| entry.name == name)
-        .ok_or_else(|| QueryError::new(40324, format!("Unrecognized pipeline stage name: '{name}'")))
+        .ok_or_else(|| query_error!(40324, "Unrecognized pipeline stage name: '{name}'"))
 }

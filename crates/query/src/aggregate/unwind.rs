@@ -29,72 +29,46 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
             for element in spec.iter() {
                 match (element.name(), element.value()) {
                     ("path", RawValue::String(text)) => path = Some(text),
-                    ("path", other) => {
-                        return Err(QueryError::new(
-                            28808,
-                            format!(
-                                "expected a string as the path for $unwind stage, got {}",
-                                other.kind().alias()
-                            ),
-                        ));
-                    }
+                    ("path", other) => bail!(
+                        28808,
+                        "expected a string as the path for $unwind stage, got {}",
+                        other.kind().alias()
+                    ),
                     ("includeArrayIndex", RawValue::String(text)) if !text.is_empty() => {
                         index_path = Some(text)
                     }
-                    ("includeArrayIndex", other) => {
-                        return Err(QueryError::new(
-                            28810,
-                            format!(
-                                "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got {}",
-                                other.kind().alias()
-                            ),
-                        ));
-                    }
+                    ("includeArrayIndex", other) => bail!(
+                        28810,
+                        "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got {}",
+                        other.kind().alias()
+                    ),
                     ("preserveNullAndEmptyArrays", RawValue::Boolean(flag)) => preserve = flag,
-                    ("preserveNullAndEmptyArrays", other) => {
-                        return Err(QueryError::new(
-                            28809,
-                            format!(
-                                "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
-                                other.kind().alias()
-                            ),
-                        ));
-                    }
-                    (unknown, _) => {
-                        return Err(QueryError::new(
-                            28811,
-                            format!("unrecognized option to $unwind stage: {unknown}"),
-                        ));
-                    }
+                    ("preserveNullAndEmptyArrays", other) => bail!(
+                        28809,
+                        "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
+                        other.kind().alias()
+                    ),
+                    (unknown, _) => bail!(28811, "unrecognized option to $unwind stage: {unknown}"),
                 }
             }
         }
-        other => {
-            return Err(QueryError::new(
-                15981,
-                format!(
-                    "expected either a string or an object as specification for $unwind stage, got {}",
-                    other.kind().alias()
-                ),
-            ));
-        }
+        other => bail!(
+            15981,
+            "expected either a string or an object as specification for $unwind stage, got {}",
+            other.kind().alias()
+        ),
     }
     let path = path
         .filter(|path| !path.is_empty())
         .ok_or_else(|| QueryError::new(28812, "no path specified to $unwind stage"))?;
     let Some(path) = path.strip_prefix('$') else {
-        return Err(QueryError::new(
-            28818,
-            format!("path option to $unwind stage should be prefixed with a '$': {path}"),
-        ));
+        bail!(28818, "path option to $unwind stage should be prefixed with a '$': {path}");
     };
     if let Some(index_path) = index_path.filter(|path| path.starts_with('$')) {
-        return Err(QueryError::new(
+        bail!(
             28822,
-            format!(
-                "includeArrayIndex option to $unwind stage should not be prefixed with a '$': {index_path}"
-            ),
-        ));
+            "includeArrayIndex option to $unwind stage should not be prefixed with a '$': {index_path}"
+        );
     }
     let spec = UnwindSpec {
         path: Path::parse(path)?,

@@ -5,45 +5,22 @@ use std::cmp::Ordering;
 
 use document::{Decimal128, Number, Value};
 
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::{Evaluated, NULL, Outcome};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$sum",
-        Arity::Any,
-        Implementation::Many(sum),
-        "the sum of the numbers among the operands, or in the one array",
-    ),
-    Operator::new(
-        "$avg",
-        Arity::Any,
-        Implementation::Many(mean),
-        "the mean of the numbers among the operands, or in the one array",
-    ),
-    Operator::new(
-        "$min",
-        Arity::Any,
-        Implementation::Many(|all| extreme(all, Ordering::Less)),
-        "the lowest value that is not null",
-    ),
-    Operator::new(
-        "$max",
-        Arity::Any,
-        Implementation::Many(|all| extreme(all, Ordering::Greater)),
-        "the highest value that is not null",
-    ),
-    Operator::new(
+    Operator::many("$sum", sum, "the sum of the numbers among the operands, or in the one array"),
+    Operator::many("$avg", mean, "the mean of the numbers among the operands, or in the one array"),
+    Operator::many("$min", |all| extreme(all, Ordering::Less), "the lowest value that is not null"),
+    Operator::many("$max", |all| extreme(all, Ordering::Greater), "the highest value that is not null"),
+    Operator::many(
         "$stdDevPop",
-        Arity::Any,
-        Implementation::Many(|all| deviation(all, Deviation::of_population)),
+        |all| deviation(all, Deviation::of_population),
         "the standard deviation of a whole population",
     ),
-    Operator::new(
+    Operator::many(
         "$stdDevSamp",
-        Arity::Any,
-        Implementation::Many(|all| deviation(all, Deviation::of_sample)),
+        |all| deviation(all, Deviation::of_sample),
         "the standard deviation estimated from a sample",
     ),
 ];

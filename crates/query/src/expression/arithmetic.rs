@@ -7,92 +7,36 @@ use crate::error::{QueryError, code};
 
 use super::accumulate::Sum;
 use super::brief;
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::{Evaluated, NULL, Outcome, as_integer, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$add",
-        Arity::Any,
-        Implementation::Many(add),
-        "the sum of numbers, or a date and numbers of milliseconds",
-    ),
-    Operator::new(
-        "$subtract",
-        Arity::Exactly(2),
-        Implementation::Two(subtract),
-        "the difference of numbers or dates, or a date less milliseconds",
-    ),
-    Operator::new("$multiply", Arity::Any, Implementation::Many(multiply), "the product of the numbers"),
-    Operator::new(
-        "$divide",
-        Arity::Exactly(2),
-        Implementation::Two(divide),
-        "the quotient of two numbers, never an integer type",
-    ),
-    Operator::new(
-        "$mod",
-        Arity::Exactly(2),
-        Implementation::Two(modulo),
-        "the remainder of a division, with the dividend's sign",
-    ),
-    Operator::new("$abs", Arity::Exactly(1), Implementation::One(abs), "the number without its sign"),
-    Operator::new(
-        "$ceil",
-        Arity::Exactly(1),
-        Implementation::One(ceil),
-        "the lowest integer that is not below the number",
-    ),
-    Operator::new(
-        "$floor",
-        Arity::Exactly(1),
-        Implementation::One(floor),
-        "the highest integer that is not above the number",
-    ),
-    Operator::new(
+    Operator::many("$add", add, "the sum of numbers, or a date and numbers of milliseconds"),
+    Operator::two("$subtract", subtract, "the difference of numbers or dates, or a date less milliseconds"),
+    Operator::many("$multiply", multiply, "the product of the numbers"),
+    Operator::two("$divide", divide, "the quotient of two numbers, never an integer type"),
+    Operator::two("$mod", modulo, "the remainder of a division, with the dividend's sign"),
+    Operator::one("$abs", abs, "the number without its sign"),
+    Operator::one("$ceil", ceil, "the lowest integer that is not below the number"),
+    Operator::one("$floor", floor, "the highest integer that is not above the number"),
+    Operator::between(
         "$round",
-        Arity::Between(1, 2),
-        Implementation::Many(|all| to_place(all, "$round", RoundingMode::HalfEven)),
+        (1, 2),
+        |all| to_place(all, "$round", RoundingMode::HalfEven),
         "the number rounded to a decimal place, ties to even",
     ),
-    Operator::new(
+    Operator::between(
         "$trunc",
-        Arity::Between(1, 2),
-        Implementation::Many(|all| to_place(all, "$trunc", RoundingMode::Truncate)),
+        (1, 2),
+        |all| to_place(all, "$trunc", RoundingMode::Truncate),
         "the number cut off at a decimal place",
     ),
-    Operator::new(
-        "$sqrt",
-        Arity::Exactly(1),
-        Implementation::One(sqrt),
-        "the square root of a number that is not negative",
-    ),
-    Operator::new(
-        "$pow",
-        Arity::Exactly(2),
-        Implementation::Two(pow),
-        "the first number to the power of the second",
-    ),
-    Operator::new("$exp", Arity::Exactly(1), Implementation::One(exp), "e to the power of the number"),
-    Operator::new(
-        "$ln",
-        Arity::Exactly(1),
-        Implementation::One(ln),
-        "the natural logarithm of a positive number",
-    ),
-    Operator::new(
-        "$log10",
-        Arity::Exactly(1),
-        Implementation::One(log10),
-        "the decimal logarithm of a positive number",
-    ),
-    Operator::new(
-        "$log",
-        Arity::Exactly(2),
-        Implementation::Two(log),
-        "the logarithm of a positive number to a base",
-    ),
+    Operator::one("$sqrt", sqrt, "the square root of a number that is not negative"),
+    Operator::two("$pow", pow, "the first number to the power of the second"),
+    Operator::one("$exp", exp, "e to the power of the number"),
+    Operator::one("$ln", ln, "the natural logarithm of a positive number"),
+    Operator::one("$log10", log10, "the decimal logarithm of a positive number"),
+    Operator::two("$log", log, "the logarithm of a positive number to a base"),
 ];
 
 fn number(value: impl Into<Number>) -> Outcome {
@@ -109,9 +53,10 @@ fn decimal(value: Decimal128) -> Outcome {
 
 /// The number in the only operand of a numeric function.
 pub(crate) fn numeric(operand: &Evaluated, name: &str) -> Result<Number, QueryError> {
-    operand.as_ref().and_then(Value::as_number).ok_or_else(|| {
-        QueryError::new(28765, format!("{name} only supports numeric types, not {}", type_name(operand)))
-    })
+    operand
+        .as_ref()
+        .and_then(Value::as_number)
+        .ok_or_else(|| query_error!(28765, "{name} only supports numeric types, not {}", type_name(operand)))
 }
 
 fn add(operands: Vec<Evaluated>) -> Outcome {
@@ -121,18 +66,17 @@ fn add(operands: Vec<Evaluated>) -> Outcome {
         match operand {
             Some(Value::DateTime(milliseconds)) => {
                 if date.replace(*milliseconds).is_some() {
-                    return Err(QueryError::new(16612, "only one date allowed in an $add expression"));
+                    bail!(16612, "only one date allowed in an $add expression");
                 }
             }
             value if nullish(value) => return Ok(NULL),
             Some(value) => match value.as_number() {
                 Some(number) => total.add(number),
-                None => {
-                    return Err(QueryError::type_mismatch(format!(
-                        "$add only supports numeric or date types, not {}",
-                        type_name(operand)
-                    )));
-                }
+                None => bail!(
+                    type_mismatch,
+                    "$add only supports numeric or date types, not {}",
+                    type_name(operand)
+                ),
             },
             None => return Ok(NULL),
         }
@@ -186,10 +130,7 @@ fn multiply(operands: Vec<Evaluated>) -> Outcome {
             continue;
         }
         let Some(factor) = operand.as_ref().and_then(Value::as_number) else {
-            return Err(QueryError::type_mismatch(format!(
-                "$multiply only supports numeric types, not {}",
-                type_name(operand)
-            )));
+            bail!(type_mismatch, "$multiply only supports numeric types, not {}", type_name(operand));
         };
         product = product.times(factor);
     }
@@ -203,14 +144,15 @@ fn pair(left: &Evaluated, right: &Evaluated) -> Option<(Number, Number)> {
 fn divide(left: Evaluated, right: Evaluated) -> Outcome {
     null_if_nullish!(left, right);
     let Some((dividend, divisor)) = pair(&left, &right) else {
-        return Err(QueryError::type_mismatch(format!(
+        bail!(
+            type_mismatch,
             "$divide only supports numeric types, not {} and {}",
             type_name(&left),
             type_name(&right)
-        )));
+        );
     };
     if divisor.is_zero() {
-        return Err(QueryError::bad_value("can't $divide by zero"));
+        bail!(bad_value, "can't $divide by zero");
     }
     number(dividend.divided_by(divisor))
 }
@@ -218,10 +160,7 @@ fn divide(left: Evaluated, right: Evaluated) -> Outcome {
 fn modulo(left: Evaluated, right: Evaluated) -> Outcome {
     null_if_nullish!(left, right);
     let Some((dividend, divisor)) = pair(&left, &right) else {
-        return Err(QueryError::new(
-            16611,
-            format!("$mod only supports numeric types, not {} and {}", type_name(&left), type_name(&right)),
-        ));
+        bail!(16611, "$mod only supports numeric types, not {} and {}", type_name(&left), type_name(&right));
     };
     match dividend.remainder(divisor) {
         Some(remainder) if !divisor.is_zero() => number(remainder),
@@ -268,10 +207,7 @@ fn to_place(operands: Vec<Evaluated>, name: &str, mode: RoundingMode) -> Outcome
     };
     null_if_nullish!(operand);
     let Some(value) = operand.as_ref().and_then(Value::as_number) else {
-        return Err(QueryError::new(
-            51081,
-            format!("{name} only supports numeric types, not {}", type_name(&operand)),
-        ));
+        bail!(51081, "{name} only supports numeric types, not {}", type_name(&operand));
     };
     match value {
         Number::Decimal(value) => decimal(value.round_to_place(place, mode)),
@@ -287,12 +223,10 @@ fn to_place(operands: Vec<Evaluated>, name: &str, mode: RoundingMode) -> Outcome
                     number(i32::try_from(wide).map_or(Number::Int64(wide), Number::Int32))
                 }
                 (_, Some(wide)) => number(Number::Int64(wide)),
-                (_, None) => Err(QueryError::new(
+                (_, None) => Err(query_error!(
                     51080,
-                    format!(
-                        "invalid conversion from Decimal128 result in {name} resulting from arguments: [{}, {place}]",
-                        brief(&operand)
-                    ),
+                    "invalid conversion from Decimal128 result in {name} resulting from arguments: [{}, {place}]",
+                    brief(&operand)
                 )),
             }
         }
@@ -301,16 +235,13 @@ fn to_place(operands: Vec<Evaluated>, name: &str, mode: RoundingMode) -> Outcome
 
 fn rounding_place(operand: &Evaluated, name: &str) -> Result<i32, QueryError> {
     let Some(place) = as_integer(operand) else {
-        return Err(QueryError::new(
-            51082,
-            format!("precision argument to  {name} must be a integral value"),
-        ));
+        bail!(51082, "precision argument to  {name} must be a integral value");
     };
     match i32::try_from(place) {
         Ok(place) if (-20..=100).contains(&place) => Ok(place),
-        _ => Err(QueryError::new(
+        _ => Err(query_error!(
             51083,
-            format!("cannot apply {name} with precision value {place} value must be in [-20, 100]"),
+            "cannot apply {name} with precision value {place} value must be in [-20, 100]"
         )),
     }
 }
@@ -319,7 +250,7 @@ fn sqrt(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     let value = numeric(&operand, "$sqrt")?;
     if value.is_negative() && !value.is_zero() && !value.is_nan() {
-        return Err(QueryError::new(28714, "$sqrt's argument must be greater than or equal to 0"));
+        bail!(28714, "$sqrt's argument must be greater than or equal to 0");
     }
     match value {
         Number::Decimal(value) => decimal(value.square_root()),
@@ -343,10 +274,7 @@ fn ln(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     let value = numeric(&operand, "$ln")?;
     if !is_positive(value) {
-        return Err(QueryError::new(
-            28766,
-            format!("$ln's argument must be a positive number, but is {}", brief(&operand)),
-        ));
+        bail!(28766, "$ln's argument must be a positive number, but is {}", brief(&operand));
     }
     match value {
         Number::Decimal(value) => decimal(value.natural_logarithm()),
@@ -358,10 +286,7 @@ fn log10(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     let value = numeric(&operand, "$log10")?;
     if !is_positive(value) {
-        return Err(QueryError::new(
-            28761,
-            format!("$log10's argument must be a positive number, but is {}", brief(&operand)),
-        ));
+        bail!(28761, "$log10's argument must be a positive number, but is {}", brief(&operand));
     }
     match value {
         Number::Decimal(value) => decimal(value.decimal_logarithm()),
@@ -372,25 +297,16 @@ fn log10(operand: Evaluated) -> Outcome {
 fn log(operand: Evaluated, base: Evaluated) -> Outcome {
     null_if_nullish!(operand, base);
     let Some(value) = operand.as_ref().and_then(Value::as_number) else {
-        return Err(QueryError::new(
-            28756,
-            format!("$log's argument must be numeric, not {}", type_name(&operand)),
-        ));
+        bail!(28756, "$log's argument must be numeric, not {}", type_name(&operand));
     };
     let Some(base_number) = base.as_ref().and_then(Value::as_number) else {
-        return Err(QueryError::new(28757, format!("$log's base must be numeric, not {}", type_name(&base))));
+        bail!(28757, "$log's base must be numeric, not {}", type_name(&base));
     };
     if !is_positive(value) {
-        return Err(QueryError::new(
-            28758,
-            format!("$log's argument must be a positive number, but is {}", brief(&operand)),
-        ));
+        bail!(28758, "$log's argument must be a positive number, but is {}", brief(&operand));
     }
     if !is_positive(base_number) || base_number == Number::Int32(1) {
-        return Err(QueryError::new(
-            28759,
-            format!("$log's base must be a positive number not equal to 1, but is {}", brief(&base)),
-        ));
+        bail!(28759, "$log's base must be a positive number not equal to 1, but is {}", brief(&base));
     }
     match (value, base_number) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => decimal(
@@ -403,16 +319,13 @@ fn log(operand: Evaluated, base: Evaluated) -> Outcome {
 fn pow(base: Evaluated, exponent: Evaluated) -> Outcome {
     null_if_nullish!(base, exponent);
     let Some(base_number) = base.as_ref().and_then(Value::as_number) else {
-        return Err(QueryError::new(28762, format!("$pow's base must be numeric, not {}", type_name(&base))));
+        bail!(28762, "$pow's base must be numeric, not {}", type_name(&base));
     };
     let Some(power) = exponent.as_ref().and_then(Value::as_number) else {
-        return Err(QueryError::new(
-            28763,
-            format!("$pow's exponent must be numeric, not {}", type_name(&exponent)),
-        ));
+        bail!(28763, "$pow's exponent must be numeric, not {}", type_name(&exponent));
     };
     if base_number.is_zero() && power.is_negative() && !power.is_zero() {
-        return Err(QueryError::new(28764, "$pow cannot take a base of 0 and a negative exponent"));
+        bail!(28764, "$pow cannot take a base of 0 and a negative exponent");
     }
     match (base_number, power) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {

@@ -5,9 +5,9 @@ use document::{Array, Document, Fieldwise, Value};
 use crate::error::QueryError;
 
 use super::brief;
-use super::call::{Arguments, Implementation};
+use super::call::Arguments;
 use super::number::as_i32;
-use super::operators::{Arity, Operator, Parameter, Signature};
+use super::operators::{Operator, Parameter, Signature};
 use super::string::position;
 use super::{Evaluated, NULL, Outcome, as_integer, limits, null_if_nullish, nullish, type_name};
 
@@ -31,107 +31,64 @@ static TAKE_N: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$size", Arity::Exactly(1), Implementation::One(size), "the number of items of an array"),
-    Operator::new(
-        "$arrayElemAt",
-        Arity::Exactly(2),
-        Implementation::Two(element_at),
-        "the item at a position, counted from the end when negative",
-    ),
-    Operator::new(
+    Operator::one("$size", size, "the number of items of an array"),
+    Operator::two("$arrayElemAt", element_at, "the item at a position, counted from the end when negative"),
+    Operator::one(
         "$first",
-        Arity::Exactly(1),
-        Implementation::One(|array| at(array, Some(Value::Int32(0)), "$first", "$first's argument")),
+        |array| at(array, Some(Value::Int32(0)), "$first", "$first's argument"),
         "the first item of an array",
     ),
-    Operator::new(
+    Operator::one(
         "$last",
-        Arity::Exactly(1),
-        Implementation::One(|array| at(array, Some(Value::Int32(-1)), "$last", "$last's argument")),
+        |array| at(array, Some(Value::Int32(-1)), "$last", "$last's argument"),
         "the last item of an array",
     ),
-    Operator::new(
+    Operator::between(
         "$slice",
-        Arity::Between(2, 3),
-        Implementation::Many(slice),
+        (2, 3),
+        slice,
         "a part of an array: [array, count] or [array, position, count]",
     ),
-    Operator::new(
-        "$concatArrays",
-        Arity::Any,
-        Implementation::Many(concat),
-        "the arrays, one after the other",
-    ),
-    Operator::new(
-        "$in",
-        Arity::Exactly(2),
-        Implementation::Two(contains),
-        "whether a value is among the items of an array",
-    ),
-    Operator::new(
-        "$indexOfArray",
-        Arity::Between(2, 4),
-        Implementation::Many(index_of),
-        "the position of a value in an array, or -1",
-    ),
-    Operator::new(
+    Operator::many("$concatArrays", concat, "the arrays, one after the other"),
+    Operator::two("$in", contains, "whether a value is among the items of an array"),
+    Operator::between("$indexOfArray", (2, 4), index_of, "the position of a value in an array, or -1"),
+    Operator::one(
         "$isArray",
-        Arity::Exactly(1),
-        Implementation::One(|value| Ok(Some(Value::Boolean(matches!(value, Some(Value::Array(_))))))),
+        |value| Ok(Some(Value::Boolean(matches!(value, Some(Value::Array(_)))))),
         "whether the operand is an array",
     ),
-    Operator::new(
+    Operator::between(
         "$range",
-        Arity::Between(2, 3),
-        Implementation::Many(range),
+        (2, 3),
+        range,
         "the integers from a start up to but not including an end, by a step",
     ),
-    Operator::new(
-        "$reverseArray",
-        Arity::Exactly(1),
-        Implementation::One(reverse),
-        "the items of an array in reverse",
-    ),
-    Operator::new(
-        "$zip",
-        Arity::Named(&ZIP),
-        Implementation::Named(zip),
-        "the arrays of 'inputs', transposed",
-    ),
-    Operator::new(
-        "$arrayToObject",
-        Arity::Exactly(1),
-        Implementation::One(to_object),
-        "the object with the given pairs of name and value",
-    ),
-    Operator::new(
-        "$objectToArray",
-        Arity::Exactly(1),
-        Implementation::One(from_object),
-        "the fields of an object as an array of {k, v}",
-    ),
-    Operator::new(
+    Operator::one("$reverseArray", reverse, "the items of an array in reverse"),
+    Operator::named("$zip", &ZIP, zip, "the arrays of 'inputs', transposed"),
+    Operator::one("$arrayToObject", to_object, "the object with the given pairs of name and value"),
+    Operator::one("$objectToArray", from_object, "the fields of an object as an array of {k, v}"),
+    Operator::named(
         "$firstN",
-        Arity::Named(&TAKE_N),
-        Implementation::Named(|arguments| take_n(arguments, Take::First)),
+        &TAKE_N,
+        |arguments| take_n(arguments, Take::First),
         "the first 'n' items of 'input'",
     ),
-    Operator::new(
+    Operator::named(
         "$lastN",
-        Arity::Named(&TAKE_N),
-        Implementation::Named(|arguments| take_n(arguments, Take::Last)),
+        &TAKE_N,
+        |arguments| take_n(arguments, Take::Last),
         "the last 'n' items of 'input'",
     ),
-    Operator::new(
+    Operator::named(
         "$minN",
-        Arity::Named(&TAKE_N),
-        Implementation::Named(|arguments| take_n(arguments, Take::Lowest)),
+        &TAKE_N,
+        |arguments| take_n(arguments, Take::Lowest),
         "the lowest 'n' items of 'input', lowest first",
     ),
-    Operator::new(
+    Operator::named(
         "$maxN",
-        Arity::Named(&TAKE_N),
-        Implementation::Named(|arguments| take_n(arguments, Take::Highest)),
+        &TAKE_N,
+        |arguments| take_n(arguments, Take::Highest),
         "the highest 'n' items of 'input', highest first",
     ),
 ];
@@ -143,9 +100,10 @@ fn int(number: usize) -> Outcome {
 fn size(operand: Evaluated) -> Outcome {
     match &operand {
         Some(Value::Array(items)) => int(items.len()),
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             17124,
-            format!("The argument to $size must be an array, but was of type: {}", type_name(other)),
+            "The argument to $size must be an array, but was of type: {}",
+            type_name(other)
         )),
     }
 }
@@ -157,22 +115,13 @@ fn element_at(array: Evaluated, index: Evaluated) -> Outcome {
 fn at(array: Evaluated, index: Evaluated, name: &str, subject: &str) -> Outcome {
     null_if_nullish!(array, index);
     let Some(Value::Array(items)) = array else {
-        return Err(QueryError::new(
-            28689,
-            format!("{subject} must be an array, but is {}", type_name(&array)),
-        ));
+        bail!(28689, "{subject} must be an array, but is {}", type_name(&array));
     };
     if !index.as_ref().is_some_and(Value::is_number) {
-        return Err(QueryError::new(
-            28690,
-            format!("{name}'s second argument must be a numeric value, but is {}", type_name(&index)),
-        ));
+        bail!(28690, "{name}'s second argument must be a numeric value, but is {}", type_name(&index));
     }
     let Some(number) = as_i32(&index) else {
-        return Err(QueryError::new(
-            28691,
-            format!("{name}'s second argument must be representable as a 32-bit integer: {}", brief(&index)),
-        ));
+        bail!(28691, "{name}'s second argument must be representable as a 32-bit integer: {}", brief(&index));
     };
     let place = match usize::try_from(number) {
         Ok(place) => Some(place),
@@ -183,18 +132,13 @@ fn at(array: Evaluated, index: Evaluated, name: &str, subject: &str) -> Outcome 
 
 fn slice_number(operand: &Evaluated, which: &str, codes: [i32; 2]) -> Result<i32, QueryError> {
     if !operand.as_ref().is_some_and(Value::is_number) {
-        return Err(QueryError::new(
-            codes[0],
-            format!("{which} argument to $slice must be numeric, but is of type: {}", type_name(operand)),
-        ));
+        bail!(codes[0], "{which} argument to $slice must be numeric, but is of type: {}", type_name(operand));
     }
     as_i32(operand).ok_or_else(|| {
-        QueryError::new(
+        query_error!(
             codes[1],
-            format!(
-                "{which} argument to $slice can't be represented as a 32-bit integer: {}",
-                brief(operand)
-            ),
+            "{which} argument to $slice can't be represented as a 32-bit integer: {}",
+            brief(operand)
         )
     })
 }
@@ -206,10 +150,7 @@ fn slice(operands: Vec<Evaluated>) -> Outcome {
     let mut operands = operands.into_iter();
     let (array, second, third) = (operands.next().flatten(), operands.next().flatten(), operands.next());
     let Some(Value::Array(items)) = array else {
-        return Err(QueryError::new(
-            28724,
-            format!("First argument to $slice must be an array, but is of type: {}", type_name(&array)),
-        ));
+        bail!(28724, "First argument to $slice must be an array, but is of type: {}", type_name(&array));
     };
     let second = slice_number(&second, "Second", [28725, 28726])?;
     let length = items.len();
@@ -219,10 +160,7 @@ fn slice(operands: Vec<Evaluated>) -> Outcome {
         Some(third) => {
             let count = slice_number(&third, "Third", [28727, 28728])?;
             if count <= 0 {
-                return Err(QueryError::new(
-                    28729,
-                    format!("Third argument to $slice must be positive: {count}"),
-                ));
+                bail!(28729, "Third argument to $slice must be positive: {count}");
             }
             let distance = second.unsigned_abs() as usize;
             (
@@ -245,12 +183,7 @@ fn concat(operands: Vec<Evaluated>) -> Outcome {
                 joined.extend(items);
             }
             value if nullish(&value) => return Ok(NULL),
-            other => {
-                return Err(QueryError::new(
-                    28664,
-                    format!("$concatArrays only supports arrays, not {}", type_name(&other)),
-                ));
-            }
+            other => bail!(28664, "$concatArrays only supports arrays, not {}", type_name(&other)),
         }
     }
     limits::array("$concatArrays", joined)
@@ -258,10 +191,7 @@ fn concat(operands: Vec<Evaluated>) -> Outcome {
 
 fn contains(value: Evaluated, array: Evaluated) -> Outcome {
     let Some(Value::Array(items)) = &array else {
-        return Err(QueryError::new(
-            40081,
-            format!("$in requires an array as a second argument, found: {}", type_name(&array)),
-        ));
+        bail!(40081, "$in requires an array as a second argument, found: {}", type_name(&array));
     };
     Ok(Some(Value::Boolean(items.iter().any(|item| equal(item, &value)))))
 }
@@ -274,10 +204,7 @@ fn index_of(operands: Vec<Evaluated>) -> Outcome {
     let Some(first) = operands.first() else { return Ok(NULL) };
     null_if_nullish!(*first);
     let Some(Value::Array(items)) = first else {
-        return Err(QueryError::new(
-            40090,
-            format!("$indexOfArray requires an array as a first argument, found: {}", type_name(first)),
-        ));
+        bail!(40090, "$indexOfArray requires an array as a first argument, found: {}", type_name(first));
     };
     let start = operands.get(2).map_or(Ok(0), |operand| position(operand, "$indexOfArray", "starting"))?;
     let end =
@@ -289,15 +216,17 @@ fn index_of(operands: Vec<Evaluated>) -> Outcome {
 
 fn range_number(operand: &Evaluated, which: &str, codes: [i32; 2]) -> Result<i64, QueryError> {
     if !operand.as_ref().is_some_and(Value::is_number) {
-        return Err(QueryError::new(
+        bail!(
             codes[0],
-            format!("$range requires a numeric {which} value, found value of type:{}", type_name(operand)),
-        ));
+            "$range requires a numeric {which} value, found value of type:{}",
+            type_name(operand)
+        );
     }
     as_i32(operand).map(i64::from).ok_or_else(|| {
-        QueryError::new(
+        query_error!(
             codes[1],
-            format!("$range requires a {which} value that can be represented as a 32-bit integer, found value: {}", brief(operand)),
+            "$range requires a {which} value that can be represented as a 32-bit integer, found value: {}",
+            brief(operand)
         )
     })
 }
@@ -308,7 +237,7 @@ fn range(operands: Vec<Evaluated>) -> Outcome {
     let end = range_number(operands.get(1).unwrap_or(&missing), "ending", [34445, 34446])?;
     let step = operands.get(2).map_or(Ok(1), |step| range_number(step, "step", [34447, 34448]))?;
     if step == 0 {
-        return Err(QueryError::new(34449, "$range requires a non-zero step value"));
+        bail!(34449, "$range requires a non-zero step value");
     }
     let count = usize::try_from((end - start) / step).unwrap_or(0);
     limits::check_range(count)?;
@@ -328,9 +257,10 @@ fn reverse(operand: Evaluated) -> Outcome {
             items.reverse();
             Ok(Some(Value::Array(items)))
         }
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             34435,
-            format!("The argument to $reverseArray must be an array, but was of type: {}", type_name(&other)),
+            "The argument to $reverseArray must be an array, but was of type: {}",
+            type_name(&other)
         )),
     }
 }
@@ -349,20 +279,17 @@ fn zip(mut arguments: Arguments) -> Outcome {
     };
     let inputs = arguments.take("inputs");
     let Some(Value::Array(inputs)) = inputs else {
-        return Err(QueryError::new(
-            34461,
-            format!("inputs must be an array of expressions, found {}", type_name(&inputs)),
-        ));
+        bail!(34461, "inputs must be an array of expressions, found {}", type_name(&inputs));
     };
     if inputs.is_empty() {
-        return Err(QueryError::new(34465, "$zip requires at least one input array"));
+        bail!(34465, "$zip requires at least one input array");
     }
     if let Some(defaults) = &defaults {
         if !longest {
-            return Err(QueryError::new(34466, "cannot specify defaults unless useLongestLength is true"));
+            bail!(34466, "cannot specify defaults unless useLongestLength is true");
         }
         if defaults.len() != inputs.len() {
-            return Err(QueryError::new(34467, "defaults and inputs must have the same length"));
+            bail!(34467, "defaults and inputs must have the same length");
         }
     }
     let mut columns = Vec::with_capacity(inputs.len());
@@ -370,12 +297,7 @@ fn zip(mut arguments: Arguments) -> Outcome {
         match input {
             Value::Array(items) => columns.push(items),
             Value::Null | Value::Undefined => return Ok(NULL),
-            other => {
-                return Err(QueryError::new(
-                    34468,
-                    format!("$zip found a non-array expression in input: {}", brief(&Some(other))),
-                ));
-            }
+            other => bail!(34468, "$zip found a non-array expression in input: {}", brief(&Some(other))),
         }
     }
     let lengths = columns.iter().map(|items| items.len());
@@ -398,10 +320,7 @@ fn zip(mut arguments: Arguments) -> Outcome {
 fn to_object(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     let Some(Value::Array(items)) = operand else {
-        return Err(QueryError::new(
-            40386,
-            format!("$arrayToObject requires an array input, found: {}", type_name(&operand)),
-        ));
+        bail!(40386, "$arrayToObject requires an array input, found: {}", type_name(&operand));
     };
     let mut object = Fieldwise::default();
     let mut pairs_are_arrays = None;
@@ -410,25 +329,20 @@ fn to_object(operand: Evaluated) -> Outcome {
         if *pairs_are_arrays.get_or_insert(is_array) != is_array {
             let (detected, found, code) =
                 if is_array { ("Object", "array", 40391) } else { ("Array", "object", 40396) };
-            return Err(QueryError::new(
+            bail!(
                 code,
-                format!(
-                    "$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. {detected} was detected, now found: {found}"
-                ),
-            ));
+                "$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. {detected} was detected, now found: {found}"
+            );
         }
         let (name, value) = match item {
             Value::Array(pair) => array_pair(pair.into_vec())?,
             Value::Document(pair) => object_pair(pair)?,
             other => {
-                return Err(QueryError::new(
-                    40398,
-                    format!("Unrecognised input type format for $arrayToObject: {}", other.kind().alias()),
-                ));
+                bail!(40398, "Unrecognised input type format for $arrayToObject: {}", other.kind().alias())
             }
         };
         if name.contains('\0') {
-            return Err(QueryError::new(4940400, "Key field cannot contain an embedded null byte"));
+            bail!(4940400, "Key field cannot contain an embedded null byte");
         }
         object.insert(name, value);
     }
@@ -438,41 +352,32 @@ fn to_object(operand: Evaluated) -> Outcome {
 fn array_pair(pair: Vec<Value>) -> Result<(String, Value), QueryError> {
     let given = pair.len();
     let Ok([name, value]) = <[Value; 2]>::try_from(pair) else {
-        return Err(QueryError::new(
-            40397,
-            format!("$arrayToObject requires an array of size 2 arrays,found array of size: {given}"),
-        ));
+        bail!(40397, "$arrayToObject requires an array of size 2 arrays,found array of size: {given}");
     };
     match name {
         Value::String(name) => Ok((name, value)),
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             40395,
-            format!(
-                "$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key type: {}",
-                other.kind().alias()
-            ),
+            "$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key type: {}",
+            other.kind().alias()
         )),
     }
 }
 
 fn object_pair(mut pair: Document) -> Result<(String, Value), QueryError> {
     if pair.len() != 2 {
-        return Err(QueryError::new(
+        bail!(
             40392,
-            format!(
-                "$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:{}",
-                pair.len()
-            ),
-        ));
+            "$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:{}",
+            pair.len()
+        );
     }
     match (pair.remove("k"), pair.remove("v")) {
         (Some(Value::String(name)), Some(value)) => Ok((name, value)),
-        (Some(other), Some(_)) => Err(QueryError::new(
+        (Some(other), Some(_)) => Err(query_error!(
             40394,
-            format!(
-                "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. Found type: {}",
-                other.kind().alias()
-            ),
+            "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. Found type: {}",
+            other.kind().alias()
         )),
         _ => Err(QueryError::new(
             40393,
@@ -484,10 +389,7 @@ fn object_pair(mut pair: Document) -> Result<(String, Value), QueryError> {
 fn from_object(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     let Some(Value::Document(object)) = operand else {
-        return Err(QueryError::new(
-            40390,
-            format!("$objectToArray requires a document input, found: {}", type_name(&operand)),
-        ));
+        bail!(40390, "$objectToArray requires a document input, found: {}", type_name(&operand));
     };
     let pairs = object.into_iter().map(|(name, value)| {
         let mut pair = Document::new();
@@ -509,28 +411,22 @@ enum Take {
 /// Checks the `n` of an operator or accumulator that takes so many items.
 pub(crate) fn take_count(operand: &Evaluated) -> Result<usize, QueryError> {
     if !operand.as_ref().is_some_and(Value::is_number) {
-        return Err(QueryError::new(
-            5787902,
-            format!("Value for 'n' must be of integral type, but found {}", brief(operand)),
-        ));
+        bail!(5787902, "Value for 'n' must be of integral type, but found {}", brief(operand));
     }
     let Some(number) = as_integer(operand) else {
-        return Err(QueryError::new(
-            5787903,
-            format!("Value for 'n' must be of integral type, but found {}", brief(operand)),
-        ));
+        bail!(5787903, "Value for 'n' must be of integral type, but found {}", brief(operand));
     };
     usize::try_from(number)
         .ok()
         .filter(|count| *count > 0)
-        .ok_or_else(|| QueryError::new(5787908, format!("'n' must be greater than 0, found {number}")))
+        .ok_or_else(|| query_error!(5787908, "'n' must be greater than 0, found {number}"))
 }
 
 fn take_n(mut arguments: Arguments, which: Take) -> Outcome {
     let count = take_count(&arguments.take("n"))?;
     let input = arguments.take("input");
     let Some(Value::Array(items)) = input else {
-        return Err(QueryError::new(5788200, "Input must be an array"));
+        bail!(5788200, "Input must be an array");
     };
     let mut items = items.into_vec();
     match which {

@@ -4,35 +4,26 @@ use document::Value;
 
 use crate::error::QueryError;
 
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::{Evaluated, NULL, Outcome, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
+    Operator::many(
         "$bitAnd",
-        Arity::Any,
-        Implementation::Many(|all| fold(all, "$bitAnd", -1, |left, right| left & right)),
+        |all| fold(all, "$bitAnd", -1, |left, right| left & right),
         "the bits set in every integer",
     ),
-    Operator::new(
+    Operator::many(
         "$bitOr",
-        Arity::Any,
-        Implementation::Many(|all| fold(all, "$bitOr", 0, |left, right| left | right)),
+        |all| fold(all, "$bitOr", 0, |left, right| left | right),
         "the bits set in any integer",
     ),
-    Operator::new(
+    Operator::many(
         "$bitXor",
-        Arity::Any,
-        Implementation::Many(|all| fold(all, "$bitXor", 0, |left, right| left ^ right)),
+        |all| fold(all, "$bitXor", 0, |left, right| left ^ right),
         "the bits set in an odd number of the integers",
     ),
-    Operator::new(
-        "$bitNot",
-        Arity::Exactly(1),
-        Implementation::One(not),
-        "the integer with every bit turned over",
-    ),
+    Operator::one("$bitNot", not, "the integer with every bit turned over"),
 ];
 
 fn fold(operands: Vec<Evaluated>, name: &str, start: i32, combine: fn(i64, i64) -> i64) -> Outcome {

@@ -55,10 +55,7 @@ impl Operator {
             }
             Implementation::Named(_) | Implementation::Grammar(_) => {}
         }
-        Err(QueryError::new(
-            code::INTERNAL_ERROR,
-            format!("{} was called with operands it does not take", self.name),
-        ))
+        Err(query_error!(code::INTERNAL_ERROR, "{} was called with operands it does not take", self.name))
     }
 
     /// Runs an operator with named parameters.
@@ -69,9 +66,7 @@ impl Operator {
     ) -> Outcome {
         match self.implementation {
             Implementation::Named(run) => run(Arguments { operator: self.name, signature, values }),
-            _ => {
-                Err(QueryError::new(code::INTERNAL_ERROR, format!("{} takes no named parameters", self.name)))
-            }
+            _ => Err(query_error!(code::INTERNAL_ERROR, "{} takes no named parameters", self.name)),
         }
     }
 }

@@ -4,19 +4,13 @@ use std::cmp::Ordering;
 
 use document::Value;
 
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::{Evaluated, Outcome, is_true};
 
 /// A comparison operator made of a test on the order of its two operands.
 macro_rules! comparison {
     ($name:literal, $test:expr, $documentation:literal) => {
-        Operator::new(
-            $name,
-            Arity::Exactly(2),
-            Implementation::Two(|left, right| boolean($test(compare_evaluated(&left, &right)))),
-            $documentation,
-        )
+        Operator::two($name, |left, right| boolean($test(compare_evaluated(&left, &right))), $documentation)
     };
 }
 
@@ -27,16 +21,10 @@ pub(crate) static OPERATORS: &[Operator] = &[
     comparison!("$gte", Ordering::is_ge, "whether the first value does not sort before the second"),
     comparison!("$lt", Ordering::is_lt, "whether the first value sorts before the second"),
     comparison!("$lte", Ordering::is_le, "whether the first value does not sort after the second"),
-    Operator::new(
-        "$cmp",
-        Arity::Exactly(2),
-        Implementation::Two(cmp),
-        "-1, 0 or 1 as the first value sorts before, with or after the second",
-    ),
-    Operator::new(
+    Operator::two("$cmp", cmp, "-1, 0 or 1 as the first value sorts before, with or after the second"),
+    Operator::one(
         "$not",
-        Arity::Exactly(1),
-        Implementation::One(|operand| boolean(!is_true(&operand))),
+        |operand| boolean(!is_true(&operand)),
         "whether the operand does not count as true",
     ),
 ];

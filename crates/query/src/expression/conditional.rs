@@ -4,44 +4,34 @@ use document::{RawDocument, RawValue};
 
 use crate::error::QueryError;
 
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::scope::ParseScope;
 use super::{Expression, ExpressionNode};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
+    Operator::grammar(
         "$and",
-        Arity::Grammar,
-        Implementation::Grammar(|operand, scope| {
-            Ok(Expression { node: ExpressionNode::All(parse_list(operand, scope)?) })
-        }),
+        |operand, scope| Ok(Expression { node: ExpressionNode::All(parse_list(operand, scope)?) }),
         "whether every operand counts as true; stops at the first that does not",
     ),
-    Operator::new(
+    Operator::grammar(
         "$or",
-        Arity::Grammar,
-        Implementation::Grammar(|operand, scope| {
-            Ok(Expression { node: ExpressionNode::Any(parse_list(operand, scope)?) })
-        }),
+        |operand, scope| Ok(Expression { node: ExpressionNode::Any(parse_list(operand, scope)?) }),
         "whether any operand counts as true; stops at the first that does",
     ),
-    Operator::new(
+    Operator::grammar(
         "$cond",
-        Arity::Grammar,
-        Implementation::Grammar(parse_cond),
+        parse_cond,
         "one of two expressions, chosen by a condition; [if, then, else] or an object with these fields",
     ),
-    Operator::new(
+    Operator::grammar(
         "$ifNull",
-        Arity::Grammar,
-        Implementation::Grammar(parse_if_null),
+        parse_if_null,
         "the first operand that is neither null nor missing, or else the last operand",
     ),
-    Operator::new(
+    Operator::grammar(
         "$switch",
-        Arity::Grammar,
-        Implementation::Grammar(parse_switch),
+        parse_switch,
         "the 'then' of the first branch whose 'case' counts as true, or else 'default'",
     ),
 ];
@@ -60,10 +50,7 @@ fn parse_cond(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expressio
             let operands = parse_list(operand, scope)?;
             let given = operands.len();
             let Ok([condition, then, otherwise]) = <[Expression; 3]>::try_from(operands) else {
-                return Err(QueryError::new(
-                    16020,
-                    format!("Expression $cond takes exactly 3 arguments. {given} were passed in."),
-                ));
+                bail!(16020, "Expression $cond takes exactly 3 arguments. {given} were passed in.");
             };
             (condition, then, otherwise)
         }
@@ -86,13 +73,11 @@ fn parse_cond_object(
             "if" => &mut condition,
             "then" => &mut then,
             "else" => &mut otherwise,
-            unknown => {
-                return Err(QueryError::new(17083, format!("Unrecognized parameter to $cond: {unknown}")));
-            }
+            unknown => bail!(17083, "Unrecognized parameter to $cond: {unknown}"),
         };
         *place = Some(Expression::parse(element.value(), scope)?);
     }
-    let absent = |code, name: &str| QueryError::new(code, format!("Missing '{name}' parameter to $cond"));
+    let absent = |code, name: &str| query_error!(code, "Missing '{name}' parameter to $cond");
     Ok((
         condition.ok_or_else(|| absent(17080, "if"))?,
         then.ok_or_else(|| absent(17081, "then"))?,
@@ -103,20 +88,14 @@ fn parse_cond_object(
 fn parse_if_null(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
     let operands = parse_list(operand, scope)?;
     if operands.len() < 2 {
-        return Err(QueryError::new(
-            1257300,
-            format!("$ifNull needs at least two arguments, had: {}", operands.len()),
-        ));
+        bail!(1257300, "$ifNull needs at least two arguments, had: {}", operands.len());
     }
     Ok(Expression { node: ExpressionNode::IfNull(operands) })
 }
 
 fn parse_switch(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
     let RawValue::Document(document) = operand else {
-        return Err(QueryError::new(
-            40060,
-            format!("$switch requires an object as an argument, found: {}", operand.kind().alias()),
-        ));
+        bail!(40060, "$switch requires an object as an argument, found: {}", operand.kind().alias());
     };
     let (mut branches, mut default) = (Vec::new(), None);
     for element in document.iter() {
@@ -127,19 +106,14 @@ fn parse_switch(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Express
                 }
             }
             ("branches", other) => {
-                return Err(QueryError::new(
-                    40061,
-                    format!("$switch expected an array for 'branches', found: {}", other.kind().alias()),
-                ));
+                bail!(40061, "$switch expected an array for 'branches', found: {}", other.kind().alias())
             }
             ("default", value) => default = Some(Box::new(Expression::parse(value, scope)?)),
-            (unknown, _) => {
-                return Err(QueryError::new(40067, format!("$switch found an unknown argument: {unknown}")));
-            }
+            (unknown, _) => bail!(40067, "$switch found an unknown argument: {unknown}"),
         }
     }
     if branches.is_empty() {
-        return Err(QueryError::new(40068, "$switch requires at least one branch."));
+        bail!(40068, "$switch requires at least one branch.");
     }
     Ok(Expression { node: ExpressionNode::Switch { branches, default } })
 }
@@ -149,22 +123,14 @@ fn parse_branch(
     scope: &ParseScope<'_>,
 ) -> Result<(Expression, Expression), QueryError> {
     let RawValue::Document(document) = branch else {
-        return Err(QueryError::new(
-            40062,
-            format!("$switch expected each branch to be an object, found: {}", branch.kind().alias()),
-        ));
+        bail!(40062, "$switch expected each branch to be an object, found: {}", branch.kind().alias());
     };
     let (mut case, mut then) = (None, None);
     for element in document.iter() {
         match element.name() {
             "case" => case = Some(Expression::parse(element.value(), scope)?),
             "then" => then = Some(Expression::parse(element.value(), scope)?),
-            unknown => {
-                return Err(QueryError::new(
-                    40063,
-                    format!("$switch found an unknown argument to a branch: {unknown}"),
-                ));
-            }
+            unknown => bail!(40063, "$switch found an unknown argument to a branch: {unknown}"),
         }
     }
     let case =

@@ -6,11 +6,11 @@ use document::{Decimal128, ElementType, Number, ObjectId, Value};
 use crate::error::{QueryError, code};
 
 use super::brief;
-use super::call::{Arguments, Implementation};
+use super::call::Arguments;
 use super::date::{as_milliseconds, iso_string};
 use super::date_text::parse_date;
 use super::date_zone::Zone;
-use super::operators::{Arity, Operator, Parameter, Signature};
+use super::operators::{Operator, Parameter, Signature};
 use super::{Evaluated, NULL, Outcome, as_integer, is_true, nullish, type_name};
 
 static CONVERT: Signature = Signature {
@@ -30,38 +30,26 @@ static CONVERT: Signature = Signature {
 /// An operator that converts its operand to one type.
 macro_rules! conversion {
     ($name:literal, $target:expr, $documentation:literal) => {
-        Operator::new(
+        Operator::one(
             $name,
-            Arity::Exactly(1),
-            Implementation::One(
-                |operand| if nullish(&operand) { Ok(NULL) } else { convert(&operand, $target) },
-            ),
+            |operand| if nullish(&operand) { Ok(NULL) } else { convert(&operand, $target) },
             $documentation,
         )
     };
 }
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
+    Operator::one(
         "$type",
-        Arity::Exactly(1),
-        Implementation::One(|operand| Ok(Some(Value::from(type_name(&operand))))),
+        |operand| Ok(Some(Value::from(type_name(&operand)))),
         "the name of the operand's BSON type, or \"missing\"",
     ),
-    Operator::new(
+    Operator::one(
         "$isNumber",
-        Arity::Exactly(1),
-        Implementation::One(|operand| {
-            Ok(Some(Value::Boolean(operand.is_some_and(|value| value.is_number()))))
-        }),
+        |operand| Ok(Some(Value::Boolean(operand.is_some_and(|value| value.is_number())))),
         "whether the operand is of a numeric type",
     ),
-    Operator::new(
-        "$convert",
-        Arity::Named(&CONVERT),
-        Implementation::Named(convert_named),
-        "'input' converted to the type 'to'",
-    ),
+    Operator::named("$convert", &CONVERT, convert_named, "'input' converted to the type 'to'"),
     conversion!("$toInt", ElementType::Int32, "the operand converted to a 32-bit integer"),
     conversion!("$toLong", ElementType::Int64, "the operand converted to a 64-bit integer"),
     conversion!("$toDouble", ElementType::Double, "the operand converted to a double"),
@@ -84,10 +72,7 @@ pub(crate) fn coerce_to_string(operand: &Evaluated) -> Result<String, QueryError
         }
         Some(value) => match value.as_number() {
             Some(number) => Ok(number_text(number)),
-            None => Err(QueryError::new(
-                16007,
-                format!("can't convert from BSON type {} to String", type_name(operand)),
-            )),
+            None => Err(query_error!(16007, "can't convert from BSON type {} to String", type_name(operand))),
         },
         None => Ok(String::new()),
     }
@@ -138,10 +123,11 @@ fn target_type(to: &Evaluated) -> Result<ElementType, QueryError> {
         Some(Value::Document(described)) => target_type(&described.get("type").cloned()),
         _ => {
             let Some(number) = as_integer(to) else {
-                return Err(QueryError::failed_to_parse(format!(
+                bail!(
+                    failed_to_parse,
                     "$convert's 'to' argument must be a string or number, but is {}",
                     type_name(to)
-                )));
+                );
             };
             ElementType::ALL.into_iter().find(|kind| i64::from(kind.query_code()) == number).ok_or_else(
                 || {

@@ -6,9 +6,9 @@ use jiff::civil::DateTime;
 
 use crate::error::QueryError;
 
-use super::call::{Arguments, Implementation};
+use super::call::Arguments;
 use super::date_zone::Zone;
-use super::operators::{Arity, Operator, Parameter, Signature};
+use super::operators::{Operator, Parameter, Signature};
 use super::{Evaluated, NULL, Outcome, nullish, type_name};
 
 static SIGNATURE: Signature = Signature {
@@ -22,12 +22,7 @@ static SIGNATURE: Signature = Signature {
 /// An operator that yields one part of a date.
 macro_rules! part {
     ($name:literal, $read:expr, $documentation:literal) => {
-        Operator::new(
-            $name,
-            Arity::Named(&SIGNATURE),
-            Implementation::Named(|arguments| part(arguments, $read)),
-            $documentation,
-        )
+        Operator::named($name, &SIGNATURE, |arguments| part(arguments, $read), $documentation)
     };
 }
 
@@ -84,9 +79,7 @@ pub(crate) fn as_milliseconds(operand: &Evaluated) -> Result<i64, QueryError> {
         Some(Value::DateTime(milliseconds)) => Ok(*milliseconds),
         Some(Value::Timestamp(timestamp)) => Ok(i64::from(timestamp.time) * 1000),
         Some(Value::ObjectId(id)) => Ok(i64::from(id.seconds()) * 1000),
-        other => {
-            Err(QueryError::new(16006, format!("can't convert from BSON type {} to Date", type_name(other))))
-        }
+        other => Err(query_error!(16006, "can't convert from BSON type {} to Date", type_name(other))),
     }
 }
 

@@ -6,10 +6,10 @@ use jiff::civil::{Date, DateTime, Weekday};
 
 use crate::error::QueryError;
 
-use super::call::{Arguments, Implementation};
+use super::call::Arguments;
 use super::date::as_milliseconds;
 use super::date_zone::{Zone, clock_milliseconds, clock_time, out_of_range};
-use super::operators::{Arity, Operator, Parameter, Signature};
+use super::operators::{Operator, Parameter, Signature};
 use super::{Evaluated, NULL, Outcome, as_integer, nullish};
 
 static MOVE: Signature = Signature {
@@ -52,28 +52,18 @@ static TRUNCATE: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$dateAdd",
-        Arity::Named(&MOVE),
-        Implementation::Named(|arguments| shift(arguments, 1)),
-        "the date a number of units later",
-    ),
-    Operator::new(
+    Operator::named("$dateAdd", &MOVE, |arguments| shift(arguments, 1), "the date a number of units later"),
+    Operator::named(
         "$dateSubtract",
-        Arity::Named(&MOVE),
-        Implementation::Named(|arguments| shift(arguments, -1)),
+        &MOVE,
+        |arguments| shift(arguments, -1),
         "the date a number of units earlier",
     ),
-    Operator::new(
-        "$dateDiff",
-        Arity::Named(&DIFFERENCE),
-        Implementation::Named(difference),
-        "the number of unit boundaries between two dates",
-    ),
-    Operator::new(
+    Operator::named("$dateDiff", &DIFFERENCE, difference, "the number of unit boundaries between two dates"),
+    Operator::named(
         "$dateTrunc",
-        Arity::Named(&TRUNCATE),
-        Implementation::Named(truncate),
+        &TRUNCATE,
+        truncate,
         "the beginning of the bin of units that a date lies in",
     ),
 ];
@@ -117,15 +107,14 @@ impl TimeUnit {
                 Some(unit) => Ok(Some(unit)),
                 None => Err(QueryError::failed_to_parse(format!("unknown time unit value: {text}"))),
             },
-            _ => Err(QueryError::new(code, format!("{name} requires 'unit' to be a string"))),
+            _ => Err(query_error!(code, "{name} requires 'unit' to be a string")),
         }
     }
 }
 
 fn date_operand(operand: &Evaluated, name: &str, parameter: &str, code: i32) -> Result<i64, QueryError> {
-    as_milliseconds(operand).map_err(|_| {
-        QueryError::new(code, format!("{name} requires {parameter} to be convertible to a date"))
-    })
+    as_milliseconds(operand)
+        .map_err(|_| query_error!(code, "{name} requires {parameter} to be convertible to a date"))
 }
 
 fn shift(mut arguments: Arguments, sign: i64) -> Outcome {
@@ -140,9 +129,9 @@ fn shift(mut arguments: Arguments, sign: i64) -> Outcome {
     }
     let start = date_operand(&start, name, "startDate", 5166403)?;
     let Some(amount) = as_integer(&amount) else {
-        return Err(QueryError::new(5166405, format!("{name} expects integer amount of time units")));
+        bail!(5166405, "{name} expects integer amount of time units");
     };
-    let overflow = || QueryError::new(5166406, format!("{name} overflowed"));
+    let overflow = || query_error!(5166406, "{name} overflowed");
     let amount = amount.checked_mul(sign).ok_or_else(overflow)?;
     let moved = match unit {
         TimeUnit::Milliseconds(length) => amount.checked_mul(length).and_then(|span| start.checked_add(span)),
@@ -170,9 +159,7 @@ fn week_start(operand: Option<Evaluated>, name: &str) -> Result<Option<Weekday>,
         None => return Ok(Some(Weekday::Sunday)),
         Some(value) if nullish(&value) => return Ok(None),
         Some(Some(Value::String(text))) => text,
-        Some(_) => {
-            return Err(QueryError::new(5439015, format!("{name} requires 'startOfWeek' to be a string")));
-        }
+        Some(_) => bail!(5439015, "{name} requires 'startOfWeek' to be a string"),
     };
     let day = match text.to_ascii_lowercase().as_str() {
         "sunday" | "sun" => Weekday::Sunday,
@@ -182,7 +169,7 @@ fn week_start(operand: Option<Evaluated>, name: &str) -> Result<Option<Weekday>,
         "thursday" | "thu" => Weekday::Thursday,
         "friday" | "fri" => Weekday::Friday,
         "saturday" | "sat" => Weekday::Saturday,
-        _ => return Err(QueryError::failed_to_parse(format!("unknown day of week value: {text}"))),
+        _ => bail!(failed_to_parse, "unknown day of week value: {text}"),
     };
     Ok(Some(day))
 }
@@ -248,13 +235,10 @@ fn truncate(mut arguments: Arguments) -> Outcome {
     }
     let date = date_operand(&date, name, "'date'", 5439012)?;
     let Some(bin_size) = as_integer(&bin_size) else {
-        return Err(QueryError::new(5439017, "$dateTrunc requires 'binSize' to be a 64-bit integer"));
+        bail!(5439017, "$dateTrunc requires 'binSize' to be a 64-bit integer");
     };
     if bin_size <= 0 {
-        return Err(QueryError::new(
-            5439018,
-            format!("$dateTrunc requires 'binSize' to be greater than 0, but got value {bin_size}"),
-        ));
+        bail!(5439018, "$dateTrunc requires 'binSize' to be greater than 0, but got value {bin_size}");
     }
     truncate_to(date, unit, bin_size, &zone, first_day).map(|start| Some(Value::DateTime(start)))
 }

@@ -8,14 +8,14 @@ use jiff::civil::{Date, DateTime};
 use crate::error::{QueryError, code};
 
 use super::brief;
-use super::call::{Arguments, Implementation};
+use super::call::Arguments;
 use super::date::{as_milliseconds, week_of_year};
 use super::date_text::{
     Clock, NamedZone, civil, day_of_week, day_of_year, failure, incomplete, instant, malformed, parse_date,
     zone_at,
 };
 use super::date_zone::Zone;
-use super::operators::{Arity, Operator, Parameter, Signature};
+use super::operators::{Operator, Parameter, Signature};
 use super::{NULL, Outcome, nullish, type_name};
 
 static TO_STRING: Signature = Signature {
@@ -45,16 +45,11 @@ static FROM_STRING: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$dateToString",
-        Arity::Named(&TO_STRING),
-        Implementation::Named(to_string),
-        "a date as text, by a format of %-specifiers",
-    ),
-    Operator::new(
+    Operator::named("$dateToString", &TO_STRING, to_string, "a date as text, by a format of %-specifiers"),
+    Operator::named(
         "$dateFromString",
-        Arity::Named(&FROM_STRING),
-        Implementation::Named(from_string),
+        &FROM_STRING,
+        from_string,
         "a date read from text, by a format or as people write dates",
     ),
 ];
@@ -90,24 +85,17 @@ fn to_string(mut arguments: Arguments) -> Outcome {
         None => "%Y-%m-%dT%H:%M:%S.%L",
         Some(Some(Value::String(format))) => format.as_str(),
         Some(value) if nullish(value) => return Ok(NULL),
-        Some(other) => {
-            return Err(QueryError::new(
-                18533,
-                format!(
-                    "$dateToString requires that 'format' be a string, found: {} with value {}",
-                    type_name(other),
-                    brief(other)
-                ),
-            ));
-        }
+        Some(other) => bail!(
+            18533,
+            "$dateToString requires that 'format' be a string, found: {} with value {}",
+            type_name(other),
+            brief(other)
+        ),
     };
     let milliseconds = as_milliseconds(&date)?;
     let local = zone.local(milliseconds)?;
     if !(0..=9999).contains(&local.year()) {
-        return Err(QueryError::new(
-            18537,
-            format!("$dateToString is only defined on year 0-9999, tried to use year {}", local.year()),
-        ));
+        bail!(18537, "$dateToString is only defined on year 0-9999, tried to use year {}", local.year());
     }
     write_date(format, local, zone.offset_seconds(milliseconds)?).map(|text| Some(Value::String(text)))
 }
@@ -157,12 +145,7 @@ fn write_specifier(
             write!(text, "{sign}{:02}{:02}", offset.abs() / 3600, offset.abs() / 60 % 60)
         }
         'Z' => write!(text, "{}", offset / 60),
-        unknown => {
-            return Err(QueryError::new(
-                18536,
-                format!("Invalid format character '%{unknown}' in format string"),
-            ));
-        }
+        unknown => bail!(18536, "Invalid format character '%{unknown}' in format string"),
     };
     // Writing into a string cannot fail.
     written.map_err(|error| QueryError::new(code::INTERNAL_ERROR, error.to_string()))
@@ -184,16 +167,12 @@ fn from_string(mut arguments: Arguments) -> Outcome {
         (Some(Value::String(text)), Some(Some(Value::String(format)))) => {
             parse_with_format(text, format, &zone, explicit_zone)
         }
-        (Some(Value::String(_)), Some(other)) => {
-            return Err(QueryError::new(
-                40684,
-                format!(
-                    "$dateFromString requires that 'format' be a string, found: {} with value {}",
-                    type_name(other),
-                    brief(other)
-                ),
-            ));
-        }
+        (Some(Value::String(_)), Some(other)) => bail!(
+            40684,
+            "$dateFromString requires that 'format' be a string, found: {} with value {}",
+            type_name(other),
+            brief(other)
+        ),
         _ => Err(failure(format!(
             "$dateFromString requires that 'dateString' be a string, found: {} with value {}",
             type_name(&input),
@@ -232,7 +211,7 @@ fn parse_with_format(text: &str, format: &str, zone: &Zone, zone_given: bool) ->
         };
         let literal = match letter {
             '%' => match letters.next() {
-                None => return Err(QueryError::new(18535, "Unmatched '%' at end of format string")),
+                None => bail!(18535, "Unmatched '%' at end of format string"),
                 Some('%') => '%',
                 Some(specifier) => {
                     rest = read.specifier(specifier, rest)?.ok_or_else(|| refused(not_found(specifier)))?;
@@ -310,12 +289,7 @@ impl Read {
                 self.zone = minutes.map(|minutes| NamedZone::of_seconds(sign * minutes * 60));
                 rest
             }
-            unknown => {
-                return Err(QueryError::new(
-                    18536,
-                    format!("Invalid format character '%{unknown}' in format string"),
-                ));
-            }
+            unknown => bail!(18536, "Invalid format character '%{unknown}' in format string"),
         })
     }
 

@@ -7,10 +7,10 @@ use jiff::civil::{Date, DateTime};
 use crate::error::QueryError;
 
 use super::brief;
-use super::call::{Arguments, Implementation};
+use super::call::Arguments;
 use super::date::as_milliseconds;
 use super::date_zone::{Zone, out_of_range};
-use super::operators::{Arity, Operator, Parameter, Signature};
+use super::operators::{Operator, Parameter, Signature};
 use super::{NULL, Outcome, as_integer, nullish, type_name};
 
 static TO_PARTS: Signature = Signature {
@@ -45,16 +45,11 @@ static FROM_PARTS: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$dateToParts",
-        Arity::Named(&TO_PARTS),
-        Implementation::Named(to_parts),
-        "an object of the parts of a date",
-    ),
-    Operator::new(
+    Operator::named("$dateToParts", &TO_PARTS, to_parts, "an object of the parts of a date"),
+    Operator::named(
         "$dateFromParts",
-        Arity::Named(&FROM_PARTS),
-        Implementation::Named(from_parts),
+        &FROM_PARTS,
+        from_parts,
         "the date with the given parts; parts out of their range carry over",
     ),
 ];
@@ -68,12 +63,7 @@ fn to_parts(mut arguments: Arguments) -> Outcome {
         None => false,
         Some(Some(Value::Boolean(iso))) => iso,
         Some(value) if nullish(&value) => return Ok(NULL),
-        Some(other) => {
-            return Err(QueryError::new(
-                40521,
-                format!("iso8601 must evaluate to a bool, found {}", type_name(&other)),
-            ));
-        }
+        Some(other) => bail!(40521, "iso8601 must evaluate to a bool, found {}", type_name(&other)),
     };
     if nullish(&date) {
         return Ok(NULL);
@@ -105,13 +95,11 @@ fn part(arguments: &mut Arguments, name: &str, default: i64) -> Result<Option<i6
         return Ok(None);
     }
     as_integer(&operand).map(Some).ok_or_else(|| {
-        QueryError::new(
+        query_error!(
             40515,
-            format!(
-                "'{name}' must evaluate to an integer, found {} with value {}",
-                type_name(&operand),
-                brief(&operand)
-            ),
+            "'{name}' must evaluate to an integer, found {} with value {}",
+            type_name(&operand),
+            brief(&operand)
         )
     })
 }
@@ -120,9 +108,9 @@ fn check_range(name: &str, number: i64, low: i64, high: i64, code: i32) -> Resul
     if (low..=high).contains(&number) {
         return Ok(number);
     }
-    Err(QueryError::new(
+    Err(query_error!(
         code,
-        format!("'{name}' must evaluate to an integer in the range {low} to {high}, found {number}"),
+        "'{name}' must evaluate to an integer in the range {low} to {high}, found {number}"
     ))
 }
 
@@ -134,19 +122,11 @@ fn from_parts(mut arguments: Arguments) -> Outcome {
     let week_year = arguments.take_given("isoWeekYear");
     let (name, year, names) = match (year, week_year) {
         (Some(_), Some(_)) => {
-            return Err(QueryError::new(
-                40489,
-                "$dateFromParts does not allow mixing natural dates with ISO dates",
-            ));
+            bail!(40489, "$dateFromParts does not allow mixing natural dates with ISO dates")
         }
         (Some(year), None) => ("year", year, ["month", "day"]),
         (None, Some(year)) => ("isoWeekYear", year, ["isoWeek", "isoDayOfWeek"]),
-        (None, None) => {
-            return Err(QueryError::new(
-                40516,
-                "$dateFromParts requires either 'year' or 'isoWeekYear' to be present",
-            ));
-        }
+        (None, None) => bail!(40516, "$dateFromParts requires either 'year' or 'isoWeekYear' to be present"),
     };
     let Some(zone) = Zone::of_operand(arguments.take_given("timezone"), "$dateFromParts")? else {
         return Ok(NULL);
@@ -155,14 +135,12 @@ fn from_parts(mut arguments: Arguments) -> Outcome {
         return Ok(NULL);
     }
     let Some(year_number) = as_integer(&year) else {
-        return Err(QueryError::new(
+        bail!(
             40515,
-            format!(
-                "'{name}' must evaluate to an integer, found {} with value {}",
-                type_name(&year),
-                brief(&year)
-            ),
-        ));
+            "'{name}' must evaluate to an integer, found {} with value {}",
+            type_name(&year),
+            brief(&year)
+        );
     };
     let year = check_range(name, year_number, 1, 9999, 40523)?;
     let mut numbers = [0; 6];

@@ -33,20 +33,18 @@ impl Zone {
             None => Ok(Some(Self::utc())),
             Some(value) if nullish(&value) => Ok(None),
             Some(Some(Value::String(text))) => Self::parse(&text).map(Some),
-            Some(other) => Err(QueryError::new(
+            Some(other) => Err(query_error!(
                 40517,
-                format!(
-                    "{name} requires a string for the timezone argument, but was given a {} ({})",
-                    type_name(&other),
-                    brief(&other)
-                ),
+                "{name} requires a string for the timezone argument, but was given a {} ({})",
+                type_name(&other),
+                brief(&other)
             )),
         }
     }
 
     /// `Europe/Berlin`, `UTC`, `+05`, `+0530`, `-05:30`.
     pub(crate) fn parse(text: &str) -> Result<Self, QueryError> {
-        let unknown = || QueryError::new(40485, format!("unrecognized time zone identifier: \"{text}\""));
+        let unknown = || query_error!(40485, "unrecognized time zone identifier: \"{text}\"");
         if matches!(text, "UTC" | "GMT" | "Z") {
             return Ok(Self::utc());
         }

@@ -60,10 +60,7 @@ impl Expression {
             }
             ExpressionNode::Named { operator, parameters } => {
                 let Arity::Named(signature) = operator.arity else {
-                    return Err(QueryError::new(
-                        code::INTERNAL_ERROR,
-                        "an operator without parameters was given some",
-                    ));
+                    bail!(code::INTERNAL_ERROR, "an operator without parameters was given some");
                 };
                 let mut values = Vec::with_capacity(parameters.len());
                 for given in parameters {
@@ -265,12 +262,7 @@ fn evaluate_map(
     let items = match input.evaluate(root, variables)? {
         Some(Value::Array(items)) => items,
         value if nullish(&value) => return Ok(super::NULL),
-        other => {
-            return Err(QueryError::new(
-                16883,
-                format!("input to $map must be an array not {}", type_name(&other)),
-            ));
-        }
+        other => bail!(16883, "input to $map must be an array not {}", type_name(&other)),
     };
     variables.hold_bytes(items.measure().bytes)?;
     let mut mapped = Vec::with_capacity(items.len());
@@ -296,12 +288,7 @@ fn evaluate_filter(
     let items = match input.evaluate(root, variables)? {
         Some(Value::Array(items)) => items,
         value if nullish(&value) => return Ok(super::NULL),
-        other => {
-            return Err(QueryError::new(
-                28651,
-                format!("input to $filter must be an array not {}", type_name(&other)),
-            ));
-        }
+        other => bail!(28651, "input to $filter must be an array not {}", type_name(&other)),
     };
     let limit = match limit {
         Some(limit) => filter_limit(limit.evaluate(root, variables)?)?,
@@ -327,14 +314,11 @@ fn filter_limit(limit: Evaluated) -> Result<usize, QueryError> {
         return Ok(usize::MAX);
     }
     let Some(number) = super::as_integer(&limit) else {
-        return Err(QueryError::new(
-            327391,
-            format!("$filter: limit must be represented as a 32-bit integral value: {}", type_name(&limit)),
-        ));
+        bail!(327391, "$filter: limit must be represented as a 32-bit integral value: {}", type_name(&limit));
     };
     match usize::try_from(number) {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err(QueryError::new(327392, format!("$filter: limit must be greater than 0: {number}"))),
+        _ => Err(query_error!(327392, "$filter: limit must be greater than 0: {number}")),
     }
 }
 
@@ -349,12 +333,7 @@ fn evaluate_reduce(
     let items = match input.evaluate(root, variables)? {
         Some(Value::Array(items)) => items,
         value if nullish(&value) => return Ok(super::NULL),
-        other => {
-            return Err(QueryError::new(
-                40080,
-                format!("$reduce requires that 'input' be an array, found: {}", type_name(&other)),
-            ));
-        }
+        other => bail!(40080, "$reduce requires that 'input' be an array, found: {}", type_name(&other)),
     };
     variables.hold_bytes(items.measure().bytes)?;
     let held = variables.held_bytes();

@@ -81,13 +81,13 @@ const REFERENCE_FIELDS: [&str; 3] = ["$id", "$ref", "$db"];
 /// `Overflow` for too many names.
 pub(crate) fn check_path(text: &str) -> Result<(), QueryError> {
     if text.is_empty() {
-        return Err(QueryError::new(40352, "FieldPath cannot be constructed with empty string"));
+        bail!(40352, "FieldPath cannot be constructed with empty string");
     }
     if text.ends_with('.') {
-        return Err(QueryError::new(40353, "FieldPath must not end with a '.'."));
+        bail!(40353, "FieldPath must not end with a '.'.");
     }
     if text.split('.').nth(MAX_PATH_COMPONENTS).is_some() {
-        return Err(QueryError::new(code::OVERFLOW, "FieldPath is too long"));
+        bail!(code::OVERFLOW, "FieldPath is too long");
     }
     text.split('.').try_for_each(check_component)
 }
@@ -95,16 +95,13 @@ pub(crate) fn check_path(text: &str) -> Result<(), QueryError> {
 /// Checks one component of a path or one field name of an object expression.
 pub(crate) fn check_component(component: &str) -> Result<(), QueryError> {
     if component.is_empty() {
-        return Err(QueryError::new(15998, "FieldPath field names may not be empty strings."));
+        bail!(15998, "FieldPath field names may not be empty strings.");
     }
     if component.starts_with('$') && !REFERENCE_FIELDS.contains(&component) {
-        return Err(QueryError::new(
-            16410,
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
-        ));
+        bail!(16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField.");
     }
     if component.contains('\0') {
-        return Err(QueryError::new(16411, "FieldPath field names may not contain '\\0'."));
+        bail!(16411, "FieldPath field names may not contain '\\0'.");
     }
     Ok(())
 }
@@ -113,10 +110,7 @@ pub(crate) fn check_component(component: &str) -> Result<(), QueryError> {
 pub(crate) fn check_field_name(name: &str) -> Result<(), QueryError> {
     check_component(name)?;
     if name.contains('.') {
-        return Err(QueryError::new(
-            16412,
-            "FieldPath field names may not contain '.'. Consider using $getField or $setField.",
-        ));
+        bail!(16412, "FieldPath field names may not contain '.'. Consider using $getField or $setField.");
     }
     Ok(())
 }

@@ -4,34 +4,21 @@ use document::{RawDocument, RawValue};
 
 use crate::error::QueryError;
 
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::scope::{ParseScope, check_variable_name};
 use super::{Expression, ExpressionNode};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$let",
-        Arity::Grammar,
-        Implementation::Grammar(parse_let),
-        "the expression 'in', with the variables of 'vars' bound",
-    ),
-    Operator::new(
-        "$map",
-        Arity::Grammar,
-        Implementation::Grammar(parse_map),
-        "the array of 'in' for each item of 'input'",
-    ),
-    Operator::new(
+    Operator::grammar("$let", parse_let, "the expression 'in', with the variables of 'vars' bound"),
+    Operator::grammar("$map", parse_map, "the array of 'in' for each item of 'input'"),
+    Operator::grammar(
         "$filter",
-        Arity::Grammar,
-        Implementation::Grammar(parse_filter),
+        parse_filter,
         "the items of 'input' for which 'cond' counts as true, at most 'limit' of them",
     ),
-    Operator::new(
+    Operator::grammar(
         "$reduce",
-        Arity::Grammar,
-        Implementation::Grammar(parse_reduce),
+        parse_reduce,
         "the result of combining $$value, at first 'initialValue', with each item $$this of 'input' by 'in'",
     ),
 ];
@@ -51,18 +38,12 @@ impl<'a> Fields<'a> {
         unknown_code: i32,
     ) -> Result<Self, QueryError> {
         let RawValue::Document(document) = operand else {
-            return Err(QueryError::new(
-                not_an_object,
-                format!("{operator} only supports an object as its argument"),
-            ));
+            bail!(not_an_object, "{operator} only supports an object as its argument");
         };
         let mut found = Vec::new();
         for element in document.iter() {
             let Some(name) = known.iter().find(|name| **name == element.name()) else {
-                return Err(QueryError::new(
-                    unknown_code,
-                    format!("Unrecognized parameter to {operator}: {}", element.name()),
-                ));
+                bail!(unknown_code, "Unrecognized parameter to {operator}: {}", element.name());
             };
             found.push((*name, element.value()));
         }
@@ -75,7 +56,7 @@ impl<'a> Fields<'a> {
 
     fn required(&self, name: &str, code: i32) -> Result<RawValue<'a>, QueryError> {
         self.optional(name)
-            .ok_or_else(|| QueryError::new(code, format!("Missing '{name}' parameter to {}", self.operator)))
+            .ok_or_else(|| query_error!(code, "Missing '{name}' parameter to {}", self.operator))
     }
 
     fn variable(&self, default: &str) -> Result<String, QueryError> {
@@ -95,7 +76,7 @@ fn parse_let(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression
     let vars = fields.required("vars", 16876)?;
     let body = fields.required("in", 16877)?;
     let RawValue::Document(vars) = vars else {
-        return Err(QueryError::new(10065, "invalid parameter: expected an object (vars)"));
+        bail!(10065, "invalid parameter: expected an object (vars)");
     };
     let (names, bindings) = parse_bindings(vars, scope)?;
     let slot = scope.next_slot();

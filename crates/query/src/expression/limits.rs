@@ -49,12 +49,10 @@ pub(super) fn object(name: &str, object: Document) -> Outcome {
 fn check(name: &str, measure: Measure) -> Result<(), QueryError> {
     check_bytes(name, measure.bytes)?;
     if measure.depth > MAX_DEPTH {
-        return Err(QueryError::new(
+        bail!(
             code::OVERFLOW,
-            format!(
-                "cannot convert document to BSON because it exceeds the limit of {MAX_DEPTH} levels of nesting"
-            ),
-        ));
+            "cannot convert document to BSON because it exceeds the limit of {MAX_DEPTH} levels of nesting"
+        );
     }
     Ok(())
 }
@@ -78,11 +76,9 @@ pub(super) fn check_range(count: usize) -> Result<(), QueryError> {
 
 /// The refusal of what takes too many bytes.
 pub(super) fn too_much(name: &str, bytes: usize, limit: usize) -> QueryError {
-    QueryError::new(
+    query_error!(
         code::EXCEEDED_MEMORY_LIMIT,
-        format!(
-            "{name} would use too much memory ({bytes} bytes) and cannot spill to disk. Memory limit: {limit} bytes"
-        ),
+        "{name} would use too much memory ({bytes} bytes) and cannot spill to disk. Memory limit: {limit} bytes"
     )
 }
 
@@ -117,9 +113,9 @@ pub(crate) fn check_string(bytes: usize) -> Result<(), QueryError> {
     if bytes <= MAX_STRING_BYTES {
         return Ok(());
     }
-    Err(QueryError::new(
+    Err(query_error!(
         BUFFER_TOO_LARGE,
-        format!("BufBuilder attempted to grow() to {bytes} bytes, past the 64MB limit."),
+        "BufBuilder attempted to grow() to {bytes} bytes, past the 64MB limit."
     ))
 }
 

@@ -5,64 +5,32 @@ use document::{Fieldwise, RawValue, Value};
 use crate::error::QueryError;
 
 use super::brief;
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::scope::ParseScope;
 use super::{Evaluated, Expression, ExpressionNode, Outcome, limits, null_if_nullish, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$mergeObjects",
-        Arity::Any,
-        Implementation::Many(merge),
-        "one object with the fields of all; later ones win",
-    ),
-    Operator::new(
+    Operator::many("$mergeObjects", merge, "one object with the fields of all; later ones win"),
+    Operator::grammar(
         "$getField",
-        Arity::Grammar,
-        Implementation::Grammar(parse_get_field),
+        parse_get_field,
         "the field 'field' of 'input', whatever characters its name has",
     ),
-    Operator::new(
+    Operator::grammar(
         "$setField",
-        Arity::Grammar,
-        Implementation::Grammar(parse_set_field),
+        parse_set_field,
         "the object 'input' with the field 'field' set to 'value'",
     ),
-    Operator::new(
-        "$unsetField",
-        Arity::Grammar,
-        Implementation::Grammar(parse_unset_field),
-        "the object 'input' without the field 'field'",
-    ),
-    Operator::new(
-        "$binarySize",
-        Arity::Exactly(1),
-        Implementation::One(binary_size),
-        "the number of bytes of a string or of binary data",
-    ),
-    Operator::new(
-        "$bsonSize",
-        Arity::Exactly(1),
-        Implementation::One(bson_size),
-        "the number of bytes an object takes as BSON",
-    ),
+    Operator::grammar("$unsetField", parse_unset_field, "the object 'input' without the field 'field'"),
+    Operator::one("$binarySize", binary_size, "the number of bytes of a string or of binary data"),
+    Operator::one("$bsonSize", bson_size, "the number of bytes an object takes as BSON"),
 ];
 
 /// What `$getField` and `$setField` become once their fields are known; neither name is reachable from a
 /// client.
-static GET_FIELD: Operator = Operator::new(
-    "$getField",
-    Arity::Exactly(2),
-    Implementation::Two(get_field),
-    "the field with this name of this object",
-);
-static SET_FIELD: Operator = Operator::new(
-    "$setField",
-    Arity::Exactly(3),
-    Implementation::Three(set_field),
-    "the object with this field set to this value",
-);
+static GET_FIELD: Operator = Operator::two("$getField", get_field, "the field with this name of this object");
+static SET_FIELD: Operator =
+    Operator::three("$setField", set_field, "the object with this field set to this value");
 
 fn merge(operands: Vec<Evaluated>) -> Outcome {
     let objects = match <[Evaluated; 1]>::try_from(operands) {
@@ -97,13 +65,11 @@ pub(crate) fn merge_into(merged: &mut Fieldwise, object: Evaluated) -> Result<(u
             Ok((came, went))
         }
         value if nullish(&value) => Ok((0, 0)),
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             40400,
-            format!(
-                "$mergeObjects requires object inputs, but input {} is of type {}",
-                brief(&other),
-                type_name(&other)
-            ),
+            "$mergeObjects requires object inputs, but input {} is of type {}",
+            brief(&other),
+            type_name(&other)
         )),
     }
 }
@@ -123,7 +89,7 @@ fn parse_fields(
     scope: &ParseScope<'_>,
 ) -> Result<FieldOperands, QueryError> {
     let RawValue::Document(document) = operand else {
-        return Err(QueryError::new(4161100, format!("{name} only supports an object as its argument")));
+        bail!(4161100, "{name} only supports an object as its argument");
     };
     let mut operands = FieldOperands::default();
     for element in document.iter() {
@@ -131,14 +97,12 @@ fn parse_fields(
             "field" => &mut operands.field,
             "input" => &mut operands.input,
             "value" if takes_value => &mut operands.value,
-            unknown => {
-                return Err(QueryError::new(4161101, format!("{name} found an unknown argument: {unknown}")));
-            }
+            unknown => bail!(4161101, "{name} found an unknown argument: {unknown}"),
         };
         *place = Some(Expression::parse(element.value(), scope)?);
     }
     if operands.field.is_none() {
-        return Err(QueryError::new(4161102, format!("{name} requires 'field' to be specified")));
+        bail!(4161102, "{name} requires 'field' to be specified");
     }
     Ok(operands)
 }
@@ -146,12 +110,13 @@ fn parse_fields(
 fn field_name(name: &str, field: Expression) -> Result<Expression, QueryError> {
     match field.as_constant() {
         Some(Some(Value::String(_))) => Ok(field),
-        Some(other) => Err(QueryError::new(
+        Some(other) => Err(query_error!(
             4161107,
-            format!("{name} requires 'field' to evaluate to type String, but got {}", type_name(other)),
+            "{name} requires 'field' to evaluate to type String, but got {}",
+            type_name(other)
         )),
         None if name == "$getField" => Ok(field),
-        None => Err(QueryError::new(4161106, format!("{name} requires 'field' to evaluate to a constant"))),
+        None => Err(query_error!(4161106, "{name} requires 'field' to evaluate to a constant")),
     }
 }
 
@@ -168,7 +133,7 @@ fn parse_get_field(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expr
     let field = field_name("$getField", operands.field.unwrap_or_else(|| Expression::constant(None)))?;
     let input = match operands.input {
         Some(input) => input,
-        None if named => return Err(QueryError::new(4161103, "$getField requires 'input' to be specified")),
+        None if named => bail!(4161103, "$getField requires 'input' to be specified"),
         None => Expression::parse(RawValue::String("$$CURRENT"), scope)?,
     };
     Ok(Expression { node: ExpressionNode::Call { operator: &GET_FIELD, operands: vec![field, input] } })
@@ -201,10 +166,11 @@ fn parse_unset_field(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Ex
 
 fn get_field(field: Evaluated, input: Evaluated) -> Outcome {
     let Some(Value::String(name)) = &field else {
-        return Err(QueryError::new(
+        bail!(
             3041704,
-            format!("$getField requires 'field' to evaluate to type String, but got {}", type_name(&field)),
-        ));
+            "$getField requires 'field' to evaluate to type String, but got {}",
+            type_name(&field)
+        );
     };
     match input {
         Some(Value::Document(mut object)) => Ok(object.remove(name)),
@@ -216,7 +182,7 @@ fn get_field(field: Evaluated, input: Evaluated) -> Outcome {
 fn set_field(field: Evaluated, input: Evaluated, value: Evaluated) -> Outcome {
     null_if_nullish!(input);
     let (Some(Value::String(name)), Some(Value::Document(mut object))) = (field, input) else {
-        return Err(QueryError::new(4161105, "$setField requires 'input' to evaluate to type Object"));
+        bail!(4161105, "$setField requires 'input' to evaluate to type Object");
     };
     match value {
         Some(value) => object.insert(name, value),
@@ -234,9 +200,10 @@ fn binary_size(operand: Evaluated) -> Outcome {
     match &operand {
         Some(Value::String(text)) => size(text.len()),
         Some(Value::Binary(binary)) => size(binary.bytes.len()),
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             51276,
-            format!("$binarySize requires a string or BinData argument, found: {}", type_name(other)),
+            "$binarySize requires a string or BinData argument, found: {}",
+            type_name(other)
         )),
     }
 }
@@ -245,9 +212,6 @@ fn bson_size(operand: Evaluated) -> Outcome {
     null_if_nullish!(operand);
     match &operand {
         Some(Value::Document(object)) => size(object.to_buf().len()),
-        other => Err(QueryError::new(
-            31393,
-            format!("$bsonSize requires a document input, found: {}", type_name(other)),
-        )),
+        other => Err(query_error!(31393, "$bsonSize requires a document input, found: {}", type_name(other))),
     }
 }

@@ -4,10 +4,16 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::call::Implementation;
+use document::RawValue;
+
+use crate::error::QueryError;
+
+use super::call::{Arguments, Implementation};
+use super::scope::ParseScope;
 use super::{
-    accumulate, arithmetic, array, bits, comparison, conditional, convert, date, date_arithmetic,
-    date_format, date_parts, iterate, object, parse, regex, set, sort, string, trigonometry,
+    Evaluated, Expression, Outcome, accumulate, arithmetic, array, bits, comparison, conditional, convert,
+    date, date_arithmetic, date_format, date_parts, iterate, object, parse, regex, set, sort, string,
+    trigonometry,
 };
 
 /// One operator: everything that is known of it.
@@ -72,13 +78,79 @@ impl Parameter {
 }
 
 impl Operator {
-    pub(crate) const fn new(
+    /// Of one operand.
+    pub(crate) const fn one(
         name: &'static str,
-        arity: Arity,
-        implementation: Implementation,
+        run: fn(Evaluated) -> Outcome,
         documentation: &'static str,
     ) -> Self {
-        Self { name, arity, documentation, implementation }
+        Self { name, arity: Arity::Exactly(1), documentation, implementation: Implementation::One(run) }
+    }
+
+    /// Of two operands.
+    pub(crate) const fn two(
+        name: &'static str,
+        run: fn(Evaluated, Evaluated) -> Outcome,
+        documentation: &'static str,
+    ) -> Self {
+        Self { name, arity: Arity::Exactly(2), documentation, implementation: Implementation::Two(run) }
+    }
+
+    /// Of three operands.
+    pub(crate) const fn three(
+        name: &'static str,
+        run: fn(Evaluated, Evaluated, Evaluated) -> Outcome,
+        documentation: &'static str,
+    ) -> Self {
+        Self { name, arity: Arity::Exactly(3), documentation, implementation: Implementation::Three(run) }
+    }
+
+    /// Of any number of operands.
+    pub(crate) const fn many(
+        name: &'static str,
+        run: fn(Vec<Evaluated>) -> Outcome,
+        documentation: &'static str,
+    ) -> Self {
+        Self { name, arity: Arity::Any, documentation, implementation: Implementation::Many(run) }
+    }
+
+    /// Of at least and at most so many operands.
+    pub(crate) const fn between(
+        name: &'static str,
+        (least, most): (usize, usize),
+        run: fn(Vec<Evaluated>) -> Outcome,
+        documentation: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            arity: Arity::Between(least, most),
+            documentation,
+            implementation: Implementation::Many(run),
+        }
+    }
+
+    /// Of an object with these fields.
+    pub(crate) const fn named(
+        name: &'static str,
+        signature: &'static Signature,
+        run: fn(Arguments) -> Outcome,
+        documentation: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            arity: Arity::Named(signature),
+            documentation,
+            implementation: Implementation::Named(run),
+        }
+    }
+
+    /// That parses its own operand.
+    pub(crate) const fn grammar(
+        name: &'static str,
+        run: fn(RawValue<'_>, &ParseScope<'_>) -> Result<Expression, QueryError>,
+        documentation: &'static str,
+    ) -> Self {
+        Self { name, arity: Arity::Grammar, documentation, implementation: Implementation::Grammar(run) }
     }
 }
 

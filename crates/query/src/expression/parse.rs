@@ -15,28 +15,12 @@ use super::{Expression, ExpressionNode, Variables};
 
 /// Operators that are part of the grammar itself.
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$literal",
-        Arity::Grammar,
-        Implementation::Grammar(parse_literal),
-        "the operand as it stands, without evaluating it",
-    ),
-    Operator::new(
-        "$const",
-        Arity::Grammar,
-        Implementation::Grammar(parse_literal),
-        "the operand as it stands; the older name of $literal",
-    ),
-    Operator::new(
-        "$rand",
-        Arity::Grammar,
-        Implementation::Grammar(parse_rand),
-        "a random number from 0 up to but not including 1",
-    ),
-    Operator::new(
+    Operator::grammar("$literal", parse_literal, "the operand as it stands, without evaluating it"),
+    Operator::grammar("$const", parse_literal, "the operand as it stands; the older name of $literal"),
+    Operator::grammar("$rand", parse_rand, "a random number from 0 up to but not including 1"),
+    Operator::grammar(
         "$sampleRate",
-        Arity::Grammar,
-        Implementation::Grammar(parse_sample_rate),
+        parse_sample_rate,
         "true with the given probability, drawn anew for each document",
     ),
 ];
@@ -62,7 +46,7 @@ impl Expression {
     /// As [`Expression::parse`].
     pub fn parse_call(name: &str, operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Self, QueryError> {
         let Some(operator) = operator(name) else {
-            return Err(QueryError::new(168, format!("Unrecognized expression '{name}'")));
+            bail!(168, "Unrecognized expression '{name}'");
         };
         if let Implementation::Grammar(parse) = operator.implementation {
             return Ok(parse(operand, scope)?.folded(scope));
@@ -120,10 +104,10 @@ fn parse_rand(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expression, Q
     let arguments = match operand {
         RawValue::Document(document) => !document.is_empty(),
         RawValue::Array(array) => !array.is_empty(),
-        _ => return Err(QueryError::new(10065, "invalid parameter: expected an object ($rand)")),
+        _ => bail!(10065, "invalid parameter: expected an object ($rand)"),
     };
     if arguments {
-        return Err(QueryError::new(3040501, "$rand does not currently accept arguments"));
+        bail!(3040501, "$rand does not currently accept arguments");
     }
     Ok(Expression { node: ExpressionNode::Random })
 }
@@ -133,10 +117,10 @@ fn parse_sample_rate(operand: RawValue<'_>, _: &ParseScope<'_>) -> Result<Expres
         RawValue::Double(rate) => rate,
         RawValue::Int32(rate) => f64::from(rate),
         RawValue::Int64(rate) => rate as f64,
-        _ => return Err(QueryError::bad_value("argument to $sampleRate must be a numeric type")),
+        _ => bail!(bad_value, "argument to $sampleRate must be a numeric type"),
     };
     if !(0.0..=1.0).contains(&rate) {
-        return Err(QueryError::bad_value("numeric argument to $sampleRate must be in [0, 1]"));
+        bail!(bad_value, "numeric argument to $sampleRate must be in [0, 1]");
     }
     Ok(Expression { node: ExpressionNode::SampleRate(rate) })
 }
@@ -145,7 +129,7 @@ fn parse_reference(text: &str, scope: &ParseScope<'_>) -> Result<Expression, Que
     let Some(named) = text.strip_prefix("$$") else {
         let path = text.get(1..).unwrap_or_default();
         if path.is_empty() {
-            return Err(QueryError::new(16872, "'$' by itself is not a valid FieldPath"));
+            bail!(16872, "'$' by itself is not a valid FieldPath");
         }
         let path = Path::parse(path)?;
         return Ok(match scope.lookup("CURRENT") {
@@ -187,13 +171,11 @@ fn system_variable(name: &str, path: Option<Path>, scope: &ParseScope<'_>) -> Re
         "CLUSTER_TIME" if environment.cluster_time.as_u64() != 0 => {
             Some(Value::Timestamp(environment.cluster_time))
         }
-        "CLUSTER_TIME" => {
-            return Err(QueryError::new(51144, "Builtin variable '$$CLUSTER_TIME' is not available"));
-        }
+        "CLUSTER_TIME" => bail!(51144, "Builtin variable '$$CLUSTER_TIME' is not available"),
         // `$redact`'s answers: three distinct constants that only that stage reads.
         "DESCEND" | "PRUNE" | "KEEP" => Some(Value::String(name.to_ascii_lowercase())),
         "USER_ROLES" => Some(Value::Array(document::Array::new())),
-        _ => return Err(QueryError::new(17276, format!("Use of undefined variable: {name}"))),
+        _ => bail!(17276, "Use of undefined variable: {name}"),
     };
     let value = match path {
         Some(path) => value.as_ref().and_then(|value| path.of_value(value)),
@@ -208,13 +190,11 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
     };
     if first.name().starts_with('$') {
         if document.iter().nth(1).is_some() {
-            return Err(QueryError::new(
+            bail!(
                 15983,
-                format!(
-                    "An object representing an expression must have exactly one field: {}",
-                    document.quoted()
-                ),
-            ));
+                "An object representing an expression must have exactly one field: {}",
+                document.quoted()
+            );
         }
         return Expression::parse_call(first.name(), first.value(), scope);
     }
@@ -223,10 +203,7 @@ fn parse_object(document: RawDocument<'_>, scope: &ParseScope<'_>) -> Result<Exp
         let name = element.name();
         check_field_name(name)?;
         if !seen.insert(name) {
-            return Err(QueryError::new(
-                16406,
-                format!("duplicate field name specified in object literal: {}", document.quoted()),
-            ));
+            bail!(16406, "duplicate field name specified in object literal: {}", document.quoted());
         }
         fields.push((name.to_owned(), Expression::parse(element.value(), scope)?));
     }
@@ -257,15 +234,13 @@ pub(crate) fn parse_operands(
 fn check_arity(operator: &Operator, given: usize) -> Result<(), QueryError> {
     let name = operator.name;
     match operator.arity {
-        Arity::Exactly(wanted) if wanted != given => Err(QueryError::new(
+        Arity::Exactly(wanted) if wanted != given => Err(query_error!(
             16020,
-            format!("Expression {name} takes exactly {wanted} arguments. {given} were passed in."),
+            "Expression {name} takes exactly {wanted} arguments. {given} were passed in."
         )),
-        Arity::Between(least, most) if !(least..=most).contains(&given) => Err(QueryError::new(
+        Arity::Between(least, most) if !(least..=most).contains(&given) => Err(query_error!(
             28667,
-            format!(
-                "Expression {name} takes at least {least} arguments, and at most {most}, but {given} were passed in."
-            ),
+            "Expression {name} takes at least {least} arguments, and at most {most}, but {given} were passed in."
         )),
         _ => Ok(()),
     }
@@ -286,28 +261,23 @@ fn parse_named(
         return Ok(ExpressionNode::Named { operator, parameters });
     }
     let RawValue::Document(document) = operand else {
-        return Err(QueryError::new(
+        bail!(
             signature.not_an_object,
-            format!("{name} only supports an object as an argument, found {}", operand.kind().alias()),
-        ));
+            "{name} only supports an object as an argument, found {}",
+            operand.kind().alias()
+        );
     };
     let mut parameters: Vec<Option<Expression>> = vec![None; signature.parameters.len()];
     for element in document.iter() {
         let known = signature.parameters.iter().position(|parameter| parameter.name == element.name());
         let Some(place) = known.and_then(|position| parameters.get_mut(position)) else {
-            return Err(QueryError::new(
-                signature.unknown,
-                format!("{name} found an unknown argument: {}", element.name()),
-            ));
+            bail!(signature.unknown, "{name} found an unknown argument: {}", element.name());
         };
         *place = Some(Expression::parse(element.value(), scope)?);
     }
     for (parameter, given) in signature.parameters.iter().zip(&parameters) {
         if parameter.required && given.is_none() {
-            return Err(QueryError::new(
-                signature.absent,
-                format!("Missing '{}' parameter to {name}", parameter.name),
-            ));
+            bail!(signature.absent, "Missing '{}' parameter to {name}", parameter.name);
         }
     }
     Ok(ExpressionNode::Named { operator, parameters })
@@ -330,9 +300,10 @@ fn shorthand<'a>(
         }
         RawValue::Array(array) => match (array.get(0), array.len()) {
             (Some(only), 1) => Ok(Some(only)),
-            (_, given) => Err(QueryError::new(
+            (_, given) => Err(query_error!(
                 16020,
-                format!("Expression {} takes exactly 1 arguments. {given} were passed in.", operator.name),
+                "Expression {} takes exactly 1 arguments. {given} were passed in.",
+                operator.name
             )),
         },
         alone => Ok(Some(alone)),

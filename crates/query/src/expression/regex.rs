@@ -8,8 +8,8 @@ use crate::checkpoint;
 use crate::error::QueryError;
 use crate::regex::{Groups, Regex};
 
-use super::call::{Arguments, Implementation};
-use super::operators::{Arity, Operator, Parameter, Signature};
+use super::call::Arguments;
+use super::operators::{Operator, Parameter, Signature};
 use super::{NULL, Outcome, nullish};
 
 static SIGNATURE: Signature = Signature {
@@ -21,24 +21,14 @@ static SIGNATURE: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
+    Operator::named(
         "$regexMatch",
-        Arity::Named(&SIGNATURE),
-        Implementation::Named(matches),
+        &SIGNATURE,
+        matches,
         "whether the regular expression matches anywhere in 'input'",
     ),
-    Operator::new(
-        "$regexFind",
-        Arity::Named(&SIGNATURE),
-        Implementation::Named(find),
-        "the first match as {match, idx, captures}, or null",
-    ),
-    Operator::new(
-        "$regexFindAll",
-        Arity::Named(&SIGNATURE),
-        Implementation::Named(find_all),
-        "every match as {match, idx, captures}",
-    ),
+    Operator::named("$regexFind", &SIGNATURE, find, "the first match as {match, idx, captures}, or null"),
+    Operator::named("$regexFindAll", &SIGNATURE, find_all, "every match as {match, idx, captures}"),
 ];
 
 /// Compiled patterns kept per thread: an expression usually meets the same few for every document.
@@ -50,7 +40,7 @@ thread_local! {
 
 fn compiled(name: &str, pattern: &str, options: &str) -> Result<Regex, QueryError> {
     if let Some(bad) = options.chars().find(|option| !"imsxu".contains(*option)) {
-        return Err(QueryError::new(51108, format!("{name} invalid flag in regex options: {bad}")));
+        bail!(51108, "{name} invalid flag in regex options: {bad}");
     }
     if pattern.contains('\0') {
         let message = format!("{name}: regular expression cannot contain an embedded null byte");
@@ -62,7 +52,7 @@ fn compiled(name: &str, pattern: &str, options: &str) -> Result<Regex, QueryErro
             return Ok(regex.clone());
         }
         let regex = Regex::compile(pattern, options)
-            .map_err(|refusal| QueryError::new(51111, format!("Invalid Regex in {name}: {refusal}")))?;
+            .map_err(|refusal| query_error!(51111, "Invalid Regex in {name}: {refusal}"))?;
         if cache.len() >= CACHED_PATTERNS {
             cache.remove(0);
         }
@@ -80,29 +70,21 @@ fn operands(mut arguments: Arguments) -> Result<Option<Search>, QueryError> {
     let input = match arguments.take("input") {
         Some(Value::String(input)) => Some(input),
         value if nullish(&value) => None,
-        _ => return Err(QueryError::new(51104, format!("{name} needs 'input' to be of type string"))),
+        _ => bail!(51104, "{name} needs 'input' to be of type string"),
     };
     let options = match arguments.take("options") {
         Some(Value::String(options)) => Some(options),
         value if nullish(&value) => None,
-        _ => return Err(QueryError::new(51106, format!("{name} needs 'options' to be of type string"))),
+        _ => bail!(51106, "{name} needs 'options' to be of type string"),
     };
     let (pattern, own_options) = match arguments.take("regex") {
         Some(Value::String(pattern)) => (pattern, String::new()),
         Some(Value::Regex(regex)) => (regex.pattern, regex.options),
         value if nullish(&value) => return Ok(None),
-        _ => {
-            return Err(QueryError::new(
-                51105,
-                format!("{name} needs 'regex' to be of type string or regex"),
-            ));
-        }
+        _ => bail!(51105, "{name} needs 'regex' to be of type string or regex"),
     };
     if options.is_some() && !own_options.is_empty() {
-        return Err(QueryError::new(
-            51107,
-            format!("{name} found regex option(s) specified in both 'regex' and 'option' fields"),
-        ));
+        bail!(51107, "{name} found regex option(s) specified in both 'regex' and 'option' fields");
     }
     let regex = compiled(name, &pattern, options.as_deref().unwrap_or(&own_options))?;
     Ok(input.map(|input| (name, input, regex)))

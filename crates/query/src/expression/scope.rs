@@ -89,7 +89,7 @@ impl<'s> ParseScope<'s> {
     /// The same names one level of nesting deeper; refuses what would overflow the stack.
     pub(crate) fn deeper(&'s self) -> Result<ParseScope<'s>, QueryError> {
         if self.depth >= MAX_EXPRESSION_DEPTH {
-            return Err(QueryError::new(OVERFLOW_CODE, "expression is nested too deeply"));
+            bail!(OVERFLOW_CODE, "expression is nested too deeply");
         }
         Ok(ParseScope {
             environment: self.environment,
@@ -207,15 +207,13 @@ impl Variables {
 /// `FailedToParse`, as MongoDB answers.
 pub fn check_variable_name(name: &str) -> Result<(), QueryError> {
     let Some(first) = name.chars().next() else {
-        return Err(QueryError::failed_to_parse("empty variable names are not allowed"));
+        bail!(failed_to_parse, "empty variable names are not allowed");
     };
     if name == "CURRENT" {
         return Ok(());
     }
     if first.is_ascii() && !first.is_ascii_lowercase() {
-        return Err(QueryError::failed_to_parse(format!(
-            "'{name}' starts with an invalid character for a user variable name"
-        )));
+        bail!(failed_to_parse, "'{name}' starts with an invalid character for a user variable name");
     }
     check_variable_characters(name)
 }

@@ -4,53 +4,17 @@ use document::Value;
 
 use crate::error::QueryError;
 
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::{Evaluated, NULL, Outcome, is_true, limits, nullish, type_name};
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new(
-        "$setUnion",
-        Arity::Any,
-        Implementation::Many(union),
-        "the values that are in any of the arrays",
-    ),
-    Operator::new(
-        "$setIntersection",
-        Arity::Any,
-        Implementation::Many(intersection),
-        "the values that are in every array",
-    ),
-    Operator::new(
-        "$setDifference",
-        Arity::Exactly(2),
-        Implementation::Two(difference),
-        "the values of the first array that are not in the second",
-    ),
-    Operator::new(
-        "$setEquals",
-        Arity::Any,
-        Implementation::Many(equals),
-        "whether the arrays hold the same values",
-    ),
-    Operator::new(
-        "$setIsSubset",
-        Arity::Exactly(2),
-        Implementation::Two(is_subset),
-        "whether every value of the first array is in the second",
-    ),
-    Operator::new(
-        "$anyElementTrue",
-        Arity::Exactly(1),
-        Implementation::One(any_true),
-        "whether any item of the array counts as true",
-    ),
-    Operator::new(
-        "$allElementsTrue",
-        Arity::Exactly(1),
-        Implementation::One(all_true),
-        "whether every item of the array counts as true",
-    ),
+    Operator::many("$setUnion", union, "the values that are in any of the arrays"),
+    Operator::many("$setIntersection", intersection, "the values that are in every array"),
+    Operator::two("$setDifference", difference, "the values of the first array that are not in the second"),
+    Operator::many("$setEquals", equals, "whether the arrays hold the same values"),
+    Operator::two("$setIsSubset", is_subset, "whether every value of the first array is in the second"),
+    Operator::one("$anyElementTrue", any_true, "whether any item of the array counts as true"),
+    Operator::one("$allElementsTrue", all_true, "whether every item of the array counts as true"),
 ];
 
 /// Sorts and removes duplicates.
@@ -65,10 +29,7 @@ fn has(sorted: &[Value], item: &Value) -> bool {
 }
 
 fn not_an_array(code: i32, name: &str, found: &Evaluated) -> QueryError {
-    QueryError::new(
-        code,
-        format!("All operands of {name} must be arrays. One argument is of type: {}", type_name(found)),
-    )
+    query_error!(code, "All operands of {name} must be arrays. One argument is of type: {}", type_name(found))
 }
 
 fn union(operands: Vec<Evaluated>) -> Outcome {
@@ -108,12 +69,10 @@ fn pair(
     codes: [i32; 2],
 ) -> Result<(Vec<Value>, Vec<Value>), QueryError> {
     let wrong = |code, which: &str, found: &Evaluated| {
-        QueryError::new(
+        query_error!(
             code,
-            format!(
-                "both operands of {name} must be arrays. {which} argument is of type: {}",
-                type_name(found)
-            ),
+            "both operands of {name} must be arrays. {which} argument is of type: {}",
+            type_name(found)
         )
     };
     match (left, right) {
@@ -140,22 +99,17 @@ fn difference(left: Evaluated, right: Evaluated) -> Outcome {
 
 fn equals(operands: Vec<Evaluated>) -> Outcome {
     if operands.len() < 2 {
-        return Err(QueryError::new(
-            17045,
-            format!("$setEquals needs at least two arguments had: {}", operands.len()),
-        ));
+        bail!(17045, "$setEquals needs at least two arguments had: {}", operands.len());
     }
     let mut sets = Vec::with_capacity(operands.len());
     for (position, operand) in operands.into_iter().enumerate() {
         let Some(Value::Array(items)) = operand else {
-            return Err(QueryError::new(
+            bail!(
                 17044,
-                format!(
-                    "All operands of $setEquals must be arrays. {}-th argument is of type: {}",
-                    position + 1,
-                    type_name(&operand)
-                ),
-            ));
+                "All operands of $setEquals must be arrays. {}-th argument is of type: {}",
+                position + 1,
+                type_name(&operand)
+            );
         };
         sets.push(normalised(items.into_vec()));
     }
@@ -178,10 +132,7 @@ fn is_subset(left: Evaluated, right: Evaluated) -> Outcome {
 fn items(operand: Evaluated, name: &str, code: i32) -> Result<Vec<Value>, QueryError> {
     match operand {
         Some(Value::Array(items)) => Ok(items.into_vec()),
-        other => Err(QueryError::new(
-            code,
-            format!("{name}'s argument must be an array, but is {}", type_name(&other)),
-        )),
+        other => Err(query_error!(code, "{name}'s argument must be an array, but is {}", type_name(&other))),
     }
 }
 

@@ -7,17 +7,15 @@ use document::{RawDocument, RawValue, Value};
 use crate::error::QueryError;
 use crate::sort::MAX_SORT_FIELDS;
 
-use super::call::Implementation;
 use super::comparison::compare_evaluated;
 use super::field::Path;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::scope::ParseScope;
 use super::{Evaluated, Expression, ExpressionNode, Outcome, null_if_nullish, type_name};
 
-pub(crate) static OPERATORS: &[Operator] = &[Operator::new(
+pub(crate) static OPERATORS: &[Operator] = &[Operator::grammar(
     "$sortArray",
-    Arity::Grammar,
-    Implementation::Grammar(parse),
+    parse,
     "the items of 'input', sorted by the value itself or by fields ('sortBy')",
 )];
 
@@ -40,14 +38,14 @@ impl ValueOrder {
     /// Parses a document of fields and directions.
     pub(crate) fn parse_fields(pattern: RawDocument<'_>) -> Result<Self, QueryError> {
         if pattern.iter().nth(MAX_SORT_FIELDS).is_some() {
-            return Err(QueryError::bad_value("too many compound keys"));
+            bail!(bad_value, "too many compound keys");
         }
         let fields = pattern
             .iter()
             .map(|element| Ok((Path::parse(element.name())?, descending(element.value())?)))
             .collect::<Result<Vec<_>, QueryError>>()?;
         if fields.is_empty() {
-            return Err(QueryError::new(15976, "$sort stage must have at least one sort key"));
+            bail!(15976, "$sort stage must have at least one sort key");
         }
         Ok(Self::Fields(fields))
     }
@@ -76,12 +74,10 @@ impl ValueOrder {
                 items.sort_by(|left, right| self.compare(left, right));
                 Ok(Some(Value::Array(items)))
             }
-            other => Err(QueryError::new(
+            other => Err(query_error!(
                 2942504,
-                format!(
-                    "The input argument to $sortArray must be an array, but was of type: {}",
-                    type_name(&other)
-                ),
+                "The input argument to $sortArray must be an array, but was of type: {}",
+                type_name(&other)
             )),
         }
     }
@@ -114,13 +110,11 @@ fn sort_value(path: &Path, value: &Value, descending: bool) -> Evaluated {
 
 fn descending(direction: RawValue<'_>) -> Result<bool, QueryError> {
     if !direction.is_number() {
-        return Err(QueryError::new(
+        bail!(
             15974,
-            format!(
-                "Illegal key in $sort specification: expected 1 or -1, found {}",
-                direction.kind().alias()
-            ),
-        ));
+            "Illegal key in $sort specification: expected 1 or -1, found {}",
+            direction.kind().alias()
+        );
     }
     match direction.as_i64_exact() {
         Some(1) => Ok(false),
@@ -133,22 +127,14 @@ fn descending(direction: RawValue<'_>) -> Result<bool, QueryError> {
 
 fn parse(operand: RawValue<'_>, scope: &ParseScope<'_>) -> Result<Expression, QueryError> {
     let RawValue::Document(document) = operand else {
-        return Err(QueryError::new(
-            2942500,
-            format!("$sortArray requires an object as an argument, found: {}", operand.kind().alias()),
-        ));
+        bail!(2942500, "$sortArray requires an object as an argument, found: {}", operand.kind().alias());
     };
     let (mut input, mut order) = (None, None);
     for element in document.iter() {
         match element.name() {
             "input" => input = Some(Expression::parse(element.value(), scope)?),
             "sortBy" => order = Some(ValueOrder::parse(element.value())?),
-            unknown => {
-                return Err(QueryError::new(
-                    2942501,
-                    format!("$sortArray found an unknown argument: {unknown}"),
-                ));
-            }
+            unknown => bail!(2942501, "$sortArray found an unknown argument: {unknown}"),
         }
     }
     let input =

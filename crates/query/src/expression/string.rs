@@ -7,10 +7,10 @@ use document::Value;
 
 use crate::error::QueryError;
 
-use super::call::{Arguments, Implementation};
+use super::call::Arguments;
 use super::convert::coerce_to_string;
 use super::number::as_i32;
-use super::operators::{Arity, Operator, Parameter, Signature};
+use super::operators::{Operator, Parameter, Signature};
 use super::{Evaluated, NULL, Outcome, brief, limits, null_if_nullish, nullish, type_name};
 
 static TRIM: Signature = Signature {
@@ -33,101 +33,79 @@ static REPLACE: Signature = Signature {
 };
 
 pub(crate) static OPERATORS: &[Operator] = &[
-    Operator::new("$concat", Arity::Any, Implementation::Many(concat), "the strings, joined"),
-    Operator::new(
+    Operator::many("$concat", concat, "the strings, joined"),
+    Operator::one(
         "$toLower",
-        Arity::Exactly(1),
-        Implementation::One(|text| change_case(text, str::to_ascii_lowercase)),
+        |text| change_case(text, str::to_ascii_lowercase),
         "the string with ASCII letters in lower case",
     ),
-    Operator::new(
+    Operator::one(
         "$toUpper",
-        Arity::Exactly(1),
-        Implementation::One(|text| change_case(text, str::to_ascii_uppercase)),
+        |text| change_case(text, str::to_ascii_uppercase),
         "the string with ASCII letters in upper case",
     ),
-    Operator::new(
+    Operator::three(
         "$substr",
-        Arity::Exactly(3),
-        Implementation::Three(substr_bytes),
+        substr_bytes,
         "a part of the string, in bytes; the older name of $substrBytes",
     ),
-    Operator::new(
-        "$substrBytes",
-        Arity::Exactly(3),
-        Implementation::Three(substr_bytes),
-        "a part of the string: first byte and number of bytes",
-    ),
-    Operator::new(
+    Operator::three("$substrBytes", substr_bytes, "a part of the string: first byte and number of bytes"),
+    Operator::three(
         "$substrCP",
-        Arity::Exactly(3),
-        Implementation::Three(substr_cp),
+        substr_cp,
         "a part of the string: first code point and number of code points",
     ),
-    Operator::new(
+    Operator::one(
         "$strLenBytes",
-        Arity::Exactly(1),
-        Implementation::One(|text| length(text, "$strLenBytes", 34473, str::len)),
+        |text| length(text, "$strLenBytes", 34473, str::len),
         "the length of the string in bytes",
     ),
-    Operator::new(
+    Operator::one(
         "$strLenCP",
-        Arity::Exactly(1),
-        Implementation::One(|text| length(text, "$strLenCP", 34471, |text| text.chars().count())),
+        |text| length(text, "$strLenCP", 34471, |text| text.chars().count()),
         "the length of the string in code points",
     ),
-    Operator::new(
-        "$split",
-        Arity::Exactly(2),
-        Implementation::Two(split),
-        "the parts of the string between occurrences of a separator",
-    ),
-    Operator::new(
+    Operator::two("$split", split, "the parts of the string between occurrences of a separator"),
+    Operator::named(
         "$trim",
-        Arity::Named(&TRIM),
-        Implementation::Named(|arguments| trim(arguments, true, true)),
+        &TRIM,
+        |arguments| trim(arguments, true, true),
         "the string without white space, or without the given characters, at both ends",
     ),
-    Operator::new(
+    Operator::named(
         "$ltrim",
-        Arity::Named(&TRIM),
-        Implementation::Named(|arguments| trim(arguments, true, false)),
+        &TRIM,
+        |arguments| trim(arguments, true, false),
         "as $trim, at the beginning only",
     ),
-    Operator::new(
-        "$rtrim",
-        Arity::Named(&TRIM),
-        Implementation::Named(|arguments| trim(arguments, false, true)),
-        "as $trim, at the end only",
-    ),
-    Operator::new(
+    Operator::named("$rtrim", &TRIM, |arguments| trim(arguments, false, true), "as $trim, at the end only"),
+    Operator::between(
         "$indexOfBytes",
-        Arity::Between(2, 4),
-        Implementation::Many(index_of_bytes),
+        (2, 4),
+        index_of_bytes,
         "the byte position of a string in another, or -1",
     ),
-    Operator::new(
+    Operator::between(
         "$indexOfCP",
-        Arity::Between(2, 4),
-        Implementation::Many(index_of_cp),
+        (2, 4),
+        index_of_cp,
         "the code point position of a string in another, or -1",
     ),
-    Operator::new(
+    Operator::two(
         "$strcasecmp",
-        Arity::Exactly(2),
-        Implementation::Two(strcasecmp),
+        strcasecmp,
         "the order of two strings as -1, 0 or 1, ASCII letters compared without case",
     ),
-    Operator::new(
+    Operator::named(
         "$replaceOne",
-        Arity::Named(&REPLACE),
-        Implementation::Named(|arguments| replace(arguments, 1)),
+        &REPLACE,
+        |arguments| replace(arguments, 1),
         "the string with the first occurrence of 'find' replaced",
     ),
-    Operator::new(
+    Operator::named(
         "$replaceAll",
-        Arity::Named(&REPLACE),
-        Implementation::Named(|arguments| replace(arguments, usize::MAX)),
+        &REPLACE,
+        |arguments| replace(arguments, usize::MAX),
         "the string with every occurrence of 'find' replaced",
     ),
 ];
@@ -145,12 +123,7 @@ fn concat(operands: Vec<Evaluated>) -> Outcome {
                 joined.push_str(part);
             }
             value if nullish(value) => return Ok(NULL),
-            other => {
-                return Err(QueryError::new(
-                    16702,
-                    format!("$concat only supports strings, not {}", type_name(other)),
-                ));
-            }
+            other => bail!(16702, "$concat only supports strings, not {}", type_name(other)),
         }
     }
     text(joined)
@@ -174,9 +147,10 @@ fn strcasecmp(left: Evaluated, right: Evaluated) -> Outcome {
 fn bound(operand: &Evaluated, name: &str, what: &str, code: i32) -> Result<i64, QueryError> {
     match operand {
         Some(value) if value.is_number() => Ok(super::number::truncated(value)),
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             code,
-            format!("{name}: {what} must be a numeric type (is BSON type {})", type_name(other)),
+            "{name}: {what} must be a numeric type (is BSON type {})",
+            type_name(other)
         )),
     }
 }
@@ -186,10 +160,7 @@ fn substr_bytes(input: Evaluated, start: Evaluated, count: Evaluated) -> Outcome
     let start = bound(&start, "$substrBytes", "starting index", 16034)?;
     let count = bound(&count, "$substrBytes", "length", 16035)?;
     let Ok(start) = usize::try_from(start) else {
-        return Err(QueryError::new(
-            50752,
-            format!("$substrBytes: starting index must be non-negative (got: {start})"),
-        ));
+        bail!(50752, "$substrBytes: starting index must be non-negative (got: {start})");
     };
     // A negative length means the rest of the string.
     let end =
@@ -198,10 +169,7 @@ fn substr_bytes(input: Evaluated, start: Evaluated, count: Evaluated) -> Outcome
         return text("");
     }
     if !input.is_char_boundary(start) {
-        return Err(QueryError::new(
-            28656,
-            "$substrBytes: Invalid range, starting index is a UTF-8 continuation byte.",
-        ));
+        bail!(28656, "$substrBytes: Invalid range, starting index is a UTF-8 continuation byte.");
     }
     match input.get(start..end) {
         Some(part) => text(part),
@@ -217,10 +185,10 @@ fn substr_cp(input: Evaluated, start: Evaluated, count: Evaluated) -> Outcome {
     let start = integral(&start, "starting index", 34450, 34451)?;
     let count = integral(&count, "length", 34452, 34453)?;
     let Ok(start) = usize::try_from(start) else {
-        return Err(QueryError::new(34455, "$substrCP: the starting index must be nonnegative integer."));
+        bail!(34455, "$substrCP: the starting index must be nonnegative integer.");
     };
     let Ok(count) = usize::try_from(count) else {
-        return Err(QueryError::new(34454, "$substrCP: length must be a nonnegative integer."));
+        bail!(34454, "$substrCP: length must be a nonnegative integer.");
     };
     text(input.chars().skip(start).take(count).collect::<String>())
 }
@@ -233,14 +201,12 @@ fn integral(
 ) -> Result<i32, QueryError> {
     match operand {
         Some(value) if value.is_number() => as_i32(operand).ok_or_else(|| {
-            QueryError::new(
-                not_integral,
-                format!("$substrCP: {what} cannot be represented as a 32-bit integral value"),
-            )
+            query_error!(not_integral, "$substrCP: {what} cannot be represented as a 32-bit integral value")
         }),
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             not_a_number,
-            format!("$substrCP: {what} must be a numeric type (is BSON type {})", type_name(other)),
+            "$substrCP: {what} must be a numeric type (is BSON type {})",
+            type_name(other)
         )),
     }
 }
@@ -248,35 +214,28 @@ fn integral(
 fn length(operand: Evaluated, name: &str, code: i32, measure: fn(&str) -> usize) -> Outcome {
     match &operand {
         Some(Value::String(text)) => Ok(Some(Value::Int32(i32::try_from(measure(text)).unwrap_or(i32::MAX)))),
-        other => Err(QueryError::new(
-            code,
-            format!("{name} requires a string argument, found: {}", type_name(other)),
-        )),
+        other => Err(query_error!(code, "{name} requires a string argument, found: {}", type_name(other))),
     }
 }
 
 fn split(input: Evaluated, separator: Evaluated) -> Outcome {
     null_if_nullish!(input, separator);
     let Some(Value::String(input)) = &input else {
-        return Err(QueryError::new(
+        bail!(
             40085,
-            format!(
-                "$split requires an expression that evaluates to a string as a first argument, found: {}",
-                type_name(&input)
-            ),
-        ));
+            "$split requires an expression that evaluates to a string as a first argument, found: {}",
+            type_name(&input)
+        );
     };
     let Some(Value::String(separator)) = &separator else {
-        return Err(QueryError::new(
+        bail!(
             40086,
-            format!(
-                "$split requires an expression that evaluates to a string as a second argument, found: {}",
-                type_name(&separator)
-            ),
-        ));
+            "$split requires an expression that evaluates to a string as a second argument, found: {}",
+            type_name(&separator)
+        );
     };
     if separator.is_empty() {
-        return Err(QueryError::new(40087, "$split requires a non-empty separator"));
+        bail!(40087, "$split requires a non-empty separator");
     }
     let mut parts = Vec::new();
     let mut filling = limits::Filling::of("$split");
@@ -299,29 +258,23 @@ fn trim(mut arguments: Arguments, left: bool, right: bool) -> Outcome {
     let chars = arguments.take_given("chars");
     null_if_nullish!(input);
     let Some(Value::String(input)) = &input else {
-        return Err(QueryError::new(
+        bail!(
             50699,
-            format!(
-                "{name} requires its input to be a string, got {} (of type {}) instead.",
-                brief(&input),
-                type_name(&input)
-            ),
-        ));
+            "{name} requires its input to be a string, got {} (of type {}) instead.",
+            brief(&input),
+            type_name(&input)
+        );
     };
     let removed: HashSet<char> = match &chars {
         None => WHITE_SPACE.iter().copied().collect(),
         Some(Some(Value::String(chars))) => chars.chars().collect(),
         Some(other) if nullish(other) => return Ok(NULL),
-        Some(other) => {
-            return Err(QueryError::new(
-                50700,
-                format!(
-                    "{name} requires 'chars' to be a string, got {} (of type {}) instead.",
-                    brief(other),
-                    type_name(other)
-                ),
-            ));
-        }
+        Some(other) => bail!(
+            50700,
+            "{name} requires 'chars' to be a string, got {} (of type {}) instead.",
+            brief(other),
+            type_name(other)
+        ),
     };
     let goes = |letter: char| removed.contains(&letter);
     let mut rest = input.as_str();
@@ -352,17 +305,11 @@ fn index_of_operands(
         Some(Value::String(input)) => input,
         value if nullish(&value) => return Ok(None),
         other => {
-            return Err(QueryError::new(
-                codes[0],
-                format!("{name} requires a string as the first argument, found: {}", type_name(&other)),
-            ));
+            bail!(codes[0], "{name} requires a string as the first argument, found: {}", type_name(&other))
         }
     };
     let Some(Value::String(token)) = token else {
-        return Err(QueryError::new(
-            codes[1],
-            format!("{name} requires a string as the second argument, found: {}", type_name(&token)),
-        ));
+        bail!(codes[1], "{name} requires a string as the second argument, found: {}", type_name(&token));
     };
     let start = operands.get(2).map_or(Ok(0), |operand| position(operand, name, "starting"))?;
     let end = operands.get(3).map_or(Ok(usize::MAX), |operand| position(operand, name, "ending"))?;
@@ -372,18 +319,15 @@ fn index_of_operands(
 /// A start or end position of the `$indexOf` family.
 pub(crate) fn position(operand: &Evaluated, name: &str, which: &str) -> Result<usize, QueryError> {
     let Some(number) = as_i32(operand) else {
-        return Err(QueryError::new(
+        bail!(
             40096,
-            format!(
-                "{name} requires an integral {which} index, found a value of type: {}, with value: \"{}\"",
-                type_name(operand),
-                brief(operand)
-            ),
-        ));
+            "{name} requires an integral {which} index, found a value of type: {}, with value: \"{}\"",
+            type_name(operand),
+            brief(operand)
+        );
     };
-    usize::try_from(number).map_err(|_| {
-        QueryError::new(40097, format!("{name} requires a nonnegative {which} index, found: {number}"))
-    })
+    usize::try_from(number)
+        .map_err(|_| query_error!(40097, "{name} requires a nonnegative {which} index, found: {number}"))
 }
 
 fn found(position: Option<usize>) -> Outcome {
@@ -422,12 +366,7 @@ fn replace(mut arguments: Arguments, count: usize) -> Outcome {
         match arguments.take(parameter) {
             Some(Value::String(text)) => strings.push(text),
             value if nullish(&value) => any_null = true,
-            other => {
-                return Err(QueryError::new(
-                    code,
-                    format!("{name} requires that '{parameter}' be a string, found: {}", brief(&other)),
-                ));
-            }
+            other => bail!(code, "{name} requires that '{parameter}' be a string, found: {}", brief(&other)),
         }
     }
     match strings.as_slice() {

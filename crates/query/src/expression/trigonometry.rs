@@ -3,23 +3,15 @@
 
 use document::{Decimal128, Number, Value};
 
-use crate::error::QueryError;
-
 use super::arithmetic::numeric;
 use super::brief;
-use super::call::Implementation;
-use super::operators::{Arity, Operator};
+use super::operators::Operator;
 use super::{Evaluated, Outcome, null_if_nullish, type_name};
 
 /// A function of one number that is defined on the closed range given.
 macro_rules! function {
     ($name:literal, $low:expr, $high:expr, $run:expr, $documentation:literal) => {
-        Operator::new(
-            $name,
-            Arity::Exactly(1),
-            Implementation::One(|operand| apply(operand, $name, $low, $high, $run)),
-            $documentation,
-        )
+        Operator::one($name, |operand| apply(operand, $name, $low, $high, $run), $documentation)
     };
 }
 
@@ -43,12 +35,7 @@ pub(crate) static OPERATORS: &[Operator] = &[
     function!("$atanh", -1.0, 1.0, f64::atanh, "the inverse of the hyperbolic tangent"),
     function!("$degreesToRadians", NONE, ALL, f64::to_radians, "the angle in degrees, in radians"),
     function!("$radiansToDegrees", NONE, ALL, f64::to_degrees, "the angle in radians, in degrees"),
-    Operator::new(
-        "$atan2",
-        Arity::Exactly(2),
-        Implementation::Two(atan2),
-        "the angle of the point with this y and this x",
-    ),
+    Operator::two("$atan2", atan2, "the angle of the point with this y and this x"),
 ];
 
 fn apply(operand: Evaluated, name: &str, low: f64, high: f64, run: fn(f64) -> f64) -> Outcome {
@@ -59,10 +46,7 @@ fn apply(operand: Evaluated, name: &str, low: f64, high: f64, run: fn(f64) -> f6
         let (open, close) = if low == LOWEST { ("(-inf", "inf)") } else { ("[", "]") };
         let range =
             if low == LOWEST { format!("{open},{close}") } else { format!("{open}{low},{high}{close}") };
-        return Err(QueryError::new(
-            50989,
-            format!("cannot apply {name} to {}, value must be in {range}", brief(&operand)),
-        ));
+        bail!(50989, "cannot apply {name} to {}, value must be in {range}", brief(&operand));
     }
     Ok(Some(like(number, run(angle))))
 }
@@ -81,11 +65,7 @@ fn atan2(y: Evaluated, x: Evaluated) -> Outcome {
             let model = if matches!(x, Number::Decimal(_)) { x } else { y };
             Ok(Some(like(model, y.to_f64().atan2(x.to_f64()))))
         }
-        (None, _) => {
-            Err(QueryError::new(51044, format!("$atan2 only supports numeric types, not {}", type_name(&y))))
-        }
-        (_, None) => {
-            Err(QueryError::new(51045, format!("$atan2 only supports numeric types, not {}", type_name(&x))))
-        }
+        (None, _) => Err(query_error!(51044, "$atan2 only supports numeric types, not {}", type_name(&y))),
+        (_, None) => Err(query_error!(51045, "$atan2 only supports numeric types, not {}", type_name(&x))),
     }
 }

@@ -54,12 +54,11 @@ impl BitTest {
             value if value.is_number() => {
                 set_bits(&whole_number_from_zero(kind.name(), value)?.to_le_bytes())
             }
-            value => {
-                return Err(QueryError::bad_value(format!(
-                    "value takes an Array, a number, or a BinData but received: {}",
-                    document::quote::element(kind.name(), value)
-                )));
-            }
+            value => bail!(
+                bad_value,
+                "value takes an Array, a number, or a BinData but received: {}",
+                document::quote::element(kind.name(), value)
+            ),
         };
         positions.sort_unstable();
         positions.dedup();

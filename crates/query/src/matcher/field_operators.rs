@@ -88,7 +88,7 @@ fn equal(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
 
 fn not_equal(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     if matches!(argument.value, RawValue::Regex { .. }) {
-        return Err(QueryError::bad_value("Can't have regex as arg to $ne."));
+        bail!(bad_value, "Can't have regex as arg to $ne.");
     }
     tests.push(ValueTest::Not(vec![ValueTest::Is(equality(argument.value)?)]));
     Ok(())
@@ -96,10 +96,7 @@ fn not_equal(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
 
 fn ordered(operator: ComparisonOperator, argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     if matches!(argument.value, RawValue::Regex { .. }) {
-        return Err(QueryError::bad_value(format!(
-            "Can't have RegEx as arg to predicate over field '{}'.",
-            argument.path
-        )));
+        bail!(bad_value, "Can't have RegEx as arg to predicate over field '{}'.", argument.path);
     }
     tests.push(ValueTest::Is(comparison(operator, argument.value)?));
     Ok(())
@@ -116,9 +113,9 @@ fn list(argument: &FieldArgument<'_>) -> Result<Predicate, QueryError> {
     for value in array_of(argument)?.iter() {
         match value {
             RawValue::Regex { pattern, options } => patterns.push(Pattern::compile(pattern, options)?),
-            RawValue::Undefined => return Err(QueryError::bad_value("cannot compare to undefined")),
+            RawValue::Undefined => bail!(bad_value, "cannot compare to undefined"),
             RawValue::Document(document) if is_operator_document(document) => {
-                return Err(QueryError::bad_value("cannot nest $ under $in"));
+                bail!(bad_value, "cannot nest $ under $in")
             }
             value => values.push(Constant::new(value)),
         }
@@ -141,11 +138,9 @@ fn not(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
         RawValue::Regex { pattern, options } => {
             vec![ValueTest::Is(Predicate::Pattern(Pattern::compile(pattern, options)?))]
         }
-        RawValue::Document(operators) if operators.is_empty() => {
-            return Err(QueryError::bad_value("$not cannot be empty"));
-        }
+        RawValue::Document(operators) if operators.is_empty() => bail!(bad_value, "$not cannot be empty"),
         RawValue::Document(operators) => parse::operator_document(argument.path, operators, argument.place)?,
-        _ => return Err(QueryError::bad_value("$not needs a regex or a document")),
+        _ => bail!(bad_value, "$not needs a regex or a document"),
     };
     tests.push(ValueTest::Not(inner));
     Ok(())
@@ -164,7 +159,7 @@ fn type_of(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
         operand => types.add(operand)?,
     }
     if types.is_empty() {
-        return Err(QueryError::failed_to_parse("$type must match at least one type"));
+        bail!(failed_to_parse, "$type must match at least one type");
     }
     tests.push(ValueTest::Is(Predicate::Type(types)));
     Ok(())
@@ -187,7 +182,7 @@ fn all(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
             }
             RawValue::Regex { pattern, options } => Predicate::Pattern(Pattern::compile(pattern, options)?),
             RawValue::Document(document) if is_operator_document(document) => {
-                return Err(QueryError::bad_value("no $ expressions in $all"));
+                bail!(bad_value, "no $ expressions in $all")
             }
             value => equality(value)?,
         };
@@ -210,7 +205,7 @@ fn element_match(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
 /// `$elemMatch` tests the elements themselves when it holds operators, and documents when it holds a filter.
 fn element_predicate(condition: RawValue<'_>, argument: &FieldArgument<'_>) -> Result<Predicate, QueryError> {
     let RawValue::Document(condition) = condition else {
-        return Err(QueryError::bad_value("$elemMatch needs an Object"));
+        bail!(bad_value, "$elemMatch needs an Object");
     };
     let place = OperatorPlace { nested: true, ..argument.place };
     let tests_values = parse::is_operator_document_strictly(condition)
@@ -256,7 +251,7 @@ fn modulo(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     let divisor = whole("divisor", divisor)?;
     let remainder = whole("remainder", remainder)?;
     if divisor == 0 {
-        return Err(QueryError::bad_value("divisor cannot be 0"));
+        bail!(bad_value, "divisor cannot be 0");
     }
     tests.push(ValueTest::Is(Predicate::Remainder(Remainder { divisor, remainder })));
     Ok(())
@@ -266,15 +261,15 @@ fn regex(argument: &FieldArgument<'_>, tests: &mut Tests) -> Parsed {
     let (pattern, inner_options) = match argument.value {
         RawValue::String(pattern) => (pattern, ""),
         RawValue::Regex { pattern, options } => (pattern, options),
-        _ => return Err(QueryError::bad_value("$regex has to be a string")),
+        _ => bail!(bad_value, "$regex has to be a string"),
     };
     let options = match argument.siblings.get("$options") {
         None => inner_options,
         Some(RawValue::String(_)) if !inner_options.is_empty() => {
-            return Err(QueryError::new(OPTIONS_TWICE, "options set in both $regex and $options"));
+            bail!(OPTIONS_TWICE, "options set in both $regex and $options")
         }
         Some(RawValue::String(options)) => options,
-        Some(_) => return Err(QueryError::bad_value("$options has to be a string")),
+        Some(_) => bail!(bad_value, "$options has to be a string"),
     };
     tests.push(ValueTest::Is(Predicate::Pattern(Pattern::compile(pattern, options)?)));
     Ok(())

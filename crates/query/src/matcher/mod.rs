@@ -38,7 +38,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use document::{Document, RawDocument, RawValue};
+use document::{Document, RawDocument, RawValue, Value};
 
 pub use bits::{BitTest, BitTestKind};
 pub use constant::Constant;
@@ -108,6 +108,25 @@ impl Matcher {
         let scan = FieldScan::build(&root).map(Arc::new);
         let is_heavy = root.weight() > HEAVY;
         Self { root, scan, is_heavy }
+    }
+
+    /// The filter `{path: {$eq: value}}`; `None` where equality is more than a comparison.
+    pub(crate) fn equal(path: &MatchPath, value: &Value) -> Option<Self> {
+        let is_plain = matches!(
+            value,
+            Value::Int32(_)
+                | Value::Int64(_)
+                | Value::Double(_)
+                | Value::String(_)
+                | Value::ObjectId(_)
+                | Value::Boolean(_)
+                | Value::DateTime(_)
+        );
+        is_plain.then(|| {
+            let operand = value.with_raw(Constant::new);
+            let predicate = Predicate::Compare(Comparison { operator: ComparisonOperator::Equal, operand });
+            Self::from_node(MatchNode::Field(FieldMatch { path: path.clone(), predicate }))
+        })
     }
 
     /// The filter that every document passes.

@@ -101,7 +101,7 @@ pub(crate) fn comparison(
     operand: RawValue<'_>,
 ) -> Result<Predicate, QueryError> {
     if operand == RawValue::Undefined {
-        return Err(QueryError::bad_value("cannot compare to undefined"));
+        bail!(bad_value, "cannot compare to undefined");
     }
     Ok(Predicate::Compare(Comparison { operator, operand: Constant::new(operand) }))
 }

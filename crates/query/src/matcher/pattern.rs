@@ -31,18 +31,14 @@ impl Pattern {
     /// 51108 for an unknown option, 51091 for a pattern that does not compile, 51109 for a zero byte.
     pub fn compile(pattern: &str, options: &str) -> Result<Self, QueryError> {
         if let Some(option) = options.chars().find(|option| !"imsxu".contains(*option)) {
-            return Err(QueryError::new(INVALID_OPTION, format!("invalid flag in regex options: {option}")));
+            bail!(INVALID_OPTION, "invalid flag in regex options: {option}");
         }
         if pattern.contains('\0') {
-            return Err(QueryError::new(
-                EMBEDDED_NULL,
-                "Regular expression cannot contain an embedded null byte",
-            ));
+            bail!(EMBEDDED_NULL, "Regular expression cannot contain an embedded null byte");
         }
         checkpoint::pass(COMPILATION_STEPS + pattern.len())?;
-        let regex = Regex::compile(pattern, options).map_err(|refusal| {
-            QueryError::new(INVALID_REGEX, format!("Regular expression is invalid: {refusal}"))
-        })?;
+        let regex = Regex::compile(pattern, options)
+            .map_err(|refusal| query_error!(INVALID_REGEX, "Regular expression is invalid: {refusal}"))?;
         Ok(Self { pattern: pattern.into(), options: options.into(), regex })
     }
 

@@ -57,10 +57,10 @@ fn nor(name: &'static str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Res
 
 fn branches(name: &str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Result<Vec<MatchNode>, QueryError> {
     let RawValue::Array(array) = value else {
-        return Err(QueryError::bad_value(format!("{name} must be an array")));
+        bail!(bad_value, "{name} must be an array");
     };
     if array.is_empty() {
-        return Err(QueryError::bad_value("$and/$or/$nor must be a nonempty array"));
+        bail!(bad_value, "$and/$or/$nor must be a nonempty array");
     }
     array
         .iter()
@@ -94,7 +94,7 @@ fn expression(
 
 fn schema(_: &'static str, value: RawValue<'_>, place: OperatorPlace<'_>) -> Result<MatchNode, QueryError> {
     let RawValue::Document(source) = value else {
-        return Err(QueryError::type_mismatch("$jsonSchema must be an object"));
+        bail!(type_mismatch, "$jsonSchema must be an object");
     };
     let schema = Schema::parse(source, place.environment)?;
     Ok(MatchNode::Schema(Arc::new(SchemaTest { schema, source: source.to_document() })))
@@ -113,7 +113,7 @@ fn javascript(_: &'static str, _: RawValue<'_>, _: OperatorPlace<'_>) -> Result<
 
 fn outermost_only(name: &str, place: OperatorPlace<'_>) -> Result<(), QueryError> {
     if place.nested {
-        return Err(QueryError::bad_value(format!("{name} can only be applied to the top-level document")));
+        bail!(bad_value, "{name} can only be applied to the top-level document");
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ impl TypeSet {
             RawValue::Int64(code) => self.add_code(code as f64)?,
             RawValue::Double(code) => self.add_code(code)?,
             RawValue::Decimal128(code) => self.add_code(code.to_f64())?,
-            _ => return Err(QueryError::type_mismatch("type must be represented as a number or a string")),
+            _ => bail!(type_mismatch, "type must be represented as a number or a string"),
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use document::key::{KeyBuilder, encode_owned, hash64};
 use document::{Document, DocumentBuf, Value, doc};
 
+use super::tests::clustered_id;
 use super::{
     Access, FieldOrder, Hint, IndexBounds, IndexDescription, IndexKeyPart, IndexScan, Intervals, KeyCheck,
     KeyScan, NeededFields, Plan, PlanRequest, ScanDirection, SortField, plan,
@@ -561,7 +562,7 @@ fn check_seed(seed: u64, used: &mut BTreeMap<&'static str, u32>) {
     let collection = collection(&mut random);
     let mut indexes: Vec<Arc<IndexDescription>> =
         collection.indexes.iter().map(|index| Arc::clone(&index.description)).collect();
-    indexes.push(Arc::new(IndexDescription::clustered_id()));
+    indexes.push(Arc::new(clustered_id()));
     for _ in 0..6 {
         let written = filter(&mut random, PATHS, 2);
         let matcher = parse(&written);

@@ -100,12 +100,6 @@ impl IndexDescription {
         }
     }
 
-    /// `_id_` of a collection that is stored in the order of `_id`.
-    pub fn clustered_id() -> Self {
-        let fields = vec![IndexKeyPart::new("_id", FieldOrder::Ascending)];
-        Self { unique: true, clustered: true, ..Self::new("_id_", fields) }
-    }
-
     /// The key pattern: `{a: 1, b: -1, c: "hashed"}`.
     pub fn key_pattern(&self) -> Document {
         self.fields

@@ -30,7 +30,7 @@ fn index(pattern: &str) -> IndexDescription {
 
 fn indexes(patterns: &[&str]) -> Vec<Arc<IndexDescription>> {
     let mut list: Vec<_> = patterns.iter().map(|pattern| Arc::new(index(pattern))).collect();
-    list.push(Arc::new(IndexDescription::clustered_id()));
+    list.push(Arc::new(clustered_id()));
     list
 }
 
@@ -364,4 +364,10 @@ fn explained() {
     let found = plan(&PlanRequest::new(&everything, &list)).unwrap();
     let expect = doc! { "stage": "COLLSCAN", "direction": "forward" };
     assert_eq!(explain(&found, &ExplainOptions::default()), expect);
+}
+
+/// `_id_` of a collection that is stored in the order of `_id`.
+pub(super) fn clustered_id() -> IndexDescription {
+    let fields = vec![IndexKeyPart::new("_id", FieldOrder::Ascending)];
+    IndexDescription { unique: true, clustered: true, ..IndexDescription::new("_id_", fields) }
 }

@@ -20,7 +20,7 @@ struct NamedPaths<'s> {
 
 pub(super) fn parse(spec: RawDocument<'_>, environment: &Environment) -> Result<Projection, QueryError> {
     if spec.is_empty() {
-        return Err(QueryError::new(40177, "specification must have at least one field"));
+        bail!(40177, "specification must have at least one field");
     }
     let mut paths = NamedPaths { seen: BTreeSet::new(), spec };
     for element in spec {
@@ -61,22 +61,17 @@ impl NamedPaths<'_> {
         for below in fields.iter() {
             let name = below.name();
             if name.starts_with('$') {
-                return Err(QueryError::new(
+                bail!(
                     40181,
-                    format!(
-                        "an expression specification must contain exactly one field, the name of the expression. \
+                    "an expression specification must contain exactly one field, the name of the expression. \
                          Found {} fields in {}, while parsing object {}",
-                        fields.iter().count(),
-                        fields.quoted(),
-                        self.spec.quoted()
-                    ),
-                ));
+                    fields.iter().count(),
+                    fields.quoted(),
+                    self.spec.quoted()
+                );
             }
             if name.contains('.') {
-                return Err(QueryError::new(
-                    40183,
-                    format!("cannot use dotted field name '{name}' in a sub object: {}", self.spec.quoted()),
-                ));
+                bail!(40183, "cannot use dotted field name '{name}' in a sub object: {}", self.spec.quoted());
             }
             self.check(&join(path, name), below.value())?;
         }
@@ -92,14 +87,12 @@ impl NamedPaths<'_> {
             .filter(|before| within(before, &components))
             .or_else(|| after.filter(|after| within(&components, after)));
         if let Some(other) = other {
-            return Err(QueryError::new(
+            bail!(
                 40176,
-                format!(
-                    "specification contains two conflicting paths. Cannot specify both '{path}' and '{}': {}",
-                    other.join("."),
-                    self.spec.quoted()
-                ),
-            ));
+                "specification contains two conflicting paths. Cannot specify both '{path}' and '{}': {}",
+                other.join("."),
+                self.spec.quoted()
+            );
         }
         self.seen.insert(components);
         Ok(())

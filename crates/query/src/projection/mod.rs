@@ -69,7 +69,7 @@ impl Projection {
     /// As [`Projection::parse`], and 51272 for an empty one.
     pub fn parse_stage(spec: RawDocument<'_>, environment: &Environment) -> Result<Self, QueryError> {
         if spec.is_empty() {
-            return Err(QueryError::new(51272, "projection specification must have at least one field"));
+            bail!(51272, "projection specification must have at least one field");
         }
         parse::Parser::new(environment, false).projection(spec)
     }

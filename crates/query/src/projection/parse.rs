@@ -69,7 +69,7 @@ impl<'e> Parser<'e> {
     fn field(&mut self, prefix: &str, element: Element<'_>) -> Result<(), QueryError> {
         let path = join(prefix, element.name());
         if path.ends_with(".$") && !self.find {
-            return Err(QueryError::new(31324, "Cannot use positional projection in aggregation projection"));
+            bail!(31324, "Cannot use positional projection in aggregation projection");
         }
         if path.ends_with(".$") || path.contains(".$.") {
             return self.positional(&path, element);
@@ -86,13 +86,11 @@ impl<'e> Parser<'e> {
             }
             value => {
                 if self.mode == Some(ProjectionMode::Exclusion) {
-                    return Err(QueryError::new(
+                    bail!(
                         31310,
-                        format!(
-                            "Cannot use an expression {} in an exclusion projection",
-                            quote::element(element.name(), value)
-                        ),
-                    ));
+                        "Cannot use an expression {} in an exclusion projection",
+                        quote::element(element.name(), value)
+                    );
                 }
                 self.mode = Some(ProjectionMode::Inclusion);
                 let expression = Expression::parse(value, &self.scope)?;
@@ -105,20 +103,18 @@ impl<'e> Parser<'e> {
     fn shown(&mut self, path: &str, show: bool) -> Result<(), QueryError> {
         if path == "_id" {
             if self.id.is_some() || self.root.find(b"_id").is_some() {
-                return Err(QueryError::new(31250, "Path collision at _id"));
+                bail!(31250, "Path collision at _id");
             }
             self.id = Some(show);
             return Ok(());
         }
         match (self.mode, show) {
-            (Some(ProjectionMode::Inclusion), false) => Err(QueryError::new(
-                31254,
-                format!("Cannot do exclusion on field {path} in inclusion projection"),
-            )),
-            (Some(ProjectionMode::Exclusion), true) => Err(QueryError::new(
-                31253,
-                format!("Cannot do inclusion on field {path} in exclusion projection"),
-            )),
+            (Some(ProjectionMode::Inclusion), false) => {
+                Err(query_error!(31254, "Cannot do exclusion on field {path} in inclusion projection"))
+            }
+            (Some(ProjectionMode::Exclusion), true) => {
+                Err(query_error!(31253, "Cannot do inclusion on field {path} in exclusion projection"))
+            }
             (_, true) => {
                 self.mode = Some(ProjectionMode::Inclusion);
                 self.insert(path, ProjectionRule::Keep)
@@ -132,31 +128,28 @@ impl<'e> Parser<'e> {
 
     fn insert(&mut self, path: &str, rule: ProjectionRule) -> Result<(), QueryError> {
         if self.id.is_some() && path.starts_with("_id.") {
-            return Err(QueryError::new(31250, format!("Path collision at {path}")));
+            bail!(31250, "Path collision at {path}");
         }
         self.root.insert(path, rule)
     }
 
     fn positional(&mut self, path: &str, element: Element<'_>) -> Result<(), QueryError> {
         let Some(array) = path.strip_suffix(".$").filter(|array| !array.contains(".$.")) else {
-            return Err(QueryError::new(
+            bail!(
                 31394,
                 "As of 4.4, it's illegal to specify positional operator in the middle of a path.Positional \
                  projection may only be used at the end, for example: a.b.$. If the query previously used a form \
-                 like a.b.$.d, remove the parts following the '$' and the results will be equivalent.",
-            ));
+                 like a.b.$.d, remove the parts following the '$' and the results will be equivalent."
+            );
         };
         if !element.value().truthy() || self.mode == Some(ProjectionMode::Exclusion) {
-            return Err(QueryError::new(31395, "positional projection cannot be used with exclusion"));
+            bail!(31395, "positional projection cannot be used with exclusion");
         }
         if self.positional.is_some() {
-            return Err(QueryError::new(
-                31276,
-                "Cannot specify more than one positional projection per query.",
-            ));
+            bail!(31276, "Cannot specify more than one positional projection per query.");
         }
         if self.saw_first_match {
-            return Err(QueryError::new(31256, "Cannot specify positional operator and $elemMatch."));
+            bail!(31256, "Cannot specify positional operator and $elemMatch.");
         }
         self.mode = Some(ProjectionMode::Inclusion);
         self.insert(array, ProjectionRule::Keep)?;
@@ -175,7 +168,7 @@ impl<'e> Parser<'e> {
         match first {
             Some(first) if first.name() == "$slice" && is_find_slice(first.value()) => {
                 if self.positional.as_ref().is_some_and(|positional| positional.join(".") == path) {
-                    return Err(QueryError::new(31250, format!("Path collision at {path}")));
+                    bail!(31250, "Path collision at {path}");
                 }
                 self.saw_slice = true;
                 let section = section(first.value())?;
@@ -187,16 +180,13 @@ impl<'e> Parser<'e> {
             }
             _ => {
                 if self.mode == Some(ProjectionMode::Exclusion) {
-                    return Err(QueryError::new(
-                        31252,
-                        "Cannot use expression other than $meta in exclusion projection",
-                    ));
+                    bail!(31252, "Cannot use expression other than $meta in exclusion projection");
                 }
                 self.mode = Some(ProjectionMode::Inclusion);
                 let expression = Expression::parse(element.value(), &self.scope).map_err(|error| {
                     match (error.code, operand.first()) {
                         (168, Some(first)) if error.message.ends_with(&format!("'{}'", first.name())) => {
-                            QueryError::new(31325, format!("Unknown expression {}", first.name()))
+                            query_error!(31325, "Unknown expression {}", first.name())
                         }
                         _ => error,
                     }
@@ -208,16 +198,13 @@ impl<'e> Parser<'e> {
 
     fn first_match(&mut self, path: &str, prefix: &str, operand: Element<'_>) -> Result<(), QueryError> {
         if !prefix.is_empty() || path.contains('.') {
-            return Err(QueryError::new(31275, "Cannot use $elemMatch projection on a nested field."));
+            bail!(31275, "Cannot use $elemMatch projection on a nested field.");
         }
         if operand.kind() != ElementType::Document {
-            return Err(QueryError::new(
-                31274,
-                format!("elemMatch: Invalid argument, object required, but got {}", operand.kind().alias()),
-            ));
+            bail!(31274, "elemMatch: Invalid argument, object required, but got {}", operand.kind().alias());
         }
         if self.positional.is_some() {
-            return Err(QueryError::new(31255, "Cannot specify positional operator and $elemMatch."));
+            bail!(31255, "Cannot specify positional operator and $elemMatch.");
         }
         let mut bytes = Vec::new();
         let mut filter = DocumentBuilder::new(&mut bytes);
@@ -254,26 +241,22 @@ fn section(operand: RawValue<'_>) -> Result<Section, QueryError> {
     }
     match operand {
         RawValue::Array(array) => pair(array),
-        other => Err(QueryError::new(
+        other => Err(query_error!(
             28667,
-            format!(
-                "Invalid $slice syntax. The given syntax {{ $slice: {} }} did not match the find() syntax because \
+            "Invalid $slice syntax. The given syntax {{ $slice: {} }} did not match the find() syntax because \
                  :: Location31273: $slice only supports numbers and [skip, limit] arrays :: The given syntax did \
                  not match the expression $slice syntax. :: caused by :: Expression $slice takes at least 2 \
                  arguments, and at most 3, but 1 were passed in.",
-                other.quoted()
-            ),
+            other.quoted()
         )),
     }
 }
 
 fn pair(array: RawArray<'_>) -> Result<Section, QueryError> {
     let refuse = |reason: &str| {
-        QueryError::new(
+        query_error!(
             28667,
-            format!(
-                "Invalid $slice syntax. The given syntax did not match the find() syntax because :: {reason}"
-            ),
+            "Invalid $slice syntax. The given syntax did not match the find() syntax because :: {reason}"
         )
     };
     let mut numbers = array.iter().map(whole);

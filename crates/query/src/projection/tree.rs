@@ -99,9 +99,9 @@ impl ProjectionNode {
         match (self.find_mut(name), below) {
             (Some(ProjectionRule::Nested(node)), Some(below)) => node.insert_below(whole, below, rule),
             (Some(_), Some(below)) => {
-                Err(QueryError::new(31249, format!("Path collision at {whole} remaining portion {below}")))
+                Err(query_error!(31249, "Path collision at {whole} remaining portion {below}"))
             }
-            (Some(_), None) => Err(QueryError::new(31250, format!("Path collision at {whole}"))),
+            (Some(_), None) => Err(query_error!(31250, "Path collision at {whole}")),
             (None, None) => {
                 self.visible += usize::from(matches!(rule, ProjectionRule::Keep | ProjectionRule::Slice(_)));
                 self.push(name, rule);

@@ -67,9 +67,9 @@ impl Failure {
             Failure::MatchLimit => "match limit exceeded",
             Failure::HeapLimit => "heap limit exceeded",
         };
-        QueryError::new(
+        query_error!(
             EXECUTION_FAILED,
-            format!("Error occurred while executing the regular expression{place}. Result code: {reason}"),
+            "Error occurred while executing the regular expression{place}. Result code: {reason}"
         )
     }
 }

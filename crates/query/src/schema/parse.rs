@@ -54,17 +54,13 @@ pub(super) fn schema(source: RawDocument<'_>) -> Result<Schema, QueryError> {
             "description" => parsed.description = Some(string("description", element.value())?.to_owned()),
             name if KEYWORDS.iter().any(|(known, _)| *known == name) => {}
             name if UNSUPPORTED.contains(&name) => {
-                return Err(QueryError::failed_to_parse(format!(
-                    "$jsonSchema keyword '{name}' is not currently supported"
-                )));
+                bail!(failed_to_parse, "$jsonSchema keyword '{name}' is not currently supported")
             }
-            name => return Err(QueryError::failed_to_parse(format!("Unknown $jsonSchema keyword: {name}"))),
+            name => bail!(failed_to_parse, "Unknown $jsonSchema keyword: {name}"),
         }
     }
     if source.contains("type") && source.contains("bsonType") {
-        return Err(QueryError::failed_to_parse(
-            "Cannot specify both $jsonSchema keywords 'type' and 'bsonType'",
-        ));
+        bail!(failed_to_parse, "Cannot specify both $jsonSchema keywords 'type' and 'bsonType'");
     }
     for (name, parse) in KEYWORDS {
         if let Some(value) = source.get(name)
@@ -106,9 +102,7 @@ fn count(name: &str, value: RawValue<'_>) -> Result<u64, QueryError> {
 fn names(name: &str, value: RawValue<'_>) -> Result<Vec<String>, QueryError> {
     let array = value.as_array().ok_or_else(|| mismatch(name, "an array"))?;
     if array.is_empty() {
-        return Err(QueryError::failed_to_parse(format!(
-            "$jsonSchema keyword '{name}' cannot be an empty array"
-        )));
+        bail!(failed_to_parse, "$jsonSchema keyword '{name}' cannot be an empty array");
     }
     let (mut names, mut known) = (Vec::new(), HashSet::new());
     for value in array.iter() {
@@ -116,9 +110,7 @@ fn names(name: &str, value: RawValue<'_>) -> Result<Vec<String>, QueryError> {
             QueryError::type_mismatch(format!("$jsonSchema keyword '{name}' must be an array of strings"))
         })?;
         if !known.insert(field) {
-            return Err(QueryError::failed_to_parse(format!(
-                "$jsonSchema keyword '{name}' array cannot contain duplicate values"
-            )));
+            bail!(failed_to_parse, "$jsonSchema keyword '{name}' array cannot contain duplicate values");
         }
         names.push(field.to_owned());
     }
@@ -128,7 +120,7 @@ fn names(name: &str, value: RawValue<'_>) -> Result<Vec<String>, QueryError> {
 fn schemas(name: &str, value: RawValue<'_>) -> Result<Vec<Schema>, QueryError> {
     let array = value.as_array().ok_or_else(|| mismatch(name, "an array"))?;
     if array.is_empty() {
-        return Err(QueryError::bad_value(format!("$jsonSchema keyword '{name}' must be a non-empty array")));
+        bail!(bad_value, "$jsonSchema keyword '{name}' must be a non-empty array");
     }
     array
         .iter()
@@ -187,14 +179,12 @@ fn json_type(
 fn enumeration(name: &str, value: RawValue<'_>) -> Result<Rule, QueryError> {
     let values = value.as_array().ok_or_else(|| mismatch(name, "an array"))?.to_values();
     if values.is_empty() {
-        return Err(QueryError::failed_to_parse("$jsonSchema keyword 'enum' cannot be an empty array"));
+        bail!(failed_to_parse, "$jsonSchema keyword 'enum' cannot be an empty array");
     }
     let mut sorted: Vec<&document::Value> = values.iter().collect();
     sorted.sort_by(|one, other| one.compare(other));
     if sorted.windows(2).any(|pair| matches!(pair, [one, other] if one.compare(other).is_eq())) {
-        return Err(QueryError::failed_to_parse(
-            "$jsonSchema keyword 'enum' array cannot contain duplicate values",
-        ));
+        bail!(failed_to_parse, "$jsonSchema keyword 'enum' array cannot contain duplicate values");
     }
     Ok(Rule::Enum(values))
 }
@@ -223,9 +213,7 @@ fn exclusive(
 ) -> Result<Option<Rule>, QueryError> {
     boolean(name, value)?;
     if !around.contains(companion) {
-        return Err(QueryError::failed_to_parse(format!(
-            "$jsonSchema keyword '{companion}' must be a present if {name} is present"
-        )));
+        bail!(failed_to_parse, "$jsonSchema keyword '{companion}' must be a present if {name} is present");
     }
     Ok(None)
 }
@@ -233,9 +221,7 @@ fn exclusive(
 fn multiple(name: &str, value: RawValue<'_>) -> Result<Rule, QueryError> {
     let number = number(name, value)?;
     if number.is_zero() || number.is_negative() || !number.is_finite() {
-        return Err(QueryError::failed_to_parse(format!(
-            "$jsonSchema keyword '{name}' must have a positive value"
-        )));
+        bail!(failed_to_parse, "$jsonSchema keyword '{name}' must have a positive value");
     }
     Ok(Rule::MultipleOf(number))
 }

@@ -103,7 +103,7 @@ impl SortPattern {
         let address = array.as_bytes().as_ptr();
         let parallel = |walk: &PartValue<'_>| matches!(walk, PartValue::At(other, _) if other.as_bytes().as_ptr() != address);
         if walks.iter().any(parallel) {
-            return Err(QueryError::bad_value("cannot sort with keys that are parallel arrays"));
+            bail!(bad_value, "cannot sort with keys that are parallel arrays");
         }
         if array.is_empty() {
             return self.expand(&self.replace(walks, None), best);

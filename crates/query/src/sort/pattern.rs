@@ -38,12 +38,10 @@ impl SortPattern {
             check_path(name)?;
             let path = FieldPath::parse(name).map_err(|error| QueryError::bad_value(error.to_string()))?;
             if parts.iter().any(|part| part.path == path) {
-                return Err(QueryError::bad_value(format!(
-                    "$sort key must not contain duplicate keys (field: '{name}')"
-                )));
+                bail!(bad_value, "$sort key must not contain duplicate keys (field: '{name}')");
             }
             if parts.len() == MAX_SORT_FIELDS {
-                return Err(QueryError::bad_value("too many compound keys"));
+                bail!(bad_value, "too many compound keys");
             }
             parts.push(SortPart { path, direction });
         }
@@ -75,13 +73,13 @@ impl SortPattern {
 fn direction(name: &str, value: RawValue<'_>) -> Result<Direction, QueryError> {
     if let RawValue::Document(document) = value {
         if document.first().is_some_and(|first| first.name() == "$meta") {
-            return Err(QueryError::new(115, "sorting by $meta is not supported: there is no text search"));
+            bail!(115, "sorting by $meta is not supported: there is no text search");
         }
-        return Err(QueryError::new(17312, "$meta is the only expression supported by $sort right now"));
+        bail!(17312, "$meta is the only expression supported by $sort right now");
     }
     let Some(number) = value.as_number() else {
         let key = quote::element(name, value);
-        return Err(QueryError::new(15974, format!("Illegal key in $sort specification: {key}")));
+        bail!(15974, "Illegal key in $sort specification: {key}");
     };
     // Fractions do not count.
     match number.to_i64_saturating() {

@@ -270,13 +270,11 @@ impl Sorter {
     fn spill(&mut self) -> Result<(), QueryError> {
         let entries = self.take_sorted();
         let Some(spill) = &self.spill else {
-            return Err(QueryError::new(
+            bail!(
                 code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
-                format!(
-                    "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
-                    self.limits.memory_bytes
-                ),
-            ));
+                "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
+                self.limits.memory_bytes
+            );
         };
         self.spilled_runs += 1;
         self.runs.add(MemoryRun::of(entries), &**spill)

@@ -40,7 +40,7 @@ impl Push {
         for clause in clauses {
             let value = clause.value();
             if found.contains(&clause.name()) {
-                return Err(QueryError::bad_value(format!("Only one {} is supported.", clause.name())));
+                bail!(bad_value, "Only one {} is supported.", clause.name());
             }
             found.push(clause.name());
             match clause.name() {
@@ -62,7 +62,7 @@ impl Push {
                     })?);
                 }
                 "$sort" => push.sort = Some(PushSort::parse(value)?),
-                other => return Err(QueryError::bad_value(format!("Unrecognized clause in $push: {other}"))),
+                other => bail!(bad_value, "Unrecognized clause in $push: {other}"),
             }
         }
         Ok(push)
@@ -123,12 +123,10 @@ impl PushSort {
                 return Err(QueryError::bad_value(one));
             }
             if name.is_empty() {
-                return Err(QueryError::bad_value("The $sort field cannot be empty"));
+                bail!(bad_value, "The $sort field cannot be empty");
             }
             if name.split('.').any(str::is_empty) {
-                return Err(QueryError::bad_value(format!(
-                    "The $sort field is a dotted field but has an empty part: {name}"
-                )));
+                bail!(bad_value, "The $sort field is a dotted field but has an empty part: {name}");
             }
         }
         Ok(())
@@ -169,16 +167,14 @@ pub(super) fn parse_add_to_set(operand: RawValue<'_>) -> Result<Vec<Value>, Quer
         return Ok(vec![operand.to_value()]);
     };
     let RawValue::Array(values) = each.value() else {
-        return Err(QueryError::type_mismatch(format!(
+        bail!(
+            type_mismatch,
             "The argument to $each in $addToSet must be an array but it was of type {}",
             each.kind().alias()
-        )));
+        );
     };
     if fields.next().is_some() {
-        return Err(QueryError::bad_value(format!(
-            "Found unexpected fields after $each in $addToSet: {}",
-            operand.quoted()
-        )));
+        bail!(bad_value, "Found unexpected fields after $each in $addToSet: {}", operand.quoted());
     }
     Ok(values.to_values())
 }

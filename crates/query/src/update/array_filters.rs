@@ -20,15 +20,16 @@ impl ArrayFilters {
         let mut parsed: HashMap<String, Matcher> = HashMap::new();
         for filter in filters.iter() {
             let RawValue::Document(filter) = filter else {
-                return Err(QueryError::type_mismatch("arrayFilters must be an array of objects"));
+                bail!(type_mismatch, "arrayFilters must be an array of objects");
             };
             let matcher = Matcher::parse(filter, environment)
                 .map_err(|error| error.within("Error parsing array filter"))?;
             let name = top_level_name(filter)?;
             if parsed.contains_key(&name) {
-                return Err(QueryError::failed_to_parse(format!(
+                bail!(
+                    failed_to_parse,
                     "Found multiple array filters with the same top-level field name {name}"
-                )));
+                );
             }
             parsed.insert(name, matcher);
         }
@@ -81,22 +82,22 @@ fn top_level_name(filter: RawDocument<'_>) -> Result<String, QueryError> {
     let mut names = Vec::new();
     collect_names(filter, &mut names);
     let Some(first) = names.first().cloned() else {
-        return Err(QueryError::failed_to_parse(
-            "Cannot use an expression without a top-level field name in arrayFilters",
-        ));
+        bail!(failed_to_parse, "Cannot use an expression without a top-level field name in arrayFilters");
     };
     if let Some(other) = names.iter().find(|name| **name != first) {
-        return Err(QueryError::failed_to_parse(format!(
+        bail!(
+            failed_to_parse,
             "Error parsing array filter :: caused by :: Expected a single top-level field name, found '{first}' and '{other}'"
-        )));
+        );
     }
     let well_formed = first.starts_with(|letter: char| letter.is_ascii_lowercase())
         && first.chars().all(|letter| letter.is_ascii_alphanumeric());
     if !well_formed {
-        return Err(QueryError::bad_value(format!(
+        bail!(
+            bad_value,
             "Error parsing array filter :: caused by :: The top-level field name must be an alphanumeric string beginning \
              with a lowercase letter, found '{first}'"
-        )));
+        );
     }
     Ok(first)
 }

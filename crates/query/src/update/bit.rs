@@ -23,11 +23,12 @@ pub(super) struct Bits {
 impl Bits {
     pub(super) fn parse(operand: RawValue<'_>) -> Result<Self, QueryError> {
         let RawValue::Document(clauses) = operand else {
-            return Err(QueryError::bad_value(format!(
+            bail!(
+                bad_value,
                 "The $bit modifier is not compatible with a {}. You must pass in an embedded document: {{$bit: {{field: \
                  {{and/or/xor: #}}}}",
                 operand.kind().alias()
-            )));
+            );
         };
         let operations = clauses.iter().map(|clause| {
             let operation = match clause.name() {
@@ -35,11 +36,9 @@ impl Bits {
                 "or" => Operation::Or,
                 "xor" => Operation::Xor,
                 other => {
-                    return Err(QueryError::bad_value(format!(
-                        "The $bit modifier only supports 'and', 'or', and 'xor', not '{other}' which is an unknown \
+                    bail!(bad_value, "The $bit modifier only supports 'and', 'or', and 'xor', not '{other}' which is an unknown \
                          operator: {{{}}}",
-                        element(other, clause.value())
-                    )));
+                        element(other, clause.value()));
                 }
             };
             let number = integer(clause.value()).ok_or_else(|| {
@@ -53,9 +52,10 @@ impl Bits {
         });
         let operations: Vec<_> = operations.collect::<Result<_, QueryError>>()?;
         if operations.is_empty() {
-            return Err(QueryError::bad_value(
-                "You must pass in at least one bitwise operation. The format is: {$bit: {field: {and/or/xor: #}}",
-            ));
+            bail!(
+                bad_value,
+                "You must pass in at least one bitwise operation. The format is: {{$bit: {{field: {{and/or/xor: #}}}}"
+            );
         }
         Ok(Bits { operations })
     }

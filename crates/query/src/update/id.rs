@@ -22,12 +22,10 @@ pub(super) fn check(id: RawValue<'_>) -> Result<(), QueryError> {
 
 /// The refusal of a field name with a dollar sign in front that would be stored.
 pub(super) fn dollar_prefixed(name: &str, path: &str) -> QueryError {
-    QueryError::new(
+    query_error!(
         code::DOLLAR_PREFIXED_FIELD_NAME,
-        format!(
-            "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context of an update's replacement \
+        "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context of an update's replacement \
              document. Consider using an aggregation pipeline with $replaceWith."
-        ),
     )
 }
 

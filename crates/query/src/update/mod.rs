@@ -44,8 +44,6 @@ pub use upsert::{asks_for_key, check_upsert_filter};
 
 pub use operators::operator_names;
 
-use std::sync::Arc;
-
 use document::quote::element;
 use document::{DocumentBuf, MAX_DOCUMENT_SIZE, RawArray, RawDocument, RawValue};
 
@@ -67,35 +65,6 @@ enum UpdateKind {
     Operators(operators::Operators),
     Replacement(DocumentBuf),
     Pipeline(pipeline::UpdatePipeline),
-}
-
-/// Which top-level fields an update may have changed: a superset, known without comparing documents.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ModifiedFields {
-    /// Any field.
-    All,
-    /// Only these top-level fields.
-    Named(Arc<[String]>),
-}
-
-impl ModifiedFields {
-    /// Whether the value at the dotted `path` may have changed.
-    pub fn touches(&self, path: &str) -> bool {
-        let top = path.split_once('.').map_or(path, |(top, _)| top);
-        match self {
-            ModifiedFields::All => true,
-            ModifiedFields::Named(names) => names.iter().any(|name| name == top),
-        }
-    }
-}
-
-/// What an update made of one document.
-#[derive(Debug, Clone)]
-pub struct UpdateOutcome {
-    /// The new document; `None` when it is the same byte for byte.
-    pub document: Option<DocumentBuf>,
-    /// Which fields may differ.
-    pub modified: ModifiedFields,
 }
 
 /// What becomes of empty timestamps in the top level of a replacement, `_id` excepted.
@@ -135,9 +104,7 @@ impl Update {
         let filtered = array_filters.is_some_and(|filters| !filters.is_empty());
         let kind = match spec {
             RawValue::Array(_) if filtered => {
-                return Err(QueryError::failed_to_parse(
-                    "arrayFilters may not be specified for pipeline-syle updates",
-                ));
+                bail!(failed_to_parse, "arrayFilters may not be specified for pipeline-syle updates")
             }
             RawValue::Array(stages) => {
                 UpdateKind::Pipeline(pipeline::UpdatePipeline::parse(stages, environment)?)
@@ -147,9 +114,7 @@ impl Update {
                 UpdateKind::Operators(operators::Operators::parse(document, filters, environment)?)
             }
             RawValue::Document(_) if filtered => {
-                return Err(QueryError::failed_to_parse(
-                    "Cannot specify arrayFilters with replacement-style update",
-                ));
+                bail!(failed_to_parse, "Cannot specify arrayFilters with replacement-style update")
             }
             RawValue::Document(document) => {
                 UpdateKind::Replacement(replacement::parse(document, timestamps)?)
@@ -188,15 +153,7 @@ impl Update {
         matches!(&self.kind, UpdateKind::Operators(operators) if operators.uses_position)
     }
 
-    /// Which top-level fields this update may change, whatever the document.
-    pub fn touched(&self) -> ModifiedFields {
-        match &self.kind {
-            UpdateKind::Operators(operators) => ModifiedFields::Named(Arc::clone(&operators.touched)),
-            UpdateKind::Replacement(_) | UpdateKind::Pipeline(_) => ModifiedFields::All,
-        }
-    }
-
-    /// Applies the update to one document. `is_insert` is set for the document of an upsert, which
+    /// The document after the update; `None` when it is the same byte for byte. `is_insert` is set for the document of an upsert, which
     /// `$setOnInsert` waits for.
     ///
     /// # Errors
@@ -207,7 +164,7 @@ impl Update {
         document: RawDocument<'_>,
         details: Option<&MatchDetails>,
         is_insert: bool,
-    ) -> Result<UpdateOutcome, QueryError> {
+    ) -> Result<Option<DocumentBuf>, QueryError> {
         let changed = match &self.kind {
             UpdateKind::Operators(operators) => operators.apply(document, details, is_insert)?,
             UpdateKind::Replacement(replacement) => replacement::apply(document, replacement.as_raw())?,
@@ -216,11 +173,11 @@ impl Update {
                 replacement::apply(document, result.as_raw())?
             }
         };
-        let document = (changed.as_bytes() != document.as_bytes()).then_some(changed);
-        if let Some(changed) = &document {
-            self.check_result(changed.as_raw())?;
+        if changed.as_bytes() == document.as_bytes() {
+            return Ok(None);
         }
-        Ok(UpdateOutcome { document, modified: self.touched() })
+        self.check_result(changed.as_raw())?;
+        Ok(Some(changed))
     }
 
     /// The document that an upsert inserts when nothing matches `filter`: the filter's equalities, updated,
@@ -230,23 +187,16 @@ impl Update {
     /// `NotSingleValueField` (54) when the filter gives a path two values, and as [`Update::apply`].
     pub fn upsert(&self, filter: RawDocument<'_>) -> Result<DocumentBuf, QueryError> {
         let seed = upsert::seed(filter, self.is_replacement())?;
-        let outcome = self.apply(seed.as_raw(), None, true)?;
-        upsert::with_id(outcome.document.unwrap_or(seed))
+        upsert::with_id(self.apply(seed.as_raw(), None, true)?.unwrap_or(seed))
     }
 
     fn check_result(&self, document: RawDocument<'_>) -> Result<(), QueryError> {
         if document.as_bytes().len() > MAX_DOCUMENT_SIZE {
-            return Err(QueryError::new(
-                17419,
-                format!("Resulting document after update is larger than {MAX_DOCUMENT_SIZE}"),
-            ));
+            bail!(17419, "Resulting document after update is larger than {MAX_DOCUMENT_SIZE}");
         }
         let may_deepen = !matches!(&self.kind, UpdateKind::Operators(operators) if operators.is_flat);
         if may_deepen && document.exceeds_depth(MAX_STORED_DEPTH) {
-            return Err(QueryError::new(
-                code::OVERFLOW,
-                format!("Document exceeds maximum nesting depth of {MAX_STORED_DEPTH}"),
-            ));
+            bail!(code::OVERFLOW, "Document exceeds maximum nesting depth of {MAX_STORED_DEPTH}");
         }
         Ok(())
     }

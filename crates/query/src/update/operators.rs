@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use document::quote::element;
 use document::{DocumentBuf, Element, ElementType, Number, RawArray, RawDocument, RawValue, Timestamp};
@@ -52,8 +51,8 @@ pub(super) struct Operators {
     pub(super) filters: ArrayFilters,
     /// Source paths of `$rename`, by number.
     pub(super) renames: Vec<Vec<String>>,
-    /// The top-level fields that may change.
-    pub(super) touched: Arc<[String]>,
+    /// Whether `_id` may change.
+    touches_id: bool,
     pub(super) uses_position: bool,
     /// Whether no path and no operand can make the document deeper.
     pub(super) is_flat: bool,
@@ -77,12 +76,9 @@ impl Operators {
         update.iter().try_for_each(|operator| parser.operator(operator))?;
         parser.filters.check_used(&parser.used_filters, update)?;
         parser.tree.sort();
-        let touched = parser.tree.children.iter().filter_map(|(component, _)| match component {
-            PathStep::Field(name) => Some(name.clone()),
-            _ => None,
-        });
+        let is_id = |component: &PathStep| matches!(component, PathStep::Field(name) if name == "_id");
         Ok(Operators {
-            touched: touched.collect(),
+            touches_id: parser.tree.children.iter().any(|(component, _)| is_id(component)),
             tree: parser.tree,
             filters: parser.filters,
             renames: parser.renames,
@@ -105,7 +101,7 @@ impl Operators {
         } else {
             walk::apply(self, &mut around)?
         };
-        if self.touched.iter().any(|name| name == "_id") {
+        if self.touches_id {
             self.check_id(document, changed.as_raw())?;
         }
         Ok(changed)
@@ -124,7 +120,7 @@ impl Operators {
             Some(Modifier::RenameSource) => format!("Unsetting the path '{path}' using $rename"),
             _ => format!("Performing an update on the path '{path}'"),
         };
-        Err(QueryError::new(code::IMMUTABLE_FIELD, format!("{what} would modify the immutable field '_id'")))
+        Err(query_error!(code::IMMUTABLE_FIELD, "{what} would modify the immutable field '_id'"))
     }
 }
 
@@ -143,17 +139,19 @@ impl Parser<'_> {
         let name = operator.name();
         let parse = OPERATORS.iter().find(|(known, _)| *known == name).map(|(_, parse)| parse);
         if parse.is_none() && name != "$rename" {
-            return Err(QueryError::failed_to_parse(format!(
+            bail!(
+                failed_to_parse,
                 "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update specified as an array"
-            )));
+            );
         }
         let RawValue::Document(fields) = operator.value() else {
-            return Err(QueryError::failed_to_parse(format!(
+            bail!(
+                failed_to_parse,
                 "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} not \
                  {{{}}}",
                 operator.kind().alias(),
                 element(name, operator.value())
-            )));
+            );
         };
         for field in fields {
             match parse {
@@ -191,15 +189,10 @@ impl Parser<'_> {
     fn rename(&mut self, field: Element<'_>) -> Result<(), QueryError> {
         let from = field.name();
         let Some(to) = field.value().as_str() else {
-            return Err(QueryError::bad_value(format!(
-                "The 'to' field for $rename must be a string: {}",
-                element(from, field.value())
-            )));
+            bail!(bad_value, "The 'to' field for $rename must be a string: {}", element(from, field.value()));
         };
         if to.contains('\0') {
-            return Err(QueryError::bad_value(
-                "The 'to' field for $rename cannot contain an embedded null byte",
-            ));
+            bail!(bad_value, "The 'to' field for $rename cannot contain an embedded null byte");
         }
         let (source, target) = (self.path(from)?, self.path(to)?);
         path::check_top_level(&target)?;
@@ -209,10 +202,11 @@ impl Parser<'_> {
                 .then_some("not be on the same path"),
         };
         if let Some(must) = related {
-            return Err(QueryError::bad_value(format!(
+            bail!(
+                bad_value,
                 "The source and target field for $rename must {must}: {}",
                 element(from, field.value())
-            )));
+            );
         }
         let source_names = plain(&source).ok_or_else(|| {
             QueryError::bad_value(format!("The source field for $rename may not be dynamic: {from}"))
@@ -274,28 +268,27 @@ fn current_date(field: Element<'_>, environment: &Environment) -> Result<Modifie
         RawValue::Boolean(_) => date,
         RawValue::Document(clauses) => {
             if let Some(other) = clauses.iter().find(|clause| clause.name() != "$type") {
-                return Err(QueryError::bad_value(format!(
-                    "Unrecognized $currentDate option: {}",
-                    other.name()
-                )));
+                bail!(bad_value, "Unrecognized $currentDate option: {}", other.name());
             }
             match clauses.get("$type").and_then(RawValue::as_str) {
                 Some("date") => date,
                 Some("timestamp") => timestamp,
                 _ => {
-                    return Err(QueryError::bad_value(
-                        "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : \
-                         {$type: 'date'}}}",
-                    ));
+                    bail!(
+                        bad_value,
+                        "The '$type' string field is required to be 'date' or 'timestamp': {{$currentDate: {{field : \
+                         {{$type: 'date'}}}}}}"
+                    );
                 }
             }
         }
         other => {
-            return Err(QueryError::bad_value(format!(
+            bail!(
+                bad_value,
                 "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({{$type: \
                  'timestamp/date'}}).",
                 other.kind().alias()
-            )));
+            );
         }
     };
     Ok(Modifier::Set(Operand::new(value)))

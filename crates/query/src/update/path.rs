@@ -39,7 +39,7 @@ impl PathStep {
 /// Parses the path of a modifier.
 pub(super) fn parse(path: &str) -> Result<Vec<PathStep>, QueryError> {
     if path.is_empty() {
-        return Err(QueryError::new(code::EMPTY_FIELD_NAME, "An empty update path is not valid."));
+        bail!(code::EMPTY_FIELD_NAME, "An empty update path is not valid.");
     }
     let components: Vec<PathStep> =
         path.split('.').map(|name| component(path, name)).collect::<Result<_, _>>()?;
@@ -49,30 +49,23 @@ pub(super) fn parse(path: &str) -> Result<Vec<PathStep>, QueryError> {
         Some(PathStep::Field(_)) | None => None,
     };
     if let Some(misplaced) = misplaced {
-        return Err(QueryError::bad_value(format!(
-            "Cannot have {misplaced} element in the first position in path '{path}'"
-        )));
+        bail!(bad_value, "Cannot have {misplaced} element in the first position in path '{path}'");
     }
     if components.iter().filter(|component| **component == PathStep::Matched).count() > 1 {
-        return Err(QueryError::bad_value(format!(
-            "Too many positional (i.e. '$') elements found in path '{path}'"
-        )));
+        bail!(bad_value, "Too many positional (i.e. '$') elements found in path '{path}'");
     }
     if components.len() > MAX_COMPONENTS {
-        return Err(QueryError::new(
-            code::OVERFLOW,
-            format!("The update path is too deep: more than {MAX_COMPONENTS} fields"),
-        ));
+        bail!(code::OVERFLOW, "The update path is too deep: more than {MAX_COMPONENTS} fields");
     }
     Ok(components)
 }
 
 fn component(path: &str, name: &str) -> Result<PathStep, QueryError> {
     if name.is_empty() {
-        return Err(QueryError::new(
+        bail!(
             code::EMPTY_FIELD_NAME,
-            format!("The update path '{path}' contains an empty field name, which is not allowed."),
-        ));
+            "The update path '{path}' contains an empty field name, which is not allowed."
+        );
     }
     if name == "$" {
         return Ok(PathStep::Matched);

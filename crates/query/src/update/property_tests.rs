@@ -98,12 +98,12 @@ proptest! {
         let update = document::doc! { "$set": { (path.as_str()): (value.clone()) } }.to_buf();
         let update = Update::parse(RawValue::Document(update.as_raw()), None, &Environment::default()).expect("parses");
         let before = document.to_buf();
-        let outcome = update.apply(before.as_raw(), None, false).expect("a top-level field can always be set");
+        let changed = update.apply(before.as_raw(), None, false).expect("a top-level field can always be set");
         let same = document.get(&path) == Some(&value);
-        prop_assert_eq!(outcome.document.is_none(), same, "unchanged exactly when the value was there already");
-        let after = outcome.document.unwrap_or(before);
+        prop_assert_eq!(changed.is_none(), same, "unchanged exactly when the value was there already");
+        let after = changed.unwrap_or(before);
         prop_assert_eq!(after.as_raw().get(&path).map(RawValue::to_value), Some(value));
         let again = update.apply(after.as_raw(), None, false).expect("applies again");
-        prop_assert!(again.document.is_none(), "setting the same value again changes nothing");
+        prop_assert!(again.is_none(), "setting the same value again changes nothing");
     }
 }

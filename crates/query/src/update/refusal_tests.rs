@@ -17,7 +17,7 @@ fn refusal(update: impl Into<Value>, input: Document, filters: Vec<Value>) -> (i
         .into()
         .with_raw(|update| Update::parse(update, filters, &Environment::default()))
         .and_then(|update| update.apply(input.as_raw(), details.as_ref(), false));
-    result.map_or_else(|error| (error.code, error.message), |outcome| (0, format!("{:?}", outcome.document)))
+    result.map_or_else(|error| (error.code, error.message), |changed| (0, format!("{:?}", changed)))
 }
 
 #[track_caller]

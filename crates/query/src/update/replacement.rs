@@ -39,13 +39,11 @@ pub(super) fn apply(
     if let (Some(old), Some(new)) = (old, new)
         && document::compare(old.value(), new.value()).is_ne()
     {
-        return Err(QueryError::new(
+        bail!(
             code::IMMUTABLE_FIELD,
-            format!(
-                "After applying the update, the (immutable) field '_id' was found to have been altered to {}",
-                element("_id", new.value())
-            ),
-        ));
+            "After applying the update, the (immutable) field '_id' was found to have been altered to {}",
+            element("_id", new.value())
+        );
     }
     let Some(id) = old.or(new) else {
         return Ok(replacement.to_buf());

@@ -149,9 +149,10 @@ impl UpdateNode {
 /// The refusal of two modifiers that meet after `depth` components of `path`.
 fn conflict(path: &str, depth: usize) -> QueryError {
     let place: Vec<&str> = path.split('.').take(depth).collect();
-    QueryError::new(
+    query_error!(
         code::CONFLICTING_UPDATE_OPERATORS,
-        format!("Updating the path '{path}' would create a conflict at '{}'", place.join(".")),
+        "Updating the path '{path}' would create a conflict at '{}'",
+        place.join(".")
     )
 }
 

@@ -15,10 +15,10 @@ pub(super) fn seed(filter: RawDocument<'_>, only_id: bool) -> Result<DocumentBuf
     if only_id {
         equalities.retain(|(path, _)| *path == "_id" || path.starts_with("_id."));
         if let Some((path, _)) = equalities.iter().find(|(path, _)| *path != "_id") {
-            return Err(QueryError::new(
+            bail!(
                 NOT_EXACT_VALUE_FIELD,
-                format!("field at '_id' must be exactly specified, field at sub-path '{path}'found"),
-            ));
+                "field at '_id' must be exactly specified, field at sub-path '{path}'found"
+            );
         }
     }
     check_distinct(&equalities)?;

@@ -213,10 +213,7 @@ impl UpdateRun<'_> {
             return Ok(());
         };
         if index - array.len() > MAX_PADDING {
-            return Err(QueryError::new(
-                CANNOT_BACKFILL_ARRAY,
-                format!("can't backfill more than {MAX_PADDING} elements"),
-            ));
+            bail!(CANNOT_BACKFILL_ARRAY, "can't backfill more than {MAX_PADDING} elements");
         }
         array.resize(index, Value::Null);
         array.push(value);
@@ -327,8 +324,8 @@ fn check_position_is_free(position: &str, node: &UpdateNode, branch: &Branch) ->
 }
 
 fn conflict(path: &str) -> QueryError {
-    QueryError::new(
+    query_error!(
         code::CONFLICTING_UPDATE_OPERATORS,
-        format!("Updating the path '{path}' would create a conflict at '{path}'"),
+        "Updating the path '{path}' would create a conflict at '{path}'"
     )
 }
