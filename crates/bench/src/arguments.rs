@@ -8,6 +8,7 @@ use std::time::Duration;
 
 /// How much of what is measured, how long and how often, and by how large a generator.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Measurement")]
 pub(crate) struct MeasureArguments {
     /// Documents to load [default: 100000; 0 where documents are only inserted]
     #[arg(long, value_name = "N", visible_alias = "documents")]

@@ -134,7 +134,7 @@ fn every_article_has_a_small_edition() {
     );
     assert_eq!(s0.matches(">synchronous</td>").count(), 11, "not the eleven scenarios:\n{s0}");
     let s1 = small_edition("S1", &["--models", "synchronous,adaptive-one-queue,reactor"]);
-    let longest = " update max ms";
+    let longest = "update max ms: synchronous ";
     check_page(
         &s1,
         &["350k → 900k+", " times the best of adaptive-one-queue", "over 1 s", longest, "4.765 %"],

@@ -220,7 +220,7 @@ impl Findings {
         }
         let figure = |cell: &&Cell| Some(format!("{} {}", cell.subject.name(), plain(cell.figure(*column)?)));
         let figures: Vec<String> = cells.iter().filter_map(figure).collect();
-        (!figures.is_empty()).then(|| format!("{} {}", figures.join(", "), column.name))
+        (!figures.is_empty()).then(|| format!("{}: {}", column.name, figures.join(", ")))
     }
 }
 
@@ -347,7 +347,7 @@ pub(crate) mod tests {
         ratio(&best, ADAPTIVE, Some("the best of coroutine is 4 times the best of adaptive"));
         ratio(&|models| at(64, models), ADAPTIVE, None);
         ratio(&|models| at(5, models), ADAPTIVE, None);
-        check(&most(THREADS), None, Some("adaptive 200, synchronous 100 requests/s"));
+        check(&most(THREADS), None, Some("requests/s: adaptive 200, synchronous 100"));
         check(&at(64, THREADS), None, None);
     }
 }

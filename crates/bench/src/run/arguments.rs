@@ -5,7 +5,7 @@ use crate::generator::{Arrivals, Opening, Phases};
 use crate::result::OutputOptions;
 use crate::run::connection_string::{Compressors, read_preference};
 use crate::run::load_phase::LoadMode;
-use crate::workload::{W, WorkloadFile};
+use crate::workload::{Settings, W};
 use clap::{Args, value_parser};
 use std::convert::Infallible;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ pub struct RunArguments {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PlanArguments {
     #[command(flatten)]
-    pub(crate) workload: WorkloadArguments,
+    pub(crate) workload: Settings,
     #[command(flatten)]
     pub(crate) load: LoadArguments,
     #[command(flatten)]
@@ -42,37 +42,6 @@ pub(crate) struct PlanArguments {
     pub(crate) pace: PaceArguments,
     #[command(flatten)]
     pub(crate) wire: WireArguments,
-}
-
-/// What is asked of the server.
-#[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Workload")]
-pub(crate) struct WorkloadArguments {
-    /// a, b, c, d, e, f (YCSB), point-read, range-N, insert-only, update-only or ttl-insert [default: a]
-    #[arg(long, short, value_name = "NAME")]
-    pub(crate) workload: Option<String>,
-    /// A workload file (TOML) with documents and commands of one's own, as docs/bench-workload.toml
-    #[arg(long, value_name = "FILE", value_parser = read_file)]
-    pub(crate) file: Option<WorkloadFile>,
-    /// Operations and their weights: read, update, insert, scan, read-modify-write, range-N
-    #[arg(long, value_name = "read=50,update=50,…")]
-    pub(crate) mix: Option<String>,
-    /// How documents are chosen: uniform, zipfian[:EXPONENT], latest, hotspot[:DOCUMENTS,REQUESTS],
-    /// sequential
-    #[arg(long, value_name = "NAME")]
-    pub(crate) distribution: Option<String>,
-    /// Fields of a document [default: 10]
-    #[arg(long, value_name = "N")]
-    pub(crate) fields: Option<u32>,
-    /// Times from insert to expiry in ttl-insert, spread evenly [default: 60s,600s]
-    #[arg(long, value_name = "LEAST,MOST", value_parser = ttl)]
-    pub(crate) ttl: Option<(u64, u64)>,
-    /// Database [default: that of the connection string, or heddle_bench]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) database: Option<String>,
-    /// Collection [default: the workload's own]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) collection: Option<String>,
 }
 
 /// Loading documents beforehand.
@@ -210,22 +179,6 @@ impl FromStr for Phases {
     }
 }
 
-/// `60s,600s`, or one time for all.
-fn ttl(text: &str) -> Result<(u64, u64), String> {
-    let (least, most) = text.split_once(',').unwrap_or((text, text));
-    let (Time(least), Time(most)) = (least.parse()?, most.parse()?);
-    if most < least {
-        return Err("the second time is below the first".to_owned());
-    }
-    Ok((least.as_secs(), most.as_secs()))
-}
-
 fn write_concern(text: &str) -> Result<W, Infallible> {
     Ok(W::parse(text))
-}
-
-fn read_file(path: &str) -> Result<WorkloadFile, String> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read the workload file: {error}"))?;
-    Ok(WorkloadFile { path: path.to_owned(), text })
 }

@@ -1,5 +1,6 @@
 //! What follows from the command line and a connection string.
 
+use crate::arguments::MeasureArguments;
 use crate::error::BenchError;
 use crate::generator::{Arrivals, ConnectionOptions, Pacing, Window};
 use crate::run::arguments::{PaceArguments, PlanArguments};
@@ -76,20 +77,12 @@ impl PlanArguments {
     }
 
     fn settings(&self) -> Settings {
-        let wanted = &self.workload;
-        let is_named = wanted.workload.is_some() || wanted.mix.is_some() || wanted.file.is_some();
-        Settings {
-            workload: wanted.workload.clone().or_else(|| (!is_named).then(|| DEFAULT_WORKLOAD.to_owned())),
-            file: wanted.file.clone(),
-            mix: wanted.mix.clone(),
-            distribution: wanted.distribution.clone(),
-            database: wanted.database.clone(),
-            collection: wanted.collection.clone(),
-            records: self.measure.records,
-            document_bytes: self.measure.document_bytes,
-            fields: wanted.fields,
-            ttl_seconds: wanted.ttl,
+        let MeasureArguments { records, document_bytes, .. } = self.measure;
+        let mut settings = Settings { records, document_bytes, ..self.workload.clone() };
+        if settings.mix.is_none() && settings.file.is_none() {
+            settings.workload.get_or_insert_with(|| DEFAULT_WORKLOAD.to_owned());
         }
+        settings
     }
 
     /// What the connection string adds to the command line, which wins over it.

@@ -116,15 +116,10 @@ fn ask(host: &Host, patience: Duration) -> Result<Member, BenchError> {
 /// # Errors
 /// When it has no address, in words.
 pub(crate) fn resolve(host: &Host) -> Result<SocketAddr, String> {
-    match host {
-        Host::Tcp { name, port } => {
-            let mut addresses = (name.as_str(), *port)
-                .to_socket_addrs()
-                .map_err(|error| format!("the name cannot be resolved: {error}"))?;
-            addresses.next().ok_or_else(|| "the name has no address".to_owned())
-        }
-        Host::Unix(_) => Err("load over Unix sockets is not supported yet; name host and port".to_owned()),
-    }
+    let mut addresses = (host.name.as_str(), host.port)
+        .to_socket_addrs()
+        .map_err(|error| format!("the name cannot be resolved: {error}"))?;
+    addresses.next().ok_or_else(|| "the name has no address".to_owned())
 }
 
 fn member(host: &Host, address: SocketAddr, reply: &Document) -> Member {
@@ -208,7 +203,7 @@ mod tests {
     use super::*;
 
     fn one(port: u16, role: &str) -> Member {
-        let host = Host::Tcp { name: "h".to_owned(), port };
+        let host = Host { name: "h".to_owned(), port };
         let reply = match role {
             "primary" => {
                 doc! { "isWritablePrimary": true, "setName": "rs", "hosts": ["h:1", "h:2"], "ok": 1.0 }
