@@ -43,8 +43,6 @@ pub struct ExperimentArguments {
     /// Numbers of connections; each kind has its own defaults
     #[arg(long, value_delimiter = ',', value_parser = value_parser!(u32).range(1..))]
     connections: Vec<u32>,
-    #[command(flatten)]
-    pub(crate) measure: MeasureArguments,
     /// mixed and lane: connections with slow requests [default: 64]
     #[arg(long, value_parser = value_parser!(u32).range(1..))]
     slow_connections: Option<u32>,
@@ -73,6 +71,8 @@ pub struct ExperimentArguments {
     /// Where the servers' directories are made; the system's temporary directory by default
     #[arg(long, value_name = "DIR")]
     pub(crate) data_directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) measure: MeasureArguments,
     /// Further arguments for the servers, after `--`
     #[arg(last = true)]
     pub(crate) server: Vec<String>,
