@@ -7,6 +7,7 @@ use document::{DocumentBuf, RawDocument};
 use parking_lot::Mutex;
 use query::QueryError;
 use query::checkpoint::Watch;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,7 +30,7 @@ pub struct Client {
     /// The client backs off when it is told of an overload.
     backs_off: AtomicBool,
     /// The running operation. Order of locks: this one before anything of the registries.
-    operation: Mutex<OperationSlot>,
+    operation: Mutex<Option<Box<RunningOperation>>>,
     /// The switch of the running operation.
     pub interrupt: Interrupt,
     /// The cursor whose batches are streamed to the client; 0: none is.
@@ -38,17 +39,10 @@ pub struct Client {
     pub link: Arc<dyn ClientLink>,
 }
 
-/// The operation of one connection. Its buffers are used again by the next one.
-#[derive(Debug, Default)]
-struct OperationSlot {
-    running: Option<Running>,
-    command: Vec<u8>,
-    database: String,
-    namespace: String,
-}
-
+/// What is known of a running operation. The records go round among a thread's clients: one that each of
+/// thousands kept for itself would have left the processor's caches by its next command.
 #[derive(Debug)]
-struct Running {
+struct RunningOperation {
     id: i64,
     command_name: &'static str,
     started: Instant,
@@ -57,6 +51,67 @@ struct Running {
     message: Option<String>,
     progress: Option<(u64, u64)>,
     fail_point: Option<&'static str>,
+    texts: OperationTexts,
+}
+
+#[derive(Debug, Default)]
+struct OperationTexts {
+    command: Vec<u8>,
+    database: String,
+    namespace: String,
+}
+
+/// Records that a thread keeps: as many operations as an event loop has under way in one turn.
+const KEPT_RECORDS: usize = 256;
+
+thread_local! {
+    /// Of operations that have ended on this thread.
+    #[expect(clippy::vec_box, reason = "a client holds a pointer, and the box goes to the next one")]
+    static RECORDS: RefCell<Vec<Box<RunningOperation>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl RunningOperation {
+    /// A record of the operation that begins.
+    fn begin(start: &OperationStart<'_>) -> Box<Self> {
+        let kept = RECORDS.try_with(|records| records.borrow_mut().pop()).ok().flatten();
+        match kept {
+            Some(mut record) => {
+                *record = Self::new(std::mem::take(&mut record.texts), start);
+                record
+            }
+            None => Box::new(Self::new(OperationTexts::default(), start)),
+        }
+    }
+
+    fn new(mut texts: OperationTexts, start: &OperationStart<'_>) -> Self {
+        texts.command.clear();
+        if start.command.len() <= SHOWN_COMMAND_BYTES {
+            texts.command.extend_from_slice(start.command);
+        }
+        texts.database.clear();
+        texts.database.push_str(start.database);
+        Self {
+            id: start.id,
+            command_name: start.command_name,
+            started: start.started,
+            session: start.session,
+            has_namespace: false,
+            message: None,
+            progress: None,
+            fail_point: None,
+            texts,
+        }
+    }
+
+    fn end(self: Box<Self>) {
+        // Fails only while the thread ends.
+        let _ = RECORDS.try_with(|records| {
+            let mut records = records.borrow_mut();
+            if records.len() < KEPT_RECORDS {
+                records.push(self);
+            }
+        });
+    }
 }
 
 /// A copy of what an operation looked like at one moment, for `currentOp`.
@@ -95,7 +150,7 @@ impl Client {
             client_metadata: OnceLock::new(),
             said_hello: AtomicBool::new(false),
             backs_off: AtomicBool::new(false),
-            operation: Mutex::new(OperationSlot::default()),
+            operation: Mutex::new(None),
             interrupt: Interrupt::new(Arc::clone(&link)),
             streamed_cursor: AtomicI64::new(0),
             link,
@@ -149,7 +204,7 @@ impl Client {
 
     /// The canonical name of the command that runs now.
     pub fn running_command(&self) -> Option<&'static str> {
-        self.operation.lock().running.as_ref().map(|running| running.command_name)
+        self.operation.lock().as_ref().map(|running| running.command_name)
     }
 
     /// Goes to a thread that may block, unless the operation is on one.
@@ -160,49 +215,35 @@ impl Client {
     /// Registers an operation until the returned guard is dropped.
     pub(crate) fn begin<'c>(&'c self, start: OperationStart<'_>) -> OperationGuard<'c> {
         self.interrupt.reset();
-        let mut slot = self.operation.lock();
-        slot.command.clear();
-        if start.command.len() <= SHOWN_COMMAND_BYTES {
-            slot.command.extend_from_slice(start.command);
-        }
-        slot.database.clear();
-        slot.database.push_str(start.database);
-        slot.running = Some(Running {
-            id: start.id,
-            command_name: start.command_name,
-            started: start.started,
-            session: start.session,
-            has_namespace: false,
-            message: None,
-            progress: None,
-            fail_point: None,
-        });
-        OperationGuard { client: self, id: start.id }
+        let id = start.id;
+        *self.operation.lock() = Some(RunningOperation::begin(&start));
+        OperationGuard { client: self, id }
     }
 
     /// The operation that runs now.
     pub fn operation(&self) -> Option<OperationReport> {
-        let slot = self.operation.lock();
-        let running = slot.running.as_ref()?;
+        let operation = self.operation.lock();
+        let running = operation.as_ref()?;
+        let texts = &running.texts;
         Some(OperationReport {
             id: running.id,
             command_name: running.command_name,
-            database: slot.database.clone(),
+            database: texts.database.clone(),
             started: running.started,
             session: running.session,
-            namespace: running.has_namespace.then(|| slot.namespace.clone()),
+            namespace: running.has_namespace.then(|| texts.namespace.clone()),
             message: running.message.clone(),
             progress: running.progress,
             fail_point: running.fail_point,
-            command: (!slot.command.is_empty()).then(|| DocumentBuf::trusted(slot.command.clone())),
+            command: (!texts.command.is_empty()).then(|| DocumentBuf::trusted(texts.command.clone())),
             is_killed: self.interrupt.is_killed(),
         })
     }
 
     /// Ends the operation when `chosen` says so. Returns whether it did.
     pub fn kill_operation(&self, code: i32, chosen: impl FnOnce(i64, Option<SessionId>) -> bool) -> bool {
-        let slot = self.operation.lock();
-        let Some(running) = &slot.running else { return false };
+        let operation = self.operation.lock();
+        let Some(running) = &*operation else { return false };
         let kill = chosen(running.id, running.session);
         if kill {
             self.interrupt.kill(code);
@@ -238,26 +279,26 @@ pub struct OperationGuard<'c> {
 impl OperationGuard<'_> {
     /// Tells which collection the operation works on.
     pub fn set_namespace(&self, database: &str, collection: &str) {
-        let mut slot = self.client.operation.lock();
-        let OperationSlot { running: Some(running), namespace, .. } = &mut *slot else {
+        let mut operation = self.client.operation.lock();
+        let Some(running) = &mut *operation else {
             panic!("operation {} is not registered while it runs", self.id);
         };
         assert_eq!(running.id, self.id, "two operations run on connection {}", self.client.id);
-        namespace.clear();
-        namespace.extend([database, ".", collection]);
+        running.texts.namespace.clear();
+        running.texts.namespace.extend([database, ".", collection]);
         running.has_namespace = true;
     }
 
     /// What [`OperationGuard::set_namespace`] told.
     pub(crate) fn with_namespace<R>(&self, read: impl FnOnce(&str) -> R) -> Option<R> {
-        let slot = self.client.operation.lock();
-        let has_namespace = slot.running.as_ref().is_some_and(|running| running.has_namespace);
-        has_namespace.then(|| read(&slot.namespace))
+        let operation = self.client.operation.lock();
+        let running = operation.as_ref().filter(|running| running.has_namespace)?;
+        Some(read(&running.texts.namespace))
     }
 
     /// Tells how far the operation is: in words, done and total.
     pub fn set_progress(&self, message: String, done: u64, total: u64) {
-        if let Some(running) = &mut self.client.operation.lock().running {
+        if let Some(running) = &mut *self.client.operation.lock() {
             running.progress = Some((done, total));
             running.message = Some(message);
         }
@@ -267,7 +308,7 @@ impl OperationGuard<'_> {
 impl OperationGuard<'_> {
     /// Tells which fail point the operation waits at.
     pub(crate) fn set_fail_point(&self, name: Option<&'static str>) {
-        if let Some(running) = &mut self.client.operation.lock().running {
+        if let Some(running) = &mut *self.client.operation.lock() {
             running.fail_point = name;
         }
     }
@@ -275,6 +316,37 @@ impl OperationGuard<'_> {
 
 impl Drop for OperationGuard<'_> {
     fn drop(&mut self) {
-        self.client.operation.lock().running = None;
+        let ended = self.client.operation.lock().take();
+        ended.into_iter().for_each(RunningOperation::end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Detached;
+
+    fn check(client: &Client, database: &str, command: &[u8], shown: Option<&[u8]>) {
+        let started = Instant::now();
+        let command_name = "ping";
+        let start = OperationStart { id: 7, command_name, database, command, session: None, started };
+        let guard = client.begin(start);
+        let seen = client.operation().expect("it runs");
+        assert_eq!((seen.id, seen.database.as_str(), seen.namespace), (7, database, None));
+        assert_eq!(seen.command.as_ref().map(|command| command.as_bytes()), shown);
+        guard.set_namespace(database, "c");
+        assert_eq!(client.operation().expect("it runs").namespace, Some(format!("{database}.c")));
+        drop(guard);
+        assert!(client.operation().is_none(), "it has ended");
+    }
+
+    #[test]
+    fn clients_of_a_thread_share_one_record_and_see_nothing_of_each_other() {
+        let [first, second] = [1, 2].map(|id| Client::new(id, "somewhere", Arc::new(Detached)));
+        let command = document::doc! { "ping": 1 }.to_buf();
+        check(&first, "one", command.as_bytes(), Some(command.as_bytes()));
+        check(&second, "other", &[0; SHOWN_COMMAND_BYTES + 1], None);
+        check(&first, "third", command.as_bytes(), Some(command.as_bytes()));
+        assert_eq!(RECORDS.with_borrow(Vec::len), 1, "a record for each client");
     }
 }
