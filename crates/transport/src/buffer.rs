@@ -57,7 +57,7 @@ impl Spares {
 /// how much it wants to hold and takes memory only in [`ReceiveBuffer::prepare`]: small buffers come from the
 /// thread that is about to read.
 #[derive(Debug)]
-pub struct ReceiveBuffer {
+pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -72,27 +72,25 @@ impl Default for ReceiveBuffer {
 
 impl ReceiveBuffer {
     /// An empty buffer that holds no memory yet.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { bytes: Vec::new(), start: 0, end: 0, wanted: 0 }
     }
 
     /// The bytes received and not consumed.
     #[inline]
-    #[must_use]
-    pub fn filled(&self) -> &[u8] {
+    pub(crate) fn filled(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).expect("what was received lies within the buffer")
     }
 
     /// Where the stream writes next; never empty after [`ReceiveBuffer::prepare`].
     #[inline]
-    pub fn unfilled_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn unfilled_mut(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.end..).unwrap_or_default()
     }
 
     /// Notes that the stream wrote `count` bytes.
     #[inline]
-    pub fn advance(&mut self, count: usize) {
+    pub(crate) fn advance(&mut self, count: usize) {
         let room = self.bytes.len() - self.end;
         assert!(count <= room, "a stream says that it wrote {count} bytes into {room}");
         self.end += count;
@@ -100,7 +98,7 @@ impl ReceiveBuffer {
 
     /// Appends received bytes. What comes into an empty buffer gets no more memory than it needs: it waits to
     /// be read, as may many.
-    pub fn append(&mut self, bytes: &[u8]) {
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
         if self.bytes.is_empty() {
             *self = Self { bytes: bytes.to_vec(), start: 0, end: bytes.len(), wanted: self.wanted };
             return;
@@ -123,7 +121,7 @@ impl ReceiveBuffer {
 
     /// Drops `count` bytes from the front.
     #[inline]
-    pub fn consume(&mut self, count: usize) {
+    pub(crate) fn consume(&mut self, count: usize) {
         let held = self.end - self.start;
         assert!(count <= held, "{count} bytes are consumed of {held}");
         self.start += count;
@@ -135,13 +133,13 @@ impl ReceiveBuffer {
 
     /// Says that a message of `length` bytes is to lie at the front.
     #[inline]
-    pub fn want(&mut self, length: usize) {
+    pub(crate) fn want(&mut self, length: usize) {
         self.wanted = length;
     }
 
     /// Makes room for what is wanted, or for a part of it when only a header vouches for the rest. Gives
     /// memory back when nothing is held.
-    pub fn prepare(&mut self) {
+    pub(crate) fn prepare(&mut self) {
         let held = self.end - self.start;
         let useful = self.wanted.min(TRUSTED_GROWTH.max(held.saturating_mul(2))).max(held + 1).max(RETAINED);
         if held == 0 && self.bytes.len() > RETAINED && useful <= RETAINED {
@@ -165,15 +163,14 @@ impl ReceiveBuffer {
 
     /// Gives the memory back when nothing is held: a connection that waits for its client needs none.
     #[inline]
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if self.end == 0 && !self.bytes.is_empty() {
             keep_input(std::mem::take(&mut self.bytes));
         }
     }
 
     /// The same bytes in no more memory than they need, for a connection that waits for another thread.
-    #[must_use]
-    pub fn compact(self) -> Self {
+    pub(crate) fn compact(self) -> Self {
         let bytes = self.filled().to_vec();
         keep_input(self.bytes);
         Self { end: bytes.len(), start: 0, wanted: self.wanted, bytes }
@@ -190,8 +187,8 @@ impl ReceiveBuffer {
     }
 
     /// Bytes of memory held.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 }

@@ -8,18 +8,18 @@ use wire::WireError;
 
 /// The orderly ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub(crate) enum ClosedBy {
     /// The client closed its side between two requests.
-    ByClient,
+    Client,
     /// The server ended the session: shutdown, or [`crate::Session::end`].
-    ByServer,
+    Server,
     /// The service asked for it after a reply.
-    ByService,
+    Service,
 }
 
 /// The other ends of a connection.
 #[derive(Debug, Error)]
-pub enum ConnectionError {
+pub(crate) enum ConnectionError {
     /// Reading failed, e.g. the client reset the connection.
     #[error("receiving failed: {0}")]
     Receive(#[source] io::Error),

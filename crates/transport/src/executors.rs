@@ -130,48 +130,40 @@ impl Executors {
         }
     }
 
-    fn reactor(&self) -> io::Result<&Reactor> {
-        if let Some(reactor) = self.reactor.get() {
-            return Ok(reactor);
+    /// The model in `cell`, which is started by whoever needs it first.
+    fn started<'m, M>(
+        &self,
+        cell: &'m OnceLock<M>,
+        start: impl FnOnce() -> io::Result<M>,
+    ) -> io::Result<&'m M> {
+        if let Some(model) = cell.get() {
+            return Ok(model);
         }
         let _one_at_a_time = self.starting.lock();
-        if self.reactor.get().is_none() {
-            let threads = self.shared.options.event_loops();
-            let reactor = Reactor::start(threads, &self.hooks, Arc::clone(&self.pool))?;
-            // Nobody else has set it: the lock is held.
-            let _ = self.reactor.set(reactor);
+        if let Some(model) = cell.get() {
+            return Ok(model);
         }
-        self.reactor.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+        let model = start()?;
+        Ok(cell.get_or_init(|| model))
+    }
+
+    fn reactor(&self) -> io::Result<&Reactor> {
+        let threads = self.shared.options.event_loops();
+        let start = || Reactor::start("reactor", threads, &self.hooks, Arc::clone(&self.pool));
+        self.started(&self.reactor, start)
     }
 
     fn adaptive(&self) -> io::Result<&Adaptive> {
-        if let Some(adaptive) = self.adaptive.get() {
-            return Ok(adaptive);
-        }
-        let _one_at_a_time = self.starting.lock();
-        if self.adaptive.get().is_none() {
-            let options = *self.adaptive_options.lock();
-            let adaptive =
-                Adaptive::start(options, self.shared.options.thread_stack_bytes, Arc::clone(&self.hooks))?;
-            // Nobody else has set it: the lock is held.
-            let _ = self.adaptive.set(adaptive);
-        }
-        self.adaptive.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+        let stack_bytes = self.shared.options.thread_stack_bytes;
+        let start = || Adaptive::start(*self.adaptive_options.lock(), stack_bytes, Arc::clone(&self.hooks));
+        self.started(&self.adaptive, start)
     }
 
     fn coroutine(&self) -> io::Result<&Coroutine> {
-        if let Some(coroutine) = self.coroutine.get() {
-            return Ok(coroutine);
-        }
-        let _one_at_a_time = self.starting.lock();
-        if self.coroutine.get().is_none() {
-            let options = &self.shared.options;
-            let pool = Arc::clone(&self.pool);
-            let coroutine = Coroutine::start(options.event_loops(), &self.hooks, pool, options.io_uring)?;
-            // Nobody else has set it: the lock is held.
-            let _ = self.coroutine.set(coroutine);
-        }
-        self.coroutine.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+        let options = &self.shared.options;
+        let pool = || Arc::clone(&self.pool);
+        let start = || Coroutine::start(options.event_loops(), &self.hooks, pool(), options.io_uring);
+        self.started(&self.coroutine, start)
     }
 
     /// Changes the options of `adaptive`, running or not; its number of queues counts when it starts.

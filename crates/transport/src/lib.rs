@@ -11,12 +11,12 @@
 //!
 //! # Vocabulary
 //! A [`Session`] is one client connection as others see it; its [`Phase`] says what the loop does at the
-//! moment. A [`ByteStream`] moves bytes in owned buffers. A [`Service`] turns a [`RequestMessage`] into [`Replies`].
+//! moment. A `ByteStream` moves bytes in owned buffers. A [`Service`] turns a [`RequestMessage`] into [`Replies`].
 //! A *thread model* ([`ServiceExecutor`]) is a stream with the driver that polls it. *Exhaust*: several
 //! replies to one request.
 //!
 //! # Invariants
-//! - [`serve`] is the only place that drives a connection, whatever the thread model.
+//! - `serve` is the only place that drives a connection, whatever the thread model.
 //! - Replies leave a connection in the order its requests came.
 //! - A read is never dropped half-way: to end a session its socket's read half is shut and end-of-file ends
 //!   the loop.
@@ -72,20 +72,22 @@ mod simulated;
 mod tests;
 
 pub use adaptive::{AdaptiveOptions, AdaptiveOptionsError};
-pub use buffer::ReceiveBuffer;
+pub(crate) use buffer::ReceiveBuffer;
 pub use descriptors::{default_max_connections, raise_descriptor_limit};
 pub use endpoint::Endpoint;
-pub use error::{Closed, ConnectionError, StartError};
+pub use error::StartError;
+pub(crate) use error::{ClosedBy, ConnectionError};
 pub use options::{ServerOptions, ServiceExecutor};
 pub use overload::{Overload, OverloadTarget};
 pub use pool::{PoolOptions, let_others_run};
 pub use server::{Server, ShutdownReport};
 pub use service::{NextRequest, Replies, RequestMessage, Service};
-pub use session::{Phase, Session, SessionControl};
-pub use session_loop::{Ending, serve};
+pub(crate) use session::SessionControl;
+pub use session::{Phase, Session};
+pub(crate) use session_loop::{Ending, serve};
 pub use statistics::{
     CompressionStatistics, ConnectionStatistics, ExecutorStatistics, Figure, NetworkStatistics,
     TransportStatistics,
 };
-pub use stream::{BlockingStream, ByteStream};
+pub(crate) use stream::{BlockingStream, ByteStream};
 pub use timing::RequestTimes;

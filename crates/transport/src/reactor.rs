@@ -19,11 +19,18 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
+    /// Its threads are called `name`, with a number.
+    ///
     /// # Errors
     /// The system has no descriptor or no thread left.
-    pub(crate) fn start(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: Arc<Pool>) -> io::Result<Self> {
+    pub(crate) fn start(
+        name: &str,
+        threads: usize,
+        hooks: &Arc<dyn LoopHooks>,
+        pool: Arc<Pool>,
+    ) -> io::Result<Self> {
         let start =
-            |index| RunningLoop::start(format!("reactor{index}"), Arc::clone(hooks), BusyPoll::beside(&pool));
+            |index| RunningLoop::start(format!("{name}{index}"), Arc::clone(hooks), BusyPoll::beside(&pool));
         let loops = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
         Ok(Self { loops, next: AtomicUsize::new(0), pool })
     }
@@ -31,11 +38,9 @@ impl Reactor {
     /// # Errors
     /// The kernel does not register the socket; the connection is dropped.
     pub(crate) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) -> io::Result<()> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.loops.len().max(1);
-        match self.loops.get(turn) {
-            Some(running) => running.event_loop.adopt(accepted, service, Some(Arc::clone(&self.pool)), drop),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.loops.len();
+        let running = self.loops.get(turn).expect("there is at least one loop");
+        running.event_loop.adopt(accepted, service, Some(Arc::clone(&self.pool)), drop)
     }
 
     /// Has threads that have come to rest give back memory.
@@ -44,6 +49,11 @@ impl Reactor {
     }
 
     pub(crate) fn statistics(&self) -> ExecutorStatistics {
+        let executor = ServiceExecutor::Reactor.statistics_name();
+        ExecutorStatistics { executor, figures: self.figures() }
+    }
+
+    pub(crate) fn figures(&self) -> Vec<(&'static str, Figure)> {
         let loops: Vec<_> = self.loops.iter().map(|running| &running.event_loop).collect();
         let connections = loops.iter().map(|one| one.connections() as u64).sum();
         let mut figures = vec![
@@ -53,7 +63,7 @@ impl Reactor {
         let named = LOOP_NAMES.iter().zip(loops);
         figures.extend(named.map(|(name, one)| (name.as_str(), Figure::Group(one.figures()))));
         figures.push(("pool", Figure::Group(self.pool.statistics())));
-        ExecutorStatistics { executor: ServiceExecutor::Reactor.statistics_name(), figures }
+        figures
     }
 }
 

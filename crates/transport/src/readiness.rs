@@ -254,12 +254,12 @@ pub(crate) struct ReadinessStream {
     registration: Registration,
     session: Arc<Session>,
     ready_at: Option<Instant>,
-    requests_in_a_row: u32,
+    pipeline: Pipeline,
 }
 
 impl ReadinessStream {
-    pub(crate) const fn new(registration: Registration, session: Arc<Session>) -> Self {
-        Self { registration, session, ready_at: None, requests_in_a_row: 0 }
+    pub(crate) fn new(registration: Registration, session: Arc<Session>) -> Self {
+        Self { registration, session, ready_at: None, pipeline: Pipeline::default() }
     }
 }
 
@@ -304,18 +304,8 @@ impl ByteStream for ReadinessStream {
         (result, bytes)
     }
 
-    /// A client with many requests in its pipeline lets others have their turn.
     async fn give_way(&mut self, pipelined: bool) {
-        let was_offloaded = self.session.come_home();
-        if !pipelined {
-            self.requests_in_a_row = 0;
-            return;
-        }
-        self.requests_in_a_row += 1;
-        if was_offloaded || self.requests_in_a_row >= REQUESTS_IN_A_ROW {
-            self.requests_in_a_row = 0;
-            requeue().await;
-        }
+        self.pipeline.give_way(&self.session, pipelined).await;
     }
 }
 
@@ -347,6 +337,29 @@ impl ReadinessStream {
 
 fn retries(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// How far a client that sends requests ahead has got while others wait.
+#[derive(Default)]
+pub(crate) struct Pipeline {
+    requests_in_a_row: u32,
+}
+
+impl Pipeline {
+    /// Between two requests on an event loop: what was offloaded comes home, and a client with many requests
+    /// in its pipeline lets others have their turn.
+    pub(crate) async fn give_way(&mut self, session: &Session, pipelined: bool) {
+        let was_offloaded = session.come_home();
+        if !pipelined {
+            self.requests_in_a_row = 0;
+            return;
+        }
+        self.requests_in_a_row += 1;
+        if was_offloaded || self.requests_in_a_row >= REQUESTS_IN_A_ROW {
+            self.requests_in_a_row = 0;
+            requeue().await;
+        }
+    }
 }
 
 /// Goes to the end of the queue that the task's placement names.

@@ -3,6 +3,7 @@
 use crate::placement::{Placement, PlacementCell};
 use crate::registry::Shared;
 use crate::statistics::SessionCounters;
+use crate::sweeper::Stallable;
 use crate::unread::RESERVED;
 use crate::{Endpoint, ServiceExecutor};
 use std::any::Any;
@@ -39,7 +40,7 @@ pub(crate) enum Lane {
 }
 
 /// What can be done to a connection's socket from outside its loop.
-pub trait SessionControl: Send + Sync {
+pub(crate) trait SessionControl: Send + Sync {
     /// Shuts the read half: the loop sees end-of-file once it has read what came before.
     fn shutdown_read(&self);
     /// Shuts both halves: a blocked send fails as well.
@@ -49,30 +50,42 @@ pub trait SessionControl: Send + Sync {
 }
 
 /// One client connection.
+///
+/// What each request reads or writes comes first, on neighbouring cache lines: with thousands of busy
+/// connections each line is one to fetch from memory.
+#[repr(C)]
 pub struct Session {
-    id: u64,
-    peer: Endpoint,
-    local: Endpoint,
-    priority: bool,
-    opened_at: Instant,
-    control: Box<dyn SessionControl>,
+    pub(crate) counters: SessionCounters,
+    pub(crate) shared: Arc<Shared>,
+    extension: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What its reply counts with among those in memory.
+    reply_bytes: AtomicU64,
+    /// What its request counts with among the large ones in memory.
+    request_bytes: AtomicU64,
+    next_message_id: AtomicU32,
+    /// The length of the last message that kept the pool busy for long; 0: there was none, or it has been
+    /// found to be short.
+    outlasting_length: AtomicU32,
     phase: AtomicU8,
     placement: PlacementCell,
+    /// The thread model that serves it, as its number.
+    executor: AtomicU8,
+    /// On the diagnostic lane at the moment, and whether to stay.
+    lane: AtomicU8,
+    priority: bool,
+    /// The last request was offloaded, so that the next one may well be.
+    was_offloaded: AtomicBool,
+    ending: AtomicBool,
+    /// The sweeper ended it because its client did not read.
+    gave_up_sending: AtomicBool,
+    id: u64,
+    opened_at: Instant,
+    control: Box<dyn SessionControl>,
     /// Microseconds after `opened_at`, plus one, since which the request in work waits for a thread of the
     /// pool; 0: it does not.
     offloaded_since_us: AtomicU64,
     /// How long the request in work has waited so, in microseconds.
     pool_wait_us: AtomicU64,
-    /// The last request was offloaded, so that the next one may well be.
-    was_offloaded: AtomicBool,
-    /// The length of the last message that kept the pool busy for long; 0: there was none, or it has been
-    /// found to be short.
-    outlasting_length: AtomicU32,
-    /// The thread model that serves it, as its number.
-    executor: AtomicU8,
-    /// On the diagnostic lane at the moment, and whether to stay.
-    lane: AtomicU8,
-    ending: AtomicBool,
     /// From the acceptance to the first look, in microseconds, until the first request has taken it.
     accept_wait_us: AtomicU64,
     /// Microseconds after `opened_at`, plus one, since which a send makes no progress; 0: none does.
@@ -80,21 +93,13 @@ pub struct Session {
     /// Microseconds after `opened_at`, plus one, since which its client has been taking a reply; 0: it takes
     /// none.
     sending_since_us: AtomicU64,
-    /// What its reply counts with among those in memory.
-    reply_bytes: AtomicU64,
-    /// What its request counts with among the large ones in memory.
-    request_bytes: AtomicU64,
     /// Microseconds after `opened_at`, plus one, since which it has received a large request; 0: it receives
     /// none.
     large_since_us: AtomicU64,
     /// The same for the latest part of it.
     large_progress_us: AtomicU64,
-    /// The sweeper ended it because its client did not read.
-    gave_up_sending: AtomicBool,
-    next_message_id: AtomicU32,
-    extension: OnceLock<Box<dyn Any + Send + Sync>>,
-    pub(crate) counters: SessionCounters,
-    pub(crate) shared: Arc<Shared>,
+    peer: Endpoint,
+    local: Endpoint,
 }
 
 impl Session {
@@ -276,26 +281,11 @@ impl Session {
         self.accept_wait_us.store(self.micros_open(), Ordering::Relaxed);
     }
 
-    /// Since when a send makes no progress.
-    pub(crate) fn stalled_since(&self) -> Option<Instant> {
-        self.instant(&self.stalled_since_us)
-    }
-
-    /// Since when a client has been taking a reply that its socket did not take at once.
-    pub(crate) fn sending_since(&self) -> Option<Instant> {
-        self.instant(&self.sending_since_us)
-    }
-
     fn instant(&self, micros: &AtomicU64) -> Option<Instant> {
         match micros.load(Ordering::Relaxed) {
             0 => None,
             since => self.opened_at.checked_add(Duration::from_micros(since - 1)),
         }
-    }
-
-    /// What its reply counts with among those in memory, in bytes.
-    pub(crate) fn reply_bytes(&self) -> u64 {
-        self.reply_bytes.load(Ordering::Relaxed)
     }
 
     /// Counts the reply in memory with so many bytes from now on. Only the session's loop calls this.
@@ -338,11 +328,6 @@ impl Session {
         self.large_since_us.store(0, Ordering::Relaxed);
     }
 
-    /// Since when it has received a large message, and when the latest part came.
-    pub(crate) fn receiving_large_since(&self) -> Option<(Instant, Instant)> {
-        Some((self.instant(&self.large_since_us)?, self.instant(&self.large_progress_us)?))
-    }
-
     /// A large request is answered.
     pub(crate) fn release_request(&self) {
         let bytes = self.request_bytes.swap(0, Ordering::Relaxed);
@@ -377,7 +362,7 @@ impl Session {
     /// Ready when the request may go on with its reply, which has become large: while clients leave too many
     /// replies unread, most wait.
     pub fn poll_reply_room(&self, context: &Context<'_>) -> Poll<()> {
-        if self.reply_bytes() > 0 || self.ignores_unread() {
+        if self.reply_bytes.load(Ordering::Relaxed) > 0 || self.ignores_unread() {
             return Poll::Ready(());
         }
         let unread = &self.shared.unread;
@@ -387,12 +372,6 @@ impl Session {
         }
         self.reply_bytes.store(RESERVED, Ordering::Relaxed);
         Poll::Ready(())
-    }
-
-    /// Ends the session because its client does not read.
-    pub(crate) fn give_up_sending(&self) {
-        self.gave_up_sending.store(true, Ordering::Release);
-        self.control.shutdown_both();
     }
 
     pub(crate) fn has_given_up_sending(&self) -> bool {
@@ -473,6 +452,33 @@ impl Session {
         let id = self.next_message_id.load(Ordering::Relaxed).wrapping_add(1);
         self.next_message_id.store(id, Ordering::Relaxed);
         id.cast_signed()
+    }
+}
+
+impl Stallable for Session {
+    fn stalled_since(&self) -> Option<Instant> {
+        self.instant(&self.stalled_since_us)
+    }
+
+    fn sending_since(&self) -> Option<Instant> {
+        self.instant(&self.sending_since_us)
+    }
+
+    fn reply_bytes(&self) -> u64 {
+        self.reply_bytes.load(Ordering::Relaxed)
+    }
+
+    fn receiving_large_since(&self) -> Option<(Instant, Instant)> {
+        Some((self.instant(&self.large_since_us)?, self.instant(&self.large_progress_us)?))
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.has_given_up_sending()
+    }
+
+    fn give_up(&self) {
+        self.gave_up_sending.store(true, Ordering::Release);
+        self.control.shutdown_both();
     }
 }
 

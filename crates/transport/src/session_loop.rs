@@ -6,8 +6,8 @@ use crate::overload::{Admitter, Overload};
 use crate::service::ReplyKind;
 use crate::timing::RequestTimes;
 use crate::{
-    ByteStream, Closed, ConnectionError, NextRequest, Phase, ReceiveBuffer, Replies, RequestMessage, Service,
-    Session,
+    ByteStream, ClosedBy, ConnectionError, NextRequest, Phase, ReceiveBuffer, Replies, RequestMessage,
+    Service, Session,
 };
 use std::any::Any;
 use std::future::poll_fn;
@@ -33,9 +33,9 @@ const OUTLASTS: Duration = Duration::from_micros(100);
 
 /// How one [`serve`] ended.
 #[derive(Debug)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The connection is over.
-    Closed(Closed),
+    Closed(ClosedBy),
     /// The connection leaves the diagnostic lane, with these bytes received and not processed: a whole
     /// message, or the beginning of a long one.
     Moves(ReceiveBuffer),
@@ -46,7 +46,7 @@ pub enum Ending {
 ///
 /// # Errors
 /// See [`ConnectionError`]; the socket is closed by dropping the stream.
-pub async fn serve<S: ByteStream, H: Service>(
+pub(crate) async fn serve<S: ByteStream, H: Service>(
     session: Arc<Session>,
     stream: S,
     service: Arc<H>,
@@ -60,6 +60,7 @@ pub async fn serve<S: ByteStream, H: Service>(
         output: Output::default(),
         begun: None,
         ready: None,
+        answered: None,
     };
     let ending = session_loop.run().await;
     let finished = session_loop.stream.finish().await;
@@ -86,8 +87,10 @@ struct SessionLoop<'s, S, H> {
     output: Output,
     /// When the first byte of the message that is being received came.
     begun: Option<Instant>,
-    /// When that message could have been processed.
+    /// When that message could have been processed, had nobody else been served.
     ready: Option<Instant>,
+    /// When the last request was answered. A client that sends ahead waits for itself until then.
+    answered: Option<Instant>,
 }
 
 /// Buffers that replies are written into, one after the other.
@@ -128,7 +131,7 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
                 return Ok(Ending::Closed(closed));
             }
             if self.session.is_ending() {
-                return Ok(Ending::Closed(Closed::ByServer));
+                return Ok(Ending::Closed(ClosedBy::Server));
             }
             let pipelined = !self.input.filled().is_empty();
             self.stream.give_way(pipelined).await;
@@ -199,7 +202,8 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
             }
             let (result, input) = self.stream.receive(std::mem::take(&mut self.input)).await;
             self.input = input;
-            self.ready = self.stream.ready_at();
+            self.ready =
+                self.stream.ready_at().map(|ready| self.answered.map_or(ready, |done| ready.max(done)));
             self.begun = self.begun.or(self.ready);
             match result {
                 Ok(0) => return self.end_of_file(),
@@ -209,7 +213,7 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
                         self.session.large_progress();
                     }
                 }
-                Err(_) if self.session.is_ending() => return Ok(Received::End(Closed::ByServer)),
+                Err(_) if self.session.is_ending() => return Ok(Received::End(ClosedBy::Server)),
                 Err(_) if self.session.has_given_up_sending() => return Err(ConnectionError::SendTimedOut),
                 Err(error) => return Err(ConnectionError::Receive(error)),
             }
@@ -218,8 +222,8 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
 
     fn end_of_file(&self) -> Result<Received, ConnectionError> {
         match self.input.filled().len() {
-            _ if self.session.is_ending() => Ok(Received::End(Closed::ByServer)),
-            0 => Ok(Received::End(Closed::ByClient)),
+            _ if self.session.is_ending() => Ok(Received::End(ClosedBy::Server)),
+            0 => Ok(Received::End(ClosedBy::Client)),
             received => Err(ConnectionError::Unfinished { received }),
         }
     }
@@ -245,7 +249,7 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
         &mut self,
         length: usize,
         is_long: bool,
-    ) -> Result<Option<Closed>, ConnectionError> {
+    ) -> Result<Option<ClosedBy>, ConnectionError> {
         let session = self.session;
         session.enter(Phase::Processing);
         let clock = self.start_clock();
@@ -265,7 +269,7 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
         &mut self,
         length: usize,
         mut clock: RequestClock<'_>,
-    ) -> Result<Option<Closed>, ConnectionError> {
+    ) -> Result<Option<ClosedBy>, ConnectionError> {
         let session = self.session;
         let limit = session.shared.options.max_message_size;
         let received = self.input.filled().get(..length).unwrap_or_default();
@@ -309,8 +313,8 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
             let compressor = compressor.filter(|_| compress);
             let (mut reply, next) = match kind {
                 ReplyKind::None => {
-                    clock.finished(session, &**self.service);
-                    return Ok(close.then_some(Closed::ByService));
+                    self.answered = Some(clock.finished(session, &**self.service));
+                    return Ok(close.then_some(ClosedBy::Service));
                 }
                 ReplyKind::One(reply) => (reply, None),
                 ReplyKind::Exhaust(reply, next) => (reply, Some(next).filter(|_| exhaust && !close)),
@@ -321,16 +325,16 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
             if !expects_reply {
                 session.count_reply(0);
                 self.output.keep(session, reply.into_bytes());
-                clock.finished(session, &**self.service);
-                return Ok(close.then_some(Closed::ByService));
+                self.answered = Some(clock.finished(session, &**self.service));
+                return Ok(close.then_some(ClosedBy::Service));
             }
             let reply_id = session.next_message_id();
             reply.seal(reply_id, response_to);
             self.output.send(session, &mut self.stream, reply, compressor).await?;
-            clock.finished(session, &**self.service);
+            self.answered = Some(clock.finished(session, &**self.service));
             match next {
-                None => return Ok(close.then_some(Closed::ByService)),
-                Some(_) if session.is_ending() => return Ok(Some(Closed::ByServer)),
+                None => return Ok(close.then_some(ClosedBy::Service)),
+                Some(_) if session.is_ending() => return Ok(Some(ClosedBy::Server)),
                 Some(NextRequest::Same) => {}
                 Some(NextRequest::New(request)) => following = Some(request),
             }
@@ -365,7 +369,7 @@ enum Received {
     },
     /// The beginning of a message that is too long for the diagnostic lane.
     Long,
-    End(Closed),
+    End(ClosedBy),
 }
 
 /// What a message counts with among the large ones, with what it inflates to; `None` when it is none, or that
@@ -495,12 +499,14 @@ impl<'s> RequestClock<'s> {
         }
     }
 
-    fn finished<H: Service>(&mut self, session: &Arc<Session>, service: &H) {
+    /// The request is answered; gives the time.
+    fn finished<H: Service>(&mut self, session: &Arc<Session>, service: &H) -> Instant {
         let now = Instant::now();
         self.times.send = now.saturating_duration_since(self.since);
         self.since = now;
         session.shared.record(&self.times);
         service.finished(session, &self.times);
+        now
     }
 
     /// The next reply of an exhaust stream begins.

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use std::time::Instant;
 
 /// One thing that happens on the client's side.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct SimulatedStream {
     session: Arc<Session>,
     script: VecDeque<Event>,
     record: Arc<Record>,
+    /// When everything that the client sends was there.
+    arrived: Instant,
 }
 
 struct SimulatedControl(Arc<Record>);
@@ -72,7 +75,7 @@ impl SimulatedStream {
             .expect("the first session is within the limit");
         let session = Arc::clone(registered.session());
         let script = script.into_iter().collect();
-        (registered, Self { session, script, record: Arc::clone(&record) }, record)
+        (registered, Self { session, script, record: Arc::clone(&record), arrived: Instant::now() }, record)
     }
 
     async fn suspend_once() {
@@ -115,6 +118,10 @@ impl ByteStream for SimulatedStream {
                 }
             }
         }
+    }
+
+    fn ready_at(&self) -> Option<Instant> {
+        Some(self.arrived)
     }
 
     async fn send(&mut self, bytes: Vec<u8>) -> (io::Result<()>, Vec<u8>) {

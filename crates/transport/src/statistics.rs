@@ -146,7 +146,7 @@ pub struct TransportStatistics {
     pub executors: Vec<ExecutorStatistics>,
     /// The diagnostic lane.
     pub lane: Vec<(&'static str, Figure)>,
-    /// RegisteredSession under overload.
+    /// Admission under overload.
     pub admission: Vec<(&'static str, Figure)>,
     /// Histograms of the parts of a request's time.
     pub times: Vec<(&'static str, Figure)>,

@@ -14,7 +14,7 @@ use std::time::Instant;
 ///
 /// "Try the system call, wait only if it would block" lives in the implementations. A future of these is
 /// never dropped before it is ready; [`SessionControl`] ends a pending one.
-pub trait ByteStream: Send + 'static {
+pub(crate) trait ByteStream: Send + 'static {
     /// Reads at least one byte behind what `buffer` holds; 0 bytes: end of file. Memory is made ready
     /// ([`ReceiveBuffer::prepare`]) when there is something to read, so that a connection that waits holds
     /// none.
@@ -46,7 +46,7 @@ pub trait ByteStream: Send + 'static {
 const PIECE: usize = 256 * 1024;
 
 /// A socket whose calls block the thread.
-pub struct BlockingStream {
+pub(crate) struct BlockingStream {
     socket: Arc<Socket>,
     session: Arc<Session>,
     requests_since_yield: u32,

@@ -9,7 +9,6 @@
 //! those that have taken nothing for longest are ended first. So are those that hold up others' large
 //! requests ([`LargeRequests`]) with one that does not come.
 
-use crate::Session;
 use crate::large_requests::LargeRequests;
 use crate::unread::{Excess, UnreadReplies};
 use parking_lot::{Condvar, Mutex};
@@ -49,32 +48,6 @@ pub(crate) trait Stallable {
     fn is_given_up(&self) -> bool;
     /// Ends the connection. May be called again until the send has noticed.
     fn give_up(&self);
-}
-
-impl Stallable for Session {
-    fn stalled_since(&self) -> Option<Instant> {
-        Self::stalled_since(self)
-    }
-
-    fn sending_since(&self) -> Option<Instant> {
-        Self::sending_since(self)
-    }
-
-    fn reply_bytes(&self) -> u64 {
-        Self::reply_bytes(self)
-    }
-
-    fn receiving_large_since(&self) -> Option<(Instant, Instant)> {
-        Self::receiving_large_since(self)
-    }
-
-    fn is_given_up(&self) -> bool {
-        self.has_given_up_sending()
-    }
-
-    fn give_up(&self) {
-        self.give_up_sending();
-    }
 }
 
 /// What is bounded over all connections.

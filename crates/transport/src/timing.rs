@@ -8,7 +8,7 @@ use crate::overload::Served;
 use crate::statistics::{Figure, OwnCounter};
 use parking_lot::Mutex;
 use std::cell::RefCell;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 /// The parts of one request's time that the transport sees. A part that has not come yet is zero.
@@ -67,36 +67,10 @@ impl RequestPart {
 const BUCKETS: usize = 28;
 
 /// The buckets' names: their exclusive upper bounds.
-const BUCKET_NAMES: [&str; BUCKETS] = [
-    "under1Micros",
-    "under2Micros",
-    "under4Micros",
-    "under8Micros",
-    "under16Micros",
-    "under32Micros",
-    "under64Micros",
-    "under128Micros",
-    "under256Micros",
-    "under512Micros",
-    "under1024Micros",
-    "under2048Micros",
-    "under4096Micros",
-    "under8192Micros",
-    "under16384Micros",
-    "under32768Micros",
-    "under65536Micros",
-    "under131072Micros",
-    "under262144Micros",
-    "under524288Micros",
-    "under1048576Micros",
-    "under2097152Micros",
-    "under4194304Micros",
-    "under8388608Micros",
-    "under16777216Micros",
-    "under33554432Micros",
-    "under67108864Micros",
-    "longer",
-];
+static BUCKET_NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let bounds = (0..BUCKETS - 1).map(|bucket| format!("under{}Micros", 1_u64 << bucket));
+    bounds.chain(["longer".to_owned()]).collect()
+});
 
 #[inline]
 fn micros(time: Duration) -> u64 {
@@ -295,7 +269,7 @@ impl Histogram {
         let filled = buckets.filter(|&(_, count)| count > 0);
         figures.push((
             "histogram",
-            Figure::Group(filled.map(|(&name, count)| (name, Figure::Count(count))).collect()),
+            Figure::Group(filled.map(|(name, count)| (name.as_str(), Figure::Count(count))).collect()),
         ));
         Figure::Group(figures)
     }
@@ -342,13 +316,6 @@ mod tests {
                 "{micros} µs: {statistics:?}"
             );
             assert_eq!(get(&statistics, &["execute", "totalMicros"]), Some(micros));
-        }
-    }
-
-    #[test]
-    fn names_say_the_bounds() {
-        for (bucket, name) in BUCKET_NAMES.iter().enumerate().take(BUCKETS - 1) {
-            assert_eq!(*name, format!("under{}Micros", 1_u64 << bucket));
         }
     }
 

@@ -32,20 +32,12 @@ const _: () = assert!(BUFFERS.is_power_of_two(), "the kernel masks positions");
 #[derive(Debug)]
 pub(super) struct Chunk {
     buffer: u16,
-    start: u16,
     length: u16,
 }
 
 impl Chunk {
     pub(super) const fn len(&self) -> usize {
         self.length as usize
-    }
-
-    /// Drops `count` bytes from the front.
-    pub(super) const fn consume(&mut self, count: usize) {
-        let count = if count > self.length as usize { self.length } else { count as u16 };
-        self.start += count;
-        self.length -= count;
     }
 }
 
@@ -137,12 +129,12 @@ impl Buffers {
             return None;
         }
         self.held += 1;
-        Some(Chunk { buffer, start: 0, length: length as u16 })
+        Some(Chunk { buffer, length: length as u16 })
     }
 
     /// The bytes received.
     pub(super) fn bytes(&self, chunk: &Chunk) -> &[u8] {
-        let offset = usize::from(chunk.buffer) * STRIDE + usize::from(chunk.start);
+        let offset = usize::from(chunk.buffer) * STRIDE;
         // SAFETY: `chunk` checked that buffer and length lie in the mapping. The kernel wrote these bytes
         // before it posted the completion that made the chunk, and the buffer is not its own again before
         // `give_back` has consumed the chunk.

@@ -24,9 +24,10 @@ mod stream;
 mod tests;
 
 use crate::busy_poll::BusyPoll;
-use crate::event_loop::{LoopHooks, RunningLoop};
+use crate::event_loop::LoopHooks;
 use crate::executors::AcceptedSession;
 use crate::pool::Pool;
+use crate::reactor::Reactor;
 use crate::statistics::{ExecutorStatistics, Figure, thread_names};
 use crate::{Service, ServiceExecutor};
 use ring_loop::RunningRing;
@@ -34,15 +35,16 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// What moves the bytes.
-enum Driver {
-    Rings(Vec<RunningRing>),
-    Epoll(Vec<RunningLoop>),
+/// See the module.
+pub(crate) enum Coroutine {
+    Rings(Rings),
+    /// Where there are no rings.
+    Epoll(Reactor),
 }
 
-/// See the module.
-pub(crate) struct Coroutine {
-    driver: Driver,
+/// One ring per core.
+pub(crate) struct Rings {
+    rings: Vec<RunningRing>,
     next: AtomicUsize,
     pool: Arc<Pool>,
 }
@@ -58,78 +60,74 @@ impl Coroutine {
         pool: Arc<Pool>,
         may_use_io_uring: bool,
     ) -> io::Result<Self> {
-        let threads = threads.max(1);
-        let driver = if may_use_io_uring {
-            start_rings(threads, hooks, &pool).map(Driver::Rings).or_else(|error| {
-                tracing::warn!(target: "network", %error, "the kernel refuses io_uring; coroutines run on epoll");
-                start_loops(threads, hooks, &pool)
-            })?
+        if may_use_io_uring {
+            match Rings::start(threads.max(1), hooks, &pool) {
+                Ok(rings) => return Ok(Self::Rings(rings)),
+                Err(error) => {
+                    tracing::warn!(target: "network", %error, "the kernel refuses io_uring; coroutines run on epoll");
+                }
+            }
         } else {
             tracing::info!(target: "network", "io_uring is switched off; coroutines run on epoll");
-            start_loops(threads, hooks, &pool)?
-        };
-        Ok(Self { driver, next: AtomicUsize::new(0), pool })
+        }
+        Reactor::start("coroutine", threads, hooks, pool).map(Self::Epoll)
     }
 
     /// # Errors
     /// The kernel does not register the socket; the connection is dropped.
     pub(crate) fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) -> io::Result<()> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        match &self.driver {
-            Driver::Rings(rings) => {
-                let ring = rings.get(turn % rings.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
-                ring.adopt(accepted, service, &self.pool);
+        match self {
+            Self::Rings(rings) => {
+                rings.adopt(accepted, service);
                 Ok(())
             }
-            Driver::Epoll(loops) => {
-                let running = loops.get(turn % loops.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
-                running.event_loop.adopt(accepted, service, Some(Arc::clone(&self.pool)), drop)
-            }
+            Self::Epoll(reactor) => reactor.adopt(accepted, service),
         }
     }
 
     /// Has threads that have come to rest give back memory.
     pub(crate) fn tidy(&self, hooks: &Arc<dyn LoopHooks>) {
-        match &self.driver {
-            Driver::Rings(rings) => rings.iter().for_each(|ring| ring.tidy(hooks)),
-            Driver::Epoll(loops) => loops.iter().for_each(|running| running.event_loop.tidy(hooks)),
+        match self {
+            Self::Rings(rings) => rings.rings.iter().for_each(|ring| ring.tidy(hooks)),
+            Self::Epoll(reactor) => reactor.tidy(hooks),
         }
     }
 
     pub(crate) fn statistics(&self) -> ExecutorStatistics {
-        let (driver, threads): (_, Vec<_>) = match &self.driver {
-            Driver::Rings(rings) => {
-                ("io_uring", rings.iter().map(|ring| (ring.connections(), ring.figures())).collect())
-            }
-            Driver::Epoll(loops) => {
-                let figures = |running: &RunningLoop| {
-                    (running.event_loop.connections() as u64, running.event_loop.figures())
-                };
-                ("epoll", loops.iter().map(figures).collect())
-            }
+        let (driver, mut figures) = match self {
+            Self::Rings(rings) => ("io_uring", rings.figures()),
+            Self::Epoll(reactor) => ("epoll", reactor.figures()),
         };
-        let connections = threads.iter().map(|(connections, _)| connections).sum();
-        let mut figures = vec![
-            ("driver", Figure::Text(driver)),
-            ("threadsRunning", Figure::Count(threads.len() as u64)),
-            ("clientsInTotal", Figure::Count(connections)),
-        ];
-        let named = RING_NAMES.iter().zip(threads);
-        figures.extend(named.map(|(name, (_, figures))| (name.as_str(), Figure::Group(figures))));
-        figures.push(("pool", Figure::Group(self.pool.statistics())));
+        figures.insert(0, ("driver", Figure::Text(driver)));
         ExecutorStatistics { executor: ServiceExecutor::Coroutine.statistics_name(), figures }
     }
 }
 
-fn start_rings(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: &Arc<Pool>) -> io::Result<Vec<RunningRing>> {
-    let start = |index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks), BusyPoll::beside(pool));
-    (0..threads).map(start).collect()
-}
+impl Rings {
+    fn start(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: &Arc<Pool>) -> io::Result<Self> {
+        let start =
+            |index| RunningRing::start(format!("ring{index}"), Arc::clone(hooks), BusyPoll::beside(pool));
+        let rings = (0..threads).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { rings, next: AtomicUsize::new(0), pool: Arc::clone(pool) })
+    }
 
-fn start_loops(threads: usize, hooks: &Arc<dyn LoopHooks>, pool: &Arc<Pool>) -> io::Result<Driver> {
-    let start =
-        |index| RunningLoop::start(format!("coroutine{index}"), Arc::clone(hooks), BusyPoll::beside(pool));
-    (0..threads).map(start).collect::<io::Result<_>>().map(Driver::Epoll)
+    fn adopt<H: Service>(&self, accepted: AcceptedSession, service: &Arc<H>) {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.rings.len();
+        let ring = self.rings.get(turn).expect("there is at least one ring");
+        ring.adopt(accepted, service, &self.pool);
+    }
+
+    fn figures(&self) -> Vec<(&'static str, Figure)> {
+        let connections = self.rings.iter().map(RunningRing::connections).sum();
+        let mut figures = vec![
+            ("threadsRunning", Figure::Count(self.rings.len() as u64)),
+            ("clientsInTotal", Figure::Count(connections)),
+        ];
+        let named = RING_NAMES.iter().zip(&self.rings);
+        figures.extend(named.map(|(name, ring)| (name.as_str(), Figure::Group(ring.figures()))));
+        figures.push(("pool", Figure::Group(self.pool.statistics())));
+        figures
+    }
 }
 
 /// Names of the rings in statistics.

@@ -13,8 +13,8 @@ use super::ring::{Event, OperationId, Owner, Patience, Received, Ring, RingCount
 use crate::ReceiveBuffer;
 use crate::buffer::keep_output;
 use slab::Slab;
+use smallvec::SmallVec;
 use socket2::Socket;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use std::time::Instant;
 pub(super) const UNREAD_LIMIT: usize = 64 * 1024;
 /// With fewer free buffers than this, what was received is copied at once.
 const SCARCE: u16 = BUFFERS / 4;
-/// Places for chunks that a connection keeps.
-const KEPT_CHUNKS: usize = 4;
+/// Chunks that a socket has place for beside its other fields.
+const INLINE_CHUNKS: usize = 4;
 
 /// What the connection's task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +55,9 @@ enum Sending {
         awaited: bool,
     },
     /// For the task that waits.
-    Done(io::Result<usize>, Vec<u8>),
+    Done(Box<(io::Result<usize>, Vec<u8>)>),
     /// Nobody waited for it, and it did not go well.
-    Unsettled(Unsettled),
+    Unsettled(Box<Unsettled>),
 }
 
 /// What is left of a send that its task did not wait for.
@@ -84,13 +84,15 @@ enum End {
     Failed(i32),
 }
 
+/// One of thousands that are used in turn: what it takes in the processor's caches is what they cost.
+#[repr(align(64))]
 struct RingSocket {
     socket: Arc<Socket>,
     receiving: Receiving,
     sending: Sending,
     /// Received, in order, and not yet read; then `backlog`, then `end`.
-    unread: VecDeque<Chunk>,
-    backlog: ReceiveBuffer,
+    unread: SmallVec<[Chunk; INLINE_CHUNKS]>,
+    backlog: Option<Box<ReceiveBuffer>>,
     end: Option<End>,
     /// When the oldest unread bytes were known to be there.
     ready_at: Option<Instant>,
@@ -100,45 +102,50 @@ struct RingSocket {
     released: bool,
 }
 
+const _: () = assert!(size_of::<Option<RingSocket>>() == 128, "two cache lines");
+
 impl RingSocket {
+    fn backlog(&self) -> &[u8] {
+        self.backlog.as_ref().map_or(&[], |backlog| backlog.filled())
+    }
+
     fn unread_bytes(&self) -> usize {
-        self.backlog.filled().len() + self.unread.iter().map(Chunk::len).sum::<usize>()
+        self.backlog().len() + self.unread.iter().map(Chunk::len).sum::<usize>()
     }
 
     /// Moves unread bytes into `buffer`; answers with their number.
     fn read(&mut self, ring: &mut Ring, buffer: &mut ReceiveBuffer) -> usize {
         let mut count = 0;
-        while let Some(mut chunk) = self.unread.pop_front() {
-            let copied = copy(ring.bytes(&chunk), buffer, count == 0);
+        let mut left: Option<ReceiveBuffer> = None;
+        for chunk in std::mem::take(&mut self.unread) {
+            let bytes = ring.bytes(&chunk);
+            let copied = if left.is_none() { copy(bytes, buffer, count == 0) } else { 0 };
             count += copied;
-            chunk.consume(copied);
-            if chunk.len() > 0 {
-                self.unread.push_front(chunk);
-                break;
+            // What has no room must not keep buffers while the task is busy.
+            if let Some(rest) = bytes.get(copied..).filter(|rest| !rest.is_empty()) {
+                left.get_or_insert_default().append(rest);
             }
             ring.give_back(chunk);
         }
-        // What has no room must not keep buffers while the task is busy.
-        let newer = (!self.unread.is_empty()).then(|| std::mem::take(&mut self.backlog));
-        for chunk in self.unread.drain(..) {
-            self.backlog.append(ring.bytes(&chunk));
-            ring.give_back(chunk);
+        if let Some(mut left) = left {
+            left.append(self.backlog());
+            self.backlog = Some(Box::new(left));
         }
-        newer.into_iter().for_each(|newer| self.backlog.append(newer.filled()));
-        if self.unread.capacity() > KEPT_CHUNKS {
-            self.unread = VecDeque::new();
-        }
-        if count == 0 {
-            count = copy(self.backlog.filled(), buffer, true);
-            self.backlog.consume(count);
-            self.backlog.release();
+        if count == 0
+            && let Some(backlog) = &mut self.backlog
+        {
+            count = copy(backlog.filled(), buffer, true);
+            backlog.consume(count);
+            if backlog.filled().is_empty() {
+                self.backlog = None;
+            }
         }
         count
     }
 
     fn take_unsettled(&mut self) -> Option<Unsettled> {
         match std::mem::replace(&mut self.sending, Sending::Idle) {
-            Sending::Unsettled(unsettled) => Some(unsettled),
+            Sending::Unsettled(unsettled) => Some(*unsettled),
             other => {
                 self.sending = other;
                 None
@@ -215,8 +222,8 @@ impl RingSockets {
             socket,
             receiving,
             sending: Sending::Idle,
-            unread: VecDeque::new(),
-            backlog: ReceiveBuffer::new(),
+            unread: SmallVec::new(),
+            backlog: None,
             end: None,
             ready_at: None,
             waits: Waits::No,
@@ -339,7 +346,7 @@ impl RingSockets {
             return Poll::Ready((Err(io::ErrorKind::NotConnected.into()), Vec::new()));
         };
         match std::mem::replace(&mut connection.sending, Sending::Idle) {
-            Sending::Done(result, bytes) => Poll::Ready((result, bytes)),
+            Sending::Done(done) => Poll::Ready(*done),
             under @ Sending::Under { .. } => {
                 connection.sending = under;
                 connection.wait(context, Waits::ForSend);
@@ -423,10 +430,10 @@ impl RingSockets {
             connection.ready_at = Some(at);
         }
         let length = chunk.len();
-        if awaited && connection.backlog.filled().is_empty() && self.ring.free_buffers() > SCARCE {
-            connection.unread.push_back(chunk);
+        if awaited && connection.backlog.is_none() && self.ring.free_buffers() > SCARCE {
+            connection.unread.push(chunk);
         } else {
-            connection.backlog.append(self.ring.bytes(&chunk));
+            connection.backlog.get_or_insert_default().append(self.ring.bytes(&chunk));
             self.ring.give_back(chunk);
             self.counts.bytes_copied_ahead += length as u64;
         }
@@ -447,18 +454,18 @@ impl RingSockets {
         if let Some(connection) = self.slots.get_mut(owner as usize) {
             let awaited = matches!(connection.sending, Sending::Under { awaited: true, .. });
             connection.sending = match result {
-                result if awaited => Sending::Done(result, bytes),
+                result if awaited => Sending::Done(Box::new((result, bytes))),
                 Ok(count) if count == bytes.len() => {
                     keep_output(bytes);
                     Sending::Idle
                 }
-                Ok(count) => Sending::Unsettled(Unsettled::Rest(bytes, count)),
+                Ok(count) => Sending::Unsettled(Box::new(Unsettled::Rest(bytes, count))),
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
                 {
-                    Sending::Unsettled(Unsettled::Rest(bytes, 0))
+                    Sending::Unsettled(Box::new(Unsettled::Rest(bytes, 0)))
                 }
-                Err(error) => Sending::Unsettled(Unsettled::Failed(error)),
+                Err(error) => Sending::Unsettled(Box::new(Unsettled::Failed(error))),
             };
             if matches!(connection.sending, Sending::Unsettled(_)) {
                 connection.wake(Waits::ToReceive);

@@ -10,7 +10,7 @@
 use super::ring::Owner;
 use super::ring_loop::{RING, RingHandle};
 use super::sockets::{ReceiveOutcome, RingSockets, Unsettled};
-use crate::readiness::requeue;
+use crate::readiness::Pipeline;
 use crate::session::Stall;
 use crate::{ByteStream, ReceiveBuffer, Session};
 use socket2::Socket;
@@ -19,9 +19,6 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
-
-/// Requests of one connection that are processed in a row when they came together.
-const REQUESTS_IN_A_ROW: u32 = 16;
 
 /// Replies up to this length leave at the end of the turn, in one system call with those of others.
 const MOST_BYTES_LATER: usize = 16 * 1024;
@@ -33,7 +30,7 @@ pub(super) struct RingStream {
     socket: Arc<Socket>,
     session: Arc<Session>,
     ready_at: Option<Instant>,
-    requests_in_a_row: u32,
+    pipeline: Pipeline,
     /// A reply was handed to the ring, and nobody has looked what became of it.
     unsettled: bool,
     /// Its client sends requests ahead.
@@ -55,7 +52,7 @@ impl RingStream {
             socket,
             session,
             ready_at: None,
-            requests_in_a_row: 0,
+            pipeline: Pipeline::default(),
             unsettled: false,
             pipelined: false,
         })
@@ -194,19 +191,9 @@ impl ByteStream for RingStream {
         self.settle().await
     }
 
-    /// A client with many requests in its pipeline lets others have their turn.
     async fn give_way(&mut self, pipelined: bool) {
-        let was_offloaded = self.session.come_home();
         self.pipelined = pipelined;
-        if !pipelined {
-            self.requests_in_a_row = 0;
-            return;
-        }
-        self.requests_in_a_row += 1;
-        if was_offloaded || self.requests_in_a_row >= REQUESTS_IN_A_ROW {
-            self.requests_in_a_row = 0;
-            requeue().await;
-        }
+        self.pipeline.give_way(&self.session, pipelined).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! RegisteredSession under overload: which requests are better refused at once than answered late.
+//! Admission under overload: which requests are better refused at once than answered late.
 //!
 //! A queue that empties now and then absorbs a burst; one that never does only makes everybody wait. The two
 //! differ in the *smallest* queueing delay within an interval (CoDel: Nichols and Jacobson, "Controlling

@@ -2,7 +2,7 @@
 
 use super::service::{Answer, TestService, answers, echo, echoed, request};
 use crate::simulated::{Event, Record, SimulatedStream};
-use crate::{Closed, ConnectionError, Ending, Phase, ReceiveBuffer, serve};
+use crate::{ClosedBy, ConnectionError, Ending, Phase, ReceiveBuffer, serve};
 use document::{Document, doc};
 use pollster::block_on;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use wire::{OpMsgFlags, WireError};
 
 struct Outcome {
-    result: Result<Closed, ConnectionError>,
+    result: Result<ClosedBy, ConnectionError>,
     answers: Vec<Answer>,
     panicked: u64,
 }
@@ -46,7 +46,7 @@ fn bytes(command: Document, flags: OpMsgFlags) -> Event {
 fn check(
     script: Vec<Event>,
     answered: &[Answer],
-    expect: impl FnOnce(&Result<Closed, ConnectionError>) -> bool,
+    expect: impl FnOnce(&Result<ClosedBy, ConnectionError>) -> bool,
 ) {
     let outcome = run(script, |_| ());
     assert!(expect(&outcome.result), "the connection ended with {:?}", outcome.result);
@@ -55,8 +55,8 @@ fn check(
 
 #[test]
 fn ends_between_requests_are_orderly() {
-    check(vec![], &[], |result| matches!(result, Ok(Closed::ByClient)));
-    check(vec![Event::Bytes(echo(1))], &[echoed(1)], |result| matches!(result, Ok(Closed::ByClient)));
+    check(vec![], &[], |result| matches!(result, Ok(ClosedBy::Client)));
+    check(vec![Event::Bytes(echo(1))], &[echoed(1)], |result| matches!(result, Ok(ClosedBy::Client)));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn the_service_may_close() {
     check(
         vec![bytes(doc! { "close": 1 }, OpMsgFlags::NONE), Event::Bytes(echo(2))],
         &[echoed(1)],
-        |result| matches!(result, Ok(Closed::ByService)),
+        |result| matches!(result, Ok(ClosedBy::Service)),
     );
 }
 
@@ -148,14 +148,14 @@ fn a_panic_is_not_told_to_those_who_do_not_listen() {
 #[test]
 fn shutdown_while_receiving() {
     let outcome = run(vec![], |record| record.read_shut.store(true, Ordering::SeqCst));
-    assert!(matches!(outcome.result, Ok(Closed::ByClient)));
+    assert!(matches!(outcome.result, Ok(ClosedBy::Client)));
 }
 
 #[test]
 fn shutdown_while_processing_answers_what_runs_and_no_more() {
     let script =
         vec![Event::Bytes([request(doc! { "end": 1 }, 1, OpMsgFlags::NONE).into_bytes(), echo(2)].concat())];
-    check(script, &[echoed(1)], |result| matches!(result, Ok(Closed::ByServer)));
+    check(script, &[echoed(1)], |result| matches!(result, Ok(ClosedBy::Server)));
 }
 
 #[test]
@@ -174,6 +174,6 @@ fn shutdown_while_streaming_stops_the_stream() {
     let session = Arc::clone(registered.session());
     let result = block_on(serve(session, stream, service, ReceiveBuffer::new()));
     ender.join().expect("the ender");
-    assert!(matches!(result, Ok(Ending::Closed(Closed::ByServer))), "{result:?}");
+    assert!(matches!(result, Ok(Ending::Closed(ClosedBy::Server))), "{result:?}");
     assert!(answers(&record.sent.lock()).iter().all(|answer| answer.more_to_come));
 }

@@ -2,11 +2,12 @@
 
 use super::service::{Answer, LIMIT, TestService, answers, echo, echoed, request};
 use crate::simulated::{Event, SimulatedStream};
-use crate::{Closed, Ending, ReceiveBuffer, serve};
+use crate::{ClosedBy, Ending, ReceiveBuffer, serve};
 use document::doc;
 use pollster::block_on;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use wire::{Compressor, MessageRef, OpCode, OpMsgFlags, compress_message, decompress_message};
 
 /// Sends the pieces and expects these answers and an orderly end.
@@ -17,14 +18,17 @@ fn check(pieces: Vec<Vec<u8>>, expect: &[Answer]) {
 }
 
 fn exchange(pieces: Vec<Vec<u8>>) -> Vec<u8> {
+    let began = Instant::now();
     let script = pieces.into_iter().flat_map(|piece| [Event::NotReady, Event::Bytes(piece)]);
     let service = Arc::new(TestService::default());
     let (registered, stream, record) = SimulatedStream::connect(script, &service);
     let session = Arc::clone(registered.session());
     let served = serve(session, stream, Arc::clone(&service), ReceiveBuffer::new());
     let ending = block_on(served).expect("an orderly end");
-    assert!(matches!(ending, Ending::Closed(Closed::ByClient)), "{ending:?}");
+    assert!(matches!(ending, Ending::Closed(ClosedBy::Client)), "{ending:?}");
     drop(registered);
+    let queued = *service.queued.lock();
+    assert!(queued <= began.elapsed(), "one client's requests waited for {queued:?}, each for the others");
     assert_eq!(service.closed.load(Ordering::SeqCst), 1, "the service was not told the end exactly once");
     let sent = record.sent.lock();
     sent.clone()
@@ -47,6 +51,12 @@ fn a_thousand_pipelined_requests_in_any_pieces() {
     for piece in [1, 7, 100, 4096, 16 * 1024, all.len()] {
         check(all.chunks(piece).map(<[u8]>::to_vec).collect(), &expect);
     }
+}
+
+#[test]
+fn a_client_that_sends_ahead_waits_for_itself_and_not_in_a_queue() {
+    let waits = (1..=20).map(|id| request(doc! { "wait": id }, id, OpMsgFlags::NONE).into_bytes());
+    assert_eq!(answers(&exchange(waits.collect())).len(), 20);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A service for tests: the name of the command says what happens.
 
-use crate::{NextRequest, Phase, Replies, RequestMessage, Service, Session};
+use crate::{NextRequest, Phase, Replies, RequestMessage, RequestTimes, Service, Session};
 use document::{Document, RawDocument, doc};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(super) struct TestService {
     pub(super) opened: AtomicUsize,
     pub(super) closed: AtomicUsize,
     pub(super) calls: AtomicUsize,
+    /// How long requests waited to be processed.
+    pub(super) queued: Mutex<Duration>,
 }
 
 impl Service for TestService {
@@ -66,6 +68,10 @@ impl Service for TestService {
             "plain" => Replies::one(reply).uncompressed(),
             _ => Replies::one(reply),
         }
+    }
+
+    fn finished(&self, _session: &Arc<Session>, times: &RequestTimes) {
+        *self.queued.lock() += times.queue;
     }
 
     fn closed(&self, _session: &Arc<Session>) {
