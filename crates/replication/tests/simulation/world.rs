@@ -469,7 +469,12 @@ impl World {
         if server.running.is_some() {
             return;
         }
-        let config = Config { election_timeout: ELECTION_TIMEOUT, ..Config::new(id, seed) };
+        let mut config = Config { election_timeout: ELECTION_TIMEOUT, ..Config::new(id, seed) };
+        if self.bug.is_none() {
+            // From one entry in a message to all.
+            config.message_bytes_max = [1, 200, 1 << 20][(seed % 3) as usize];
+            config.messages_unanswered_max = [1, 4, 64][(seed / 3 % 3) as usize];
+        }
         let data = server.durable.clone();
         let log = DiskLog(Rc::clone(&server.disk));
         let member = Member::open(&config, log, data.checkpoint.clone(), self.now).unwrap();
