@@ -3,7 +3,7 @@
 use crate::ChangeObserver;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use storage::{CommitError, ReadTier, ReadView, Receipt, Store, WriteUnit};
+use storage::{CommitError, ReadTier, ReadView, Receipt, Store};
 
 /// Made by whoever runs an operation (a command, a job of the server) and handed down to the store: nothing
 /// on the way chooses for itself what it reads from.
@@ -82,13 +82,10 @@ impl Receipts {
     /// # Errors
     /// When nobody will know any more whether it is.
     pub async fn journaled(&self, store: &Store) -> Result<(), CommitError> {
-        let observed = self.observed.load(Ordering::Relaxed);
         let receipt = match self.newest() {
-            Some(receipt) if !observed => receipt,
-            // Behind everything that could be read so far. Few operations come here: they carry no room for
-            // it.
-            _ if observed => Box::pin(store.commit(WriteUnit::new())).await?,
-            _ => return Ok(()),
+            _ if self.observed.load(Ordering::Relaxed) => store.receipt_of_all(),
+            Some(receipt) => receipt,
+            None => return Ok(()),
         };
         let began = ambient::now();
         store.journaled(receipt).await?;

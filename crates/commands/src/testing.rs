@@ -8,6 +8,7 @@ use catalog::{Catalog, OperationContext};
 use dispatch::host::{ClientLink, Detached, Host};
 use dispatch::request::{CommandOutcome, CommandRequest};
 use document::{Document, RawDocument};
+use parking_lot::{Mutex, MutexGuard};
 use pollster::block_on;
 use std::path::Path;
 use std::sync::Arc;
@@ -127,6 +128,9 @@ pub(crate) struct Forgetting {
     seed: AtomicU64,
     syncs: AtomicU64,
     fails_syncs: AtomicBool,
+    fails_writes: AtomicBool,
+    /// While somebody has it, syncs wait.
+    sync_gate: Mutex<()>,
 }
 
 impl Forgetting {
@@ -143,6 +147,16 @@ impl Forgetting {
     /// From now on syncs of the journal fail.
     pub(crate) fn fail_syncs(&self) {
         self.fails_syncs.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether batches are refused from now on.
+    pub(crate) fn fail_writes(&self, fails: bool) {
+        self.fails_writes.store(fails, Ordering::SeqCst);
+    }
+
+    /// Syncs wait for as long as this is held.
+    pub(crate) fn hold_syncs(&self) -> MutexGuard<'_, ()> {
+        self.sync_gate.lock()
     }
 
     fn check(&self, tier: ReadTier) -> Result<(), StorageError> {
@@ -197,10 +211,14 @@ impl Engine for ForgetfulEngine {
         self.wrap(self.inner.pinned_reader())
     }
     fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
-        self.inner.write(units, counters)
+        match self.forgetting.fails_writes.load(Ordering::SeqCst) {
+            true => Err(EngineFailure::Failed(Arc::from("made to fail"))),
+            false => self.inner.write(units, counters),
+        }
     }
     fn sync_journal(&self, alone: bool) -> Result<(), EngineFailure> {
         self.forgetting.syncs.fetch_add(1, Ordering::SeqCst);
+        drop(self.forgetting.sync_gate.lock());
         match self.forgetting.fails_syncs.load(Ordering::SeqCst) {
             true => Err(EngineFailure::Failed(Arc::from("made to fail"))),
             false => self.inner.sync_journal(alone),

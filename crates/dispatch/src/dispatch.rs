@@ -16,7 +16,7 @@ use document::{Document, DocumentBuilder, doc};
 use query::checkpoint::watch;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -302,7 +302,8 @@ async fn run_with_faults<N: Node>(
     let mut builder = DocumentBuilder::new(reply);
     let result = run_guarded(context, &mut builder).await;
     let unmet = match context.generic.is_journaled() {
-        true => await_write_concern(context).await,
+        // In a box: few commands wait, and all have room for what is in theirs.
+        true => Box::pin(await_write_concern(context)).await,
         false => None,
     };
     let faults = match server.failpoints.is_quiet() {
@@ -320,9 +321,24 @@ async fn run_with_faults<N: Node>(
 }
 
 /// Waits once, for whatever the command has written, also when it failed afterwards. Answers with what the
-/// reply tells when the write concern is not met: what was written stays written.
+/// reply tells when the write concern is not met, or the wait was ended: what was written stays written.
 async fn await_write_concern<N: Node>(context: &CommandContext<'_, N>) -> Option<Document> {
-    let error = context.server.node.journaled(&context.receipts).await.err()?;
+    let mut journaled = pin!(context.server.node.journaled(&context.receipts));
+    let mut time_limit = context.interrupt().deadline().map(|deadline| context.server.sleep_until(deadline));
+    let mut outcome = None;
+    let awaited = poll_fn(|task| match journaled.as_mut().poll(task) {
+        Poll::Ready(journaled) => {
+            outcome = Some(journaled);
+            Poll::Ready(())
+        }
+        Poll::Pending => time_limit.as_mut().map_or(Poll::Pending, |limit| Pin::new(limit).poll(task)),
+    });
+    context.interrupt().wait_for(awaited).await;
+    let past_limit = || CommandError::new(code::MAX_TIME_EXPIRED, "operation exceeded time limit");
+    let error = match outcome {
+        Some(journaled) => journaled.err()?,
+        None => context.interrupt().check().err().unwrap_or_else(past_limit),
+    };
     let name = wire::code_name(error.code);
     Some(
         doc! { "writeConcernError": { "code": (error.code), "codeName": (&*name), "errmsg": (&*error.message) } },

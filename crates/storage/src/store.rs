@@ -275,6 +275,11 @@ impl Store {
         written.unwrap_or_else(|| self.inner.engine.sequence())
     }
 
+    /// A receipt for whatever could be read so far.
+    pub fn receipt_of_all(&self) -> Receipt {
+        Receipt { sequence: self.inner.engine.sequence() }
+    }
+
     /// Waits until the unit of a receipt is on stable storage. One sync serves all who wait at the same time,
     /// and an operation of many units waits once, for the newest of them.
     pub fn journaled(&self, receipt: Receipt) -> JournaledFuture {

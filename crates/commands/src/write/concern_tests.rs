@@ -3,8 +3,11 @@
 
 use crate::testing::{Forgetting, TestClient, forgetful_store, server_on};
 use document::{Document, Value, doc};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+use storage::{Keyspace, WriteUnit};
 
 /// A client of a server whose journal is synced half a second after a write when nobody asks for it.
 fn client() -> (TestClient, Arc<Forgetting>) {
@@ -125,4 +128,86 @@ fn what_cannot_be_synced_is_told_beside_the_answer() {
     let reply = run(&client, insert);
     let Some(Value::Document(unmet)) = reply.get("writeConcernError") else { panic!("{reply:?}") };
     assert_eq!((unmet.get("code"), reply.get("n")), (Some(&Value::Int32(1)), Some(&Value::Int32(1))));
+}
+
+/// Runs an update with `j: true` while a sync is held that another client waits for, and tells of what the
+/// reply says of its write concern. Once the update is written, `end` is done with its connection.
+#[track_caller]
+fn check_ended_wait(time_limit_ms: i32, end: impl FnOnce(&TestClient), code: i32) {
+    let (client, engine) = client();
+    run(&client, doc! { "insert": "c", "documents": (documents(2)) });
+    let held = engine.hold_syncs();
+    let journaled = |id: i32| {
+        let mut command = update(doc! { "_id": id }, doc! { "$inc": { "a": 1 } }, false);
+        command.push("writeConcern", doc! { "w": 1, "j": true });
+        command
+    };
+    let other = TestClient::of(&client.server);
+    std::thread::scope(|threads| {
+        let syncing = engine.syncs();
+        let first = threads.spawn(|| run(&other, journaled(0)));
+        while engine.syncs() == syncing {
+            std::thread::yield_now();
+        }
+        let commits = || client.server.node.store.statistics().commit.commits;
+        let before = commits();
+        let waits = threads.spawn(|| {
+            let mut command = journaled(1);
+            command.push("maxTimeMS", time_limit_ms);
+            run(&client, command)
+        });
+        while commits() == before {
+            std::thread::yield_now();
+        }
+        end(&client);
+        let began = Instant::now();
+        while !waits.is_finished() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(held);
+        let reply = waits.join().expect("a reply");
+        let Some(Value::Document(unmet)) = reply.get("writeConcernError") else { panic!("{reply:?}") };
+        assert_eq!(unmet.get("code"), Some(&Value::Int32(code)), "{unmet:?}");
+        assert_eq!(reply.get("nModified"), Some(&Value::Int32(1)), "it is written all the same");
+        assert_eq!(first.join().expect("a reply").get("writeConcernError"), None);
+    });
+}
+
+#[test]
+fn a_time_limit_ends_the_wait_for_the_journal() {
+    check_ended_wait(100, |_| {}, 50);
+}
+
+#[test]
+fn a_kill_ends_the_wait_for_the_journal() {
+    let kill = |client: &TestClient| client.client.interrupt.kill(11_600);
+    check_ended_wait(60_000, kill, 11_600);
+}
+
+#[test]
+fn an_answer_that_writes_nothing_is_not_refused_with_what_others_write() {
+    let (client, engine) = client();
+    run(&client, doc! { "insert": "c", "documents": (documents(1)) });
+    let store = client.server.node.store.clone();
+    let turn = std::thread::spawn(move || {
+        storage::defer_commits();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut unit = WriteUnit::new();
+        unit.put(Keyspace::Internal, b"key", b"value");
+        let mut refused = pin!(store.commit(unit));
+        assert!(refused.as_mut().poll(&mut context).is_pending(), "it is written at the turn's end");
+        let receipts = catalog::Receipts::default();
+        receipts.observed();
+        let mut journaled = pin!(receipts.journaled(&store));
+        let polled = journaled.as_mut().poll(&mut context);
+        engine.fail_writes(true);
+        store.turn_ended();
+        engine.fail_writes(false);
+        pollster::block_on(refused).expect_err("the engine refuses it");
+        if polled.is_pending() {
+            pollster::block_on(journaled).expect("what was read is synced");
+        }
+        assert!(store.synced_sequence() >= store.sequence(), "it has waited");
+    });
+    turn.join().expect("what was read is synced");
 }

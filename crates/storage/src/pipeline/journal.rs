@@ -110,6 +110,9 @@ impl<F: Clone> SyncGroup<F> {
         if ticket.is_none() && self.synced() >= sequence {
             return Poll::Ready(Ok(()));
         }
+        // What is read may be in a batch that is written and not counted as applied yet, for some microseconds:
+        // a sync now would be in vain.
+        let may_sync = may_sync && writer.applied() >= sequence;
         let mut state = self.state.lock();
         if may_sync && self.synced() < sequence && state.failed.is_none() && !state.syncing {
             state = self.lead(state, writer);
