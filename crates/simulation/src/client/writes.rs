@@ -131,7 +131,8 @@ impl SimulatedClient {
         let count = changes.len() as i64;
         let plan = Plan {
             command: doc! { "update": PRIVATE, "updates": [(Value::from(statement))] },
-            is_atomic: count < 2,
+            // The walk may fail behind what it has changed.
+            is_atomic: count == 0,
             changes,
             reply: doc! { "n": count, "nModified": count },
             errors: Vec::new(),
@@ -189,7 +190,7 @@ impl SimulatedClient {
         let plan = Plan {
             command: doc! { "delete": PRIVATE, "deletes": [{ "q": filter, "limit": limit }] },
             changes: doomed.iter().map(|(id, _)| change(id, None)).collect(),
-            is_atomic: doomed.len() < 2,
+            is_atomic: doomed.is_empty() || limit == 1,
             reply: doc! { "n": (doomed.len() as i64) },
             errors: Vec::new(),
         };
