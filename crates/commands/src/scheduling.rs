@@ -12,6 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::parameters::{Parameter, Parameters};
 use crate::server::Server;
 use catalog::{ReadError, give_way};
+use query::checkpoint;
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
 use storage::ReadTier;
@@ -89,6 +90,30 @@ impl<'c> Scheduling<'c> {
         let link = &self.client.link;
         self.interrupt().wait_for(poll_fn(|task| link.poll_reply_room(task))).await;
         self.interrupt().check()
+    }
+
+    /// Computes something that can begin again: what takes too long for an event loop does so where it may.
+    ///
+    /// # Errors
+    /// Those of the computation.
+    pub(crate) async fn compute<T>(&self, compute: impl Fn() -> CommandResult<T>) -> CommandResult<T> {
+        let computed = {
+            let _short = checkpoint::short();
+            compute()
+        };
+        if !computed.as_ref().is_err_and(|error| checkpoint::is_not_short(error.code)) {
+            return computed;
+        }
+        drop(computed);
+        self.offload().await;
+        compute()
+    }
+
+    /// In an event loop, moves to where it may take long when a slice has passed since `began`.
+    pub(crate) async fn stay_within_slice(&self, began: Instant) {
+        if !self.may_block() && ambient::elapsed(began) >= self.duration(Parameter::LoopSlice) {
+            self.offload().await;
+        }
     }
 
     /// Reads from memory where that is enough, and otherwise where it may block.

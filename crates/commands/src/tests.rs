@@ -158,13 +158,8 @@ fn what_takes_long_is_offloaded() {
     check(doc! { "count": "view" }, true);
     check(doc! { "distinct": "view", "key": "k" }, true);
     check(doc! { "aggregate": "c", "pipeline": [], "cursor": {} }, true);
-    check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }], "cursor": {}, "$db": "admin" }, false);
-    check(
-        doc! { "aggregate": 1, "pipeline": [{ "$currentOp": { "idleConnections": true } }], "cursor": {}, "$db": "admin" },
-        true,
-    );
-    check(doc! { "currentOp": 1, "$db": "admin" }, false);
-    check(doc! { "currentOp": 1, "$all": true, "$db": "admin" }, true);
+    check(doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }], "cursor": {}, "$db": "admin" }, true);
+    check(doc! { "currentOp": 1, "$db": "admin" }, true);
     check(doc! { "insert": "c", "documents": [{ "_id": 1_000, "u": (-1) }] }, false);
     check(doc! { "insert": "new", "documents": [{ "_id": 1 }] }, true);
     check(doc! { "insert": "new", "documents": [{ "_id": 2, "pad": ("x".repeat(50_000)) }] }, true);
@@ -174,6 +169,63 @@ fn what_takes_long_is_offloaded() {
     check(doc! { "insert": "new", "documents": (many(17)) }, true);
     check(doc! { "listCollections": 1 }, true);
     check(doc! { "explain": { "find": "c" } }, true);
+}
+
+#[test]
+fn a_loop_hands_on_what_costs_much_however_little_it_is() {
+    let server = server();
+    fill(&server);
+    let client = TestClient::in_loop(&server);
+    let run = |command: Document, expect: bool| {
+        let (reply, offloaded) = client.run(command.clone());
+        assert_eq!(offloaded, expect, "{command:?}");
+        ok(reply)
+    };
+    let keys = |name: &str| doc! { "key": { name: 1 }, "name": name };
+    let indexes: Vec<Value> = ["a", "b", "d", "e", "f"].map(|name| keys(name).into()).into();
+    run(doc! { "createIndexes": "indexed", "indexes": indexes }, true);
+    let list = |count: i32| -> Vec<Value> { (0..count).map(Value::Int32).collect() };
+    run(doc! { "insert": "indexed", "documents": [{ "_id": 1, "other": (list(1_800)) }] }, true);
+    let documents = vec![
+        Value::from(doc! { "_id": "list", "list": (list(5_000)), "n": 0 }),
+        doc! { "_id": "long", "text": ("x".repeat(70_000)) }.into(),
+    ];
+    ok(TestClient::of(&server).run(doc! { "insert": "plain", "documents": documents }).0);
+    run(doc! { "insert": "plain", "documents": [{ "_id": 1, "other": (list(1_800)) }] }, false);
+    let changed = doc! { "$set": { "list.$[e]": (-1) }, "$inc": { "n": 1 } };
+    let mut branches: Vec<Value> = (1..20).map(|n| doc! { "e": { "$lt": (-n) } }.into()).collect();
+    branches.push(doc! { "e": { "$gt": 4_000 } }.into());
+    let statement = doc! { "q": { "_id": "list" }, "u": changed, "arrayFilters": [{ "$or": branches }] };
+    run(doc! { "update": "plain", "updates": [statement] }, true);
+    let reply = run(doc! { "count": "plain", "query": { "_id": "list", "n": 1, "list": (-1) } }, false);
+    assert_eq!(reply.get("n"), Some(&Value::Int32(1)), "it was changed once");
+    let computed = doc! { "n": { "$size": { "$range": [0, 10] } } };
+    run(doc! { "find": "c", "filter": { "_id": 3 }, "projection": computed }, true);
+    run(doc! { "find": "plain", "filter": { "_id": "long" } }, true);
+    let pattern = |number: i32| Value::from(doc! { "a": { "$regex": (format!("^[a-z]{{{number}}}$")) } });
+    let patterns: Vec<Value> = (1..200).map(pattern).collect();
+    run(doc! { "count": "missing", "query": { "$or": patterns } }, true);
+    let listed = run(doc! { "listCollections": 1, "cursor": { "batchSize": 1 } }, true);
+    let Some(Value::Document(cursor)) = listed.get("cursor") else { panic!("{listed:?}") };
+    let id = cursor.get("id").cloned().expect("a cursor");
+    run(doc! { "getMore": (id.clone()), "collection": "$cmd.listCollections", "batchSize": 1 }, true);
+    run(doc! { "killCursors": "$cmd.listCollections", "cursors": [id] }, true);
+}
+
+#[test]
+fn a_batch_goes_on_elsewhere_when_its_slice_is_over() {
+    let server = server();
+    fill(&server);
+    let client = TestClient::in_loop(&server);
+    let statement = |id: i32| Value::from(doc! { "q": { "_id": id }, "u": { "$inc": { "times": 1 } } });
+    let batch = || doc! { "update": "c", "updates": ((0..5).map(statement).collect::<Vec<_>>()) };
+    assert!(!client.run(batch()).1, "five short statements");
+    server.parameters.set(Parameter::LoopSlice, Setting::Integer(1)).expect("a microsecond is allowed");
+    let (reply, offloaded) = client.run(batch());
+    assert!(offloaded, "a microsecond is over");
+    assert_eq!(reply.get("nModified"), Some(&Value::Int32(5)));
+    let (reply, _) = client.run(doc! { "count": "c", "query": { "times": 2 } });
+    assert_eq!(reply.get("n"), Some(&Value::Int32(5)), "each of them once in each batch");
 }
 
 #[test]
@@ -333,9 +385,11 @@ fn every_command_has_its_place() {
         of(Execution::InlineFirst),
         ["count", "delete", "distinct", "find", "findAndModify", "getMore", "insert", "update"]
     );
-    for name in ["hello", "isMaster", "ping", "serverStatus", "currentOp", "killOp", "setParameter", "getLog"]
-    {
+    for name in ["hello", "isMaster", "ping", "serverStatus", "setParameter", "getLog"] {
         assert!(of(Execution::Diagnostic).contains(&name), "{name}");
+    }
+    for name in ["currentOp", "killOp", "killCursors", "endSessions", "top"] {
+        assert!(of(Execution::DiagnosticPool).contains(&name), "{name}");
     }
     for name in ["logRotate", "validate", "listDatabases", "collStats", "dbStats", "fsync", "createIndexes"] {
         assert!(of(Execution::Pool).contains(&name), "{name}");
@@ -356,22 +410,6 @@ fn diagnostic_commands_stay_in_the_loop() {
         let (_, offloaded) = client.run(command);
         assert!(!offloaded, "{}", row.name);
     }
-}
-
-#[test]
-fn what_a_client_has_computed_from_a_report_is_not_done_in_the_loop() {
-    let server = server();
-    let offloads = |command: Document| TestClient::in_loop(&server).run(command).1;
-    let report = |stages: Vec<Document>| {
-        let stages: Vec<Value> = stages.into_iter().map(Value::Document).collect();
-        doc! { "aggregate": 1, "pipeline": stages, "cursor": {}, "$db": "admin" }
-    };
-    assert!(!offloads(report(vec![doc! { "$currentOp": {} }])));
-    assert!(offloads(report(vec![doc! { "$currentOp": {} }, doc! { "$match": { "desc": "conn1" } }])));
-    let long = doc! { "n": { "$size": { "$range": [0, 1000] } } };
-    assert!(offloads(report(vec![doc! { "$currentOp": {} }, doc! { "$project": long }])));
-    assert!(!offloads(doc! { "currentOp": 1, "$ownOps": true, "$db": "admin" }));
-    assert!(offloads(doc! { "currentOp": 1, "desc": "conn1", "$db": "admin" }));
 }
 
 #[test]

@@ -279,14 +279,11 @@ pub struct OperationGuard<'c> {
 impl OperationGuard<'_> {
     /// Tells which collection the operation works on.
     pub fn set_namespace(&self, database: &str, collection: &str) {
-        let mut operation = self.client.operation.lock();
-        let Some(running) = &mut *operation else {
-            panic!("operation {} is not registered while it runs", self.id);
-        };
-        assert_eq!(running.id, self.id, "two operations run on connection {}", self.client.id);
-        running.texts.namespace.clear();
-        running.texts.namespace.extend([database, ".", collection]);
-        running.has_namespace = true;
+        self.change(|running| {
+            running.texts.namespace.clear();
+            running.texts.namespace.extend([database, ".", collection]);
+            running.has_namespace = true;
+        });
     }
 
     /// What [`OperationGuard::set_namespace`] told.
@@ -298,19 +295,24 @@ impl OperationGuard<'_> {
 
     /// Tells how far the operation is: in words, done and total.
     pub fn set_progress(&self, message: String, done: u64, total: u64) {
-        if let Some(running) = &mut *self.client.operation.lock() {
+        self.change(|running| {
             running.progress = Some((done, total));
             running.message = Some(message);
-        }
+        });
     }
-}
 
-impl OperationGuard<'_> {
     /// Tells which fail point the operation waits at.
     pub(crate) fn set_fail_point(&self, name: Option<&'static str>) {
-        if let Some(running) = &mut *self.client.operation.lock() {
-            running.fail_point = name;
-        }
+        self.change(|running| running.fail_point = name);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut RunningOperation)) {
+        let mut operation = self.client.operation.lock();
+        let Some(running) = &mut *operation else {
+            panic!("operation {} is not registered while it runs", self.id);
+        };
+        assert_eq!(running.id, self.id, "two operations run on connection {}", self.client.id);
+        change(running);
     }
 }
 

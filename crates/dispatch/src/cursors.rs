@@ -59,10 +59,6 @@ impl FixedDocuments {
 }
 
 impl<N: Node> BatchProducer<N> for FixedDocuments {
-    fn begins_inline(&self) -> bool {
-        true
-    }
-
     fn fill<'a>(
         &'a mut self,
         _context: &'a BatchContext<'a, N>,
@@ -331,7 +327,7 @@ impl<N: Node> Cursors<N> {
 
     /// Whether a cursor that is in use was ended meanwhile.
     pub(crate) fn is_killed(&self, id: i64) -> bool {
-        matches!(self.shard(id).lock().get(&id), None | Some(Entry::Pinned { doom: Some(_), .. }))
+        matches!(self.shard(id).lock().get(&id), Some(Entry::Pinned { doom: Some(_), .. }))
     }
 
     /// The namespace of a cursor.
@@ -445,7 +441,10 @@ impl<N: Node> Cursors<N> {
     /// A user gives a cursor back.
     fn unpin(&self, id: i64, cursor: Option<Box<Cursor<N>>>) {
         let mut shard = self.shard(id).lock();
-        let killed = matches!(shard.get(&id), None | Some(Entry::Pinned { doom: Some(_), .. }));
+        let Some(Entry::Pinned { doom, .. }) = shard.get(&id) else {
+            panic!("cursor {id} is given back and was not in use");
+        };
+        let killed = doom.is_some();
         match cursor {
             Some(cursor) if !killed => {
                 shard.insert(id, Entry::Idle { cursor, last_use: ambient::now() });
@@ -536,8 +535,9 @@ impl<N: Node> PinnedCursor<'_, N> {
 
     /// Tells whose operation a kill of the cursor ends.
     pub(crate) fn set_user(&self, client: &Arc<Client>) {
-        if let Some(Entry::Pinned { user, .. }) = self.cursors.shard(self.id).lock().get_mut(&self.id) {
-            *user = Some(Arc::clone(client));
+        match self.cursors.shard(self.id).lock().get_mut(&self.id) {
+            Some(Entry::Pinned { user, .. }) => *user = Some(Arc::clone(client)),
+            other => panic!("cursor {} is in use and is noted as {other:?}", self.id),
         }
     }
 
@@ -550,7 +550,7 @@ impl<N: Node> PinnedCursor<'_, N> {
     pub fn end(&self) -> Option<CommandError> {
         let killed = || CommandError::new(code::CURSOR_KILLED, "cursor was killed while it was in use");
         match self.cursors.shard(self.id).lock().get(&self.id) {
-            None | Some(Entry::Pinned { doom: Some(Doom::Killed), .. }) => Some(killed()),
+            Some(Entry::Pinned { doom: Some(Doom::Killed), .. }) => Some(killed()),
             Some(Entry::Pinned { doom: Some(Doom::Failed(error)), .. }) => Some(error.clone()),
             _ => None,
         }

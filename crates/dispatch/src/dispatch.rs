@@ -120,10 +120,10 @@ fn prepare<'a, N: Node>(
         Some(began) => request.times.with(Span::Parse, started.saturating_duration_since(began)),
         None => request.times,
     };
-    let goes_to_pool = match command.place_of(request.body).execution {
+    let goes_to_pool = match command.execution_of(request.body) {
         Execution::Diagnostic => false,
         Execution::InlineFirst => request.bytes > wire::LONG_MESSAGE,
-        Execution::Pool => true,
+        Execution::DiagnosticPool | Execution::Pool => true,
     };
     // Written in one piece where the caller wants it: a context is large, and moving it costs more than most
     // commands.

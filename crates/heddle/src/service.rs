@@ -216,8 +216,8 @@ impl Service for CommandService {
             tracing::info!(target: "network", id = 22_943, ctx = "listener", remote = %client.remote,
                 connection_id = id, "Connection accepted");
         }
-        // A session is opened once, so that there is nothing to replace.
-        let _ = session.set_extension(Attachment { client, slow: SlowSlot::default() });
+        let attached = session.set_extension(Attachment { client, slow: SlowSlot::default() });
+        assert!(attached.is_ok(), "session {id} is opened twice");
     }
 
     fn is_diagnostic(&self, message: MessageRef<'_>) -> bool {
@@ -248,10 +248,8 @@ impl Service for CommandService {
 
     async fn call(&self, session: &Arc<Session>, mut request: RequestMessage<'_>) -> Replies {
         let reply = request.reply();
-        match session.extension::<Attachment>() {
-            Some(attachment) => self.run(attachment, &request, reply).await,
-            None => Replies::none().then_close(),
-        }
+        let attachment = session.extension::<Attachment>().expect("a session is opened before it is served");
+        self.run(attachment, &request, reply).await
     }
 
     fn closed(&self, session: &Arc<Session>) {

@@ -1,6 +1,5 @@
 //! `aggregate`: runs a pipeline.
 
-use super::current_op::reports_idle;
 use super::{Command, Execution, Run, TimeLimit};
 use crate::aggregation::{
     AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, check_strictly, explain_aggregate,
@@ -11,8 +10,7 @@ use crate::counters::OperationClass;
 use crate::error::CommandResult;
 use crate::exec::environment;
 use catalog::OperationContext;
-use dispatch::command::CommandPlace;
-use document::{DocumentBuilder, Element, RawDocument, RawValue};
+use document::{DocumentBuilder, RawDocument, RawValue};
 use query::Environment;
 use query::aggregate::{OutputStage, Pipeline, PipelineSource};
 use std::sync::Arc;
@@ -22,7 +20,7 @@ pub(crate) static COMMAND: Command = Command {
     unstable_fields: &["explain"],
     latency_class: Some(OperationClass::Query),
     time_limit: TimeLimit::GivenOrDefault,
-    place: Some(place),
+    execution_of: Some(execution_of),
     takes_write_concern: true,
     ..Command::new(
         "aggregate",
@@ -31,45 +29,23 @@ pub(crate) static COMMAND: Command = Command {
     )
 };
 
-/// A report on the operations is a diagnostic one; what the client has computed from it may be too long for a
-/// loop.
-fn place(body: RawDocument<'_>) -> CommandPlace {
-    let report = report_of_operations(body);
-    let is_short = |report: &OperationsReport<'_>| !report.is_shaped && !reports_idle(report.operand);
-    let execution = match report.as_ref().is_some_and(is_short) {
-        true => Execution::Diagnostic,
-        false => Execution::Pool,
-    };
-    CommandPlace { execution, on_lane: report.is_some() }
+fn execution_of(body: RawDocument<'_>) -> Execution {
+    if reports_operations(body) { Execution::DiagnosticPool } else { Execution::Pool }
 }
 
-/// `$currentOp` in an aggregation.
-struct OperationsReport<'a> {
-    operand: RawDocument<'a>,
-    /// Stages follow.
-    is_shaped: bool,
-}
-
-/// What shells send for `db.currentOp()`, if this aggregation is that: the report and stages that only shape
-/// it.
-fn report_of_operations(body: RawDocument<'_>) -> Option<OperationsReport<'_>> {
+/// What shells send for `db.currentOp()`: the report, and stages that only shape it.
+fn reports_operations(body: RawDocument<'_>) -> bool {
     const SHAPING: [&str; 8] =
         ["$match", "$project", "$addFields", "$set", "$unset", "$sort", "$limit", "$count"];
     let target = body.first().map(|first| first.value());
     let (true, Some(RawValue::Array(pipeline))) =
         (target.is_some_and(RawValue::is_number), body.get("pipeline"))
     else {
-        return None;
+        return false;
     };
     let mut stages = pipeline.iter().map(|stage| stage.as_document().and_then(RawDocument::first));
-    let report = stages.next().flatten().filter(|stage| stage.name() == "$currentOp")?;
-    let operand = report.value().as_document()?;
-    let mut is_shaped = false;
-    let shapes = |stage: Option<Element<'_>>| {
-        is_shaped = true;
-        stage.is_some_and(|stage| SHAPING.contains(&stage.name()))
-    };
-    stages.all(shapes).then_some(OperationsReport { operand, is_shaped })
+    stages.next().flatten().is_some_and(|stage| stage.name() == "$currentOp")
+        && stages.all(|stage| stage.is_some_and(|stage| SHAPING.contains(&stage.name())))
 }
 
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -92,7 +92,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             count_on_view(context, name, find, environment).await?
         }
         None => {
-            request.query(context.server, &environment)?;
+            context.scheduling().compute(|| request.query(context.server, &environment)).await?;
             0
         }
         Some(collection)
@@ -102,8 +102,9 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             request.limit.map_or(behind, |limit| behind.min(limit))
         }
         Some(collection) => {
-            let mut executor =
-                Executor::open(context.source, &collection, request.query(context.server, &environment)?)?;
+            let compile = || request.query(context.server, &environment);
+            let query = context.scheduling().compute(compile).await?;
+            let mut executor = Executor::open(context.source, &collection, query)?;
             run_all(&mut executor, context.scheduling(), |_| Ok(Verdict::Take)).await?;
             let figures = executor.figures();
             context.server.counters.keys_scanned.add(figures.keys);

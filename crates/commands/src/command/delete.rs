@@ -50,7 +50,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let writing = context.writing();
     let mut outcome = BatchReply::default();
     for (position, statement) in statements.iter().enumerate() {
-        before_statement(context, position)?;
+        before_statement(context, position).await?;
         context.server.counters.count(OperationClass::Delete, 1);
         match apply(context, namespace, statement, &environment, writing).await {
             Ok(deleted) => outcome.count += deleted,
@@ -78,7 +78,7 @@ async fn apply(
     environment: &Environment,
     writing: OperationContext<'_>,
 ) -> CommandResult<u64> {
-    let filter = statement.selection.compile(environment)?;
+    let filter = context.scheduling().compute(|| statement.selection.compile(environment)).await?;
     let Some(collection) = writable(context, database, name, false).await? else { return Ok(0) };
     let wanted = Statement {
         collection: &collection,

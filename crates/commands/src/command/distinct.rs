@@ -102,7 +102,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         }
         None => drop(Matcher::parse(request.filter, &environment)?),
         Some(collection) => {
-            let (query, plan) = request.query(context.server, &collection.definition(), &environment)?;
+            let compile = || request.query(context.server, &collection.definition(), &environment);
+            let (query, plan) = context.scheduling().compute(compile).await?;
             let mut executor = Executor::with_plan(context.source, &collection, query, plan)?;
             run_all(&mut executor, context.scheduling(), |located| {
                 // A document without the field stands at null as well: the next entry may have one with it.

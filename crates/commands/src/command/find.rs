@@ -12,8 +12,8 @@ use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor, append_namespace};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
-    Executor, Query, ResultShape, ReturnKey, check_collation, environment, exact_id, fill_batch, parse_hint,
-    parse_sort,
+    Executor, LONG_DOCUMENT, Query, ResultShape, ReturnKey, check_collation, environment, exact_id,
+    fill_batch, parse_hint, parse_sort,
 };
 use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
@@ -86,7 +86,11 @@ async fn find_by_id(
     };
     let projection = match projection.filter(|projection| !projection.is_empty()) {
         None => None,
-        Some(spec) => Some(Projection::parse(spec, &Environment::at(server.now_ms()))?),
+        Some(spec) => {
+            let environment = Environment::at(server.now_ms());
+            let parse = || -> CommandResult<_> { Ok(Projection::parse(spec, &environment)?) };
+            Some(context.scheduling().compute(parse).await?)
+        }
     };
     if projection.as_ref().is_some_and(Projection::is_positional) {
         return Ok(false);
@@ -97,6 +101,10 @@ async fn find_by_id(
         .read(|tier| collection.get(view, id, tier))
         .await
         .map_err(|error| failed(error.into()))?;
+    let computes = projection.as_ref().is_some_and(Projection::computes);
+    if computes || found.as_ref().is_some_and(|bytes| bytes.len() > LONG_DOCUMENT) {
+        context.offload().await;
+    }
     let mut cursor = reply.start_document("cursor");
     let mut batch = cursor.start_array("firstBatch");
     if let Some(bytes) = &found {
@@ -285,7 +293,8 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
         append_empty(reply, database, name);
         return Ok(());
     };
-    let (query, mut output) = request.query(context.server, &environment)?;
+    let compile = || request.query(context.server, &environment);
+    let (query, mut output) = context.scheduling().compute(compile).await?;
     if request.tailable && !collection.definition().is_capped() {
         return Err(CommandError::bad_value(format!(
             "error processing query: ns={database}.{name} tailable cursor requested on non capped collection"

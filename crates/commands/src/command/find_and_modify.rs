@@ -128,10 +128,13 @@ impl<'a> FindAndModify<'a> {
         (database, name): (&str, &str),
         environment: &Environment,
     ) -> CommandResult<Found> {
-        let projection = self.projection.map(|spec| Projection::parse(spec, environment)).transpose()?;
-        let parse = |update| Update::parse_with(update, self.array_filters, environment, self.timestamps);
-        let update = self.update.map(parse).transpose()?;
-        let filter = self.selection.compile(environment)?;
+        let compile = || -> CommandResult<_> {
+            let projection = self.projection.map(|spec| Projection::parse(spec, environment)).transpose()?;
+            let parse = |update| Update::parse_with(update, self.array_filters, environment, self.timestamps);
+            let update = self.update.map(parse).transpose()?;
+            Ok((projection, update, self.selection.compile(environment)?))
+        };
+        let (projection, update, filter) = context.scheduling().compute(compile).await?;
         if self.upsert {
             check_upsert_filter(filter.document())?;
         }

@@ -6,7 +6,7 @@ use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::{
     BatchReply, before_batch, check_batch_size, check_writable, documents_of, empty_timestamps,
-    insert_documents,
+    insert_documents, is_long_write,
 };
 use catalog::{OperationContext, WriteError};
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
@@ -81,6 +81,9 @@ async fn insert(
             }
         };
         let rest = documents.get(begin..).unwrap_or_default();
+        if is_long_write(&collection, rest.iter().map(|document| document.as_bytes().len()).sum()) {
+            context.offload().await;
+        }
         let report = insert_documents(context, &collection, rest, ordered, writing).await;
         outcome.count += report.inserted as u64;
         let mut dropped_at = None;

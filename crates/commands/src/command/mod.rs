@@ -1,7 +1,7 @@
 //! The commands of a node with documents: one file per command, one row per file, sorted by name.
 
 use crate::server::DataNode;
-use dispatch::command::{Execution, TimeLimit, build_info, current_op, host_info};
+use dispatch::command::{Execution, TimeLimit, build_info, host_info};
 
 type Command = dispatch::command::Command<DataNode>;
 type Run = dispatch::command::Run<DataNode>;

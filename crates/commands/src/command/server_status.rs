@@ -3,7 +3,7 @@
 //! what is the same under the names that dashboards read.
 
 use super::build_info::MONGODB_VERSION;
-use super::{Command, Execution, Run};
+use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::counters::MECHANISMS;
 use crate::error::CommandResult;
@@ -150,7 +150,7 @@ fn active_operations(server: &Server) -> (i32, i32) {
 }
 
 fn is_diagnostic(server: &Server, name: &str) -> bool {
-    server.commands().get(name.as_bytes()).is_some_and(|entry| entry.execution == Execution::Diagnostic)
+    server.commands().get(name.as_bytes()).is_some_and(|command| command.execution.is_diagnostic())
 }
 
 fn global_lock(server: &Arc<Server>) -> Document {

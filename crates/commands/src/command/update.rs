@@ -52,7 +52,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let writing = OperationContext { bypass_validation: bypass, ..context.writing() };
     let mut outcome = BatchReply::of_updates();
     for (position, statement) in statements.iter().enumerate() {
-        before_statement(context, position)?;
+        before_statement(context, position).await?;
         context.server.counters.count(OperationClass::Update, 1);
         let applied =
             apply(context, namespace, position, statement, (&environment, timestamps), writing, &mut outcome)
@@ -84,11 +84,15 @@ async fn apply(
 ) -> CommandResult {
     let own = constants(statement.constants, statement.update, shared)?;
     let environment = own.as_ref().unwrap_or(shared);
-    let filter = statement.selection.compile(environment)?;
-    if statement.upsert {
-        check_upsert_filter(filter.document())?;
-    }
-    let update = Update::parse_with(statement.update, statement.array_filters, environment, timestamps)?;
+    let compile = || -> CommandResult<_> {
+        let filter = statement.selection.compile(environment)?;
+        if statement.upsert {
+            check_upsert_filter(filter.document())?;
+        }
+        let update = Update::parse_with(statement.update, statement.array_filters, environment, timestamps)?;
+        Ok((filter, update))
+    };
+    let (filter, update) = context.scheduling().compute(compile).await?;
     if statement.multi && update.is_replacement() {
         return Err(CommandError::failed_to_parse(
             "multi update is not supported for replacement-style update",

@@ -32,9 +32,11 @@ pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_o
 pub(crate) use statements::{DeleteStatement, Selection, UpdateStatement, array_filters};
 pub(crate) use target::{UpsertRounds, check_writable, insert_documents, insert_upserted, writable};
 
-use crate::context::CommandContext;
+use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
+use crate::exec::LONG_DOCUMENT;
 use crate::fields::Fields;
+use catalog::Collection;
 use document::DocumentBuf;
 use query::update::EmptyTimestamps;
 
@@ -68,13 +70,24 @@ pub(crate) async fn before_batch(context: &CommandContext<'_>, statements: usize
     }
 }
 
-/// To be called in front of each statement of a batch: every now and then a kill or a time limit ends it.
+/// To be called in front of each statement of a batch: every now and then a kill or a time limit ends it, and
+/// an event loop hands it on when its slice is over.
 ///
 /// # Errors
 /// The reason for the end.
-pub(crate) fn before_statement(context: &CommandContext<'_>, position: usize) -> CommandResult {
+pub(crate) async fn before_statement(context: &CommandContext<'_>, position: usize) -> CommandResult {
+    if (1..INLINE_STATEMENTS_MAX).contains(&position) {
+        context.scheduling().stay_within_slice(context.started).await;
+    }
     match position > 0 && position.is_multiple_of(STATEMENTS_PER_CHECK) {
         true => context.interrupt().check(),
         false => Ok(()),
     }
+}
+
+/// Whether writing so many bytes takes too long for an event loop: each index may have keys of all of them.
+pub(crate) fn is_long_write(collection: &Collection, bytes: usize) -> bool {
+    /// Shorter ones are not, whatever the indexes.
+    const SHORT: usize = 2 << 10;
+    bytes > SHORT && bytes * collection.definition().indexes.len().max(1) > LONG_DOCUMENT
 }

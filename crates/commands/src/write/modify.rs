@@ -1,8 +1,9 @@
 //! Finding documents and changing each under its latch: the heart of `update`, `delete` and `findAndModify`.
 
+use super::is_long_write;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
-use crate::exec::{Candidates, Gathered, LONG_DOCUMENT, StatementFilter};
+use crate::exec::{Candidates, Gathered, StatementFilter};
 use catalog::{Collection, Decision, FoundDocuments, OperationContext, WriteError};
 use document::{DocumentBuf, RawDocument};
 use query::checkpoint;
@@ -125,7 +126,7 @@ impl Statement<'_> {
         if tier == ReadTier::Any {
             return Ok(self.decide_on(document, matches, modified)?);
         }
-        if document.as_bytes().len() > LONG_DOCUMENT {
+        if is_long_write(self.collection, document.as_bytes().len()) {
             return Err(Refusal::Elsewhere);
         }
         let _short = checkpoint::short();

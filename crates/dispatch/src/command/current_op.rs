@@ -2,7 +2,7 @@
 //!
 //! Source: MongoDB manual, "currentOp" and "$currentOp".
 
-use super::{Command, CommandPlace, Execution, Run};
+use super::{Command, Run};
 use crate::client::{Client, OperationReport};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
@@ -10,38 +10,14 @@ use crate::narrow;
 use crate::node::Node;
 use crate::server::Server;
 use crate::utc_text;
-use document::{DocumentBuf, DocumentBuilder, RawDocument};
+use document::{DocumentBuf, DocumentBuilder};
 use query::{Environment, matcher::Matcher};
 
 pub(crate) const fn command<N: Node>() -> Command<N> {
     Command {
         admin_only: true,
-        place: Some(place),
-        ..Command::diagnostic("currentOp", "Tells the operations that run now.", Run::Now(run))
+        ..Command::diagnostic_walk("currentOp", "Tells the operations that run now.", Run::Now(run))
     }
-}
-
-/// A report on everything that is idle is a diagnostic one, but too long for a loop; so may be what the
-/// client has computed from a report.
-fn place(body: RawDocument<'_>) -> CommandPlace {
-    let is_long = reports_idle(body) || filters_operations(body);
-    CommandPlace { execution: if is_long { Execution::Pool } else { Execution::Diagnostic }, on_lane: true }
-}
-
-/// Whether connections or cursors without an operation are asked for: there may be thousands.
-pub fn reports_idle(options: RawDocument<'_>) -> bool {
-    ["$all", "idleConnections", "idleCursors"].iter().any(|name| {
-        options.get(name).is_some_and(|value| {
-            value.as_bool().unwrap_or_else(|| crate::fields::integer(value).is_some_and(|number| number != 0))
-        })
-    })
-}
-
-/// Whether `currentOp` is given a filter on the operations.
-fn filters_operations(body: RawDocument<'_>) -> bool {
-    const NO_FILTERS: [&str; 8] =
-        ["$all", "$clusterTime", "$db", "$ownOps", "$readPreference", "$truncateOps", "comment", "lsid"];
-    body.iter().skip(1).any(|field| !NO_FILTERS.contains(&field.name()))
 }
 
 fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

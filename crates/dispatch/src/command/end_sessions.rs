@@ -9,7 +9,11 @@ use document::DocumentBuilder;
 pub(crate) const fn command<N: Node>() -> Command<N> {
     Command {
         api_version_1: true,
-        ..Command::diagnostic("endSessions", "Ends logical sessions and closes their cursors.", Run::Now(run))
+        ..Command::diagnostic_walk(
+            "endSessions",
+            "Ends logical sessions and closes their cursors.",
+            Run::Now(run),
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use document::{DocumentBuilder, RawArray};
 
 pub(crate) const fn command<N: Node>() -> Command<N> {
     Command {
-        ..Command::diagnostic(
+        ..Command::diagnostic_walk(
             "killAllSessions",
             "Kills the operations and cursors of all sessions of users.",
             Run::Now(run),
@@ -20,7 +20,7 @@ pub(crate) const fn command<N: Node>() -> Command<N> {
 
 pub(crate) const fn by_pattern<N: Node>() -> Command<N> {
     Command {
-        ..Command::diagnostic(
+        ..Command::diagnostic_walk(
             "killAllSessionsByPattern",
             "Kills the operations and cursors of sessions that match a pattern.",
             Run::Now(run_by_pattern),

@@ -11,7 +11,7 @@ use document::{DocumentBuilder, RawValue};
 pub(crate) const fn command<N: Node>() -> Command<N> {
     Command {
         api_version_1: true,
-        ..Command::diagnostic("killCursors", "Closes cursors of a collection.", Run::Now(run))
+        ..Command::diagnostic_walk("killCursors", "Closes cursors of a collection.", Run::Now(run))
     }
 }
 

@@ -9,7 +9,7 @@ use document::DocumentBuilder;
 pub(crate) const fn command<N: Node>() -> Command<N> {
     Command {
         admin_only: true,
-        ..Command::diagnostic("killOp", "Ends an operation by its number.", Run::Now(run))
+        ..Command::diagnostic_walk("killOp", "Ends an operation by its number.", Run::Now(run))
     }
 }
 

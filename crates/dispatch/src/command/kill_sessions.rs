@@ -8,7 +8,7 @@ use document::DocumentBuilder;
 
 pub(crate) const fn command<N: Node>() -> Command<N> {
     Command {
-        ..Command::diagnostic(
+        ..Command::diagnostic_walk(
             "killSessions",
             "Kills the operations and cursors of logical sessions.",
             Run::Now(run),

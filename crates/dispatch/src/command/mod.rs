@@ -70,6 +70,9 @@ pub enum Execution {
     /// In the loop, and in the diagnostic lane, which no user's work keeps busy: it is quick, touches no disk
     /// and waits for nothing but time.
     Diagnostic,
+    /// The diagnostic lane answers it on a thread of its own pool: it goes over all connections, cursors,
+    /// sessions or collections, of which there may be very many.
+    DiagnosticPool,
     /// It begins in the loop and moves to a thread that may block when what it needs is not in memory or
     /// takes long.
     InlineFirst,
@@ -77,14 +80,11 @@ pub enum Execution {
     Pool,
 }
 
-/// Where one command runs.
-#[derive(Debug, Clone, Copy)]
-pub struct CommandPlace {
-    /// When an event loop serves its connection.
-    pub execution: Execution,
-    /// The diagnostic lane answers it, and an overloaded server does not refuse it. It may be too long for a
-    /// loop all the same.
-    pub on_lane: bool,
+impl Execution {
+    /// Whether the diagnostic lane answers it, and an overloaded server does not refuse it.
+    pub const fn is_diagnostic(self) -> bool {
+        matches!(self, Execution::Diagnostic | Execution::DiagnosticPool)
+    }
 }
 
 /// How the time of a command is limited.
@@ -133,7 +133,7 @@ pub struct Command<N: Node> {
     /// Where it runs.
     pub execution: Execution,
     /// Where it runs, when that depends on what is asked for.
-    pub place: Option<fn(RawDocument<'_>) -> CommandPlace>,
+    pub execution_of: Option<fn(RawDocument<'_>) -> Execution>,
     /// How it runs.
     pub run: Run<N>,
 }
@@ -157,7 +157,7 @@ impl<N: Node> Command<N> {
             latency_class: None,
             time_limit: TimeLimit::Given,
             execution: Execution::Pool,
-            place: None,
+            execution_of: None,
             run,
         }
     }
@@ -175,21 +175,21 @@ impl<N: Node> Command<N> {
         Command { execution: Execution::Diagnostic, ..Self::new(name, help, run) }
     }
 
+    /// The same for a command of the diagnostic lane that may take long.
+    pub const fn diagnostic_walk(name: &'static str, help: &'static str, run: Run<N>) -> Self {
+        Command { execution: Execution::DiagnosticPool, ..Self::new(name, help, run) }
+    }
+
     /// Where this very command runs.
     #[inline]
-    pub(crate) fn place_of(&self, body: RawDocument<'_>) -> CommandPlace {
-        match self.place {
-            None => {
-                CommandPlace { execution: self.execution, on_lane: self.execution == Execution::Diagnostic }
-            }
-            Some(place) => place(body),
-        }
+    pub(crate) fn execution_of(&self, body: RawDocument<'_>) -> Execution {
+        self.execution_of.map_or(self.execution, |of| of(body))
     }
 
     /// Whether an overloaded server may refuse it: operators are always heard, and what frees resources is
     /// welcome.
     pub(crate) fn is_refused_under_overload(&self, body: RawDocument<'_>) -> bool {
-        self.class != OperationClass::GetMore && !self.place_of(body).on_lane
+        self.class != OperationClass::GetMore && !self.execution_of(body).is_diagnostic()
     }
 }
 
@@ -279,7 +279,7 @@ impl<N: Node> CommandTable<N> {
     /// Whether the diagnostic lane answers this command. The body may still be malformed behind its first
     /// field.
     pub fn is_diagnostic(&self, body: RawDocument<'_>) -> bool {
-        self.of(body).is_some_and(|command| command.place_of(body).on_lane)
+        self.of(body).is_some_and(|command| command.execution_of(body).is_diagnostic())
     }
 
     /// Whether the reply to this command may be large: neither a write's nor a diagnostic command's is.
@@ -289,7 +289,7 @@ impl<N: Node> CommandTable<N> {
                 command.class,
                 OperationClass::Insert | OperationClass::Update | OperationClass::Delete
             );
-            !writes && !command.place_of(body).on_lane
+            !writes && !command.execution_of(body).is_diagnostic()
         })
     }
 }

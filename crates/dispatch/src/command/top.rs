@@ -9,7 +9,7 @@ use document::DocumentBuilder;
 pub(crate) const fn command<N: Node>() -> Command<N> {
     Command {
         admin_only: true,
-        ..Command::diagnostic("top", "Tells time and operations by collection.", Run::Now(run))
+        ..Command::diagnostic_walk("top", "Tells time and operations by collection.", Run::Now(run))
     }
 }
 
