@@ -204,17 +204,18 @@ impl Catalog {
         }
         let id = self.next_id(context)?;
         let definition = CollectionDefinition::new(id, namespace.clone(), options)?;
-        let mut changes = Changes::new(context);
-        changes.create(&definition);
-        changes.commit(&self.store).await?;
+        // Opened before it is stored: what cannot be opened is not there.
         let entry = match definition.options.view {
             Some(_) => CatalogEntry::View(Arc::new(definition)),
             None => {
-                let key_latches = Arc::clone(&self.key_latches);
-                let store = self.store.clone();
-                CatalogEntry::Collection(Collection::open(store, key_latches, context.view, definition)?)
+                let (store, key_latches) = (self.store.clone(), Arc::clone(&self.key_latches));
+                let opened = Collection::open(store, key_latches, context.view, definition)?;
+                CatalogEntry::Collection(opened)
             }
         };
+        let mut changes = Changes::new(context);
+        changes.create(&entry.definition());
+        changes.commit(&self.store).await?;
         self.change_state(|state| state.insert(namespace.clone(), entry.clone()));
         Ok(entry)
     }
