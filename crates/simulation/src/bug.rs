@@ -1,6 +1,8 @@
 //! Faults planted into a server from outside of it, one at a time: a simulation that does not find them is
 //! worth nothing.
 
+use document::{Document, Value};
+
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -30,11 +32,19 @@ pub enum Bug {
     StaleRead,
     /// A walk over an index passes an entry.
     EntryPassed,
+    /// A pipeline that writes has no `$limit`.
+    LimitLost,
+    /// `killCursors` kills nothing.
+    CursorSurvivesKill,
+    /// `endSessions` ends nothing.
+    CursorSurvivesSession,
+    /// A view stays as it was defined first.
+    ViewNotChanged,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 17] = [
         Bug::AcknowledgedBeforeSync,
         Bug::SyncReportedEarly,
         Bug::IndexEntryLost,
@@ -48,5 +58,35 @@ impl Bug {
         Bug::CounterNotWritten,
         Bug::StaleRead,
         Bug::EntryPassed,
+        Bug::LimitLost,
+        Bug::CursorSurvivesKill,
+        Bug::CursorSurvivesSession,
+        Bug::ViewNotChanged,
     ];
+
+    /// What the server is told instead of this command.
+    pub(crate) fn garble(self, command: &mut Document) {
+        match self {
+            Bug::AcknowledgedBeforeSync => drop(command.remove("writeConcern")),
+            Bug::CursorSurvivesKill if command.contains("killCursors") => {
+                command.insert("cursors", Vec::<Value>::new());
+            }
+            Bug::CursorSurvivesSession if command.contains("endSessions") => {
+                command.insert("endSessions", Vec::<Value>::new());
+            }
+            Bug::ViewNotChanged if command.contains("collMod") => {
+                *command = document::doc! { "ping": 1, "$db": "admin" }
+            }
+            Bug::LimitLost => {
+                let stages = command.get("pipeline").and_then(Value::as_array).unwrap_or_default();
+                let is_limit =
+                    |stage: &Value| matches!(stage, Value::Document(stage) if stage.contains("$limit"));
+                if stages.iter().any(is_limit) {
+                    let kept: Vec<Value> = stages.iter().filter(|stage| !is_limit(stage)).cloned().collect();
+                    command.insert("pipeline", kept);
+                }
+            }
+            _ => {}
+        }
+    }
 }

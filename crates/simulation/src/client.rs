@@ -1,8 +1,10 @@
 //! A client: one command after the other, chosen by its seed, each reply compared with what the client knows.
 
 mod collections;
+mod ends;
 mod reads;
 mod together;
+mod views;
 mod writes;
 
 use crate::model::{Change, Key, Span, State, Write};
@@ -56,6 +58,8 @@ struct SimulatedClient {
     port: Port,
     starts: u64,
     random: SeededRandom,
+    /// The logical session of its commands, if they have one.
+    session: Option<u64>,
 }
 
 /// Works until the run ends.
@@ -63,8 +67,15 @@ pub(crate) async fn run(world: Rc<World>, number: usize, seed: u64) {
     let mut random = SeededRandom::new(seed);
     let port = world.node.connect(number as i64 + 1, random.chance(600));
     let starts = world.node.starts();
-    let mut client =
-        SimulatedClient { name: format!("client {number}"), world, number, port, starts, random };
+    let mut client = SimulatedClient {
+        name: format!("client {number}"),
+        world,
+        number,
+        port,
+        starts,
+        random,
+        session: None,
+    };
     while !client.world.is_ending() {
         if let Err(Dead) = client.act().await {
             client.world.restarted(number, client.starts).await;
@@ -76,7 +87,7 @@ pub(crate) async fn run(world: Rc<World>, number: usize, seed: u64) {
 
 impl SimulatedClient {
     async fn act(&mut self) -> Done {
-        match self.random.below(100) {
+        match self.random.below(130) {
             0..13 => self.insert().await,
             13..27 => self.update_one().await,
             27..32 => self.update_many().await,
@@ -87,11 +98,23 @@ impl SimulatedClient {
             62..66 => self.read_shared().await,
             66..71 => self.claim().await,
             71..87 => self.read().await,
+            100..105 => self.end_cursor().await,
+            105..113 => self.kill_others().await,
+            113..120 => self.use_view().await,
+            120..130 => self.tail_some().await,
             _ => self.change_collection().await,
         }
     }
 
-    async fn call(&self, command: Document) -> Done<Document> {
+    fn lsid(&self) -> Option<Value> {
+        let bytes = self.session?.to_le_bytes().repeat(2);
+        Some(doc! { "id": (Value::binary(4, bytes)) }.into())
+    }
+
+    async fn call(&self, mut command: Document) -> Done<Document> {
+        if let Some(lsid) = self.lsid() {
+            command.push("lsid", lsid);
+        }
         self.world.call(&self.port, &self.name, command).await.ok_or(Dead)
     }
 
@@ -131,6 +154,9 @@ impl SimulatedClient {
         let (concern, mut is_journaled) = self.concern();
         let unacknowledged = concern.get("w") == Some(&Value::Int32(0));
         plan.command.push("writeConcern", concern);
+        if self.random.chance(60) {
+            plan.command.push("maxTimeMS", 1);
+        }
         let text = format!("{} {}", self.name, document::json::to_string(plan.command.to_buf().as_raw()));
         let asked = self.world.tick();
         let changes_something = {
@@ -263,6 +289,9 @@ impl SimulatedClient {
         if errors.is_empty() {
             return Verdict::Acknowledged;
         }
+        if errors.iter().any(|(_, code)| INTERRUPTIONS.contains(code)) {
+            return Verdict::Unsure;
+        }
         if texts.iter().any(|text| text.contains("the journal could not be synced")) {
             self.world.poisoned();
             return Verdict::Unsure;
@@ -282,8 +311,10 @@ impl SimulatedClient {
             return Ok(Some(reply));
         }
         let message = reply.get("errmsg").and_then(Value::as_str).unwrap_or_default();
-        // The index that the plan used is gone.
-        let is_killed = matches!(reply.get("code").and_then(integer), Some(175));
+        /// The index that the plan used is gone.
+        const QUERY_PLAN_KILLED: i64 = 175;
+        let code = number(&reply, "code");
+        let is_killed = code == QUERY_PLAN_KILLED || INTERRUPTIONS.contains(&code);
         if !is_killed && !is_fault(message) {
             self.fail(format!("{text} fails: {reply:?}"));
         }
@@ -301,11 +332,19 @@ fn inserted_tags(command: &Document) -> Vec<Value> {
     tags.collect()
 }
 
-/// Whether an error comes from a fault of the disk.
+/// `MaxTimeMSExpired` and `Interrupted`: what the operation did before stays.
+const INTERRUPTIONS: [i64; 2] = [50, 11_601];
+
+/// Whether an error comes from a fault of the disk, or from another client who ended the operation.
 fn is_fault(message: &str) -> bool {
-    ["simulated", "the disk is full", "the disk is nearly full", "journal could not be synced"]
-        .iter()
-        .any(|part| message.contains(part))
+    const FAULTS: [&str; 5] = [
+        "simulated",
+        "the disk is full",
+        "the disk is nearly full",
+        "journal could not be synced",
+        "operation was interrupted",
+    ];
+    FAULTS.iter().any(|part| message.contains(part))
 }
 
 /// Numbers of all types as one, documents without an order of fields.

@@ -63,7 +63,10 @@ pub(crate) fn normal(document: &Document) -> Document {
 
 /// Every collection's documents, indexes and counters agree.
 pub(crate) async fn validate(world: &Rc<World>, port: &Port) -> Result<(), String> {
-    for (name, _) in collections(world, port).await? {
+    for (name, options) in collections(world, port).await? {
+        if options.contains("viewOn") {
+            continue;
+        }
         let report = succeed(world, port, doc! { "validate": (name.as_str()), "full": true }).await?;
         if report.get("valid") != Some(&Value::Boolean(true)) {
             return Err(format!("{name} is not valid: {report:?}"));
@@ -117,8 +120,17 @@ pub(crate) async fn documents_of(world: &Rc<World>, port: &Port, client: usize) 
         add(&mut state, collection, batch(&succeed(world, port, find).await?));
     }
     for (name, options) in collections(world, port).await? {
+        if let Some(pipeline) = options.get("pipeline").and_then(Value::as_array) {
+            if name == view_of(client) {
+                state.insert((name, String::new()), doc! { "from": (lower_bound(pipeline)?) });
+            }
+            continue;
+        }
         if name.strip_suffix('b').unwrap_or(&name) != own_collection(client) {
-            if !COLLECTIONS.contains(&name.as_str()) && !name.starts_with("own") && !name.starts_with("tmp.")
+            if !COLLECTIONS.contains(&name.as_str())
+                && !name.starts_with("own")
+                && !name.starts_with("tmp.")
+                && !name.starts_with("system.")
             {
                 return Err(format!("nobody made the collection {name}"));
             }
@@ -138,6 +150,24 @@ pub(crate) async fn documents_of(world: &Rc<World>, port: &Port, client: usize) 
 /// The name of the collection that only this client uses; another one has a `b` at its end.
 pub(crate) fn own_collection(client: usize) -> String {
     format!("own{client}")
+}
+
+/// The name of a client's view of its own documents.
+pub(crate) fn view_of(client: usize) -> String {
+    format!("view{client}")
+}
+
+/// The least value that a client's view shows.
+fn lower_bound(pipeline: &[Value]) -> Result<i64, String> {
+    let field = |value: &Value, name: &str| match value {
+        Value::Document(document) => document.get(name).cloned(),
+        _ => None,
+    };
+    let found = pipeline.first().and_then(|stage| field(&field(&field(stage, "$match")?, "v")?, "$gte"));
+    found
+        .as_ref()
+        .and_then(crate::shared::integer)
+        .ok_or_else(|| format!("a view is defined by {pipeline:?}"))
 }
 
 fn add(state: &mut State, collection: &str, documents: Vec<Document>) {

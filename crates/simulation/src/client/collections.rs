@@ -20,18 +20,31 @@ impl SimulatedClient {
         let about = self.state().get(&key(&name, "")).cloned();
         match (about, self.random.below(10)) {
             (_, 0) => self.index_of_all().await,
-            (None, 1..4) => self.create(&name).await,
+            (None, 1..4) => {
+                let is_capped = self.random.chance(400);
+                self.create(&name, is_capped).await
+            }
             (None, _) => self.aggregate_into(&name, None).await,
             (Some(_), 1) => self.drop_collection(&name).await,
             (Some(_), 2 | 3) => self.rename(&name).await,
+            (Some(about), 4..6) if is_capped(&about) => self.tail(&name, &about).await,
             (Some(about), 4..6) => self.aggregate_into(&name, Some(about)).await,
             (Some(about), 6) => self.change_indexes(&name, about).await,
             (Some(about), _) => self.insert_own(&name, &about).await,
         }
     }
 
-    async fn create(&mut self, name: &str) -> Done {
-        let is_capped = self.random.chance(400);
+    /// Reads the end of a capped collection, which it makes first if there is none.
+    pub(super) async fn tail_some(&mut self) -> Done {
+        let name = format!("{}b", own_collection(self.number));
+        match self.state().get(&key(&name, "")).cloned() {
+            Some(about) if is_capped(&about) => self.tail(&name, &about).await,
+            Some(_) => self.drop_collection(&name).await,
+            None => self.create(&name, true).await,
+        }
+    }
+
+    async fn create(&mut self, name: &str, is_capped: bool) -> Done {
         let mut command = doc! { "create": name };
         if is_capped {
             command.extend(doc! { "capped": true, "size": 100_000, "max": (CAPPED_DOCUMENTS as i32) });
@@ -66,9 +79,6 @@ impl SimulatedClient {
 
     /// `$out` replaces the collection as a whole, `$merge` changes document after document.
     async fn aggregate_into(&mut self, name: &str, before: Option<Document>) -> Done {
-        if before.as_ref().is_some_and(|about| about.get(CAPPED) == Some(&Value::Boolean(true))) {
-            return Ok(());
-        }
         let replaces = self.random.chance(500);
         let stage = match replaces {
             true => doc! { "$out": name },
@@ -82,15 +92,25 @@ impl SimulatedClient {
             let old = keys_of(&state, name).filter(|(_, id)| !id.is_empty());
             changes.extend(old.map(|key| Change { key, after: None }));
         }
-        let documents = self.documents("private");
+        let mut documents = self.documents("private");
+        let mut stages = vec![doc! { "$match": { "owner": (self.number as i64) } }];
+        if self.random.chance(400) {
+            let (skip, limit) = (self.random.below(3) as usize, 1 + self.random.below(12) as usize);
+            documents = documents.into_iter().skip(skip).take(limit).collect();
+            stages.extend([
+                doc! { "$sort": { "_id": 1 } },
+                doc! { "$skip": (skip as i64) },
+                doc! { "$limit": (limit as i64) },
+            ]);
+        }
+        stages.push(stage);
         if before.is_none() && (replaces || !documents.is_empty()) {
             changes.push(Change { key: key(name, ""), after: Some(about(false, &[])) });
         }
         let copies = documents.into_iter();
         changes.extend(copies.map(|(id, document)| Change { key: key(name, &id), after: Some(document) }));
-        let command = doc! {
-            "aggregate": "private", "cursor": {}, "pipeline": [{ "$match": { "owner": (self.number as i64) } }, (Value::from(stage))],
-        };
+        let stages: Vec<Value> = stages.into_iter().map(Value::from).collect();
+        let command = doc! { "aggregate": "private", "cursor": {}, "pipeline": stages };
         let plan = Plan {
             command,
             changes: last_of_each(changes),
@@ -101,8 +121,8 @@ impl SimulatedClient {
         self.write(plan).await.map(drop)
     }
 
-    async fn insert_own(&mut self, name: &str, about: &Document) -> Done {
-        let is_capped = about.get(CAPPED) == Some(&Value::Boolean(true));
+    pub(super) async fn insert_own(&mut self, name: &str, about: &Document) -> Done {
+        let is_capped = is_capped(about);
         let tag = self.world.tag();
         let id = format!("o{tag:06}");
         let document = doc! { "_id": (id.as_str()), "v": tag };
@@ -127,7 +147,7 @@ impl SimulatedClient {
     async fn change_indexes(&mut self, name: &str, before: Document) -> Done {
         let names = before.get("indexes").and_then(Value::as_array).unwrap_or_default();
         let has = names.iter().any(|index| index.as_str() == Some("v"));
-        let is_capped = before.get(CAPPED) == Some(&Value::Boolean(true));
+        let is_capped = is_capped(&before);
         let (command, after) = match has {
             true => (doc! { "dropIndexes": name, "index": "v" }, about(is_capped, &[])),
             false => {
@@ -155,13 +175,19 @@ impl SimulatedClient {
         let reply = self.call(command).await?;
         /// `IndexNotFound`, `IndexBuildAborted`: others do the same.
         const EXPECTED: [i64; 2] = [27, 276];
-        let is_expected =
-            EXPECTED.contains(&super::number(&reply, "code")) || super::together::tells_of_fault(&reply);
+        let code = super::number(&reply, "code");
+        let is_expected = EXPECTED.contains(&code)
+            || super::INTERRUPTIONS.contains(&code)
+            || super::together::tells_of_fault(&reply);
         if !crate::observer::is_ok(&reply) && !is_expected {
             self.fail(format!("the index of all fails: {reply:?}"));
         }
         Ok(())
     }
+}
+
+fn is_capped(about: &Document) -> bool {
+    about.get(CAPPED) == Some(&Value::Boolean(true))
 }
 
 /// What is noted of a collection itself.

@@ -20,7 +20,7 @@ impl SimulatedClient {
         }
     }
 
-    fn check(&self, what: &str, expected: &[Document], found: &[Document]) {
+    pub(super) fn check(&self, what: &str, expected: &[Document], found: &[Document]) {
         let plain = |documents: &[Document]| -> Vec<Value> {
             documents.iter().map(|document| comparable(&document.clone().into())).collect()
         };
@@ -29,7 +29,7 @@ impl SimulatedClient {
         }
     }
 
-    fn own(&self) -> Vec<Document> {
+    pub(super) fn own(&self) -> Vec<Document> {
         self.documents(PRIVATE).into_iter().map(|(_, document)| document).collect()
     }
 

@@ -198,10 +198,19 @@ impl SimulatedClient {
     }
 
     pub(super) async fn find_and_modify(&mut self) -> Done {
-        let id = self.some_id(IDS);
+        let mut id = self.some_id(IDS);
         let documents = self.documents(PRIVATE);
-        let before = documents.iter().find(|(other, _)| *other == id).map(|(_, document)| document);
         let mut command = doc! { "findAndModify": PRIVATE, "query": { "_id": (id.as_str()) } };
+        let least = self.random.below(VALUES) as i64;
+        let above = documents.iter().filter(|(_, document)| number(document, "v") >= least);
+        if self.random.chance(300)
+            && let Some((first, _)) = above.min_by_key(|(id, document)| (number(document, "v"), id.clone()))
+        {
+            id = first.clone();
+            let filter = doc! { "owner": (self.number as i64), "v": { "$gte": least } };
+            command = doc! { "findAndModify": PRIVATE, "query": filter, "sort": { "v": 1, "_id": 1 } };
+        }
+        let before = documents.iter().find(|(other, _)| *other == id).map(|(_, document)| document);
         let (changes, value) = match self.random.below(4) {
             0 => {
                 command.push("remove", true);
