@@ -19,7 +19,6 @@ mod configure_fail_point;
 mod conn_pool_stats;
 mod connection_status;
 pub mod current_op;
-mod end_sessions;
 mod features;
 mod get_cmd_line_opts;
 mod get_log;
@@ -27,17 +26,14 @@ mod get_more;
 mod get_parameter;
 mod hello;
 pub mod host_info;
-mod kill_all_sessions;
 mod kill_cursors;
 mod kill_op;
-mod kill_sessions;
 mod list_commands;
 mod log_rotate;
 mod ping;
-mod refresh_sessions;
+mod sessions;
 mod set_parameter;
 mod shutdown;
-mod start_session;
 mod top;
 mod wait_for_fail_point;
 mod whatsmyuri;
@@ -219,7 +215,7 @@ impl<N: Node> CommandTable<N> {
         conn_pool_stats::command(),
         connection_status::command(),
         current_op::command(),
-        end_sessions::command(),
+        sessions::end(),
         features::command(),
         get_cmd_line_opts::command(),
         get_log::command(),
@@ -228,18 +224,18 @@ impl<N: Node> CommandTable<N> {
         hello::command(),
         hello::is_master(),
         host_info::command(),
-        kill_all_sessions::command(),
-        kill_all_sessions::by_pattern(),
+        sessions::kill_all(),
+        sessions::kill_all_by_pattern(),
         kill_cursors::command(),
         kill_op::command(),
-        kill_sessions::command(),
+        sessions::kill(),
         list_commands::command(),
         log_rotate::command(),
         ping::command(),
-        refresh_sessions::command(),
+        sessions::refresh(),
         set_parameter::command(),
         shutdown::command(),
-        start_session::command(),
+        sessions::start(),
         top::command(),
         wait_for_fail_point::command(),
         whatsmyuri::command(),
