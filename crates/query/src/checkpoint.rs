@@ -81,6 +81,14 @@ pub const fn is_not_short(code: i32) -> bool {
     code == code::NOT_SHORT
 }
 
+/// Takes an evaluation's error for an answer, if it is one.
+///
+/// # Errors
+/// The error, when it says that the evaluation was given up before its end.
+pub fn unless_given_up(error: QueryError) -> Result<(), QueryError> {
+    if is_not_short(error.code) { Err(error) } else { look() }
+}
+
 /// Steps that this thread has counted so far. Between two of its answers lies what was done meanwhile.
 #[inline]
 pub fn steps() -> u64 {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::FoundDocuments;
 use document::doc;
+use query::{QueryError, checkpoint};
 
 #[test]
 fn documents_come_back() {
@@ -148,6 +149,28 @@ fn validators() {
         block_on(catalog.coll_mod(changing(&catalog), &namespace("strict"), change.to_buf().as_raw()))
             .expect("collMod");
         insert(&strict, doc! { "_id": 3, "a": -1 }).expect("only a warning");
+    });
+}
+
+#[test]
+fn a_validator_that_is_ended_amid_the_old_document_has_not_found_it_invalid() {
+    struct Ended;
+    impl checkpoint::Watch for Ended {
+        fn look(&self) -> Result<(), QueryError> {
+            Err(QueryError::new(11601, "operation was interrupted"))
+        }
+    }
+    on_both_engines(|catalog| {
+        let positive = doc! { "$filter": { "input": "$a", "cond": { "$gt": ["$$this", 0] } } };
+        let validator = doc! { "$expr": { "$ne": [positive, []] } };
+        let options = doc! { "validator": validator, "validationLevel": "moderate" };
+        create(&catalog, "moderate", options).expect("a collection");
+        let moderate = collection(&catalog, "moderate");
+        let mut long = vec![Value::Int32(0); 20_000];
+        long.push(Value::Int32(1));
+        insert(&moderate, doc! { "_id": 1, "a": Value::Array(long.into()) }).expect("a good document");
+        let _watched = checkpoint::watch(Arc::new(Ended));
+        assert_write_code(update(&moderate, 1, |_| Some(doc! { "_id": 1, "a": [-1] })), 11601);
     });
 }
 

@@ -7,7 +7,7 @@ use document::{
     DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, MAX_NESTING_DEPTH, ObjectId, RawDocument, RawValue,
     Value,
 };
-use query::Environment;
+use query::{Environment, checkpoint};
 use std::borrow::Cow;
 
 /// Brings `_id` to the front, adding one when there is none.
@@ -123,11 +123,15 @@ pub(crate) fn check_validator(
     new: RawDocument<'_>,
 ) -> Result<(), WriteError> {
     let Some(validator) = &definition.validator else { return Ok(()) };
-    match definition.options.level() {
-        ValidationLevel::Off => return Ok(()),
-        ValidationLevel::Moderate if old.is_some_and(|old| !validator.matches(old).unwrap_or(false)) => {
-            return Ok(());
-        }
+    match (definition.options.level(), old) {
+        (ValidationLevel::Off, _) => return Ok(()),
+        (ValidationLevel::Moderate, Some(old)) => match validator.matches(old) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            // A document that the validator cannot be evaluated for is not valid; one that was not looked at
+            // to the end may be.
+            Err(error) => return Ok(checkpoint::unless_given_up(error)?),
+        },
         _ => {}
     }
     if validator.matches(new)? {
