@@ -363,13 +363,14 @@ impl Catalog {
     pub(crate) async fn replace_view(
         &self,
         context: &OperationContext<'_>,
+        before: &CollectionDefinition,
         definition: CollectionDefinition,
     ) -> Result<(), CatalogError> {
         if let Some(view) = &definition.options.view {
             check_view_cycle(&self.state(), &definition.namespace, &view.view_on)?;
         }
         let mut changes = Changes::new(context);
-        changes.modify(&definition);
+        changes.modify(before, &definition);
         changes.commit(&self.store).await?;
         self.change_state(|state| {
             state.insert(definition.namespace.clone(), CatalogEntry::View(Arc::new(definition)));

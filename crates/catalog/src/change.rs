@@ -64,7 +64,12 @@ pub enum Change<'c> {
         definition: &'c CollectionDefinition,
     },
     /// The options of a collection, of an index of it, or of a view change.
-    Modify(&'c CollectionDefinition),
+    Modify {
+        /// It until then.
+        before: &'c CollectionDefinition,
+        /// It from now on.
+        definition: &'c CollectionDefinition,
+    },
     /// Indexes come: ready, or to be built.
     CreateIndexes {
         /// Of the collection.
@@ -238,9 +243,9 @@ impl<'o> Changes<'o> {
     }
 
     /// Options change.
-    pub(crate) fn modify(&mut self, definition: &CollectionDefinition) {
+    pub(crate) fn modify(&mut self, before: &CollectionDefinition, definition: &CollectionDefinition) {
         self.record(definition);
-        self.tell(Change::Modify(definition));
+        self.tell(Change::Modify { before, definition });
     }
 
     /// Indexes come that the definition has already.

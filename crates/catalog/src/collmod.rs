@@ -59,7 +59,7 @@ impl Catalog {
                 }
             }
         }
-        self.replace_view(context, changed).await?;
+        self.replace_view(context, definition, changed).await?;
         Ok(Document::new())
     }
 }
@@ -69,7 +69,8 @@ async fn modify_collection(
     collection: &Collection,
     fields: RawDocument<'_>,
 ) -> Result<Document, CatalogError> {
-    let mut definition = collection.definition().copy()?;
+    let before = collection.definition();
+    let mut definition = before.copy()?;
     let mut reply = Document::new();
     for element in fields.iter() {
         let value = element.value();
@@ -106,7 +107,7 @@ async fn modify_collection(
         }
     }
     let mut changes = Changes::new(context);
-    changes.modify(&definition);
+    changes.modify(&before, &definition);
     changes.commit(&collection.store).await?;
     collection.publish(definition);
     Ok(reply)

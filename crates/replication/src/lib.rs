@@ -32,7 +32,7 @@
 //!
 //! # Not here
 //!
-//! Threads, sockets and files; what an operation says and does; who may ask (`replSet…` commands). A member
+//! Threads, sockets and files; who may ask (`replSet…` commands). A member
 //! that has lost its disk has forgotten its votes: it comes back under another number.
 
 mod config;
@@ -43,6 +43,7 @@ mod log;
 mod member;
 mod membership;
 mod message;
+pub mod oplog;
 mod optime;
 
 pub use bytes::Bytes;

@@ -42,7 +42,7 @@ fn describe(change: Change<'_>) -> String {
         Change::Create(definition) => format!("create {}", definition.namespace),
         Change::Drop(definition) => format!("drop {}", definition.namespace),
         Change::Rename { from, definition } => format!("rename {from} to {}", definition.namespace),
-        Change::Modify(definition) => format!("modify {}", definition.namespace),
+        Change::Modify { definition, .. } => format!("modify {}", definition.namespace),
         Change::CreateIndexes { indexes, .. } => format!("create indexes {}", names(indexes)),
         Change::CommitIndexBuild { indexes, replaced, .. } => {
             format!("built {} for {}", names(indexes), names(replaced))

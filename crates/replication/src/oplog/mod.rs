@@ -1,0 +1,33 @@
+//! What an operation of the log says: the documents of `local.oplog.rs`, in MongoDB 7.0's shape.
+//!
+//! ```text
+//!  Changes of one write unit ──▶ Operation ──▶ OplogEntry ──encode──▶ bytes ──decode──▶ OplogEntry
+//!                                (delta of an update)
+//! ```
+//! Entries are idempotent: each says what comes out, not what is done to it. `docs/design/oplog.md`.
+//!
+//! Source: MongoDB manual, "Replica Set Oplog"; the entries that a server of version 7.0 writes.
+
+mod command;
+mod delta;
+mod entry;
+mod operation;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub use command::{BuildStep, Command};
+pub use entry::{OplogEntry, StatementOrigin};
+pub use operation::{Operation, Target, Update};
+pub use unit::operations_of_unit;
+
+/// What is wrong with an entry's bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("malformed oplog entry: {0}")]
+pub struct MalformedEntry(String);
+
+impl MalformedEntry {
+    fn new(defect: impl Into<String>) -> Self {
+        MalformedEntry(defect.into())
+    }
+}
