@@ -166,13 +166,18 @@ impl<F: Clone> SyncGroup<F> {
     where
         W: JournalWriter<Failure = F>,
     {
-        if writer.applied() <= self.synced() {
+        let mut state = self.state.lock();
+        if state.syncing || state.failed.is_some() {
             return;
         }
-        let state = self.state.lock();
-        if !state.syncing && state.failed.is_none() {
-            drop(self.lead(state, writer));
+        if writer.applied() > self.synced() {
+            return drop(self.lead(state, writer));
         }
+        // Who waits for what is not applied yet has asked too early, and nobody asks again while that counts.
+        state.requested = false;
+        let successor = state.successor(self.synced());
+        drop(state);
+        successor.act(writer);
     }
 
     /// The store's threads are gone, after a last sync up to a sequence number or none: whoever waits is told.

@@ -1,6 +1,8 @@
-//! What becomes of the queue of commits when a leader dies elsewhere than in the writer.
+//! What becomes of the queue of commits when a leader dies elsewhere than in the writer, and of syncs that are
+//! asked for too early.
 
 use super::group::{GroupCommit, GroupOutcome, GroupWriter, Lead, Ticket};
+use super::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
@@ -91,4 +93,47 @@ fn a_unit_that_was_lost_is_not_passed_over() {
     queue.resume(&writer);
     let Poll::Ready(Err(reason)) = poll(&queue, &mut behind, &writer) else { panic!("it was written") };
     assert_eq!(reason, "what waits has a slot");
+}
+
+#[derive(Default)]
+struct Journal {
+    applied: Cell<u64>,
+    requests: Cell<usize>,
+}
+
+impl JournalWriter for Journal {
+    type Failure = String;
+
+    fn applied(&self) -> u64 {
+        self.applied.get()
+    }
+
+    fn sync(&self) -> SyncOutcome<String> {
+        SyncOutcome::Synced
+    }
+
+    fn request_sync(&self) {
+        self.requests.set(self.requests.get() + 1);
+    }
+
+    fn sync_panicked(&self, words: &str) -> String {
+        words.to_owned()
+    }
+}
+
+#[test]
+fn a_sync_that_is_asked_for_before_the_batch_is_applied_is_asked_for_again() {
+    let (group, journal) = (SyncGroup::new(0), Journal::default());
+    let (mut early, mut later) = (None, None);
+    let poll = |ticket: &mut Option<usize>| group.poll(1, ticket, &journal, Waker::noop(), false);
+    assert!(poll(&mut early).is_pending(), "what it has read is not applied yet");
+    assert_eq!(journal.requests.get(), 1);
+    group.sync_now(&journal);
+    assert_eq!(journal.requests.get(), 2, "the journal thread came too early");
+    journal.applied.set(1);
+    assert!(poll(&mut later).is_pending());
+    group.sync_now(&journal);
+    assert_eq!([poll(&mut early), poll(&mut later)], [const { Poll::Ready(Ok(())) }; 2]);
+    group.sync_now(&journal);
+    assert_eq!(journal.requests.get(), 2, "nobody waits any more");
 }
