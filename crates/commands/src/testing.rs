@@ -10,15 +10,13 @@ use dispatch::request::{CommandOutcome, CommandRequest};
 use document::{Document, RawDocument};
 use parking_lot::{Mutex, MutexGuard};
 use pollster::block_on;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use storage::{
-    CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, KeyRange,
-    KeyValue, Keyspace, MemoryEngine, MutationLog, PinnedBytes, Pressure, ReadTier, StorageError,
-    StorageOptions, Store, WriteUnit,
+    Engine, EngineCursor, EngineFailure, EngineHooks, EngineReader, HookedEngine, Keyspace, MemoryEngine,
+    MutationLog, PinnedBytes, ReadTier, StorageError, StorageOptions, Store, WriteUnit,
 };
 
 /// A fresh server.
@@ -171,131 +169,49 @@ impl Forgetting {
     }
 }
 
-/// An engine in memory which pretends now and then that what is asked for is on a disk.
-pub(crate) struct ForgetfulEngine {
-    inner: MemoryEngine,
-    forgetting: Arc<Forgetting>,
-}
-
-struct ForgetfulReader {
-    inner: Arc<dyn EngineReader>,
-    forgetting: Arc<Forgetting>,
-}
-
-struct ForgetfulCursor {
-    inner: Box<dyn EngineCursor>,
-    tier: ReadTier,
-    forgetting: Arc<Forgetting>,
-    /// It failed; what follows a failed read is not defined.
-    failed: bool,
-}
-
-/// A store on such an engine.
+/// A store on an engine in memory which pretends now and then that what is asked for is on a disk.
 pub(crate) fn forgetful_store() -> (Store, Arc<Forgetting>) {
     let forgetting = Arc::new(Forgetting::default());
-    let engine = ForgetfulEngine { inner: MemoryEngine::new(), forgetting: Arc::clone(&forgetting) };
+    let engine = HookedEngine::new(MemoryEngine::new(), Arc::clone(&forgetting));
     (Store::with_engine(Arc::new(engine), &StorageOptions::small()).expect("memory is to be had"), forgetting)
 }
 
-impl ForgetfulEngine {
-    fn wrap(&self, inner: Arc<dyn EngineReader>) -> Arc<dyn EngineReader> {
-        Arc::new(ForgetfulReader { inner, forgetting: Arc::clone(&self.forgetting) })
-    }
-}
-
-impl Engine for ForgetfulEngine {
-    fn reader(&self) -> Arc<dyn EngineReader> {
-        self.wrap(self.inner.reader())
-    }
-    fn pinned_reader(&self) -> Arc<dyn EngineReader> {
-        self.wrap(self.inner.pinned_reader())
-    }
-    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
-        match self.forgetting.fails_writes.load(Ordering::SeqCst) {
+impl EngineHooks for Forgetting {
+    fn write(
+        &self,
+        memory: &MemoryEngine,
+        units: &[WriteUnit],
+        counters: &MutationLog,
+    ) -> Result<u64, EngineFailure> {
+        match self.fails_writes.load(Ordering::SeqCst) {
             true => Err(EngineFailure::Failed(Arc::from("made to fail"))),
-            false => self.inner.write(units, counters),
+            false => memory.write(units, counters),
         }
     }
-    fn sync_journal(&self, alone: bool) -> Result<(), EngineFailure> {
-        self.forgetting.syncs.fetch_add(1, Ordering::SeqCst);
-        drop(self.forgetting.sync_gate.lock());
-        match self.forgetting.fails_syncs.load(Ordering::SeqCst) {
+    fn sync_journal(&self, memory: &MemoryEngine, alone: bool) -> Result<(), EngineFailure> {
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        drop(self.sync_gate.lock());
+        match self.fails_syncs.load(Ordering::SeqCst) {
             true => Err(EngineFailure::Failed(Arc::from("made to fail"))),
-            false => self.inner.sync_journal(alone),
+            false => memory.sync_journal(alone),
         }
     }
-    fn sequence(&self) -> u64 {
-        self.inner.sequence()
-    }
-    fn flush(&self) -> Result<(), StorageError> {
-        self.inner.flush()
-    }
-    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
-        self.inner.compact(keyspace, range)
-    }
-    fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
-        self.inner.checkpoint(directory)
-    }
-    fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> storage::RangeBytes {
-        self.inner.range_bytes(keyspace, range)
-    }
-    fn pressure(&self) -> Pressure {
-        self.inner.pressure()
-    }
-    fn statistics(&self) -> EngineStatistics {
-        self.inner.statistics()
-    }
-    fn accepts_writes(&self) -> bool {
-        self.inner.accepts_writes()
-    }
-    fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
-        self.inner.drop_files(keyspace, range)
-    }
-    fn stop_compacting(&self) {
-        self.inner.stop_compacting();
-    }
-    fn close(&self) {
-        self.inner.close();
-    }
-}
-
-impl EngineReader for ForgetfulReader {
     fn get(
         &self,
+        reader: &dyn EngineReader,
         keyspace: Keyspace,
         key: &[u8],
         tier: ReadTier,
     ) -> Result<Option<PinnedBytes>, StorageError> {
-        self.forgetting.check(tier)?;
-        self.inner.get(keyspace, key, tier)
+        self.check(tier)?;
+        reader.get(keyspace, key, tier)
     }
-    fn cursor(
+    fn before_next(
         &self,
-        keyspace: Keyspace,
-        range: KeyRange,
-        direction: Direction,
-        options: CursorOptions,
-    ) -> Result<Box<dyn EngineCursor>, StorageError> {
-        let inner = self.inner.cursor(keyspace, range, direction, options)?;
-        let forgetting = Arc::clone(&self.forgetting);
-        Ok(Box::new(ForgetfulCursor { inner, tier: options.tier, forgetting, failed: false }))
-    }
-    fn sequence(&self) -> u64 {
-        self.inner.sequence()
-    }
-}
-
-impl EngineCursor for ForgetfulCursor {
-    fn seek(&mut self, key: &[u8]) {
-        self.failed = false;
-        self.inner.seek(key);
-    }
-    fn next(&mut self) -> Result<Option<KeyValue<'_>>, StorageError> {
-        assert!(!self.failed, "a cursor is sought again after it failed");
-        if let Err(error) = self.forgetting.check(self.tier) {
-            self.failed = true;
-            return Err(error);
-        }
-        self.inner.next()
+        _cursor: &mut dyn EngineCursor,
+        _keyspace: Keyspace,
+        tier: ReadTier,
+    ) -> Result<(), StorageError> {
+        self.check(tier)
     }
 }

@@ -3,46 +3,31 @@
 use crate::bug::Bug;
 use crate::disk::SimulatedDisk;
 use parking_lot::Mutex;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use storage::{
-    CursorOptions, Direction, Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, KeyRange,
-    KeyValue, Keyspace, MemoryEngine, Mutation, MutationLog, PinnedBytes, Pressure, RangeBytes, ReadTier,
-    StorageError, WriteUnit,
+    Engine, EngineCursor, EngineFailure, EngineHooks, EngineReader, HookedEngine, Keyspace, MemoryEngine,
+    Mutation, MutationLog, PinnedBytes, ReadTier, StorageError, WriteUnit,
 };
 
-/// An engine whose log is on a disk of the simulation.
-pub(crate) struct SimulatedEngine {
-    memory: MemoryEngine,
+/// What becomes of the steps of an engine whose log is on a disk of the simulation.
+pub(crate) struct DiskHooks {
     disk: Arc<SimulatedDisk>,
     /// The server is dead: what is left of it reaches no disk any more.
     dead: AtomicBool,
     /// What a stale read shows.
-    stale: Arc<Mutex<Arc<dyn EngineReader>>>,
+    stale: Mutex<Arc<dyn EngineReader>>,
 }
 
-struct Reader {
-    inner: Arc<dyn EngineReader>,
-    disk: Arc<SimulatedDisk>,
-    stale: Arc<Mutex<Arc<dyn EngineReader>>>,
+/// Opens what the disk has.
+pub(crate) fn open(disk: &Arc<SimulatedDisk>) -> (Arc<DiskHooks>, HookedEngine<DiskHooks>) {
+    let memory = disk.engine();
+    let stale = Mutex::new(memory.pinned_reader());
+    let hooks = Arc::new(DiskHooks { disk: Arc::clone(disk), dead: AtomicBool::new(false), stale });
+    (Arc::clone(&hooks), HookedEngine::new(memory, hooks))
 }
 
-struct Cursor {
-    inner: Box<dyn EngineCursor>,
-    disk: Arc<SimulatedDisk>,
-    tier: ReadTier,
-    keyspace: Keyspace,
-}
-
-impl SimulatedEngine {
-    /// Opens what the disk has.
-    pub(crate) fn open(disk: &Arc<SimulatedDisk>) -> Arc<SimulatedEngine> {
-        let memory = disk.engine();
-        let stale = Arc::new(Mutex::new(memory.pinned_reader()));
-        Arc::new(SimulatedEngine { memory, disk: Arc::clone(disk), dead: AtomicBool::new(false), stale })
-    }
-
+impl DiskHooks {
     /// From now on nothing reaches the disk.
     pub(crate) fn die(&self) {
         self.dead.store(true, Ordering::SeqCst);
@@ -55,26 +40,32 @@ impl SimulatedEngine {
         }
     }
 
-    fn reader_of(&self, inner: Arc<dyn EngineReader>) -> Arc<dyn EngineReader> {
-        Arc::new(Reader { inner, disk: Arc::clone(&self.disk), stale: Arc::clone(&self.stale) })
-    }
-
-    fn apply(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
+    fn apply(
+        &self,
+        memory: &MemoryEngine,
+        units: &[WriteUnit],
+        counters: &MutationLog,
+    ) -> Result<u64, EngineFailure> {
         if self.disk.has(Bug::StaleRead) && self.disk.chance(100) {
-            *self.stale.lock() = self.memory.pinned_reader();
+            *self.stale.lock() = memory.pinned_reader();
         }
-        let sequence = self.memory.write(units, counters)?;
+        let sequence = memory.write(units, counters)?;
         self.disk.record(units, counters);
         Ok(sequence)
     }
 
     /// Writes what a planted fault leaves of a group.
-    fn apply_wrongly(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
+    fn apply_wrongly(
+        &self,
+        memory: &MemoryEngine,
+        units: &[WriteUnit],
+        counters: &MutationLog,
+    ) -> Result<u64, EngineFailure> {
         if self.disk.has(Bug::UnitOfGroupLost) && units.len() > 1 && self.disk.chance(200) {
-            return self.apply(units.get(..units.len() - 1).unwrap_or_default(), counters);
+            return self.apply(memory, units.get(..units.len() - 1).unwrap_or_default(), counters);
         }
         if self.disk.has(Bug::CounterNotWritten) && self.disk.chance(20) {
-            return self.apply(units, &MutationLog::default());
+            return self.apply(memory, units, &MutationLog::default());
         }
         if self.disk.has(Bug::IndexEntryLost)
             && let Some(position) = units.iter().position(updates_an_index)
@@ -82,11 +73,11 @@ impl SimulatedEngine {
             && self.disk.chance(100)
         {
             let crippled = without_an_index_entry(unit);
-            self.apply(units.get(..position).unwrap_or_default(), &MutationLog::default())?;
-            self.apply(&[crippled], &MutationLog::default())?;
-            return self.apply(units.get(position + 1..).unwrap_or_default(), counters);
+            self.apply(memory, units.get(..position).unwrap_or_default(), &MutationLog::default())?;
+            self.apply(memory, &[crippled], &MutationLog::default())?;
+            return self.apply(memory, units.get(position + 1..).unwrap_or_default(), counters);
         }
-        self.apply(units, counters)
+        self.apply(memory, units, counters)
     }
 }
 
@@ -109,77 +100,35 @@ fn without_an_index_entry(unit: &WriteUnit) -> WriteUnit {
     rest
 }
 
-impl Engine for SimulatedEngine {
-    fn reader(&self) -> Arc<dyn EngineReader> {
-        self.reader_of(self.memory.reader())
-    }
-
-    fn pinned_reader(&self) -> Arc<dyn EngineReader> {
-        self.reader_of(self.memory.pinned_reader())
-    }
-
-    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
+impl EngineHooks for DiskHooks {
+    fn write(
+        &self,
+        memory: &MemoryEngine,
+        units: &[WriteUnit],
+        counters: &MutationLog,
+    ) -> Result<u64, EngineFailure> {
         self.check_alive()?;
         let Some(failure) = self.disk.write_failure() else {
-            return self.apply_wrongly(units, counters);
+            return self.apply_wrongly(memory, units, counters);
         };
         if self.disk.has(Bug::RefusedWriteVisible) && failure != EngineFailure::Stalled {
-            self.apply(units, counters)?;
+            self.apply(memory, units, counters)?;
         }
         Err(failure)
     }
 
-    fn sync_journal(&self, _alone: bool) -> Result<(), EngineFailure> {
+    fn sync_journal(&self, _memory: &MemoryEngine, _alone: bool) -> Result<(), EngineFailure> {
         self.check_alive()?;
         self.disk.sync()
-    }
-
-    fn sequence(&self) -> u64 {
-        self.memory.sequence()
-    }
-
-    fn flush(&self) -> Result<(), StorageError> {
-        self.memory.flush()
-    }
-
-    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
-        self.memory.compact(keyspace, range)
-    }
-
-    fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
-        self.memory.checkpoint(directory)
-    }
-
-    fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes {
-        self.memory.range_bytes(keyspace, range)
-    }
-
-    fn pressure(&self) -> Pressure {
-        Pressure { out_of_space: !self.accepts_writes(), ..self.memory.pressure() }
-    }
-
-    fn statistics(&self) -> EngineStatistics {
-        self.memory.statistics()
     }
 
     fn accepts_writes(&self) -> bool {
         !self.disk.is_full()
     }
 
-    fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
-        self.memory.drop_files(keyspace, range)
-    }
-
-    fn stop_compacting(&self) {}
-
-    fn close(&self) {
-        self.memory.close();
-    }
-}
-
-impl EngineReader for Reader {
     fn get(
         &self,
+        reader: &dyn EngineReader,
         keyspace: Keyspace,
         key: &[u8],
         tier: ReadTier,
@@ -188,36 +137,20 @@ impl EngineReader for Reader {
         if self.disk.has(Bug::StaleRead) && keyspace == Keyspace::Documents && self.disk.chance(30) {
             return self.stale.lock().get(keyspace, key, tier);
         }
-        self.inner.get(keyspace, key, tier)
+        reader.get(keyspace, key, tier)
     }
 
-    fn cursor(
+    fn before_next(
         &self,
+        cursor: &mut dyn EngineCursor,
         keyspace: Keyspace,
-        range: KeyRange,
-        direction: Direction,
-        options: CursorOptions,
-    ) -> Result<Box<dyn EngineCursor>, StorageError> {
-        let inner = self.inner.cursor(keyspace, range, direction, options)?;
-        Ok(Box::new(Cursor { inner, disk: Arc::clone(&self.disk), tier: options.tier, keyspace }))
-    }
-
-    fn sequence(&self) -> u64 {
-        self.inner.sequence()
-    }
-}
-
-impl EngineCursor for Cursor {
-    fn seek(&mut self, key: &[u8]) {
-        self.inner.seek(key);
-    }
-
-    fn next(&mut self) -> Result<Option<KeyValue<'_>>, StorageError> {
-        self.disk.read_failure(self.tier)?;
-        let passes = self.disk.has(Bug::EntryPassed) && self.keyspace == Keyspace::Indexes;
+        tier: ReadTier,
+    ) -> Result<(), StorageError> {
+        self.disk.read_failure(tier)?;
+        let passes = self.disk.has(Bug::EntryPassed) && keyspace == Keyspace::Indexes;
         if passes && self.disk.chance(10) {
-            self.inner.next()?;
+            cursor.next()?;
         }
-        self.inner.next()
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@
 //! * *bug* – a fault that is planted into the server from outside of it and must be found.
 //!
 //! ```text
-//!  clients ──Call──▶ Port ─▶ dispatch ─▶ … ─▶ Store ─▶ SimulatedEngine ─▶ SimulatedDisk
+//!  clients ──Call──▶ Port ─▶ dispatch ─▶ … ─▶ Store ─▶ HookedEngine ─▶ SimulatedDisk
 //!  (futures)  ◀── reply ──┘                              (memory)         stable image + tail of the log
 //!     │                                                                            │
 //!     └── Model, Shared: what may be there ◀── compared after each crash ── observer ┘

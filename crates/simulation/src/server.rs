@@ -2,7 +2,7 @@
 //! crashes.
 
 use crate::disk::{Crash, RESERVE_BYTES, SimulatedDisk};
-use crate::engine::SimulatedEngine;
+use crate::engine::{self, DiskHooks};
 use crate::random::SeededRandom;
 use catalog::Catalog;
 use commands::{DataNode, Server};
@@ -68,7 +68,7 @@ impl Port {
 
 struct Running {
     server: Arc<Server>,
-    engine: Arc<SimulatedEngine>,
+    hooks: Arc<DiskHooks>,
     background: Background,
     synced_at: Instant,
     governed_at: Instant,
@@ -115,12 +115,11 @@ impl SimulatedServer {
     /// Why it does not start.
     pub fn start(&self) -> Result<(), String> {
         storage::commit_inline();
-        let engine = SimulatedEngine::open(&self.disk);
+        let (hooks, engine) = engine::open(&self.disk);
         let options = self.options();
         let disk = Arc::clone(&self.disk);
-        let (store, mut background) =
-            Store::without_threads(Arc::<SimulatedEngine>::clone(&engine), disk, &options)
-                .map_err(|error| format!("the store does not open: {error}"))?;
+        let (store, mut background) = Store::without_threads(Arc::new(engine), disk, &options)
+            .map_err(|error| format!("the store does not open: {error}"))?;
         let catalog = Catalog::open(store).map_err(|error| format!("the catalog does not open: {error}"))?;
         let parameters = self.parameters();
         let data = DataNode::new(catalog, &parameters);
@@ -143,7 +142,7 @@ impl SimulatedServer {
             finish(&mut |context| prepare.as_mut().poll(context).map_err(|error| error.to_string()))?;
         }
         let now = ambient::now();
-        let running = Running { server, engine, background, synced_at: now, governed_at: now };
+        let running = Running { server, hooks, background, synced_at: now, governed_at: now };
         *self.running.borrow_mut() = Some(running);
         self.starts.set(self.starts.get() + 1);
         Ok(())
@@ -228,7 +227,7 @@ impl SimulatedServer {
     /// before the next start.
     pub fn crash(&self, crash: Crash) -> usize {
         if let Some(running) = self.running.take() {
-            running.engine.die();
+            running.hooks.die();
         }
         self.disk.crash(crash)
     }

@@ -77,6 +77,7 @@ mod views;
 mod watch;
 
 pub use background::Background;
+pub use engine::hooked::{EngineHooks, HookedEngine};
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};

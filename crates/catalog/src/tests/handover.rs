@@ -12,7 +12,7 @@ use std::thread::Thread;
 #[path = "../../../storage/tests/store/faults.rs"]
 #[allow(dead_code, reason = "used in part")]
 mod faults;
-use faults::{Fault, FaultyEngine};
+use faults::{Fault, faulty_store};
 
 type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
 
@@ -212,9 +212,8 @@ fn what_does_not_change_a_version_is_told_when_it_is_written() {
 
 #[test]
 fn a_refused_update_takes_along_what_went_on_from_it() {
-    let engine = Arc::new(FaultyEngine::default());
-    let store = Store::with_engine(Arc::clone(&engine) as Arc<_>, &StorageOptions::small());
-    let catalog = Catalog::open(store.expect("a store")).expect("an empty catalog");
+    let (engine, store) = faulty_store();
+    let catalog = Catalog::open(store).expect("an empty catalog");
     let things = counted(&catalog);
     let key = key(1);
     storage::defer_commits();

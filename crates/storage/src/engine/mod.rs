@@ -1,8 +1,10 @@
 //! The seam between the store and what keeps the bytes.
 //!
 //! Two engines implement it: [`rocks`] for real, [`memory`] for tests and simulation; one suite
-//! (`tests/store/conformance.rs`) holds both to the same behaviour, and the one that fails on demand.
+//! (`tests/store/conformance.rs`) holds both to the same behaviour, and [`hooked`], by which tests make single
+//! steps go wrong.
 
+pub(crate) mod hooked;
 pub(crate) mod memory;
 pub(crate) mod rocks;
 

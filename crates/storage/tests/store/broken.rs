@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use storage::{CommitError, HeldLatches, LatchTable, Receipt, Store};
 
-use crate::faults::{Fault, FaultyEngine};
+use crate::faults::{Fault, Faults, faulty_store};
 use crate::pipeline::eventually;
-use crate::turns::faulty_store;
 use crate::{commit, document, exists, journal};
 
 /// The reason, when a commit was refused because the store is broken.
@@ -100,7 +99,7 @@ fn a_leader_that_dies_behind_the_write_leaves_nobody_waiting() {
 }
 
 /// A unit that is written, and a thread whose sync for it is held.
-fn begin_sync(engine: &FaultyEngine, store: &Store) -> (Receipt, JoinHandle<Result<Receipt, CommitError>>) {
+fn begin_sync(engine: &Faults, store: &Store) -> (Receipt, JoinHandle<Result<Receipt, CommitError>>) {
     let receipt = store.commit(document("written")).wait().unwrap();
     engine.hold_syncs(true);
     let syncing = store.clone();

@@ -7,14 +7,14 @@ use storage::{
     MutationLog, ReadTier, RocksEngine, StorageError, StorageOptions, WriteUnit,
 };
 
-use crate::faults::FaultyEngine;
+use crate::faults::faulty_engine;
 
 const DOCUMENTS: Keyspace = Keyspace::Documents;
 
 /// Runs `body` on a new engine of each kind.
 fn for_each_engine(body: impl Fn(&dyn Engine)) {
     body(&MemoryEngine::new());
-    body(&FaultyEngine::default());
+    body(&faulty_engine().1);
     let directory = tempfile::tempdir().unwrap();
     let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
     body(&engine);
@@ -256,7 +256,7 @@ fn bytes_outlive_their_engine_handle() {
     let directory = tempfile::tempdir().unwrap();
     let engines: [Box<dyn Engine>; 3] = [
         Box::new(MemoryEngine::new()),
-        Box::new(FaultyEngine::default()),
+        Box::new(faulty_engine().1),
         Box::new(RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap()),
     ];
     for engine in engines {

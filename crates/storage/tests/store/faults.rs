@@ -1,14 +1,13 @@
 //! An engine whose writes and syncs can be made to fail, to stall, to panic and to wait.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use storage::{
-    Engine, EngineFailure, EngineReader, EngineStatistics, KeyRange, Keyspace, MemoryEngine, MutationLog,
-    Pressure, RangeBytes, StorageError, WriteUnit,
+    Engine, EngineFailure, EngineHooks, HookedEngine, MemoryEngine, MutationLog, Pressure, StorageError,
+    StorageOptions, Store, WriteUnit,
 };
 
 /// What the next calls do.
@@ -22,8 +21,7 @@ pub(crate) enum Fault {
 }
 
 #[derive(Default)]
-pub(crate) struct FaultyEngine {
-    memory: MemoryEngine,
+pub(crate) struct Faults {
     pub(crate) write_fault: Mutex<Fault>,
     pub(crate) sync_fault: Mutex<Fault>,
     /// Writes that are sent back as stalled before one succeeds.
@@ -44,7 +42,19 @@ pub(crate) struct FaultyEngine {
     pub(crate) synced: AtomicU64,
 }
 
-impl FaultyEngine {
+/// An engine, and what makes its steps fail.
+pub(crate) fn faulty_engine() -> (Arc<Faults>, HookedEngine<Faults>) {
+    let faults = Arc::new(Faults::default());
+    (Arc::clone(&faults), HookedEngine::new(MemoryEngine::new(), faults))
+}
+
+/// A store on such an engine.
+pub(crate) fn faulty_store() -> (Arc<Faults>, Store) {
+    let (faults, engine) = faulty_engine();
+    (faults, Store::with_engine(Arc::new(engine), &StorageOptions::small()).expect("a store"))
+}
+
+impl Faults {
     pub(crate) fn hold_syncs(&self, held: bool) {
         *self.sync_held.lock() = held;
         self.sync_released.notify_all();
@@ -60,16 +70,13 @@ fn act(fault: Fault) -> Result<(), EngineFailure> {
     }
 }
 
-impl Engine for FaultyEngine {
-    fn reader(&self) -> Arc<dyn EngineReader> {
-        self.memory.reader()
-    }
-
-    fn pinned_reader(&self) -> Arc<dyn EngineReader> {
-        self.memory.pinned_reader()
-    }
-
-    fn write(&self, units: &[WriteUnit], counters: &MutationLog) -> Result<u64, EngineFailure> {
+impl EngineHooks for Faults {
+    fn write(
+        &self,
+        memory: &MemoryEngine,
+        units: &[WriteUnit],
+        counters: &MutationLog,
+    ) -> Result<u64, EngineFailure> {
         let delay = *self.write_delay.lock();
         if !delay.is_zero() {
             std::thread::sleep(delay);
@@ -84,11 +91,11 @@ impl Engine for FaultyEngine {
         }
         let fault = *self.write_fault.lock();
         act(fault)?;
-        self.memory.write(units, counters)
+        memory.write(units, counters)
     }
 
-    fn sync_journal(&self, _alone: bool) -> Result<(), EngineFailure> {
-        let covered = self.memory.sequence();
+    fn sync_journal(&self, memory: &MemoryEngine, _alone: bool) -> Result<(), EngineFailure> {
+        let covered = memory.sequence();
         self.syncs_begun.fetch_add(1, Ordering::SeqCst);
         let mut held = self.sync_held.lock();
         while *held {
@@ -101,50 +108,19 @@ impl Engine for FaultyEngine {
         Ok(())
     }
 
-    fn sequence(&self) -> u64 {
-        self.memory.sequence()
-    }
-
-    fn flush(&self) -> Result<(), StorageError> {
+    fn flush(&self, memory: &MemoryEngine) -> Result<(), StorageError> {
         self.unflushed_bytes.store(0, Ordering::SeqCst);
         self.flushes.fetch_add(1, Ordering::SeqCst);
-        self.memory.flush()
-    }
-
-    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
-        self.memory.compact(keyspace, range)
-    }
-
-    fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
-        self.memory.checkpoint(directory)
-    }
-
-    fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes {
-        self.memory.range_bytes(keyspace, range)
-    }
-
-    fn pressure(&self) -> Pressure {
-        assert!(!self.pressure_panics.load(Ordering::SeqCst), "made to panic");
-        let out_of_space = !self.accepts_writes();
-        let unflushed_bytes = self.unflushed_bytes.load(Ordering::SeqCst);
-        Pressure { out_of_space, unflushed_bytes, ..self.memory.pressure() }
-    }
-
-    fn statistics(&self) -> EngineStatistics {
-        self.memory.statistics()
+        memory.flush()
     }
 
     fn accepts_writes(&self) -> bool {
         *self.write_fault.lock() != Fault::NoSpace
     }
 
-    fn drop_files(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
-        self.memory.drop_files(keyspace, range)
-    }
-
-    fn stop_compacting(&self) {}
-
-    fn close(&self) {
-        self.memory.close();
+    fn pressure(&self) -> Pressure {
+        assert!(!self.pressure_panics.load(Ordering::SeqCst), "made to panic");
+        let unflushed_bytes = self.unflushed_bytes.load(Ordering::SeqCst);
+        Pressure { out_of_space: !self.accepts_writes(), unflushed_bytes, ..Pressure::default() }
     }
 }

@@ -11,9 +11,9 @@ use storage::{
     Queueing, Receipt, Store, WriteUnit,
 };
 
-use crate::faults::Fault;
+use crate::faults::{Fault, faulty_store};
 use crate::for_each_store;
-use crate::turns::{deferred, faulty_store};
+use crate::turns::deferred;
 
 const KEY: &[u8] = b"document";
 

@@ -2,21 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use storage::{CommitError, CounterId, Keyspace, StorageOptions, Store, WriteUnit};
+use storage::{CommitError, CounterId, Keyspace, WriteUnit};
 
-use crate::faults::{Fault, FaultyEngine};
+use crate::faults::{Fault, faulty_store};
 use crate::{COUNT, commit, document, exists, for_each_store, journal};
-
-fn faulty_store() -> (Arc<FaultyEngine>, Store) {
-    let engine = Arc::new(FaultyEngine::default());
-    let store = Store::with_engine(Arc::clone(&engine) as Arc<_>, &StorageOptions::small()).unwrap();
-    (engine, store)
-}
 
 fn poll_once(future: &mut (impl Future + Unpin)) -> bool {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use storage::{CommitError, Disk, Growth, Keyspace, Room, SpaceState, StorageOptions, Store, WriteUnit};
 
-use crate::faults::{Fault, FaultyEngine};
+use crate::faults::{Fault, Faults, faulty_engine};
 use crate::{commit, exists, journal};
 use shelf::Shelf;
 
@@ -15,13 +15,13 @@ mod shelf;
 const MIB: u64 = 1 << 20;
 const RESERVE: u64 = 100 * MIB;
 
-fn store() -> (Arc<Shelf>, Arc<FaultyEngine>, Store) {
-    let (shelf, engine) = (Arc::new(Shelf::default()), Arc::new(FaultyEngine::default()));
+fn store() -> (Arc<Shelf>, Arc<Faults>, Store) {
+    let (shelf, (faults, engine)) = (Arc::new(Shelf::default()), faulty_engine());
     *shelf.free.lock() = 1000 * MIB;
     let options = StorageOptions { disk_reserve_bytes: Some(RESERVE), ..StorageOptions::small() };
-    let (own_engine, disk) = (Arc::clone(&engine), Arc::clone(&shelf) as Arc<dyn Disk>);
-    let store = Store::with_engine_and_disk(own_engine, disk, &options).unwrap();
-    (shelf, engine, store)
+    let disk = Arc::clone(&shelf) as Arc<dyn Disk>;
+    let store = Store::with_engine_and_disk(Arc::new(engine), disk, &options).unwrap();
+    (shelf, faults, store)
 }
 
 #[track_caller]

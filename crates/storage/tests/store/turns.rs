@@ -12,14 +12,8 @@ use storage::{
     WriteUnit,
 };
 
-use crate::faults::{Fault, FaultyEngine};
+use crate::faults::{Fault, faulty_store};
 use crate::{COUNT, document, exists, for_each_store};
-
-pub(crate) fn faulty_store() -> (Arc<FaultyEngine>, Store) {
-    let engine = Arc::new(FaultyEngine::default());
-    let store = Store::with_engine(Arc::clone(&engine) as Arc<_>, &StorageOptions::small()).unwrap();
-    (engine, store)
-}
 
 /// Runs `body` as a thread that serves many tasks, on this thread.
 pub(crate) fn deferred<T>(body: impl FnOnce() -> T) -> T {

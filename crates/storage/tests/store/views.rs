@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::{Keyspace, ReadView, StorageOptions, Store, ViewUnavailable, WatchedView, WriteUnit};
 
-use crate::faults::FaultyEngine;
+use crate::faults::{faulty_engine, faulty_store};
 use crate::for_each_store;
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -15,7 +15,7 @@ fn for_each(body: impl Fn(&Store)) {
     for_each_store(|store| body(&store));
     for row_cache_bytes in [0, 1 << 20] {
         let options = StorageOptions { row_cache_bytes, ..StorageOptions::small() };
-        body(&Store::with_engine(Arc::new(FaultyEngine::default()), &options).unwrap());
+        body(&Store::with_engine(Arc::new(faulty_engine().1), &options).unwrap());
     }
 }
 
@@ -105,8 +105,7 @@ fn a_view_opens_at_a_sequence_number_as_far_back_as_views_are_kept() {
 
 #[test]
 fn what_is_refused_is_in_no_view() {
-    let engine = Arc::new(FaultyEngine::default());
-    let store = Store::with_engine(Arc::clone(&engine) as Arc<_>, &StorageOptions::small()).unwrap();
+    let (engine, store) = faulty_store();
     let first = put(&store, &KEYS, "1");
     let before = store.publish_view();
     check(&before, "1 1 1 1");
@@ -219,8 +218,7 @@ fn a_watched_view_tells_what_was_written_since() {
 
 #[test]
 fn a_refused_write_is_no_write_since() {
-    let engine = Arc::new(FaultyEngine::default());
-    let store = Store::with_engine(Arc::clone(&engine) as Arc<_>, &StorageOptions::small()).unwrap();
+    let (engine, store) = faulty_store();
     put(&store, &KEYS, "1");
     let view = store.watched_view();
     engine.failures.store(1, Ordering::SeqCst);
