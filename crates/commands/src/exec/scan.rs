@@ -8,7 +8,7 @@ use catalog::{
 use document::key::{Decoder, Direction as KeyDirection, decode, encode_owned, successor};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Value};
 use query::aggregate::{Pause, YieldPolicy};
-use query::plan::{Access, IndexScan, KeyCheck, KeyScan, ScanDirection};
+use query::plan::{Access, FieldOrder, IndexScan, KeyCheck, KeyScan, ScanDirection};
 use std::sync::Arc;
 use storage::{CursorOptions, Direction, PinnedBytes, ReadTier, ReadView};
 
@@ -610,20 +610,21 @@ impl Entries {
         Ok(EntryDocument::Read(bytes))
     }
 
-    /// The part of the document that the entry tells.
+    /// The part of the document that the entry tells; of a hashed field it does not tell the value.
     fn assemble(&self, values: Vec<Value>) -> DocumentBuf {
         let fields = &self.scan.index.fields;
+        let told = fields.iter().zip(values).filter(|(field, _)| field.order != FieldOrder::Hashed);
         if fields.iter().any(|field| field.path.dotted().contains('.')) {
             let mut document = Document::new();
-            for (field, value) in fields.iter().zip(values) {
+            for (field, value) in told {
                 insert_at(&mut document, field.path.dotted(), value);
             }
             return document.to_buf();
         }
         let mut bytes = Vec::with_capacity(64);
         let mut builder = DocumentBuilder::new(&mut bytes);
-        for (field, value) in fields.iter().zip(&values) {
-            builder.append_value(field.path.dotted(), value);
+        for (field, value) in told {
+            builder.append_value(field.path.dotted(), &value);
         }
         builder.finish();
         DocumentBuf::trusted(bytes)

@@ -121,7 +121,10 @@ fn collection(indexes: &[&str]) -> (Arc<Server>, Arc<Collection>) {
             .split(',')
             .map(|field| match field.strip_prefix('-') {
                 Some(field) => (field, Value::Int32(-1)),
-                None => (field, Value::Int32(1)),
+                None => match field.strip_prefix('#') {
+                    Some(field) => (field, Value::String("hashed".to_owned())),
+                    None => (field, Value::Int32(1)),
+                },
             })
             .collect();
         let spec = doc! { "key": key, "name": *index }.to_buf();
@@ -464,6 +467,11 @@ fn covered_plans_put_documents_together() {
     let missing = doc! { "_id": 3 };
     check_covered("a", one, doc! { "a": { "$gt": 1 } }, &["a"], &[doc! { "a": 5 }], 0);
     check_covered("a,n.x", one, doc! { "a": 5 }, &["a", "n.x"], &[doc! { "a": 5, "n": { "x": 1 } }], 0);
+    // A hash is no value.
+    check_covered("a,#n", one, doc! { "a": 5 }, &["a"], &[doc! { "a": 5 }], 0);
+    let below = &[doc! { "_id": 1, "n": { "x": 1 } }];
+    let wanted = &[doc! { "n": { "x": 1 } }];
+    check_covered("n,#n.x", below, doc! { "n": { "$gt": {} } }, &["n"], wanted, 0);
     // Null and missing have the same key: the documents tell.
     check_covered(
         "a",
