@@ -87,9 +87,10 @@ struct SessionLoop<'s, S, H> {
     output: Output,
     /// When the first byte of the message that is being received came.
     begun: Option<Instant>,
-    /// When that message could have been processed, had nobody else been served.
+    /// When that message could have been processed, had nobody else been served: not before the last reply.
+    /// `None`: it was sent ahead and is served right behind that, which tells nothing of the queue.
     ready: Option<Instant>,
-    /// When the last request was answered. A client that sends ahead waits for itself until then.
+    /// When the last request was answered.
     answered: Option<Instant>,
 }
 
@@ -200,10 +201,21 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
                 self.input.release();
                 self.begun = None;
             }
-            let (result, input) = self.stream.receive(std::mem::take(&mut self.input)).await;
+            let mut waited = false;
+            let (result, input) = {
+                let mut receiving = pin!(self.stream.receive(std::mem::take(&mut self.input)));
+                let received = poll_fn(|context| {
+                    let received = receiving.as_mut().poll(context);
+                    waited |= received.is_pending();
+                    received
+                });
+                received.await
+            };
             self.input = input;
-            self.ready =
-                self.stream.ready_at().map(|ready| self.answered.map_or(ready, |done| ready.max(done)));
+            self.ready = self.stream.ready_at().and_then(|ready| match self.answered {
+                Some(answered) if ready < answered => waited.then_some(answered),
+                _ => Some(ready),
+            });
             self.begun = self.begun.or(self.ready);
             match result {
                 Ok(0) => return self.end_of_file(),

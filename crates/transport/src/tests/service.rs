@@ -18,8 +18,8 @@ pub(super) struct TestService {
     pub(super) opened: AtomicUsize,
     pub(super) closed: AtomicUsize,
     pub(super) calls: AtomicUsize,
-    /// How long requests waited to be processed.
-    pub(super) queued: Mutex<Duration>,
+    /// How long each request waited to be processed.
+    pub(super) queued: Mutex<Vec<Duration>>,
 }
 
 impl Service for TestService {
@@ -71,7 +71,7 @@ impl Service for TestService {
     }
 
     fn finished(&self, _session: &Arc<Session>, times: &RequestTimes) {
-        *self.queued.lock() += times.queue;
+        self.queued.lock().push(times.queue);
     }
 
     fn closed(&self, _session: &Arc<Session>) {
