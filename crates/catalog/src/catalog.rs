@@ -12,6 +12,7 @@ use document::{RawDocument, Value, doc};
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::{Direction, ExclusiveGuard, Keyspace, ReadView, SharedLatch, Store};
+use uuid::Uuid;
 
 /// Views on views, at most.
 const VIEW_DEPTH_MAX: usize = 20;
@@ -136,6 +137,20 @@ impl Catalog {
         namespace: &Namespace,
         options: CollectionOptions,
     ) -> Result<CatalogEntry, CatalogError> {
+        self.create_with_uuid(context, namespace, options, ambient::uuid()).await
+    }
+
+    /// The same with a UUID that is given, for what exists elsewhere.
+    ///
+    /// # Errors
+    /// As [`Catalog::create`].
+    pub async fn create_with_uuid(
+        &self,
+        context: &OperationContext<'_>,
+        namespace: &Namespace,
+        options: CollectionOptions,
+        uuid: Uuid,
+    ) -> Result<CatalogEntry, CatalogError> {
         namespace.check_creatable()?;
         let _guard = self.begin_change(context).await;
         if let Some(existing) = self.entry(namespace.database(), namespace.collection()) {
@@ -144,7 +159,7 @@ impl Catalog {
             }
             return Err(already_exists(namespace, &existing));
         }
-        self.create_latched(context, namespace, options).await
+        self.create_latched(context, namespace, options, uuid).await
     }
 
     /// The collection of this name, created with default options when it does not exist: the first insert.
@@ -174,7 +189,7 @@ impl Catalog {
                 None => {
                     let options = CollectionOptions::default();
                     if let CatalogEntry::Collection(collection) =
-                        self.create_latched(context, &namespace, options).await?
+                        self.create_latched(context, &namespace, options, ambient::uuid()).await?
                     {
                         return Ok(collection);
                     }
@@ -188,9 +203,12 @@ impl Catalog {
         context: &OperationContext<'_>,
         namespace: &Namespace,
         options: CollectionOptions,
+        uuid: Uuid,
     ) -> Result<CatalogEntry, CatalogError> {
         let state = self.state();
-        if let Some(existing) = state.database_differing_in_case(namespace.database()) {
+        if context.keeps_rules()
+            && let Some(existing) = state.database_differing_in_case(namespace.database())
+        {
             return Err(CatalogError::Location {
                 code: 13297,
                 message: format!(
@@ -199,11 +217,13 @@ impl Catalog {
                 ),
             });
         }
-        if let Some(view) = &options.view {
+        if context.keeps_rules()
+            && let Some(view) = &options.view
+        {
             check_view_cycle(&state, namespace, &view.view_on)?;
         }
         let id = self.next_id(context)?;
-        let definition = CollectionDefinition::new(id, namespace.clone(), options)?;
+        let definition = CollectionDefinition::new(id, uuid, namespace.clone(), options)?;
         // Opened before it is stored: what cannot be opened is not there.
         let entry = match definition.options.view {
             Some(_) => CatalogEntry::View(Arc::new(definition)),

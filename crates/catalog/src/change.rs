@@ -99,6 +99,13 @@ pub enum Change<'c> {
 pub trait ChangeObserver: std::fmt::Debug + Send + Sync {
     /// Sees a change, and may add to the unit that makes it. Called with latches held: it must not wait.
     fn observe(&self, change: Change<'_>, unit: &mut WriteUnit);
+
+    /// Changes begin to be put into another unit. The one before it is whole, or refused.
+    fn begin_unit(&self) {}
+
+    /// All changes of the unit have been seen: it is to be committed. Upkeep of indexes is committed in units
+    /// of its own, of which nothing is told.
+    fn end_unit(&self, _unit: &mut WriteUnit) {}
 }
 
 /// Changes on their way into one write unit.
@@ -108,6 +115,8 @@ pub(crate) struct Changes<'o> {
     counted: Counted,
     /// Bytes that the documents' changes add; `None` when there are none.
     growth: Option<i64>,
+    /// Whether the observer knows of the unit.
+    is_told: bool,
 }
 
 /// What is to be added to the counters of the collection that was changed last.
@@ -125,12 +134,21 @@ impl<'o> Changes<'o> {
 
     /// With room for so many bytes of documents and entries.
     pub(crate) fn with_capacity(context: &'o OperationContext<'o>, bytes: usize) -> Self {
-        Changes { context, unit: WriteUnit::with_capacity(bytes), counted: Counted::default(), growth: None }
+        Changes {
+            context,
+            unit: WriteUnit::with_capacity(bytes),
+            counted: Counted::default(),
+            growth: None,
+            is_told: false,
+        }
     }
 
     #[inline]
     fn tell(&mut self, change: Change<'_>) {
         if let Some(observer) = self.context.observer {
+            if !std::mem::replace(&mut self.is_told, true) {
+                observer.begin_unit();
+            }
             observer.observe(change, &mut self.unit);
         }
     }
@@ -324,6 +342,9 @@ impl<'o> Changes<'o> {
         self.add_counted();
         if let Some(bytes) = self.growth {
             self.unit.set_growth(Growth::of(bytes));
+        }
+        if let Some(observer) = self.context.observer.filter(|_| self.is_told) {
+            observer.end_unit(&mut self.unit);
         }
         self.unit
     }

@@ -182,16 +182,20 @@ fn modify_index(
         reply.push("prepareUnique_new", prepare_unique);
     }
     if wanted.unique && !spec.unique {
-        if !spec.prepare_unique {
+        if context.keeps_rules() && !spec.prepare_unique {
             return Err(CatalogError::InvalidOptions(
                 "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first.".into(),
             ));
         }
-        check_unique(context, collection, &index)?;
+        if context.keeps_rules() {
+            check_unique(context, collection, &index)?;
+        }
         spec.unique = true;
         spec.prepare_unique = false;
         reply.push("unique_new", true);
     }
+    // What no creation lets in, no opening of the catalog takes either.
+    spec.check_combination()?;
     definition.change_index(index.id, |index| (spec, index.state, index.multikey.clone()))
 }
 

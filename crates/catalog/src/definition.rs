@@ -186,12 +186,13 @@ pub struct CollectionDefinition {
 impl CollectionDefinition {
     pub(crate) fn new(
         id: CollectionId,
+        uuid: Uuid,
         namespace: Namespace,
         options: CollectionOptions,
     ) -> Result<Self, CatalogError> {
         let mut definition = CollectionDefinition {
             id,
-            uuid: ambient::uuid(),
+            uuid,
             namespace,
             options,
             indexes: Vec::new(),
@@ -308,7 +309,7 @@ impl CollectionDefinition {
         record.push("uuid", Value::binary(UUID_SUBTYPE, self.uuid.as_bytes().to_vec()));
         record.push("db", self.namespace.database());
         record.push("name", self.namespace.collection());
-        record.push("options", self.options.to_document());
+        record.push("options", self.options.given());
         record.push("nextIndexId", i64::from(self.next_index_id));
         let indexes = self.indexes.iter().map(|index| Value::Document(index.to_record()));
         record.push("indexes", indexes.collect::<Vec<_>>());
@@ -363,8 +364,8 @@ mod tests {
     #[test]
     fn half_a_record_is_none() {
         let options = CollectionOptions::default();
-        let definition =
-            CollectionDefinition::new(9, Namespace::new("db", "c"), options).expect("a definition");
+        let definition = CollectionDefinition::new(9, Uuid::nil(), Namespace::new("db", "c"), options)
+            .expect("a definition");
         let whole = definition.to_record().as_raw().to_document();
         let names: Vec<String> = whole.iter().map(|(name, _)| name.to_owned()).collect();
         for name in &names {
@@ -382,8 +383,8 @@ mod tests {
     fn a_record_comes_back() {
         let options = doc! { "capped": true, "size": 5000, "validator": { "a": 1 } };
         let options = CollectionOptions::parse(options.to_buf().as_raw()).expect("options");
-        let mut definition =
-            CollectionDefinition::new(9, Namespace::new("db", "c.d"), options).expect("a definition");
+        let mut definition = CollectionDefinition::new(9, Uuid::nil(), Namespace::new("db", "c.d"), options)
+            .expect("a definition");
         let spec = doc! { "key": { "x.y": -1 }, "name": "x", "unique": true };
         let spec = IndexSpec::parse(spec.to_buf().as_raw()).expect("a specification");
         let id = definition.add_index(spec, IndexState::Building).expect("an index");

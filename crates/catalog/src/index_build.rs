@@ -169,7 +169,7 @@ async fn fill_slice(
         let Some(bytes) = context.view.get(Keyspace::Documents, key)? else { continue };
         let document_key = keys::behind_collection(key);
         for index in definition.indexes.iter().filter(|index| build.index_ids.contains(&index.id)) {
-            let found = index.generator.entries(RawDocument::trusted(&bytes), document_key)?;
+            let found = index.generator.entries_for(context, RawDocument::trusted(&bytes), document_key)?;
             if crate::collection::adds_paths(&index.multikey, &found.multikey) {
                 additions.push((index.id, found.multikey));
             }
@@ -185,7 +185,9 @@ async fn fill_slice(
         .map(|(_, _, entry)| LatchTable::hash(entry.fields()))
         .collect();
     writing.latches.add_keys(collection.key_latches.unique_keys.lock_many(unique).await);
-    note_suspects(context, collection, build, &entries)?;
+    if context.keeps_rules() {
+        note_suspects(context, collection, build, &entries)?;
+    }
     if !entries.is_empty() {
         let mut changes = Changes::new(context);
         changes.fill_index(entries.iter().map(|(_, _, entry)| entry));

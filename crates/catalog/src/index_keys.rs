@@ -5,7 +5,7 @@
 
 use crate::index_spec::{FieldKind, IndexSpec};
 use crate::keys::write_entry_value;
-use crate::{CatalogError, WriteError};
+use crate::{CatalogError, OperationContext, WriteError};
 use document::key::{KeyBuilder, hash64};
 use document::{RawArray, RawDocument, RawValue};
 use query::matcher::Matcher;
@@ -118,6 +118,24 @@ impl KeyGenerator {
             found.entries.dedup_by(|later, earlier| later.key == earlier.key);
         }
         Ok(found)
+    }
+
+    /// The entries that a writer puts: see [`crate::Writer::Replication`] for what is not as it has to be.
+    ///
+    /// # Errors
+    /// As [`KeyGenerator::entries`], for clients.
+    pub(crate) fn entries_for(
+        &self,
+        context: &OperationContext<'_>,
+        document: RawDocument<'_>,
+        document_key: &[u8],
+    ) -> Result<IndexEntries, WriteError> {
+        match self.entries(document, document_key) {
+            Err(_) if !context.keeps_rules() => {
+                Ok(IndexEntries { entries: Vec::new(), multikey: vec![0; self.spec.fields.len()] })
+            }
+            found => found,
+        }
     }
 
     fn expand(

@@ -250,7 +250,7 @@ impl IndexSpec {
         Ok(())
     }
 
-    fn check_combination(&self) -> Result<(), CatalogError> {
+    pub(crate) fn check_combination(&self) -> Result<(), CatalogError> {
         let cannot = |message: String| Err(CatalogError::CannotCreateIndex(message));
         if self.name.is_empty() {
             return cannot("index name cannot be empty".into());
@@ -323,7 +323,7 @@ impl IndexSpec {
 
     /// Whether two indexes cannot exist beside each other because they are told apart by nothing but options
     /// of lesser weight: the same key pattern, collation, partial filter, sparseness and uniqueness.
-    pub(crate) fn has_signature_of(&self, other: &IndexSpec) -> bool {
+    pub fn has_signature_of(&self, other: &IndexSpec) -> bool {
         same_pattern(&self.key, &other.key)
             && self.collation == other.collation
             && self.partial_filter == other.partial_filter

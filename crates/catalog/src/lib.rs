@@ -71,7 +71,7 @@ pub use index_spec::{FieldKind, IndexField, IndexSpec};
 pub use indexes::{CreateIndexesReport, IndexSelection};
 pub use keys::{CollectionId, IndexEntry, IndexId};
 pub use namespace::{MAX_DATABASE_NAME, MAX_NAMESPACE, Namespace, check_database, is_internal_database};
-pub use operation::{OperationContext, Receipts};
+pub use operation::{OperationContext, Receipts, Writer};
 pub use options::{CappedLimits, CollectionOptions, ValidationAction, ValidationLevel, ViewOptions};
 pub use read::{DocumentCursor, EncodedRange, IndexCursor};
 pub use state::{CatalogEntry, CatalogState, NameCounts};

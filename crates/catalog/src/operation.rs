@@ -19,19 +19,39 @@ pub struct OperationContext<'o> {
     pub tier: ReadTier,
     /// Skips the collection's validator.
     pub bypass_validation: bool,
+    /// For whom it writes.
+    pub writer: Writer,
     /// Who is told of its changes.
     pub observer: Option<&'o dyn ChangeObserver>,
     /// What it has written.
     pub receipts: &'o Receipts,
 }
 
+/// For whom an operation writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// A client, or the server itself.
+    Client,
+    /// A log of operations that were accepted before. The data may be newer than the operation, and what does
+    /// not go with them yet will once all of the log is applied: neither rules of documents nor those of
+    /// indexes are checked, a document that an index cannot hold has no entries in it, and a capped
+    /// collection loses only what the log says.
+    Replication,
+}
+
 impl<'o> OperationContext<'o> {
+    /// Whether what is written has to keep the rules, and what they demand is done beside it.
+    pub(crate) fn keeps_rules(&self) -> bool {
+        self.writer == Writer::Client
+    }
+
     /// Of an operation that writes, on a thread that may block.
     pub fn writing(store: &'o Store, receipts: &'o Receipts) -> Self {
         OperationContext {
             view: store.write_view(),
             tier: ReadTier::Any,
             bypass_validation: false,
+            writer: Writer::Client,
             observer: None,
             receipts,
         }

@@ -229,7 +229,19 @@ impl CollectionOptions {
         Ok(())
     }
 
-    /// The options as `listCollections` shows them and as they are stored.
+    /// The options as they were given: what is stored, and told to other servers.
+    pub fn given(&self) -> Document {
+        let mut given = self.to_document();
+        if self.validation_level.is_none() {
+            given.remove("validationLevel");
+        }
+        if self.validation_action.is_none() {
+            given.remove("validationAction");
+        }
+        given
+    }
+
+    /// The options as `listCollections` shows them.
     pub fn to_document(&self) -> Document {
         let mut fields = Document::new();
         if let Some(view) = &self.view {

@@ -180,3 +180,15 @@ fn a_reopened_catalog_knows_everything() {
     assert_valid(&things);
     assert_valid(&capped);
 }
+
+#[test]
+fn what_an_index_becomes_can_be_opened_again() {
+    on_both_engines(|catalog| {
+        index(&catalog, "c", doc! { "key": { "a": "hashed" }, "name": "h" }).expect("an index");
+        let fields = doc! { "index": { "name": "h", "prepareUnique": true } }.to_buf();
+        let changed = block_on(catalog.coll_mod(changing(&catalog), &namespace("c"), fields.as_raw()));
+        assert_code(changed, 16764);
+        let again = Catalog::open(catalog.store().clone()).map(drop);
+        assert!(again.is_ok(), "{again:?}");
+    });
+}

@@ -32,7 +32,7 @@ impl Collection {
         let mut cursor = context.view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
         while exceeds(count, size) {
             let Some((key, value)) = cursor.next()? else { break };
-            self.remove(definition, key, RawDocument::trusted(value), changes)?;
+            self.remove(context, definition, key, RawDocument::trusted(value), changes)?;
             count = count.saturating_sub(1);
             size = size.saturating_sub(value.len() as u64);
         }
@@ -42,13 +42,14 @@ impl Collection {
     /// Adds the removal of one document and its entries to the changes.
     pub(crate) fn remove(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         key: &[u8],
         document: RawDocument<'_>,
         changes: &mut Changes<'_>,
     ) -> Result<(), WriteError> {
         let document_key = keys::behind_collection(key);
-        let entries = self.entries(definition, document, document_key)?;
+        let entries = self.entries(context, definition, document, document_key)?;
         changes.delete(definition, key, document, entries.iter().flat_map(|entries| &entries.entries));
         Ok(())
     }

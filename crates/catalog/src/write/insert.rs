@@ -146,7 +146,7 @@ impl Collection {
         let mut candidates = Vec::with_capacity(range.len());
         for (position, document) in documents.iter().enumerate().skip(range.start).take(range.len()) {
             let ahead = candidates.len() as u64;
-            match self.prepare(definition, position, *document, ahead, context.bypass_validation) {
+            match self.prepare(context, definition, position, *document, ahead) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(error) => {
                     report.errors.push((position, error));
@@ -166,23 +166,23 @@ impl Collection {
 
     fn prepare<'d>(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         position: usize,
         document: RawDocument<'d>,
         ahead: u64,
-        bypass_validation: bool,
     ) -> Result<Candidate<'d>, WriteError> {
         let bytes = with_leading_id(document);
         let stored = RawDocument::trusted(&bytes);
         let id = check_document(stored)?;
         check_only_id(stored)?;
-        if !bypass_validation {
+        if context.keeps_rules() && !context.bypass_validation {
             check_validator(definition, None, stored)?;
         }
         let mut key = Vec::with_capacity(32);
         key.extend_from_slice(&self.id().to_be_bytes());
         match definition.options.capped {
-            Some(limits) if bytes.len() as u64 > limits.size_bytes_max => {
+            Some(limits) if context.keeps_rules() && bytes.len() as u64 > limits.size_bytes_max => {
                 return Err(WriteError::BadValue("object to insert exceeds cappedMaxSize".into()));
             }
             Some(_) => {
@@ -191,17 +191,19 @@ impl Collection {
             }
             None => encode_value(&mut key, id),
         }
-        let entries = self.entries(definition, stored, keys::behind_collection(&key))?;
+        let entries = self.entries(context, definition, stored, keys::behind_collection(&key))?;
         Ok(Candidate { position, key, entries, bytes })
     }
 
     pub(crate) fn entries(
         &self,
+        context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         document: RawDocument<'_>,
         document_key: &[u8],
     ) -> Result<Vec<IndexEntries>, WriteError> {
-        definition.stored_indexes().map(|index| index.generator.entries(document, document_key)).collect()
+        let indexes = definition.stored_indexes();
+        indexes.map(|index| index.generator.entries_for(context, document, document_key)).collect()
     }
 
     async fn insert_candidates(
@@ -236,6 +238,9 @@ impl Collection {
         ordered: bool,
         report: &mut InsertReport,
     ) -> Result<Vec<Candidate<'d>>, WriteError> {
+        if !context.keeps_rules() {
+            return Ok(candidates);
+        }
         let mut check = FreshKeys::new(context, self, definition)?;
         let several = candidates.len() > 1;
         let mut accepted = Vec::with_capacity(candidates.len());
@@ -298,7 +303,7 @@ impl Collection {
     ) -> Result<(), WriteError> {
         let bytes: usize = accepted.iter().map(|candidate| candidate.bytes.len()).sum();
         let mut changes = Changes::with_capacity(context, bytes + accepted.len() * 64);
-        if definition.is_capped() {
+        if definition.is_capped() && context.keeps_rules() {
             self.trim(context, definition, accepted.len() as u64, bytes as u64, &mut changes)?;
         }
         for candidate in accepted {
@@ -327,7 +332,7 @@ impl Collection {
         expected_key: &[u8],
     ) -> Result<(), WriteError> {
         let definition = &*Arc::clone(&writing.definition);
-        let candidate = self.prepare(definition, 0, document, 0, context.bypass_validation)?;
+        let candidate = self.prepare(context, definition, 0, document, 0)?;
         if candidate.key != expected_key {
             return Err(WriteError::ImmutableField(
                 "the inserted document's _id is not the one looked for".into(),

@@ -247,7 +247,7 @@ impl Collection {
             (_, Decision::Keep) | (None, Decision::Remove) => return Ok(Planned::Nothing),
             (None, Decision::Replace(new)) => return Ok(Planned::Insert(new)),
             (Some(old), Decision::Remove) => {
-                self.remove(&writing.definition, key, old, changes)?;
+                self.remove(context, &writing.definition, key, old, changes)?;
                 return Ok(Planned::Removal);
             }
             (Some(old), Decision::Replace(new)) => (old, new),
@@ -258,12 +258,12 @@ impl Collection {
         }
         let definition = &*Arc::clone(&writing.definition);
         check_same_id(old, new)?;
-        if !context.bypass_validation {
+        if context.keeps_rules() && !context.bypass_validation {
             check_validator(definition, Some(old), new)?;
         }
-        let entries = index_changes(definition, old, new, keys::behind_collection(key))?;
+        let entries = index_changes(context, definition, old, new, keys::behind_collection(key))?;
         let fresh = fresh_hashes(&entries);
-        if !fresh.is_empty() {
+        if !fresh.is_empty() && context.keeps_rules() {
             if company == Company::Others {
                 return Ok(Planned::Alone);
             }
@@ -271,7 +271,7 @@ impl Collection {
             self.check_fresh(context, definition, &entries)?;
         }
         self.record_changed_paths(context, &entries).await?;
-        if definition.is_capped() {
+        if definition.is_capped() && context.keeps_rules() {
             let growth = new.as_bytes().len().saturating_sub(old.as_bytes().len()) as u64;
             self.trim_for_growth(context, definition, key, growth, changes)?;
         }
@@ -304,7 +304,7 @@ impl Collection {
             match cursor.next()? {
                 Some((head, value)) if head < key => {
                     size = size.saturating_sub(value.len() as u64);
-                    self.remove(definition, head, RawDocument::trusted(value), changes)?;
+                    self.remove(context, definition, head, RawDocument::trusted(value), changes)?;
                 }
                 _ => break,
             }
@@ -376,6 +376,7 @@ fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), Write
 }
 
 fn index_changes<'c>(
+    context: &OperationContext<'_>,
     definition: &'c CollectionDefinition,
     old: RawDocument<'_>,
     new: RawDocument<'_>,
@@ -383,8 +384,8 @@ fn index_changes<'c>(
 ) -> Result<Vec<IndexChange<'c>>, WriteError> {
     let mut changes = Vec::new();
     for index in definition.stored_indexes().filter(|index| !index.generator.ignores_change(old, new)) {
-        let before = index.generator.entries(old, document_key)?;
-        let mut after = index.generator.entries(new, document_key)?;
+        let before = index.generator.entries_for(context, old, document_key)?;
+        let mut after = index.generator.entries_for(context, new, document_key)?;
         let removed = before
             .entries
             .iter()

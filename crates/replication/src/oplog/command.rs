@@ -257,7 +257,7 @@ fn read_specs(object: RawDocument<'_>) -> Result<Vec<DocumentBuf>, MalformedEntr
         .ok_or_else(|| expected("indexes", "a list of specifications"))
 }
 
-fn without(object: RawDocument<'_>, names: &[&str]) -> DocumentBuf {
+pub(super) fn without(object: RawDocument<'_>, names: &[&str]) -> DocumentBuf {
     let mut bytes = Vec::with_capacity(object.as_bytes().len());
     let mut builder = DocumentBuilder::new(&mut bytes);
     for element in object.iter().filter(|element| !names.contains(&element.name())) {

@@ -8,14 +8,18 @@
 //!
 //! Source: MongoDB manual, "Replica Set Oplog"; the entries that a server of version 7.0 writes.
 
+mod apply;
 mod command;
 mod delta;
 mod entry;
 mod operation;
 #[cfg(test)]
+mod replay_tests;
+#[cfg(test)]
 mod tests;
 mod unit;
 
+pub use apply::{Applier, ApplyError};
 pub use command::{BuildStep, Command};
 pub use entry::{OplogEntry, StatementOrigin};
 pub use operation::{Operation, Target, Update};

@@ -139,7 +139,7 @@ fn creation(definition: &CollectionDefinition) -> Operation {
         Some(_) => Operation::Insert { target: views_of(definition), document: view_document(definition) },
         None => Operation::Command(Command::Create {
             target: Target::of(definition),
-            options: definition.options.to_document().to_buf(),
+            options: definition.options.given().to_buf(),
         }),
     }
 }
@@ -161,7 +161,7 @@ fn modification(before: &CollectionDefinition, definition: &CollectionDefinition
             fields.push("index", changed);
         }
     }
-    let (old, new) = (before.options.to_document(), definition.options.to_document());
+    let (old, new) = (before.options.given(), definition.options.given());
     for (name, value) in new.iter().filter(|(name, value)| old.get(name) != Some(*value)) {
         fields.push(modified_name(name), value.clone());
     }
