@@ -304,3 +304,33 @@ fn check(seed: u64) {
 fn a_log_applied_again_gives_the_same_data() {
     (0..40).for_each(check);
 }
+
+#[test]
+fn what_comes_to_a_capped_collection_comes_to_its_end_again() {
+    let (recorder, receipts) = (Recorder::default(), Receipts::default());
+    let primary = open(&Arc::default());
+    let context = OperationContext {
+        observer: Some(&recorder),
+        ..OperationContext::writing(primary.store(), &receipts)
+    };
+    let options = CollectionOptions::parse(doc! { "capped": true, "size": 4096 }.to_buf().as_raw());
+    let name = Namespace::new("test", "log");
+    block_on(primary.create(&context, &name, options.expect("options"))).expect("created");
+    let collection = primary.collection("test", "log").expect("the collection");
+    let insert = |id: i32| {
+        block_on(collection.insert(&context, doc! { "_id": id }.to_buf().as_raw())).expect("inserted");
+    };
+    insert(1);
+    let key = collection.find_document_key(context.view, RawValue::Int32(1), ReadTier::Any);
+    block_on(collection.delete(&context, &key.expect("a look-up").expect("a key"))).expect("deleted");
+    insert(1);
+    insert(2);
+    let expect = shown(&primary);
+    let log = recorder.log.into_inner().expect("no observer panicked");
+    let secondary = open(&Arc::default());
+    apply(&secondary, &log);
+    for from in 0..log.len() {
+        apply(&secondary, &log[from..]);
+        assert_same(&shown(&secondary), &expect, from as u64, "from that entry on again");
+    }
+}
