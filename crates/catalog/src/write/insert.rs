@@ -243,6 +243,9 @@ impl Collection {
         }
         let mut check = FreshKeys::new(context, self, definition)?;
         let several = candidates.len() > 1;
+        if several {
+            check.claimed.reserve(candidates.len());
+        }
         let mut accepted = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             match check.check(&candidate) {

@@ -27,7 +27,7 @@ use table::{AsOf, Lookup, RowTable};
 /// Threads that count at the same time mostly do so on cache lines of their own.
 const COUNT_STRIPES: usize = 16;
 /// Buckets of a large group are on their way from memory while so many in front of them are dealt with.
-const PREFETCHED_AHEAD: usize = 8;
+const PREFETCHED_AHEAD: usize = 16;
 
 #[repr(align(64))]
 #[derive(Debug, Default)]
@@ -65,11 +65,7 @@ impl RowCache {
     /// Returns whether a range is removed.
     fn begin(&self, units: &[WriteUnit]) -> bool {
         let mut removes_range = false;
-        let mut ahead = mutations(units).skip(PREFETCHED_AHEAD);
-        for mutation in mutations(units) {
-            if let Some(Mutation::Put { key, .. } | Mutation::Delete { key, .. }) = ahead.next() {
-                self.rows.prefetch(hash(key));
-            }
+        for mutation in self.fetched_ahead(units) {
             match mutation {
                 Mutation::Put { key, .. } | Mutation::Delete { key, .. } => {
                     self.rows.begin_write(hash(key));
@@ -83,12 +79,22 @@ impl RowCache {
         removes_range
     }
 
+    /// What concerns the cache, in order, while the buckets of what comes next are on their way.
+    fn fetched_ahead<'u>(&self, units: &'u [WriteUnit]) -> impl Iterator<Item = Mutation<'u>> {
+        let mut ahead = mutations(units).skip(PREFETCHED_AHEAD);
+        mutations(units).inspect(move |_| {
+            if let Some(Mutation::Put { key, .. } | Mutation::Delete { key, .. }) = ahead.next() {
+                self.rows.prefetch(hash(key));
+            }
+        })
+    }
+
     /// With the batch's sequence number, or without one when nothing was written.
     fn end(&self, units: &[WriteUnit], sequence: Option<u64>, removes_range: bool) {
         if let Some(sequence) = sequence {
             self.rows.applied(sequence);
         }
-        for mutation in mutations(units) {
+        for mutation in self.fetched_ahead(units) {
             let (key, value) = match mutation {
                 Mutation::Put { key, value, .. } => (key, Some(value)),
                 Mutation::Delete { key, .. } => (key, None),

@@ -29,6 +29,28 @@ use warming::Warming;
 /// RocksDB's bytes of a batch around the mutations' own: its header, and per mutation lengths and a tag.
 const BATCH_HEADER_BYTES: usize = 12;
 
+/// From so many mutations on a unit's are written in the order of their keys: neighbours then find their
+/// places in the memtable on the same way through it, which they otherwise wait for memory on.
+const IN_KEY_ORDER_FROM: usize = 32;
+
+/// The mutations by key, those of one key in their order; all in their order where a range is removed.
+fn in_key_order(log: &MutationLog) -> Vec<Mutation<'_>> {
+    let mut mutations: Vec<_> = log.iter().collect();
+    if mutations.iter().all(|mutation| place(mutation).is_some()) {
+        mutations.sort_by_key(place);
+    }
+    mutations
+}
+
+fn place<'m>(mutation: &Mutation<'m>) -> Option<(u8, &'m [u8])> {
+    match *mutation {
+        Mutation::Put { keyspace, key, .. } | Mutation::Delete { keyspace, key } => {
+            Some((keyspace as u8, key))
+        }
+        Mutation::DeleteRange { .. } => None,
+    }
+}
+
 /// The open database and what must live as long.
 struct Database {
     rocks: DB,
@@ -97,13 +119,18 @@ impl Database {
     }
 
     fn append(&self, batch: &mut WriteBatch, log: &MutationLog) -> Result<(), StorageError> {
-        for mutation in log.iter() {
-            match mutation {
-                Mutation::Put { keyspace, key, value } => batch.put_cf(self.family(keyspace)?, key, value),
-                Mutation::Delete { keyspace, key } => batch.delete_cf(self.family(keyspace)?, key),
-                Mutation::DeleteRange { keyspace, from, to } => {
-                    batch.delete_range_cf(self.family(keyspace)?, from, to);
-                }
+        match log.len() {
+            IN_KEY_ORDER_FROM.. => in_key_order(log).into_iter().try_for_each(|next| self.add(batch, next)),
+            _ => log.iter().try_for_each(|next| self.add(batch, next)),
+        }
+    }
+
+    fn add(&self, batch: &mut WriteBatch, mutation: Mutation<'_>) -> Result<(), StorageError> {
+        match mutation {
+            Mutation::Put { keyspace, key, value } => batch.put_cf(self.family(keyspace)?, key, value),
+            Mutation::Delete { keyspace, key } => batch.delete_cf(self.family(keyspace)?, key),
+            Mutation::DeleteRange { keyspace, from, to } => {
+                batch.delete_range_cf(self.family(keyspace)?, from, to);
             }
         }
         Ok(())
@@ -261,6 +288,39 @@ impl Engine for RocksEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keyspace::ReadTier;
+
+    #[test]
+    fn a_large_unit_takes_effect_in_its_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), &StorageOptions::small(), true, false).unwrap();
+        let documents = Keyspace::Documents;
+        let written = |unit: WriteUnit| {
+            engine.write(&[unit], &MutationLog::default()).unwrap();
+            let found = |key: &u8| engine.reader().get(documents, &[*key], ReadTier::Any).unwrap();
+            (0..=u8::MAX).map(|key| found(&key).map(|value| value.to_vec())).collect::<Vec<_>>()
+        };
+        let mut unit = WriteUnit::new();
+        (0..=u8::MAX).rev().for_each(|key| unit.put(documents, &[key], b"first"));
+        (0..=u8::MAX).step_by(2).for_each(|key| unit.delete(documents, &[key]));
+        (0..=u8::MAX).step_by(4).for_each(|key| unit.put(documents, &[key], b"second"));
+        let expect = |key: u8| match key % 4 {
+            0 => Some(b"second".to_vec()),
+            2 => None,
+            _ => Some(b"first".to_vec()),
+        };
+        assert_eq!(written(unit), (0..=u8::MAX).map(expect).collect::<Vec<_>>());
+        let mut unit = WriteUnit::new();
+        (0..=u8::MAX).rev().for_each(|key| unit.put(documents, &[key], b"third"));
+        unit.delete_range(documents, &[10], &[20]);
+        unit.put(documents, &[15], b"fourth");
+        let expect = |key: u8| match key {
+            15 => Some(b"fourth".to_vec()),
+            10..20 => None,
+            _ => Some(b"third".to_vec()),
+        };
+        assert_eq!(written(unit), (0..=u8::MAX).map(expect).collect::<Vec<_>>());
+    }
 
     #[test]
     fn a_write_does_not_wait_for_a_sync_that_is_alone() {
