@@ -40,7 +40,7 @@ pub struct Collection {
     dropped: AtomicBool,
     /// The record id the next document of a capped collection gets. Guarded by `capped_latch`.
     pub(crate) next_record: AtomicU64,
-    inserted: Arc<Waiters>,
+    inserted: Waiters,
     /// Index builds under way. A leaf in the lock order.
     builds: Mutex<Vec<Arc<BuildProgress>>>,
 }
@@ -80,7 +80,7 @@ impl Collection {
             definition_latch: SharedLatch::new(),
             dropped: AtomicBool::new(false),
             next_record: AtomicU64::new(1),
-            inserted: Waiters::new(),
+            inserted: Waiters::default(),
             builds: Mutex::default(),
             definition: ArcSwap::from_pointee(definition),
         };
@@ -151,7 +151,7 @@ impl Collection {
     }
 
     /// Counts inserts, for those who wait for more data (tailable cursors). A drop counts too.
-    pub const fn inserted(&self) -> &Arc<Waiters> {
+    pub const fn inserted(&self) -> &Waiters {
         &self.inserted
     }
 

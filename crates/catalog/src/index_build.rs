@@ -47,7 +47,7 @@ pub struct BuildProgress {
     suspects: Mutex<Vec<(IndexId, IndexEntryBuf)>>,
     /// Not every suspect could be kept.
     overflowed: AtomicBool,
-    finished: Arc<Waiters>,
+    finished: Waiters,
 }
 
 impl BuildProgress {
@@ -62,7 +62,7 @@ impl BuildProgress {
             cancelled: AtomicBool::new(false),
             suspects: Mutex::default(),
             overflowed: AtomicBool::new(false),
-            finished: Waiters::new(),
+            finished: Waiters::default(),
         })
     }
 
@@ -90,7 +90,7 @@ impl BuildProgress {
         &self.index_ids
     }
 
-    pub(crate) const fn finished(&self) -> &Arc<Waiters> {
+    pub(crate) const fn finished(&self) -> &Waiters {
         &self.finished
     }
 

@@ -77,5 +77,5 @@ pub use read::{DocumentCursor, EncodedRange, IndexCursor};
 pub use state::{CatalogEntry, CatalogState, NameCounts};
 pub use statistics::{CollectionStatistics, IndexSize};
 pub use validate::{IndexValidation, ValidationReport};
-pub use waiters::{Arrival, Waiters, give_way};
+pub use waiters::{Waiters, give_way};
 pub use write::{Decision, FoundDocuments, InsertReport, UpdateReport};

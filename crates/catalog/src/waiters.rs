@@ -1,86 +1,46 @@
 //! Waiting, without a thread, for something to happen in a collection.
 
-use parking_lot::Mutex;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
+use event_listener::Event;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
-/// A count of events and those who wait for the next one.
+/// A count of events; the next one can be waited for.
 #[derive(Debug, Default)]
 pub struct Waiters {
     generation: AtomicU64,
-    /// Wakers of pending [`Arrival`]s, by their tickets. A leaf in the lock order.
-    waiting: Mutex<Vec<(u64, Waker)>>,
-    tickets: AtomicU64,
+    waiting: Event,
 }
 
 impl Waiters {
-    /// Nobody waits, nothing has happened.
-    pub fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
     /// How many events there were. Read it before looking for data, and wait with it when there is none.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
     /// Resolves once there were more events than `seen`. Dropping it gives up waiting.
-    pub fn after(self: &Arc<Self>, seen: u64) -> Arrival {
-        Arrival { waiters: Arc::clone(self), seen, ticket: self.tickets.fetch_add(1, Ordering::Relaxed) }
+    pub async fn after(&self, seen: u64) {
+        while self.generation() <= seen {
+            let next = self.waiting.listen();
+            // Looked at again: an event in between has found nobody who listens.
+            if self.generation() > seen {
+                return;
+            }
+            next.await;
+        }
     }
 
     /// Counts an event and wakes all who wait.
     pub fn notify(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        for (_, waker) in waiting {
-            waker.wake();
-        }
-    }
-}
-
-/// Waits for an event; see [`Waiters::after`].
-#[derive(Debug)]
-#[must_use = "waiting happens when the future is polled"]
-pub struct Arrival {
-    waiters: Arc<Waiters>,
-    seen: u64,
-    ticket: u64,
-}
-
-impl Future for Arrival {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.waiters.generation() > self.seen {
-            return Poll::Ready(());
-        }
-        let mut waiting = self.waiters.waiting.lock();
-        // Checked again under the lock: an event between the first check and here has found no waker.
-        if self.waiters.generation() > self.seen {
-            return Poll::Ready(());
-        }
-        match waiting.iter_mut().find(|(ticket, _)| *ticket == self.ticket) {
-            Some((_, waker)) => waker.clone_from(context.waker()),
-            None => waiting.push((self.ticket, context.waker().clone())),
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Arrival {
-    fn drop(&mut self) {
-        self.waiters.waiting.lock().retain(|(ticket, _)| *ticket != self.ticket);
+        self.waiting.notify(usize::MAX);
     }
 }
 
 /// Gives way once: the task is polled again after others had their turn.
 pub async fn give_way() {
     let mut given = false;
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         if std::mem::replace(&mut given, true) {
             return Poll::Ready(());
         }
@@ -93,8 +53,10 @@ pub async fn give_way() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
+    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
+    use std::task::{Context, Wake, Waker};
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -107,22 +69,21 @@ mod tests {
 
     #[test]
     fn an_event_wakes_and_resolves() {
-        let (waiters, count) = (Waiters::new(), Arc::new(Count::default()));
+        let (waiters, count) = (Waiters::default(), Arc::new(Count::default()));
         let waker = Waker::from(Arc::clone(&count));
         let mut context = Context::from_waker(&waker);
-        let mut arrival = waiters.after(waiters.generation());
-        assert!(Pin::new(&mut arrival).poll(&mut context).is_pending());
-        assert!(Pin::new(&mut arrival).poll(&mut context).is_pending());
+        let mut poll = |future: std::pin::Pin<&mut dyn Future<Output = ()>>| future.poll(&mut context);
+        let mut arrival = pin!(waiters.after(waiters.generation()));
+        assert!(poll(arrival.as_mut()).is_pending());
+        assert!(poll(arrival.as_mut()).is_pending());
         waiters.notify();
         assert_eq!(count.0.load(Ordering::SeqCst), 1, "one waiter is woken once");
-        assert!(Pin::new(&mut arrival).poll(&mut context).is_ready());
-        let abandoned = waiters.after(waiters.generation());
+        assert!(poll(arrival.as_mut()).is_ready());
+        let mut abandoned = Box::pin(waiters.after(waiters.generation()));
+        assert!(poll(abandoned.as_mut()).is_pending());
         drop(abandoned);
         waiters.notify();
         assert_eq!(count.0.load(Ordering::SeqCst), 1, "who gave up is not woken");
-        assert!(
-            Pin::new(&mut waiters.after(0)).poll(&mut context).is_ready(),
-            "a past event needs no waiting"
-        );
+        assert!(poll(pin!(waiters.after(0))).is_ready(), "a past event needs no waiting");
     }
 }

@@ -7,11 +7,12 @@ pub(crate) mod journal;
 mod tests;
 pub(crate) mod turn;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::{Context, Poll, Waker};
+
+use pollster::block_on;
 
 use crate::error::CommitError;
 use crate::store::{OpenStore, StoreInner};
@@ -56,7 +57,7 @@ impl CommitFuture {
     /// As the future.
     pub fn wait(mut self) -> Result<Receipt, CommitError> {
         // This thread waits for nothing else: it leads whatever it has declared for its tasks.
-        park_until(|waker| self.poll_on(waker, false))
+        block_on(poll_fn(|context| self.poll_on(context.waker(), false)))
     }
 }
 
@@ -79,7 +80,7 @@ impl JournaledFuture {
     /// # Errors
     /// As the future.
     pub fn wait(mut self) -> Result<Receipt, CommitError> {
-        park_until(|waker| self.poll_on(waker, false))
+        block_on(poll_fn(|context| self.poll_on(context.waker(), false)))
     }
 
     fn poll_on(&mut self, waker: &Waker, deferred: bool) -> Poll<Result<Receipt, CommitError>> {
@@ -100,24 +101,6 @@ impl Future for JournaledFuture {
 impl Drop for JournaledFuture {
     fn drop(&mut self) {
         self.store.journal.abandon(&mut self.ticket, &***self.store);
-    }
-}
-
-fn park_until<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        if let Poll::Ready(output) = poll(&waker) {
-            return output;
-        }
-        std::thread::park();
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 
