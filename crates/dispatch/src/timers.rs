@@ -52,11 +52,6 @@ impl Timers {
         Timers { shared: Arc::default() }
     }
 
-    /// The next time that somebody waits for.
-    pub fn next_due(&self) -> Option<Instant> {
-        self.shared.queue.lock().waiting.first_key_value().map(|((when, _), _)| *when)
-    }
-
     /// Wakes whose time has come.
     pub fn wake_due(&self) {
         self.shared.queue.lock().take_due().into_iter().for_each(Waker::wake);

@@ -18,11 +18,6 @@ pub fn to_string(document: RawDocument<'_>) -> String {
     JsonDocument(document).to_string()
 }
 
-/// The value as relaxed extended JSON in one line.
-pub fn value_to_string(value: RawValue<'_>) -> String {
-    JsonValue(value).to_string()
-}
-
 impl Display for JsonDocument<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_document(formatter, self.0)

@@ -289,16 +289,6 @@ impl WriteUnit {
         self.log.byte_len()
     }
 
-    /// Forgets everything, gives up the latches and keeps the memory.
-    pub fn clear(&mut self) {
-        self.log.clear();
-        self.counters.clear();
-        self.latches.release();
-        self.follows = None;
-        self.growth = None;
-        self.puts = false;
-    }
-
     /// The mutations, without the counter changes.
     pub fn log(&self) -> &MutationLog {
         &self.log

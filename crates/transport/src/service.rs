@@ -5,7 +5,7 @@ use crate::overload::Overload;
 use crate::timing::RequestTimes;
 use std::sync::Arc;
 use std::time::Instant;
-use wire::{Compressor, Message, MessageRef, ReplyBuilder};
+use wire::{Message, MessageRef, ReplyBuilder};
 
 /// Answers requests. The transport knows nothing of what they mean.
 pub trait Service: Send + Sync + 'static {
@@ -55,7 +55,6 @@ pub trait Service: Send + Sync + 'static {
 pub struct RequestMessage<'m> {
     message: MessageRef<'m>,
     reply_buffer: Vec<u8>,
-    compressor: Option<Compressor>,
     times: RequestTimes,
     received_at: Instant,
     overload: Option<Overload>,
@@ -65,12 +64,11 @@ impl<'m> RequestMessage<'m> {
     pub(crate) const fn new(
         message: MessageRef<'m>,
         reply_buffer: Vec<u8>,
-        compressor: Option<Compressor>,
         times: RequestTimes,
         received_at: Instant,
         overload: Option<Overload>,
     ) -> Self {
-        Self { message, reply_buffer, compressor, times, received_at, overload }
+        Self { message, reply_buffer, times, received_at, overload }
     }
 
     /// Where the request's time went until now.
@@ -110,12 +108,6 @@ impl<'m> RequestMessage<'m> {
     #[must_use]
     pub fn exhaust_allowed(&self) -> bool {
         self.message.exhaust_allowed()
-    }
-
-    /// The compressor the request came with.
-    #[must_use]
-    pub const fn compressor(&self) -> Option<Compressor> {
-        self.compressor
     }
 
     /// Begins the reply in the connection's own buffer and in the format that the request asks for.

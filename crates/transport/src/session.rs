@@ -378,12 +378,6 @@ impl Session {
         self.gave_up_sending.load(Ordering::Acquire)
     }
 
-    /// When the connection was accepted.
-    #[must_use]
-    pub const fn opened_at(&self) -> Instant {
-        self.opened_at
-    }
-
     /// What the loop does at the moment; a snapshot.
     #[must_use]
     pub fn phase(&self) -> Phase {

@@ -307,7 +307,7 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
             let expects_reply = message.expects_reply();
             let exhaust = expects_reply && message.exhaust_allowed();
             let format = message.reply_format();
-            let request = clock.request(message, self.output.buffer(session), compressor);
+            let request = clock.request(message, self.output.buffer(session));
             let called = {
                 // Pinned where it lives: moving it would copy thousands of bytes for each request.
                 let call = pin!(async { self.service.call(session, request).await });
@@ -485,13 +485,8 @@ impl<'s> RequestClock<'s> {
         Self { times, since: now, overload, refuser }
     }
 
-    const fn request<'m>(
-        &self,
-        message: MessageRef<'m>,
-        reply: Vec<u8>,
-        compressor: Option<Compressor>,
-    ) -> RequestMessage<'m> {
-        RequestMessage::new(message, reply, compressor, self.times, self.since, self.overload)
+    const fn request<'m>(&self, message: MessageRef<'m>, reply: Vec<u8>) -> RequestMessage<'m> {
+        RequestMessage::new(message, reply, self.times, self.since, self.overload)
     }
 
     /// `length`: that of the message.

@@ -51,12 +51,6 @@ impl<'a> DocumentSequence<'a> {
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
-
-    /// The documents' bytes, one behind the other.
-    #[must_use]
-    pub const fn bytes(&self) -> &'a [u8] {
-        self.documents
-    }
 }
 
 impl<'a> IntoIterator for DocumentSequence<'a> {

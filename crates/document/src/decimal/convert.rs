@@ -119,20 +119,6 @@ impl Decimal128 {
         Some((if negative { -magnitude } else { magnitude }, exact))
     }
 
-    /// Whether the number is a finite integer.
-    pub fn is_integer(self) -> bool {
-        match self.parts() {
-            Parts::Finite { coefficient, exponent, .. } => {
-                exponent >= 0
-                    || coefficient == 0
-                    || 10u128
-                        .checked_pow(exponent.unsigned_abs())
-                        .is_some_and(|power| coefficient % power == 0)
-            }
-            _ => false,
-        }
-    }
-
     /// Rounds to `places` digits after the point (before it, when negative). Numbers with fewer digits there,
     /// and the special numbers, stay as they are.
     pub fn round_to_place(self, places: i32, mode: RoundingMode) -> Self {

@@ -121,11 +121,6 @@ impl Decimal128 {
         matches!(self.parts(), Parts::Nan)
     }
 
-    /// Whether this is one of the infinities.
-    pub const fn is_infinite(self) -> bool {
-        matches!(self.parts(), Parts::Infinity { .. })
-    }
-
     /// Whether this is neither an infinity nor not-a-number.
     pub const fn is_finite(self) -> bool {
         matches!(self.parts(), Parts::Finite { .. })

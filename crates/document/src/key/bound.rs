@@ -1,6 +1,5 @@
 //! Bounds for scans: where a class of values begins and ends, as values and as key bytes.
 
-use super::{Direction, tag};
 use crate::{Array, Document, ElementType, ObjectId, Timestamp, Value};
 
 /// The bytes after the last that begin with `prefix`: the exclusive upper bound of a scan over the prefix.
@@ -10,41 +9,6 @@ pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = prefix.get(..=last)?.to_vec();
     *bytes.last_mut()? += 1;
     Some(bytes)
-}
-
-/// The key bytes of all values that compare within one class, as a range of a field's bytes: the lower bound
-/// is included, the upper one is not. Both may be put behind a prefix.
-pub fn class_range(kind: ElementType, direction: Direction) -> (Vec<u8>, Vec<u8>) {
-    let (first, last) = class_tags(kind);
-    match direction {
-        Direction::Ascending => (vec![first], vec![last + 1]),
-        Direction::Descending => (vec![!last], vec![!first + 1]),
-    }
-}
-
-/// The lowest and the highest tag of a class.
-const fn class_tags(kind: ElementType) -> (u8, u8) {
-    use ElementType as T;
-    let tag = match kind {
-        T::Double | T::Int32 | T::Int64 | T::Decimal128 => return (tag::NAN, tag::INFINITY),
-        T::Boolean => return (tag::FALSE, tag::TRUE),
-        T::String | T::Symbol => tag::STRING,
-        T::Document => tag::DOCUMENT,
-        T::Array => tag::ARRAY,
-        T::Binary => tag::BINARY,
-        T::Undefined => tag::UNDEFINED,
-        T::ObjectId => tag::OBJECT_ID,
-        T::DateTime => tag::DATE_TIME,
-        T::Null => tag::NULL,
-        T::Regex => tag::REGEX,
-        T::DbPointer => tag::DB_POINTER,
-        T::JavaScript => tag::JAVASCRIPT,
-        T::JavaScriptWithScope => tag::JAVASCRIPT_WITH_SCOPE,
-        T::Timestamp => tag::TIMESTAMP,
-        T::MinKey => tag::MIN_KEY,
-        T::MaxKey => tag::MAX_KEY,
-    };
-    (tag, tag)
 }
 
 /// The values of a class as an interval of values: what a comparison such as `$gt` is limited to.

@@ -24,19 +24,6 @@ pub fn decode(key: &[u8], type_bits: &[u8], directions: &[Direction]) -> Result<
     directions.iter().map(|&direction| decoder.next(direction)).collect()
 }
 
-/// Splits a key behind its first values, one for each direction.
-///
-/// # Errors
-/// The key is damaged or has fewer values.
-pub fn split<'k>(key: &'k [u8], directions: &[Direction]) -> Result<(&'k [u8], &'k [u8]), KeyError> {
-    let mut decoder = Decoder::new(key, &[]);
-    for &direction in directions {
-        decoder.skip(direction)?;
-    }
-    let length = key.len() - decoder.rest().len();
-    key.split_at_checked(length).ok_or(KeyError::Truncated)
-}
-
 /// Reads a key value by value.
 #[derive(Debug, Clone)]
 pub struct Decoder<'k> {

@@ -27,8 +27,8 @@ mod type_bits;
 #[cfg(test)]
 mod tests;
 
-pub use bound::{TypeBracket, class_range, successor, type_bracket};
-pub use decode::{Decoder, KeyError, decode, split};
+pub use bound::{TypeBracket, successor, type_bracket};
+pub use decode::{Decoder, KeyError, decode};
 pub use encode::{KeyBuilder, encode_owned, encode_value};
 pub use hash::{GroupKey, hash64, stable_hash};
 
@@ -55,14 +55,6 @@ impl Direction {
         match self {
             Direction::Ascending => 0x00,
             Direction::Descending => 0xFF,
-        }
-    }
-
-    /// The other direction.
-    pub const fn reversed(self) -> Self {
-        match self {
-            Direction::Ascending => Direction::Descending,
-            Direction::Descending => Direction::Ascending,
         }
     }
 }

@@ -304,7 +304,6 @@ fn damaged_keys_are_errors() {
     assert_eq!(decode(&[0xA0, 1, 9, 0], &[], &one), Err(KeyError::Malformed));
     let deep = vec![0xA8; 5000];
     assert_eq!(decode(&deep, &[], &one), Err(KeyError::Malformed));
-    assert_eq!(split(&deep, &one), Err(KeyError::Malformed));
 }
 
 fn directions() -> impl Strategy<Value = Vec<Direction>> {
@@ -357,14 +356,11 @@ proptest! {
 
     #[test]
     fn compound_keys_come_back(values in prop::collection::vec(value(), 3), directions in directions()) {
-        let (mut key, types) = compound(&values, &directions);
+        let (key, types) = compound(&values, &directions);
         let decoded = decode(&key, &types, &directions).expect("a key just written");
         for (decoded, value) in decoded.iter().zip(&values) {
             prop_assert!(identical(decoded, value), "{:?} became {:?}", value, decoded);
         }
-        let length = key.len();
-        key.extend_from_slice(b"rest");
-        prop_assert_eq!(split(&key, &directions).map(|(first, rest)| (first.len(), rest)), Ok((length, &b"rest"[..])));
     }
 
     #[test]
@@ -394,10 +390,6 @@ proptest! {
         let inverted: Vec<u8> = key.iter().map(|byte| !byte).collect();
         for kind in ElementType::ALL {
             let inside = canonical_type(kind) == canonical_type(value.kind());
-            for (key, direction) in [(&key, Direction::Ascending), (&inverted, Direction::Descending)] {
-                let (lower, upper) = class_range(kind, direction);
-                prop_assert_eq!(lower <= *key && *key < upper, inside, "{:?} in {:?}", value, kind);
-            }
             let bracket = type_bracket(kind);
             let below_upper = value.compare(&bracket.upper).is_lt()
                 || bracket.upper_inclusive && value.compare(&bracket.upper).is_eq();
@@ -411,10 +403,7 @@ proptest! {
     #[test]
     fn any_bytes_as_key(key in prop::collection::vec(any::<u8>(), 0..60), types in prop::collection::vec(0u8..7, 0..8)) {
         for directions in [[Direction::Ascending; 2], [Direction::Descending; 2]] {
-            let read = decode(&key, &types, &directions);
-            if read.is_ok() {
-                prop_assert!(split(&key, &directions).is_ok());
-            }
+            let _ = decode(&key, &types, &directions);
         }
     }
 

@@ -14,7 +14,7 @@ mod tests;
 
 pub use visit::{Found, LeafArray, Place};
 
-use crate::{Element, ElementType, RawDocument, RawValue, Value};
+use crate::{Element, ElementType, RawDocument, RawValue};
 use std::fmt;
 
 /// The most components of a path (MongoDB's limit for nesting is the limit for useful paths).
@@ -38,9 +38,6 @@ pub enum PathError {
     /// A zero byte in a name.
     #[error("FieldPath field names may not contain '\\0'")]
     NullByte,
-    /// A name that begins with a dollar sign where only plain fields are allowed.
-    #[error("FieldPath field names may not start with '$', consider using $getField or $setField: '{0}'")]
-    Dollar(String),
     /// More than [`MAX_PATH_COMPONENTS`].
     #[error("FieldPath is too long: {0} components, at most {MAX_PATH_COMPONENTS} are allowed")]
     TooDeep(usize),
@@ -113,18 +110,6 @@ impl FieldPath {
         Ok(FieldPath { dotted: dotted.into(), components })
     }
 
-    /// Reads a path whose names must not begin with a dollar sign, as expressions demand.
-    ///
-    /// # Errors
-    /// What is wrong with the text.
-    pub fn parse_plain(dotted: &str) -> Result<Self, PathError> {
-        let path = FieldPath::parse(dotted)?;
-        match path.components.iter().find(|component| component.name.starts_with('$')) {
-            Some(component) => Err(PathError::Dollar(component.name.to_string())),
-            None => Ok(path),
-        }
-    }
-
     /// The path as it was written.
     pub fn as_str(&self) -> &str {
         &self.dotted
@@ -146,44 +131,9 @@ impl FieldPath {
         self.components.first().map_or("", Component::name)
     }
 
-    /// The last name.
-    pub fn last(&self) -> &str {
-        self.components.last().map_or("", Component::name)
-    }
-
     /// The name at this position.
     pub fn component(&self, position: usize) -> Option<&str> {
         self.components.get(position).map(Component::name)
-    }
-
-    /// The path without its first name, unless it has only one.
-    pub fn tail(&self) -> Option<FieldPath> {
-        let (_, dotted) = self.dotted.split_once('.')?;
-        Some(FieldPath { dotted: dotted.into(), components: self.components.get(1..)?.into() })
-    }
-
-    /// The path without its last name, unless it has only one.
-    pub fn parent(&self) -> Option<FieldPath> {
-        let (dotted, _) = self.dotted.rsplit_once('.')?;
-        Some(FieldPath { dotted: dotted.into(), components: self.components.get(..self.len() - 1)?.into() })
-    }
-
-    /// The path with one more name, which may itself be dotted.
-    ///
-    /// # Errors
-    /// What is wrong with the result.
-    pub fn join(&self, name: &str) -> Result<FieldPath, PathError> {
-        FieldPath::parse(&format!("{}.{name}", self.dotted))
-    }
-
-    /// Whether this path is `other` or leads on from it.
-    pub fn starts_with(&self, other: &FieldPath) -> bool {
-        self.components.starts_with(&other.components)
-    }
-
-    /// Whether one of the two paths is the other or leads on from it.
-    pub fn conflicts_with(&self, other: &FieldPath) -> bool {
-        self.starts_with(other) || other.starts_with(self)
     }
 
     /// The field that the path names when it goes through documents only: no arrays.
@@ -203,49 +153,6 @@ impl FieldPath {
             document = RawDocument::trusted(element.value_bytes());
         }
         document.element(last.name.as_bytes())
-    }
-
-    /// The field that the path names in documents, and by index in arrays: the way an update takes.
-    pub fn get_positional<'a>(&self, document: RawDocument<'a>) -> Option<RawValue<'a>> {
-        let mut value = RawValue::Document(document);
-        for component in &self.components {
-            value = match value {
-                RawValue::Document(document) => document.get(&component.name)?,
-                RawValue::Array(array) => array.get(component.index?)?,
-                _ => return None,
-            };
-        }
-        Some(value)
-    }
-
-    /// What an expression such as `"$a.b"` reads: an array on the way becomes the array of what its documents
-    /// have there; numeric names are no indexes; `None` is a missing field.
-    pub fn project(&self, document: RawDocument<'_>) -> Option<Value> {
-        project(&self.components, document)
-    }
-}
-
-fn project(components: &[Component], document: RawDocument<'_>) -> Option<Value> {
-    let (first, others) = components.split_first()?;
-    let value = document.get(&first.name)?;
-    project_value(others, value)
-}
-
-fn project_value(others: &[Component], value: RawValue<'_>) -> Option<Value> {
-    match value {
-        value if others.is_empty() => Some(value.to_value()),
-        RawValue::Document(document) => project(others, document),
-        RawValue::Array(array) => Some(Value::Array(
-            array
-                .iter()
-                .filter_map(|value| match value {
-                    RawValue::Document(document) => project(others, document),
-                    RawValue::Array(_) => project_value(others, value),
-                    _ => None,
-                })
-                .collect(),
-        )),
-        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@ fn reports(document: &Document, dotted: &str, leaf: LeafArray) -> String {
     let bytes = document.to_buf();
     let mut reports = Vec::new();
     let flow = path(dotted).visit(bytes.as_raw(), leaf, |found| {
-        let value = found.value.map_or(String::from("-"), crate::json::value_to_string);
+        let value = found.value.map_or(String::from("-"), |value| crate::json::JsonValue(value).to_string());
         let place = match found.place {
             Place::Leaf => "",
             Place::ElementOfLeaf => " element",
@@ -96,11 +96,6 @@ fn direct_ways() {
     assert!(path("a.b").get(document).is_some());
     assert_eq!(path("a.b.c").get(document), None);
     assert_eq!(path("a.b.1.c").get(document), None);
-    assert_eq!(path("a.b.1.c").get_positional(document), Some(RawValue::Int32(2)));
-    assert_eq!(path("a.b.9").get_positional(document), None);
-    assert_eq!(path("a.b.c").project(document), Some(Value::Array(vec![1.into(), 2.into()].into())));
-    assert_eq!(path("a.b.1.c").project(document), Some(Value::Array(crate::Array::new())));
-    assert_eq!(path("a.x").project(document), None);
 }
 
 #[test]
@@ -110,7 +105,6 @@ fn parsing() {
     assert_eq!(FieldPath::parse("a..b"), Err(PathError::EmptyComponent("a..b".into())));
     assert_eq!(FieldPath::parse(".a"), Err(PathError::EmptyComponent(".a".into())));
     assert_eq!(FieldPath::parse("a\0"), Err(PathError::NullByte));
-    assert_eq!(FieldPath::parse_plain("a.$b"), Err(PathError::Dollar("$b".into())));
     assert_eq!(FieldPath::parse(&format!("{}a", "a.".repeat(200))), Err(PathError::TooDeep(201)));
     assert_eq!(FieldPath::parse_lenient("a..b").unwrap().len(), 3);
     let indexes: Vec<_> = path("a.0.01.10.9999999999").components().iter().map(Component::index).collect();
@@ -118,14 +112,7 @@ fn parsing() {
 }
 
 #[test]
-fn relations() {
+fn names() {
     let long = path("a.b.c");
-    assert_eq!((long.head(), long.last(), long.component(1)), ("a", "c", Some("b")));
-    assert_eq!(long.tail(), Some(path("b.c")));
-    assert_eq!(long.parent(), Some(path("a.b")));
-    assert_eq!(path("a").tail(), None);
-    assert_eq!(path("a").parent(), None);
-    assert_eq!(path("a").join("b.c"), Ok(long.clone()));
-    assert!(long.starts_with(&path("a.b")) && !long.starts_with(&path("a.bc")));
-    assert!(path("a").conflicts_with(&long) && !path("a.c").conflicts_with(&long));
+    assert_eq!((long.head(), long.component(1)), ("a", Some("b")));
 }

@@ -35,11 +35,6 @@ impl InList {
         &self.patterns
     }
 
-    /// Whether null is listed, so that missing fields match.
-    pub const fn has_null(&self) -> bool {
-        self.has_null
-    }
-
     pub(crate) fn holds(&self, value: Option<RawValue<'_>>) -> Verdict {
         let value = match value {
             None | Some(RawValue::Undefined) => return Ok(self.has_null),

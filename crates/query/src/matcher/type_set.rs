@@ -19,11 +19,6 @@ fn bit(kind: ElementType) -> u32 {
 }
 
 impl TypeSet {
-    /// The set of one type.
-    pub fn of(kind: ElementType) -> Self {
-        Self { bits: bit(kind) }
-    }
-
     /// Adds one operand: a type code or an alias.
     ///
     /// # Errors

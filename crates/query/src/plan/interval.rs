@@ -195,7 +195,8 @@ impl Intervals {
     }
 
     /// Whether `value` is in.
-    pub fn contains(&self, value: &Value) -> bool {
+    #[cfg(test)]
+    pub(crate) fn contains(&self, value: &Value) -> bool {
         let before = Cut::before(value.clone());
         self.list
             .iter()

@@ -68,16 +68,6 @@ impl KeyScan {
         Self::of_fields(&[(FieldOrder::Ascending, ids)], direction)
     }
 
-    /// The bounds behind `prefix`, as a range of whole keys: lower inclusive, upper exclusive.
-    pub fn range(&self, prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        let lower = [prefix, &self.lower].concat();
-        let upper = match &self.upper {
-            Some(upper) => [prefix, upper].concat(),
-            None => successor(prefix).unwrap_or_else(|| vec![0xFF; prefix.len() + 1]),
-        };
-        (lower, upper)
-    }
-
     fn of_fields(fields: &[(FieldOrder, &Intervals)], direction: ScanDirection) -> Self {
         let bounded = fields.iter().rposition(|(_, bounds)| !bounds.is_all()).map_or(0, |last| last + 1);
         let fields: Vec<FieldRanges> = fields

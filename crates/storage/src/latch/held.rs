@@ -67,10 +67,6 @@ impl HeldLatches {
         }
         wakers
     }
-
-    pub(crate) fn release(&mut self) {
-        self.latches.clear();
-    }
 }
 
 impl fmt::Debug for HeldLatches {
