@@ -1,5 +1,5 @@
-//! Write units: mutations in one byte buffer, so that a unit costs one allocation and a group is
-//! appended to the engine's batch without touching single mutations twice.
+//! Write units: mutations in one byte buffer, so that a unit costs one allocation. The engine may apply those
+//! of different keys in another order.
 //!
 //! ```text
 //!  ┌──────────────────────┬───────────────┬───────────────┬───────┬─────────┐
