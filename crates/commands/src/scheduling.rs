@@ -97,6 +97,9 @@ impl<'c> Scheduling<'c> {
     /// # Errors
     /// Those of the computation.
     pub(crate) async fn compute<T>(&self, compute: impl Fn() -> CommandResult<T>) -> CommandResult<T> {
+        if self.may_block() {
+            return compute();
+        }
         let computed = {
             let _short = checkpoint::short();
             compute()
@@ -130,6 +133,36 @@ impl<'c> Scheduling<'c> {
                 read(ReadTier::Any)
             }
             result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestClient, server};
+    use pollster::block_on;
+    use std::cell::Cell;
+
+    #[test]
+    fn computes_twice_only_what_a_loop_gives_up() {
+        let server = server();
+        let times_for = |client: &TestClient, steps: usize| {
+            let computed = Cell::new(0);
+            let scheduling = Scheduling::new(&client.client, &server);
+            let compute = || {
+                computed.set(computed.get() + 1);
+                for _ in 0..steps {
+                    checkpoint::pass(1)?;
+                }
+                Ok(scheduling.may_block())
+            };
+            let blocks = block_on(scheduling.compute(compute)).expect("nothing ends it");
+            (computed.get(), blocks)
+        };
+        for (steps, in_loop) in [(10, (1, false)), (100_000, (2, true))] {
+            assert_eq!(times_for(&TestClient::in_loop(&server), steps), in_loop, "{steps} steps in a loop");
+            assert_eq!(times_for(&TestClient::of(&server), steps), (1, true), "{steps} steps");
         }
     }
 }
