@@ -44,7 +44,7 @@ impl Node for Counting {
     async fn journaled(&self, receipts: &AtomicU64) -> CommandResult {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         match receipts.load(Ordering::Relaxed) {
-            UNLUCKY => Err(CommandError::new(wire::ErrorCode::WriteConcernTimeout as i32, "no luck")),
+            UNLUCKY => Err(CommandError::new(wire::ErrorCode::WriteConcernFailed as i32, "no luck")),
             _ => Ok(()),
         }
     }

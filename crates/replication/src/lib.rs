@@ -45,6 +45,7 @@ mod membership;
 mod message;
 pub mod oplog;
 mod optime;
+pub mod set;
 
 pub use bytes::Bytes;
 pub use config::Config;

@@ -101,7 +101,7 @@ error_codes! {
     59 CommandNotFound
     61 ShardKeyNotFound
     62 OplogOperationUnsupported
-    64 WriteConcernTimeout
+    64 WriteConcernFailed
     65 MultipleErrorsOccurred
     66 ImmutableField
     67 CannotCreateIndex
