@@ -12,7 +12,7 @@ use crate::parameters::Parameter;
 use crate::request::{CommandOutcome, CommandRequest};
 use crate::server::{Server, next_operation_id};
 use crate::spans::{SlowOperation, Span, SpanTimes};
-use document::{Document, DocumentBuilder, doc};
+use document::{Document, DocumentBuilder, RawDocument, Value, doc};
 use query::checkpoint::watch;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,8 +35,11 @@ pub async fn dispatch<N: Node>(
         Ok(prepared) => run(server, prepared, reply, &mut outcome).await,
         Err(error) => Err(error.clone()),
     };
-    if let Err(error) = result {
+    if let Err(mut error) = result {
         server.counters.user_asserts.add(1);
+        if has_retryable_code(error.code) && is_retryable_write(request.body) {
+            error = error.with_label(RETRYABLE_WRITE_ERROR);
+        }
         outcome.next = None;
         outcome.closes_connection |= error.closes_connection;
         outcome.refused_under_overload = error.code == code::INGRESS_REQUEST_RATE_LIMIT_EXCEEDED;
@@ -44,6 +47,33 @@ pub async fn dispatch<N: Node>(
         error.write(&mut DocumentBuilder::new(reply));
     }
     outcome
+}
+
+/// What tells drivers to send a write with a transaction number again.
+const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
+
+/// Whether a write that failed with this code is worth sending again, here or to another member.
+///
+/// Source: driver specification "Retryable Writes", "Determining Retryable Errors".
+const fn has_retryable_code(code: i32) -> bool {
+    matches!(code, 6 | 7 | 89 | 91 | 134 | 189 | 262 | 9001 | 10107 | 11600 | 11602 | 13435 | 13436)
+}
+
+fn is_retryable_write(command: RawDocument<'_>) -> bool {
+    command.contains("txnNumber")
+}
+
+fn label_write_concern_error<N: Node>(
+    context: &CommandContext<'_, N>,
+    fields: &Document,
+    reply: &mut DocumentBuilder<'_>,
+) {
+    let error = fields.get("writeConcernError").and_then(Value::as_document);
+    let code = error.and_then(|error| error.get("code")?.as_f64());
+    let is_retryable = code.is_some_and(|code| has_retryable_code(code as i32));
+    if is_retryable && context.generic.txn_number.is_some() && !fields.contains("errorLabels") {
+        reply.start_array("errorLabels").push(RETRYABLE_WRITE_ERROR);
+    }
 }
 
 /// A request that passed the checks, and its place in the table.
@@ -97,6 +127,7 @@ fn prepare<'a, N: Node>(
     let database = database(request, &generic)?;
     check_api(server, command, &generic, &fields)?;
     generic.validate()?;
+    generic.check_txn_number(server.node.takes_txn_numbers(), command.name, command.takes_txn_number)?;
     if !generic.help {
         check_place(command, database, &generic)?;
     }
@@ -311,7 +342,10 @@ async fn run_with_faults<N: Node>(
         false => Box::pin(faults_after(context)).await,
     };
     match (result, &faults.or(unmet)) {
-        (Ok(()), Some(fields)) => drop(builder.append_fields(fields)),
+        (Ok(()), Some(fields)) => {
+            builder.append_fields(fields);
+            label_write_concern_error(context, fields, &mut builder);
+        }
         (Ok(()), None) => {}
         (Err(error), Some(fields)) => return Err(error.with_more(fields)),
         (Err(error), None) => return Err(error),

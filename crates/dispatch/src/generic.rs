@@ -29,7 +29,9 @@ pub struct GenericArguments<'a> {
     pub api_strict: bool,
     /// `apiDeprecationErrors`.
     pub api_deprecation_errors: bool,
-    /// `txnNumber`, `autocommit` or `startTransaction` were given.
+    /// `txnNumber`: counts the retryable writes of the session.
+    pub txn_number: Option<i64>,
+    /// `autocommit` or `startTransaction` were given.
     pub in_transaction: bool,
     /// `help: true`: what the command does is told, and nothing is done.
     pub help: bool,
@@ -109,7 +111,8 @@ impl<'a> GenericArguments<'a> {
             b"apiDeprecationErrors" => {
                 self.api_deprecation_errors = flag(command, "apiDeprecationErrors", value)?
             }
-            b"txnNumber" | b"autocommit" | b"startTransaction" => self.in_transaction = true,
+            b"txnNumber" => self.txn_number = Some(txn_number(value)?),
+            b"autocommit" | b"startTransaction" => self.in_transaction = true,
             b"$clusterTime"
             | b"$audit"
             | b"$client"
@@ -143,11 +146,41 @@ impl<'a> GenericArguments<'a> {
             let message = format!("Provided {given}, without passing apiVersion");
             return Err(CommandError::new(code::API_VERSION_ERROR, message));
         }
-        if self.in_transaction {
+        Ok(())
+    }
+
+    /// Checks the transaction number, given what kind of server and of command it is for.
+    ///
+    /// # Errors
+    /// A number where there are none, without a session, below zero, or for a command that is no retryable
+    /// write; transactions of several statements.
+    pub fn check_txn_number(&self, is_member: bool, command: &str, is_retryable: bool) -> CommandResult {
+        if self.txn_number.is_none() && !self.in_transaction {
+            return Ok(());
+        }
+        if !is_member {
             return Err(CommandError::new(
                 code::ILLEGAL_OPERATION,
                 "Transaction numbers are only allowed on a replica set member or mongos",
             ));
+        }
+        if self.in_transaction {
+            let message = "transactions of several statements are not supported";
+            return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED, message));
+        }
+        if self.session.is_none() {
+            let message = "Transaction number requires a session ID to also be specified";
+            return Err(CommandError::invalid_options(message));
+        }
+        if self.txn_number.is_some_and(|number| number < 0) {
+            return Err(CommandError::invalid_options("Transaction number cannot be negative"));
+        }
+        if !is_retryable {
+            let message = format!(
+                "txnNumber may only be provided for multi-document transactions and retryable write commands. \
+                 autocommit:false was not provided, and {command} is not a retryable write command."
+            );
+            return Err(CommandError::new(wire::ErrorCode::NotARetryableWriteCommand as i32, message));
         }
         Ok(())
     }
@@ -170,6 +203,13 @@ const NULL_IS_NONE: [&[u8]; 9] = [
     b"apiStrict",
     b"apiDeprecationErrors",
 ];
+
+fn txn_number(value: RawValue<'_>) -> CommandResult<i64> {
+    match value {
+        RawValue::Int64(number) => Ok(number),
+        other => Err(wrong_type("OperationSessionInfoFromClient", "txnNumber", other.kind(), &["long"])),
+    }
+}
 
 fn api_version(name: &str) -> CommandResult<ApiVersion> {
     match name {
@@ -336,6 +376,7 @@ mod tests {
             );
         }
         generic.validate().map_err(|error| error.code)?;
+        generic.check_txn_number(false, "insert", true).map_err(|error| error.code)?;
         let unacknowledged = generic.write_concern.is_some_and(|concern| concern.unacknowledged);
         Ok((unacknowledged, generic.is_journaled(), generic.max_time.map(|time| time.as_millis() as u64)))
     }
@@ -367,11 +408,32 @@ mod tests {
     }
 
     #[test]
+    fn transaction_numbers_on_a_member_of_a_set() {
+        let check = |txn_number: i64, session: bool, in_transaction: bool, is_retryable: bool| {
+            let session = session.then(SessionId::random);
+            let generic = GenericArguments {
+                session,
+                txn_number: Some(txn_number),
+                in_transaction,
+                ..GenericArguments::default()
+            };
+            generic.check_txn_number(true, "ping", is_retryable).map_err(|error| error.code)
+        };
+        assert_eq!(check(0, true, false, true), Ok(()));
+        assert_eq!(check(0, false, false, true), Err(72), "without a session");
+        assert_eq!(check(-1, true, false, true), Err(72));
+        assert_eq!(check(0, true, false, false), Err(50_768), "no retryable write");
+        assert_eq!(check(0, true, true, true), Err(115), "a transaction of several statements");
+        assert_eq!(GenericArguments::default().check_txn_number(true, "ping", false).map_err(|_| ()), Ok(()));
+    }
+
+    #[test]
     fn versions_transactions_and_limits() {
         check(doc! { "apiVersion": "1", "apiStrict": true }, Ok((false, false, None)));
         check(doc! { "apiVersion": "3" }, Err(322));
         check(doc! { "apiStrict": true }, Err(322));
         check(doc! { "txnNumber": 1_i64 }, Err(20));
+        check(doc! { "txnNumber": 1 }, Err(14));
         check(doc! { "maxTimeMS": 0 }, Ok((false, false, None)));
         check(
             doc! { "maxTimeMS": (Value::Null), "comment": (Value::Null), "readConcern": (Value::Null), "lsid": (Value::Null) },

@@ -26,6 +26,11 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// of others.
     fn has_collection(&self, database: &str, name: &str) -> bool;
 
+    /// Whether writes may have transaction numbers: only where a log is kept of them.
+    fn takes_txn_numbers(&self) -> bool {
+        false
+    }
+
     /// Waits until all that an operation has written is as safe as `j: true` wants it.
     ///
     /// # Errors

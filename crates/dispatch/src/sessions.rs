@@ -70,11 +70,18 @@ impl fmt::Debug for SessionId {
 
 const SHARDS: usize = 32;
 
+#[derive(Debug)]
+struct Session {
+    last_use: Instant,
+    /// The latest transaction number that was used here.
+    txn_number: i64,
+}
+
 /// The sessions in use.
 #[derive(Debug)]
 pub struct Sessions {
-    /// Each guards the last use of its share of the sessions.
-    shards: [Mutex<HashMap<SessionId, Instant>>; SHARDS],
+    /// Each guards its share of the sessions.
+    shards: [Mutex<HashMap<SessionId, Session>>; SHARDS],
     /// Sessions that a share has at most.
     shard_length_max: usize,
 }
@@ -94,10 +101,27 @@ impl Sessions {
         let mut shard = self.shard(id).lock();
         let has_room = shard.len() < self.shard_length_max;
         match shard.entry(id) {
-            Entry::Occupied(mut known) => *known.get_mut() = now,
-            Entry::Vacant(new) if has_room => drop(new.insert(now)),
+            Entry::Occupied(mut known) => known.get_mut().last_use = now,
+            Entry::Vacant(new) if has_room => {
+                new.insert(Session { last_use: now, txn_number: -1 });
+            }
             Entry::Vacant(_) => return Err(too_many(id)),
         }
+        Ok(())
+    }
+
+    /// A write with this transaction number begins.
+    ///
+    /// # Errors
+    /// A later number that was used before: this one is over.
+    pub fn advance(&self, id: SessionId, txn_number: i64) -> Result<(), i64> {
+        let mut shard = self.shard(id).lock();
+        // Who has ended its session meanwhile has lost what is kept here, and nothing else.
+        let Some(session) = shard.get_mut(&id) else { return Ok(()) };
+        if session.txn_number > txn_number {
+            return Err(session.txn_number);
+        }
+        session.txn_number = txn_number;
         Ok(())
     }
 
@@ -110,8 +134,8 @@ impl Sessions {
     pub fn expire(&self, now: Instant, timeout: Duration) -> Vec<SessionId> {
         let mut expired = Vec::new();
         for shard in &self.shards {
-            shard.lock().retain(|id, last_use| {
-                let alive = now.saturating_duration_since(*last_use) < timeout;
+            shard.lock().retain(|id, session| {
+                let alive = now.saturating_duration_since(session.last_use) < timeout;
                 if !alive {
                     expired.push(*id);
                 }
@@ -132,7 +156,7 @@ impl Sessions {
     }
 
     #[expect(clippy::indexing_slicing, reason = "the remainder is below the number of shards")]
-    fn shard(&self, id: SessionId) -> &Mutex<HashMap<SessionId, Instant>> {
+    fn shard(&self, id: SessionId) -> &Mutex<HashMap<SessionId, Session>> {
         &self.shards[usize::from(id.0[15]) % SHARDS]
     }
 }
@@ -158,6 +182,16 @@ mod tests {
         assert_eq!(sessions.expire(start + Duration::from_secs(30), Duration::from_secs(30)), [old]);
         assert_eq!(sessions.all(), [young]);
         assert!(sessions.end(young) && !sessions.end(young));
+    }
+
+    #[test]
+    fn transaction_numbers_do_not_go_back() {
+        let (sessions, start) = (Sessions::new(1000), Instant::now());
+        let id = SessionId::random();
+        sessions.touch(id, start).expect("room");
+        assert_eq!([3, 3, 2, 4].map(|number| sessions.advance(id, number)), [Ok(()), Ok(()), Err(3), Ok(())]);
+        sessions.touch(id, start).expect("it is known");
+        assert_eq!(sessions.advance(id, 3), Err(4), "a touch forgets nothing");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub(crate) static COMMAND: Command = Command {
     class: OperationClass::Delete,
     api_version_1: true,
     takes_write_concern: true,
+    takes_txn_number: true,
     ..Command::new("delete", "Removes documents.", Run::Later(|context, reply| Box::pin(run(context, reply))))
 };
 

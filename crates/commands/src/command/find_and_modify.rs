@@ -24,6 +24,7 @@ pub(crate) static COMMAND: Command = Command {
     aliases: &["findandmodify"],
     api_version_1: true,
     takes_write_concern: true,
+    takes_txn_number: true,
     ..Command::new(
         "findAndModify",
         "Changes or removes one document and returns it.",

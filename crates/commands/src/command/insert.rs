@@ -17,6 +17,7 @@ pub(crate) static COMMAND: Command = Command {
     class: OperationClass::Insert,
     api_version_1: true,
     takes_write_concern: true,
+    takes_txn_number: true,
     ..Command::new("insert", "Inserts documents.", Run::Later(|context, reply| Box::pin(run(context, reply))))
 };
 

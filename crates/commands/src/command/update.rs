@@ -21,6 +21,7 @@ pub(crate) static COMMAND: Command = Command {
     class: OperationClass::Update,
     api_version_1: true,
     takes_write_concern: true,
+    takes_txn_number: true,
     ..Command::new("update", "Changes documents.", Run::Later(|context, reply| Box::pin(run(context, reply))))
 };
 

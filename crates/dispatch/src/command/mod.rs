@@ -117,6 +117,8 @@ pub struct Command<N: Node> {
     pub unstable_fields: &'static [&'static str],
     /// Takes a write concern.
     pub takes_write_concern: bool,
+    /// Takes a transaction number: a write that is done once however often it is sent.
+    pub takes_txn_number: bool,
     /// May come in the retired OP_QUERY form and without `apiVersion`.
     pub accepts_op_query: bool,
     /// Not listed and refused unless `enableTestCommands` is on.
@@ -148,6 +150,7 @@ impl<N: Node> Command<N> {
             deprecated_in: None,
             unstable_fields: &[],
             takes_write_concern: false,
+            takes_txn_number: false,
             accepts_op_query: false,
             only_for_tests: false,
             latency_class: None,
