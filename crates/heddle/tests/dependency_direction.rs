@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("transport", &["wire"]),
     ("dispatch", &["query", "wire", "document", "ambient"]),
     ("commands", &["dispatch", "catalog", "query", "wire", "storage", "document", "ambient"]),
-    ("replication", &["catalog", "storage", "document", "wire"]),
+    ("replication", &["catalog", "storage", "document", "wire", "ambient"]),
     ("bench", &["wire", "document"]),
     ("simulation", &["commands", "dispatch", "catalog", "storage", "document", "ambient"]),
     (

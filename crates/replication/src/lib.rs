@@ -32,7 +32,7 @@
 //!
 //! # Not here
 //!
-//! Threads, sockets and files; who may ask (`replSet…` commands). A member
+//! Files; who may ask (`replSet…` commands). A member
 //! that has lost its disk has forgotten its votes: it comes back under another number.
 
 mod config;
@@ -43,8 +43,10 @@ mod log;
 mod member;
 mod membership;
 mod message;
+pub mod network;
 pub mod oplog;
 mod optime;
+mod peers;
 pub mod set;
 
 pub use bytes::Bytes;
@@ -56,3 +58,4 @@ pub use member::{Member, Progress, ProposeError};
 pub use membership::Membership;
 pub use message::{Message, MessageError};
 pub use optime::OpTime;
+pub use peers::{Answer, PeerError, Peers};
