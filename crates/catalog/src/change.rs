@@ -31,6 +31,8 @@ pub enum Change<'c> {
         document_key: &'c [u8],
         /// The document.
         document: RawDocument<'c>,
+        /// Its place among those that the operation inserts.
+        position: usize,
     },
     /// A document takes the place of another one with its `_id`.
     Update {
@@ -42,6 +44,8 @@ pub enum Change<'c> {
         before: RawDocument<'c>,
         /// The document as it is.
         after: RawDocument<'c>,
+        /// Whether it was given as a whole, and not made from the one before.
+        replaces: bool,
     },
     /// A document goes, on demand or out of a full capped collection.
     Delete {
@@ -95,6 +99,24 @@ pub enum Change<'c> {
     },
 }
 
+impl<'c> Change<'c> {
+    /// The collection or view that changes, or that has documents or indexes that do.
+    pub const fn definition(&self) -> &'c CollectionDefinition {
+        match *self {
+            Change::Insert { definition, .. }
+            | Change::Update { definition, .. }
+            | Change::Delete { definition, .. }
+            | Change::Create(definition)
+            | Change::Drop(definition)
+            | Change::Rename { definition, .. }
+            | Change::Modify { definition, .. }
+            | Change::CreateIndexes { definition, .. }
+            | Change::CommitIndexBuild { definition, .. }
+            | Change::DropIndexes { definition, .. } => definition,
+        }
+    }
+}
+
 /// Is told of every change when it is put into its write unit, which may be refused yet.
 pub trait ChangeObserver: std::fmt::Debug + Send + Sync {
     /// Sees a change, and may add to the unit that makes it. Called with latches held: it must not wait.
@@ -106,6 +128,9 @@ pub trait ChangeObserver: std::fmt::Debug + Send + Sync {
     /// All changes of the unit have been seen: it is to be committed. Upkeep of indexes is committed in units
     /// of its own, of which nothing is told.
     fn end_unit(&self, _unit: &mut WriteUnit) {}
+
+    /// The unit that was ended last is applied.
+    fn committed(&self) {}
 }
 
 /// Changes on their way into one write unit.
@@ -178,12 +203,13 @@ impl<'o> Changes<'o> {
         entry_bytes(entry)
     }
 
-    /// A document comes, with its entries. `key` is its own in the store, as below.
+    /// A document comes, with its entries; where it is among those of the operation. `key` is its own in the
+    /// store, as below.
     pub(crate) fn insert<'e>(
         &mut self,
         definition: &CollectionDefinition,
         key: &[u8],
-        document: RawDocument<'_>,
+        (document, position): (RawDocument<'_>, usize),
         entries: impl Iterator<Item = &'e IndexEntryBuf>,
     ) {
         let bytes = length(document);
@@ -191,15 +217,16 @@ impl<'o> Changes<'o> {
         let entries: i64 = entries.map(|entry| self.put_entry(entry)).sum();
         *self.growth.get_or_insert(0) += bytes + entries;
         self.count(definition.id, 1, bytes);
-        self.tell(Change::Insert { definition, document_key: keys::behind_collection(key), document });
+        let document_key = keys::behind_collection(key);
+        self.tell(Change::Insert { definition, document_key, document, position });
     }
 
-    /// A document takes the place of another one; these entries go and those come.
+    /// A document takes the place of another one, as a whole or made from it; these entries go and those come.
     pub(crate) fn update<'e>(
         &mut self,
         definition: &CollectionDefinition,
         key: &[u8],
-        (before, after): (RawDocument<'_>, RawDocument<'_>),
+        (before, after, replaces): (RawDocument<'_>, RawDocument<'_>, bool),
         removed: impl Iterator<Item = &'e IndexEntryBuf>,
         added: impl Iterator<Item = &'e IndexEntryBuf>,
     ) {
@@ -209,7 +236,8 @@ impl<'o> Changes<'o> {
         let added: i64 = added.map(|entry| self.put_entry(entry)).sum();
         *self.growth.get_or_insert(0) += bytes + added - removed;
         self.count(definition.id, 0, bytes);
-        self.tell(Change::Update { definition, document_key: keys::behind_collection(key), before, after });
+        let document_key = keys::behind_collection(key);
+        self.tell(Change::Update { definition, document_key, before, after, replaces });
     }
 
     /// A document goes, with its entries.
@@ -343,25 +371,32 @@ impl<'o> Changes<'o> {
         if let Some(bytes) = self.growth {
             self.unit.set_growth(Growth::of(bytes));
         }
-        if let Some(observer) = self.context.observer.filter(|_| self.is_told) {
+        if let Some(observer) = self.observer() {
             observer.end_unit(&mut self.unit);
         }
         self.unit
     }
 
+    /// Who has been told of something in the unit.
+    fn observer(&self) -> Option<&'o dyn ChangeObserver> {
+        self.context.observer.filter(|_| self.is_told)
+    }
+
     /// Commits the changes and waits until they are applied; the receipt is in the context then.
     pub(crate) async fn commit(self, store: &Store) -> Result<(), CommitError> {
-        let (receipts, began) = (self.context.receipts, ambient::now());
+        let (receipts, observer, began) = (self.context.receipts, self.observer(), ambient::now());
         let receipt = store.commit(self.seal()).await?;
         receipts.add(receipt, ambient::elapsed(began));
+        observer.inspect(|observer| observer.committed());
         Ok(())
     }
 
     /// The same on a thread that serves nobody else.
     pub(crate) fn commit_and_block(self, store: &Store) -> Result<(), CommitError> {
-        let (receipts, began) = (self.context.receipts, ambient::now());
+        let (receipts, observer, began) = (self.context.receipts, self.observer(), ambient::now());
         let receipt = store.commit(self.seal()).wait()?;
         receipts.add(receipt, ambient::elapsed(began));
+        observer.inspect(|observer| observer.committed());
         Ok(())
     }
 }

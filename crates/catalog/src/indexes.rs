@@ -250,7 +250,13 @@ async fn build_indexes(
             match finished {
                 Ok(()) => Ok(()),
                 Err(error) => {
-                    if let Err(failure) = index_build::abandon(context, collection, &build).await {
+                    let mut abandoned = index_build::abandon(context, collection, &build).await;
+                    if abandoned.is_err() && context.observer.is_some() {
+                        // Who must not tell of it any more removes what it has; nobody else has these indexes.
+                        let untold = OperationContext { observer: None, ..*context };
+                        abandoned = index_build::abandon(&untold, collection, &build).await;
+                    }
+                    if let Err(failure) = abandoned {
                         tracing::warn!(%failure, indexes = ?build.names(), "an index build leaves its entries");
                         index_build::forget(collection, &build)?;
                     }

@@ -205,6 +205,7 @@ pub struct WriteUnit {
     counters: SmallVec<[CounterChange; 4]>,
     latches: HeldLatches,
     follows: Option<QueuePlace>,
+    entries: Vec<Vec<u8>>,
     growth: Option<Growth>,
     /// Whether there is a put among the mutations.
     puts: bool,
@@ -277,6 +278,11 @@ impl WriteUnit {
     /// ([`Store::enqueued_version`](crate::Store::enqueued_version)): it is refused if that one is.
     pub fn follow(&mut self, place: QueuePlace) {
         self.follows = Some(place);
+    }
+
+    /// What has to be committed to the log before the unit is written.
+    pub fn entries_mut(&mut self) -> &mut Vec<Vec<u8>> {
+        &mut self.entries
     }
 
     /// Whether committing the unit would change nothing.

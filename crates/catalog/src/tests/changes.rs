@@ -29,7 +29,7 @@ fn describe(change: Change<'_>) -> String {
         shown.collect::<Vec<_>>().join(", ")
     };
     match change {
-        Change::Insert { definition, document_key, document } => {
+        Change::Insert { definition, document_key, document, .. } => {
             assert!(!document_key.is_empty());
             format!("insert {} {}", definition.namespace, a(document))
         }

@@ -89,10 +89,21 @@ impl Collection {
         documents: &[RawDocument<'_>],
         ordered: bool,
     ) -> InsertReport {
+        self.insert_from(context, documents, 0, ordered).await
+    }
+
+    /// The same from this document on.
+    pub async fn insert_from(
+        &self,
+        context: &OperationContext<'_>,
+        documents: &[RawDocument<'_>],
+        first: usize,
+        ordered: bool,
+    ) -> InsertReport {
         let mut report = InsertReport::default();
-        let mut next = 0;
+        let mut next = first;
         while next < documents.len() {
-            if next > 0 {
+            if next > first {
                 give_way().await;
                 if let Err(ended) = checkpoint::look() {
                     report.errors.push((next, ended.into()));
@@ -311,7 +322,7 @@ impl Collection {
         }
         for candidate in accepted {
             let entries = candidate.entries.iter().flat_map(|entries| &entries.entries);
-            changes.insert(definition, &candidate.key, candidate.document(), entries);
+            changes.insert(definition, &candidate.key, (candidate.document(), candidate.position), entries);
         }
         if definition.is_capped() {
             // Before the commit: should this future be dropped in it, the unit has used the ids all the same.

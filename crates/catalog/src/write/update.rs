@@ -22,7 +22,9 @@ use storage::{Keyspace, LatchTable};
 pub enum Decision {
     /// It stays as it is.
     Keep,
-    /// It is replaced (or inserted, when there is none).
+    /// This is made from it.
+    Update(DocumentBuf),
+    /// It is replaced as a whole (or inserted, when there is none).
     Replace(DocumentBuf),
     /// It is deleted.
     Remove,
@@ -95,7 +97,7 @@ impl Collection {
         let existed = old.is_some();
         let decision = decide(old);
         let bytes = match &decision {
-            Ok(Decision::Replace(new)) => new.as_raw().as_bytes().len() + ENTRIES_BYTES,
+            Ok(Decision::Update(new) | Decision::Replace(new)) => new.len() + ENTRIES_BYTES,
             _ => 0,
         };
         let mut changes = Changes::with_capacity(context, bytes);
@@ -243,14 +245,15 @@ impl Collection {
         changes: &mut Changes<'_>,
         company: Company,
     ) -> Result<Planned, WriteError> {
-        let (old, new) = match (old, decision) {
+        let (old, new, replaces) = match (old, decision) {
             (_, Decision::Keep) | (None, Decision::Remove) => return Ok(Planned::Nothing),
-            (None, Decision::Replace(new)) => return Ok(Planned::Insert(new)),
+            (None, Decision::Update(new) | Decision::Replace(new)) => return Ok(Planned::Insert(new)),
             (Some(old), Decision::Remove) => {
                 self.remove(context, &writing.definition, key, old, changes)?;
                 return Ok(Planned::Removal);
             }
-            (Some(old), Decision::Replace(new)) => (old, new),
+            (Some(old), Decision::Update(new)) => (old, new, false),
+            (Some(old), Decision::Replace(new)) => (old, new, true),
         };
         let new = new.as_raw();
         if new.as_bytes() == old.as_bytes() {
@@ -277,7 +280,7 @@ impl Collection {
         }
         let removed = entries.iter().flat_map(|change| &change.removed);
         let added = entries.iter().flat_map(|change| &change.added);
-        changes.update(definition, key, (old, new), removed, added);
+        changes.update(definition, key, (old, new, replaces), removed, added);
         Ok(Planned::Replacement)
     }
 

@@ -258,9 +258,9 @@ impl Merger<'_> {
             Ok(match replacement {
                 Replacement::Nothing => Decision::Keep,
                 Replacement::Whole => Decision::Replace(replaced(old, document)),
-                Replacement::Fields => Decision::Replace(with_fields(old, document.as_raw())),
+                Replacement::Fields => Decision::Update(with_fields(old, document.as_raw())),
                 Replacement::Updated(update) => {
-                    update.apply(old, None, false)?.map_or(Decision::Keep, Decision::Replace)
+                    update.apply(old, None, false)?.map_or(Decision::Keep, Decision::Update)
                 }
             })
         };

@@ -161,7 +161,11 @@ impl Statement<'_> {
         if self.keeps_versions {
             result.after = Some(after.clone().unwrap_or_else(|| document.to_buf()));
         }
-        Ok(after.map_or(Decision::Keep, Decision::Replace))
+        Ok(match after {
+            None => Decision::Keep,
+            Some(after) if update.is_replacement() => Decision::Replace(after),
+            Some(after) => Decision::Update(after),
+        })
     }
 
     /// Changes those of these documents that still match, as many as possible in one write unit.

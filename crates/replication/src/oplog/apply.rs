@@ -6,7 +6,7 @@
 //! there any more, is passed over.
 
 use super::command::BuildStep;
-use super::{Command, MalformedEntry, Operation, Target, Update, delta};
+use super::{Command, MalformedEntry, Operation, OplogEntry, Target, Update, delta};
 use catalog::{
     Catalog, CatalogEntry, CatalogError, Collection, CollectionOptions, Decision, IndexSelection, IndexSpec,
     Namespace, OperationContext, ReadError, WriteError, Writer,
@@ -32,7 +32,7 @@ pub enum ApplyError {
     Read(#[from] ReadError),
 }
 
-/// Applies operations of the log, in their order.
+/// Applies entries of the log, in their order.
 #[derive(Debug)]
 pub struct Applier<'a> {
     catalog: &'a Catalog,
@@ -45,12 +45,12 @@ impl<'a> Applier<'a> {
         Applier { catalog, context: OperationContext { writer: Writer::Replication, ..context } }
     }
 
-    /// Applies one operation. Of an `applyOps`, parts may be applied when it fails: apply it again.
+    /// Applies one entry. Of an `applyOps`, parts may be applied when it fails: apply it again.
     ///
     /// # Errors
     /// What is wrong with it, or with the store.
-    pub async fn apply(&self, operation: &Operation) -> Result<(), ApplyError> {
-        match operation {
+    pub async fn apply(&self, entry: &OplogEntry) -> Result<(), ApplyError> {
+        match &entry.operation {
             Operation::Command(Command::ApplyOps(parts)) => {
                 for part in parts {
                     self.apply_to_document(part).await?;
@@ -58,7 +58,7 @@ impl<'a> Applier<'a> {
                 Ok(())
             }
             Operation::Command(command) => self.apply_command(command).await,
-            _ => self.apply_to_document(operation).await,
+            operation => self.apply_to_document(operation).await,
         }
     }
 
@@ -266,6 +266,6 @@ fn updated(found: Option<RawDocument<'_>>, update: &Update) -> Result<Decision, 
     Ok(match (found, update) {
         (None, _) => Decision::Keep,
         (Some(_), Update::Replacement(document)) => Decision::Replace(document.clone()),
-        (Some(found), Update::Delta(delta)) => Decision::Replace(delta::apply(found, delta.as_raw())?),
+        (Some(found), Update::Delta(delta)) => Decision::Update(delta::apply(found, delta.as_raw())?),
     })
 }

@@ -3,7 +3,7 @@
 use super::operation::{append_uuid, document, expected, namespace, text, uuid};
 use super::{MalformedEntry, Operation, Target};
 use catalog::Namespace;
-use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, doc};
+use document::{ArrayBuilder, Document, DocumentBuf, DocumentBuilder, RawDocument, RawValue, doc};
 use uuid::Uuid;
 
 /// The namespace of an `applyOps`.
@@ -92,15 +92,11 @@ impl BuildStep {
 }
 
 impl Command {
-    /// Writes `ns ui o o2`.
+    /// Writes `op ns ui o o2`; an `applyOps` is written with its statements by [`Operation::write`].
     pub(super) fn write(&self, builder: &mut DocumentBuilder<'_>) {
+        builder.append("op", "c");
         match self {
-            Command::ApplyOps(operations) => {
-                builder.append("ns", APPLY_OPS_NAMESPACE);
-                let mut object = builder.start_document("o");
-                let mut list = object.start_array("applyOps");
-                operations.iter().for_each(|operation| operation.write(&mut list.start_document()));
-            }
+            Command::ApplyOps(_) => unreachable!("written with the statements of its parts"),
             Command::Create { target, options } => write_create(begin(builder, target), target, options),
             Command::Drop(target) => drop(begin(builder, target).append("drop", name(target))),
             Command::Rename { target, to, drop_target } => {
@@ -187,6 +183,13 @@ impl Command {
             },
         }
     }
+}
+
+/// Writes an `applyOps` of the parts that `write` puts into the list.
+pub(super) fn write_apply_ops(builder: &mut DocumentBuilder<'_>, write: impl FnOnce(&mut ArrayBuilder<'_>)) {
+    builder.append("op", "c").append("ns", APPLY_OPS_NAMESPACE);
+    let mut object = builder.start_document("o");
+    write(&mut object.start_array("applyOps"));
 }
 
 /// Writes `ns` and `ui`, and begins `o`.

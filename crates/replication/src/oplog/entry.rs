@@ -1,24 +1,80 @@
 //! A whole entry: an operation, when it was and who asked for it.
 
+use super::frame::{self, VERSION};
 use super::operation::expected;
 use super::{MalformedEntry, Operation};
 use crate::optime::OpTime;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue};
 
-/// The version of the entries' form.
-const VERSION: i64 = 2;
+/// A statement of a retryable write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statement {
+    /// Its number in the command.
+    pub id: i32,
+    /// It inserted a document because there was none to update (`b`).
+    pub upserts: bool,
+    /// The version of the document that it is answered with (`needsRetryImage`).
+    pub image: Option<Image>,
+}
 
-/// The statement of a retryable write that an operation belongs to.
+/// A version of a document that a statement changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Image {
+    /// As it was.
+    Before,
+    /// As it is.
+    After,
+}
+
+impl Image {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Image::Before => "preImage",
+            Image::After => "postImage",
+        }
+    }
+}
+
+impl Statement {
+    /// Appends its fields to those of the operation that it is.
+    pub(super) fn append(self, builder: &mut DocumentBuilder<'_>) {
+        builder.append("stmtId", self.id);
+        if self.upserts {
+            builder.append("b", true);
+        }
+        if let Some(image) = self.image {
+            builder.append("needsRetryImage", image.name());
+        }
+    }
+
+    fn read(operation: RawDocument<'_>) -> Result<Option<Self>, MalformedEntry> {
+        let Some(id) = operation.get("stmtId") else { return Ok(None) };
+        let id = id.as_i64_exact().and_then(|id| i32::try_from(id).ok());
+        let image = match operation.get("needsRetryImage").map(RawValue::as_str) {
+            None => None,
+            Some(Some("preImage")) => Some(Image::Before),
+            Some(Some("postImage")) => Some(Image::After),
+            Some(_) => return Err(expected("needsRetryImage", "preImage or postImage")),
+        };
+        Ok(Some(Statement {
+            id: id.ok_or_else(|| expected("stmtId", "a number"))?,
+            upserts: operation.get("b").and_then(RawValue::as_bool) == Some(true),
+            image,
+        }))
+    }
+}
+
+/// The retryable write that an operation belongs to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatementOrigin {
     /// The logical session.
     pub lsid: DocumentBuf,
     /// Counts its retryable writes.
     pub txn_number: i64,
-    /// The statements that are done by it.
-    pub statement_ids: Vec<i32>,
-    /// The entry before it with the same `txn_number`.
-    pub previous: Option<OpTime>,
+    /// Whether there is no entry with the same number before it.
+    pub is_first: bool,
+    /// The statements: that of the operation, or those of its parts; some are only consequences.
+    pub statements: Vec<Option<Statement>>,
 }
 
 /// One document of `local.oplog.rs`.
@@ -26,7 +82,7 @@ pub struct StatementOrigin {
 pub struct OplogEntry {
     /// `ts` and `t`.
     pub optime: OpTime,
-    /// The leader's clock, in milliseconds since 1970.
+    /// The clock of who evaluated it, in milliseconds since 1970.
     pub wall: i64,
     /// What is done.
     pub operation: Operation,
@@ -39,30 +95,11 @@ impl OplogEntry {
     pub fn encode(&self) -> DocumentBuf {
         let mut bytes = Vec::new();
         let mut builder = DocumentBuilder::new(&mut bytes);
-        if let Some(origin) = &self.origin {
-            builder.append("lsid", &origin.lsid).append("txnNumber", origin.txn_number);
-        }
-        self.operation.write(&mut builder);
-        match self.origin.as_ref().map(|origin| origin.statement_ids.as_slice()) {
-            None | Some([]) => {}
-            Some([one]) => drop(builder.append("stmtId", *one)),
-            Some(several) => {
-                let mut ids = builder.start_array("stmtId");
-                for id in several {
-                    ids.push(*id);
-                }
-            }
-        }
-        builder.append("ts", self.optime.timestamp).append("t", term(self.optime));
-        builder.append("v", VERSION).append("wall", RawValue::DateTime(self.wall));
-        if let Some(origin) = &self.origin {
-            let (timestamp, term) = match origin.previous {
-                Some(optime) => (optime.timestamp, term(optime)),
-                None => (document::Timestamp { time: 0, increment: 0 }, -1),
-            };
-            builder.start_document("prevOpTime").append("ts", timestamp).append("t", term);
-        }
+        let statements = self.origin.as_ref().map_or(&[][..], |origin| &origin.statements);
+        self.operation.write(&mut builder, statements);
+        frame::append_end(&mut builder, self.origin.as_ref(), self.wall);
         builder.finish();
+        frame::place(&mut bytes, self.optime);
         DocumentBuf::trusted(bytes)
     }
 
@@ -79,7 +116,7 @@ impl OplogEntry {
             return Err(expected("wall", "a date"));
         };
         Ok(OplogEntry {
-            optime: optime(entry)?.ok_or_else(|| expected("t", "a term"))?,
+            optime: optime(entry)?,
             wall,
             operation: Operation::read(entry)?,
             origin: origin(entry)?,
@@ -87,18 +124,13 @@ impl OplogEntry {
     }
 }
 
-fn term(optime: OpTime) -> i64 {
-    i64::try_from(optime.term).expect("terms are counted")
-}
-
-/// `ts` and `t`; `None` for the one that stands for no entry.
-fn optime(document: RawDocument<'_>) -> Result<Option<OpTime>, MalformedEntry> {
+/// `ts` and `t`.
+fn optime(document: RawDocument<'_>) -> Result<OpTime, MalformedEntry> {
     let Some(RawValue::Timestamp(timestamp)) = document.get("ts") else {
         return Err(expected("ts", "a timestamp"));
     };
     match document.get("t").and_then(RawValue::as_i64_exact) {
-        Some(-1) => Ok(None),
-        Some(term) if term >= 0 => Ok(Some(OpTime { timestamp, term: term.unsigned_abs() })),
+        Some(term) if term >= 0 => Ok(OpTime { timestamp, term: term.unsigned_abs() }),
         _ => Err(expected("t", "a term")),
     }
 }
@@ -106,20 +138,18 @@ fn optime(document: RawDocument<'_>) -> Result<Option<OpTime>, MalformedEntry> {
 fn origin(entry: RawDocument<'_>) -> Result<Option<StatementOrigin>, MalformedEntry> {
     let Some(number) = entry.get("txnNumber") else { return Ok(None) };
     let txn_number = number.as_i64_exact().ok_or_else(|| expected("txnNumber", "a number"))?;
-    let lsid = super::operation::document(entry, "lsid")?.to_buf();
-    let id = |value: RawValue<'_>| {
-        let id = value.as_i64_exact().and_then(|id| i32::try_from(id).ok());
-        id.ok_or_else(|| expected("stmtId", "a number or some"))
+    let parts = entry.get("o").and_then(|object| object.as_document()?.get("applyOps")?.as_array());
+    let statements = match parts {
+        None => vec![Statement::read(entry)?],
+        Some(parts) => parts
+            .iter()
+            .map(|part| Statement::read(part.as_document().unwrap_or_default()))
+            .collect::<Result<_, _>>()?,
     };
-    let statement_ids = match entry.get("stmtId") {
-        None => Vec::new(),
-        Some(RawValue::Array(several)) => several.iter().map(id).collect::<Result<_, _>>()?,
-        Some(one) => vec![id(one)?],
-    };
-    let previous = match entry.get("prevOpTime") {
-        None => None,
-        Some(RawValue::Document(previous)) => optime(previous)?,
-        Some(_) => return Err(expected("prevOpTime", "a document")),
-    };
-    Ok(Some(StatementOrigin { lsid, txn_number, statement_ids, previous }))
+    Ok(Some(StatementOrigin {
+        lsid: super::operation::document(entry, "lsid")?.to_buf(),
+        txn_number,
+        is_first: entry.contains("prevOpTime"),
+        statements,
+    }))
 }

@@ -1,8 +1,8 @@
 //! What an operation of the log says: the documents of `local.oplog.rs`, in MongoDB 7.0's shape.
 //!
 //! ```text
-//!  Changes of one write unit ──▶ Operation ──▶ OplogEntry ──encode──▶ bytes ──decode──▶ OplogEntry
-//!                                (delta of an update)
+//!  Changes of one write unit ──▶ OplogObserver ──▶ entries of the unit ──place──▶ log ──▶ OplogEntry ──▶ Applier
+//!                                (delta of an update)                  (ts, t)
 //! ```
 //! Entries are idempotent: each says what comes out, not what is done to it. `docs/design/oplog.md`.
 //!
@@ -12,6 +12,8 @@ mod apply;
 mod command;
 mod delta;
 mod entry;
+mod frame;
+mod observer;
 mod operation;
 #[cfg(test)]
 mod replay_tests;
@@ -21,9 +23,10 @@ mod unit;
 
 pub use apply::{Applier, ApplyError};
 pub use command::{BuildStep, Command};
-pub use entry::{OplogEntry, StatementOrigin};
+pub use entry::{Image, OplogEntry, Statement, StatementOrigin};
+pub use frame::place;
+pub use observer::OplogObserver;
 pub use operation::{Operation, Target, Update};
-pub use unit::operations_of_unit;
 
 /// What is wrong with an entry's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

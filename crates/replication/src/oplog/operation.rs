@@ -1,6 +1,6 @@
 //! What is done: `op ns ui o o2` of an entry, and of each part of an `applyOps`.
 
-use super::{Command, MalformedEntry};
+use super::{Command, MalformedEntry, Statement};
 use catalog::Namespace;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue};
 use uuid::Uuid;
@@ -19,11 +19,11 @@ pub struct Target {
 
 /// What an update makes of a document.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Update {
+pub enum Update<D = DocumentBuf> {
     /// What `$v: 2` entries have under `diff`.
-    Delta(DocumentBuf),
+    Delta(D),
     /// The whole document.
-    Replacement(DocumentBuf),
+    Replacement(D),
 }
 
 /// One operation.
@@ -59,35 +59,37 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Writes `op ns ui o o2`.
-    pub(super) fn write(&self, builder: &mut DocumentBuilder<'_>) {
+    /// Writes `op ns ui o o2`, and the statement that it is; of an `applyOps` those of its parts.
+    pub(super) fn write(&self, builder: &mut DocumentBuilder<'_>, statements: &[Option<Statement>]) {
         match self {
             Operation::Insert { target, document } => {
-                write_head(builder, "i", target);
-                builder.append("o", document);
-                write_key(builder.start_document("o2"), document.as_raw());
+                write_insert(builder, target.as_ref(), document.as_raw());
             }
             Operation::Update { target, document_key, update } => {
-                write_head(builder, "u", target);
-                match update {
-                    Update::Replacement(document) => drop(builder.append("o", document)),
-                    Update::Delta(delta) => {
-                        builder.start_document("o").append("$v", 2).append("diff", delta);
-                    }
-                }
-                builder.append("o2", document_key);
+                let update = match update {
+                    Update::Delta(delta) => Update::Delta(delta.as_raw()),
+                    Update::Replacement(document) => Update::Replacement(document.as_raw()),
+                };
+                write_update(builder, target.as_ref(), document_key.as_raw(), &update);
             }
             Operation::Delete { target, document_key } => {
-                write_head(builder, "d", target);
-                builder.append("o", document_key);
+                write_delete(builder, target.as_ref(), document_key.as_raw());
             }
-            Operation::Command(command) => {
-                builder.append("op", "c");
-                command.write(builder);
+            Operation::Command(Command::ApplyOps(parts)) => {
+                return super::command::write_apply_ops(builder, |list| {
+                    for (position, part) in parts.iter().enumerate() {
+                        let statement = statements.get(position).copied().flatten();
+                        part.write(&mut list.start_document(), &[statement]);
+                    }
+                });
             }
+            Operation::Command(command) => command.write(builder),
             Operation::Noop(object) => {
                 builder.append("op", "n").append("ns", "").append("o", object);
             }
+        }
+        if let Some(Some(statement)) = statements.first() {
+            statement.append(builder);
         }
     }
 
@@ -126,9 +128,51 @@ impl Operation {
 }
 
 impl Target {
+    fn as_ref(&self) -> TargetRef<'_> {
+        (&self.namespace, self.uuid)
+    }
+
     fn read(entry: RawDocument<'_>) -> Result<Self, MalformedEntry> {
         Ok(Target { namespace: namespace(text(entry, "ns")?)?, uuid: uuid(entry, "ui")? })
     }
+}
+
+/// A [`Target`], lent.
+pub(super) type TargetRef<'t> = (&'t Namespace, Option<Uuid>);
+
+pub(super) fn write_insert(
+    builder: &mut DocumentBuilder<'_>,
+    target: TargetRef<'_>,
+    document: RawDocument<'_>,
+) {
+    write_head(builder, "i", target);
+    builder.append("o", document);
+    write_key(builder.start_document("o2"), document);
+}
+
+pub(super) fn write_update(
+    builder: &mut DocumentBuilder<'_>,
+    target: TargetRef<'_>,
+    document_key: RawDocument<'_>,
+    update: &Update<RawDocument<'_>>,
+) {
+    write_head(builder, "u", target);
+    match update {
+        Update::Replacement(document) => drop(builder.append("o", *document)),
+        Update::Delta(delta) => {
+            builder.start_document("o").append("$v", 2).append("diff", *delta);
+        }
+    }
+    builder.append("o2", document_key);
+}
+
+pub(super) fn write_delete(
+    builder: &mut DocumentBuilder<'_>,
+    target: TargetRef<'_>,
+    document_key: RawDocument<'_>,
+) {
+    write_head(builder, "d", target);
+    builder.append("o", document_key);
 }
 
 /// `{ _id }` of a document.
@@ -142,9 +186,9 @@ fn write_key(mut builder: DocumentBuilder<'_>, document: RawDocument<'_>) {
     builder.append_element(document.element(b"_id").expect("a stored document has an _id"));
 }
 
-fn write_head(builder: &mut DocumentBuilder<'_>, op: &str, target: &Target) {
-    builder.append("op", op).append("ns", &target.namespace.to_string());
-    if let Some(uuid) = target.uuid {
+fn write_head(builder: &mut DocumentBuilder<'_>, op: &str, (namespace, uuid): TargetRef<'_>) {
+    builder.append("op", op).append("ns", &namespace.to_string());
+    if let Some(uuid) = uuid {
         append_uuid(builder, "ui", uuid);
     }
 }

@@ -1,42 +1,17 @@
 //! Random operations on one catalog; what its observer records is applied to others, in part twice.
 
+use super::tests::Recorder;
 use super::*;
 use catalog::{
-    Catalog, CatalogEntry, Change, ChangeObserver, Collection, CollectionOptions, Decision, FoundDocuments,
-    IndexSelection, IndexSpec, Namespace, OperationContext, Receipts, WriteError,
+    Catalog, CatalogEntry, Collection, CollectionOptions, Decision, FoundDocuments, IndexSelection,
+    IndexSpec, Namespace, OperationContext, Receipts, WriteError,
 };
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
 use fastrand::Rng;
 use pollster::block_on;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use storage::{CursorOptions, Direction, Engine, MemoryEngine, ReadTier, StorageOptions, Store, WriteUnit};
-
-/// Writes the log: the operations of whole units.
-#[derive(Debug, Default)]
-struct Recorder {
-    unit: Mutex<Vec<Operation>>,
-    log: Mutex<Vec<DocumentBuf>>,
-}
-
-impl ChangeObserver for Recorder {
-    fn observe(&self, change: Change<'_>, _: &mut WriteUnit) {
-        self.unit.lock().expect("no observer panicked").extend(Operation::of_change(change));
-    }
-
-    fn begin_unit(&self) {
-        self.unit.lock().expect("no observer panicked").clear();
-    }
-
-    fn end_unit(&self, _: &mut WriteUnit) {
-        let changes = std::mem::take(&mut *self.unit.lock().expect("no observer panicked"));
-        let mut log = self.log.lock().expect("no observer panicked");
-        for operation in operations_of_unit(changes) {
-            let entry = OplogEntry { optime: crate::OpTime::default(), wall: 0, operation, origin: None };
-            log.push(entry.encode());
-        }
-    }
-}
+use std::sync::Arc;
+use storage::{CursorOptions, Direction, Engine, MemoryEngine, ReadTier, StorageOptions, Store};
 
 fn open(engine: &Arc<MemoryEngine>) -> Arc<Catalog> {
     let engine: Arc<dyn Engine> = Arc::clone(engine) as _;
@@ -186,7 +161,8 @@ fn write(collection: &Collection, context: &OperationContext<'_>, random: &mut R
         Ok::<_, WriteError>(match (found, random.u8(..5)) {
             (None, _) => Decision::Keep,
             (Some(_), 0) => Decision::Remove,
-            (Some(found), _) => Decision::Replace(changed(random, &found.to_document()).to_buf()),
+            (Some(found), 1) => Decision::Replace(changed(random, &found.to_document()).to_buf()),
+            (Some(found), _) => Decision::Update(changed(random, &found.to_document()).to_buf()),
         })
     };
     let mut found = FoundDocuments::default();
@@ -247,12 +223,12 @@ fn show_collection(catalog: &Catalog, collection: &Arc<Collection>, lines: &mut 
     assert!(report.is_valid(), "{} is not valid: {report:#?}", definition.namespace);
 }
 
-fn apply(catalog: &Catalog, entries: &[DocumentBuf]) {
+fn apply(catalog: &Catalog, entries: &[Vec<u8>]) {
     let receipts = Receipts::default();
     let applier = Applier::new(catalog, OperationContext::writing(catalog.store(), &receipts));
     for entry in entries {
-        let read = OplogEntry::decode(entry.as_bytes()).expect("an entry of ours");
-        block_on(applier.apply(&read.operation)).unwrap_or_else(|error| panic!("{error}: {read:?}"));
+        let read = OplogEntry::decode(entry).expect("an entry of ours");
+        block_on(applier.apply(&read)).unwrap_or_else(|error| panic!("{error}: {read:?}"));
     }
 }
 
@@ -279,7 +255,7 @@ fn check(seed: u64) {
     for _ in 0..250 {
         step(&primary, &context, &mut random);
     }
-    let log = recorder.log.into_inner().expect("no observer panicked");
+    let log = recorder.entries();
     let expect = shown(&primary);
 
     let engine = Arc::default();
@@ -326,7 +302,7 @@ fn what_comes_to_a_capped_collection_comes_to_its_end_again() {
     insert(1);
     insert(2);
     let expect = shown(&primary);
-    let log = recorder.log.into_inner().expect("no observer panicked");
+    let log = recorder.entries();
     let secondary = open(&Arc::default());
     apply(&secondary, &log);
     for from in 0..log.len() {

@@ -13,12 +13,24 @@ use std::sync::{Arc, Mutex};
 use storage::{StorageOptions, Store, WriteUnit};
 use uuid::Uuid;
 
+/// Keeps the entries of units, which have no log to go to.
 #[derive(Debug, Default)]
-struct Recorder(Mutex<Vec<Operation>>);
+pub(super) struct Recorder(Mutex<Vec<Vec<u8>>>);
+
+impl Recorder {
+    pub(super) fn entries(self) -> Vec<Vec<u8>> {
+        self.0.into_inner().expect("no observer panicked")
+    }
+}
 
 impl ChangeObserver for Recorder {
-    fn observe(&self, change: Change<'_>, _: &mut WriteUnit) {
-        self.0.lock().expect("no observer panicked").extend(Operation::of_change(change));
+    fn observe(&self, change: Change<'_>, unit: &mut WriteUnit) {
+        OplogObserver.observe(change, unit);
+    }
+
+    fn end_unit(&self, unit: &mut WriteUnit) {
+        OplogObserver.end_unit(unit);
+        self.0.lock().expect("no observer panicked").append(unit.entries_mut());
     }
 }
 
@@ -27,8 +39,7 @@ fn catalog() -> Arc<Catalog> {
 }
 
 fn entry(operation: Operation) -> OplogEntry {
-    let optime = OpTime { timestamp: Timestamp { time: 1_700_000_000, increment: 3 }, term: 5 };
-    OplogEntry { optime, wall: 1_700_000_000_123, operation, origin: None }
+    OplogEntry { optime: optime(), wall: 1_700_000_000_123, operation, origin: None }
 }
 
 /// Runs `make` as one unit and compares its entries with `expect`, to which what all of them have is added.
@@ -40,20 +51,9 @@ fn check(catalog: &Catalog, make: impl Fn(&OperationContext<'_>), expect: &[Docu
         ..OperationContext::writing(catalog.store(), &receipts)
     };
     make(&observed);
-    let told = recorder.0.into_inner().expect("no observer panicked");
-    let operations = operations_of_unit(told);
-    let documents: Vec<Document> = operations
-        .iter()
-        .map(|operation| {
-            let entry = entry(operation.clone());
-            let encoded = entry.encode();
-            assert_eq!(OplogEntry::decode(encoded.as_bytes()), Ok(entry), "an entry comes back");
-            encoded.as_raw().to_document()
-        })
-        .collect();
+    let documents: Vec<Document> = recorder.entries().into_iter().map(placed).collect();
     let common = doc! {
         "ts": (Timestamp { time: 1_700_000_000, increment: 3 }), "t": 5i64, "v": 2i64,
-        "wall": (Value::DateTime(1_700_000_000_123)),
     };
     let whole = |fields: &Document| {
         let mut whole = fields.clone();
@@ -61,6 +61,20 @@ fn check(catalog: &Catalog, make: impl Fn(&OperationContext<'_>), expect: &[Docu
         whole
     };
     assert_eq!(documents, expect.iter().map(whole).collect::<Vec<_>>());
+}
+
+/// An entry that has got its place, without the time of its making.
+fn placed(mut bytes: Vec<u8>) -> Document {
+    place(&mut bytes, optime());
+    let read = OplogEntry::decode(&bytes).expect("an entry of ours");
+    assert_eq!(read.encode().as_bytes(), bytes, "an entry comes back");
+    let mut document = RawDocument::trusted(&bytes).to_document();
+    document.remove("wall").expect("a time");
+    document
+}
+
+fn optime() -> OpTime {
+    OpTime { timestamp: Timestamp { time: 1_700_000_000, increment: 3 }, term: 5 }
 }
 
 fn namespace(name: &str) -> Namespace {
@@ -117,11 +131,13 @@ fn entries_of_documents() {
         let changed = doc! { "_id": 1, "name": "another", "list": [1, 2], "sub": { "a": 1, "b": 2 } };
         let update = |o: Document| with("u", o, Some(doc! { "_id": 1 }));
         let updated = update(doc! { "$v": 2, "diff": { "u": { "name": "another" } } });
-        let to = |after: &Document| Decision::Replace(after.to_buf());
-        check(catalog, |context| replace(context, collection, to(&changed)), &[updated]);
+        let to = Decision::Update(changed.to_buf());
+        check(catalog, |context| replace(context, collection, to.clone()), &[updated]);
+        let to = Decision::Replace(document.to_buf());
+        check(catalog, |context| replace(context, collection, to.clone()), &[update(document.clone())]);
         let small = doc! { "_id": 1, "x": 1 };
-        let replaced = update(small.clone());
-        check(catalog, |context| replace(context, collection, to(&small)), &[replaced]);
+        let to = Decision::Update(small.to_buf());
+        check(catalog, |context| replace(context, collection, to.clone()), &[update(small.clone())]);
         let deleted = with("d", doc! { "_id": 1 }, None);
         check(catalog, |context| replace(context, collection, Decision::Remove), &[deleted]);
         let parts = [2, 3].map(|id| with("i", doc! { "_id": id }, Some(doc! { "_id": id })));
@@ -146,8 +162,8 @@ fn entries_of_collections() {
     let recorder = Recorder::default();
     let observed = OperationContext { observer: Some(&recorder), ..context };
     create(&catalog, &observed, "log", doc! { "capped": true, "size": 4096 });
-    let told = recorder.0.lock().expect("no observer panicked").pop().expect("a creation");
-    let encoded = entry(told).encode().as_raw().to_document();
+    let [created] = recorder.entries().try_into().expect("one entry");
+    let encoded = placed(created);
     let object = doc! { "create": "log", "capped": true, "size": 4096i64, "idIndex": (id_index.clone()) };
     assert_eq!(encoded.get("o"), Some(&Value::from(object)));
     assert_eq!(encoded.get("ns"), Some(&Value::from("test.$cmd")));
@@ -221,27 +237,73 @@ fn entries_of_indexes() {
 #[test]
 fn entries_of_retryable_writes() {
     let lsid = doc! { "id": (uuid_value(Uuid::from_u128(7))), "uid": (Value::binary(0, vec![9; 32])) };
-    let optime = OpTime { timestamp: Timestamp { time: 4, increment: 1 }, term: 5 };
-    let read = |origin: StatementOrigin| {
-        let entry =
-            OplogEntry { origin: Some(origin), ..entry(Operation::Noop(doc! { "msg": "m" }.to_buf())) };
+    let read = |operation: &Operation, is_first: bool, statements: &[Option<Statement>]| {
+        let lsid = lsid.to_buf();
+        let origin = StatementOrigin { lsid, txn_number: 3, is_first, statements: statements.to_vec() };
+        let entry = OplogEntry { origin: Some(origin), ..entry(operation.clone()) };
         let encoded = entry.encode();
         assert_eq!(OplogEntry::decode(encoded.as_bytes()), Ok(entry), "an entry comes back");
         encoded.as_raw().to_document()
     };
-    let first =
-        StatementOrigin { lsid: lsid.to_buf(), txn_number: 3, statement_ids: vec![0], previous: None };
-    let expect = doc! {
-        "lsid": lsid, "txnNumber": 3i64, "op": "n", "ns": "", "o": { "msg": "m" }, "stmtId": 0,
+    let statement = |id: i32| Statement { id, upserts: false, image: None };
+    let target = Target { namespace: namespace("c"), uuid: Some(Uuid::from_u128(1)) };
+    let removal = Operation::Delete { target, document_key: doc! { "_id": 1 }.to_buf() };
+    let imaged = Statement { image: Some(Image::Before), ..statement(0) };
+    let ui = uuid_value(Uuid::from_u128(1));
+    let of_removal = doc! { "op": "d", "ns": "test.c", "ui": ui, "o": { "_id": 1 } };
+    let mut expect = of_removal.clone();
+    expect.extend(doc! {
+        "stmtId": 0, "needsRetryImage": "preImage", "lsid": (lsid.clone()), "txnNumber": 3i64,
+        "prevOpTime": { "ts": (Timestamp { time: 0, increment: 0 }), "t": (-1i64) },
         "ts": (Timestamp { time: 1_700_000_000, increment: 3 }), "t": 5i64, "v": 2i64,
         "wall": (Value::DateTime(1_700_000_000_123)),
-        "prevOpTime": { "ts": (Timestamp { time: 0, increment: 0 }), "t": (-1i64) },
-    };
-    assert_eq!(read(first.clone()), expect);
-    let next = read(StatementOrigin { statement_ids: vec![1, 2], previous: Some(optime), ..first });
-    assert_eq!(next.get("stmtId"), Some(&Value::from(vec![Value::Int32(1), Value::Int32(2)])));
-    let previous = doc! { "ts": (Timestamp { time: 4, increment: 1 }), "t": 5i64 };
-    assert_eq!(next.get("prevOpTime"), Some(&Value::from(previous)));
+    });
+    assert_eq!(read(&removal, true, &[Some(imaged)]), expect);
+    let several = Operation::Command(Command::ApplyOps(vec![removal.clone(), removal]));
+    let upsert = Statement { upserts: true, ..statement(7) };
+    let found = read(&several, false, &[None, Some(upsert)]);
+    let mut second = of_removal.clone();
+    second.extend(doc! { "stmtId": 7, "b": true });
+    assert_eq!(found.get("o"), Some(&Value::from(doc! { "applyOps": [of_removal, second] })));
+    assert!(!found.contains("stmtId") && !found.contains("prevOpTime"), "{found:?}");
+}
+
+#[test]
+fn what_is_too_long_for_one_document_becomes_several_entries() {
+    with_collection(|_, collection, _, _| {
+        let definition = collection.definition();
+        let document = doc! { "_id": 1, "long": ("x".repeat(5 << 20)) }.to_buf();
+        let change = Change::Insert {
+            definition: &definition,
+            document_key: &[1],
+            document: document.as_raw(),
+            position: 0,
+        };
+        let mut unit = WriteUnit::new();
+        (0..4).for_each(|_| OplogObserver.observe(change, &mut unit));
+        OplogObserver.end_unit(&mut unit);
+        let parts = unit.entries_mut().iter().map(|entry| {
+            match OplogEntry::decode(entry).expect("an entry").operation {
+                Operation::Command(Command::ApplyOps(parts)) => parts.len(),
+                _ => 1,
+            }
+        });
+        assert_eq!(parts.collect::<Vec<_>>(), [3, 1]);
+    });
+}
+
+#[test]
+fn what_each_member_has_for_itself_is_not_logged() {
+    let (catalog, receipts) = (catalog(), Receipts::default());
+    let context = OperationContext::writing(catalog.store(), &receipts);
+    let recorder = Recorder::default();
+    let observed = OperationContext { observer: Some(&recorder), ..context };
+    for (database, name) in [("local", "c"), ("test", "system.profile")] {
+        let collection =
+            block_on(catalog.collection_or_create(&observed, database, name)).expect("a collection");
+        insert(&observed, &collection, &[doc! { "_id": 1 }]);
+    }
+    assert_eq!(recorder.entries().len(), 0);
 }
 
 #[track_caller]

@@ -1,119 +1,168 @@
-//! From the changes of a write unit to operations of the log.
+//! From the changes of a write unit to entries of the log: each change becomes a part or some, the parts of a
+//! unit become entries.
 
-use super::command::BuildStep;
-use super::operation::document_key;
-use super::{Command, Operation, Target, Update, delta};
+use super::command::{BuildStep, write_apply_ops};
+use super::entry::{Statement, StatementOrigin};
+use super::operation::{TargetRef, document_key, write_delete, write_insert, write_update};
+use super::{Command, Operation, Target, Update, delta, frame};
 use catalog::{Change, CollectionDefinition, IndexDefinition, Namespace};
-use document::{Document, DocumentBuf, MAX_DOCUMENT_SIZE};
+use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Bytes that a part of an `applyOps` takes beside its documents, names included, at most.
-const PART_BYTES: usize = 512;
+/// Bytes that a part takes beside its document, names included, mostly.
+const PART_BYTES: usize = 128;
+/// Bytes that a part takes in the list of an `applyOps` beside its own, at most.
+const PLACE_BYTES: usize = 16;
+/// Bytes of the parts of one `applyOps` at most: it is to be read as a document.
+const PARTS_BYTES_MAX: usize = MAX_DOCUMENT_SIZE - 1024;
 
-impl Operation {
-    /// What a change is in the log: mostly one operation, one for each index, none where no index is left.
-    pub fn of_change(change: Change<'_>) -> Vec<Operation> {
-        match change {
-            Change::Insert { definition, document, .. } => {
-                vec![Operation::Insert { target: Target::of(definition), document: document.to_buf() }]
-            }
-            Change::Update { definition, before, after, .. } => {
-                let update = match delta::between(before, after) {
-                    Some(delta) => Update::Delta(delta),
-                    None => Update::Replacement(after.to_buf()),
-                };
-                let document_key = document_key(after);
-                vec![Operation::Update { target: Target::of(definition), document_key, update }]
-            }
-            Change::Delete { definition, document, .. } => {
-                let document_key = document_key(document);
-                vec![Operation::Delete { target: Target::of(definition), document_key }]
-            }
-            Change::Create(definition) => vec![creation(definition)],
-            Change::Drop(definition) => vec![match definition.options.view {
-                None => Operation::Command(Command::Drop(Target::of(definition))),
-                Some(_) => {
-                    let document_key = document_key(view_document(definition).as_raw());
-                    Operation::Delete { target: views_of(definition), document_key }
-                }
-            }],
-            Change::Rename { from, definition } => {
-                let target = Target { namespace: from.clone(), uuid: Some(definition.uuid) };
-                let to = definition.namespace.clone();
-                vec![Operation::Command(Command::Rename { target, to, drop_target: None })]
-            }
-            Change::Modify { before, definition } => vec![modification(before, definition)],
-            Change::CreateIndexes { definition, indexes } => creation_of_indexes(definition, indexes),
-            Change::CommitIndexBuild { definition, indexes, .. } => {
-                index_build(definition, BuildStep::Commit, indexes)
-            }
-            Change::DropIndexes { definition, indexes } => removal_of_indexes(definition, indexes),
+/// Appends what a change is in the log, as documents of `op ns ui o o2` and the statement: mostly one, one for
+/// each index, none where no index is left.
+pub(super) fn append_parts(change: Change<'_>, statement: Option<Statement>, parts: &mut Vec<Vec<u8>>) {
+    let target: TargetRef<'_> = (&change.definition().namespace, Some(change.definition().uuid));
+    let mut append = |bytes: usize, write: &dyn Fn(&mut DocumentBuilder<'_>)| {
+        let mut part = Vec::with_capacity(bytes + PART_BYTES);
+        let mut builder = DocumentBuilder::new(&mut part);
+        write(&mut builder);
+        statement.inspect(|statement| statement.append(&mut builder));
+        builder.finish();
+        parts.push(part);
+    };
+    match change {
+        Change::Insert { document, .. } => {
+            append(document.as_bytes().len(), &|builder| write_insert(builder, target, document));
+        }
+        Change::Update { before, after, replaces, .. } => {
+            let delta = if replaces { None } else { delta::between(before, after) };
+            let update = match &delta {
+                Some(delta) => Update::Delta(delta.as_raw()),
+                None => Update::Replacement(after),
+            };
+            let (Update::Delta(bytes) | Update::Replacement(bytes)) = &update;
+            let key = document_key(after);
+            append(bytes.as_bytes().len(), &|builder| write_update(builder, target, key.as_raw(), &update));
+        }
+        Change::Delete { document, .. } => {
+            let key = document_key(document);
+            append(0, &|builder| write_delete(builder, target, key.as_raw()));
+        }
+        _ => {
+            let operations = operations_of_catalog(change);
+            operations.iter().for_each(|operation| append(0, &|builder| operation.write(builder, &[])));
         }
     }
 }
 
-/// The operations of the changes of one write unit, each for an entry of its own: changes of documents are one
-/// together, as far as it does not become longer than a document may be.
-pub fn operations_of_unit(changes: Vec<Operation>) -> Vec<Operation> {
-    let (mut operations, mut parts, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for change in changes {
-        match change {
-            Operation::Command(command) => {
-                operations.extend(together(std::mem::take(&mut parts)));
-                add_command(&mut operations, command);
+/// What a change of the catalog is in the log.
+fn operations_of_catalog(change: Change<'_>) -> Vec<Operation> {
+    match change {
+        Change::Insert { .. } | Change::Update { .. } | Change::Delete { .. } => {
+            unreachable!("a change of a document")
+        }
+        Change::Create(definition) => vec![creation(definition)],
+        Change::Drop(definition) => vec![match definition.options.view {
+            None => Operation::Command(Command::Drop(Target::of(definition))),
+            Some(_) => {
+                let document_key = document_key(view_document(definition).as_raw());
+                Operation::Delete { target: views_of(definition), document_key }
             }
-            part => {
-                let part_bytes = part.document_bytes() + PART_BYTES;
-                if bytes + part_bytes > MAX_DOCUMENT_SIZE {
-                    operations.extend(together(std::mem::take(&mut parts)));
-                    bytes = 0;
-                }
-                bytes += part_bytes;
-                parts.push(part);
+        }],
+        Change::Rename { from, definition } => {
+            let target = Target { namespace: from.clone(), uuid: Some(definition.uuid) };
+            let to = definition.namespace.clone();
+            vec![Operation::Command(Command::Rename { target, to, drop_target: None })]
+        }
+        Change::Modify { before, definition } => vec![modification(before, definition)],
+        Change::CreateIndexes { definition, indexes } => creation_of_indexes(definition, indexes),
+        Change::CommitIndexBuild { definition, indexes, .. } => {
+            index_build(definition, BuildStep::Commit, indexes)
+        }
+        Change::DropIndexes { definition, indexes } => removal_of_indexes(definition, indexes),
+    }
+}
+
+/// The entries of one write unit, made of its parts: changes of documents are one together, as far as it does
+/// not become longer than a document may be.
+pub(super) fn entries_of_parts(
+    mut parts: Vec<Vec<u8>>,
+    origin: Option<&StatementOrigin>,
+    wall: i64,
+) -> Vec<Vec<u8>> {
+    if parts.len() > 1 {
+        parts = together(parts);
+    }
+    for entry in &mut parts {
+        end(entry, origin, wall);
+    }
+    parts
+}
+
+/// Makes an entry of an operation.
+fn end(operation: &mut Vec<u8>, origin: Option<&StatementOrigin>, wall: i64) {
+    let origin = origin.filter(|_| has_statement(RawDocument::trusted(operation)));
+    operation.pop();
+    frame::append_end(&mut DocumentBuilder::resume(operation, 0), origin, wall);
+}
+
+fn has_statement(operation: RawDocument<'_>) -> bool {
+    let is_statement = |part: RawValue<'_>| part.as_document().is_some_and(|part| part.contains("stmtId"));
+    operation.contains("stmtId") || apply_ops(operation).is_some_and(|mut parts| parts.any(is_statement))
+}
+
+fn apply_ops<'o>(operation: RawDocument<'o>) -> Option<impl Iterator<Item = RawValue<'o>>> {
+    Some(operation.get("o")?.as_document()?.get("applyOps")?.as_array()?.iter())
+}
+
+fn together(parts: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let (mut operations, mut run, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for part in parts {
+        let is_command = RawDocument::trusted(&part).get("op").and_then(RawValue::as_str) == Some("c");
+        if is_command || bytes + part.len() + PLACE_BYTES > PARTS_BYTES_MAX {
+            operations.extend(end_run(&mut run));
+            bytes = 0;
+        }
+        match is_command {
+            true => add_command(&mut operations, part),
+            false => {
+                bytes += part.len() + PLACE_BYTES;
+                run.push(part);
             }
         }
     }
-    operations.extend(together(parts));
+    operations.extend(end_run(&mut run));
     operations
 }
 
-fn together(mut parts: Vec<Operation>) -> Option<Operation> {
-    match parts.len() {
-        0 | 1 => parts.pop(),
-        _ => Some(Operation::Command(Command::ApplyOps(parts))),
+fn end_run(run: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
+    if run.len() < 2 {
+        return run.pop();
     }
+    let mut operation = Vec::with_capacity(run.iter().map(|part| part.len() + PLACE_BYTES).sum());
+    write_apply_ops(&mut DocumentBuilder::new(&mut operation), |list| {
+        for part in run.drain(..) {
+            list.push(RawDocument::trusted(&part));
+        }
+    });
+    Some(operation)
 }
 
 /// A rename tells itself of the collection that goes for it.
-fn add_command(operations: &mut Vec<Operation>, command: Command) {
-    let Command::Rename { target, to, .. } = command else {
-        operations.push(Operation::Command(command));
+fn add_command(operations: &mut Vec<Vec<u8>>, command: Vec<u8>) {
+    let read = |operation: &[u8]| Operation::read(RawDocument::trusted(operation));
+    if let Some(last) = operations.last()
+        && let Ok(Operation::Command(Command::Drop(dropped))) = read(last)
+        && let Ok(Operation::Command(Command::Rename { target, to, .. })) = read(&command)
+        && dropped.namespace == to
+    {
+        operations.pop();
+        let rename = Operation::Command(Command::Rename { target, to, drop_target: dropped.uuid });
+        let mut bytes = Vec::new();
+        rename.write(&mut DocumentBuilder::new(&mut bytes), &[]);
+        operations.push(bytes);
         return;
-    };
-    let replaced = operations
-        .pop_if(|last| matches!(last, Operation::Command(Command::Drop(dropped)) if dropped.namespace == to));
-    let drop_target = match replaced {
-        Some(Operation::Command(Command::Drop(dropped))) => dropped.uuid,
-        _ => None,
-    };
-    operations.push(Operation::Command(Command::Rename { target, to, drop_target }));
-}
-
-impl Operation {
-    /// The bytes of its documents.
-    fn document_bytes(&self) -> usize {
-        match self {
-            Operation::Insert { document, .. } => document.len(),
-            Operation::Update { document_key, update, .. } => match update {
-                Update::Delta(document) | Update::Replacement(document) => {
-                    document_key.len() + document.len()
-                }
-            },
-            Operation::Delete { document_key, .. } => document_key.len(),
-            Operation::Command(_) | Operation::Noop(_) => 0,
-        }
     }
+    operations.push(command);
 }
 
 impl Target {
