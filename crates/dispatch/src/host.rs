@@ -26,6 +26,8 @@ pub trait ClientLink: Send + Sync + std::fmt::Debug {
     fn poll_reply_room(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
+    /// The connection's later requests are served where clients' work does not hold them up.
+    fn give_thread(&self) {}
     /// How long the operation has waited for such a thread.
     fn offload_wait(&self) -> Duration {
         Duration::ZERO

@@ -52,6 +52,12 @@ impl ClientLink for SessionLink {
         self.0.upgrade().map_or(Poll::Ready(()), |session| session.poll_reply_room(context))
     }
 
+    fn give_thread(&self) {
+        if let Some(session) = self.0.upgrade() {
+            session.give_thread();
+        }
+    }
+
     fn offload_wait(&self) -> Duration {
         self.0.upgrade().map_or(Duration::ZERO, |session| session.pool_wait())
     }

@@ -301,9 +301,10 @@ impl<H: Service> Acceptor<H> {
         let service = Arc::clone(&self.service);
         let adopted = if listener.is_priority_port || self.shared.options.priority_lane {
             session.set_lane(if listener.is_priority_port { Lane::Resident } else { Lane::Visitor });
-            let model = listener.executor();
+            let usual = listener.executor();
             self.executors.adopt_on_lane(accepted, &self.service, move |accepted| {
                 session.set_lane(Lane::Off);
+                let model = if session.wants_thread() { ServiceExecutor::Synchronous } else { usual };
                 if let Err(error) = executors.adopt(model, accepted, &service) {
                     executors.unserved(&error);
                 }

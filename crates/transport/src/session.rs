@@ -73,6 +73,8 @@ pub struct Session {
     /// On the diagnostic lane at the moment, and whether to stay.
     lane: AtomicU8,
     priority: bool,
+    /// When it leaves the lane, it gets a thread of its own, whatever the model is.
+    wants_thread: AtomicBool,
     /// The last request was offloaded, so that the next one may well be.
     was_offloaded: AtomicBool,
     ending: AtomicBool,
@@ -116,6 +118,7 @@ impl Session {
             peer,
             local,
             priority,
+            wants_thread: AtomicBool::new(false),
             opened_at: Instant::now(),
             control,
             phase: AtomicU8::new(Phase::Receiving as u8),
@@ -180,6 +183,17 @@ impl Session {
     #[must_use]
     pub fn executor(&self) -> ServiceExecutor {
         ServiceExecutor::from_number(self.executor.load(Ordering::Relaxed))
+    }
+
+    /// Its next request and all later ones are served by a thread of its own, with no bound on the memory of
+    /// large ones: what clients do must not hold them up. Only where it is on the diagnostic lane, as new
+    /// connections are.
+    pub fn give_thread(&self) {
+        self.wants_thread.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wants_thread(&self) -> bool {
+        self.wants_thread.load(Ordering::Relaxed)
     }
 
     /// Whether its first request that is no diagnostic one takes the session off the lane.

@@ -156,7 +156,7 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
     }
 
     fn leaves_lane(&self, length: usize) -> bool {
-        if length > LONG_MESSAGE {
+        if length > LONG_MESSAGE || self.session.wants_thread() {
             return true;
         }
         let limit = self.session.shared.options.max_message_size;
@@ -175,6 +175,7 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
                 && let Some(bytes) = large_request(header, held)
                 && !self.session.holds_large_request()
                 && !self.may_leave_lane()
+                && !self.session.wants_thread()
             {
                 poll_fn(|context| self.session.poll_admit_request(bytes, context)).await;
             }

@@ -33,6 +33,8 @@ pub(crate) const fn is_master<N: Node>() -> Command<N> {
     }
 }
 
+/// Says that another member of the set will send its consensus messages on this connection.
+const FOR_MEMBER: &str = "_heddleMember";
 /// The longest application name, in bytes.
 const APPLICATION_NAME_MAX: usize = 128;
 /// The longest client description, in bytes.
@@ -58,6 +60,9 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
     note_client(context, first)?;
     if context.fields.any("backpressure").is_some_and(backs_off) {
         context.client.set_backs_off();
+    }
+    if context.fields.any(FOR_MEMBER).is_some() {
+        context.client.link.give_thread();
     }
     if context.fields.string("saslSupportedMechs")?.is_some() {
         // There are no users: nobody has mechanisms, and a speculative beginning of a log-in is passed over.

@@ -1,6 +1,6 @@
 //! Questions to one member, one after the other.
 
-use super::connection::{Connection, Held};
+use super::connection::{Connection, Held, Purpose};
 use super::{NetworkOptions, Question, Worker};
 use crate::peers::PeerError;
 use document::DocumentBuf;
@@ -77,7 +77,13 @@ impl Asker {
     ) -> Result<DocumentBuf, PeerError> {
         let mut current = match connection.take() {
             Some(current) if !current.is_over() => current,
-            _ => Connection::open(&self.host, question.deadline, options.untaken_limit, &self.held)?,
+            _ => Connection::open(
+                &self.host,
+                question.deadline,
+                options.untaken_limit,
+                &self.held,
+                Purpose::Questions,
+            )?,
         };
         let reply = current.exchange(question.command.as_raw(), question.deadline)?;
         *connection = Some(current);

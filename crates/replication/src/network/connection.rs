@@ -49,6 +49,15 @@ impl Held {
     }
 }
 
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Envelopes: the other member serves it by a thread of its own, for much may come.
+    Envelopes,
+    /// Questions, which are quick.
+    Questions,
+}
+
 /// A connection that has been greeted.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -64,6 +73,7 @@ impl Connection {
         deadline: Instant,
         untaken_limit: Duration,
         held: &Held,
+        purpose: Purpose,
     ) -> Result<Self, PeerError> {
         let unreachable = |error: io::Error| failure(host, &error);
         let socket = connect(host, deadline).map_err(unreachable)?;
@@ -75,7 +85,7 @@ impl Connection {
         };
         held.hold(prepare().map_err(unreachable)?)?;
         let mut connection = Connection { host: host.to_owned(), socket, last_request: 0 };
-        connection.exchange(greeting().as_raw(), deadline)?;
+        connection.exchange(greeting(purpose).as_raw(), deadline)?;
         Ok(connection)
     }
 
@@ -182,12 +192,16 @@ fn addresses(host: &str) -> io::Result<impl Iterator<Item = SocketAddr>> {
     if has_port { host.to_socket_addrs() } else { (host, USUAL_PORT).to_socket_addrs() }
 }
 
-/// Who we are, for the other member's log and `currentOp`.
-fn greeting() -> DocumentBuf {
+/// Who we are, for the other member's log and `currentOp`, and what for.
+fn greeting(purpose: Purpose) -> DocumentBuf {
     let client = doc! {
         "application": { "name": "replication" },
         "driver": { "name": "Heddle", "version": (env!("CARGO_PKG_VERSION")) },
         "os": { "type": "Linux" },
     };
-    doc! { "hello": 1, "client": (client), "$db": "admin" }.to_buf()
+    let mut greeting = doc! { "hello": 1, "client": (client), "$db": "admin" };
+    if purpose == Purpose::Envelopes {
+        greeting.push("_heddleMember", true);
+    }
+    greeting.to_buf()
 }

@@ -1,6 +1,6 @@
 //! Envelopes to one member: they wait here, and a thread sends them.
 
-use super::connection::{Connection, Held};
+use super::connection::{Connection, Held, Purpose};
 use super::{NetworkOptions, Worker};
 use crate::peers::PeerError;
 use document::DocumentBuf;
@@ -109,7 +109,7 @@ impl Sender {
             Some(current) if !current.is_over() => current,
             _ => {
                 let deadline = ambient::now() + options.connect_limit;
-                Connection::open(&self.host, deadline, options.untaken_limit, &self.held)?
+                Connection::open(&self.host, deadline, options.untaken_limit, &self.held, Purpose::Envelopes)?
             }
         };
         connection.insert(current).write(batch)

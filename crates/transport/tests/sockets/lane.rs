@@ -14,6 +14,7 @@ use transport::{Figure, OverloadTarget, PoolOptions, Server, ServerOptions, Serv
 for_each_executor! {
     answers_monitors_while_all_threads_are_stuck
     begins_long_messages_where_they_may_take_long
+    gives_members_a_thread_that_nobody_holds_up
     keeps_the_priority_port_on_the_lane
     knows_no_overload_of_a_server_at_rest
     leaves_the_lane_with_the_first_other_request
@@ -102,6 +103,33 @@ fn begins_long_messages_where_they_may_take_long(executor: ServiceExecutor) {
     let mut priority = TcpStream::connect(server.priority_addresses()[0]).expect("the server accepts");
     let answer = ask(&mut priority, &long_ping(1));
     assert!(on_lane(&answer) && on_pool(&answer), "a long message on the priority port: {answer:?}");
+}
+
+/// Messages of other members come also while clients' requests hold all threads and all memory for large ones.
+fn gives_members_a_thread_that_nobody_holds_up(executor: ServiceExecutor) {
+    let pool = PoolOptions { max_threads: 2, ..PoolOptions::default() };
+    let (server, service) = start(ServerOptions { pool, large_requests_max: 1, ..options(executor) });
+    let mut early = connect(&server);
+    assert!(on_lane(&ask(&mut early, &command(doc! { "ping": 1, "member": 1 }, 1))));
+    let stuck: Vec<TcpStream> = (0..64).map(|_| connect(&server)).collect();
+    let filler = "x".repeat(4 << 20);
+    let large = command(doc! { "hold": 1, "text": (filler.as_str()) }, 1);
+    let mut first = stuck.first().expect("there are some");
+    first.write_all(large.bytes()).expect("the server reads");
+    for mut stream in stuck.iter().skip(1) {
+        stream.write_all(command(doc! { "hold": 1 }, 1).bytes()).expect("the server reads");
+    }
+    eventually("a held request", || service.held.load(Ordering::SeqCst) > 0);
+    let mut late = connect(&server);
+    ask(&mut late, &command(doc! { "ping": 1, "member": 1 }, 1));
+    for (stream, id) in [(&mut early, 2), (&mut late, 2)] {
+        let answer = ask(stream, &command(doc! { "ping": 1, "text": (filler.as_str()) }, id));
+        assert!(!on_lane(&answer) && answer.get("onPool") == Some(&true.into()), "{id}: {answer:?}");
+        assert!(!on_lane(&ask(stream, &ping(id + 1))), "it stays on its thread");
+    }
+    service.release();
+    drop(stuck);
+    eventually("the end of the others", || server.statistics().connections.current == 2);
 }
 
 fn serves_without_a_lane(executor: ServiceExecutor) {

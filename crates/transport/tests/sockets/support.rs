@@ -79,6 +79,9 @@ impl Service for Echo {
         if let Some(milliseconds) = amount("compute") {
             thread::sleep(Duration::from_millis(milliseconds));
         }
+        if amount("member").is_some() {
+            session.give_thread();
+        }
         if amount("hold").is_some() {
             self.hold();
         }
