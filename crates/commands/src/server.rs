@@ -7,6 +7,7 @@ use crate::parameters::Parameters;
 use catalog::{Catalog, Receipts, WriteError};
 use dispatch::Node;
 use dispatch::command::Command;
+use dispatch::concern::WriteConcern;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{ReadSource, Store};
@@ -43,7 +44,12 @@ impl Node for DataNode {
         self.catalog.entry(database, name).is_some()
     }
 
-    async fn journaled(&self, receipts: &Receipts) -> CommandResult {
+    async fn acknowledged(
+        &self,
+        receipts: &Receipts,
+        _concern: &WriteConcern,
+        _database: &str,
+    ) -> CommandResult {
         receipts.journaled(&self.store).await.map_err(|error| CommandError::from(WriteError::from(error)))
     }
 

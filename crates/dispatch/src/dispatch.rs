@@ -1,23 +1,25 @@
 //! From a request to a reply: look the command up, check what is common to all, run it, count it.
 
+use crate::acknowledge::{await_read_concern, await_write_concern};
 use crate::client::{Client, OperationStart};
 use crate::command::{Command, Execution, Run, TimeLimit};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::failpoints;
-use crate::fields::Fields;
+use crate::fields::{Fields, wrong_type};
 use crate::generic::{ApiVersion, GenericArguments};
 use crate::node::Node;
 use crate::parameters::Parameter;
 use crate::request::{CommandOutcome, CommandRequest};
+use crate::role::{admit, cluster_time, is_change_of_state, topology_version};
 use crate::server::{Server, next_operation_id};
 use crate::spans::{SlowOperation, Span, SpanTimes};
-use document::{Document, DocumentBuilder, RawDocument, Value, doc};
+use document::{Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use query::checkpoint::watch;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -30,9 +32,10 @@ pub async fn dispatch<N: Node>(
 ) -> CommandOutcome {
     let start = reply.len();
     let mut outcome = CommandOutcome { sends_nothing: request.wants_no_reply, ..CommandOutcome::default() };
+    let chosen = OnceLock::new();
     // Not moved out: a future keeps room for each place that a value is moved to.
     let result = match &mut prepare(server, client, &request) {
-        Ok(prepared) => run(server, prepared, reply, &mut outcome).await,
+        Ok(prepared) => run(server, prepared, &chosen, reply, &mut outcome).await,
         Err(error) => Err(error.clone()),
     };
     if let Err(mut error) = result {
@@ -44,9 +47,22 @@ pub async fn dispatch<N: Node>(
         outcome.closes_connection |= error.closes_connection;
         outcome.refused_under_overload = error.code == code::INGRESS_REQUEST_RATE_LIMIT_EXCEEDED;
         reply.truncate(start);
-        error.write(&mut DocumentBuilder::new(reply));
+        let is_member = server.node.role().is_some();
+        if is_member && is_change_of_state(error.code) {
+            error = error.with_more(&topology_version(server));
+        }
+        let mut reply = DocumentBuilder::new(reply);
+        error.write(&mut reply);
+        append_times(server, &mut reply);
     }
     outcome
+}
+
+/// What every reply of a member of a set ends with.
+fn append_times<N: Node>(server: &Server<N>, reply: &mut DocumentBuilder<'_>) {
+    if let Some(times) = server.node.reply_times() {
+        times.append_to(reply);
+    }
 }
 
 /// What tells drivers to send a write with a transaction number again.
@@ -126,10 +142,15 @@ fn prepare<'a, N: Node>(
     }
     let database = database(request, &generic)?;
     check_api(server, command, &generic, &fields)?;
-    generic.validate()?;
+    let role = server.node.role();
+    generic.validate(role.is_some())?;
     generic.check_txn_number(server.node.takes_txn_numbers(), command.name, command.takes_txn_number)?;
     if !generic.help {
         check_place(command, database, &generic)?;
+    }
+    if let Some(role) = role {
+        observe_cluster_time(server, command, &generic)?;
+        admit(command, role, database, &generic)?;
     }
     let started = ambient::now();
     if let Some(session) = generic.session {
@@ -233,6 +254,18 @@ fn check_place<N: Node>(
     Ok(())
 }
 
+fn observe_cluster_time<N: Node>(
+    server: &Server<N>,
+    command: &Command<N>,
+    generic: &GenericArguments<'_>,
+) -> CommandResult {
+    match generic.cluster_time {
+        None => Ok(()),
+        Some(RawValue::Document(gossip)) => server.node.observe_cluster_time(cluster_time(gossip)?),
+        Some(other) => Err(wrong_type(command.name, "$clusterTime", other.kind(), &["object"])),
+    }
+}
+
 fn check_api<N: Node>(
     server: &Server<N>,
     command: &Command<N>,
@@ -295,9 +328,10 @@ fn time_limit<N: Node>(
     }
 }
 
-async fn run<N: Node>(
+async fn run<'a, N: Node>(
     server: &Arc<Server<N>>,
-    prepared: &mut Prepared<'_, N>,
+    prepared: &mut Prepared<'a, N>,
+    chosen: &'a OnceLock<N::Source>,
     reply: &mut Vec<u8>,
     outcome: &mut CommandOutcome,
 ) -> CommandResult {
@@ -311,7 +345,7 @@ async fn run<N: Node>(
     if let Some(statistics) = statistics {
         statistics.total.add(1);
     }
-    let result = run_with_faults(server, context, reply).await;
+    let result = run_with_faults(server, context, chosen, reply).await;
     if result.is_err()
         && let Some(statistics) = statistics
     {
@@ -322,17 +356,27 @@ async fn run<N: Node>(
     result
 }
 
-async fn run_with_faults<N: Node>(
+async fn run_with_faults<'a, N: Node>(
     server: &Arc<Server<N>>,
-    context: &mut CommandContext<'_, N>,
+    context: &mut CommandContext<'a, N>,
+    chosen: &'a OnceLock<N::Source>,
     reply: &mut Vec<u8>,
 ) -> CommandResult {
     if !server.failpoints.is_quiet() {
         Box::pin(faults_before(server, context)).await?;
     }
+    if context.generic.read_concern.waits() {
+        Box::pin(await_read_concern(context)).await?;
+    }
+    // After the wait: what was waited for is in it.
+    if let Some(source) = server.node.source_of_secondary(context.database) {
+        context.source = chosen.get_or_init(|| source);
+    }
     let mut builder = DocumentBuilder::new(reply);
     let result = run_guarded(context, &mut builder).await;
-    let unmet = match context.generic.is_journaled() {
+    let concern = context.generic.write_concern.as_ref();
+    let awaits = context.command.takes_write_concern && server.node.awaits(concern, context.database);
+    let unmet = match awaits {
         // In a box: few commands wait, and all have room for what is in theirs.
         true => Box::pin(await_write_concern(context)).await,
         false => None,
@@ -351,32 +395,8 @@ async fn run_with_faults<N: Node>(
         (Err(error), None) => return Err(error),
     }
     builder.append("ok", 1.0);
+    append_times(server, &mut builder);
     Ok(())
-}
-
-/// Waits once, for whatever the command has written, also when it failed afterwards. Answers with what the
-/// reply tells when the write concern is not met, or the wait was ended: what was written stays written.
-async fn await_write_concern<N: Node>(context: &CommandContext<'_, N>) -> Option<Document> {
-    let mut journaled = pin!(context.server.node.journaled(&context.receipts));
-    let mut time_limit = context.interrupt().deadline().map(|deadline| context.server.sleep_until(deadline));
-    let mut outcome = None;
-    let awaited = poll_fn(|task| match journaled.as_mut().poll(task) {
-        Poll::Ready(journaled) => {
-            outcome = Some(journaled);
-            Poll::Ready(())
-        }
-        Poll::Pending => time_limit.as_mut().map_or(Poll::Pending, |limit| Pin::new(limit).poll(task)),
-    });
-    context.interrupt().wait_for(awaited).await;
-    let past_limit = || CommandError::new(code::MAX_TIME_EXPIRED, "operation exceeded time limit");
-    let error = match outcome {
-        Some(journaled) => journaled.err()?,
-        None => context.interrupt().check().err().unwrap_or_else(past_limit),
-    };
-    let name = wire::code_name(error.code);
-    Some(
-        doc! { "writeConcernError": { "code": (error.code), "codeName": (&*name), "errmsg": (&*error.message) } },
-    )
 }
 
 async fn faults_before<N: Node>(server: &Server<N>, context: &CommandContext<'_, N>) -> CommandResult {

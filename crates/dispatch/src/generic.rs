@@ -2,14 +2,15 @@
 //!
 //! Source: MongoDB manual, "Command Parameters", "Read Concern", "Write Concern", "Stable API".
 
+use crate::concern::{ReadConcern, WriteConcern, allows_secondary};
 use crate::error::{CommandError, CommandResult, code};
-use crate::fields::{Fields, integer, unknown_field, wrong_type};
+use crate::fields::{integer, wrong_type};
 use crate::sessions::SessionId;
 use document::{Element, RawDocument, RawValue};
 use std::time::Duration;
 
 /// The generic arguments of one command.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 pub struct GenericArguments<'a> {
     /// `$db`.
     pub database: Option<&'a str>,
@@ -19,10 +20,14 @@ pub struct GenericArguments<'a> {
     pub max_time: Option<Duration>,
     /// `comment`.
     pub comment: Option<RawValue<'a>>,
-    /// `readConcern.level`.
+    /// `readConcern`.
     pub read_concern: ReadConcern,
     /// `writeConcern`; `None` when not given.
     pub write_concern: Option<WriteConcern>,
+    /// `$readPreference` lets a secondary answer.
+    pub allows_secondary: bool,
+    /// `$clusterTime`, as sent.
+    pub cluster_time: Option<RawValue<'a>>,
     /// `apiVersion`.
     pub api_version: Option<ApiVersion>,
     /// `apiStrict`.
@@ -56,32 +61,11 @@ impl ApiVersion {
     }
 }
 
-/// `readConcern.level`. On one server without replication they all read the latest data.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum ReadConcern {
-    /// What is there.
-    #[default]
-    Local,
-    /// The same, on a standalone.
-    Available,
-    /// What a majority has: here, everything.
-    Majority,
-}
-
-/// `writeConcern` as far as a standalone tells differences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WriteConcern {
-    /// `w: 0`: nobody wants to know the result.
-    pub unacknowledged: bool,
-    /// `j: true` (or `w: "majority"`, whose journal default is on).
-    pub journaled: bool,
-}
-
 impl<'a> GenericArguments<'a> {
     /// Takes the element when it is a generic argument. False when it belongs to the command.
     ///
     /// # Errors
-    /// Values of a wrong type, values that a standalone does not accept.
+    /// Values of a wrong type.
     pub fn take(&mut self, command: &'static str, element: Element<'a>) -> CommandResult<bool> {
         let name = element.name_bytes();
         // Most fields of commands begin with other letters; one look at the first byte settles them.
@@ -101,11 +85,12 @@ impl<'a> GenericArguments<'a> {
             b"lsid" => self.session = Some(SessionId::parse(object(command, "lsid", value)?, "lsid")?),
             b"maxTimeMS" => self.max_time = max_time(command, value)?,
             b"comment" => self.comment = Some(value),
-            b"readConcern" => self.read_concern = read_concern(object(command, "readConcern", value)?)?,
+            b"readConcern" => self.read_concern = ReadConcern::parse(object(command, "readConcern", value)?)?,
             b"writeConcern" => {
-                self.write_concern = Some(write_concern(object(command, "writeConcern", value)?)?)
+                self.write_concern = Some(WriteConcern::parse(object(command, "writeConcern", value)?)?)
             }
-            b"$readPreference" => read_preference(value)?,
+            b"$readPreference" => self.allows_secondary = allows_secondary(value)?,
+            b"$clusterTime" => self.cluster_time = Some(value),
             b"apiVersion" => self.api_version = Some(api_version(text(command, "apiVersion", value)?)?),
             b"apiStrict" => self.api_strict = flag(command, "apiStrict", value)?,
             b"apiDeprecationErrors" => {
@@ -113,8 +98,7 @@ impl<'a> GenericArguments<'a> {
             }
             b"txnNumber" => self.txn_number = Some(txn_number(value)?),
             b"autocommit" | b"startTransaction" => self.in_transaction = true,
-            b"$clusterTime"
-            | b"$audit"
+            b"$audit"
             | b"$client"
             | b"$configServerState"
             | b"$configTime"
@@ -136,17 +120,21 @@ impl<'a> GenericArguments<'a> {
         Ok(true)
     }
 
-    /// Checks what concerns several arguments.
+    /// Checks what concerns several arguments, on a member of a replica set or not.
     ///
     /// # Errors
-    /// API parameters without a version.
-    pub fn validate(&self) -> CommandResult {
+    /// API parameters without a version, concerns that the server does not know.
+    pub fn validate(&self, is_member: bool) -> CommandResult {
         if self.api_version.is_none() && (self.api_strict || self.api_deprecation_errors) {
             let given = if self.api_strict { "apiStrict" } else { "apiDeprecationErrors" };
             let message = format!("Provided {given}, without passing apiVersion");
             return Err(CommandError::new(code::API_VERSION_ERROR, message));
         }
-        Ok(())
+        self.read_concern.check(is_member)?;
+        match &self.write_concern {
+            Some(concern) if !is_member => concern.check_alone(),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the transaction number, given what kind of server and of command it is for.
@@ -183,11 +171,6 @@ impl<'a> GenericArguments<'a> {
             return Err(CommandError::new(wire::ErrorCode::NotARetryableWriteCommand as i32, message));
         }
         Ok(())
-    }
-
-    /// Whether the write must be on the disk before it is acknowledged.
-    pub fn is_journaled(&self) -> bool {
-        self.write_concern.is_some_and(|concern| concern.journaled)
     }
 }
 
@@ -259,111 +242,11 @@ fn max_time(command: &'static str, value: RawValue<'_>) -> CommandResult<Option<
     Ok((number > 0).then(|| Duration::from_millis(number.unsigned_abs())))
 }
 
-fn read_concern(document: RawDocument<'_>) -> CommandResult<ReadConcern> {
-    let mut level = ReadConcern::Local;
-    for element in document {
-        let value = element.value();
-        match element.name() {
-            "level" => level = read_concern_level(text("readConcern", "level", value)?)?,
-            "afterClusterTime" | "afterOpTime" | "atClusterTime" => {
-                let message =
-                    format!("Cannot specify {} readConcern without replication enabled", element.name());
-                return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
-            }
-            "provenance" | "allowTransactionTableSnapshot" | "waitLastStableRecoveryTimestamp" => {}
-            name => return Err(unknown_field("readConcern", name)),
-        }
-    }
-    Ok(level)
-}
-
-fn read_concern_level(level: &str) -> CommandResult<ReadConcern> {
-    match level {
-        "local" => Ok(ReadConcern::Local),
-        "available" => Ok(ReadConcern::Available),
-        "majority" => Ok(ReadConcern::Majority),
-        "linearizable" | "snapshot" => Err(CommandError::new(
-            wire::ErrorCode::NotAReplicaSet as i32,
-            format!("node needs to be a replica set member to use readConcern: {level}"),
-        )),
-        other => Err(CommandError::bad_value(format!(
-            "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
-        ))),
-    }
-}
-
-/// Parses a write concern as a standalone judges it.
-fn write_concern(document: RawDocument<'_>) -> CommandResult<WriteConcern> {
-    const W_MAX: i64 = 50;
-    let mut concern = WriteConcern { unacknowledged: false, journaled: false };
-    let (mut journal, mut majority) = (None, false);
-    for element in document {
-        let value = element.value();
-        let truth = || match value {
-            RawValue::Boolean(flag) => Ok(flag),
-            number => integer(number).map(|number| number != 0).ok_or_else(|| {
-                CommandError::failed_to_parse(format!(
-                    "{} must be numeric or a boolean value",
-                    element.name()
-                ))
-            }),
-        };
-        match (element.name(), value) {
-            ("w", RawValue::String("majority")) => majority = true,
-            ("w", RawValue::String(mode)) => {
-                let message = format!(
-                    "cannot use non-majority 'w' mode \"{mode}\" when a host is not a member of a replica set"
-                );
-                return Err(CommandError::bad_value(message));
-            }
-            ("w", number) => match integer(number) {
-                Some(w @ 0..=1) => concern.unacknowledged = w == 0,
-                Some(2..=W_MAX) => {
-                    return Err(CommandError::bad_value("cannot use 'w' > 1 when a host is not replicated"));
-                }
-                Some(other) => {
-                    return Err(CommandError::failed_to_parse(format!(
-                        "w has to be a non-negative number and not greater than {W_MAX}; found: {other}"
-                    )));
-                }
-                None => {
-                    return Err(CommandError::failed_to_parse(
-                        "w has to be a number, string, or object; found: ".to_owned() + number.kind().alias(),
-                    ));
-                }
-            },
-            ("j", _) => journal = Some(truth()?),
-            ("fsync", _) => journal = Some(journal.unwrap_or(false) || truth()?),
-            ("wtimeout", number) => {
-                integer(number).ok_or_else(|| CommandError::failed_to_parse("wtimeout must be a number"))?;
-            }
-            ("provenance" | "getLastError" | "wElectionId" | "wOpTime", _) => {}
-            (name, _) => return Err(unknown_field("WriteConcern", name)),
-        }
-    }
-    concern.journaled = journal.unwrap_or(majority);
-    Ok(concern)
-}
-
-fn read_preference(value: RawValue<'_>) -> CommandResult {
-    let Some(document) = value.as_document() else {
-        return Err(wrong_type("$readPreference", "mode", value.kind(), &["object"]));
-    };
-    let mut fields = Fields::nested("readPreference", document)?;
-    match fields.string("mode")? {
-        None | Some("primary" | "primaryPreferred" | "secondary" | "secondaryPreferred" | "nearest") => {
-            Ok(())
-        }
-        Some(other) => Err(CommandError::failed_to_parse(format!(
-            "Could not parse $readPreference mode '{other}'. Only the modes 'primary', 'primaryPreferred', 'secondary', 'secondaryPreferred', and 'nearest' are supported."
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use document::{Document, Value, doc};
+    use crate::concern::W;
+    use document::{Document, Timestamp, Value, doc};
 
     fn parse(command: Document) -> Result<(bool, bool, Option<u64>), i32> {
         let command = command.to_buf();
@@ -375,10 +258,11 @@ mod tests {
                 element.name()
             );
         }
-        generic.validate().map_err(|error| error.code)?;
+        generic.validate(false).map_err(|error| error.code)?;
         generic.check_txn_number(false, "insert", true).map_err(|error| error.code)?;
-        let unacknowledged = generic.write_concern.is_some_and(|concern| concern.unacknowledged);
-        Ok((unacknowledged, generic.is_journaled(), generic.max_time.map(|time| time.as_millis() as u64)))
+        let concern = generic.write_concern.unwrap_or_default();
+        let unacknowledged = concern.w == Some(W::Members(0));
+        Ok((unacknowledged, concern.is_journaled(), generic.max_time.map(|time| time.as_millis() as u64)))
     }
 
     fn check(command: Document, expect: Result<(bool, bool, Option<u64>), i32>) {
@@ -404,7 +288,7 @@ mod tests {
         check(doc! { "readConcern": { "level": "majority" } }, Ok((false, false, None)));
         check(doc! { "readConcern": { "level": "linearizable" } }, Err(123));
         check(doc! { "readConcern": { "level": "strange" } }, Err(2));
-        check(doc! { "readConcern": { "afterClusterTime": 1 } }, Err(20));
+        check(doc! { "readConcern": { "afterClusterTime": (Timestamp { time: 1, increment: 1 }) } }, Err(20));
     }
 
     #[test]

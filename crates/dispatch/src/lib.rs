@@ -32,9 +32,11 @@
 //! No collection, no document and no store. No sockets, no threads per connection (`transport`), no signal
 //! handling and no log writing (`heddle`): the traits of [`host`] are the way out.
 
+mod acknowledge;
 mod batch;
 pub mod client;
 pub mod command;
+pub mod concern;
 pub mod context;
 pub mod counters;
 pub mod cursors;
@@ -49,6 +51,7 @@ pub mod interrupt;
 mod node;
 pub mod parameters;
 pub mod request;
+mod role;
 mod server;
 pub mod sessions;
 pub mod spans;
@@ -60,5 +63,6 @@ pub mod timers;
 pub use dispatch::dispatch;
 pub use figure::narrow;
 pub use node::Node;
+pub use role::{OnSecondary, ReplyTimes, Role};
 pub use server::{CommandStatistics, Server};
 pub use time_text::{calendar_text, utc_text};

@@ -1,7 +1,10 @@
 //! What a server is beside its commands: the place of its documents, or the way to them.
 
 use crate::command::Command;
+use crate::concern::{ReadConcern, WriteConcern};
 use crate::error::CommandResult;
+use crate::role::{ReplyTimes, Role};
+use document::{DocumentBuilder, Timestamp};
 use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use std::time::Duration;
 /// a detour.
 pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// What an operation reads from.
-    type Source: Debug + Sync;
+    type Source: Debug + Send + Sync;
 
     /// What one operation has written on this node.
     type Receipts: Debug + Default + Send + Sync;
@@ -31,12 +34,77 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
         false
     }
 
-    /// Waits until all that an operation has written is as safe as `j: true` wants it.
+    /// Whether there is something to wait for after a command that takes a write concern, on this database;
+    /// `None` when it was given none.
+    fn awaits(&self, concern: Option<&WriteConcern>, _database: &str) -> bool {
+        concern.is_some_and(WriteConcern::is_journaled)
+    }
+
+    /// Waits until all that an operation has written is as safe as its write concern wants it.
     ///
     /// # Errors
     /// When it will not be.
-    fn journaled(&self, receipts: &Self::Receipts) -> impl Future<Output = CommandResult> + Send;
+    fn acknowledged(
+        &self,
+        receipts: &Self::Receipts,
+        concern: &WriteConcern,
+        database: &str,
+    ) -> impl Future<Output = CommandResult> + Send;
 
     /// How long an operation has waited for its writes so far.
     fn waited(receipts: &Self::Receipts) -> Duration;
+
+    /// What this server is in its replica set; `None` for one that was not started as a member, of which
+    /// nothing below is asked.
+    #[inline]
+    fn role(&self) -> Option<Role> {
+        None
+    }
+
+    /// What a read of this database is to be read from instead of [`Node::source`]: of a secondary, the last
+    /// whole batch.
+    #[inline]
+    fn source_of_secondary(&self, _database: &str) -> Option<Self::Source> {
+        None
+    }
+
+    /// `topologyVersion.counter`: grows whenever `hello` has something new to tell.
+    fn topology_counter(&self) -> i64 {
+        0
+    }
+
+    /// Waits until the counter is greater than this.
+    fn topology_changed(&self, _counter: i64) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
+    /// Writes what `hello` tells of a member of a set; `writable` is how it calls whether it takes writes.
+    fn write_hello(&self, _writable: &str, _reply: &mut DocumentBuilder<'_>) {}
+
+    /// The times that a reply tells.
+    #[inline]
+    fn reply_times(&self) -> Option<ReplyTimes> {
+        None
+    }
+
+    /// Somebody has heard of this time.
+    ///
+    /// # Errors
+    /// A time that is too far from that of the clock.
+    fn observe_cluster_time(&self, _time: Timestamp) -> CommandResult {
+        Ok(())
+    }
+
+    /// Waits until the data are as new as a read concern wants them.
+    ///
+    /// # Errors
+    /// When they will not be here.
+    fn readable(&self, _concern: ReadConcern) -> impl Future<Output = CommandResult> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The write concern with what it does not say.
+    fn complete(&self, concern: WriteConcern) -> WriteConcern {
+        concern
+    }
 }

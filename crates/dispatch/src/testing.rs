@@ -1,6 +1,7 @@
 //! A node of nothing, for tests of what every server has.
 
 use crate::command::Command;
+use crate::concern::WriteConcern;
 use crate::error::CommandResult;
 use crate::host::Host;
 use crate::node::Node;
@@ -25,7 +26,7 @@ impl Node for () {
         false
     }
 
-    async fn journaled(&self, _receipts: &()) -> CommandResult {
+    async fn acknowledged(&self, _receipts: &(), _concern: &WriteConcern, _database: &str) -> CommandResult {
         Ok(())
     }
 

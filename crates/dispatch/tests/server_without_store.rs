@@ -3,6 +3,7 @@
 
 use dispatch::client::Client;
 use dispatch::command::{Command, Execution, Run};
+use dispatch::concern::WriteConcern;
 use dispatch::context::{BatchContext, CommandContext};
 use dispatch::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor};
 use dispatch::error::{CommandError, CommandResult, code};
@@ -41,7 +42,12 @@ impl Node for Counting {
         name == "numbers"
     }
 
-    async fn journaled(&self, receipts: &AtomicU64) -> CommandResult {
+    async fn acknowledged(
+        &self,
+        receipts: &AtomicU64,
+        _concern: &WriteConcern,
+        _database: &str,
+    ) -> CommandResult {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         match receipts.load(Ordering::Relaxed) {
             UNLUCKY => Err(CommandError::new(wire::ErrorCode::WriteConcernFailed as i32, "no luck")),

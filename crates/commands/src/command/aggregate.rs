@@ -1,6 +1,6 @@
 //! `aggregate`: runs a pipeline.
 
-use super::{Command, Execution, Run, TimeLimit};
+use super::{Command, Execution, OnSecondary, Run, TimeLimit};
 use crate::aggregation::{
     AggregateRequest, AggregateTarget, Origin, Reader, RunningPipeline, check_strictly, explain_aggregate,
     give_first_batch, merge, out, pipeline_failed, refuse_database, report_documents,
@@ -16,6 +16,7 @@ use query::aggregate::{OutputStage, Pipeline, PipelineSource};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     api_version_1: true,
     unstable_fields: &["explain"],
     latency_class: Some(OperationClass::Query),

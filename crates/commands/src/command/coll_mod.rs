@@ -1,12 +1,13 @@
 //! `collMod`: changes options of a collection, of one of its indexes, or of a view.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
 use catalog::Namespace;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     api_version_1: true,
     takes_write_concern: true,
     ..Command::new(

@@ -1,6 +1,6 @@
 //! `collStats`: sizes and counts of a collection.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::write::not_on_a_view;
@@ -10,6 +10,7 @@ use document::{Document, DocumentBuilder, doc};
 use storage::ReadView;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     aliases: &["collstats"],
     ..Command::new("collStats", "Tells sizes and counts of a collection.", Run::Now(run))
 };

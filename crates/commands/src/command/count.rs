@@ -5,7 +5,7 @@
 //!
 //! Source: MongoDB manual, "count" (database command).
 
-use super::{Command, Execution, Run, TimeLimit};
+use super::{Command, Execution, OnSecondary, Run, TimeLimit};
 use crate::aggregation::views::{ViewFind, count_on_view, is_view};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
@@ -20,6 +20,7 @@ use query::matcher::Matcher;
 use query::plan::{Hint, NeededFields};
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     latency_class: Some(OperationClass::Query),
     time_limit: TimeLimit::GivenOrDefault,
     execution: Execution::InlineFirst,

@@ -1,6 +1,6 @@
 //! `create`: makes a collection or a view.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{CollectionOptions, Namespace};
@@ -9,6 +9,7 @@ use query::Environment;
 use query::aggregate::Pipeline;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     api_version_1: true,
     unstable_fields: &["autoIndexId", "capped", "indexOptionDefaults", "max", "size", "storageEngine"],
     takes_write_concern: true,

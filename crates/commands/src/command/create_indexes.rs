@@ -1,6 +1,6 @@
 //! `createIndexes`: makes indexes, building them on what is there.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use catalog::{BuildProgress, IndexSpec, Namespace};
@@ -9,6 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     api_version_1: true,
     takes_write_concern: true,
     ..Command::new(

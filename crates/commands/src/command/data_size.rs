@@ -1,6 +1,6 @@
 //! `dataSize`: the size of a collection, from its counters.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::Namespace;
@@ -8,6 +8,7 @@ use dispatch::narrow;
 use document::{DocumentBuilder, RawValue};
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     aliases: &["datasize"],
     ..Command::new("dataSize", "Tells the size of a collection.", Run::Now(run))
 };

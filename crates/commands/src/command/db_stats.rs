@@ -1,7 +1,7 @@
 //! `dbStats`: sizes and counts of a database.
 
 use super::coll_stats::scale;
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::parameters::Parameter;
@@ -9,6 +9,7 @@ use catalog::CatalogEntry;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     aliases: &["dbstats"],
     ..Command::new("dbStats", "Tells sizes and counts of a database.", Run::Now(run))
 };

@@ -1,6 +1,6 @@
 //! `delete`: a batch of statements, each removing one or all documents that match.
 
-use super::{Command, Execution, Run};
+use super::{Command, Execution, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
@@ -15,6 +15,7 @@ use query::Environment;
 use smallvec::SmallVec;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     execution: Execution::InlineFirst,
     class: OperationClass::Delete,
     api_version_1: true,

@@ -4,7 +4,7 @@
 //!
 //! Source: MongoDB manual, "distinct" (database command).
 
-use super::{Command, Execution, Run, TimeLimit};
+use super::{Command, Execution, OnSecondary, Run, TimeLimit};
 use crate::aggregation::views::{each_of_view, is_view};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
@@ -23,6 +23,7 @@ use query::plan::{Hint, NeededFields, Plan};
 use std::ops::ControlFlow;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     latency_class: Some(OperationClass::Query),
     time_limit: TimeLimit::GivenOrDefault,
     execution: Execution::InlineFirst,

@@ -1,6 +1,6 @@
 //! `dropDatabase`: removes all collections and views of a database.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
@@ -8,6 +8,7 @@ use catalog::CatalogEntry;
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     api_version_1: true,
     takes_write_concern: true,
     ..Command::new(

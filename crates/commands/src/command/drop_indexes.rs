@@ -1,12 +1,13 @@
 //! `dropIndexes`: removes indexes by name, by key pattern, or all but `_id_`.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use catalog::{IndexSelection, Namespace};
 use document::{DocumentBuilder, RawValue};
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     aliases: &["deleteIndexes"],
     api_version_1: true,
     takes_write_concern: true,

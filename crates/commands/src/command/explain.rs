@@ -9,7 +9,7 @@ use super::count::CountRequest;
 use super::distinct::DistinctRequest;
 use super::find::FindRequest;
 use super::host_info::host_name;
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::aggregation::views::{ViewFind, is_view};
 use crate::aggregation::{AggregateRequest, AggregateTarget, check_strictly, explain_aggregate};
 use crate::context::{CommandContext, OnDataNode};
@@ -25,6 +25,7 @@ use query::plan::{ExplainOptions, Plan, ProjectionKind};
 use query::projection::Projection;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     api_version_1: true,
     ..Command::new(
         "explain",

@@ -1,12 +1,13 @@
 //! `setFeatureCompatibilityVersion`: there is one version of what is stored.
 
 use super::build_info::FEATURE_VERSION;
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use document::{DocumentBuilder, RawValue};
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     admin_only: true,
     takes_write_concern: true,
     ..Command::new(

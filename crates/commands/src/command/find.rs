@@ -5,7 +5,7 @@
 //!
 //! Source: MongoDB manual, "find" (database command), "Tailable Cursors".
 
-use super::{Command, Execution, Run, TimeLimit};
+use super::{Command, Execution, OnSecondary, Run, TimeLimit};
 use crate::aggregation::views::{ViewFind, find_on_view, is_view};
 use crate::context::{BatchContext, CommandContext, OnDataNode};
 use crate::counters::OperationClass;
@@ -35,6 +35,7 @@ use std::time::Instant;
 use storage::ReadTier;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     execution: Execution::InlineFirst,
     class: OperationClass::Query,
     time_limit: TimeLimit::GivenOrDefault,

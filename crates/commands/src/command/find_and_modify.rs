@@ -1,6 +1,6 @@
 //! `findAndModify`: changes or removes one document and returns it as it was or as it is now.
 
-use super::{Command, Execution, Run};
+use super::{Command, Execution, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::cursors::check_size;
@@ -19,6 +19,7 @@ use query::update::{EmptyTimestamps, Update, check_upsert_filter};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     latency_class: Some(OperationClass::Update),
     execution: Execution::InlineFirst,
     aliases: &["findandmodify"],

@@ -1,6 +1,6 @@
 //! `insert`: documents into a collection, which is made when it does not exist.
 
-use super::{Command, Execution, Run};
+use super::{Command, Execution, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
@@ -13,6 +13,7 @@ use document::{DocumentBuf, DocumentBuilder, RawDocument};
 use query::update::EmptyTimestamps;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     execution: Execution::InlineFirst,
     class: OperationClass::Insert,
     api_version_1: true,

@@ -1,6 +1,6 @@
 //! `listCollections`: the collections and views of a database.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
 use crate::error::CommandResult;
@@ -10,6 +10,7 @@ use query::Environment;
 use query::matcher::Matcher;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     api_version_1: true,
     ..Command::new("listCollections", "Lists the collections and views of a database.", Run::Now(run))
 };

@@ -1,6 +1,6 @@
 //! `listDatabases`: every database with something in it.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::{DocumentBuf, DocumentBuilder, doc_buf};
@@ -8,6 +8,7 @@ use query::Environment;
 use query::matcher::Matcher;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     admin_only: true,
     api_version_1: true,
     ..Command::new("listDatabases", "Lists databases with their sizes.", Run::Now(run))

@@ -1,6 +1,6 @@
 //! `listIndexes`: the indexes of a collection.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::cursors::open_fixed;
 use crate::error::{CommandError, CommandResult, code};
@@ -8,6 +8,7 @@ use catalog::{CatalogEntry, CollectionDefinition, IndexDefinition};
 use document::{Document, DocumentBuf, DocumentBuilder};
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
     api_version_1: true,
     ..Command::new("listIndexes", "Lists the indexes of a collection.", Run::Now(run))
 };

@@ -1,6 +1,7 @@
 //! The commands of a node with documents: one file per command, one row per file, sorted by name.
 
 use crate::server::DataNode;
+use dispatch::OnSecondary;
 use dispatch::command::{Execution, TimeLimit, build_info, host_info};
 
 type Command = dispatch::command::Command<DataNode>;
@@ -104,3 +105,120 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &validate::COMMAND,
     &validate_db_metadata::COMMAND,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dispatch::command::CommandTable;
+
+    /// Whoever adds a command says here whether a secondary answers it.
+    fn expected(name: &str) -> OnSecondary {
+        match name {
+            "abortTransaction"
+            | "collMod"
+            | "commitTransaction"
+            | "create"
+            | "createIndexes"
+            | "delete"
+            | "drop"
+            | "dropAllRolesFromDatabase"
+            | "dropAllUsersFromDatabase"
+            | "dropDatabase"
+            | "dropIndexes"
+            | "dropUser"
+            | "findAndModify"
+            | "insert"
+            | "renameCollection"
+            | "setDefaultRWConcern"
+            | "setFeatureCompatibilityVersion"
+            | "update" => OnSecondary::Never,
+            "aggregate"
+            | "collStats"
+            | "count"
+            | "dataSize"
+            | "dbStats"
+            | "distinct"
+            | "explain"
+            | "find"
+            | "listCollections"
+            | "listDatabases"
+            | "listIndexes"
+            | "planCacheClear"
+            | "planCacheClearFilters"
+            | "planCacheListFilters"
+            | "rolesInfo"
+            | "usersInfo" => OnSecondary::IfAllowed,
+            "authenticate"
+            | "buildInfo"
+            | "compact"
+            | "configureFailPoint"
+            | "connPoolStats"
+            | "connectionStatus"
+            | "currentOp"
+            | "endSessions"
+            | "features"
+            | "fsync"
+            | "getCmdLineOpts"
+            | "getDefaultRWConcern"
+            | "getDiagnosticData"
+            | "getLog"
+            | "getMore"
+            | "getParameter"
+            | "hello"
+            | "hostInfo"
+            | "isMaster"
+            | "killAllSessions"
+            | "killAllSessionsByPattern"
+            | "killCursors"
+            | "killOp"
+            | "killSessions"
+            | "listCommands"
+            | "lockInfo"
+            | "logRotate"
+            | "logout"
+            | "ping"
+            | "profile"
+            | "reIndex"
+            | "refreshSessions"
+            | "replSetAbortPrimaryCatchUp"
+            | "replSetFreeze"
+            | "replSetGetConfig"
+            | "replSetGetRBID"
+            | "replSetGetStatus"
+            | "replSetInitiate"
+            | "replSetMaintenance"
+            | "replSetReconfig"
+            | "replSetResizeOplog"
+            | "replSetStepDown"
+            | "replSetStepUp"
+            | "replSetSyncFrom"
+            | "saslContinue"
+            | "saslStart"
+            | "serverStatus"
+            | "setParameter"
+            | "shutdown"
+            | "startSession"
+            | "top"
+            | "validate"
+            | "validateDBMetadata"
+            | "waitForFailPoint"
+            | "whatsmyuri" => OnSecondary::Always,
+            name => panic!("{name}: does a secondary answer it?"),
+        }
+    }
+
+    #[test]
+    fn it_is_known_of_every_command_whether_a_secondary_answers_it() {
+        for command in CommandTable::<DataNode>::of_node().iter() {
+            if command.name.starts_with("test") {
+                continue;
+            }
+            assert_eq!(command.on_secondary, expected(command.name), "{}", command.name);
+            assert!(
+                !command.takes_write_concern || command.on_secondary != OnSecondary::Always,
+                "{} writes, but a secondary would answer it",
+                command.name
+            );
+        }
+    }
+}

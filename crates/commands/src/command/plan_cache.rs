@@ -1,19 +1,23 @@
 //! `planCacheClear` and its like: plans are chosen anew for every query, so that there is nothing to clear or
 //! to filter.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::DocumentBuilder;
 
+const fn entry(name: &'static str, help: &'static str, run: Run) -> Command {
+    Command { on_secondary: OnSecondary::IfAllowed, ..Command::diagnostic(name, help, run) }
+}
+
 pub(crate) static CLEAR: Command =
-    Command::diagnostic("planCacheClear", "Forgets cached plans; there are none.", Run::Now(clear));
+    entry("planCacheClear", "Forgets cached plans; there are none.", Run::Now(clear));
 
 pub(crate) static CLEAR_FILTERS: Command =
-    Command::diagnostic("planCacheClearFilters", "Removes index filters; there are none.", Run::Now(clear));
+    entry("planCacheClearFilters", "Removes index filters; there are none.", Run::Now(clear));
 
 pub(crate) static LIST_FILTERS: Command =
-    Command::diagnostic("planCacheListFilters", "Lists index filters; there are none.", Run::Now(list));
+    entry("planCacheListFilters", "Lists index filters; there are none.", Run::Now(list));
 
 fn clear(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.collection_namespace()?;

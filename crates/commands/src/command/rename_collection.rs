@@ -1,6 +1,6 @@
 //! `renameCollection`: gives a collection another name, also in another database.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::{collection_dropped, collection_renamed};
 use crate::error::{CommandError, CommandResult};
@@ -8,6 +8,7 @@ use catalog::Namespace;
 use document::RawValue;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     admin_only: true,
     takes_write_concern: true,
     ..Command::new(

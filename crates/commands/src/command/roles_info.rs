@@ -1,16 +1,19 @@
 //! `rolesInfo` and `dropAllRolesFromDatabase`: there is no authentication yet, hence no roles.
 
 use super::users_info::check_target;
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::CommandResult;
 use document::DocumentBuilder;
 
-pub(crate) static COMMAND: Command =
-    Command::diagnostic("rolesInfo", "Tells the roles of a database.", Run::Now(run));
+pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
+    ..Command::diagnostic("rolesInfo", "Tells the roles of a database.", Run::Now(run))
+};
 
 pub(crate) static DROP_ALL: Command = Command {
     takes_write_concern: true,
+    on_secondary: OnSecondary::Never,
     ..Command::diagnostic(
         "dropAllRolesFromDatabase",
         "Removes the roles of a database; there are none.",

@@ -1,7 +1,7 @@
 //! `commitTransaction` and `abortTransaction`: transactions are those of replica sets; a command that is in
 //! none hears so here, one with a transaction's number earlier.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use document::DocumentBuilder;
@@ -11,6 +11,7 @@ const fn entry(name: &'static str, help: &'static str) -> Command {
         admin_only: true,
         api_version_1: true,
         takes_write_concern: true,
+        on_secondary: OnSecondary::Never,
         ..Command::diagnostic(name, help, Run::Now(run))
     }
 }

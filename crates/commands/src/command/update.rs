@@ -1,6 +1,6 @@
 //! `update`: a batch of statements, each changing one or all documents that match.
 
-use super::{Command, Execution, Run};
+use super::{Command, Execution, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult};
@@ -17,6 +17,7 @@ use query::update::{EmptyTimestamps, Update, check_upsert_filter};
 use smallvec::SmallVec;
 
 pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::Never,
     execution: Execution::InlineFirst,
     class: OperationClass::Update,
     api_version_1: true,

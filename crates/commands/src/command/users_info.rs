@@ -1,21 +1,25 @@
 //! `usersInfo` and the commands that remove users: there is no authentication yet, hence no users.
 
-use super::{Command, Run};
+use super::{Command, OnSecondary, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult};
 use crate::fields::wrong_type;
 use document::{DocumentBuilder, RawValue};
 
-pub(crate) static COMMAND: Command =
-    Command::diagnostic("usersInfo", "Tells the users of a database.", Run::Now(run));
+pub(crate) static COMMAND: Command = Command {
+    on_secondary: OnSecondary::IfAllowed,
+    ..Command::diagnostic("usersInfo", "Tells the users of a database.", Run::Now(run))
+};
 
 pub(crate) static DROP: Command = Command {
     takes_write_concern: true,
+    on_secondary: OnSecondary::Never,
     ..Command::diagnostic("dropUser", "Removes a user; there are none.", Run::Now(drop_one))
 };
 
 pub(crate) static DROP_ALL: Command = Command {
     takes_write_concern: true,
+    on_secondary: OnSecondary::Never,
     ..Command::diagnostic(
         "dropAllUsersFromDatabase",
         "Removes the users of a database; there are none.",

@@ -10,6 +10,9 @@ use crate::node::Node;
 use crate::parameters::Parameter;
 use crate::request::Next;
 use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use wire::ErrorCode;
 
@@ -44,7 +47,8 @@ const CLIENT_METADATA_MAX: usize = 512;
 #[derive(Debug, Default)]
 struct Ask {
     hello_ok: bool,
-    await_until: Option<Instant>,
+    /// Until when to wait for something else than what the client knows by this counter.
+    awaited: Option<(Instant, i64)>,
     streams: bool,
 }
 
@@ -73,12 +77,14 @@ async fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentB
     if context.server.failpoints.is_set(FailPoint::WaitInHello) {
         Box::pin(wait_while_set(context, FailPoint::WaitInHello, None, || false)).await?;
     }
-    if let Some(until) = ask.await_until {
-        wait(context, until).await?;
+    if let Some(awaited) = ask.awaited {
+        wait(context, awaited).await?;
     }
-    write(context, &ask, compression, reply);
+    // Before what it counts is read: at worst the next one is answered once too often.
+    let counter = context.server.node.topology_counter();
+    write(context, (&ask, counter), compression, reply);
     if ask.streams {
-        context.next = Some(Next::Command(next_hello(context)));
+        context.next = Some(Next::Command(next_hello(context, counter)));
     }
     Ok(())
 }
@@ -190,31 +196,41 @@ fn read_topology_version<N: Node>(context: &mut CommandContext<'_, N>) -> Comman
         return Err(CommandError::new(31_372, "topologyVersion must have a non-negative counter"));
     }
     let same_process = process == context.server.process_id;
-    if same_process && counter > TOPOLOGY_COUNTER {
+    let current = context.server.node.topology_counter();
+    if same_process && counter > current {
         return Err(CommandError::new(
             31_382,
             format!(
-                "Received a topology version with counter: {counter} which is greater than the server topology version counter: {TOPOLOGY_COUNTER}"
+                "Received a topology version with counter: {counter} which is greater than the server topology version counter: {current}"
             ),
         ));
     }
     let until = context.started.checked_add(Duration::from_millis(await_ms.unsigned_abs()));
-    Ok(Ask { hello_ok, await_until: until.filter(|_| same_process), streams: context.exhaust_allowed })
+    let awaited = until.filter(|_| same_process && counter == current).map(|until| (until, counter));
+    Ok(Ask { hello_ok, awaited, streams: context.exhaust_allowed })
 }
 
-/// A standalone's topology never changes while it runs.
-const TOPOLOGY_COUNTER: i64 = 0;
-
-async fn wait<N: Node>(context: &CommandContext<'_, N>, until: Instant) -> CommandResult {
+/// Waits until there is something else to tell than what the client knows. A standalone's topology never changes
+/// while it runs.
+async fn wait<N: Node>(context: &CommandContext<'_, N>, (until, counter): (Instant, i64)) -> CommandResult {
     if context.server.is_shutting_down() {
         return Ok(());
     }
-    context.server.sleep(context.interrupt(), until).await
+    let interrupt = context.interrupt();
+    let until = interrupt.deadline().map_or(until, |deadline| deadline.min(until));
+    let mut is_over = context.server.sleep_until(until);
+    let mut changed = pin!(context.server.node.topology_changed(counter));
+    let awaited = poll_fn(|task| match changed.as_mut().poll(task) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => Pin::new(&mut is_over).poll(task),
+    });
+    interrupt.wait_for(awaited).await;
+    interrupt.check()
 }
 
 fn write<N: Node>(
     context: &CommandContext<'_, N>,
-    ask: &Ask,
+    (ask, counter): (&Ask, i64),
     compression: Option<Vec<String>>,
     reply: &mut DocumentBuilder<'_>,
 ) {
@@ -222,10 +238,17 @@ fn write<N: Node>(
     if ask.hello_ok {
         reply.append("helloOk", true);
     }
-    reply.append(if context.command.name == "hello" { "isWritablePrimary" } else { "ismaster" }, true);
+    let writable = if context.command.name == "hello" { "isWritablePrimary" } else { "ismaster" };
+    let is_member = server.node.role().is_some();
+    if !is_member {
+        reply.append(writable, true);
+    }
     let mut version = reply.start_document("topologyVersion");
-    version.append("processId", server.process_id).append("counter", TOPOLOGY_COUNTER);
+    version.append("processId", server.process_id).append("counter", counter);
     version.finish();
+    if is_member {
+        server.node.write_hello(writable, reply);
+    }
     reply.append("maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32);
     reply.append("maxMessageSizeBytes", wire::MAX_MESSAGE_SIZE as i32);
     reply.append("maxWriteBatchSize", wire::MAX_WRITE_BATCH_SIZE as i32);
@@ -243,11 +266,11 @@ fn write<N: Node>(
 }
 
 /// The request that the next streamed reply answers: this one without what only the first may carry.
-fn next_hello<N: Node>(context: &CommandContext<'_, N>) -> DocumentBuf {
+fn next_hello<N: Node>(context: &CommandContext<'_, N>, counter: i64) -> DocumentBuf {
     let only_once = ["client", "compression", "speculativeAuthenticate", "saslSupportedMechs"];
     let fields = context.body.iter().filter(|element| !only_once.contains(&element.name()));
     let mut next: Document = fields.map(|element| (element.name(), element.value().to_value())).collect();
-    let version = document::doc! { "processId": (context.server.process_id), "counter": TOPOLOGY_COUNTER };
+    let version = document::doc! { "processId": (context.server.process_id), "counter": counter };
     next.insert("topologyVersion", version);
     if next.get("$db").is_none() {
         next.push("$db", context.database);

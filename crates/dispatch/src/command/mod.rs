@@ -6,6 +6,7 @@ use crate::counters::OperationClass;
 use crate::error::CommandResult;
 use crate::generic::ApiVersion;
 use crate::node::Node;
+use crate::role::OnSecondary;
 use document::{DocumentBuilder, RawDocument};
 use hashbrown::HashMap;
 use std::fmt;
@@ -117,6 +118,8 @@ pub struct Command<N: Node> {
     pub unstable_fields: &'static [&'static str],
     /// Takes a write concern.
     pub takes_write_concern: bool,
+    /// Whether a member of a replica set that is not its primary answers it.
+    pub on_secondary: OnSecondary,
     /// Takes a transaction number: a write that is done once however often it is sent.
     pub takes_txn_number: bool,
     /// May come in the retired OP_QUERY form and without `apiVersion`.
@@ -150,6 +153,7 @@ impl<N: Node> Command<N> {
             deprecated_in: None,
             unstable_fields: &[],
             takes_write_concern: false,
+            on_secondary: OnSecondary::Always,
             takes_txn_number: false,
             accepts_op_query: false,
             only_for_tests: false,
