@@ -223,7 +223,16 @@ impl Catalog {
             check_view_cycle(&state, namespace, &view.view_on)?;
         }
         let id = self.next_id(context)?;
-        let definition = CollectionDefinition::new(id, uuid, namespace.clone(), options)?;
+        self.add(context, CollectionDefinition::new(id, uuid, namespace.clone(), options)?).await
+    }
+
+    /// Stores a new definition. The caller holds the catalog's latch.
+    pub(crate) async fn add(
+        &self,
+        context: &OperationContext<'_>,
+        definition: CollectionDefinition,
+    ) -> Result<CatalogEntry, CatalogError> {
+        let namespace = definition.namespace.clone();
         // Opened before it is stored: what cannot be opened is not there.
         let entry = match definition.options.view {
             Some(_) => CatalogEntry::View(Arc::new(definition)),
@@ -236,12 +245,12 @@ impl Catalog {
         let mut changes = Changes::new(context);
         changes.create(&entry.definition());
         changes.commit(&self.store).await?;
-        self.change_state(|state| state.insert(namespace.clone(), entry.clone()));
+        self.change_state(|state| state.insert(namespace, entry.clone()));
         Ok(entry)
     }
 
     /// The id for a new collection. The caller holds the catalog's latch and stores the next one.
-    fn next_id(&self, context: &OperationContext<'_>) -> Result<CollectionId, CatalogError> {
+    pub(crate) fn next_id(&self, context: &OperationContext<'_>) -> Result<CollectionId, CatalogError> {
         let stored = context.view.get(Keyspace::Meta, keys::NEXT_ID_KEY)?;
         let next = stored.and_then(|bytes| bytes.first_chunk().copied()).map_or(1, u32::from_be_bytes);
         if next == CollectionId::MAX {
@@ -262,6 +271,7 @@ impl Catalog {
         let _guard = self.begin_change(context).await;
         let entry = self.entry(namespace.database(), namespace.collection());
         let entry = entry.ok_or_else(|| CatalogError::NamespaceNotFound("ns not found".into()))?;
+        entry.check_droppable()?;
         self.drop_entries(context, vec![(namespace.clone(), entry.clone())], None).await?;
         let indexes = matches!(entry, CatalogEntry::Collection(_)).then(|| entry.definition().indexes.len());
         Ok(DropReport { indexes })
@@ -281,6 +291,11 @@ impl Catalog {
         let entries = self.state().entries(database);
         if entries.is_empty() {
             return Ok(false);
+        }
+        if entries.iter().any(|(_, entry)| entry.check_droppable().is_err()) {
+            return Err(CatalogError::IllegalOperation(format!(
+                "Cannot drop '{database}' database while replication is active"
+            )));
         }
         self.drop_entries(context, entries, None).await?;
         Ok(true)
@@ -348,7 +363,11 @@ impl Catalog {
             )));
         }
         let _guard = self.begin_change(context).await;
-        let collection = match self.entry(from.database(), from.collection()) {
+        let source = self.entry(from.database(), from.collection());
+        if let Some(source) = &source {
+            source.check_renamable()?;
+        }
+        let collection = match source {
             Some(CatalogEntry::Collection(collection)) => collection,
             Some(CatalogEntry::View(_)) => {
                 return Err(CatalogError::CommandNotSupportedOnView(format!("cannot rename view: {from}")));
@@ -360,6 +379,9 @@ impl Catalog {
             }
         };
         let target = self.entry(to.database(), to.collection());
+        if let Some(target) = &target {
+            target.check_replaceable()?;
+        }
         match &target {
             Some(CatalogEntry::View(_)) => {
                 return Err(CatalogError::NamespaceExists(format!(

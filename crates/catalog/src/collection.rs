@@ -4,6 +4,7 @@ use crate::change::Changes;
 use crate::definition::CollectionDefinition;
 use crate::index_build::BuildProgress;
 use crate::keys::{self, CollectionId};
+use crate::oplog::ALL_RECORDS;
 use crate::waiters::Waiters;
 use crate::{CatalogError, OperationContext, ReadError, WriteError};
 use arc_swap::ArcSwap;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::{Direction, ExclusiveGuard, HeldLatches, Keyspace, LatchTable, ReadView, SharedLatch, Store};
 use uuid::Uuid;
+
+const INVALID_NAMESPACE: i32 = 73;
 
 /// Latches of single keys, shared by all collections. Lock order: `documents` before `unique_keys`; an
 /// operation takes from each table once.
@@ -30,6 +33,7 @@ pub struct Collection {
     id: CollectionId,
     uuid: Uuid,
     capped: bool,
+    oplog: bool,
     definition: ArcSwap<CollectionDefinition>,
     /// Held shared by writers, exclusively by changes of the definition.
     latch: SharedLatch,
@@ -41,6 +45,8 @@ pub struct Collection {
     /// The record id the next document of a capped collection gets. Guarded by `capped_latch`.
     pub(crate) next_record: AtomicU64,
     inserted: Waiters,
+    /// The last record of the oplog that readers see.
+    pub(crate) shown_through: AtomicU64,
     /// Index builds under way. A leaf in the lock order.
     builds: Mutex<Vec<Arc<BuildProgress>>>,
 }
@@ -75,12 +81,14 @@ impl Collection {
             id: definition.id,
             uuid: definition.uuid,
             capped: definition.is_capped(),
+            oplog: definition.is_oplog(),
             latch: SharedLatch::new(),
             capped_latch: SharedLatch::new(),
             definition_latch: SharedLatch::new(),
             dropped: AtomicBool::new(false),
             next_record: AtomicU64::new(1),
             inserted: Waiters::default(),
+            shown_through: AtomicU64::new(ALL_RECORDS),
             builds: Mutex::default(),
             definition: ArcSwap::from_pointee(definition),
         };
@@ -111,6 +119,11 @@ impl Collection {
     /// Whether documents are kept in the order of insertion and within limits. Never changes.
     pub const fn is_capped(&self) -> bool {
         self.capped
+    }
+
+    /// Whether this is the oplog of a replica set, which only its owner writes to. Never changes.
+    pub const fn is_oplog(&self) -> bool {
+        self.oplog
     }
 
     /// The collection's UUID.
@@ -188,6 +201,12 @@ impl Collection {
         };
         if self.is_dropped() {
             return Err(WriteError::QueryPlanKilled(self.dropped_message()));
+        }
+        if self.oplog {
+            return Err(WriteError::Location {
+                code: INVALID_NAMESPACE,
+                message: format!("cannot write to {}", self.definition().namespace),
+            });
         }
         let mut latches = HeldLatches::default();
         latches.add_shared(shared);

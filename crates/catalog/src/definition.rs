@@ -190,6 +190,21 @@ impl CollectionDefinition {
         namespace: Namespace,
         options: CollectionOptions,
     ) -> Result<Self, CatalogError> {
+        let mut definition = CollectionDefinition::unindexed(id, uuid, namespace, options)?;
+        if definition.options.view.is_none() {
+            let spec = IndexSpec { collation: definition.options.collation.clone(), ..IndexSpec::id_index() };
+            definition.add_index(spec, IndexState::Ready)?;
+        }
+        Ok(definition)
+    }
+
+    /// One without an index on `_id`.
+    pub(crate) fn unindexed(
+        id: CollectionId,
+        uuid: Uuid,
+        namespace: Namespace,
+        options: CollectionOptions,
+    ) -> Result<Self, CatalogError> {
         let mut definition = CollectionDefinition {
             id,
             uuid,
@@ -200,10 +215,6 @@ impl CollectionDefinition {
             validator: None,
             descriptions: OnceLock::new(),
         };
-        if definition.options.view.is_none() {
-            let spec = IndexSpec { collation: definition.options.collation.clone(), ..IndexSpec::id_index() };
-            definition.add_index(spec, IndexState::Ready)?;
-        }
         definition.compile_validator()?;
         Ok(definition)
     }

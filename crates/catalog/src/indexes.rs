@@ -67,6 +67,9 @@ impl Catalog {
         let existed = self.entry(namespace.database(), namespace.collection()).is_some();
         let (database, name) = (namespace.database(), namespace.collection());
         let collection = self.collection_or_create(context, database, name).await?;
+        if collection.is_oplog() {
+            return Err(CatalogError::CannotCreateIndex("cannot have an index on the oplog".into()));
+        }
         let indexes_before = collection.definition().indexes.len();
         loop {
             match self.register_indexes(context, &collection, specs).await? {

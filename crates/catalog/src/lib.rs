@@ -50,6 +50,7 @@ mod indexes;
 mod keys;
 mod namespace;
 mod operation;
+mod oplog;
 mod options;
 mod read;
 mod state;

@@ -25,7 +25,7 @@ pub struct EncodedRange<'r> {
 }
 
 impl EncodedRange<'_> {
-    fn behind(self, prefix: &[u8]) -> KeyRange {
+    pub(crate) fn behind(self, prefix: &[u8]) -> KeyRange {
         let lower = [prefix, self.lower.unwrap_or_default()].concat();
         let upper = match self.upper {
             Some(upper) => Some([prefix, upper].concat()),
@@ -129,9 +129,23 @@ impl Collection {
         direction: Direction,
         options: CursorOptions,
     ) -> Result<DocumentCursor, ReadError> {
+        let mut range = range.behind(&self.id().to_be_bytes());
+        if self.is_oplog() {
+            self.bound(&mut range);
+        }
+        self.walk_documents(view, range, direction, options)
+    }
+
+    pub(crate) fn walk_documents(
+        self: &Arc<Self>,
+        view: &ReadView,
+        range: KeyRange,
+        direction: Direction,
+        options: CursorOptions,
+    ) -> Result<DocumentCursor, ReadError> {
         self.check_alive()?;
         let prefix = self.id().to_be_bytes();
-        let cursor = view.cursor_with(Keyspace::Documents, range.behind(&prefix), direction, options)?;
+        let cursor = view.cursor_with(Keyspace::Documents, range, direction, options)?;
         Ok(DocumentCursor { collection: Arc::clone(self), cursor, seek_key: prefix.to_vec() })
     }
 

@@ -79,7 +79,8 @@ impl Collection {
             report.indexes.push(checked);
         }
         let counted = (self.document_count(), self.data_bytes());
-        if counted != (report.records, report.data_bytes) {
+        // The owner of the oplog writes meanwhile.
+        if !self.is_oplog() && counted != (report.records, report.data_bytes) {
             report.error(format!(
                 "counters say {} documents of {} bytes, found {} of {}",
                 counted.0, counted.1, report.records, report.data_bytes
@@ -238,6 +239,9 @@ fn check_one<'v>(
     value: &'v [u8],
 ) -> Result<RawDocument<'v>, String> {
     let document = RawDocument::parse(value).map_err(|error| error.to_string())?;
+    if definition.is_oplog() {
+        return Ok(document);
+    }
     let first = document.first().filter(|element| element.name_bytes() == b"_id");
     let id: RawValue<'_> = first.ok_or("_id is not the first field")?.value();
     if definition.is_capped() {

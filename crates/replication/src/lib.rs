@@ -48,6 +48,7 @@ pub mod oplog;
 mod optime;
 mod peers;
 pub mod set;
+mod store_log;
 
 pub use bytes::Bytes;
 pub use config::Config;
@@ -59,3 +60,4 @@ pub use membership::Membership;
 pub use message::{Message, MessageError};
 pub use optime::OpTime;
 pub use peers::{Answer, PeerError, Peers};
+pub use store_log::{Identity, LocalState, LogOptions, Oplog, StoreLog};

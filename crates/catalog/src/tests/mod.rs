@@ -8,6 +8,7 @@ mod ddl;
 mod dropped;
 mod handover;
 mod model;
+mod oplog;
 mod sizes;
 mod tiers;
 mod writes;

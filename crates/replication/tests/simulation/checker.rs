@@ -1,6 +1,7 @@
 //! What must hold, whatever happens: it knows what every member did.
 
 use crate::disk::Image;
+use document::{RawDocument, RawValue};
 use replication::{Committed, Entry, EntryKind, Index, MemberId, Position, Term};
 use std::collections::BTreeMap;
 
@@ -23,7 +24,11 @@ pub(crate) const FIRST: Index = 1;
 
 pub(crate) fn value(entry: &Entry) -> Option<u64> {
     let is_operation = matches!(entry.kind, EntryKind::Operation(_));
-    is_operation.then(|| u64::from_be_bytes(entry.data.as_ref().try_into().expect("a value of 8 bytes")))
+    let value = |entry: &Entry| {
+        let document = RawDocument::parse(&entry.data).expect("an operation");
+        document.get("value").and_then(RawValue::as_i64_exact).expect("a value") as u64
+    };
+    is_operation.then(|| value(entry))
 }
 
 impl Checker {

@@ -1,8 +1,10 @@
-//! A log on a simulated disk: written at once, durable after a sync, torn by a crash.
+//! A log on a simulated disk: written at once, durable after a sync, torn by a crash. It can have a real one in a
+//! store beside it, which must say the same.
 
 use crate::Bug;
+use crate::stored::Stored;
 use fastrand::Rng;
-use replication::{Entry, HardState, Index, Log, LogError, LogWrite, Position, Term};
+use replication::{Entry, HardState, Index, Log, LogError, LogWrite, Position, StoreLog, Term};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -62,8 +64,10 @@ enum Change {
 pub(crate) struct Disk {
     pub(crate) written: Image,
     pub(crate) durable: Image,
-    unsynced: Vec<Change>,
+    /// With how many batches of the store each of them ends.
+    unsynced: Vec<(Change, usize)>,
     bug: Option<Bug>,
+    stored: Option<Stored>,
 }
 
 impl Disk {
@@ -71,9 +75,22 @@ impl Disk {
         Disk { bug, ..Disk::default() }
     }
 
+    /// With a store whose log keeps so many bytes of entries in memory.
+    pub(crate) fn with_store(recent_bytes: u64) -> Self {
+        Disk { stored: Some(Stored::new(recent_bytes)), ..Disk::default() }
+    }
+
     fn change(&mut self, change: Change) {
         self.written.apply(change.clone(), self.bug == Some(Bug::ForgottenTruncation));
-        self.unsynced.push(change);
+        let mut batches = 0;
+        if let Some(stored) = &mut self.stored {
+            match change.clone() {
+                Change::Write(write) => stored.log.write(write).unwrap(),
+                Change::Compact(through) => stored.log.compact(through).unwrap(),
+            }
+            batches = stored.unsynced();
+        }
+        self.unsynced.push((change, batches));
     }
 
     /// How many changes a sync that begins now makes durable.
@@ -82,13 +99,19 @@ impl Disk {
     }
 
     pub(crate) fn end_sync(&mut self, changes: usize) {
-        for mut change in self.unsynced.drain(..changes.min(self.unsynced.len())) {
+        let mut synced = 0;
+        for (mut change, batches) in self.unsynced.drain(..changes.min(self.unsynced.len())) {
+            synced = batches;
             if let (Some(Bug::VoteForgotten), Change::Write(write)) = (self.bug, &mut change)
                 && let Some(state) = &mut write.hard_state
             {
                 state.vote = 0;
             }
             self.durable.apply(change, self.bug == Some(Bug::ForgottenTruncation));
+        }
+        if let Some(stored) = &mut self.stored {
+            stored.sync(synced);
+            self.unsynced.iter_mut().for_each(|(_, batches)| *batches -= synced);
         }
     }
 
@@ -97,7 +120,20 @@ impl Disk {
         let survivors = random.usize(..=self.unsynced.len());
         self.end_sync(survivors);
         self.unsynced.clear();
+        if let Some(stored) = &mut self.stored {
+            stored.crash();
+            let found = stored.log.hard_state();
+            assert!(found.committed <= self.durable.hard_state.committed);
+            // How much was committed may be forgotten.
+            self.durable.hard_state.committed = found.committed;
+            stored.check(&self.durable.entries);
+        }
         self.written = self.durable.clone();
+    }
+
+    /// What the log in the store says, if there is one.
+    fn ask<T>(&self, question: impl FnOnce(&StoreLog) -> T) -> Option<T> {
+        self.stored.as_ref().map(|stored| question(&stored.log))
     }
 }
 
@@ -107,24 +143,34 @@ pub(crate) struct DiskLog(pub(crate) Rc<RefCell<Disk>>);
 
 impl Log for DiskLog {
     fn hard_state(&self) -> HardState {
-        self.0.borrow().written.hard_state
+        let disk = self.0.borrow();
+        let state = disk.written.hard_state;
+        assert!(disk.ask(|log| log.hard_state()).is_none_or(|stored| stored == state));
+        state
     }
 
     fn compacted(&self) -> Position {
-        self.0.borrow().written.compacted
+        let disk = self.0.borrow();
+        let compacted = disk.written.compacted;
+        assert!(disk.ask(|log| log.compacted()).is_none_or(|stored| stored == compacted));
+        compacted
     }
 
     fn last(&self) -> Index {
-        self.0.borrow().written.last()
+        let disk = self.0.borrow();
+        let last = disk.written.last();
+        assert!(disk.ask(|log| log.last()).is_none_or(|stored| stored == last));
+        last
     }
 
     fn term(&self, index: Index) -> Result<Term, LogError> {
         let disk = self.0.borrow();
-        if index == disk.written.compacted.index {
-            return Ok(disk.written.compacted.term);
-        }
-        let entry = disk.written.entry(index);
-        Ok(entry.unwrap_or_else(|| panic!("asked for the term of {index}, which is not there")).position.term)
+        let entry = disk.written.entry(index).map(|entry| entry.position);
+        let position = entry.or(Some(disk.written.compacted).filter(|compacted| compacted.index == index));
+        let term =
+            position.unwrap_or_else(|| panic!("asked for the term of {index}, which is not there")).term;
+        assert!(disk.ask(|log| log.term(index).unwrap()).is_none_or(|stored| stored == term));
+        Ok(term)
     }
 
     fn entries(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError> {
@@ -140,6 +186,8 @@ impl Log for DiskLog {
             }
             entries.push(entry.clone());
         }
+        let stored = disk.ask(|log| log.entries(first, end, bytes_max).unwrap());
+        assert!(stored.is_none_or(|stored| stored == entries), "the store has other entries from {first} on");
         Ok(entries)
     }
 

@@ -8,6 +8,7 @@ mod alone;
 mod checker;
 mod disk;
 mod network;
+mod stored;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,14 +40,14 @@ fn first_failure(seeds: std::ops::Range<u64>, bug: Bug) -> Option<u64> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut seeds = seeds;
-    let found =
-        seeds.find(|seed| catch_unwind(AssertUnwindSafe(|| World::new(*seed, Some(bug)).run())).is_err());
+    let found = seeds
+        .find(|seed| catch_unwind(AssertUnwindSafe(|| World::new(*seed, Some(bug), false).run())).is_err());
     std::panic::set_hook(hook);
     found
 }
 
-fn run(seed: u64) -> World {
-    let mut world = World::new(seed, None);
+fn run(seed: u64, in_stores: bool) -> World {
+    let mut world = World::new(seed, None, in_stores);
     let run = catch_unwind(AssertUnwindSafe(|| world.run()));
     if let Err(panic) = run {
         eprintln!("seed {seed} fails; repeat it with HEDDLE_SIMULATION_SEED={seed}");
@@ -63,7 +64,7 @@ fn nothing_acknowledged_is_lost_whatever_fails() {
     };
     let (mut writes, mut reads, mut terms) = (0, 0, 0);
     for seed in seeds.clone() {
-        let world = run(seed);
+        let world = run(seed, false);
         writes += world.checker.acknowledgements();
         reads += world.checker.reads;
         terms += world.terms();
@@ -74,8 +75,19 @@ fn nothing_acknowledged_is_lost_whatever_fails() {
 
 #[test]
 fn a_seed_gives_one_run() {
-    assert_eq!(run(4).trace, run(4).trace);
-    assert_ne!(run(4).trace, run(5).trace);
+    assert_eq!(run(4, false).trace, run(4, false).trace);
+    assert_ne!(run(4, false).trace, run(5, false).trace);
+}
+
+#[test]
+fn logs_in_stores_are_what_they_should_be_whatever_fails() {
+    let seeds = match number("HEDDLE_SIMULATION_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("HEDDLE_SIMULATION_STORE_SEEDS").unwrap_or(20),
+    };
+    let writes: usize = seeds.clone().map(|seed| run(seed, true).checker.acknowledgements()).sum();
+    println!("{seeds:?}: {writes} writes acknowledged");
+    assert!(writes > 50, "the clients get nothing done");
 }
 
 fn check(bug: Bug, seeds_max: u64) {

@@ -4,6 +4,7 @@ use crate::Bug;
 use crate::checker::{Checker, logs_match, value};
 use crate::disk::{Disk, DiskLog};
 use crate::network::Network;
+use crate::stored::operation;
 use fastrand::Rng;
 use replication::{
     Checkpoint, Committed, Config, Effects, EntryKind, Index, Member, MemberId, Message, Position, ReadId,
@@ -89,11 +90,20 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, bug: Option<Bug>) -> Self {
+    /// `in_stores`: the members' logs are real ones as well.
+    pub(crate) fn new(seed: u64, bug: Option<Bug>, in_stores: bool) -> Self {
         let mut random = Rng::with_seed(seed);
         let voters: Vec<MemberId> = (1..=[3, 3, 5, 1][random.usize(..4)]).collect();
         let network = Network::new(&mut random);
-        let servers = (1..=MEMBERS_MAX).map(|id| (id, Server::new(&voters, id, bug, &mut random))).collect();
+        let disk = |random: &mut Rng| match in_stores {
+            true => Disk::with_store([0, 500, 1 << 20][random.usize(..3)]),
+            false => Disk::new(bug),
+        };
+        let servers = (1..=MEMBERS_MAX).map(|id| {
+            let disk = disk(&mut random);
+            (id, Server::new(&voters, id, disk, &mut random))
+        });
+        let servers = servers.collect();
         let mut world = World {
             random,
             bug,
@@ -368,9 +378,9 @@ impl World {
         let first = self.next_value;
         let mut value = first;
         let wall = self.now + server.wall_offset;
-        let proposed = running.member.propose(wall, count, |_| {
+        let proposed = running.member.propose(wall, count, |optime| {
             value += 1;
-            value.to_be_bytes().to_vec()
+            operation(optime, value).into_bytes()
         });
         self.next_value = value;
         let Ok(Position { term, index }) = proposed else { return };
@@ -503,14 +513,14 @@ impl World {
 }
 
 impl Server {
-    fn new(voters: &[MemberId], id: MemberId, bug: Option<Bug>, random: &mut Rng) -> Self {
+    fn new(voters: &[MemberId], id: MemberId, disk: Disk, random: &mut Rng) -> Self {
         // Who is no member at first has no data at all.
         let checkpoint = match voters.contains(&id) {
             true => Checkpoint::initial(voters),
             false => Checkpoint::default(),
         };
         Server {
-            disk: Rc::new(RefCell::new(Disk::new(bug))),
+            disk: Rc::new(RefCell::new(disk)),
             durable: Data { checkpoint, values: Vec::new() },
             epoch: 0,
             running: None,

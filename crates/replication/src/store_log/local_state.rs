@@ -1,0 +1,144 @@
+//! What a member keeps for itself beside its log: who it is, up to where its data are, who belongs to the set.
+
+use super::records::failed;
+use crate::entry::{MemberId, Position};
+use crate::log::{Checkpoint, LogError};
+use crate::membership::Membership;
+use document::{DocumentBuf, ObjectId, RawDocument, RawValue, Value, doc};
+use storage::{Keyspace, Store, WriteUnit};
+
+const IDENTITY: &[u8] = b"ri";
+const APPLIED: &[u8] = b"ra";
+const SET_STATE: &[u8] = b"rc";
+
+/// Who a member is. It never changes as long as the disk is the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The name of the set, `--replSet`.
+    pub set_name: String,
+    /// Tells this set from others of its name: `settings.replicaSetId`.
+    pub set_id: ObjectId,
+    /// Its own number in the consensus.
+    pub number: MemberId,
+    /// Of what all members have begun with.
+    pub genesis: u64,
+    /// The set began with data that this member did not have: it begins with a copy.
+    pub needs_copy: bool,
+}
+
+/// Reads and writes these; writes go into a unit of the caller's.
+#[derive(Debug, Clone)]
+pub struct LocalState {
+    store: Store,
+}
+
+impl LocalState {
+    /// Of the member whose store this is.
+    pub fn new(store: Store) -> Self {
+        LocalState { store }
+    }
+
+    fn read(&self, key: &[u8]) -> Result<Option<DocumentBuf>, LogError> {
+        let found = self.store.read_view().get(Keyspace::Meta, key).map_err(failed)?;
+        let parsed = found.map(|bytes| RawDocument::parse(&bytes).map(RawDocument::to_buf));
+        parsed.transpose().map_err(failed)
+    }
+
+    /// Who this member is; `None` before it belongs to a set.
+    ///
+    /// # Errors
+    /// Damage; what the store reports.
+    pub fn identity(&self) -> Result<Option<Identity>, LogError> {
+        self.read(IDENTITY)?.map(|document| decode_identity(document.as_raw())).transpose()
+    }
+
+    /// Stores who this member is.
+    pub fn put_identity(unit: &mut WriteUnit, identity: &Identity) {
+        let document = doc! {
+            "set": (identity.set_name.as_str()), "setId": (identity.set_id), "number": (number(identity.number)),
+            "genesis": (number(identity.genesis)), "needsCopy": (identity.needs_copy),
+        };
+        unit.put(Keyspace::Meta, IDENTITY, document.to_buf().as_bytes());
+    }
+
+    /// Up to where the log is applied in the data.
+    ///
+    /// # Errors
+    /// Damage; what the store reports.
+    pub fn applied(&self) -> Result<Option<Checkpoint>, LogError> {
+        self.read(APPLIED)?.map(|document| decode_checkpoint(document.as_raw())).transpose()
+    }
+
+    /// Stores that, in the unit that applies the last of it.
+    pub fn put_applied(unit: &mut WriteUnit, applied: &Checkpoint) {
+        let Checkpoint { position, timestamp, membership } = applied;
+        let members =
+            |members: &[MemberId]| Value::Array(members.iter().map(|id| number(*id).into()).collect());
+        let document = doc! {
+            "t": (number(position.term)), "index": (number(position.index)), "ts": (*timestamp),
+            "voters": (members(&membership.voters)), "learners": (members(&membership.learners)),
+            "votersOutgoing": (members(&membership.voters_outgoing)),
+            "learnersNext": (members(&membership.learners_next)),
+        };
+        unit.put(Keyspace::Meta, APPLIED, document.to_buf().as_bytes());
+    }
+
+    /// The state of the set as it was applied last: its configuration and the numbers of its members.
+    ///
+    /// # Errors
+    /// Damage; what the store reports.
+    pub fn set_state(&self) -> Result<Option<DocumentBuf>, LogError> {
+        self.read(SET_STATE)
+    }
+
+    /// Stores that.
+    pub fn put_set_state(unit: &mut WriteUnit, state: RawDocument<'_>) {
+        unit.put(Keyspace::Meta, SET_STATE, state.as_bytes());
+    }
+}
+
+/// Counted from 1: none comes near the sign.
+fn number(number: u64) -> i64 {
+    i64::try_from(number).expect("a number that is counted")
+}
+
+fn counted(value: Option<RawValue<'_>>, name: &str) -> Result<u64, LogError> {
+    let number = value.and_then(RawValue::as_i64_exact).and_then(|number| u64::try_from(number).ok());
+    number.ok_or_else(|| failed(format!("the local state of the member has no '{name}'")))
+}
+
+fn decode_identity(document: RawDocument<'_>) -> Result<Identity, LogError> {
+    let fields = (document.get("set"), document.get("setId"), document.get("needsCopy"));
+    let (Some(RawValue::String(set)), Some(RawValue::ObjectId(set_id)), Some(RawValue::Boolean(needs_copy))) =
+        fields
+    else {
+        return Err(failed("the identity of the member is damaged"));
+    };
+    Ok(Identity {
+        set_name: set.to_owned(),
+        set_id,
+        number: counted(document.get("number"), "number")?,
+        genesis: counted(document.get("genesis"), "genesis")?,
+        needs_copy,
+    })
+}
+
+fn decode_checkpoint(document: RawDocument<'_>) -> Result<Checkpoint, LogError> {
+    let members = |name: &str| {
+        let list = document.get(name).and_then(RawValue::as_array);
+        let list = list.ok_or_else(|| failed(format!("the applied mark has no '{name}'")))?;
+        list.iter().map(|member| counted(Some(member), name)).collect::<Result<Vec<_>, _>>()
+    };
+    let Some(RawValue::Timestamp(timestamp)) = document.get("ts") else {
+        return Err(failed("the applied mark has no 'ts'"));
+    };
+    let position =
+        Position { term: counted(document.get("t"), "t")?, index: counted(document.get("index"), "index")? };
+    let membership = Membership {
+        voters: members("voters")?,
+        learners: members("learners")?,
+        voters_outgoing: members("votersOutgoing")?,
+        learners_next: members("learnersNext")?,
+    };
+    Ok(Checkpoint { position, timestamp, membership })
+}
