@@ -146,7 +146,9 @@ impl CodedError for CatalogError {
 }
 
 const INTERNAL_ERROR: i32 = 1;
+const NOT_WRITABLE_PRIMARY: i32 = 10_107;
 const INTERRUPTED_AT_SHUTDOWN: i32 = 11_600;
+const INTERRUPTED_DUE_TO_STATE_CHANGE: i32 = 11_602;
 const OUT_OF_DISK_SPACE: i32 = 14_031;
 
 /// The store knows nothing of codes.
@@ -162,6 +164,8 @@ const fn commit_code(error: &CommitError) -> i32 {
     match error {
         CommitError::NoSpace(_) => OUT_OF_DISK_SPACE,
         CommitError::Closed => INTERRUPTED_AT_SHUTDOWN,
+        CommitError::NotPrimary => NOT_WRITABLE_PRIMARY,
+        CommitError::SteppedDown => INTERRUPTED_DUE_TO_STATE_CHANGE,
         _ => INTERNAL_ERROR,
     }
 }

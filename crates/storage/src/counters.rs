@@ -6,7 +6,7 @@
 //! Because the batch holds the new value and not a difference, replaying the log any number of times
 //! ends at the right value, and because it is the same batch, counter and data never disagree.
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::engine::EngineReader;
@@ -20,11 +20,12 @@ const PREFIX: &[u8; 8] = b"counter/";
 pub(crate) struct Counters {
     /// The values as of the last applied batch.
     values: RwLock<FxHashMap<u64, i64>>,
-    /// The leader's working memory; only ever taken by the one leader, before `values`.
+    /// Whoever writes a batch keeps it for as long: the leader of the commits, or the owner of the proposals.
+    /// Taken before `values`.
     draft: Mutex<Draft>,
 }
 
-/// The counters' part of a batch that has not been written yet.
+/// The counters' part of a batch that has not been written yet, and the right to write one.
 #[derive(Default)]
 pub(crate) struct Draft {
     changed: FxHashMap<u64, Option<i64>>,
@@ -51,14 +52,19 @@ impl Counters {
         self.values.read().get(&counter.0).copied().unwrap_or(0)
     }
 
+    /// The right to write a batch, one at a time.
+    pub(crate) fn begin_batch(&self) -> MutexGuard<'_, Draft> {
+        self.draft.lock()
+    }
+
     /// Works out the values after `units`, hands their batch entries to `write`, and makes them current
     /// when it succeeds.
     pub(crate) fn write_with<T, E>(
         &self,
+        draft: &mut Draft,
         units: &[WriteUnit],
         write: impl FnOnce(&MutationLog) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut draft = self.draft.lock();
         draft.prepare(units, &self.values);
         let written = write(&draft.log)?;
         if !draft.changed.is_empty() {

@@ -124,6 +124,12 @@ pub enum CommitError {
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,
+    /// The log takes no entries here.
+    #[error("not primary")]
+    NotPrimary,
+    /// The log took no more entries before those of the unit were committed. They may become so elsewhere.
+    #[error("operation was interrupted")]
+    SteppedDown,
     /// The engine refused the group's batch.
     #[error("storage engine refused the write: {0}")]
     Engine(Arc<str>),

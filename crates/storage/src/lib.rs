@@ -14,6 +14,8 @@
 //! * **sequence number** – the engine's count of writes; a [`Receipt`] names the one that covers a unit.
 //! * **view in time** – a state of the store, kept to be read from while writes go on; **published** ones can
 //!   be opened by sequence number.
+//! * **proposal** – a unit with entries for a log, written by the owner of the [`Proposals`] once these are
+//!   committed.
 //! * **applied** – in the engine and in the kernel's copy of the log: survives the death of the process.
 //! * **journaled** – the log up to there is on stable storage: survives power loss.
 //! * **gate** – where commits wait (without a thread) while flush and compaction catch up.
@@ -22,7 +24,8 @@
 //! * **latch** – a short, asynchronous lock of one key ([`LatchTable`]) or one collection ([`SharedLatch`]).
 //!
 //! ```text
-//!  WriteUnit ─▶ gate ─▶ queue ─▶ leader ──▶ Engine::write ──▶ applied ─▶ Receipt
+//!                    ┌─▶ proposals ─▶ owner ─┐ (entries committed)
+//!  WriteUnit ─▶ gate ─┴▶ queue ─▶ leader ──▶ Engine::write ──▶ applied ─▶ Receipt
 //!               ▲                (one batch   (log, memtable)    │
 //!      governor │                 per group)                     ▼ only Store::journaled
 //!      (debt of flush                                     sync leader ─▶ Engine::sync_journal ─▶ Receipt
@@ -89,6 +92,7 @@ pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
 pub use latch::table::{LatchGuard, LatchGuards, LatchTable, Queueing};
 pub use options::StorageOptions;
 pub use pipeline::group::QueuePlace;
+pub use pipeline::proposals::{Proposals, ProposedGroup};
 pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
 pub use pipeline::{CommitFuture, JournaledFuture, Receipt};
 pub use space::{Disk, Room, SpaceState, SpaceStatistics};

@@ -19,8 +19,9 @@ use crate::gate::GateLimits;
 use crate::gate::queue::{Admission, Gate};
 use crate::keyspace::{CounterId, KeyRange, Keyspace};
 use crate::options::StorageOptions;
-use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, QueuePlace, Wakers};
+use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, Queue, QueuePlace, Wakers};
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
+use crate::pipeline::proposals::ProposalQueue;
 use crate::pipeline::{CommitFuture, JournaledFuture, Receipt, turn};
 use crate::reclaim::Reclaim;
 use crate::row_cache::{CachedReader, RowCache};
@@ -77,18 +78,20 @@ pub(crate) struct StoreInner {
     pub(crate) gate: Gate,
     pub(crate) gate_limits: GateLimits,
     pub(crate) group: GroupCommit<WriteUnit, CommitError>,
+    /// Set when somebody owns the units that have entries.
+    pub(crate) proposals: OnceLock<ProposalQueue>,
     pub(crate) journal: SyncGroup<CommitError>,
     /// What ended acknowledging, for good: a failed sync, or a broken invariant.
     breakdown: OnceLock<CommitError>,
     counters: Counters,
-    /// The sequence number of the last batch; written by the leader only.
+    /// The sequence number of the last batch; written by whoever writes one.
     applied: AtomicU64,
     counts: CommitCounts,
     pub(crate) signal: Signal,
     pub(crate) space: Space,
     pub(crate) reclaim: Reclaim,
     pub(crate) memtable_bytes: u64,
-    closed: AtomicBool,
+    pub(crate) closed: AtomicBool,
 }
 
 impl Store {
@@ -203,6 +206,7 @@ impl Store {
             gate: Gate::new(),
             gate_limits: options.gate,
             group: GroupCommit::new(DEFERRED_GROUP_UNITS),
+            proposals: OnceLock::new(),
             journal: SyncGroup::new(applied),
             breakdown: OnceLock::new(),
             counters,
@@ -265,7 +269,15 @@ impl Store {
             Some(value) if value.len() <= ENQUEUED_VALUE_BYTES_MAX => EnqueuedVersion::Value(value.to_vec()),
             _ => EnqueuedVersion::OutOfReach,
         };
-        self.inner.group.look(place, copy).unwrap_or(EnqueuedVersion::Settled)
+        let looked = self.inner.queue(place.queue).look(place, copy);
+        match looked {
+            None => EnqueuedVersion::Settled,
+            // What goes on from it may have entries, and must not follow it into the other queue.
+            Some(_) if place.queue == Queue::Commits && self.inner.proposals.get().is_some() => {
+                EnqueuedVersion::OutOfReach
+            }
+            Some(version) => version,
+        }
     }
 
     /// The sequence number of the newest write of a document's key, or a later one. Never reads the disk. A
@@ -459,6 +471,11 @@ impl StoreInner {
             self.group.resume(self);
             std::thread::sleep(Duration::from_millis(1));
         }
+        if let Some(proposals) = self.proposals.get() {
+            while !proposals.group.close_owned(&CommitError::Closed, self) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         true
     }
 
@@ -502,12 +519,20 @@ impl StoreInner {
         self.breakdown.get().cloned().unwrap_or(failure)
     }
 
-    fn write_group(&self, units: &[WriteUnit]) -> Result<u64, EngineFailure> {
+    pub(crate) fn queue(&self, queue: Queue) -> &GroupCommit<WriteUnit, CommitError> {
+        match queue {
+            Queue::Commits => &self.group,
+            Queue::Proposals => &self.proposal_queue().group,
+        }
+    }
+
+    pub(crate) fn write_group(&self, units: &[WriteUnit]) -> Result<u64, EngineFailure> {
         if units.iter().all(WriteUnit::is_empty) {
             return Ok(self.applied());
         }
         let started = ambient::now();
-        let sequence = self.counters.write_with(units, |counters| {
+        let mut draft = self.counters.begin_batch();
+        let sequence = self.counters.write_with(&mut draft, units, |counters| {
             let write = || self.engine.write(units, counters);
             match &self.rows {
                 Some(rows) => rows.write_with(units, write),
@@ -518,10 +543,18 @@ impl StoreInner {
         assert!(before <= sequence, "the sequence number fell from {before} to {sequence}");
         self.recent_writes.note(units, sequence);
         self.applied.store(sequence, Ordering::Release);
+        drop(draft);
         self.signal.written();
         let bytes = units.iter().map(WriteUnit::byte_len).sum::<usize>() as u64;
         self.counts.group_written(units.len() as u64, bytes, ambient::elapsed(started).as_micros() as u64);
         Ok(sequence)
+    }
+
+    /// The engine is behind: new commits wait at the gate from here on; the governor opens it.
+    pub(crate) fn stalled(&self) {
+        self.counts.engine_stalls.fetch_add(1, Ordering::Relaxed);
+        self.gate.set(Admission::Closed, Duration::ZERO);
+        self.signal.written();
     }
 }
 
@@ -535,10 +568,7 @@ impl GroupWriter for StoreInner {
             None => match self.write_group(units) {
                 Ok(sequence) => return GroupOutcome::Applied(sequence),
                 Err(EngineFailure::Stalled) => {
-                    self.counts.engine_stalls.fetch_add(1, Ordering::Relaxed);
-                    // New commits wait at the gate from here on; the governor opens it.
-                    self.gate.set(Admission::Closed, Duration::ZERO);
-                    self.signal.written();
+                    self.stalled();
                     return GroupOutcome::Stalled;
                 }
                 Err(EngineFailure::NoSpace(_)) if self.space.make_way(ambient::now()) => {
@@ -553,7 +583,7 @@ impl GroupWriter for StoreInner {
     }
 
     fn weight(unit: &WriteUnit) -> usize {
-        unit.byte_len()
+        unit.byte_len() + unit.entries().iter().map(Vec::len).sum::<usize>()
     }
 
     fn panicked(&self, words: &str) -> CommitError {

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::keyspace::{CounterId, Keyspace};
 use crate::latch::held::HeldLatches;
-use crate::pipeline::group::{QueuePlace, Wakers};
+use crate::pipeline::group::{Queue, QueuePlace, Wakers};
 
 const PUT: u8 = 0;
 const DELETE: u8 = 1;
@@ -280,9 +280,32 @@ impl WriteUnit {
         self.follows = Some(place);
     }
 
-    /// What has to be committed to the log before the unit is written.
+    /// What has to be committed to the log before the unit is written: see
+    /// [`Store::take_proposals`](crate::Store::take_proposals).
     pub fn entries_mut(&mut self) -> &mut Vec<Vec<u8>> {
         &mut self.entries
+    }
+
+    /// The same, lent.
+    pub fn entries(&self) -> &[Vec<u8>] {
+        &self.entries
+    }
+
+    pub(crate) fn take_entries(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.entries)
+    }
+
+    /// Where the unit has to wait.
+    pub(crate) fn queue(&self) -> Queue {
+        match self.follows {
+            Some(place) if self.entries.is_empty() => place.queue,
+            None if self.entries.is_empty() => Queue::Commits,
+            followed => {
+                let elsewhere = followed.is_some_and(|place| place.queue == Queue::Commits);
+                assert!(!elsewhere, "a unit with entries follows one without");
+                Queue::Proposals
+            }
+        }
     }
 
     /// Whether committing the unit would change nothing.

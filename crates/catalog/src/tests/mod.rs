@@ -9,6 +9,7 @@ mod dropped;
 mod handover;
 mod model;
 mod oplog;
+mod proposals;
 mod sizes;
 mod tiers;
 mod writes;

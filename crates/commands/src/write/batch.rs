@@ -76,7 +76,8 @@ impl BatchReply {
     /// A statement failed.
     ///
     /// # Errors
-    /// The error itself when it concerns the whole command: kills, time limits, shutdown, closed connections.
+    /// The error itself when it concerns the whole command: kills, time limits, shutdown, closed connections,
+    /// a member that is not the primary.
     pub(crate) fn failed(&mut self, statement: usize, error: CommandError) -> CommandResult {
         let interrupts = [
             code::INTERRUPTED,
@@ -84,6 +85,8 @@ impl BatchReply {
             code::MAX_TIME_EXPIRED,
             code::CURSOR_KILLED,
             wire::ErrorCode::ClientDisconnect as i32,
+            wire::ErrorCode::NotWritablePrimary as i32,
+            wire::ErrorCode::InterruptedDueToReplStateChange as i32,
         ];
         if error.closes_connection || interrupts.contains(&error.code) {
             return Err(error);

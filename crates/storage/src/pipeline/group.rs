@@ -23,6 +23,8 @@
 //! A panic on the way, in the writer or beside it, breaks the queue: everything in it is refused, and so is
 //! what comes later. What was being written is in doubt, and nobody else would ever lead.
 //!
+//! A second queue of this kind, the proposals, has an owner and no leaders: see `owned.rs`.
+//!
 //! Invariant: when nobody leads and units wait and the queue is not paused, some thread owes the end of
 //! its turn, or some live owner has been woken and not polled since, or will be by the one who drops it.
 
@@ -50,9 +52,19 @@ pub(crate) type Wakers = SmallVec<[Waker; 1]>;
 /// Where a unit was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlace {
+    pub(crate) queue: Queue,
     slot: usize,
     /// Counts units; the slot is used again, this is not.
     number: u64,
+}
+
+/// The queues of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// Led by those who commit.
+    Commits,
+    /// Written by its owner, once its entries are committed.
+    Proposals,
 }
 
 /// What the leader calls to write a group.
@@ -107,12 +119,17 @@ pub(crate) enum Lead<'a> {
     /// turn's end; polling sets it, and whoever finds it set clears it and calls [`GroupCommit::turn_ended`]
     /// before the thread sleeps.
     AtTurnEnd(&'a Cell<bool>),
+    /// Never: the queue has an owner. Polling sets the flag when he has something to take and was not told yet.
+    Never(&'a Cell<bool>),
 }
 
-enum Stage<U, F> {
+pub(super) enum Stage<U, F> {
     Waiting(U),
-    /// At this position of `State::writing`.
-    Writing(usize),
+    /// At this position of this group; groups are counted as they are taken.
+    Writing {
+        group: u64,
+        position: usize,
+    },
     Done(Result<u64, F>),
 }
 
@@ -125,32 +142,43 @@ struct Slot<U, F> {
     abandoned: bool,
 }
 
-struct State<U, F> {
+pub(super) struct State<U, F> {
+    queue: Queue,
     slots: Slab<Slot<U, F>>,
     /// Slots in stage `Waiting`, oldest first.
-    waiting: VecDeque<usize>,
+    pub(super) waiting: VecDeque<usize>,
     /// The number of the next unit.
-    next_number: u64,
-    /// The group that is being written, for those who look; the leader owns the other share.
-    writing: Option<Arc<Vec<U>>>,
+    pub(super) next_number: u64,
+    /// The groups that have been taken and are not settled, for those who look; who took them owns the other
+    /// shares. A leader takes one at a time.
+    pub(super) in_flight: VecDeque<Arc<Vec<U>>>,
+    /// The number of the first of them.
+    pub(super) first_in_flight: u64,
     /// The last failure, and the number of the first unit that was enqueued after it.
-    refusal: Option<(u64, F)>,
-    leading: bool,
+    pub(super) refusal: Option<(u64, F)>,
+    /// Whether a group is being written.
+    pub(super) leading: bool,
     /// Threads that owe the end of a turn.
     owing: usize,
-    /// Nobody may lead until `resume`.
+    /// Nobody may lead: until `resume`, or ever where there is an owner.
     paused: bool,
-    closed: Option<F>,
+    pub(super) closed: Option<F>,
     /// Memory of past groups, kept for the next one.
     spare: Option<Group<U>>,
+    /// Whether the owner knows that there is something to take.
+    pub(super) owner_told: bool,
+    /// What waits is refused because of this when no group is in flight.
+    pub(super) refusing: Option<F>,
+    /// Groups before this one must not be written: one that they may follow was refused.
+    pub(super) void_before: u64,
 }
 
-/// What a leader works on, and its memory between groups.
-struct Group<U> {
-    ids: Vec<usize>,
-    /// Shared with [`State::writing`] while it is written.
-    units: Arc<Vec<U>>,
-    wakers: Vec<Waker>,
+/// Units that are written together, and memory between groups.
+pub(crate) struct Group<U> {
+    pub(super) ids: Vec<usize>,
+    /// Shared with [`State::in_flight`] until it is settled.
+    pub(super) units: Arc<Vec<U>>,
+    pub(super) wakers: Vec<Waker>,
 }
 
 impl<U> Default for Group<U> {
@@ -160,10 +188,10 @@ impl<U> Default for Group<U> {
 }
 
 impl<U> Group<U> {
-    /// The units and what they are called, while the group is not being written.
-    fn parts_mut(&mut self) -> (&mut Vec<usize>, &mut Vec<U>) {
+    /// The units and what they are called, while the group is not in flight.
+    pub(super) fn parts_mut(&mut self) -> (&mut Vec<usize>, &mut Vec<U>) {
         let units = Arc::get_mut(&mut self.units);
-        (&mut self.ids, units.expect("a group that is not being written is the leader's alone"))
+        (&mut self.ids, units.expect("a group that is not in flight is the leader's alone"))
     }
 }
 
@@ -180,28 +208,18 @@ enum Successor {
 }
 
 pub(crate) struct GroupCommit<U, F> {
-    state: Mutex<State<U, F>>,
+    pub(super) state: Mutex<State<U, F>>,
     /// With so many units waiting a thread that defers leads before its turn ends.
     good_group: usize,
 }
 
 impl<U, F: Clone> GroupCommit<U, F> {
     pub(crate) fn new(good_group: usize) -> GroupCommit<U, F> {
-        GroupCommit {
-            good_group,
-            state: Mutex::new(State {
-                slots: Slab::new(),
-                waiting: VecDeque::new(),
-                next_number: 0,
-                writing: None,
-                refusal: None,
-                leading: false,
-                owing: 0,
-                paused: false,
-                closed: None,
-                spare: None,
-            }),
-        }
+        GroupCommit::of(State::of(Queue::Commits), good_group)
+    }
+
+    pub(super) fn of(state: State<U, F>, good_group: usize) -> GroupCommit<U, F> {
+        GroupCommit { state: Mutex::new(state), good_group }
     }
 
     /// Drives one commit: enqueues it at the first call, leads when nobody does (now or at the end of the
@@ -247,6 +265,12 @@ impl<U, F: Clone> GroupCommit<U, F> {
         let now = match lead {
             Lead::Now => true,
             Lead::AtTurnEnd(_) => state.waiting.len() >= self.good_group,
+            Lead::Never(tell) => {
+                if state.is_waiting(slot) {
+                    tell.set(!std::mem::replace(&mut state.owner_told, true));
+                }
+                false
+            }
         };
         if now && state.may_lead() {
             state = self.lead(state, Some(slot), writer);
@@ -276,9 +300,10 @@ impl<U, F: Clone> GroupCommit<U, F> {
         let slot = state.slots.get(place.slot).filter(|slot| slot.number == place.number)?;
         match &slot.stage {
             Stage::Waiting(unit) => Some(look(unit)),
-            Stage::Writing(position) => {
-                let unit = state.writing.as_ref().and_then(|units| units.get(*position));
-                Some(look(unit.expect("a unit that is being written is in the group")))
+            Stage::Writing { group, position } => {
+                let group = state.in_flight.get((group - state.first_in_flight) as usize);
+                let unit = group.and_then(|units| units.get(*position));
+                Some(look(unit.expect("a unit that is being written is in its group")))
             }
             Stage::Done(_) => None,
         }
@@ -289,12 +314,13 @@ impl<U, F: Clone> GroupCommit<U, F> {
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
-        drop(self.or_break(writer, || {
+        let ended = self.or_break(writer, || {
             let mut state = self.state.lock();
             assert!(state.owing > 0, "a turn ended that nobody owed");
             state.owing -= 1;
             if state.may_lead() { self.lead_groups(state, None, writer) } else { state }
-        }));
+        });
+        drop(ended);
     }
 
     /// The owner of a ticket goes away. An enqueued unit is still written; if the owner had been woken to
@@ -379,29 +405,41 @@ impl<U, F: Clone> GroupCommit<U, F> {
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
-        self.or_break(writer, || self.lead_groups(state, own, writer))
+        self.or_break(writer, || self.lead_groups(state, own, writer)).unwrap_or_else(|_| self.state.lock())
     }
 
-    /// Does what a leader does; when it panics the queue is broken.
-    fn or_break<'a, W>(
-        &'a self,
-        writer: &W,
-        lead: impl FnOnce() -> MutexGuard<'a, State<U, F>>,
-    ) -> MutexGuard<'a, State<U, F>>
+    /// Does what a leader or the owner does; when it panics the queue is broken.
+    pub(super) fn or_break<W, T>(&self, writer: &W, lead: impl FnOnce() -> T) -> Result<T, F>
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
-        catch_unwind(AssertUnwindSafe(lead)).unwrap_or_else(|panic| {
-            let words = panic.downcast_ref::<&str>().copied();
-            let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            let failure = writer.panicked(words.unwrap_or("no words"));
-            let (units, wakers, refused) = self.state.lock().break_down(&failure);
-            writer.refused(refused);
-            // They give up latches.
-            drop(units);
-            wake_all(wakers);
-            self.state.lock()
+        catch_unwind(AssertUnwindSafe(lead)).map_err(|panic| {
+            let failure = writer.panicked(words_of(&*panic));
+            self.break_down(self.state.lock(), &failure, writer);
+            failure
         })
+    }
+
+    /// Refuses whatever has no result yet, and what comes later.
+    pub(super) fn break_down<W>(&self, mut state: MutexGuard<'_, State<U, F>>, failure: &F, writer: &W)
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let (units, wakers, refused) = state.break_down(failure);
+        drop(state);
+        writer.refused(refused);
+        // They give up latches.
+        drop(units);
+        wake_all(wakers);
+    }
+
+    /// Wakes those whose units are settled, lets go of the units and keeps the memory.
+    pub(super) fn release(&self, mut group: Group<U>) -> MutexGuard<'_, State<U, F>> {
+        wake_all(group.wakers.drain(..));
+        group.parts_mut().1.clear();
+        let mut state = self.state.lock();
+        state.spare = Some(group);
+        state
     }
 
     fn lead_groups<'a, W>(
@@ -421,8 +459,8 @@ impl<U, F: Clone> GroupCommit<U, F> {
             drop(state);
             let outcome = writer.write(&group.units);
             state = self.state.lock();
-            assert!(state.leading && state.writing.is_some(), "the queue has forgotten its leader");
-            state.writing = None;
+            assert!(state.leading && state.in_flight.len() == 1, "the queue has forgotten its leader");
+            state.forget_first_in_flight();
             match outcome {
                 GroupOutcome::Applied(sequence) => state.settle(&mut group, &Ok(sequence), own),
                 GroupOutcome::Failed(failure) => {
@@ -454,15 +492,18 @@ impl<U, F: Clone> GroupCommit<U, F> {
             // Nobody may slip in while the lock is released to wake and to free what was written.
             state.leading = go_on;
             drop(state);
-            wake_all(group.wakers.drain(..));
-            group.parts_mut().1.clear();
-            state = self.state.lock();
-            state.spare = Some(group);
+            state = self.release(group);
             if !go_on {
                 return state;
             }
         }
     }
+}
+
+/// What a panic says.
+pub(crate) fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
+    let words = panic.downcast_ref::<&str>().copied();
+    words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 /// Wakes all, also those behind one whose waker panics.
@@ -480,6 +521,26 @@ pub(super) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
 }
 
 impl<U, F: Clone> State<U, F> {
+    pub(super) fn of(queue: Queue) -> State<U, F> {
+        State {
+            queue,
+            slots: Slab::new(),
+            waiting: VecDeque::new(),
+            next_number: 0,
+            in_flight: VecDeque::new(),
+            first_in_flight: 0,
+            refusal: None,
+            leading: false,
+            owing: 0,
+            paused: queue == Queue::Proposals,
+            closed: None,
+            spare: None,
+            owner_told: false,
+            refusing: None,
+            void_before: 0,
+        }
+    }
+
     /// A slot that somebody counts on.
     fn slot_mut(&mut self, slot: usize) -> &mut Slot<U, F> {
         self.slots.get_mut(slot).expect("a unit keeps its slot until its result is taken")
@@ -490,7 +551,7 @@ impl<U, F: Clone> State<U, F> {
     fn break_down(&mut self, failure: &F) -> (Vec<U>, Vec<Waker>, usize) {
         self.leading = false;
         self.paused = false;
-        self.writing = None;
+        self.in_flight.clear();
         self.closed.get_or_insert_with(|| failure.clone());
         self.waiting.clear();
         let (mut units, mut wakers, mut refused) = (Vec::new(), Vec::new(), 0);
@@ -531,7 +592,7 @@ impl<U, F: Clone> State<U, F> {
         self.next_number += 1;
         let free = self.slots.vacant_entry();
         let slot = free.key();
-        let wakers = W::enqueued(&mut unit, QueuePlace { slot, number });
+        let wakers = W::enqueued(&mut unit, QueuePlace { queue: self.queue, slot, number });
         free.insert(Slot { stage: Stage::Waiting(unit), number, waker: None, abandoned: false });
         self.waiting.push_back(slot);
         (slot, wakers)
@@ -543,7 +604,7 @@ impl<U, F: Clone> State<U, F> {
         }
         match self.slots.remove(slot).stage {
             Stage::Done(result) => Some(result),
-            Stage::Waiting(_) | Stage::Writing(_) => None,
+            Stage::Waiting(_) | Stage::Writing { .. } => None,
         }
     }
 
@@ -566,28 +627,36 @@ impl<U, F: Clone> State<U, F> {
         owner.map_or(Successor::Nobody, Successor::Owner)
     }
 
-    fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> Group<U> {
+    pub(super) fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> Group<U> {
         let mut group = self.spare.take().unwrap_or_default();
+        let number = self.first_in_flight + self.in_flight.len() as u64;
         let mut weight = 0;
         let (ids, units) = group.parts_mut();
         assert!(ids.is_empty() && units.is_empty(), "{} units of the last group are left", units.len());
         while units.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
             let Some(id) = self.waiting.pop_front() else { break };
             let slot = self.slots.get_mut(id).expect("what waits has a slot");
-            let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, Stage::Writing(units.len())) else {
+            let stage = Stage::Writing { group: number, position: units.len() };
+            let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) else {
                 panic!("unit {} is in the queue and waits no longer", slot.number);
             };
             weight += W::weight(&unit);
             ids.push(id);
             units.push(unit);
         }
-        self.writing = Some(Arc::clone(&group.units));
+        self.in_flight.push_back(Arc::clone(&group.units));
         group
+    }
+
+    /// The first group in flight is about to be settled, or goes back.
+    pub(super) fn forget_first_in_flight(&mut self) {
+        self.in_flight.pop_front();
+        self.first_in_flight += 1;
     }
 
     /// The group is refused: adds to it what follows its units, directly or not. Exactly those, so that a
     /// unit is never settled before one that it follows.
-    fn add_followers<W: GroupWriter<Unit = U>>(&mut self, group: &mut Group<U>, failure: &F) {
+    pub(super) fn add_followers<W: GroupWriter<Unit = U>>(&mut self, group: &mut Group<U>, failure: &F) {
         self.refusal = Some((self.next_number, failure.clone()));
         // Ascending, as the units were enqueued.
         let (ids, units) = group.parts_mut();
@@ -603,7 +672,7 @@ impl<U, F: Clone> State<U, F> {
             let follows =
                 W::followed(unit).is_some_and(|followed| refused.binary_search(&followed.number).is_ok());
             if follows {
-                let stage = Stage::Writing(units.len());
+                let stage = Stage::Writing { group: self.first_in_flight, position: units.len() };
                 if let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) {
                     ids.push(*id);
                     units.push(unit);
@@ -615,10 +684,10 @@ impl<U, F: Clone> State<U, F> {
     }
 
     /// Notes the result for every owner that is there, and collects their wakers.
-    fn settle(&mut self, group: &mut Group<U>, result: &Result<u64, F>, own: Option<usize>) {
+    pub(super) fn settle(&mut self, group: &mut Group<U>, result: &Result<u64, F>, own: Option<usize>) {
         for id in group.ids.drain(..) {
             let slot = self.slots.get_mut(id).expect("a unit of the group has a slot");
-            assert!(matches!(slot.stage, Stage::Writing(_)), "unit {} is settled twice", slot.number);
+            assert!(matches!(slot.stage, Stage::Writing { .. }), "unit {} is settled twice", slot.number);
             if slot.abandoned {
                 self.slots.remove(id);
                 continue;

@@ -1,8 +1,10 @@
-//! The commit pipeline: gate, group commit, group sync; and the turns of threads that serve many tasks. See
-//! `docs/design/commit-pipeline.md`.
+//! The commit pipeline: gate, group commit, group sync; proposals, which are written by their owner; and the
+//! turns of threads that serve many tasks. See `docs/design/commit-pipeline.md`.
 
 pub(crate) mod group;
 pub(crate) mod journal;
+pub(crate) mod owned;
+pub(crate) mod proposals;
 #[cfg(test)]
 mod tests;
 pub(crate) mod turn;
@@ -17,7 +19,7 @@ use pollster::block_on;
 use crate::error::CommitError;
 use crate::store::{OpenStore, StoreInner};
 use crate::unit::WriteUnit;
-use group::{Lead, Ticket};
+use group::{Lead, Queue, Ticket};
 
 /// Proof of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +33,8 @@ pub struct Receipt {
 /// poll, except on a thread with [deferred commits](crate::defer_commits), which writes at the end of its
 /// turn.
 ///
+/// A unit with [entries](WriteUnit::entries_mut) is written by the owner of the [proposals](Proposals).
+///
 /// Nothing happens before the first poll. After it the unit is written even if the future is dropped
 /// (unless it was still waiting at the gate, where dropping withdraws it whole).
 #[must_use = "a commit does nothing before it is polled"]
@@ -41,7 +45,7 @@ pub struct CommitFuture {
 
 enum Stage {
     Gate { unit: WriteUnit, ticket: Option<usize> },
-    Group { ticket: Ticket<WriteUnit> },
+    Group { ticket: Ticket<WriteUnit>, queue: Queue },
     Finished,
 }
 
@@ -120,12 +124,15 @@ impl CommitFuture {
                     if store.gate.poll_admit(unit.byte_len(), ticket, waker).is_pending() {
                         return Poll::Pending;
                     }
-                    Stage::Group { ticket: Ticket::Unsent(std::mem::take(unit)) }
+                    let queue = unit.queue();
+                    Stage::Group { ticket: Ticket::Unsent(std::mem::take(unit)), queue }
                 }
-                Stage::Group { ticket } => {
-                    let Poll::Ready(applied) = poll_group(store, ticket, waker, deferred) else {
-                        return Poll::Pending;
+                Stage::Group { ticket, queue } => {
+                    let polled = match queue {
+                        Queue::Commits => poll_group(store, ticket, waker, deferred),
+                        Queue::Proposals => store.proposal_queue().poll(ticket, store, waker),
                     };
+                    let Poll::Ready(applied) = polled else { return Poll::Pending };
                     self.stage = Stage::Finished;
                     return Poll::Ready(applied.map(|sequence| Receipt { sequence }));
                 }
@@ -158,7 +165,7 @@ impl Drop for CommitFuture {
     fn drop(&mut self) {
         match &mut self.stage {
             Stage::Gate { ticket, .. } => self.store.gate.abandon(ticket),
-            Stage::Group { ticket } => self.store.group.abandon(ticket, &***self.store),
+            Stage::Group { ticket, queue } => self.store.queue(*queue).abandon(ticket, &***self.store),
             Stage::Finished => {}
         }
     }

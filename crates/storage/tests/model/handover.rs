@@ -16,22 +16,22 @@ use shuttle::thread;
 
 use super::group::{GroupCommit, GroupOutcome, GroupWriter, Lead, QueuePlace, Ticket, Wakers};
 use super::table::{LatchGuard, LatchTable, Queueing};
-use super::{Task, check, join_all, once, run_loop};
+use super::{Doorbell, Task, check, join_all, once, run_loop};
 
 /// What the latches of the documents go by: the first two share one.
 const HASHES: [u64; 3] = [7, 7, 8];
 /// With so many units waiting a loop writes before its turn ends.
 const GOOD_GROUP: usize = 3;
-const REFUSED: &str = "refused";
+pub(super) const REFUSED: &str = "refused";
 
 /// How often a document was changed, and by which unit last; zero is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Version {
-    changes: u32,
+pub(super) struct Version {
+    pub(super) changes: u32,
     changed_by: usize,
 }
 
-struct Unit {
+pub(super) struct Unit {
     number: usize,
     document: usize,
     /// `None` for a unit that only follows.
@@ -41,9 +41,16 @@ struct Unit {
     follows: Option<QueuePlace>,
 }
 
+impl Unit {
+    /// One that changes nothing.
+    pub(super) fn following(follows: Option<QueuePlace>) -> Unit {
+        Unit { number: 0, document: 0, puts: None, latch: None, passes_on: false, follows }
+    }
+}
+
 /// Documents that are written in their order or not at all.
 #[derive(Default)]
-struct Disk {
+pub(super) struct Disk {
     busy: AtomicBool,
     documents: Mutex<[Version; 3]>,
     written: Mutex<Vec<usize>>,
@@ -54,7 +61,7 @@ struct Disk {
     refusals: AtomicUsize,
 }
 
-fn take_one(count: &AtomicUsize) -> bool {
+pub(super) fn take_one(count: &AtomicUsize) -> bool {
     count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok()
 }
 
@@ -111,10 +118,13 @@ impl GroupWriter for Disk {
     }
 }
 
-struct Documents {
-    group: GroupCommit<Unit, &'static str>,
+pub(super) struct Documents {
+    pub(super) group: GroupCommit<Unit, &'static str>,
     table: LatchTable,
-    disk: Disk,
+    pub(super) disk: Disk,
+    /// The owner sleeps on it, where there is one.
+    pub(super) bell: Doorbell,
+    is_owned: bool,
     numbers: AtomicUsize,
     acknowledged: Mutex<Vec<usize>>,
     refused: Mutex<Vec<usize>>,
@@ -132,7 +142,13 @@ impl Future for Commit<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Commit { documents, ticket, lead } = &mut *self;
-        documents.group.poll(ticket, &documents.disk, context.waker(), *lead).map_ok(drop)
+        let tell = Cell::new(false);
+        let lead = if documents.is_owned { Lead::Never(&tell) } else { *lead };
+        let polled = documents.group.poll(ticket, &documents.disk, context.waker(), lead).map_ok(drop);
+        if tell.get() {
+            documents.bell.ring();
+        }
+        polled
     }
 }
 
@@ -151,8 +167,21 @@ struct Latest {
 
 impl Documents {
     fn new() -> Arc<Documents> {
+        Documents::with(GroupCommit::new(GOOD_GROUP), false)
+    }
+
+    /// With an owner, who takes units.
+    pub(super) fn owned() -> Arc<Documents> {
+        let group = GroupCommit::owned("nobody takes units yet");
+        group.accept(|| false);
+        Documents::with(group, true)
+    }
+
+    fn with(group: GroupCommit<Unit, &'static str>, is_owned: bool) -> Arc<Documents> {
         Arc::new(Documents {
-            group: GroupCommit::new(GOOD_GROUP),
+            group,
+            is_owned,
+            bell: Doorbell::default(),
             table: LatchTable::new(),
             disk: Disk::default(),
             numbers: AtomicUsize::new(1),
@@ -161,7 +190,7 @@ impl Documents {
         })
     }
 
-    fn stored(&self, document: usize) -> Version {
+    pub(super) fn stored(&self, document: usize) -> Version {
         self.disk.documents.lock().unwrap()[document]
     }
 
@@ -201,20 +230,19 @@ impl Documents {
     }
 
     /// An update, as far as it can be told from another.
-    async fn update(&self, document: usize, queueing: Queueing, lead: Lead<'_>) -> bool {
+    pub(super) async fn update(&self, document: usize, queueing: Queueing, lead: Lead<'_>) -> bool {
         let latest = self.latest(document, queueing).await;
         self.change(document, latest, true, lead).await
     }
 
     /// An update that finds nothing to be done, and tells what it has found.
-    async fn keep(&self, document: usize, queueing: Queueing, lead: Lead<'_>) {
+    pub(super) async fn keep(&self, document: usize, queueing: Queueing, lead: Lead<'_>) {
         let Latest { latch, version, place } = self.latest(document, queueing).await;
         drop(latch);
         let told = match place {
             None => true,
             Some(_) => {
-                let unit =
-                    Unit { number: 0, document, puts: None, latch: None, passes_on: false, follows: place };
+                let unit = Unit { document, ..Unit::following(place) };
                 Commit { documents: self, ticket: Ticket::Unsent(unit), lead }.await.is_ok()
             }
         };
@@ -224,7 +252,7 @@ impl Documents {
     }
 
     /// A change by whoever wants the latch alone.
-    async fn change_alone(&self, document: usize, lead: Lead<'_>) -> bool {
+    pub(super) async fn change_alone(&self, document: usize, lead: Lead<'_>) -> bool {
         let latch = self.table.lock_hash(HASHES[document]).await;
         let version = self.stored(document);
         thread::yield_now();
@@ -232,7 +260,7 @@ impl Documents {
         self.change(document, Latest { latch, version, place: None }, false, lead).await
     }
 
-    fn assert_consistent(&self) {
+    pub(super) fn assert_consistent(&self) {
         let written = self.disk.written.lock().unwrap();
         let (acknowledged, refused) = (self.acknowledged.lock().unwrap(), self.refused.lock().unwrap());
         for unit in acknowledged.iter().filter(|unit| **unit > 0) {
@@ -251,7 +279,7 @@ impl Documents {
 }
 
 /// Updates one after the other on a thread of their own.
-fn spawn_updates(documents: &Arc<Documents>, which: Vec<usize>) -> thread::JoinHandle<()> {
+pub(super) fn spawn_updates(documents: &Arc<Documents>, which: Vec<usize>) -> thread::JoinHandle<()> {
     let documents = Arc::clone(documents);
     thread::spawn(move || {
         for document in which {
@@ -261,7 +289,7 @@ fn spawn_updates(documents: &Arc<Documents>, which: Vec<usize>) -> thread::JoinH
 }
 
 /// Updates side by side on a loop; those from `leaving` on are dropped after their first poll.
-fn spawn_loop(
+pub(super) fn spawn_loop(
     documents: &Arc<Documents>,
     which: Vec<usize>,
     leaving: usize,
@@ -282,7 +310,7 @@ fn spawn_loop(
 }
 
 /// Polls a task some times and drops it, whatever came of it.
-fn leave<F: Future>(task: F, polls: usize) {
+pub(super) fn leave<F: Future>(task: F, polls: usize) {
     let mut task = std::pin::pin!(task);
     for _ in 0..polls {
         if task.as_mut().poll(&mut once(Waker::noop())).is_ready() {

@@ -16,8 +16,11 @@ mod group;
 mod handover;
 #[path = "../../src/pipeline/journal.rs"]
 mod journal;
+#[path = "../../src/pipeline/owned.rs"]
+mod owned;
 #[path = "../../src/prefetch.rs"]
 mod prefetch;
+mod proposals;
 #[path = "../../src/row_cache/removals.rs"]
 mod removals;
 #[path = "../../src/row_cache/table.rs"]

@@ -35,6 +35,8 @@ pub(crate) struct Faults {
     pub(crate) syncs_begun: AtomicUsize,
     /// Whoever asks for the engine's debt panics.
     pub(crate) pressure_panics: AtomicBool,
+    /// Full memtables that are said to wait for their flush.
+    pub(crate) immutable_memtables: AtomicU64,
     /// What memtables are said to hold.
     pub(crate) unflushed_bytes: AtomicU64,
     pub(crate) flushes: AtomicUsize,
@@ -121,6 +123,12 @@ impl EngineHooks for Faults {
     fn pressure(&self) -> Pressure {
         assert!(!self.pressure_panics.load(Ordering::SeqCst), "made to panic");
         let unflushed_bytes = self.unflushed_bytes.load(Ordering::SeqCst);
-        Pressure { out_of_space: !self.accepts_writes(), unflushed_bytes, ..Pressure::default() }
+        let immutable_memtables = self.immutable_memtables.load(Ordering::SeqCst);
+        Pressure {
+            out_of_space: !self.accepts_writes(),
+            unflushed_bytes,
+            immutable_memtables,
+            ..Pressure::default()
+        }
     }
 }

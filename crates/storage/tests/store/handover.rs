@@ -24,20 +24,20 @@ fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-fn poll(commit: &mut CommitFuture) -> Option<Result<Receipt, CommitError>> {
+pub(crate) fn poll(commit: &mut CommitFuture) -> Option<Result<Receipt, CommitError>> {
     poll_once(commit)
 }
 
-fn stored(store: &Store) -> Vec<u8> {
+pub(crate) fn stored(store: &Store) -> Vec<u8> {
     store.write_view().get(Keyspace::Documents, KEY).unwrap().map(|value| value.to_vec()).unwrap_or_default()
 }
 
-fn latch(table: &LatchTable) -> Option<(LatchGuard, Option<QueuePlace>)> {
+pub(crate) fn latch(table: &LatchTable) -> Option<(LatchGuard, Option<QueuePlace>)> {
     poll_once(table.lock_latest(LatchTable::hash(KEY), Queueing::Together))
 }
 
 /// A unit that appends a byte to the latest version, and whether that is one that is not stored yet.
-fn append(store: &Store, table: &LatchTable, byte: u8) -> (WriteUnit, bool) {
+pub(crate) fn append(store: &Store, table: &LatchTable, byte: u8) -> (WriteUnit, bool) {
     let (latch, place) = latch(table).expect("nobody is building a unit");
     let enqueued = place.map(|place| store.enqueued_version(place, Keyspace::Documents, KEY));
     let (mut value, place) = match enqueued {
@@ -58,7 +58,7 @@ fn append(store: &Store, table: &LatchTable, byte: u8) -> (WriteUnit, bool) {
 }
 
 /// As many appends as there are bytes, each enqueued.
-fn enqueue(store: &Store, table: &LatchTable, bytes: &[u8]) -> Vec<CommitFuture> {
+pub(crate) fn enqueue(store: &Store, table: &LatchTable, bytes: &[u8]) -> Vec<CommitFuture> {
     let enqueue = |&byte: &u8| {
         let mut commit = store.commit(append(store, table, byte).0);
         assert!(poll(&mut commit).is_none(), "polling does not write");

@@ -11,6 +11,7 @@ mod faults;
 mod handover;
 mod latches;
 mod pipeline;
+mod proposals;
 mod reclaim;
 mod refusals;
 mod space;

@@ -1,0 +1,171 @@
+//! A queue with an owner: it is the queue of `group.rs`, but nobody who commits leads. The owner takes groups,
+//! several of them if he likes, does with them what has to be done first, and writes or refuses them in order.
+//!
+//! ```text
+//!  Waiting ──owner takes it──▶ Writing (in flight) ──owner writes or refuses its group──▶ Done
+//! ```
+//! Invariants: groups are settled in the order in which they were taken, so that a unit is never settled before
+//! one that it follows. When a group is refused, those in flight behind it must be refused as well: they may
+//! hold what goes on from it.
+
+use std::sync::Arc;
+
+use super::group::{Group, GroupCommit, GroupWriter, Queue, State, wake_all};
+use crate::sync::MutexGuard;
+
+impl<U, F: Clone> GroupCommit<U, F> {
+    /// A queue with an owner, which refuses everything until he [accepts](GroupCommit::accept).
+    pub(crate) fn owned(refusal: F) -> GroupCommit<U, F> {
+        let mut state = State::of(Queue::Proposals);
+        state.closed = Some(refusal);
+        GroupCommit::of(state, usize::MAX)
+    }
+
+    /// Units are enqueued from now on, unless `closed` says that they never will be again.
+    pub(crate) fn accept(&self, closed: impl FnOnce() -> bool) {
+        let mut state = self.state.lock();
+        if closed() {
+            return;
+        }
+        let left = (state.waiting.len(), state.in_flight.len());
+        assert!(left == (0, 0), "units wait ({}) or groups are in flight ({}) from before", left.0, left.1);
+        state.closed = None;
+    }
+
+    /// Refuses what comes from now on because of `later`, and what waits because of `why`: as soon as nothing is
+    /// in flight any more that it may follow.
+    pub(crate) fn refuse_waiting<W>(&self, why: F, later: F, writer: &W) -> Result<(), F>
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        self.or_break(writer, || {
+            let mut state = self.state.lock();
+            state.closed = Some(later);
+            state.refusing = Some(why);
+            self.refuse_if_idle(state, writer);
+        })
+    }
+
+    fn refuse_if_idle<W>(&self, mut state: MutexGuard<'_, State<U, F>>, writer: &W)
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        if !state.in_flight.is_empty() {
+            return;
+        }
+        let Some(why) = state.refusing.take() else { return };
+        state.refusal = Some((state.next_number, why.clone()));
+        let (why, mut refused) = (Err(why), Vec::new());
+        while !state.waiting.is_empty() {
+            let mut group = state.take_group::<W>();
+            state.forget_first_in_flight();
+            writer.refused(group.ids.len());
+            state.settle(&mut group, &why, None);
+            refused.push(group);
+        }
+        drop(state);
+        wake_all(refused.iter_mut().flat_map(|group| group.wakers.drain(..)));
+    }
+
+    /// The owner takes the next group. When there is none he is told of the next unit.
+    pub(crate) fn take<W>(&self, writer: &W) -> Option<Group<U>>
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let taken = self.or_break(writer, || {
+            let mut state = self.state.lock();
+            state.owner_told = !state.waiting.is_empty() && state.refusing.is_none();
+            state.owner_told.then(|| state.take_group::<W>())
+        });
+        taken.ok().flatten()
+    }
+
+    /// Changes the units of a group in flight.
+    pub(crate) fn change<T>(&self, group: &mut Group<U>, change: impl FnOnce(&mut Vec<U>) -> T) -> Option<T> {
+        let mut state = self.state.lock();
+        let share = state.in_flight.iter_mut().find(|share| Arc::ptr_eq(share, &group.units))?;
+        *share = Arc::default();
+        let changed = change(group.parts_mut().1);
+        *share = Arc::clone(&group.units);
+        Some(changed)
+    }
+
+    /// Writes the first group in flight with another unit beside it, by `write`, whose answer is that of all.
+    pub(crate) fn write_first<W>(
+        &self,
+        mut group: Group<U>,
+        beside: U,
+        writer: &W,
+        write: impl FnOnce(&[U]) -> Result<u64, F>,
+    ) -> Result<u64, F>
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let written = self.or_break(writer, || {
+            let is_void = self.begin_first(&group)?;
+            assert!(!is_void, "a group is written that may follow a refused one");
+            self.change(&mut group, |units| units.push(beside));
+            let result = write(&group.units);
+            self.settle_first(group, &result, writer);
+            result
+        });
+        written.and_then(|result| result)
+    }
+
+    /// Refuses the first group in flight, and what follows it.
+    pub(crate) fn refuse_first<W>(&self, group: Group<U>, why: F, writer: &W) -> Result<(), F>
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        self.or_break(writer, || {
+            // In a queue that is broken or closed it has been refused.
+            if self.begin_first(&group).is_ok() {
+                self.settle_first(group, &Err(why), writer);
+            }
+        })
+    }
+
+    /// A group is about to be settled. Answers whether it can only be refused, or why that has been done.
+    fn begin_first(&self, group: &Group<U>) -> Result<bool, F> {
+        let mut state = self.state.lock();
+        let place = state.in_flight.iter().position(|share| Arc::ptr_eq(share, &group.units));
+        let Some(place) = place else {
+            return Err(state.closed.clone().expect("who is not in flight was refused when the queue ended"));
+        };
+        assert_eq!(place, 0, "groups are settled in the order in which they were taken");
+        state.leading = true;
+        Ok(state.first_in_flight < state.void_before)
+    }
+
+    fn settle_first<W>(&self, mut group: Group<U>, result: &Result<u64, F>, writer: &W)
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let mut state = self.state.lock();
+        state.leading = false;
+        state.forget_first_in_flight();
+        if let Err(failure) = result {
+            state.void_before = state.first_in_flight + state.in_flight.len() as u64;
+            state.add_followers::<W>(&mut group, failure);
+            writer.refused(group.ids.len());
+        }
+        state.settle(&mut group, result, None);
+        drop(state);
+        self.refuse_if_idle(self.release(group), writer);
+    }
+
+    /// Refuses everything for good: what waits, what is in flight, what comes. Returns whether it is done: not
+    /// while a group is being written.
+    pub(crate) fn close_owned<W>(&self, failure: &F, writer: &W) -> bool
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        let mut state = self.state.lock();
+        state.closed = Some(failure.clone());
+        let done = !state.leading;
+        if done {
+            self.break_down(state, failure, writer);
+        }
+        done
+    }
+}

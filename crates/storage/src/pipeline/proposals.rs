@@ -1,0 +1,241 @@
+//! Proposals: units whose log entries have to be committed by others before they are written.
+//!
+//! They wait in a queue of their own ([`owned`](super::owned)). Whoever keeps the log takes them in groups, has
+//! their entries committed, and writes or refuses the groups.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::Receipt;
+use super::group::{Group, GroupCommit, GroupWriter, Lead, Queue, Ticket, words_of};
+use crate::engine::EngineFailure;
+use crate::error::CommitError;
+use crate::store::{Store, StoreInner};
+use crate::unit::WriteUnit;
+
+/// How long a write that cannot be refused waits for the engine or for room before the next try.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
+
+/// Tells the owner that there is something to take.
+type Notify = Arc<dyn Fn() + Send + Sync>;
+
+/// The queue of a store whose units with entries have an owner.
+pub(crate) struct ProposalQueue {
+    pub(crate) group: GroupCommit<WriteUnit, CommitError>,
+    /// `None` when the owner is gone. He may keep the store, so the store does not keep what is his for ever.
+    notify: Mutex<Option<Notify>>,
+}
+
+impl ProposalQueue {
+    /// As [`GroupCommit::poll`].
+    pub(super) fn poll(
+        &self,
+        ticket: &mut Ticket<WriteUnit>,
+        store: &StoreInner,
+        waker: &Waker,
+    ) -> Poll<Result<u64, CommitError>> {
+        let tell = Cell::new(false);
+        let polled = self.group.poll(ticket, store, waker, Lead::Never(&tell));
+        if tell.get() {
+            self.notify();
+        }
+        polled
+    }
+
+    fn notify(&self) {
+        let notify = self.notify.lock().clone();
+        if let Some(notify) = notify {
+            notify();
+        }
+    }
+}
+
+/// The owner's end of the proposals. When it is dropped they are refused for good; when that happens in a panic
+/// the store is broken.
+pub struct Proposals {
+    store: Arc<StoreInner>,
+}
+
+/// Units in the order in which they were enqueued, and their entries. It must be written or refused, in the order
+/// in which the groups were taken; dropping it breaks the store.
+#[must_use = "its units wait until it is written or refused"]
+pub struct ProposedGroup {
+    store: Arc<StoreInner>,
+    group: Option<Group<WriteUnit>>,
+    entries: Vec<Vec<u8>>,
+}
+
+impl Store {
+    /// Units with [entries](WriteUnit::entries_mut), and units that follow such, are from now on handed to the
+    /// caller, and refused until he [accepts](Proposals::accept) them. `notify` is called when there is something
+    /// to take and nobody was told since [`Proposals::next_group`] had nothing to give. It must not block.
+    ///
+    /// # Panics
+    /// When they have an owner already.
+    pub fn take_proposals(&self, notify: Arc<dyn Fn() + Send + Sync>) -> Proposals {
+        let store: &Arc<StoreInner> = &self.inner;
+        let group = GroupCommit::owned(CommitError::NotPrimary);
+        let queue = ProposalQueue { group, notify: Mutex::new(Some(notify)) };
+        assert!(store.proposals.set(queue).is_ok(), "the proposals of a store have one owner");
+        Proposals { store: Arc::clone(store) }
+    }
+
+    /// Writes a unit on this thread at once, beside both queues: the gate and the reserve for a full disk do not
+    /// hold it back. For the own writes of whoever keeps the log; it waits, with the thread, while the engine is
+    /// behind or the disk has no room at all.
+    ///
+    /// # Errors
+    /// When the store is broken or closed, and never for a reason that passes.
+    pub fn write_now(&self, unit: WriteUnit) -> Result<Receipt, CommitError> {
+        assert!(unit.queue() == Queue::Commits, "a unit with entries is written when these are committed");
+        let store = &self.inner;
+        let units = std::slice::from_ref(&unit);
+        let written = catch_unwind(AssertUnwindSafe(|| store.write_committed(units)));
+        let written = written.unwrap_or_else(|panic| Err(store.panicked(words_of(&*panic))));
+        written.map(|sequence| Receipt { sequence })
+    }
+}
+
+impl StoreInner {
+    /// The queue of a unit with entries.
+    pub(crate) fn proposal_queue(&self) -> &ProposalQueue {
+        self.proposals.get().expect("units have entries where somebody owns the proposals")
+    }
+
+    /// Whether no proposal will ever be taken again.
+    fn ends_proposals(&self) -> bool {
+        self.breakdown().is_some() || self.closed.load(Ordering::Acquire)
+    }
+
+    /// Writes what can no longer be refused: as soon as the engine takes it.
+    fn write_committed(&self, units: &[WriteUnit]) -> Result<u64, CommitError> {
+        loop {
+            if let Some(broken) = self.breakdown() {
+                return Err(broken.clone());
+            }
+            match self.write_group(units) {
+                Ok(sequence) => return Ok(sequence),
+                Err(EngineFailure::Stalled) => self.stalled(),
+                Err(EngineFailure::NoSpace(_)) => {
+                    self.space.make_way(ambient::now());
+                }
+                Err(EngineFailure::Failed(detail)) => {
+                    self.break_down(&format!("what was committed could not be written: {detail}"));
+                    continue;
+                }
+            }
+            if self.closed.load(Ordering::Acquire) {
+                return Err(CommitError::Closed);
+            }
+            self.signal.written();
+            std::thread::sleep(RETRY_PAUSE);
+        }
+    }
+}
+
+impl Proposals {
+    fn queue(&self) -> &GroupCommit<WriteUnit, CommitError> {
+        &self.store.proposal_queue().group
+    }
+
+    /// Units are taken from now on: this member is the primary, and has applied everything that was logged
+    /// before. All groups from before are settled.
+    pub fn accept(&self) {
+        self.queue().accept(|| self.store.ends_proposals());
+    }
+
+    /// Refuses the units that come from now on with [`CommitError::NotPrimary`], and those that wait because of
+    /// `why`, as soon as the groups in flight are settled, which stay with the owner.
+    pub fn refuse(&self, why: CommitError) {
+        // A panic on the way has broken the store, which tells everybody.
+        let _ = self.queue().refuse_waiting(why, CommitError::NotPrimary, &*self.store);
+    }
+
+    /// The next group, if a unit waits: at most 512 units and, unless one alone is larger, 8 MiB.
+    pub fn next_group(&self) -> Option<ProposedGroup> {
+        let mut group = self.queue().take(&*self.store)?;
+        let take_entries = |units: &mut Vec<WriteUnit>| {
+            units.iter_mut().flat_map(WriteUnit::take_entries).collect::<Vec<_>>()
+        };
+        let entries = self.queue().change(&mut group, take_entries).unwrap_or_default();
+        Some(ProposedGroup { store: Arc::clone(&self.store), group: Some(group), entries })
+    }
+}
+
+impl Drop for Proposals {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.store.break_down("the owner of the proposals panicked");
+        }
+        let closed = self.store.breakdown().cloned().unwrap_or(CommitError::Closed);
+        let _ = self.queue().refuse_waiting(closed.clone(), closed, &*self.store);
+        *self.store.proposal_queue().notify.lock() = None;
+    }
+}
+
+impl ProposedGroup {
+    /// The entries of the units, in order, to be completed or taken. A unit that only follows another one has
+    /// none.
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Vec<u8>> {
+        self.entries.iter_mut()
+    }
+
+    /// How many there are.
+    pub fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Writes the units, with `beside`, as one batch, and settles them. The entries are committed: while the
+    /// engine is behind or the disk has no room it waits, with the thread. `applied` is called when all can be
+    /// read and nobody has been told yet.
+    ///
+    /// # Errors
+    /// When the store is broken or closed.
+    pub fn write(mut self, beside: WriteUnit, applied: impl FnOnce(Receipt)) -> Result<Receipt, CommitError> {
+        let group = self.group.take().expect("a group is settled once");
+        let store = &*self.store;
+        let write = |units: &[WriteUnit]| {
+            let sequence = store.write_committed(units)?;
+            applied(Receipt { sequence });
+            Ok(sequence)
+        };
+        let written = store.proposal_queue().group.write_first(group, beside, store, write);
+        written.map(|sequence| Receipt { sequence })
+    }
+
+    /// Refuses the units, and those that wait and follow them. Groups behind it must be refused as well.
+    pub fn refuse(mut self, why: CommitError) {
+        let group = self.group.take().expect("a group is settled once");
+        // A panic on the way has broken the store, which tells everybody.
+        let _ = self.store.proposal_queue().group.refuse_first(group, why, &*self.store);
+    }
+}
+
+impl Drop for ProposedGroup {
+    fn drop(&mut self) {
+        let Some(group) = self.group.take() else { return };
+        self.store.break_down("a group of proposals was neither written nor refused");
+        if let Some(broken) = self.store.breakdown() {
+            self.store.proposal_queue().group.close_owned(broken, &*self.store);
+        }
+        drop(group);
+    }
+}
+
+impl std::fmt::Debug for Proposals {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Proposals")
+    }
+}
+
+impl std::fmt::Debug for ProposedGroup {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ProposedGroup").field("entries", &self.entries.len()).finish_non_exhaustive()
+    }
+}
