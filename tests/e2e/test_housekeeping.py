@@ -87,6 +87,11 @@ def test_sessions(client):
     for command in ("refreshSessions", "killSessions", "endSessions"):
         assert client.admin.command({command: [session]})["ok"] == 1.0
     fails(client, {"endSessions": 1}, 14)
+    place = "KillAllSessionsByPatternCmd.killAllSessionsByPattern"
+    for patterns, field in (([{}, 5], "1"), ([{"lsid": 5}], "lsid")):
+        message = f"BSON field '{place}.{field}' is the wrong type 'int', expected type 'object'"
+        fails(client, {"killAllSessionsByPattern": patterns}, 14, message)
+    assert client.admin.command("killAllSessionsByPattern", [{"lsid": session}, {"lsid": None}])["ok"] == 1.0
     with client.start_session() as session:
         assert client.admin.command("ping", session=session)["ok"] == 1.0
 

@@ -90,13 +90,19 @@ fn listed<N: Node>(context: &CommandContext<'_, N>) -> CommandResult<Vec<Session
     array(context)?.iter().map(parse).collect()
 }
 
-fn kill_by_pattern<N: Node>(context: &CommandContext<'_, N>) -> CommandResult {
+fn kill_by_pattern<'a, N: Node>(context: &CommandContext<'a, N>) -> CommandResult {
+    /// As MongoDB's messages call the list.
+    const PATTERNS: &str = "KillAllSessionsByPatternCmd.killAllSessionsByPattern";
     let patterns = array(context)?;
     let mut everyone = patterns.is_empty();
     let mut named = Vec::new();
-    for pattern in patterns.iter().filter_map(RawValue::as_document) {
-        match pattern.get("lsid").and_then(RawValue::as_document) {
-            Some(lsid) => named.push(SessionId::parse(lsid, "lsid")?),
+    let document = |name: &str, value: RawValue<'a>| {
+        value.as_document().ok_or_else(|| wrong_type(PATTERNS, name, value.kind(), &["object"]))
+    };
+    for (position, pattern) in patterns.iter().enumerate() {
+        let pattern = document(&position.to_string(), pattern)?;
+        match pattern.get("lsid").filter(|lsid| !matches!(lsid, RawValue::Null)) {
+            Some(lsid) => named.push(SessionId::parse(document("lsid", lsid)?, "lsid")?),
             None => everyone |= pattern.is_empty(),
         }
     }
