@@ -385,10 +385,10 @@ fn every_command_has_its_place() {
         of(Execution::InlineFirst),
         ["count", "delete", "distinct", "find", "findAndModify", "getMore", "insert", "update"]
     );
-    for name in ["hello", "isMaster", "ping", "serverStatus", "setParameter", "getLog"] {
+    for name in ["hello", "isMaster", "ping", "setParameter", "getLog"] {
         assert!(of(Execution::Diagnostic).contains(&name), "{name}");
     }
-    for name in ["currentOp", "killOp", "killCursors", "endSessions", "top"] {
+    for name in ["currentOp", "killOp", "killCursors", "endSessions", "top", "serverStatus"] {
         assert!(of(Execution::DiagnosticPool).contains(&name), "{name}");
     }
     for name in ["logRotate", "validate", "listDatabases", "collStats", "dbStats", "fsync", "createIndexes"] {

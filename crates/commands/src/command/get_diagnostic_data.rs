@@ -7,7 +7,11 @@ use document::{DocumentBuilder, RawValue};
 
 pub(crate) static COMMAND: Command = Command {
     admin_only: true,
-    ..Command::diagnostic("getDiagnosticData", "Tells the figures that monitoring collects.", Run::Now(run))
+    ..Command::diagnostic_walk(
+        "getDiagnosticData",
+        "Tells the figures that monitoring collects.",
+        Run::Now(run),
+    )
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 mod engine;
 
 pub(crate) static COMMAND: Command = Command {
-    ..Command::diagnostic("serverStatus", "Tells figures about the running server.", Run::Now(run))
+    ..Command::diagnostic_walk("serverStatus", "Tells figures about the running server.", Run::Now(run))
 };
 
 fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
