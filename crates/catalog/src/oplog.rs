@@ -172,35 +172,33 @@ impl Collection {
         }
     }
 
-    /// The first record that readers see whose `ts` is not before this one, by a binary search.
+    /// The first record that readers see whose `ts` is not before this one, the last one where all are; found by
+    /// a binary search.
     ///
     /// # Errors
     /// A document without `ts`; storage errors, [`storage::StorageError::WouldBlock`] among them.
-    pub fn first_record_since(
+    pub fn record_since(
         self: &Arc<Self>,
         view: &ReadView,
         timestamp: Timestamp,
         tier: ReadTier,
-    ) -> Result<Option<u64>, ReadError> {
+    ) -> Result<Option<(u64, Timestamp)>, ReadError> {
         let options = CursorOptions { tier, ..CursorOptions::default() };
         let open = |direction| self.documents(view, EncodedRange::default(), direction, options);
         let mut cursor = open(Direction::Forward)?;
-        let Some((first, earliest)) = self.place(cursor.next()?)? else { return Ok(None) };
-        if earliest >= timestamp {
-            return Ok(Some(first));
-        }
-        let Some((last, latest)) = self.place(open(Direction::Backward)?.next()?)? else { return Ok(None) };
-        if latest < timestamp {
-            return Ok(None);
+        let Some(first) = self.place(cursor.next()?)? else { return Ok(None) };
+        let last = self.place(open(Direction::Backward)?.next()?)?.unwrap_or(first);
+        if first.1 >= timestamp || last.1 < timestamp {
+            return Ok(Some(if first.1 >= timestamp { first } else { last }));
         }
         // All up to `before` are earlier. Of those from `end` on the first one is `found`, which is not.
-        let (mut before, mut end, mut found) = (first, last, last);
+        let (mut before, mut end, mut found) = (first.0, last.0, last);
         while before + 1 < end {
             let middle = before + (end - before) / 2;
             cursor.seek(&middle.to_be_bytes());
             match self.place(cursor.next()?)? {
-                Some((record, place)) if place < timestamp => before = record,
-                Some((record, _)) => (end, found) = (middle, record),
+                Some((record, earlier)) if earlier < timestamp => before = record,
+                Some(later) => (end, found) = (middle, later),
                 None => end = middle,
             }
         }

@@ -47,7 +47,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         .map(|statement| DeleteStatement::parse(*statement))
         .collect::<CommandResult<_>>()?;
     check_batch_size(statements.len())?;
-    check_writable(namespace)?;
+    check_writable(context.server, namespace)?;
     let environment = environment(context.server, variables)?;
     let writing = context.writing();
     let mut outcome = BatchReply::default();

@@ -62,7 +62,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let namespace = context.collection_namespace()?;
     let variables = context.fields.document("let")?;
     let request = FindAndModify::parse(context)?;
-    check_writable(namespace)?;
+    check_writable(context.server, namespace)?;
     let environment = environment(context.server, variables)?;
     let outcome = request.run(context, namespace, &environment).await?;
     let mut last = reply.start_document("lastErrorObject");

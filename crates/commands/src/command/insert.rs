@@ -36,7 +36,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let documents = documents.ok_or_else(|| context.fields.missing("documents"))?;
     let received = documents_of("insert.documents", documents)?;
     check_batch_size(received.len())?;
-    check_writable((database, name))?;
+    check_writable(context.server, (database, name))?;
     let stamped = match timestamps {
         EmptyTimestamps::Replaced => stamped(&received),
         EmptyTimestamps::Kept => Vec::new(),

@@ -49,7 +49,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         .map(|statement| UpdateStatement::parse(*statement))
         .collect::<CommandResult<_>>()?;
     check_batch_size(statements.len())?;
-    check_writable(namespace)?;
+    check_writable(context.server, namespace)?;
     let environment = environment(context.server, variables)?;
     let writing = OperationContext { bypass_validation: bypass, ..context.writing() };
     let mut outcome = BatchReply::of_updates();

@@ -7,12 +7,12 @@ use super::seen::SeenDocuments;
 use super::slice::Slice;
 use crate::error::{CommandError, CommandResult};
 use catalog::{Collection, ReadError};
-use document::DocumentBuf;
+use document::{DocumentBuf, Timestamp, Value};
 use query::QueryError;
 use query::aggregate::{Flow, Pause, Sink, YieldPolicy};
 use query::checkpoint;
 use query::matcher::Matcher;
-use query::plan::{Access, NeededFields, Plan};
+use query::plan::{Access, NeededFields, Plan, values_of_field};
 use query::sort::{SortLimits, Sorter, SpillStore};
 use std::sync::Arc;
 use storage::{ReadSource, ReadTier, ReadView};
@@ -107,6 +107,11 @@ impl Executor {
                 }
             }
             access => scans.extend(Scan::new(access, &definition, bare, query.tailable)?),
+        }
+        if collection.is_oplog()
+            && let Some(since) = earliest_wanted(&query.matcher)
+        {
+            scans.iter_mut().for_each(|scan| scan.begin_at(since));
         }
         let mut order = Order::AsFound;
         if !plan.sort_provided && !query.sort.is_empty() {
@@ -362,6 +367,15 @@ impl Stream {
     fn save(&mut self) {
         self.scans.iter_mut().for_each(Scan::save);
         self.view = None;
+    }
+}
+
+/// The first timestamp at which an operation can pass the filter of a walk over the oplog.
+fn earliest_wanted(filter: &Matcher) -> Option<Timestamp> {
+    let wanted = values_of_field(filter, "ts")?;
+    match wanted.as_slice().first()?.from.value {
+        Value::Timestamp(timestamp) => Some(timestamp),
+        _ => None,
     }
 }
 

@@ -51,6 +51,8 @@ mod drive;
 mod executor;
 mod explained;
 mod filter;
+#[cfg(test)]
+mod oplog_tests;
 mod output;
 mod query;
 mod scan;

@@ -6,7 +6,7 @@ use catalog::{
     Collection, CollectionDefinition, DocumentCursor, EncodedRange, IndexCursor, IndexDefinition, ReadError,
 };
 use document::key::{Decoder, Direction as KeyDirection, decode, encode_owned, successor};
-use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Value};
+use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Timestamp, Value};
 use query::aggregate::{Pause, YieldPolicy};
 use query::plan::{Access, FieldOrder, IndexScan, KeyCheck, KeyScan, ScanDirection};
 use std::sync::Arc;
@@ -64,8 +64,15 @@ pub(crate) struct ScanFigures {
 
 #[derive(Debug)]
 enum ScanMethod {
-    Lookup { document_key: Vec<u8> },
-    Documents { keys: KeyScan, direction: ScanDirection },
+    Lookup {
+        document_key: Vec<u8>,
+    },
+    Documents {
+        keys: KeyScan,
+        direction: ScanDirection,
+        /// Operations of the oplog before this are not wanted: the walk has not looked yet where they end.
+        since: Option<Timestamp>,
+    },
     Entries(Box<Entries>),
 }
 
@@ -210,13 +217,14 @@ impl Scan {
                     Some(ids) => KeyScan::of_ids(ids, *direction),
                     None => KeyScan { lower: Vec::new(), upper: None, checker: None },
                 };
-                ScanMethod::Documents { keys, direction: *direction }
+                ScanMethod::Documents { keys, direction: *direction, since: None }
             }
             Access::IndexScan(scan) if scan.index.clustered => {
                 if let Some(index) = definition.index(&scan.index.name) {
                     index.count_use();
                 }
-                ScanMethod::Documents { keys: KeyScan::of_index(scan), direction: scan.direction }
+                let (keys, direction) = (KeyScan::of_index(scan), scan.direction);
+                ScanMethod::Documents { keys, direction, since: None }
             }
             Access::IndexScan(scan) => {
                 deduplicate = scan.deduplicate;
@@ -242,6 +250,27 @@ impl Scan {
             deduplicate,
             figures: ScanFigures::default(),
         }))
+    }
+
+    /// The walk goes over the oplog, and operations before this one are not wanted.
+    pub(super) fn begin_at(&mut self, timestamp: Timestamp) {
+        if let ScanMethod::Documents { since, .. } = &mut self.method {
+            *since = Some(timestamp);
+        }
+    }
+
+    /// Looks where the walk over the oplog begins or ends. Where nothing is wanted that is the last operation, from
+    /// which a tailable walk goes on. False when that is not in memory.
+    fn find_start(&mut self, reading: &Reading<'_>) -> CommandResult<bool> {
+        let ScanMethod::Documents { keys, since, .. } = &mut self.method else { return Ok(true) };
+        let Some(timestamp) = *since else { return Ok(true) };
+        let found = reading.collection.record_since(reading.view, timestamp, reading.tier);
+        let Some(found) = within_tier(found)? else { return Ok(false) };
+        if let Some((record, _)) = found {
+            keys.lower = record.to_be_bytes().to_vec();
+        }
+        *since = None;
+        Ok(true)
     }
 
     /// Whether the walk follows an index.
@@ -327,6 +356,9 @@ impl Scan {
         seen: &mut Option<SeenDocuments>,
         visit: &mut impl FnMut(Located<'_>) -> CommandResult<Verdict>,
     ) -> CommandResult<Pause> {
+        if !self.find_start(reading)? {
+            return Ok(Pause::WouldBlock);
+        }
         let mut fresh = self.ready(reading)?;
         let remembers = self.remembers(reading);
         let Scan {
@@ -529,7 +561,7 @@ impl Scan {
         let Reading { collection, view, .. } = reading;
         self.cursor = Some(match &mut self.method {
             ScanMethod::Lookup { .. } => return Ok(()),
-            ScanMethod::Documents { keys, direction } => {
+            ScanMethod::Documents { keys, direction, .. } => {
                 let range = range_of(keys);
                 OpenCursor::Documents(collection.documents(
                     view,

@@ -4,7 +4,10 @@ use super::modify::not_on_a_view;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::StatementFilter;
-use catalog::{CatalogEntry, Collection, InsertReport, Namespace, OperationContext, WriteError};
+use crate::server::Server;
+use catalog::{
+    CatalogEntry, CatalogError, Collection, InsertReport, Namespace, OperationContext, WriteError,
+};
 use document::{DocumentBuf, RawDocument};
 use query::update::asks_for_key;
 use std::sync::Arc;
@@ -113,9 +116,14 @@ impl UpsertRounds {
 ///
 /// # Errors
 /// `InvalidNamespace`.
-pub(crate) fn check_writable((database, name): (&str, &str)) -> CommandResult {
-    match name.starts_with("system.") {
-        true => Ok(Namespace::new(database, name).check_writable()?),
+pub(crate) fn check_writable(server: &Server, (database, name): (&str, &str)) -> CommandResult {
+    if name.starts_with("system.") {
+        Namespace::new(database, name).check_writable()?;
+    }
+    let is_oplog = database == "local"
+        && server.node.catalog.collection(database, name).is_some_and(|collection| collection.is_oplog());
+    match is_oplog {
+        true => Err(CatalogError::InvalidNamespace(format!("cannot write to {database}.{name}")).into()),
         false => Ok(()),
     }
 }

@@ -56,4 +56,5 @@ pub use explain::{ExplainOptions, ProjectionKind, explain};
 pub use index::{FieldOrder, IndexDescription, IndexKeyPart};
 pub use interval::{Cut, Interval, Intervals};
 pub use key_scan::{BoundsChecker, KeyCheck, KeyScan};
+pub use node_bounds::values_of_field;
 pub use request::{Hint, NeededFields, PlanRequest, SortField};

@@ -1,8 +1,15 @@
 //! Which keys of an index field can belong to documents that pass a node of the filter.
 
+use super::FieldOrder;
 use super::predicate_bounds::{Bounded, of_predicate};
 use super::{IndexKeyPart, Intervals};
-use crate::matcher::{FieldMatch, MatchNode, Predicate};
+use crate::matcher::{FieldMatch, MatchNode, Matcher, Predicate};
+
+/// The values that a field has in documents that pass, where it never holds arrays; `None`: any.
+pub fn values_of_field(filter: &Matcher, path: &str) -> Option<Intervals> {
+    let field = IndexKeyPart::new(path, FieldOrder::Ascending);
+    FieldView::of(&field).bounds(filter.root()).map(|bounded| bounded.intervals)
+}
 
 /// An index field, seen from the documents that a filter looks at: the collection's own, or, inside
 /// `$elemMatch`, the elements of an array.

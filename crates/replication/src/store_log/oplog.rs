@@ -42,7 +42,8 @@ impl Oplog {
     /// What the store reports.
     pub fn find_timestamp(&self, timestamp: Timestamp) -> Result<Option<Index>, LogError> {
         let view = self.catalog.store().read_view();
-        self.collection.first_record_since(&view, timestamp, ReadTier::Any).map_err(failed)
+        let nearest = self.collection.record_since(&view, timestamp, ReadTier::Any).map_err(failed)?;
+        Ok(nearest.filter(|(_, found)| *found >= timestamp).map(|(index, _)| index))
     }
 
     /// From so many bytes of operations on the oldest go.
