@@ -25,6 +25,6 @@ impl<'a> OnDataNode<'a> for CommandContext<'a> {
     }
 
     fn writing(&self) -> OperationContext<'_> {
-        OperationContext::writing(&self.server.node.store, &self.receipts)
+        self.server.node.writing(&self.receipts)
     }
 }

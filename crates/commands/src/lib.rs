@@ -19,6 +19,8 @@ mod aggregation;
 mod command;
 mod context;
 mod exec;
+#[cfg(test)]
+mod logged_tests;
 mod own_collections;
 mod scheduling;
 mod server;

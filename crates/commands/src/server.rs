@@ -4,10 +4,12 @@ use crate::command::COMMANDS;
 use crate::error::{CommandError, CommandResult};
 use crate::exec::Spill;
 use crate::parameters::Parameters;
-use catalog::{Catalog, Receipts, WriteError};
+use catalog::{Catalog, ChangeObserver, OperationContext, Receipts, WriteError};
 use dispatch::Node;
 use dispatch::command::Command;
 use dispatch::concern::WriteConcern;
+use replication::oplog::OplogObserver;
+use replication::retryable::SessionTable;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{ReadSource, Store};
@@ -24,6 +26,8 @@ pub struct DataNode {
     pub store: Store,
     /// What operations read from unless they are told otherwise.
     pub newest: ReadSource,
+    /// Retryable writes; where there are none, no log is kept of changes either.
+    pub session_table: Option<SessionTable>,
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
 }
@@ -42,6 +46,10 @@ impl Node for DataNode {
 
     fn has_collection(&self, database: &str, name: &str) -> bool {
         self.catalog.entry(database, name).is_some()
+    }
+
+    fn takes_txn_numbers(&self) -> bool {
+        self.session_table.is_some()
     }
 
     async fn acknowledged(
@@ -65,7 +73,20 @@ impl DataNode {
             spill: Spill::beside_data(parameters, catalog.store()),
             store: catalog.store().clone(),
             newest: ReadSource::Latest(catalog.store().clone()),
+            session_table: None,
             catalog,
         }
+    }
+
+    /// From now on changes are told to the log of a set, and writes may have transaction numbers.
+    #[must_use]
+    pub fn of_a_set(self) -> Self {
+        DataNode { session_table: Some(SessionTable::new(Arc::clone(&self.catalog))), ..self }
+    }
+
+    /// What writes for clients are given, and what the server writes for all members of its set.
+    pub(crate) fn writing<'o>(&'o self, receipts: &'o Receipts) -> OperationContext<'o> {
+        let observer = self.session_table.as_ref().map(|_| &OplogObserver as &dyn ChangeObserver);
+        OperationContext { observer, ..OperationContext::writing(&self.store, receipts) }
     }
 }

@@ -4,19 +4,22 @@
 use crate::client::Client;
 use crate::parameters::{Parameter, Parameters, Setting};
 use crate::server::{DataNode, Server};
-use catalog::{Catalog, OperationContext};
+use catalog::{Catalog, OperationContext, Receipts};
 use dispatch::host::{ClientLink, Detached, Host};
 use dispatch::request::{CommandOutcome, CommandRequest};
-use document::{Document, RawDocument};
+use document::{Document, RawDocument, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 use pollster::block_on;
+use replication::OpTime;
+use replication::oplog::{self, Applier, OplogEntry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use storage::{
-    Engine, EngineCursor, EngineFailure, EngineHooks, EngineReader, HookedEngine, Keyspace, MemoryEngine,
-    MutationLog, PinnedBytes, ReadTier, StorageError, StorageOptions, Store, WriteUnit,
+    CommitError, Engine, EngineCursor, EngineFailure, EngineHooks, EngineReader, HookedEngine, Keyspace,
+    MemoryEngine, MutationLog, PinnedBytes, Proposals, ReadTier, StorageError, StorageOptions, Store,
+    WriteUnit,
 };
 
 /// A fresh server.
@@ -26,12 +29,74 @@ pub(crate) fn server() -> Arc<Server> {
 
 /// A server over this store.
 pub(crate) fn server_on(store: Store) -> Arc<Server> {
+    server_of(store, |node| node)
+}
+
+fn server_of(store: Store, kind: impl FnOnce(DataNode) -> DataNode) -> Arc<Server> {
     let catalog = Catalog::open(store).expect("the store has a catalog");
     let parameters = Parameters::default();
     // How fast this machine is must not decide what tests see.
     parameters.set(Parameter::LoopSlice, Setting::Integer(1_000_000)).expect("a second is allowed");
-    let node = DataNode::new(catalog, &parameters);
+    let node = kind(DataNode::new(catalog, &parameters));
     Server::new(node, Arc::new(parameters), Host::detached()).expect("threads are to be had")
+}
+
+/// A member of a set that has no other: whatever it proposes is committed at once.
+pub(crate) struct Member {
+    pub(crate) server: Arc<Server>,
+    proposals: Arc<Proposals>,
+    log: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Member {
+    /// A primary without data.
+    pub(crate) fn new() -> Self {
+        let store = Store::in_memory(&StorageOptions::small()).expect("memory is to be had");
+        let (notify, notified) = std::sync::mpsc::channel();
+        let proposals = Arc::new(store.take_proposals(Arc::new(move || _ = notify.send(()))));
+        proposals.accept();
+        let log = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+        let (owned, kept) = (Arc::clone(&proposals), Arc::clone(&log));
+        std::thread::spawn(move || {
+            while notified.recv().is_ok() {
+                while let Some(mut group) = owned.next_group() {
+                    let mut log = kept.lock();
+                    for entry in group.entries_mut() {
+                        let timestamp = Timestamp { time: 1, increment: log.len() as u32 + 1 };
+                        oplog::place(entry, OpTime { timestamp, term: 1 });
+                        log.push(std::mem::take(entry));
+                    }
+                    drop(log);
+                    group.write(WriteUnit::new(), |_| {}).expect("memory is to be had");
+                }
+            }
+        });
+        Member { server: server_of(store, DataNode::of_a_set), proposals, log }
+    }
+
+    /// Refuses writes from now on, or takes them again.
+    pub(crate) fn steps(&self, up: bool) {
+        match up {
+            true => self.proposals.accept(),
+            false => self.proposals.refuse(CommitError::SteppedDown),
+        }
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> Vec<Vec<u8>> {
+        self.log.lock().clone()
+    }
+
+    /// Applies what another member has logged.
+    pub(crate) fn apply(&self, log: &[Vec<u8>]) {
+        let node = &self.server.node;
+        let receipts = Receipts::default();
+        let applier = Applier::new(&node.catalog, OperationContext::writing(&node.store, &receipts));
+        for entry in log {
+            let entry = OplogEntry::decode(entry).expect("an entry of ours");
+            block_on(applier.apply(&entry)).unwrap_or_else(|error| panic!("{error}: {entry:?}"));
+        }
+    }
 }
 
 /// The link of a client whose connection lives in an event loop: what is offloaded may block until the next

@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("catalog", &["storage", "query", "document", "ambient"]),
     ("transport", &["wire"]),
     ("dispatch", &["query", "wire", "document", "ambient"]),
-    ("commands", &["dispatch", "catalog", "query", "wire", "storage", "document", "ambient"]),
+    ("commands", &["dispatch", "replication", "catalog", "query", "wire", "storage", "document", "ambient"]),
     ("replication", &["catalog", "storage", "document", "wire", "ambient"]),
     ("bench", &["wire", "document"]),
     ("simulation", &["commands", "dispatch", "catalog", "storage", "document", "ambient"]),

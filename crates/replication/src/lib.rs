@@ -47,6 +47,7 @@ pub mod network;
 pub mod oplog;
 mod optime;
 mod peers;
+pub mod retryable;
 pub mod set;
 mod store_log;
 

@@ -12,6 +12,7 @@
 //! Every read of a write is made from its [context](crate::OperationContext)'s view and goes as far as its
 //! tier.
 
+mod beside;
 mod capped;
 mod found;
 pub(crate) mod insert;

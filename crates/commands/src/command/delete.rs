@@ -6,8 +6,9 @@ use crate::counters::OperationClass;
 use crate::error::CommandResult;
 use crate::exec::environment;
 use crate::write::{
-    BatchReply, DeleteStatement, Modification, Statement, before_batch, before_statement, check_batch_size,
-    check_writable, documents_of, modify_many, modify_one, writable,
+    BatchReply, DeleteStatement, Modification, Statement, StatementIds, before_batch, before_statement,
+    begin_retryable, check_batch_size, check_one_document, check_writable, documents_of, modify_many,
+    modify_one, observed, writable,
 };
 use catalog::OperationContext;
 use document::DocumentBuilder;
@@ -29,14 +30,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let statements = context.fields.documents("deletes")?;
     let ordered = context.fields.boolean("ordered")?.unwrap_or(true);
     let variables = context.fields.document("let")?;
-    let ignored = [
-        "runtimeConstants",
-        "collectionUUID",
-        "bypassDocumentValidation",
-        "encryptionInformation",
-        "stmtId",
-        "stmtIds",
-    ];
+    let ignored = ["runtimeConstants", "collectionUUID", "bypassDocumentValidation", "encryptionInformation"];
+    let ids = StatementIds::of_batch(&mut context.fields)?;
     context.fields.ignore(&ignored);
     context.fields.finish()?;
     let statements = statements.ok_or_else(|| context.fields.missing("deletes"))?;
@@ -51,10 +46,23 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let environment = environment(context.server, variables)?;
     let writing = context.writing();
     let mut outcome = BatchReply::default();
+    let mut retry = begin_retryable(context, &ids, statements.len()).await?;
     for (position, statement) in statements.iter().enumerate() {
         before_statement(context, position).await?;
+        if let Some(retry) = &mut retry
+            && let Some(executed) = Box::pin(retry.executed(context, position)).await?
+        {
+            outcome.repeated(position, executed.upserted);
+            continue;
+        }
         context.server.counters.count(OperationClass::Delete, 1);
-        match apply(context, namespace, statement, &environment, writing).await {
+        let observer = retry.as_deref().map(|retry| retry.of_removal(position, None));
+        let writing = observed(writing, observer.as_ref());
+        let applied = match check_one_document(retry.as_deref(), !statement.one, "limit=0") {
+            Ok(()) => apply(context, namespace, statement, &environment, writing).await,
+            Err(error) => Err(error),
+        };
+        match applied {
             Ok(deleted) => outcome.count += deleted,
             Err(error) => {
                 outcome.failed(position, error)?;
@@ -64,8 +72,10 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             }
         }
     }
-    context.server.counters.documents_deleted.add(outcome.count);
+    let repeated = retry.as_ref().map_or(0, |retry| retry.retried().len()) as u64;
+    context.server.counters.documents_deleted.add(outcome.count - repeated);
     outcome.write(reply);
+    retry.inspect(|retry| retry.write(reply));
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use crate::cursors::check_size;
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{StatementFilter, environment};
 use crate::write::{
-    Modification, Modified, Selection, Statement, UpsertRounds, array_filters, check_writable,
-    empty_timestamps, insert_upserted, modify_one, writable,
+    Modification, Modified, Retry, Selection, Statement, StatementIds, UpsertRounds, array_filters,
+    begin_retryable, check_writable, empty_timestamps, insert_upserted, modify_one, observed, writable,
 };
 use catalog::{Collection, OperationContext};
 use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value};
@@ -16,6 +16,8 @@ use query::Environment;
 use query::expression::Variables;
 use query::projection::Projection;
 use query::update::{EmptyTimestamps, Update, check_upsert_filter};
+use replication::oplog::Image;
+use replication::retryable::{Executed, RetryObserver};
 use std::sync::Arc;
 
 pub(crate) static COMMAND: Command = Command {
@@ -47,6 +49,7 @@ struct FindAndModify<'a> {
     upsert: bool,
     bypass_validation: bool,
     timestamps: EmptyTimestamps,
+    ids: StatementIds,
 }
 
 /// What happened.
@@ -64,7 +67,21 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let request = FindAndModify::parse(context)?;
     check_writable(context.server, namespace)?;
     let environment = environment(context.server, variables)?;
-    let outcome = request.run(context, namespace, &environment).await?;
+    let mut retry = begin_retryable(context, &request.ids, 1).await?;
+    let executed = match &mut retry {
+        Some(retry) => Box::pin(retry.executed(context, 0)).await?,
+        None => None,
+    };
+    let outcome = match (executed, retry.as_deref()) {
+        (Some(executed), Some(retry)) => {
+            Box::pin(request.repeated(context, &environment, retry, executed)).await?
+        }
+        (_, retry) => {
+            let observer = retry.map(|retry| request.observer(retry));
+            let writing = observed(context.writing(), observer.as_ref());
+            request.run(context, namespace, &environment, writing).await?
+        }
+    };
     let mut last = reply.start_document("lastErrorObject");
     last.append("n", outcome.count);
     if let Some(existing) = outcome.updated_existing {
@@ -78,6 +95,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         None => reply.append("value", RawValue::Null),
         Some(document) => reply.append("value", &document),
     };
+    retry.inspect(|retry| retry.write_one(reply));
     Ok(())
 }
 
@@ -100,8 +118,9 @@ impl<'a> FindAndModify<'a> {
             upsert: fields.flexible_boolean("upsert")?.unwrap_or(false),
             bypass_validation: fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false),
             timestamps: empty_timestamps(fields)?,
+            ids: StatementIds::of_one(fields)?,
         };
-        fields.ignore(&["runtimeConstants", "collectionUUID", "encryptionInformation", "sampleId", "stmtId"]);
+        fields.ignore(&["runtimeConstants", "collectionUUID", "encryptionInformation", "sampleId"]);
         fields.finish()?;
         request.update.map_or(Ok(()), Update::check_form)?;
         request.check()?;
@@ -129,6 +148,7 @@ impl<'a> FindAndModify<'a> {
         context: &CommandContext<'_>,
         (database, name): (&str, &str),
         environment: &Environment,
+        writing: OperationContext<'_>,
     ) -> CommandResult<Found> {
         let compile = || -> CommandResult<_> {
             let projection = self.projection.map(|spec| Projection::parse(spec, environment)).transpose()?;
@@ -145,7 +165,7 @@ impl<'a> FindAndModify<'a> {
             filter: &filter,
             update: update.as_ref(),
             projection: projection.as_ref(),
-            writing: OperationContext { bypass_validation: self.bypass_validation, ..context.writing() },
+            writing: OperationContext { bypass_validation: self.bypass_validation, ..writing },
         };
         let mut rounds = UpsertRounds::default();
         loop {
@@ -156,6 +176,38 @@ impl<'a> FindAndModify<'a> {
                 None => rounds.lost(context).await?,
             }
         }
+    }
+
+    /// The version of the document that it is answered with.
+    const fn image(&self) -> Image {
+        if self.returns_new { Image::After } else { Image::Before }
+    }
+
+    fn observer<'r>(&self, retry: &'r Retry) -> RetryObserver<'r> {
+        match self.remove {
+            true => retry.of_removal(0, Some(Image::Before)),
+            false => retry.of_update(0, Some(self.image())),
+        }
+    }
+
+    /// The answer that was given when the command came before.
+    async fn repeated(
+        &self,
+        context: &CommandContext<'_>,
+        environment: &Environment,
+        retry: &Retry,
+        executed: Executed,
+    ) -> CommandResult<Found> {
+        let projection = self.projection.map(|spec| Projection::parse(spec, environment)).transpose()?;
+        let value = match executed.upserted.is_some() && !self.returns_new {
+            true => None,
+            false => {
+                let image = retry.image(context, self.image()).await?;
+                Some(project(projection.as_ref(), image)?)
+            }
+        };
+        let updated_existing = (!self.remove).then_some(executed.upserted.is_none());
+        Ok(Found { count: 1, updated_existing, upserted: executed.upserted, value })
     }
 
     fn found(&self, modified: Modified, projection: Option<&Projection>) -> CommandResult<Found> {

@@ -5,8 +5,8 @@ use crate::context::{CommandContext, OnDataNode};
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::{
-    BatchReply, before_batch, check_batch_size, check_writable, documents_of, empty_timestamps,
-    insert_documents, is_long_write,
+    BatchReply, Retry, StatementIds, before_batch, begin_retryable, check_batch_size, check_writable,
+    documents_of, empty_timestamps, insert_documents, is_long_write,
 };
 use catalog::{OperationContext, WriteError};
 use document::{DocumentBuf, DocumentBuilder, RawDocument};
@@ -31,7 +31,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let ordered = context.fields.boolean("ordered")?.unwrap_or(true);
     let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
     let timestamps = empty_timestamps(&mut context.fields)?;
-    context.fields.ignore(&["collectionUUID", "encryptionInformation", "stmtId", "stmtIds"]);
+    let ids = StatementIds::of_batch(&mut context.fields)?;
+    context.fields.ignore(&["collectionUUID", "encryptionInformation"]);
     context.fields.finish()?;
     let documents = documents.ok_or_else(|| context.fields.missing("documents"))?;
     let received = documents_of("insert.documents", documents)?;
@@ -49,11 +50,47 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
     let writing = OperationContext { bypass_validation: bypass, ..context.writing() };
     let mut outcome = BatchReply::default();
-    insert(context, (database, name), &documents, ordered, &writing, &mut outcome).await?;
+    let mut retry = begin_retryable(context, &ids, documents.len()).await?;
+    match &mut retry {
+        None => {
+            insert(context, (database, name), (&documents, None), ordered, &writing, &mut outcome).await?
+        }
+        Some(retry) => {
+            let once = insert_once(context, (&documents, ordered), &writing, retry, &mut outcome);
+            Box::pin(once).await?;
+        }
+    }
+    let repeated = retry.as_ref().map_or(0, |retry| retry.retried().len()) as u64;
     context.server.counters.count(OperationClass::Insert, documents.len() as u64);
-    context.server.counters.documents_inserted.add(outcome.count);
+    context.server.counters.documents_inserted.add(outcome.count - repeated);
     outcome.write(reply);
+    retry.inspect(|retry| retry.write(reply));
     Ok(())
+}
+
+/// Inserts those documents that were not inserted when the command came before.
+async fn insert_once(
+    context: &CommandContext<'_>,
+    (documents, ordered): (&[RawDocument<'_>], bool),
+    writing: &OperationContext<'_>,
+    retry: &mut Retry,
+    outcome: &mut BatchReply,
+) -> CommandResult {
+    let (mut left, mut places, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    for (position, document) in documents.iter().enumerate() {
+        match retry.executed(context, position).await? {
+            Some(_) => outcome.repeated(position, None),
+            None => {
+                left.push(*document);
+                places.push(position);
+                ids.push(retry.id(position));
+            }
+        }
+    }
+    let observer = retry.of_inserts(&ids);
+    let writing = OperationContext { observer: Some(&observer), ..*writing };
+    let namespace = context.collection_namespace()?;
+    insert(context, namespace, (&left, Some(&places)), ordered, &writing, outcome).await
 }
 
 /// The documents that have empty timestamps, with the current time in place of them.
@@ -67,11 +104,16 @@ fn stamped(received: &[RawDocument<'_>]) -> Vec<(usize, DocumentBuf)> {
 async fn insert(
     context: &CommandContext<'_>,
     (database, name): (&str, &str),
-    documents: &[RawDocument<'_>],
+    (documents, places): (&[RawDocument<'_>], Option<&[usize]>),
     ordered: bool,
     writing: &OperationContext<'_>,
     outcome: &mut BatchReply,
 ) -> CommandResult {
+    // Where the client has put the document.
+    let place = |position: usize| match places {
+        None => position,
+        Some(places) => *places.get(position).expect("every document has a place"),
+    };
     before_batch(context, documents.len()).await;
     let mut begin = 0;
     for _ in 0..DROPPED_RETRIES {
@@ -86,13 +128,13 @@ async fn insert(
         if is_long_write(&collection, rest.iter().map(|document| document.as_bytes().len()).sum()) {
             context.offload().await;
         }
-        let report = insert_documents(context, &collection, rest, ordered, writing).await;
+        let report = insert_documents(context, &collection, (documents, begin), ordered, writing).await;
         outcome.count += report.inserted as u64;
         let mut dropped_at = None;
         for (position, error) in report.errors {
             match error {
-                WriteError::QueryPlanKilled(_) => dropped_at = Some(begin + position),
-                error => outcome.refused(begin + position, error)?,
+                WriteError::QueryPlanKilled(_) => dropped_at = Some(position),
+                error => outcome.refused(place(position), error)?,
             }
         }
         match dropped_at {
@@ -101,5 +143,5 @@ async fn insert(
         }
     }
     let message = format!("collection {database}.{name} was dropped again and again while inserting");
-    outcome.failed(begin, CommandError::new(code::QUERY_PLAN_KILLED, message))
+    outcome.failed(place(begin), CommandError::new(code::QUERY_PLAN_KILLED, message))
 }

@@ -6,9 +6,9 @@ use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult};
 use crate::exec::environment;
 use crate::write::{
-    BatchReply, Modification, Statement, UpdateStatement, UpsertRounds, before_batch, before_statement,
-    check_batch_size, check_writable, documents_of, empty_timestamps, insert_upserted, modify_many,
-    modify_one, writable,
+    BatchReply, Modification, Statement, StatementIds, UpdateStatement, UpsertRounds, before_batch,
+    before_statement, begin_retryable, check_batch_size, check_one_document, check_writable, documents_of,
+    empty_timestamps, insert_upserted, modify_many, modify_one, observed, writable,
 };
 use catalog::OperationContext;
 use document::{DocumentBuilder, RawDocument, RawValue, Value};
@@ -33,13 +33,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let bypass = context.fields.flexible_boolean("bypassDocumentValidation")?.unwrap_or(false);
     let variables = context.fields.document("let")?;
     let timestamps = empty_timestamps(&mut context.fields)?;
-    context.fields.ignore(&[
-        "runtimeConstants",
-        "collectionUUID",
-        "encryptionInformation",
-        "stmtId",
-        "stmtIds",
-    ]);
+    let ids = StatementIds::of_batch(&mut context.fields)?;
+    context.fields.ignore(&["runtimeConstants", "collectionUUID", "encryptionInformation"]);
     context.fields.finish()?;
     let statements = statements.ok_or_else(|| context.fields.missing("updates"))?;
     let statements = documents_of("update.updates", statements)?;
@@ -53,12 +48,25 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let environment = environment(context.server, variables)?;
     let writing = OperationContext { bypass_validation: bypass, ..context.writing() };
     let mut outcome = BatchReply::of_updates();
+    let mut retry = begin_retryable(context, &ids, statements.len()).await?;
     for (position, statement) in statements.iter().enumerate() {
         before_statement(context, position).await?;
+        if let Some(retry) = &mut retry
+            && let Some(executed) = Box::pin(retry.executed(context, position)).await?
+        {
+            outcome.repeated(position, executed.upserted);
+            continue;
+        }
         context.server.counters.count(OperationClass::Update, 1);
-        let applied =
-            apply(context, namespace, position, statement, (&environment, timestamps), writing, &mut outcome)
-                .await;
+        let observer = retry.as_deref().map(|retry| retry.of_update(position, None));
+        let writing = observed(writing, observer.as_ref());
+        let applied = match check_one_document(retry.as_deref(), statement.multi, "multi=true") {
+            Ok(()) => {
+                let shared = (&environment, timestamps);
+                apply(context, namespace, position, statement, shared, writing, &mut outcome).await
+            }
+            Err(error) => Err(error),
+        };
         if let Err(error) = applied {
             outcome.failed(position, error)?;
             if ordered {
@@ -68,6 +76,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
     context.server.counters.documents_updated.add(outcome.modified.unwrap_or(0));
     outcome.write(reply);
+    retry.inspect(|retry| retry.write(reply));
     Ok(())
 }
 

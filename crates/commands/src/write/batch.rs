@@ -73,6 +73,16 @@ impl BatchReply {
         self.upserted.push(doc! { "index": (statement as i32), "_id": id });
     }
 
+    /// A statement that was done when the command came before.
+    pub(crate) fn repeated(&mut self, statement: usize, upserted: Option<Value>) {
+        self.count += 1;
+        match (upserted, &mut self.modified) {
+            (Some(id), _) => self.upserted(statement, id),
+            (None, Some(modified)) => *modified += 1,
+            (None, None) => {}
+        }
+    }
+
     /// A statement failed.
     ///
     /// # Errors

@@ -22,6 +22,9 @@ mod batch;
 #[cfg(test)]
 mod concern_tests;
 mod modify;
+mod retry;
+#[cfg(test)]
+mod retry_tests;
 mod statements;
 mod target;
 #[cfg(test)]
@@ -29,6 +32,7 @@ mod unit_tests;
 
 pub(crate) use batch::{BatchReply, check_batch_size, documents_of};
 pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_one, not_on_a_view};
+pub(crate) use retry::{Retry, StatementIds, begin_retryable, check_one_document, observed};
 pub(crate) use statements::{DeleteStatement, Selection, UpdateStatement, array_filters};
 pub(crate) use target::{UpsertRounds, check_writable, insert_documents, insert_upserted, writable};
 

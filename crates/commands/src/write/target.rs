@@ -43,23 +43,22 @@ pub(crate) async fn writable(
     }
 }
 
-/// Inserts documents; from the first one on that cannot be inserted out of memory, where it may block.
+/// Inserts documents from the `first` one on; from the one on that cannot be inserted out of memory, where it may block.
 pub(crate) async fn insert_documents(
     context: &CommandContext<'_>,
     collection: &Collection,
-    documents: &[RawDocument<'_>],
+    (documents, first): (&[RawDocument<'_>], usize),
     ordered: bool,
     writing: &OperationContext<'_>,
 ) -> InsertReport {
     let scheduling = context.scheduling();
     let within = |tier| OperationContext { tier, ..*writing };
-    let mut report = collection.insert_many(&within(scheduling.tier()), documents, ordered).await;
+    let mut report = collection.insert_from(&within(scheduling.tier()), documents, first, ordered).await;
     if let Some(settled) = report.would_block_at() {
         scheduling.offload().await;
-        let left = documents.get(settled..).unwrap_or_default();
-        let rest = collection.insert_many(&within(ReadTier::Any), left, ordered).await;
+        let rest = collection.insert_from(&within(ReadTier::Any), documents, settled, ordered).await;
         report.errors.retain(|(_, error)| !error.would_block());
-        report.errors.extend(rest.errors.into_iter().map(|(position, error)| (settled + position, error)));
+        report.errors.extend(rest.errors);
         report.inserted += rest.inserted;
     }
     report
@@ -77,7 +76,7 @@ pub(crate) async fn insert_upserted(
     document: &DocumentBuf,
     writing: &OperationContext<'_>,
 ) -> CommandResult<bool> {
-    let mut report = insert_documents(context, collection, &[document.as_raw()], true, writing).await;
+    let mut report = insert_documents(context, collection, (&[document.as_raw()], 0), true, writing).await;
     match report.errors.pop().map(|(_, error)| error) {
         None => Ok(true),
         Some(WriteError::DuplicateKey(duplicate))

@@ -6,7 +6,10 @@
 //! there any more, is passed over.
 
 use super::command::BuildStep;
-use super::{Command, MalformedEntry, Operation, OplogEntry, Target, Update, delta};
+use super::{
+    Command, MalformedEntry, Operation, OplogEntry, Statement, StatementOrigin, Target, Update, delta,
+};
+use crate::retryable::{CheckOutError, RetryObserver, RetryableWrite, Role};
 use catalog::{
     Catalog, CatalogEntry, CatalogError, Collection, CollectionOptions, Decision, IndexSelection, IndexSpec,
     Namespace, OperationContext, ReadError, WriteError, Writer,
@@ -50,19 +53,66 @@ impl<'a> Applier<'a> {
     /// # Errors
     /// What is wrong with it, or with the store.
     pub async fn apply(&self, entry: &OplogEntry) -> Result<(), ApplyError> {
-        match &entry.operation {
-            Operation::Command(Command::ApplyOps(parts)) => {
-                for part in parts {
-                    self.apply_to_document(part).await?;
-                }
-                Ok(())
+        let parts = match &entry.operation {
+            Operation::Command(Command::ApplyOps(parts)) => parts.as_slice(),
+            Operation::Command(command) => return self.apply_command(command).await,
+            operation => std::slice::from_ref(operation),
+        };
+        let write = match &entry.origin {
+            Some(origin) => self.session_of(origin)?,
+            None => None,
+        };
+        for (position, part) in parts.iter().enumerate() {
+            let origin = write.as_ref().zip(entry.origin.as_ref());
+            let statement =
+                origin.and_then(|(write, origin)| Some((write, (*origin.statements.get(position)?)?)));
+            match statement {
+                Some((write, statement)) => self.apply_once(part, write, statement, entry.wall).await?,
+                None => self.apply_to_document(&self.context, part).await?,
             }
-            Operation::Command(command) => self.apply_command(command).await,
-            operation => self.apply_to_document(operation).await,
+        }
+        Ok(())
+    }
+
+    /// The session of a retryable write. `None` where a later write of it is known, or it is not kept.
+    fn session_of(&self, origin: &StatementOrigin) -> Result<Option<RetryableWrite>, ApplyError> {
+        let write =
+            RetryableWrite::open(self.catalog, (origin.lsid.clone(), origin.txn_number), &self.context);
+        match write {
+            Err(CheckOutError::TooOld(_)) => Ok(None),
+            Err(CheckOutError::Read(error)) => Err(error.into()),
+            Err(CheckOutError::Catalog(error)) => Err(error.into()),
+            Ok(write) => Ok(write),
         }
     }
 
-    async fn apply_to_document(&self, operation: &Operation) -> Result<(), ApplyError> {
+    /// Applies an operation that is a statement of a retryable write, and notes it in the same unit.
+    async fn apply_once(
+        &self,
+        operation: &Operation,
+        write: &RetryableWrite,
+        statement: Statement,
+        wall: i64,
+    ) -> Result<(), ApplyError> {
+        let context = &self.context;
+        if write.executed(statement.id, context.view, context.tier)?.is_some() {
+            return self.apply_to_document(context, operation).await;
+        }
+        let (id, role) = ([statement.id], Role::Applier { wall });
+        let observer = match operation {
+            Operation::Insert { .. } if !statement.upserts => RetryObserver::of_inserts(write, &id, role),
+            Operation::Delete { .. } => RetryObserver::of_removal(write, statement.id, statement.image, role),
+            _ => RetryObserver::of_update(write, statement.id, statement.image, role),
+        };
+        let observed = OperationContext { observer: Some(&observer), ..*context };
+        self.apply_to_document(&observed, operation).await
+    }
+
+    async fn apply_to_document(
+        &self,
+        context: &OperationContext<'_>,
+        operation: &Operation,
+    ) -> Result<(), ApplyError> {
         let (target, object) = match operation {
             Operation::Insert { target, document } => (target, document),
             Operation::Update { target, document_key, .. } | Operation::Delete { target, document_key } => {
@@ -75,7 +125,6 @@ impl<'a> Applier<'a> {
         }
         let Some(collection) = self.collection(target) else { return Ok(()) };
         let id = object.as_raw().get("_id").ok_or_else(|| MalformedEntry::new("a document without _id"))?;
-        let context = &self.context;
         let found = collection.find_document_key(context.view, id, context.tier)?;
         match (operation, found) {
             (Operation::Insert { document, .. }, found) if collection.is_capped() => {

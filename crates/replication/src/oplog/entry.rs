@@ -27,11 +27,15 @@ pub enum Image {
 }
 
 impl Image {
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Image::Before => "preImage",
             Image::After => "postImage",
         }
+    }
+
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        [Image::Before, Image::After].into_iter().find(|image| image.name() == name)
     }
 }
 
@@ -52,9 +56,10 @@ impl Statement {
         let id = id.as_i64_exact().and_then(|id| i32::try_from(id).ok());
         let image = match operation.get("needsRetryImage").map(RawValue::as_str) {
             None => None,
-            Some(Some("preImage")) => Some(Image::Before),
-            Some(Some("postImage")) => Some(Image::After),
-            Some(_) => return Err(expected("needsRetryImage", "preImage or postImage")),
+            Some(name) => {
+                let image = name.and_then(Image::of_name);
+                Some(image.ok_or_else(|| expected("needsRetryImage", "preImage or postImage"))?)
+            }
         };
         Ok(Some(Statement {
             id: id.ok_or_else(|| expected("stmtId", "a number"))?,

@@ -26,7 +26,9 @@ pub use command::{BuildStep, Command};
 pub use entry::{Image, OplogEntry, Statement, StatementOrigin};
 pub use frame::place;
 pub use observer::OplogObserver;
+pub(crate) use observer::{end_unit, is_logged, wall};
 pub use operation::{Operation, Target, Update};
+pub(crate) use unit::append_parts;
 
 /// What is wrong with an entry's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -22,13 +22,13 @@ impl ChangeObserver for OplogObserver {
 }
 
 /// Whether other members are to do the same: not where each has its own.
-pub(super) fn is_logged(change: &Change<'_>) -> bool {
+pub(crate) fn is_logged(change: &Change<'_>) -> bool {
     let namespace = &change.definition().namespace;
     namespace.database() != "local" && namespace.collection() != "system.profile"
 }
 
 /// Makes entries of what has been told of a unit.
-pub(super) fn end_unit(unit: &mut WriteUnit, origin: Option<&StatementOrigin>, wall: i64) {
+pub(crate) fn end_unit(unit: &mut WriteUnit, origin: Option<&StatementOrigin>, wall: i64) {
     let parts = std::mem::take(unit.entries_mut());
     if !parts.is_empty() {
         *unit.entries_mut() = unit::entries_of_parts(parts, origin, wall);
@@ -36,6 +36,6 @@ pub(super) fn end_unit(unit: &mut WriteUnit, origin: Option<&StatementOrigin>, w
 }
 
 /// The clock, in milliseconds since 1970.
-pub(super) fn wall() -> i64 {
+pub(crate) fn wall() -> i64 {
     i64::try_from(ambient::since_epoch().as_millis()).expect("the clock shows a time of these ages")
 }
