@@ -108,7 +108,7 @@ impl StoreLog {
     }
 
     fn commit(&self, unit: WriteUnit) -> Result<(), LogError> {
-        self.store.commit(unit).wait().map(drop).map_err(failed)
+        self.store.write_now(unit).map(drop).map_err(failed)
     }
 
     fn reset(&mut self, unit: &mut WriteUnit, position: Position) {
