@@ -68,6 +68,12 @@ impl PublishedViews {
         // The engine lets go of a state here, without the lock.
         drop(retired);
     }
+
+    fn withdraw(&self) {
+        let withdrawn = std::mem::take(&mut *self.kept.write());
+        // As above.
+        drop(withdrawn);
+    }
 }
 
 impl Store {
@@ -99,5 +105,11 @@ impl Store {
     /// holds one goes on reading from it.
     pub fn retire_views(&self, sequence: u64) {
         self.inner.views.retire(sequence);
+    }
+
+    /// Gives up all published views: from now on the latest versions are read. What they see would be kept for as
+    /// long as nothing newer is published.
+    pub fn withdraw_views(&self) {
+        self.inner.views.withdraw();
     }
 }

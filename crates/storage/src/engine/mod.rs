@@ -218,6 +218,8 @@ pub struct EngineStatistics {
     pub background_errors: u64,
     /// Snapshots alive.
     pub snapshots: u64,
+    /// When the oldest of them was taken, in seconds since 1970; zero without one.
+    pub oldest_snapshot_at: u64,
     /// Syncs of the log, by the engine's own count.
     pub journal_syncs: u64,
     /// Bytes written to the log.

@@ -169,6 +169,8 @@ pub(super) struct State<U, F> {
     pub(super) owner_told: bool,
     /// What waits is refused because of this when no group is in flight.
     pub(super) refusing: Option<F>,
+    /// Groups in flight that are refused when those before them are settled, and why.
+    pub(super) given_up: Vec<(Group<U>, F)>,
     /// Groups before this one must not be written: one that they may follow was refused.
     pub(super) void_before: u64,
 }
@@ -426,10 +428,11 @@ impl<U, F: Clone> GroupCommit<U, F> {
         W: GroupWriter<Unit = U, Failure = F>,
     {
         let (units, wakers, refused) = state.break_down(failure);
+        let given_up = std::mem::take(&mut state.given_up);
         drop(state);
         writer.refused(refused);
         // They give up latches.
-        drop(units);
+        drop((units, given_up));
         wake_all(wakers);
     }
 
@@ -537,6 +540,7 @@ impl<U, F: Clone> State<U, F> {
             spare: None,
             owner_told: false,
             refusing: None,
+            given_up: Vec::new(),
             void_before: 0,
         }
     }

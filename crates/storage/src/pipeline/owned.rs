@@ -5,8 +5,8 @@
 //!  Waiting ──owner takes it──▶ Writing (in flight) ──owner writes or refuses its group──▶ Done
 //! ```
 //! Invariants: groups are settled in the order in which they were taken, so that a unit is never settled before
-//! one that it follows. When a group is refused, those in flight behind it must be refused as well: they may
-//! hold what goes on from it.
+//! one that it follows; one that is refused earlier waits for its turn. When a group is refused, those in flight
+//! behind it must be refused as well: they may hold what goes on from it.
 
 use std::sync::Arc;
 
@@ -24,12 +24,9 @@ impl<U, F: Clone> GroupCommit<U, F> {
     /// Units are enqueued from now on, unless `closed` says that they never will be again.
     pub(crate) fn accept(&self, closed: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
-        if closed() {
-            return;
+        if !closed() {
+            state.closed = None;
         }
-        let left = (state.waiting.len(), state.in_flight.len());
-        assert!(left == (0, 0), "units wait ({}) or groups are in flight ({}) from before", left.0, left.1);
-        state.closed = None;
     }
 
     /// Refuses what comes from now on because of `later`, and what waits because of `why`: as soon as nothing is
@@ -44,6 +41,27 @@ impl<U, F: Clone> GroupCommit<U, F> {
             state.refusing = Some(why);
             self.refuse_if_idle(state, writer);
         })
+    }
+
+    /// Settles the groups that were given up and whose turn it is, and then what waits to be refused.
+    fn settle_given_up<W>(&self, writer: &W)
+    where
+        W: GroupWriter<Unit = U, Failure = F>,
+    {
+        loop {
+            let mut state = self.state.lock();
+            // Whoever writes goes on here.
+            if state.leading {
+                return;
+            }
+            let Some(first) = state.in_flight.front() else { return self.refuse_if_idle(state, writer) };
+            let is_first = |(group, _): &(Group<U>, F)| Arc::ptr_eq(first, &group.units);
+            let Some(place) = state.given_up.iter().position(is_first) else { return };
+            let (group, why) = state.given_up.swap_remove(place);
+            state.leading = true;
+            drop(state);
+            self.settle_first(group, &Err(why), writer);
+        }
     }
 
     fn refuse_if_idle<W>(&self, mut state: MutexGuard<'_, State<U, F>>, writer: &W)
@@ -102,39 +120,42 @@ impl<U, F: Clone> GroupCommit<U, F> {
         W: GroupWriter<Unit = U, Failure = F>,
     {
         let written = self.or_break(writer, || {
-            let is_void = self.begin_first(&group)?;
-            assert!(!is_void, "a group is written that may follow a refused one");
+            self.begin_first(&group)?;
             self.change(&mut group, |units| units.push(beside));
             let result = write(&group.units);
             self.settle_first(group, &result, writer);
+            self.settle_given_up(writer);
             result
         });
         written.and_then(|result| result)
     }
 
-    /// Refuses the first group in flight, and what follows it.
-    pub(crate) fn refuse_first<W>(&self, group: Group<U>, why: F, writer: &W) -> Result<(), F>
+    /// Refuses a group in flight, and what follows it: at once, or when those before it are settled.
+    pub(crate) fn give_up<W>(&self, group: Group<U>, why: F, writer: &W) -> Result<(), F>
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
         self.or_break(writer, || {
-            // In a queue that is broken or closed it has been refused.
-            if self.begin_first(&group).is_ok() {
-                self.settle_first(group, &Err(why), writer);
+            let mut state = self.state.lock();
+            if state.place_in_flight(&group).is_some() {
+                state.given_up.push((group, why));
+                drop(state);
+                self.settle_given_up(writer);
             }
         })
     }
 
-    /// A group is about to be settled. Answers whether it can only be refused, or why that has been done.
-    fn begin_first(&self, group: &Group<U>) -> Result<bool, F> {
+    /// A group is about to be written, unless the queue was broken or closed and everything refused.
+    fn begin_first(&self, group: &Group<U>) -> Result<(), F> {
         let mut state = self.state.lock();
-        let place = state.in_flight.iter().position(|share| Arc::ptr_eq(share, &group.units));
-        let Some(place) = place else {
+        let Some(place) = state.place_in_flight(group) else {
             return Err(state.closed.clone().expect("who is not in flight was refused when the queue ended"));
         };
-        assert_eq!(place, 0, "groups are settled in the order in which they were taken");
+        assert_eq!(place, 0, "groups are written in the order in which they were taken");
+        let is_void = state.first_in_flight < state.void_before;
+        assert!(!is_void, "a group is written that may follow a refused one");
         state.leading = true;
-        Ok(state.first_in_flight < state.void_before)
+        Ok(())
     }
 
     fn settle_first<W>(&self, mut group: Group<U>, result: &Result<u64, F>, writer: &W)
@@ -151,7 +172,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
         }
         state.settle(&mut group, result, None);
         drop(state);
-        self.refuse_if_idle(self.release(group), writer);
+        drop(self.release(group));
     }
 
     /// Refuses everything for good: what waits, what is in flight, what comes. Returns whether it is done: not
@@ -167,5 +188,11 @@ impl<U, F: Clone> GroupCommit<U, F> {
             self.break_down(state, failure, writer);
         }
         done
+    }
+}
+
+impl<U, F: Clone> State<U, F> {
+    fn place_in_flight(&self, group: &Group<U>) -> Option<usize> {
+        self.in_flight.iter().position(|share| Arc::ptr_eq(share, &group.units))
     }
 }

@@ -62,8 +62,8 @@ pub struct Proposals {
     store: Arc<StoreInner>,
 }
 
-/// Units in the order in which they were enqueued, and their entries. It must be written or refused, in the order
-/// in which the groups were taken; dropping it breaks the store.
+/// Units in the order in which they were enqueued, and their entries. It must be written, in the order in which
+/// the groups were taken, or refused; dropping it breaks the store.
 #[must_use = "its units wait until it is written or refused"]
 pub struct ProposedGroup {
     store: Arc<StoreInner>,
@@ -145,7 +145,7 @@ impl Proposals {
     }
 
     /// Units are taken from now on: this member is the primary, and has applied everything that was logged
-    /// before. All groups from before are settled.
+    /// before.
     pub fn accept(&self) {
         self.queue().accept(|| self.store.ends_proposals());
     }
@@ -209,11 +209,12 @@ impl ProposedGroup {
         written.map(|sequence| Receipt { sequence })
     }
 
-    /// Refuses the units, and those that wait and follow them. Groups behind it must be refused as well.
+    /// Refuses the units, and those that wait and follow them, as soon as the groups in front of it are settled.
+    /// Groups behind it must be refused as well.
     pub fn refuse(mut self, why: CommitError) {
         let group = self.group.take().expect("a group is settled once");
         // A panic on the way has broken the store, which tells everybody.
-        let _ = self.store.proposal_queue().group.refuse_first(group, why, &*self.store);
+        let _ = self.store.proposal_queue().group.give_up(group, why, &*self.store);
     }
 }
 

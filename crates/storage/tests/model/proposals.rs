@@ -26,6 +26,8 @@ struct Plan {
     step_downs: usize,
     /// Whether it goes on writing what is in flight while nothing is taken.
     writes_in_flight: bool,
+    /// Whether groups are refused from the last one on.
+    refuses_backwards: bool,
 }
 
 struct Owner {
@@ -77,17 +79,36 @@ impl Owner {
     }
 
     fn refuse_in_flight(&mut self) {
-        for group in self.in_flight.drain(..) {
-            self.documents.group.refuse_first(group, REFUSED, &self.documents.disk).unwrap();
+        let refuse = |group| {
+            self.documents.group.give_up(group, REFUSED, &self.documents.disk).unwrap();
             thread::yield_now();
+        };
+        match self.plan.refuses_backwards {
+            true => self.in_flight.drain(..).rev().for_each(refuse),
+            false => self.in_flight.drain(..).for_each(refuse),
         }
+    }
+
+    fn refuse_beside_the_write(&mut self) {
+        let Some(first) = self.in_flight.pop_front() else { return };
+        let documents = Arc::clone(&self.documents);
+        let writing = thread::spawn(move || {
+            let mut owner = Owner::new(&documents, Plan::default());
+            owner.in_flight.push_back(first);
+            owner.write_first();
+        });
+        self.refuse_in_flight();
+        writing.join().unwrap();
     }
 
     fn step_down(&mut self) {
         let documents = Arc::clone(&self.documents);
         documents.group.refuse_waiting(REFUSED, LATER, &documents.disk).unwrap();
         thread::yield_now();
-        if self.plan.writes_in_flight {
+        if self.plan.writes_in_flight && self.plan.refuses_backwards {
+            // Somebody else writes what the owner has committed before.
+            self.refuse_beside_the_write();
+        } else if self.plan.writes_in_flight {
             self.write_first();
         }
         self.refuse_in_flight();
@@ -129,19 +150,21 @@ fn proposals_are_written_once_and_in_order() {
 
 #[test]
 fn refused_groups_take_along_those_that_went_on_from_them() {
-    check(|| {
-        let documents = Documents::owned();
-        let plan = Plan { refusals: 1, ..Plan::default() };
-        with_owner(&documents, plan, threads_and_a_loop(&documents));
-    });
+    for refuses_backwards in [false, true] {
+        check(move || {
+            let documents = Documents::owned();
+            let plan = Plan { refusals: 1, refuses_backwards, ..Plan::default() };
+            with_owner(&documents, plan, threads_and_a_loop(&documents));
+        });
+    }
 }
 
 #[test]
 fn a_member_that_steps_down_refuses_all_and_can_come_back() {
-    for writes_in_flight in [false, true] {
+    for (writes_in_flight, refuses_backwards) in [(false, false), (true, false), (true, true)] {
         check(move || {
             let documents = Documents::owned();
-            let plan = Plan { step_downs: 2, writes_in_flight, ..Plan::default() };
+            let plan = Plan { step_downs: 2, writes_in_flight, refuses_backwards, ..Plan::default() };
             with_owner(&documents, plan, threads_and_a_loop(&documents));
         });
     }

@@ -160,6 +160,27 @@ fn a_refused_group_takes_along_what_follows_it_and_nothing_else() {
 }
 
 #[test]
+fn a_group_that_is_refused_early_is_settled_in_its_turn() {
+    for_each_store(|store| {
+        let (proposals, table) = (accepting(&store), LatchTable::new());
+        let mut commits = vec![append_logged(&store, &table, b'a')];
+        let first = proposals.next_group().expect("one unit");
+        commits.push(append_logged(&store, &table, b'b'));
+        proposals.next_group().expect("another one").refuse(CommitError::SteppedDown);
+        commits.push(append_logged(&store, &table, b'c'));
+        commits.iter_mut().for_each(|commit| assert!(poll(commit).is_none(), "the first one is in flight"));
+        write(first);
+        assert!(is_written(&mut commits[0]));
+        for commit in &mut commits[1..] {
+            assert_eq!(failure(commit), CommitError::SteppedDown);
+        }
+        assert!(proposals.next_group().is_none());
+        assert_eq!(stored(&store), b"a");
+        assert!(table.try_lock(b"document").is_some());
+    });
+}
+
+#[test]
 fn a_group_behind_a_refused_one_is_not_written() {
     let (_, store, proposals) = faulty();
     let mut commits = Vec::new();

@@ -217,6 +217,38 @@ fn a_watched_view_tells_what_was_written_since() {
 }
 
 #[test]
+fn what_no_reader_needs_is_kept_for_nobody() {
+    for_each(|store| {
+        let kept = || store.statistics().engine.snapshots;
+        for round in 0..3 {
+            put(store, &KEYS, &round.to_string());
+            let published = store.publish_view();
+            store.retire_views(published.sequence());
+            assert_eq!(kept(), 1, "the views before it went with their last reader");
+        }
+        let reader = store.published_view().unwrap();
+        store.withdraw_views();
+        assert!(store.published_view().is_none());
+        assert_eq!((kept(), values(&reader)), (1, "2 2 2 2".to_owned()));
+        drop(reader);
+        assert_eq!(kept(), 0);
+    });
+}
+
+#[test]
+fn the_age_of_what_readers_hold_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), &StorageOptions::small()).unwrap();
+    let oldest = || store.statistics().engine.oldest_snapshot_at;
+    assert_eq!(oldest(), 0);
+    let view = store.pinned_view();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert!(oldest().abs_diff(now) <= 60, "{} at {now}", oldest());
+    drop(view);
+    assert_eq!(oldest(), 0);
+}
+
+#[test]
 fn a_refused_write_is_no_write_since() {
     let (engine, store) = faulty_store();
     put(&store, &KEYS, "1");

@@ -5,6 +5,7 @@ use crate::parameters::Parameter;
 use crate::server::Server;
 use document::{Document, doc};
 use std::sync::Arc;
+use storage::EngineStatistics;
 
 pub(super) fn rocksdb(server: &Arc<Server>) -> Document {
     let statistics = server.node.store.statistics();
@@ -29,8 +30,14 @@ pub(super) fn rocksdb(server: &Arc<Server>) -> Document {
         "keys estimated": (engine.keys_estimate as i64),
         "background jobs running": (engine.background_jobs_running as i64),
         "background errors": (engine.background_errors as i64),
-        "snapshots": (engine.snapshots as i64),
+        "snapshots": (engine.snapshots as i64), "oldest snapshot seconds": (oldest_snapshot_seconds(&engine)),
     }
+}
+
+/// The age of the oldest state that is kept for its readers.
+fn oldest_snapshot_seconds(engine: &EngineStatistics) -> i64 {
+    let taken_at = Some(engine.oldest_snapshot_at).filter(|at| *at > 0);
+    taken_at.map_or(0, |at| ambient::since_epoch().as_secs().saturating_sub(at) as i64)
 }
 
 pub(super) fn storage_engine(server: &Arc<Server>) -> Document {

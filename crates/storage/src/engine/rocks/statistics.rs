@@ -64,6 +64,7 @@ impl Database {
                 + self.property(Keyspace::Internal, property::NUM_RUNNING_COMPACTIONS),
             background_errors: self.worst(property::BACKGROUND_ERRORS),
             snapshots: self.property(Keyspace::Internal, property::NUM_SNAPSHOTS),
+            oldest_snapshot_at: self.property(Keyspace::Internal, property::OLDEST_SNAPSHOT_TIME),
             journal_syncs: ticker(Ticker::WalFileSynced),
             journal_bytes: ticker(Ticker::WalFileBytes),
             flushes: self.events.flushes(),
