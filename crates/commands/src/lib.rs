@@ -35,5 +35,5 @@ use dispatch::{
 };
 
 pub use aggregation::remove_unfinished_outputs;
-pub use own_collections::prepare_own_collections;
+pub use own_collections::{expire_retryable_writes, prepare_own_collections, prepare_replicated};
 pub use server::{DataNode, Server};

@@ -3,6 +3,7 @@
 //!
 //! Source: MongoDB manual, "The local Database", "config Database", "setFeatureCompatibilityVersion".
 
+use crate::aggregation::remove_unfinished_outputs;
 use crate::error::CommandResult;
 use crate::parameters::Parameter;
 use crate::server::Server;
@@ -18,14 +19,50 @@ use std::sync::Arc;
 /// Older starts are forgotten when the log of starts has so many bytes.
 const STARTUP_LOG_BYTES: u64 = 10 << 20;
 
-/// Makes the collections that are missing and notes this start. To be called before clients are served.
+/// Notes this start and, unless it is the member of a set, makes the collections that are missing. To be called
+/// before clients are served.
 ///
 /// # Errors
 /// Storage errors: a full disk, for one.
 pub async fn prepare_own_collections(server: &Arc<Server>) -> CommandResult {
     let receipts = Receipts::default();
-    let writing = OperationContext::writing(&server.node.store, &receipts);
-    note_start(server, &writing).await?;
+    note_start(server, &OperationContext::writing(&server.node.store, &receipts)).await?;
+    match &server.node.session_table {
+        Some(_) => Ok(()),
+        None => make_missing(server, &receipts).await,
+    }
+}
+
+/// Makes the collections of the server that are missing, for all members of the set, and removes what the primary
+/// before has left. To be called whenever this member has become the primary.
+///
+/// # Errors
+/// Storage errors; it is the primary no more.
+pub async fn prepare_replicated(server: &Arc<Server>) -> CommandResult {
+    let receipts = Receipts::default();
+    remove_unfinished_outputs(&server.node).await?;
+    make_missing(server, &receipts).await?;
+    match &server.node.session_table {
+        Some(table) => Ok(table.create(&server.node.writing(&receipts)).await?),
+        None => Ok(()),
+    }
+}
+
+/// Forgets sessions whose last retryable write is longer ago than sessions live; how many. To be called on the
+/// primary every few minutes.
+///
+/// # Errors
+/// Storage errors; it is the primary no more.
+pub async fn expire_retryable_writes(server: &Server) -> CommandResult<usize> {
+    let Some(table) = &server.node.session_table else { return Ok(0) };
+    let receipts = Receipts::default();
+    let lifetime_ms = 60_000 * server.parameters.integer(Parameter::SessionTimeout);
+    let expired = table.expire(server.now_ms() - lifetime_ms, &server.node.writing(&receipts)).await;
+    expired.map_err(crate::write::failed_session)
+}
+
+async fn make_missing(server: &Arc<Server>, receipts: &Receipts) -> CommandResult {
+    let writing = server.node.writing(receipts);
     keep_feature_version(server, &writing).await?;
     keep_sessions(server, &writing).await
 }

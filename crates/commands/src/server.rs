@@ -27,7 +27,7 @@ pub struct DataNode {
     /// What operations read from unless they are told otherwise.
     pub newest: ReadSource,
     /// Retryable writes; where there are none, no log is kept of changes either.
-    pub session_table: Option<SessionTable>,
+    pub session_table: Option<Arc<SessionTable>>,
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
 }
@@ -80,8 +80,8 @@ impl DataNode {
 
     /// From now on changes are told to the log of a set, and writes may have transaction numbers.
     #[must_use]
-    pub fn of_a_set(self) -> Self {
-        DataNode { session_table: Some(SessionTable::new(Arc::clone(&self.catalog))), ..self }
+    pub fn of_a_set(self, sessions: Arc<SessionTable>) -> Self {
+        DataNode { session_table: Some(sessions), ..self }
     }
 
     /// What writes for clients are given, and what the server writes for all members of its set.

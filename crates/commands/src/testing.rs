@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pollster::block_on;
 use replication::OpTime;
 use replication::oplog::{self, Applier, OplogEntry};
+use replication::retryable::SessionTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -71,7 +72,7 @@ impl Member {
                 }
             }
         });
-        Member { server: server_of(store, DataNode::of_a_set), proposals, log }
+        Member { server: server_of(store, of_a_set), proposals, log }
     }
 
     /// Refuses writes from now on, or takes them again.
@@ -91,12 +92,19 @@ impl Member {
     pub(crate) fn apply(&self, log: &[Vec<u8>]) {
         let node = &self.server.node;
         let receipts = Receipts::default();
-        let applier = Applier::new(&node.catalog, OperationContext::writing(&node.store, &receipts));
+        let sessions = node.session_table.as_ref().expect("a member's");
+        let context = OperationContext::writing(&node.store, &receipts);
+        let applier = Applier::new(&node.catalog, sessions, context);
         for entry in log {
             let entry = OplogEntry::decode(entry).expect("an entry of ours");
             block_on(applier.apply(&entry)).unwrap_or_else(|error| panic!("{error}: {entry:?}"));
         }
     }
+}
+
+fn of_a_set(node: DataNode) -> DataNode {
+    let sessions = Arc::new(SessionTable::new(Arc::clone(&node.catalog)));
+    node.of_a_set(sessions)
 }
 
 /// The link of a client whose connection lives in an event loop: what is offloaded may block until the next

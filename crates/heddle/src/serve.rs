@@ -155,7 +155,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     };
     let server = Server::new(DataNode::new(catalog, parameters), Arc::clone(parameters), host)
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
-    pollster::block_on(commands::remove_unfinished_outputs(&server.node.catalog))
+    pollster::block_on(commands::remove_unfinished_outputs(&server.node))
         .map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
     if let Err(error) = pollster::block_on(commands::prepare_own_collections(&server)) {
         tracing::warn!(target: "control", id = 21_100, %error, "Cannot note this start in local.startup_log");

@@ -136,7 +136,7 @@ impl SimulatedServer {
             Err("the start does not end".to_owned())
         };
         {
-            let mut tidy = pin!(commands::remove_unfinished_outputs(&server.node.catalog));
+            let mut tidy = pin!(commands::remove_unfinished_outputs(&server.node));
             finish(&mut |context| tidy.as_mut().poll(context).map_err(|error| error.to_string()))?;
             let mut prepare = pin!(commands::prepare_own_collections(&server));
             finish(&mut |context| prepare.as_mut().poll(context).map_err(|error| error.to_string()))?;

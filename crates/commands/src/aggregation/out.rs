@@ -8,6 +8,7 @@ use super::destination::{DestinationCodes, namespace};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{Located, Pause, Slices, Verdict};
+use crate::server::DataNode;
 use crate::write::stamped;
 use catalog::{
     Catalog, CatalogEntry, Collection, CollectionOptions, IndexSpec, Namespace, OperationContext, Receipts,
@@ -145,13 +146,13 @@ async fn replace(
 }
 
 /// Drops what `$out` stages left that did not come to their end because the server stopped. To be called
-/// before clients are served.
+/// before clients are served; in a set by the primary.
 ///
 /// # Errors
 /// Storage errors.
-pub async fn remove_unfinished_outputs(catalog: &Catalog) -> CommandResult {
-    let receipts = Receipts::default();
-    let writing = OperationContext::writing(catalog.store(), &receipts);
+pub async fn remove_unfinished_outputs(node: &DataNode) -> CommandResult {
+    let (receipts, catalog) = (Receipts::default(), &node.catalog);
+    let writing = node.writing(&receipts);
     let state = catalog.state();
     for database in state.databases() {
         for (namespace, _) in state.entries(&database) {

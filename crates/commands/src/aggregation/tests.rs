@@ -309,7 +309,7 @@ fn out_replaces_as_a_whole() {
 fn unfinished_outputs_go_at_the_start() {
     let client = sales();
     client.insert("tmp.agg_out.1", &[doc! { "_id": 1 }]);
-    block_on(crate::remove_unfinished_outputs(&client.server.node.catalog)).expect("dropped");
+    block_on(crate::remove_unfinished_outputs(&client.server.node)).expect("dropped");
     assert_eq!(client.server.node.catalog.state().entries("test").len(), 1);
 }
 

@@ -90,7 +90,7 @@ pub(crate) async fn begin_retryable(
 ) -> CommandResult<Option<Box<Retry>>> {
     let generic = &context.generic;
     let (Some(txn_number), Some(session)) = (generic.txn_number, generic.session) else { return Ok(None) };
-    let table = context.server.node.session_table.as_ref();
+    let table = context.server.node.session_table.as_deref();
     let table = table.ok_or_else(|| CommandError::internal("a transaction number where no log is kept"))?;
     let ids = ids.of(statements)?;
     // In a box: a command without a number has no room for it.
@@ -107,10 +107,19 @@ pub(crate) async fn begin_retryable(
                  retryable write with txnNumber {newer} has already started on this session."
             ),
         ),
-        CheckOutError::Catalog(error) => error.into(),
-        CheckOutError::Read(error) => error.into(),
+        other => failed(other),
     })?;
     Ok(Some(Box::new(Retry { write, ids, retried: Vec::new() })))
+}
+
+/// An error of the store below the sessions.
+pub(crate) fn failed(error: CheckOutError) -> CommandError {
+    match error {
+        CheckOutError::TooOld(_) => unreachable!("told with the number that was given"),
+        CheckOutError::Catalog(error) => error.into(),
+        CheckOutError::Read(error) => error.into(),
+        CheckOutError::Write(error) => error.into(),
+    }
 }
 
 async fn check_out(

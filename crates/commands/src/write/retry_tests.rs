@@ -1,8 +1,11 @@
 //! A write with a transaction number is done once, however often it is sent and to whichever primary.
 
 use crate::testing::{Member, TestClient};
+use catalog::Decision;
 use document::{Document, Value, doc};
+use pollster::block_on;
 use replication::oplog::OplogEntry;
+use replication::retryable::{Executed, RetryObserver, Role, lsid};
 
 const SESSION: u8 = 7;
 
@@ -237,6 +240,65 @@ fn a_write_that_is_refused_is_not_taken_for_done() {
 }
 
 #[test]
+fn what_was_refused_is_not_confirmed_by_what_follows() {
+    let member = Member::new();
+    let client = TestClient::of(&member.server);
+    run(&client, filled()[0].clone());
+    let table = member.server.node.session_table.as_ref().expect("a member's");
+    let receipts = catalog::Receipts::default();
+    let writing = member.server.node.writing(&receipts);
+    block_on(table.create(&writing)).expect("nothing is in its way");
+    let check_out = || block_on(table.check_out((lsid([SESSION; 16]), 1), &writing));
+    let write = check_out().expect("it is free").expect("there are rows");
+    let collection = member.server.node.catalog.collection("test", "c").expect("the collection");
+    let change = |id: i32, role: Option<i32>| {
+        let observer = RetryObserver::of_update(&write, role.unwrap_or(0), None, Role::Primary);
+        let observed = catalog::OperationContext { observer: Some(&observer), ..writing };
+        let to = doc! { "_id": id, "a": 5 }.to_buf();
+        let decide = |_: Option<document::RawDocument<'_>>| {
+            Ok::<_, catalog::WriteError>(if role.is_some() { Decision::Update(to) } else { Decision::Remove })
+        };
+        block_on(collection.update(&observed, &catalog::Collection::document_key_of_id(id.into()), decide))
+    };
+    member.steps(false);
+    assert!(change(1, Some(0)).is_err());
+    member.steps(true);
+    assert!(change(2, None).is_ok(), "a change that is no statement");
+    let executed =
+        |statement| write.executed(statement, writing.view, storage::ReadTier::Any).expect("a look-up");
+    assert_eq!(executed(0), None);
+    assert!(change(3, Some(1)).is_ok());
+    assert_eq!((executed(0), executed(1)), (None, Some(Executed { upserted: None })));
+}
+
+#[test]
+fn an_entry_waits_for_the_command_that_has_the_session() {
+    let (primary, other) = (Member::new(), Member::new());
+    let client = TestClient::of(&primary.server);
+    run(&client, filled()[0].clone());
+    run(&client, numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 1));
+    other.apply(&primary.log());
+    let known = primary.log().len();
+    run(&client, numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 2));
+    let table = other.server.node.session_table.as_ref().expect("a member's");
+    let receipts = catalog::Receipts::default();
+    let writing = other.server.node.writing(&receipts);
+    let write = block_on(table.check_out((lsid([SESSION; 16]), 2), &writing)).expect("it is free");
+    std::thread::scope(|scope| {
+        let log = primary.log();
+        let applying = scope.spawn({
+            let other = &other;
+            move || other.apply(&log[known..])
+        });
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        assert!(!applying.is_finished(), "the command may be doing the same");
+        drop(write);
+        applying.join().expect("applied");
+    });
+    assert_eq!(all(&other), all(&primary));
+}
+
+#[test]
 fn entries_tell_of_the_statement() {
     let member = Member::new();
     let client = TestClient::of(&member.server);
@@ -267,4 +329,30 @@ fn a_retry_waits_for_the_first_attempt() {
     }
     let documents = found(&TestClient::of(&member.server), "c");
     assert_eq!(documents[0].as_document().and_then(|document| document.get("a")), Some(&Value::Int32(21)));
+}
+
+#[test]
+fn sessions_are_forgotten_for_all_members() {
+    let member = Member::new();
+    let client = TestClient::of(&member.server);
+    let table = member.server.node.session_table.as_ref().expect("a member's");
+    let expire = |before: i64| {
+        let receipts = catalog::Receipts::default();
+        block_on(table.expire(before, &member.server.node.writing(&receipts))).expect("nothing is in its way")
+    };
+    assert_eq!(expire(i64::MAX), 0, "before there are any");
+    let upserts = (0..5).map(|x| increment(doc! { "x": x }, true)).collect();
+    run(&client, numbered(update(upserts), 1));
+    let change = doc! { "findAndModify": "c", "query": { "x": 1 }, "update": { "$inc": { "a": 1 } } };
+    let mut other = numbered(change, 1);
+    other.insert("lsid", doc! { "id": (Value::binary(4, vec![9; 16])) });
+    run(&client, other);
+    assert_eq!(all(&member)[1].len(), 2 + 4, "two rows, and what one has no room for");
+    assert_eq!(expire(0), 0, "they are younger");
+    let old = member.server.now_ms() + 1;
+    assert_eq!(expire(old), 2);
+    assert_eq!(all(&member)[1..], [vec![], vec![]]);
+    let next = Member::new();
+    next.apply(&member.log());
+    assert_eq!(all(&next), all(&member));
 }

@@ -9,7 +9,7 @@ use super::command::BuildStep;
 use super::{
     Command, MalformedEntry, Operation, OplogEntry, Statement, StatementOrigin, Target, Update, delta,
 };
-use crate::retryable::{CheckOutError, RetryObserver, RetryableWrite, Role};
+use crate::retryable::{CheckOutError, RetryObserver, RetryableWrite, Role, SessionTable};
 use catalog::{
     Catalog, CatalogEntry, CatalogError, Collection, CollectionOptions, Decision, IndexSelection, IndexSpec,
     Namespace, OperationContext, ReadError, WriteError, Writer,
@@ -39,13 +39,15 @@ pub enum ApplyError {
 #[derive(Debug)]
 pub struct Applier<'a> {
     catalog: &'a Catalog,
+    sessions: &'a SessionTable,
     context: OperationContext<'a>,
 }
 
 impl<'a> Applier<'a> {
-    /// For the data of `catalog`; the context's writer becomes [`Writer::Replication`].
-    pub fn new(catalog: &'a Catalog, context: OperationContext<'a>) -> Self {
-        Applier { catalog, context: OperationContext { writer: Writer::Replication, ..context } }
+    /// For the data of `catalog`; the context's writer becomes [`Writer::Replication`]. A statement of a session
+    /// waits until no command has that session.
+    pub fn new(catalog: &'a Catalog, sessions: &'a SessionTable, context: OperationContext<'a>) -> Self {
+        Applier { catalog, sessions, context: OperationContext { writer: Writer::Replication, ..context } }
     }
 
     /// Applies one entry. Of an `applyOps`, parts may be applied when it fails: apply it again.
@@ -59,7 +61,7 @@ impl<'a> Applier<'a> {
             operation => std::slice::from_ref(operation),
         };
         let write = match &entry.origin {
-            Some(origin) => self.session_of(origin)?,
+            Some(origin) => self.session_of(origin).await?,
             None => None,
         };
         for (position, part) in parts.iter().enumerate() {
@@ -75,13 +77,13 @@ impl<'a> Applier<'a> {
     }
 
     /// The session of a retryable write. `None` where a later write of it is known, or it is not kept.
-    fn session_of(&self, origin: &StatementOrigin) -> Result<Option<RetryableWrite>, ApplyError> {
-        let write =
-            RetryableWrite::open(self.catalog, (origin.lsid.clone(), origin.txn_number), &self.context);
+    async fn session_of(&self, origin: &StatementOrigin) -> Result<Option<RetryableWrite>, ApplyError> {
+        let write = self.sessions.check_out((origin.lsid.clone(), origin.txn_number), &self.context).await;
         match write {
             Err(CheckOutError::TooOld(_)) => Ok(None),
             Err(CheckOutError::Read(error)) => Err(error.into()),
             Err(CheckOutError::Catalog(error)) => Err(error.into()),
+            Err(CheckOutError::Write(error)) => Err(error.into()),
             Ok(write) => Ok(write),
         }
     }

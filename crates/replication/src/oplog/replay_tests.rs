@@ -2,6 +2,7 @@
 
 use super::tests::Recorder;
 use super::*;
+use crate::retryable::SessionTable;
 use catalog::{
     Catalog, CatalogEntry, Collection, CollectionOptions, Decision, FoundDocuments, IndexSelection,
     IndexSpec, Namespace, OperationContext, Receipts, WriteError,
@@ -223,9 +224,10 @@ fn show_collection(catalog: &Catalog, collection: &Arc<Collection>, lines: &mut 
     assert!(report.is_valid(), "{} is not valid: {report:#?}", definition.namespace);
 }
 
-fn apply(catalog: &Catalog, entries: &[Vec<u8>]) {
+fn apply(catalog: &Arc<Catalog>, entries: &[Vec<u8>]) {
     let receipts = Receipts::default();
-    let applier = Applier::new(catalog, OperationContext::writing(catalog.store(), &receipts));
+    let sessions = SessionTable::new(Arc::clone(catalog));
+    let applier = Applier::new(catalog, &sessions, OperationContext::writing(catalog.store(), &receipts));
     for entry in entries {
         let read = OplogEntry::decode(entry).expect("an entry of ours");
         block_on(applier.apply(&read)).unwrap_or_else(|error| panic!("{error}: {read:?}"));

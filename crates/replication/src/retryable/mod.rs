@@ -12,13 +12,14 @@
 //!
 //! Source: MongoDB manual, "Retryable Writes"; driver specification "Retryable Writes".
 
+mod expire;
 mod observer;
 mod row;
 
 pub use observer::{RetryObserver, Role};
 
 use crate::oplog::Image;
-use catalog::{Catalog, CatalogError, Collection, OperationContext, ReadError};
+use catalog::{Catalog, CatalogError, Collection, OperationContext, ReadError, WriteError};
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value};
 use parking_lot::Mutex;
 use row::Row;
@@ -45,6 +46,9 @@ pub enum CheckOutError {
     /// The row cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// What is outdated cannot be removed.
+    #[error(transparent)]
+    Write(#[from] WriteError),
 }
 
 /// Who has which session.
@@ -87,11 +91,8 @@ impl SessionTable {
 }
 
 impl RetryableWrite {
-    /// What is known of a session, for who alone writes.
-    ///
-    /// # Errors
-    /// As [`SessionTable::check_out`].
-    pub(crate) fn open(
+    /// What is known of a session that is checked out.
+    fn open(
         catalog: &Catalog,
         (lsid, txn_number): (DocumentBuf, i64),
         context: &OperationContext<'_>,
@@ -104,14 +105,15 @@ impl RetryableWrite {
         match found.and_then(Row::read) {
             Some((newer, _)) if newer > txn_number => return Err(CheckOutError::TooOld(newer)),
             Some((same, row)) if same == txn_number => progress.row = row,
-            Some((older, row)) if row.others > 0 => {
-                progress.outdated = collections.others(lsid.as_raw(), older, context.view, context.tier)?;
+            Some((older, row)) => {
+                progress.row.image_bytes = row.image_bytes;
+                if row.others > 0 {
+                    progress.outdated =
+                        collections.others(lsid.as_raw(), older, context.view, context.tier)?;
+                }
             }
-            _ => {}
+            None => {}
         }
-        let id = RawValue::Document(lsid.as_raw());
-        let image = collections.images.get(context.view, id, context.tier)?;
-        progress.image_bytes = image.map(|image| image.len());
         let state = Mutex::new(State { confirmed: progress, pending: None });
         Ok(Some(RetryableWrite { collections, lsid, txn_number, state, checked_out: None }))
     }
@@ -175,8 +177,6 @@ struct Progress {
     row: Row,
     /// The length of the stored row; `None` where there is none.
     row_bytes: Option<usize>,
-    /// The same of the image.
-    image_bytes: Option<usize>,
     /// Documents of statements of an older write, which go with the next unit.
     outdated: Vec<(Vec<u8>, usize)>,
 }

@@ -119,9 +119,11 @@ impl ChangeObserver for RetryObserver<'_> {
             };
             oplog::end_unit(unit, Some(&origin), wall);
         }
-        if !noted.is_empty() {
-            state.pending = Some(self.write.put(&state.confirmed, noted, wall, unit));
-        }
+        // What was pending was refused, or it would be confirmed.
+        state.pending = match noted.is_empty() {
+            true => None,
+            false => Some(self.write.put(&state.confirmed, noted, wall, unit)),
+        };
     }
 
     fn committed(&self) {
@@ -156,19 +158,19 @@ impl RetryableWrite {
         for (key, bytes) in &confirmed.outdated {
             rows.remove_beside(unit, key, *bytes);
         }
-        let (mut row, mut image_bytes) = (confirmed.row.clone(), confirmed.image_bytes);
+        let mut row = confirmed.row.clone();
         for Noted { statement, upserted, image } in noted {
             if let Some(other) = row.note(statement, upserted) {
                 rows.put_beside(unit, None, other.encode(lsid, self.txn_number).as_raw());
             }
             if let Some((kind, image)) = image {
                 let image = encode_image(lsid, self.txn_number, kind, image.as_raw());
-                self.collections.images.put_beside(unit, image_bytes, image.as_raw());
-                image_bytes = Some(image.len());
+                self.collections.images.put_beside(unit, row.image_bytes, image.as_raw());
+                row.image_bytes = Some(image.len());
             }
         }
         let encoded = row.encode(lsid, self.txn_number, wall);
         rows.put_beside(unit, confirmed.row_bytes, encoded.as_raw());
-        Progress { row, row_bytes: Some(encoded.len()), image_bytes, outdated: Vec::new() }
+        Progress { row, row_bytes: Some(encoded.len()), outdated: Vec::new() }
     }
 }

@@ -2,7 +2,7 @@
 //! `config.image_collection`.
 //!
 //! ```text
-//!  transactions: { _id: lsid, txnNum, lastWriteDate, done: [first, last], upserted: { stmtId, _id }, others }
+//!  transactions: { _id: lsid, txnNum, lastWriteDate, done: [first, last], upserted: { stmtId, _id }, others, imageBytes }
 //!                { _id: { id, uid, txnNumber, stmtId }, upserted }          others of the same write, one each
 //!  images:       { _id: lsid, txnNum, imageKind, image }                    what a findAndModify was answered with
 //! ```
@@ -21,6 +21,8 @@ pub(super) struct Row {
     pub(super) upserted: Option<(i32, Value)>,
     /// How many statements have documents of their own.
     pub(super) others: i32,
+    /// The length of the session's image, of this write or an older one.
+    pub(super) image_bytes: Option<usize>,
 }
 
 impl Row {
@@ -36,8 +38,9 @@ impl Row {
             .and_then(RawValue::as_document)
             .map(|upserted| Some((whole(upserted.get("stmtId")?)?, upserted.get("_id")?.to_value())));
         let others = row.get("others").map_or(Some(0), whole)?;
-        let row_of = Row { done: done.flatten(), upserted: upserted.flatten(), others };
-        Some((row.get("txnNum")?.as_i64_exact()?, row_of))
+        let image_bytes = row.get("imageBytes").and_then(whole).and_then(|bytes| usize::try_from(bytes).ok());
+        let said = Row { done: done.flatten(), upserted: upserted.flatten(), others, image_bytes };
+        Some((row.get("txnNum")?.as_i64_exact()?, said))
     }
 
     /// The row as a document.
@@ -56,6 +59,9 @@ impl Row {
         }
         if self.others > 0 {
             builder.append("others", self.others);
+        }
+        if let Some(bytes) = self.image_bytes {
+            builder.append("imageBytes", i32::try_from(bytes).expect("a document is shorter than 2 GiB"));
         }
         builder.finish();
         DocumentBuf::trusted(bytes)
@@ -160,13 +166,17 @@ mod tests {
         let all: Vec<_> = (0..1000).map(|id| (id, None)).collect();
         check(&all, &[], Row { done: Some((0, 999)), ..Row::default() });
         let upserted = Some((3, Value::Int32(9)));
-        check(&[(3, Some(9))], &[], Row { done: Some((3, 3)), upserted: upserted.clone(), others: 0 });
+        check(
+            &[(3, Some(9))],
+            &[],
+            Row { done: Some((3, 3)), upserted: upserted.clone(), others: 0, image_bytes: None },
+        );
         let two = [(3, Some(9)), (4, Some(8)), (5, None)];
-        check(&two, &[4], Row { done: Some((3, 5)), upserted, others: 1 });
+        check(&two, &[4], Row { done: Some((3, 5)), upserted, others: 1, ..Row::default() });
         check(
             &[(0, None), (2, None), (1, None)],
             &[2],
-            Row { done: Some((0, 1)), upserted: None, others: 1 },
+            Row { done: Some((0, 1)), others: 1, ..Row::default() },
         );
     }
 }
