@@ -39,6 +39,7 @@ mod config;
 mod effects;
 mod elections;
 mod entry;
+pub mod initial_sync;
 mod log;
 mod member;
 mod membership;

@@ -74,6 +74,10 @@ impl DataDirectory {
         Ok(DataDirectory { path: path.to_owned(), is_new, mark, _lock: lock })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn engine_path(&self) -> PathBuf {
         self.path.join(ENGINE_DIRECTORY)
     }
@@ -133,6 +137,32 @@ impl DataDirectory {
         write_format(path, STATE_READY).map_err(io)?;
         sync_above(path, sync_directory).map_err(io)
     }
+}
+
+/// Puts the engine's files of the directory `copy` in the place of those of `path`, which nobody may have open. A
+/// crash leaves the old ones, the new ones, or none in `path` and the new ones in `copy`: then call it again.
+///
+/// # Errors
+/// [`OpenError::Locked`], and what the file system says.
+pub fn replace_engine(path: &Path, copy: &Path) -> Result<(), OpenError> {
+    let _lock = take_lock(path)?;
+    let (engine, copied, replaced) =
+        (path.join(ENGINE_DIRECTORY), copy.join(ENGINE_DIRECTORY), copy.join("replaced"));
+    let rename = || {
+        if engine.exists() {
+            std::fs::rename(&engine, &replaced)?;
+        }
+        // It tells of the journal that is gone.
+        match std::fs::remove_file(path.join(MARK_FILE)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        File::open(path)?.sync_all()?;
+        std::fs::rename(&copied, &engine)?;
+        File::open(copy)?.sync_all()?;
+        File::open(path)?.sync_all()
+    };
+    rename().map_err(|source| unusable(path, source))
 }
 
 /// Syncs the directories above a new one, so that its name is there after a power loss: whether this start

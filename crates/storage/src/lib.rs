@@ -80,6 +80,7 @@ mod views;
 mod watch;
 
 pub use background::Background;
+pub use directory::replace_engine;
 pub use engine::hooked::{EngineHooks, HookedEngine};
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};

@@ -376,6 +376,11 @@ impl Store {
         }
     }
 
+    /// The data directory; `None` for a store in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.directory.as_ref().map(DataDirectory::path)
+    }
+
     /// Makes a consistent copy in a new directory that [`Store::open`] accepts. Table files are linked.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ mod tests;
 
 pub use local_state::{Identity, LocalState};
 pub use oplog::Oplog;
+pub(crate) use records::put_hard_state;
 
 use crate::entry::{Entry, EntryKind, Index, Position, Term};
 use crate::log::{HardState, Log, LogError, LogWrite};

@@ -71,7 +71,7 @@ pub(super) fn hard_state(view: &ReadView) -> Result<HardState, LogError> {
     Ok(HardState { term: next()?, vote: next()?, committed: next()? })
 }
 
-pub(super) fn put_hard_state(unit: &mut WriteUnit, state: HardState) {
+pub(crate) fn put_hard_state(unit: &mut WriteUnit, state: HardState) {
     unit.put(Keyspace::Meta, HARD_STATE, &join([state.term, state.vote, state.committed]));
 }
 

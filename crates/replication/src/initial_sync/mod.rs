@@ -1,0 +1,69 @@
+//! Initial sync: a member gets the files of another one's store where the log cannot bring it up to date.
+//!
+//! | on | is |
+//! |---|---|
+//! | the source | [`CopySource`]: a checkpoint of hard links, read in chunks by `_heddleCopy` |
+//! | the member | [`Receiver`]: fetches the files into `initial-sync/`, and can go on with that after any end |
+//! | the member, before its store is opened | [`adopt_copy`]: the copy takes the place of its store |
+//!
+//! `docs/design/initial-sync.md`.
+
+mod adopt;
+mod plan;
+mod receive;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use adopt::adopt_copy;
+pub use receive::{CopyProgress, Receiver};
+pub use source::CopySource;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// The command by which members copy.
+pub const COPY_COMMAND: &str = "_heddleCopy";
+
+/// Where a member collects the files, within the data directory.
+const DIRECTORY: &str = "initial-sync";
+/// What is no longer needed of that.
+const RUBBISH: &str = "initial-sync.old";
+/// Within [`DIRECTORY`]: what will be the data.
+const COPY: &str = "copy";
+/// Within [`DIRECTORY`]: all files are there.
+const READY: &str = "ready";
+
+/// Why files are not copied.
+#[derive(Debug, thiserror::Error)]
+#[error("the initial sync: {0}")]
+pub struct CopyError(String);
+
+impl From<io::Error> for CopyError {
+    fn from(error: io::Error) -> Self {
+        CopyError(error.to_string())
+    }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Removes what was collected, so that a crash leaves all of it or nothing that counts.
+fn discard(data: &Path) -> io::Result<()> {
+    let (collected, rubbish) = (data.join(DIRECTORY), data.join(RUBBISH));
+    remove(&rubbish)?;
+    if collected.exists() {
+        std::fs::rename(&collected, &rubbish)?;
+        sync_directory(data)?;
+    }
+    remove(&rubbish)
+}
+
+fn remove(directory: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

@@ -1,0 +1,152 @@
+//! The member whose files are copied.
+
+use super::plan::{CopiedFile, Plan, is_file_name, is_id};
+use crate::set::SetError;
+use ambient::elapsed;
+use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use storage::Store;
+use wire::ErrorCode;
+
+/// Within the data directory: a directory for each copy.
+const DIRECTORY: &str = "copies";
+/// What nobody has read from for so long is removed.
+const KEPT_FOR: Duration = Duration::from_secs(600);
+/// Bytes of one answer.
+pub(super) const CHUNK_BYTES_MAX: u64 = 4 << 20;
+/// BSON's binary subtype of bytes.
+const GENERIC: u8 = 0;
+
+/// Makes checkpoints of a store for others, and reads from them.
+#[derive(Debug)]
+pub struct CopySource {
+    store: Store,
+    /// `None`: the store is in memory.
+    directory: Option<PathBuf>,
+    /// When each was read from last.
+    used: Mutex<HashMap<String, Instant>>,
+}
+
+impl CopySource {
+    /// Of this store. Checkpoints that were made before a restart are still there.
+    pub fn new(store: Store) -> Self {
+        let directory = store.path().map(|path| path.join(DIRECTORY));
+        let mut used = HashMap::new();
+        for entry in directory.iter().filter_map(|path| std::fs::read_dir(path).ok()).flatten().flatten() {
+            used.insert(entry.file_name().to_string_lossy().into_owned(), ambient::now());
+        }
+        CopySource { store, directory, used: Mutex::new(used) }
+    }
+
+    /// Answers `_heddleCopy`. Blocks: it reads files, and writes memtables to them.
+    ///
+    /// # Errors
+    /// `BadValue`; `NoSuchKey` for a checkpoint that is not there; what the store and the file system say.
+    pub fn answer(&self, request: RawDocument<'_>) -> Result<DocumentBuf, SetError> {
+        let directory = self.directory.as_deref();
+        let directory = directory.ok_or_else(|| failed("a store in memory has no files"))?;
+        let text = |name: &str| request.get(name).and_then(RawValue::as_str);
+        if let Some(id) = text("end") {
+            self.end(directory, id);
+            return Ok(DocumentBuf::default());
+        }
+        match (text("id"), text("file")) {
+            (Some(id), Some(file)) => {
+                let offset = request.get("offset").and_then(RawValue::as_i64_exact);
+                let offset = offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(0);
+                self.read(directory, id, file, offset)
+            }
+            _ => self.begin(directory),
+        }
+    }
+
+    fn begin(&self, directory: &Path) -> Result<DocumentBuf, SetError> {
+        self.expire();
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        let id = ObjectId::new().to_string();
+        let path = directory.join(&id);
+        self.used.lock().insert(id.clone(), ambient::now());
+        self.store.checkpoint(&path).map_err(failed)?;
+        let mut files = files_of(&path, "").map_err(failed)?;
+        files.extend(files_of(&path.join("engine"), "engine/").map_err(failed)?);
+        let plan = Plan { id, host: String::new(), files };
+        tracing::info!(
+            copy = plan.id,
+            files = plan.files.len(),
+            bytes = plan.bytes(),
+            "a member copies the data"
+        );
+        Ok(plan.encode())
+    }
+
+    fn read(&self, directory: &Path, id: &str, name: &str, offset: u64) -> Result<DocumentBuf, SetError> {
+        let is_known = is_id(id) && is_file_name(name);
+        if !is_known {
+            return Err(SetError::new(ErrorCode::BadValue, "expected a file of a copy"));
+        }
+        let file = File::open(directory.join(id).join(name)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                SetError::new(ErrorCode::NoSuchKey, format!("there is no copy '{id}'"))
+            }
+            _ => failed(error),
+        })?;
+        self.used.lock().insert(id.to_owned(), ambient::now());
+        let left = file.metadata().map_err(failed)?.len().saturating_sub(offset);
+        let mut data = vec![0; left.min(CHUNK_BYTES_MAX) as usize];
+        file.read_exact_at(&mut data, offset).map_err(failed)?;
+        let mut bytes = Vec::with_capacity(data.len() + 64);
+        let mut builder = DocumentBuilder::new(&mut bytes);
+        builder.append("crc32c", i64::from(crc32c::crc32c(&data)));
+        builder.append("data", RawValue::Binary { subtype: GENERIC, bytes: &data });
+        builder.finish();
+        Ok(DocumentBuf::trusted(bytes))
+    }
+
+    fn end(&self, directory: &Path, id: &str) {
+        self.used.lock().remove(id);
+        if is_id(id)
+            && let Err(error) = super::remove(&directory.join(id))
+        {
+            tracing::warn!(%error, copy = id, "a checkpoint could not be removed");
+        }
+    }
+
+    /// Removes checkpoints that nobody reads from. Cheap where there are none.
+    pub fn expire(&self) {
+        let mut expired = Vec::new();
+        self.used.lock().retain(|id, used| {
+            let is_used = elapsed(*used) < KEPT_FOR;
+            if !is_used {
+                expired.push(id.clone());
+            }
+            is_used
+        });
+        if let Some(directory) = &self.directory {
+            expired.iter().for_each(|id| self.end(directory, id));
+        }
+    }
+}
+
+/// The files of a directory, their names behind `prefix`.
+fn files_of(directory: &Path, prefix: &str) -> io::Result<Vec<CopiedFile>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let (entry, metadata) = entry.and_then(|entry| Ok((entry.file_name(), entry.metadata()?)))?;
+        let name = format!("{prefix}{}", entry.to_string_lossy());
+        if metadata.is_file() && is_file_name(&name) {
+            files.push(CopiedFile { name, bytes: metadata.len() });
+        }
+    }
+    files.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(files)
+}
+
+fn failed(error: impl ToString) -> SetError {
+    SetError::new(ErrorCode::OperationFailed, error.to_string())
+}

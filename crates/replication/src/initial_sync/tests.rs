@@ -1,0 +1,297 @@
+use super::*;
+use crate::entry::{Entry, EntryKind, Position};
+use crate::log::{Checkpoint, HardState, Log, LogWrite};
+use crate::membership::Membership;
+use crate::peers::{Answer, PeerError};
+use crate::set::SetError;
+use crate::{Identity, LocalState, LogOptions, Peers, StoreLog};
+use bytes::Bytes;
+use catalog::{Catalog, OperationContext, Receipts};
+use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue, Timestamp, doc};
+use parking_lot::Mutex;
+use pollster::block_on;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use storage::{ReadTier, StorageOptions, Store, WriteUnit};
+use tempfile::TempDir;
+
+const DOCUMENTS: i32 = 60;
+
+/// A data directory and what is open of it.
+struct Server {
+    directory: TempDir,
+    catalog: Arc<Catalog>,
+}
+
+impl Server {
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn open(directory: TempDir) -> Self {
+        let store = Store::open(directory.path().join("data"), &StorageOptions::small()).expect("a store");
+        Server { directory, catalog: Catalog::open(store).expect("a catalog") }
+    }
+
+    fn close(self) -> TempDir {
+        self.catalog.store().close().expect("it closes");
+        self.directory
+    }
+
+    fn log(&self) -> StoreLog {
+        StoreLog::open(&self.catalog, LogOptions::default()).expect("a log")
+    }
+
+    fn local(&self) -> LocalState {
+        LocalState::new(self.catalog.store().clone())
+    }
+
+    /// With this number, its data at the index `applied` and its log two entries further.
+    fn member(number: u64, term: u64, applied: u64, members: &[u64]) -> Self {
+        let server = Server::open(tempfile::tempdir().expect("a directory"));
+        let mut unit = WriteUnit::new();
+        LocalState::put_identity(&mut unit, &identity(number, number > 1));
+        let position = Position { term, index: applied };
+        let membership = Membership::of(members);
+        LocalState::put_applied(&mut unit, &Checkpoint { position, membership, ..Checkpoint::default() });
+        server.catalog.store().commit(unit).wait().expect("a write");
+        let hard_state = Some(HardState { term: term + 1, vote: number, committed: applied });
+        let entries = (1..=applied + 2).map(|index| operation(index, term)).collect();
+        server.log().write(LogWrite { hard_state, entries, reset: None }).expect("a log");
+        server
+    }
+
+    fn fill(&self) {
+        let receipts = Receipts::default();
+        let context = OperationContext::writing(self.catalog.store(), &receipts);
+        let made = block_on(self.catalog.collection_or_create(&context, "test", "c"));
+        let collection = made.expect("a collection");
+        let mut random = fastrand::Rng::with_seed(7);
+        for id in 0..DOCUMENTS {
+            let text: String = (0..200_000).map(|_| random.alphanumeric()).collect();
+            let document = doc! { "_id": id, "text": text }.to_buf();
+            block_on(collection.insert(&context, document.as_raw())).expect("an insert");
+        }
+    }
+
+    fn documents(&self) -> u64 {
+        let Some(collection) = self.catalog.collection("test", "c") else { return 0 };
+        let view = self.catalog.store().read_view();
+        let is_there =
+            |id: &i32| collection.get(&view, RawValue::Int32(*id), ReadTier::Any).expect("a read").is_some();
+        assert!((0..DOCUMENTS).all(|id| is_there(&id)), "a document is missing");
+        collection.document_count()
+    }
+}
+
+fn identity(number: u64, needs_copy: bool) -> Identity {
+    let set_id = ObjectId::from_bytes([1; 12]);
+    Identity { set_name: "rs".to_owned(), set_id, number, genesis: 1, needs_copy }
+}
+
+fn operation(index: u64, term: u64) -> Entry {
+    let timestamp = Timestamp { time: index as u32, increment: 1 };
+    let data = doc! { "ts": timestamp, "t": (term as i64), "op": "n" }.to_buf().into_bytes().into();
+    let position = Position { term, index };
+    Entry { position, kind: EntryKind::Operation(timestamp), data, context: Bytes::new() }
+}
+
+/// A way to one source, with troubles.
+#[derive(Debug, Default)]
+struct Way {
+    source: Mutex<Option<CopySource>>,
+    /// So many answers come; then whoever asks is stopped.
+    answers: Mutex<usize>,
+    receiver: Mutex<Option<Arc<Receiver>>>,
+    damages_next: Mutex<bool>,
+    read: Mutex<u64>,
+}
+
+impl Way {
+    fn to(source: &Server) -> Arc<Self> {
+        let way = Arc::new(Way::default());
+        *way.source.lock() = Some(CopySource::new(source.catalog.store().clone()));
+        *way.answers.lock() = usize::MAX;
+        way
+    }
+
+    fn fetch(self: &Arc<Self>, data: PathBuf) -> Result<(), CopyError> {
+        let receiver = Arc::new(Receiver::new(data, Arc::<Way>::clone(self)));
+        *self.receiver.lock() = Some(Arc::clone(&receiver));
+        receiver.fetch("source:1")
+    }
+
+    fn answer(&self, command: RawDocument<'_>) -> DocumentBuf {
+        let answer = match &*self.source.lock() {
+            Some(source) => source.answer(command),
+            None => Err(SetError::new(wire::ErrorCode::HostUnreachable, "away")),
+        };
+        let mut bytes = Vec::new();
+        let mut builder = DocumentBuilder::new(&mut bytes);
+        match answer {
+            Ok(answer) => {
+                if let Some(RawValue::Binary { bytes, .. }) = answer.as_raw().get("data") {
+                    *self.read.lock() += bytes.len() as u64;
+                }
+                builder.append_all(answer.as_raw()).append("ok", 1.0)
+            }
+            Err(error) => builder.append("ok", 0.0).append("code", error.code as i32),
+        };
+        builder.finish();
+        if std::mem::take(&mut *self.damages_next.lock()) {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        }
+        DocumentBuf::trusted(bytes)
+    }
+}
+
+impl Peers for Way {
+    fn send(&self, _: &str, _: DocumentBuf) {}
+
+    fn ask(&self, host: &str, command: DocumentBuf, _: Duration) -> Answer {
+        let mut left = self.answers.lock();
+        let answer = match *left {
+            0 => {
+                self.receiver.lock().as_ref().expect("somebody asks").stop();
+                Err(PeerError::TimedOut { host: host.to_owned() })
+            }
+            _ => Ok(self.answer(command.as_raw())),
+        };
+        *left = left.saturating_sub(1);
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+fn adopt(data: &TempDir) -> bool {
+    adopt_copy(&data.path().join("data"), &StorageOptions::small()).expect("no failure")
+}
+
+#[test]
+fn a_copy_survives_both_ends_and_becomes_the_members_own() {
+    let source = Server::member(1, 5, 9, &[1, 2]);
+    source.fill();
+    let member = Server::member(2, 3, 2, &[1, 2]);
+    let (way, data) = (Way::to(&source), member.path());
+    *way.answers.lock() = 4;
+    assert!(way.fetch(data.clone()).is_err(), "the member dies");
+    let member = member.close();
+    assert!(!adopt(&member), "half a copy is none");
+    // The source begins again, with other data than its checkpoint.
+    *way.source.lock() = None;
+    source.log().write(LogWrite { entries: vec![operation(12, 6)], ..LogWrite::default() }).expect("a write");
+    let source = Server::open(source.close());
+    *way.source.lock() = Some(CopySource::new(source.catalog.store().clone()));
+    *way.answers.lock() = usize::MAX;
+    *way.damages_next.lock() = true;
+    way.fetch(data.clone()).expect("the rest is copied");
+    let copied: u64 = files(&data.join(DIRECTORY).join(COPY)).iter().map(|(_, bytes)| bytes).sum();
+    assert!(*way.read.lock() < copied + copied / 2, "{} bytes read for {copied}", *way.read.lock());
+    assert_eq!(files(&source.path().join("copies")), [], "the checkpoint goes");
+    assert!(adopt(&member));
+    assert!(!adopt(&member), "once");
+    let member = Server::open(member);
+    assert_eq!(member.documents(), DOCUMENTS as u64);
+    assert_eq!(member.local().identity().expect("an identity"), Some(identity(2, false)));
+    assert_eq!(member.local().applied().expect("a mark").expect("a mark").position.index, 9);
+    let log = member.log();
+    assert_eq!(
+        (log.last(), log.hard_state().vote, log.hard_state().term),
+        (11, 0, 5),
+        "{:?}",
+        log.hard_state()
+    );
+    assert!(!member.path().join(DIRECTORY).exists() && !member.path().join(RUBBISH).exists());
+}
+
+#[test]
+fn promises_are_kept() {
+    let source = Server::member(1, 5, 9, &[1, 2]);
+    let member = Server::member(2, 7, 2, &[1, 2]);
+    Way::to(&source).fetch(member.path()).expect("a copy");
+    let member = member.close();
+    assert!(adopt(&member));
+    let promised = Server::open(member).log().hard_state();
+    assert_eq!(promised, HardState { term: 8, vote: 2, committed: 9 });
+}
+
+#[test]
+fn a_copy_of_no_use_is_dropped() {
+    // It does not know the member; the member has come further; the member has its entry.
+    let cases = [(5, 9, &[1, 3][..], 3, 2), (5, 9, &[1, 2], 6, 20), (5, 9, &[1, 2], 5, 8)];
+    for (term, applied, members, own_term, own_applied) in cases {
+        let source = Server::member(1, term, applied, members);
+        let member = Server::member(2, own_term, own_applied, &[1, 2]);
+        Way::to(&source).fetch(member.path()).expect("a copy");
+        let member = member.close();
+        assert!(!adopt(&member), "a copy at {applied} for {own_applied}");
+        let member = Server::open(member);
+        assert_eq!(member.local().applied().expect("a mark").expect("a mark").position.index, own_applied);
+        assert!(!member.path().join(DIRECTORY).exists());
+    }
+}
+
+#[test]
+fn a_crash_between_the_renamings_is_made_good() {
+    let source = Server::member(1, 5, 9, &[1, 2]);
+    let member = Server::member(2, 3, 2, &[1, 2]);
+    Way::to(&source).fetch(member.path()).expect("a copy");
+    let data = member.path();
+    let member = member.close();
+    let copy = data.join(DIRECTORY).join(COPY);
+    super::adopt::prepare(&data, &copy, &StorageOptions::small()).expect("it is prepared");
+    std::fs::rename(data.join("engine"), copy.join("replaced")).expect("a renaming");
+    assert!(adopt(&member));
+    let member = Server::open(member);
+    assert_eq!(member.local().identity().expect("an identity"), Some(identity(2, false)));
+    assert_eq!(member.log().last(), 11);
+}
+
+#[test]
+fn a_source_that_is_gone_is_not_waited_for() {
+    let source = Server::member(1, 5, 9, &[1, 2]);
+    let member = Server::member(2, 3, 2, &[1, 2]);
+    let way = Way::to(&source);
+    *way.answers.lock() = 2;
+    assert!(way.fetch(member.path()).is_err());
+    std::fs::remove_dir_all(source.path().join("copies")).expect("the copy is lost");
+    *way.answers.lock() = usize::MAX;
+    assert!(way.fetch(member.path()).is_err());
+    way.fetch(member.path()).expect("another copy");
+}
+
+#[test]
+fn a_source_reads_nothing_but_copies() {
+    let source = Server::member(1, 5, 9, &[1, 2]);
+    let reads = CopySource::new(source.catalog.store().clone());
+    let copy = reads.answer(doc! { "begin": true }.to_buf().as_raw()).expect("a copy");
+    let id = copy.as_raw().get("id").and_then(RawValue::as_str).expect("an id").to_owned();
+    let read = |id: &str, file: &str| {
+        reads.answer(doc! { "id": id, "file": file, "offset": 0 }.to_buf().as_raw()).map(drop)
+    };
+    assert_eq!(read(&id, "engine/CURRENT"), Ok(()));
+    for (id, file) in [
+        (&*id, "engine/../../../heddle.lock"),
+        (&*id, "/etc/passwd"),
+        (&*id, "engine/../FORMAT"),
+        ("..", "engine/CURRENT"),
+        ("", "engine/CURRENT"),
+    ] {
+        assert!(read(id, file).is_err(), "{id} {file}");
+    }
+    reads.answer(doc! { "end": (id.as_str()) }.to_buf().as_raw()).expect("an end");
+    assert!(read(&id, "engine/CURRENT").is_err());
+}
+
+/// All files below a directory, and their sizes.
+fn files(directory: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        match entry.metadata().expect("a file") {
+            metadata if metadata.is_dir() => found.extend(files(&entry.path())),
+            metadata => found.push((entry.path(), metadata.len())),
+        }
+    }
+    found
+}
