@@ -3,6 +3,7 @@
 use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;
+use crate::write::check_not_of_sessions;
 use catalog::Namespace;
 use document::DocumentBuilder;
 
@@ -21,6 +22,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let (database, name) = context.collection_namespace()?;
     let changes = context.fields.take_rest();
     context.fields.finish()?;
+    check_not_of_sessions(context.server, (database, name))?;
     let namespace = Namespace::new(database, name);
     let changed =
         context.server.node.catalog.coll_mod(&context.writing(), &namespace, changes.as_raw()).await?;

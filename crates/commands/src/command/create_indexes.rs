@@ -3,6 +3,7 @@
 use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult};
+use crate::write::check_not_of_sessions;
 use catalog::{BuildProgress, IndexSpec, Namespace};
 use document::{DocumentBuilder, RawDocument, RawValue};
 use std::future::{Future, poll_fn};
@@ -31,6 +32,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     if specs.is_empty() {
         return Err(CommandError::bad_value("Must specify at least one index to create"));
     }
+    check_not_of_sessions(context.server, (database, name))?;
     let namespace = Namespace::new(database, name);
     let writing = context.writing();
     let creation = context.server.node.catalog.create_indexes(&writing, &namespace, &specs);

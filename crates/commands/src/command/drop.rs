@@ -4,6 +4,7 @@ use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
+use crate::write::check_not_of_sessions;
 use catalog::{CatalogEntry, CatalogError, Namespace};
 use document::DocumentBuilder;
 
@@ -28,6 +29,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         let message = format!("can't drop system collection {namespace}");
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }
+    check_not_of_sessions(context.server, (database, name))?;
     let entry = context.server.node.catalog.entry(database, name);
     let report = match context.server.node.catalog.drop_collection(&context.writing(), &namespace).await {
         // As in 7.0: what does not exist is dropped already.

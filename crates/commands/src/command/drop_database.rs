@@ -27,7 +27,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     }
     context.fields.finish()?;
     let (server, database) = (context.server, context.database);
-    if database == "admin" {
+    if database == "admin" || database == "config" && server.node.session_table.is_some() {
         let message = format!("Dropping the '{database}' database is prohibited.");
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }

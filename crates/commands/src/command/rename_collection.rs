@@ -4,6 +4,7 @@ use super::{Command, OnSecondary, Run};
 use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::{collection_dropped, collection_renamed};
 use crate::error::{CommandError, CommandResult};
+use crate::write::check_not_of_sessions;
 use catalog::Namespace;
 use document::RawValue;
 
@@ -39,6 +40,9 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
     context.fields.finish()?;
     let (from, to) = (parse(from)?, parse(to)?);
     let (server, catalog) = (context.server, &context.server.node.catalog);
+    for namespace in [&from, &to] {
+        check_not_of_sessions(server, (namespace.database(), namespace.collection()))?;
+    }
     let source = catalog.collection(from.database(), from.collection());
     let target = catalog.collection(to.database(), to.collection());
     catalog.rename(&context.writing(), &from, &to, drop_target).await?;

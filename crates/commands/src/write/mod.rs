@@ -35,7 +35,9 @@ pub(crate) use modify::{Modification, Modified, Statement, modify_many, modify_o
 pub(crate) use retry::failed as failed_session;
 pub(crate) use retry::{Retry, StatementIds, begin_retryable, check_one_document, observed};
 pub(crate) use statements::{DeleteStatement, Selection, UpdateStatement, array_filters};
-pub(crate) use target::{UpsertRounds, check_writable, insert_documents, insert_upserted, writable};
+pub(crate) use target::{
+    UpsertRounds, check_not_of_sessions, check_writable, insert_documents, insert_upserted, writable,
+};
 
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::CommandResult;

@@ -224,6 +224,30 @@ fn what_cannot_be_done_once_is_refused() {
 }
 
 #[test]
+fn what_is_kept_of_sessions_is_the_servers() {
+    let member = Member::new();
+    let client = TestClient::of(&member.server);
+    run(&client, numbered(doc! { "insert": "c", "documents": (documents(&[1])) }, 1));
+    let refused = |mut command: Document| {
+        if !command.contains("$db") {
+            command.push("$db", "config");
+        }
+        refused(&client, command, 20);
+    };
+    for name in ["transactions", "image_collection"] {
+        refused(doc! { "insert": name, "documents": (documents(&[1])) });
+        refused(doc! { "delete": name, "deletes": [{ "q": {}, "limit": 0 }] });
+        refused(doc! { "createIndexes": name, "indexes": [{ "key": { "a": 1 }, "name": "a" }] });
+        refused(doc! { "collMod": name, "validator": { "a": 1 } });
+        refused(doc! { "drop": name });
+        let from = format!("config.{name}");
+        refused(doc! { "renameCollection": (from.as_str()), "to": "config.other", "$db": "admin" });
+        refused(doc! { "renameCollection": "test.c", "to": from, "dropTarget": true, "$db": "admin" });
+    }
+    refused(doc! { "dropDatabase": 1 });
+}
+
+#[test]
 fn a_write_that_is_refused_is_not_taken_for_done() {
     let member = Member::new();
     let client = TestClient::of(&member.server);

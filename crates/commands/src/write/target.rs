@@ -10,6 +10,7 @@ use catalog::{
 };
 use document::{DocumentBuf, RawDocument};
 use query::update::asks_for_key;
+use replication::retryable;
 use std::sync::Arc;
 use storage::ReadTier;
 
@@ -111,6 +112,23 @@ impl UpsertRounds {
     }
 }
 
+/// Refuses collections that a member of a set keeps of its sessions: it counts on what it has put there.
+///
+/// # Errors
+/// `IllegalOperation`.
+pub(crate) fn check_not_of_sessions(server: &Server, (database, name): (&str, &str)) -> CommandResult {
+    let is_of_sessions = database == retryable::DATABASE
+        && [retryable::TRANSACTIONS, retryable::IMAGES].contains(&name)
+        && server.node.session_table.is_some();
+    match is_of_sessions {
+        true => {
+            let message = format!("{database}.{name} is kept by the server alone");
+            Err(CommandError::new(code::ILLEGAL_OPERATION, message))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Refuses collections that clients do not write to.
 ///
 /// # Errors
@@ -119,6 +137,7 @@ pub(crate) fn check_writable(server: &Server, (database, name): (&str, &str)) ->
     if name.starts_with("system.") {
         Namespace::new(database, name).check_writable()?;
     }
+    check_not_of_sessions(server, (database, name))?;
     let is_oplog = database == "local"
         && server.node.catalog.collection(database, name).is_some_and(|collection| collection.is_oplog());
     match is_oplog {
