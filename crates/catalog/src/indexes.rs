@@ -232,6 +232,15 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// Asks all index builds to stop: what they are for is not decided here any more.
+    pub fn cancel_index_builds(&self) {
+        for collection in self.state().collections() {
+            collection.builds().iter().for_each(|build| build.cancel());
+        }
+    }
+}
+
 async fn build_indexes(
     context: &OperationContext<'_>,
     collection: &Collection,

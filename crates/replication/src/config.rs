@@ -75,7 +75,9 @@ impl Config {
             max_uncommitted_size: self.uncommitted_bytes_max,
             check_quorum: true,
             pre_vote: true,
-            batch_append: true,
+            // The library would put any entries into a message without some that has not left yet, also those
+            // that do not follow the place it names: an answer would promise what the receiver does not have.
+            batch_append: false,
             ..raft::Config::default()
         }
     }

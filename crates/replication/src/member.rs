@@ -74,6 +74,7 @@ pub struct Member<L: Log> {
     tick: Duration,
     ticks_at_once_max: usize,
     next_tick: Duration,
+    uncommitted_bytes_max: usize,
     /// In the order in which the library gave them out.
     unsynced: VecDeque<Unsynced>,
     effects: Effects,
@@ -114,6 +115,7 @@ impl<L: Log> Member<L> {
             tick: config.tick(),
             ticks_at_once_max: config.election_ticks() / 2,
             next_tick: now + config.tick(),
+            uncommitted_bytes_max: usize::try_from(config.uncommitted_bytes_max).unwrap_or(usize::MAX),
             unsynced: VecDeque::new(),
             effects: Effects::default(),
             leadership,
@@ -141,6 +143,13 @@ impl<L: Log> Member<L> {
     /// Whether operations are taken: it leads, and has applied all that was logged before its term.
     pub fn is_writable(&self) -> bool {
         self.raw.raft.state == StateRole::Leader && self.raw.raft.apply_to_current_term()
+    }
+
+    /// Whether a group of operations with so many bytes would be logged now.
+    pub fn takes(&self, bytes: usize) -> bool {
+        let waiting = self.raw.raft.uncommitted_size();
+        let has_room = waiting == 0 || waiting + bytes <= self.uncommitted_bytes_max;
+        self.is_writable() && self.raw.raft.lead_transferee.is_none() && has_room
     }
 
     /// When [`Member::advance`] has something to do next.
@@ -280,6 +289,18 @@ impl<L: Log> Member<L> {
         // Asked of another member it would be passed on to the leader.
         if self.raw.raft.state == StateRole::Leader {
             self.raw.transfer_leader(to);
+        }
+    }
+
+    /// Asks to lead now: the leader, where there is one, to hand over, and else the others for their votes.
+    pub fn stand(&mut self) {
+        if self.raw.raft.state == StateRole::Leader || !self.unsynced.is_empty() {
+            return;
+        }
+        match member(self.raw.raft.leader_id) {
+            Some(_) => self.raw.transfer_leader(self.raw.raft.id),
+            // What is refused is tried again when the time-out has passed.
+            None => drop(self.raw.campaign()),
         }
     }
 

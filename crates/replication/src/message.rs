@@ -25,6 +25,11 @@ impl Message {
         self.0.to
     }
 
+    /// Whether its sender hands the leadership over to its receiver.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.0.get_msg_type() == MessageType::MsgTimeoutNow
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         self.0.write_to_bytes().expect("every field of a message is set")
@@ -49,6 +54,7 @@ fn is_between_members(kind: MessageType) -> bool {
     use MessageType::{
         MsgAppend, MsgAppendResponse, MsgHeartbeat, MsgHeartbeatResponse, MsgRequestPreVote,
         MsgRequestPreVoteResponse, MsgRequestVote, MsgRequestVoteResponse, MsgSnapshot, MsgTimeoutNow,
+        MsgTransferLeader,
     };
     matches!(
         kind,
@@ -62,6 +68,7 @@ fn is_between_members(kind: MessageType) -> bool {
             | MsgRequestVoteResponse
             | MsgSnapshot
             | MsgTimeoutNow
+            | MsgTransferLeader
     )
 }
 

@@ -110,6 +110,11 @@ impl<'a> Applier<'a> {
         self.apply_to_document(&observed, operation).await
     }
 
+    /// Applies a part of an `applyOps` that belongs to no session.
+    pub(crate) async fn apply_part(&self, part: &Operation) -> Result<(), ApplyError> {
+        self.apply_to_document(&self.context, part).await
+    }
+
     async fn apply_to_document(
         &self,
         context: &OperationContext<'_>,

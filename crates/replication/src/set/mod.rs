@@ -1,7 +1,36 @@
-//! A replica set as its operators and clients see it: what it is made of, and what they are told.
+//! A replica set as its operators and clients see it, and a member of it that runs.
+//!
+//! ```text
+//!  commands ─▶ ReplicaSet ─ asks ─▶ Driver ─▶ Participant ─▶ Member (consensus) ─▶ StoreLog
+//!                  ▲                   │ ▲          │ groups of clients' writes ◀─▶ storage::Proposals
+//!                  │ Topology,         │ └ synced ──┤ envelopes ─▶ Peers
+//!                  └ how far it is ────┘            └ committed ─▶ ApplyQueue ─▶ Applying ─▶ data, views
+//! ```
+//! # Invariants
+//!
+//! * A client's write is acknowledged only where its entry is committed in the term in which it was proposed.
+//! * What loses its leadership refuses first, then says so.
+//! * The data are changed in the order of the log: by the groups that were proposed here, or by computing.
+//! * The driver waits neither for the disk nor for data.
 
+mod apply;
+mod background;
 pub mod config;
+mod driver;
+mod envelope;
 mod error;
+mod heartbeat;
+mod lead;
+mod parallel;
+mod participant;
+mod replica_set;
+mod shared;
+mod state;
+mod topology;
 
+pub use background::{Background, Turn};
 pub use config::{Copies, MemberConfig, ReplSetConfig, Settings};
 pub use error::SetError;
+pub use heartbeat::MemberStatus;
+pub use replica_set::{ReplicaSet, SetOptions};
+pub use topology::{MemberState, Topology};

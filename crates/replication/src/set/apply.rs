@@ -1,0 +1,196 @@
+//! Applying what is committed, in the order of the log, on a thread of its own: the driver never waits for data.
+//!
+//! ```text
+//!  driver ─▶ Work::Group (proposed here: its data are computed)  ─▶ one batch with its mark ─▶ acknowledged
+//!         └▶ Work::Entries (of any other leader, notes, members) ─▶ oplog::Applier ─▶ mark ─▶ view published
+//! ```
+//! The mark says up to where the data are; after a crash the operations behind it are applied once more.
+
+use crate::effects::Committed;
+use crate::entry::{EntryKind, Position};
+use crate::log::Checkpoint;
+use crate::oplog::{Applier, ApplyError, Operation, OplogEntry};
+use crate::optime::OpTime;
+use crate::set::driver::{Inbox, Links, Told};
+use crate::set::parallel;
+use crate::set::shared::Bell;
+use crate::set::state::SetState;
+use crate::{LocalState, Oplog};
+use catalog::{OperationContext, Receipts};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use storage::{CommitError, ProposedGroup, WriteUnit};
+
+/// Entries that readers are shown at once, at most.
+const BATCH_ENTRIES_MAX: usize = 4_096;
+
+/// What is committed and not applied.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Of this member as the leader, up to this place; `None` where it has no entries.
+    Group { group: ProposedGroup, through: Option<(Position, OpTime)> },
+    /// To be computed.
+    Entries(Vec<Committed>),
+}
+
+/// From the driver to who applies.
+#[derive(Debug, Default)]
+pub(crate) struct ApplyQueue {
+    work: Mutex<VecDeque<Work>>,
+    pub(crate) bell: Bell,
+}
+
+impl ApplyQueue {
+    /// Adds work; entries join those that wait already.
+    pub(crate) fn push(&self, work: Work) {
+        let mut queue = self.work.lock();
+        match (queue.back_mut(), work) {
+            (Some(Work::Entries(waiting)), Work::Entries(more)) => waiting.extend(more),
+            (_, work) => queue.push_back(work),
+        }
+        drop(queue);
+        self.bell.ring();
+    }
+
+    /// The next work, of entries as many as readers wait for.
+    fn take(&self) -> Option<Work> {
+        let mut queue = self.work.lock();
+        if let Some(Work::Entries(entries)) = queue.front_mut()
+            && entries.len() > BATCH_ENTRIES_MAX
+        {
+            let later = entries.split_off(BATCH_ENTRIES_MAX);
+            return Some(Work::Entries(std::mem::replace(entries, later)));
+        }
+        queue.pop_front()
+    }
+}
+
+/// Why something is not applied yet.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StepError {
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// Who applies.
+pub(crate) struct Applying {
+    pub(crate) links: Links,
+    pub(crate) oplog: Oplog,
+    pub(crate) inbox: Arc<Inbox>,
+    /// Up to where the data are.
+    pub(crate) mark: Checkpoint,
+    /// What has failed and is tried again.
+    pub(crate) failed: Option<Vec<Committed>>,
+}
+
+impl Applying {
+    /// Does the next piece of work; whether there was any. What fails is done again by the next call.
+    pub(crate) async fn step(&mut self) -> Result<bool, StepError> {
+        let failed = self.failed.take().map(Work::Entries);
+        match failed.or_else(|| self.links.queue.take()) {
+            None => return Ok(false),
+            Some(Work::Group { group, through }) => self.write(group, through),
+            Some(Work::Entries(entries)) => {
+                let applied = self.apply(&entries).await;
+                self.failed = applied.is_err().then_some(entries);
+                applied?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The data of a group that was proposed here. It is committed: a member whose data cannot follow must not
+    /// go on as if they did.
+    fn write(&mut self, group: ProposedGroup, through: Option<(Position, OpTime)>) {
+        const WRITTEN: &str = "what is committed is written";
+        let Some((position, optime)) = through else {
+            group.write(WriteUnit::new(), |_| {}).expect(WRITTEN);
+            return;
+        };
+        assert!(position.index > self.mark.position.index, "{position:?} follows {:?}", self.mark.position);
+        self.mark.position = position;
+        self.mark.timestamp = optime.timestamp;
+        let mut beside = WriteUnit::new();
+        LocalState::put_applied(&mut beside, &self.mark);
+        let readable = |_| {
+            self.publish_view();
+            self.oplog.show_up_to(position.index);
+            self.links.shared.reach(|reached| reached.applied = optime);
+        };
+        group.write(beside, readable).expect(WRITTEN);
+        self.inbox.tell(Told::Applied { through: position.index, state: None });
+    }
+
+    /// Operations of other leaders, and what changes no data. Readers see all of them at once.
+    async fn apply(&mut self, entries: &[Committed]) -> Result<(), StepError> {
+        let Some(last) = entries.last() else { return Ok(()) };
+        let mut mark = self.mark.clone();
+        let (mut optime, mut operations) = (None, Vec::new());
+        for Committed { entry, membership } in entries {
+            assert!(entry.position.index > mark.position.index, "{entry:?} follows {:?}", mark.position);
+            mark.position = entry.position;
+            if let Some(membership) = membership {
+                mark.membership = membership.clone();
+            }
+            if let EntryKind::Operation(timestamp) = entry.kind {
+                mark.timestamp = timestamp;
+                optime = Some(OpTime { timestamp, term: entry.position.term });
+                operations.push(OplogEntry::decode(&entry.data).map_err(ApplyError::from)?);
+            }
+        }
+        self.apply_operations(&operations).await?;
+        let state = state_in(&operations);
+        let mut unit = WriteUnit::new();
+        LocalState::put_applied(&mut unit, &mark);
+        if let Some(state) = &state {
+            LocalState::put_set_state(&mut unit, state.to_note().as_raw());
+        }
+        self.links.catalog.store().write_now(unit)?;
+        self.publish_view();
+        self.mark = mark;
+        self.oplog.show_up_to(last.entry.position.index);
+        self.links.shared.reach(|reached| reached.applied = optime.unwrap_or(reached.applied));
+        self.inbox.tell(Told::Applied { through: last.entry.position.index, state });
+        Ok(())
+    }
+
+    /// While this is the primary, the latest versions are read.
+    fn publish_view(&self) {
+        if !self.links.shared.is_writable() {
+            self.links.publish_view();
+        }
+    }
+
+    /// Those on documents together, any other one after all before it and before all behind it.
+    async fn apply_operations(&self, mut operations: &[OplogEntry]) -> Result<(), StepError> {
+        let catalog = &self.links.catalog;
+        let receipts = Receipts::default();
+        let applier = Applier::new(
+            catalog,
+            &self.links.sessions,
+            OperationContext::writing(catalog.store(), &receipts),
+        );
+        while let Some(first) = operations.first() {
+            let count = operations.iter().take_while(|entry| parallel::parts_of(entry).is_some()).count();
+            let (now, later) = operations.split_at(count.max(1));
+            match count {
+                0 => applier.apply(first).await?,
+                _ => parallel::apply_together(&applier, catalog, now).await?,
+            }
+            operations = later;
+        }
+        Ok(())
+    }
+}
+
+/// The last state of the set among these.
+fn state_in(operations: &[OplogEntry]) -> Option<SetState> {
+    let state = operations.iter().rev().find_map(|entry| match &entry.operation {
+        Operation::Noop(note) => SetState::of_note(note.as_raw()),
+        _ => None,
+    });
+    state.map(|state| state.expect("a state of the set that its leader has checked"))
+}

@@ -1,0 +1,316 @@
+//! The driver: a state machine around the member of the consensus. It is told what happened, and each turn does
+//! all that follows from it; it waits for nothing. A thread calls it, or a simulation.
+
+use crate::effects::SyncTicket;
+use crate::entry::Index;
+use crate::log::{Checkpoint, LogError};
+use crate::optime::OpTime;
+use crate::retryable::SessionTable;
+use crate::set::apply::ApplyQueue;
+use crate::set::envelope::Envelope;
+use crate::set::heartbeat::{Heartbeats, Statuses};
+use crate::set::participant::Participant;
+use crate::set::shared::{Bell, Reply, Shared};
+use crate::set::state::{FIRST_NUMBER, SetState};
+use crate::set::{ReplSetConfig, SetError, SetOptions};
+use crate::{Identity, LocalState, Peers};
+use catalog::Catalog;
+use document::{DocumentBuf, ObjectId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::Duration;
+use storage::{Proposals, WriteUnit};
+use wire::ErrorCode;
+
+/// What the driver is told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// Another member has sent this.
+    Received(Envelope),
+    /// A sync has ended.
+    Synced(SyncTicket),
+    /// The data are there up to this index; with the state of the set, where that is another one now.
+    Applied { through: Index, state: Option<SetState> },
+    /// Somebody wants something.
+    Asked(Asked),
+}
+
+/// What others want of the driver.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Initiate(ReplSetConfig, Reply<OpTime>),
+    Reconfigure { config: ReplSetConfig, force: bool, reply: Reply<OpTime> },
+    StepDown { catch_up: Duration, lasts: Duration, force: bool, reply: Reply<()> },
+    StepUp(Reply<()>),
+    Freeze(Duration, Reply<()>),
+    Maintenance(bool),
+    Read(Reply<()>),
+    Note(DocumentBuf, Reply<OpTime>),
+    Stop,
+}
+
+/// What waits for the driver's next turn.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    told: Mutex<Vec<Told>>,
+    pub(crate) bell: Bell,
+}
+
+impl Inbox {
+    pub(crate) fn tell(&self, told: Told) {
+        self.told.lock().push(told);
+        self.bell.ring();
+    }
+
+    fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut self.told.lock())
+    }
+}
+
+/// The time, as the driver is told it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// On a clock that only goes on.
+    pub(crate) monotonic: Duration,
+    /// Since 1970.
+    pub(crate) wall: Duration,
+}
+
+/// What is to be done after a turn.
+#[derive(Debug, Default)]
+pub(crate) struct TurnReport {
+    /// The journal is to be synced; afterwards [`Told::Synced`]. A later one covers earlier ones.
+    pub(crate) sync: Option<SyncTicket>,
+    /// The latest time for the next turn.
+    pub(crate) deadline: Option<Duration>,
+    /// Who applies may begin: from here, with this log.
+    pub(crate) begins: Option<(Checkpoint, crate::Oplog)>,
+    /// No further turn.
+    pub(crate) has_ended: bool,
+}
+
+/// What the parts of a running member have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Links {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) peers: Arc<dyn Peers>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) statuses: Arc<Statuses>,
+    pub(crate) sessions: Arc<SessionTable>,
+    pub(crate) queue: Arc<ApplyQueue>,
+}
+
+impl Links {
+    /// Shows readers of published views all that is in the data.
+    pub(crate) fn publish_view(&self) {
+        let store = self.catalog.store();
+        let view = store.publish_view();
+        store.retire_views(view.sequence());
+    }
+}
+
+/// See the module.
+pub(crate) struct Driver {
+    options: SetOptions,
+    links: Links,
+    inbox: Arc<Inbox>,
+    proposals: Proposals,
+    local: LocalState,
+    heartbeats: Heartbeats,
+    waker: Waker,
+    /// `None` until the set is initiated, here or by another member that has sent us word.
+    participant: Option<Box<Participant>>,
+    stops: bool,
+}
+
+impl Driver {
+    /// A member with what is on its disk.
+    pub(crate) fn open(
+        options: SetOptions,
+        links: Links,
+        inbox: Arc<Inbox>,
+        now: Now,
+    ) -> Result<(Self, TurnReport), LogError> {
+        let ring = Arc::clone(&inbox);
+        let proposals = links.catalog.store().take_proposals(Arc::new(move || ring.bell.ring()));
+        let local = LocalState::new(links.catalog.store().clone());
+        links.publish_view();
+        let waker = Waker::from(Arc::new(Rings(Arc::clone(&inbox))));
+        let heartbeats = Heartbeats::default();
+        let mut driver = Driver {
+            options,
+            links,
+            inbox,
+            proposals,
+            local,
+            heartbeats,
+            waker,
+            participant: None,
+            stops: false,
+        };
+        let mut report = TurnReport::default();
+        if let Some(identity) = driver.local.identity()? {
+            driver.join(identity, now, &mut report)?;
+        }
+        Ok((driver, report))
+    }
+
+    /// Does all that follows from what it was told, and from the time.
+    pub(crate) fn turn(&mut self, now: Now) -> Result<TurnReport, LogError> {
+        let mut report = TurnReport::default();
+        for told in self.inbox.take() {
+            match told {
+                Told::Received(envelope) => self.receive(envelope, now, &mut report)?,
+                Told::Asked(Asked::Initiate(config, reply)) => {
+                    self.initiate(config, reply, now, &mut report)?;
+                }
+                Told::Asked(Asked::Stop) => self.stops = true,
+                told => match &mut self.participant {
+                    Some(participant) => participant.tell(told, now),
+                    None => refuse(told),
+                },
+            }
+        }
+        let Some(participant) = &mut self.participant else {
+            report.has_ended = self.stops;
+            return Ok(report);
+        };
+        participant.advance(now)?;
+        participant.lead(&self.proposals, now);
+        report.sync = participant.settle(&self.proposals, now)?;
+        let Links { peers, shared, statuses, .. } = &self.links;
+        let asks = self.heartbeats.turn(now, &**peers, shared, statuses, &self.waker);
+        report.deadline = Some(asks.map_or(participant.deadline(), |asks| asks.min(participant.deadline())));
+        report.has_ended = self.stops && participant.may_stop(&self.proposals, now);
+        participant.publish_and_answer();
+        Ok(report)
+    }
+
+    fn receive(&mut self, envelope: Envelope, now: Now, report: &mut TurnReport) -> Result<(), LogError> {
+        if envelope.set_name != self.options.set_name {
+            return Ok(());
+        }
+        if self.participant.is_none() {
+            // A disk that has forgotten its votes must not vote again under the number it had.
+            if !envelope.learns {
+                return Ok(());
+            }
+            let identity = Identity {
+                set_name: envelope.set_name.clone(),
+                set_id: envelope.set_id,
+                number: envelope.to.number,
+                genesis: FIRST_NUMBER,
+                needs_copy: envelope.needs_copy,
+            };
+            tracing::info!(set = %identity.set_name, number = identity.number, "joining the replica set");
+            self.found(&identity)?;
+            self.join(identity, now, report)?;
+        }
+        match &mut self.participant {
+            Some(participant) => participant.receive(envelope, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the set with this configuration, whose first voter this member is.
+    fn initiate(
+        &mut self,
+        mut config: ReplSetConfig,
+        reply: Reply<OpTime>,
+        now: Now,
+        report: &mut TurnReport,
+    ) -> Result<(), LogError> {
+        if self.participant.as_ref().is_some_and(|participant| !participant.awaits_initiation()) {
+            reply.answer(Err(SetError::new(ErrorCode::AlreadyInitialized, "already initialized")));
+            return Ok(());
+        }
+        let own = match config.own_member(&self.options.own_hosts) {
+            Ok(own) => own.id,
+            Err(error) => {
+                reply.answer(Err(error));
+                return Ok(());
+            }
+        };
+        if self.participant.is_none() {
+            let names = self.links.catalog.state();
+            let needs_copy =
+                names.collections().any(|known| known.definition().namespace.database() != "local");
+            let identity = Identity {
+                set_name: self.options.set_name.clone(),
+                set_id: ObjectId::new(),
+                number: FIRST_NUMBER,
+                genesis: FIRST_NUMBER,
+                needs_copy,
+            };
+            self.found(&identity)?;
+            self.join(identity, now, report)?;
+        }
+        if let Some(participant) = &mut self.participant {
+            config.settings.set_id = Some(participant.set_id());
+            participant.initiate(SetState::initial(config, own), reply);
+        }
+        Ok(())
+    }
+
+    /// Writes down who this member is, and what its data begin with. It is synced with the first promise.
+    fn found(&self, identity: &Identity) -> Result<(), LogError> {
+        let mut unit = WriteUnit::new();
+        LocalState::put_identity(&mut unit, identity);
+        LocalState::put_applied(&mut unit, &genesis(identity));
+        self.links.catalog.store().write_now(unit).map(drop).map_err(|error| LogError(Box::new(error)))
+    }
+
+    /// Takes part, as what the disk says.
+    fn join(&mut self, identity: Identity, now: Now, report: &mut TurnReport) -> Result<(), LogError> {
+        let data = self.local.applied()?.unwrap_or_else(|| genesis(&identity));
+        let state = match self.local.set_state()? {
+            None => None,
+            Some(note) => {
+                SetState::of_note(note.as_raw()).transpose().map_err(|error| LogError(Box::new(error)))?
+            }
+        };
+        let participant =
+            Participant::open(&self.options, self.links.clone(), identity, data.clone(), state, now)?;
+        report.begins = Some((data, participant.oplog()));
+        self.participant = Some(Box::new(participant));
+        Ok(())
+    }
+}
+
+/// Wakes the driver's thread.
+struct Rings(Arc<Inbox>);
+
+impl Wake for Rings {
+    fn wake(self: Arc<Self>) {
+        self.0.bell.ring();
+    }
+}
+
+/// What the data of a member begin with.
+fn genesis(identity: &Identity) -> Checkpoint {
+    match identity.needs_copy && identity.number != FIRST_NUMBER {
+        true => Checkpoint::default(),
+        false => Checkpoint::initial(&[FIRST_NUMBER]),
+    }
+}
+
+/// Answers who asks a member that belongs to no set yet.
+fn refuse(told: Told) {
+    let error = || SetError::new(ErrorCode::NotYetInitialized, "no replset config has been received");
+    match told {
+        Told::Asked(
+            Asked::StepDown { reply, .. }
+            | Asked::StepUp(reply)
+            | Asked::Freeze(_, reply)
+            | Asked::Read(reply),
+        ) => reply.answer(Err(error())),
+        Told::Asked(Asked::Reconfigure { reply, .. } | Asked::Initiate(_, reply) | Asked::Note(_, reply)) => {
+            reply.answer(Err(error()))
+        }
+        Told::Asked(Asked::Maintenance(_) | Asked::Stop) => {}
+        Told::Received(_) | Told::Synced(_) | Told::Applied { .. } => {
+            unreachable!("{told:?} without a participant")
+        }
+    }
+}

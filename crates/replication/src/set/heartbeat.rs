@@ -1,0 +1,314 @@
+//! What members ask each other besides the log: whether they are there, what they do, how far they have come.
+
+use crate::optime::OpTime;
+use crate::set::driver::Now;
+use crate::set::shared::Shared;
+use crate::set::{MemberState, ReplSetConfig, SetError};
+use crate::{Answer, PeerError, Peers};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Timestamp, Value, doc};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use wire::ErrorCode;
+
+/// The limit of a question before the set is there.
+const INITIATE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A member as this one sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemberStatus {
+    /// `_id`.
+    pub id: i32,
+    /// `name`.
+    pub host: String,
+    /// Whether it is this one.
+    pub is_self: bool,
+    /// Whether it has answered lately.
+    pub health: bool,
+    /// What it does.
+    pub state: MemberState,
+    /// What it has applied; of the others as of the last word from them.
+    pub optime: OpTime,
+    /// What it has on its disk.
+    pub durable: OpTime,
+    /// The time of a question and its answer.
+    pub ping: Option<Duration>,
+    /// When it answered last, in milliseconds since 1970.
+    pub last_heartbeat: Option<i64>,
+    /// What went wrong.
+    pub heartbeat_message: String,
+    /// The `_id` of the member whose log it follows.
+    pub sync_source: Option<i32>,
+    /// The version of its configuration.
+    pub config_version: i64,
+    /// The term of its configuration.
+    pub config_term: i64,
+}
+
+/// What was last heard of the others, by `_id`.
+pub(crate) type Statuses = Mutex<BTreeMap<i32, MemberStatus>>;
+
+struct Asked {
+    id: i32,
+    host: String,
+    at: Now,
+    answer: Answer,
+}
+
+/// Asks the others, one after the other's answer.
+#[derive(Default)]
+pub(crate) struct Heartbeats {
+    asked: Vec<Asked>,
+    next: Duration,
+}
+
+impl Heartbeats {
+    /// Looks for answers, and asks again where it is time; when it will be.
+    pub(crate) fn turn(
+        &mut self,
+        now: Now,
+        peers: &dyn Peers,
+        shared: &Shared,
+        statuses: &Statuses,
+        waker: &Waker,
+    ) -> Option<Duration> {
+        let topology = shared.topology();
+        let config = topology.config.as_ref()?;
+        self.collect(now, statuses, waker);
+        if now.monotonic < self.next {
+            return Some(self.next);
+        }
+        self.next = now.monotonic + config.settings.heartbeat_interval;
+        statuses
+            .lock()
+            .retain(|id, status| config.member(*id).is_some_and(|member| member.host == status.host));
+        let own = topology.own_member().map(|member| member.id);
+        for member in config.members.iter().filter(|member| Some(member.id) != own) {
+            if self.asked.iter().any(|asked| asked.id == member.id) {
+                continue;
+            }
+            let limit = config.settings.heartbeat_timeout;
+            let answer = peers.ask(&member.host, request(config, own), limit);
+            self.asked.push(Asked { id: member.id, host: member.host.clone(), at: now, answer });
+        }
+        // An answer may be there at once, and its waker must be known.
+        self.collect(now, statuses, waker);
+        Some(self.next)
+    }
+
+    fn collect(&mut self, now: Now, statuses: &Statuses, waker: &Waker) {
+        let mut context = Context::from_waker(waker);
+        self.asked.retain_mut(|asked| match asked.answer.as_mut().poll(&mut context) {
+            Poll::Pending => true,
+            Poll::Ready(answer) => {
+                let mut statuses = statuses.lock();
+                let status = heard(asked, answer, now, statuses.get(&asked.id));
+                statuses.insert(asked.id, status);
+                false
+            }
+        });
+    }
+}
+
+fn request(config: &ReplSetConfig, own: Option<i32>) -> DocumentBuf {
+    let mut request = doc! {
+        "replSetHeartbeat": (config.set_name.as_str()), "configVersion": (config.version),
+        "configTerm": (config.term.unwrap_or(-1)), "hbv": 1,
+    };
+    if let Some(own) = own.and_then(|own| config.member(own)) {
+        request.push("from", own.host.as_str());
+        request.push("fromId", own.id);
+    }
+    request.push("$db", "admin");
+    request.to_buf()
+}
+
+fn heard(
+    asked: &Asked,
+    answer: Result<DocumentBuf, PeerError>,
+    now: Now,
+    before: Option<&MemberStatus>,
+) -> MemberStatus {
+    let refusal = |reply: RawDocument<'_>| {
+        let is_ok = reply.get("ok").is_none_or(|ok| ok.as_i64_exact() == Some(1));
+        (!is_ok).then(|| reply.get("errmsg").and_then(RawValue::as_str).unwrap_or("refused").to_owned())
+    };
+    let unknown = MemberStatus {
+        id: asked.id,
+        host: asked.host.clone(),
+        is_self: false,
+        health: false,
+        state: MemberState::Down,
+        optime: OpTime::default(),
+        durable: OpTime::default(),
+        ping: None,
+        last_heartbeat: before.and_then(|before| before.last_heartbeat),
+        heartbeat_message: String::new(),
+        sync_source: None,
+        config_version: -1,
+        config_term: -1,
+    };
+    match answer.as_ref().map(|reply| (reply.as_raw(), refusal(reply.as_raw()))) {
+        Err(error) => MemberStatus { heartbeat_message: error.to_string(), ..unknown },
+        Ok((_, Some(message))) => MemberStatus { heartbeat_message: message, ..unknown },
+        Ok((reply, None)) => {
+            let number = |field: &str| reply.get(field).and_then(RawValue::as_i64_exact);
+            MemberStatus {
+                health: true,
+                state: number("state").and_then(MemberState::of_number).unwrap_or(MemberState::Unknown),
+                optime: optime(reply, "opTime"),
+                durable: optime(reply, "durableOpTime"),
+                ping: Some(now.monotonic.saturating_sub(asked.at.monotonic)),
+                last_heartbeat: Some(now.wall.as_millis() as i64),
+                sync_source: number("syncSourceId").and_then(|id| i32::try_from(id).ok()),
+                config_version: number("v").unwrap_or(-1),
+                config_term: number("configTerm").unwrap_or(-1),
+                ..unknown
+            }
+        }
+    }
+}
+
+fn optime(reply: RawDocument<'_>, field: &str) -> OpTime {
+    let found = reply.get(field).and_then(RawValue::as_document).and_then(|optime| {
+        let Some(RawValue::Timestamp(timestamp)) = optime.get("ts") else { return None };
+        let term = optime.get("t").and_then(RawValue::as_i64_exact)?.max(0).unsigned_abs();
+        Some(OpTime { timestamp, term })
+    });
+    found.unwrap_or_default()
+}
+
+/// `{ ts, t }`, as MongoDB shows an optime.
+fn optime_document(optime: OpTime) -> Document {
+    let is_none = optime.timestamp == Timestamp::default();
+    doc! { "ts": (optime.timestamp), "t": (if is_none { -1 } else { optime.term as i64 }) }
+}
+
+/// The answer to `replSetHeartbeat`.
+pub(crate) fn answer(
+    shared: &Shared,
+    set_name: &str,
+    request: RawDocument<'_>,
+) -> Result<DocumentBuf, SetError> {
+    let asked = request.get("replSetHeartbeat").and_then(RawValue::as_str).unwrap_or_default();
+    if asked != set_name {
+        return Err(SetError::new(
+            ErrorCode::InconsistentReplicaSetNames,
+            format!("Our set name of {set_name} does not match name {asked} reported by remote node"),
+        ));
+    }
+    let (topology, reached) = (shared.topology(), shared.reached());
+    if request.get("checkEmpty").and_then(RawValue::as_bool) == Some(true) && topology.config.is_some() {
+        return Err(SetError::new(ErrorCode::AlreadyInitialized, "this member belongs to a set already"));
+    }
+    let mut reply = doc! { "set": (set_name), "state": (topology.state.number()) };
+    if let Some(config) = &topology.config {
+        reply.push("v", config.version);
+        reply.push("configTerm", config.term.unwrap_or(-1));
+    }
+    reply.push("term", topology.term as i64);
+    let primary = topology.primary_member().map_or(-1, |primary| primary.id);
+    reply.push("primaryId", primary);
+    if !topology.is_writable {
+        reply.push("syncSourceId", primary);
+    }
+    reply.push("opTime", Value::from(optime_document(reached.applied)));
+    reply.push("durableOpTime", Value::from(optime_document(reached.durable)));
+    Ok(reply.to_buf())
+}
+
+/// Asks all members of a new set but this one whether they are there, and free.
+pub(crate) async fn check_all_answer(
+    config: &ReplSetConfig,
+    own: i32,
+    peers: &dyn Peers,
+) -> Result<(), SetError> {
+    let others = config.members.iter().filter(|member| member.id != own);
+    let mut asked: Vec<(String, Option<Answer>, String)> = others
+        .map(|member| {
+            let mut request = request(config, Some(own)).as_raw().to_document();
+            request.push("checkEmpty", true);
+            let answer = peers.ask(&member.host, request.to_buf(), INITIATE_LIMIT);
+            (member.host.clone(), Some(answer), String::new())
+        })
+        .collect();
+    poll_fn(|context| {
+        for (_, waiting, failure) in &mut asked {
+            let Some(answer) = waiting else { continue };
+            let Poll::Ready(answer) = answer.as_mut().poll(context) else { continue };
+            *waiting = None;
+            *failure = match &answer {
+                Err(error) => error.to_string(),
+                Ok(reply) if reply.as_raw().get("ok").is_none_or(|ok| ok.as_i64_exact() == Some(1)) => {
+                    continue;
+                }
+                Ok(reply) => {
+                    let message = reply.as_raw().get("errmsg").and_then(RawValue::as_str);
+                    message.unwrap_or("refused").to_owned()
+                }
+            };
+        }
+        if asked.iter().all(|(_, waiting, _)| waiting.is_none()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    let failed = asked.iter().filter(|(.., failure)| !failure.is_empty());
+    let failed: Vec<String> =
+        failed.map(|(host, _, failure)| format!("{host} failed with {failure}")).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(SetError::new(
+        ErrorCode::NodeNotFound,
+        format!(
+            "replSetInitiate quorum check failed because not all proposed set members responded affirmatively: {}",
+            failed.join(", ")
+        ),
+    ))
+}
+
+/// The members of the configuration, as this one sees them.
+pub(crate) fn members(shared: &Shared, statuses: &Statuses) -> Vec<MemberStatus> {
+    let (topology, reached, copied) = (shared.topology(), shared.reached(), shared.copied());
+    let Some(config) = &topology.config else { return Vec::new() };
+    let (statuses, own) = (statuses.lock(), topology.own_member().map(|member| member.id));
+    let primary = topology.primary_member().map(|member| member.id);
+    let status = |member: &crate::set::MemberConfig| {
+        let unknown = MemberStatus {
+            id: member.id,
+            host: member.host.clone(),
+            is_self: false,
+            health: false,
+            state: MemberState::Unknown,
+            optime: OpTime::default(),
+            durable: OpTime::default(),
+            ping: None,
+            last_heartbeat: None,
+            heartbeat_message: String::new(),
+            sync_source: None,
+            config_version: -1,
+            config_term: -1,
+        };
+        if Some(member.id) == own {
+            return MemberStatus {
+                is_self: true,
+                health: true,
+                state: topology.state,
+                optime: reached.applied,
+                durable: reached.durable,
+                sync_source: primary.filter(|primary| Some(*primary) != own),
+                config_version: config.version,
+                config_term: config.term.unwrap_or(-1),
+                ..unknown
+            };
+        }
+        let mut status = statuses.get(&member.id).cloned().unwrap_or(unknown);
+        // A primary knows of the others' logs by each of their answers.
+        if let Some(copied) = copied.get(&member.id).filter(|_| topology.is_writable) {
+            status.durable = status.durable.max(*copied);
+        }
+        status
+    };
+    config.members.iter().map(status).collect()
+}

@@ -1,0 +1,447 @@
+//! What only a leader does: it takes the clients' groups, logs notes, brings the members of the configuration in,
+//! and hands over.
+//!
+//! ```text
+//!  elected ─▶ applies what was logged before ─▶ note "new primary" ─▶ open: groups are taken
+//!  deposed ─▶ every group in flight and every unit that waits is refused ─▶ clients are told
+//! ```
+//! A group is acknowledged where its last entry is committed while this member leads in the term in which it was
+//! proposed. Of a group that is refused nothing was applied; what is committed of it by a later leader comes
+//! back through the log.
+
+use crate::effects::Committed;
+use crate::entry::{Index, MemberId, Position, Term};
+use crate::log::LogError;
+use crate::member::ProposeError;
+use crate::oplog::{self, Operation, OplogEntry};
+use crate::optime::OpTime;
+use crate::set::apply::Work;
+use crate::set::driver::Now;
+use crate::set::participant::Participant;
+use crate::set::shared::Reply;
+use crate::set::state::SetState;
+use crate::set::{ReplSetConfig, SetError};
+use document::{DocumentBuf, doc};
+use std::collections::VecDeque;
+use std::time::Duration;
+use storage::{CommitError, Proposals, ProposedGroup};
+use wire::ErrorCode;
+
+/// So many entries behind, a new member is near enough to get its vote.
+const CAUGHT_UP_ENTRIES: Index = 1_000;
+/// How much later than any other the version of a forced configuration is.
+const FORCED_VERSIONS: u16 = 10_000;
+
+/// A group whose entries are logged.
+struct InFlight {
+    first: Position,
+    last: OpTime,
+    entries: usize,
+    group: ProposedGroup,
+    /// Its first entries, as far as they are committed.
+    committed: Vec<Committed>,
+}
+
+/// A primary that has been asked to step down.
+pub(crate) struct Stepping {
+    /// Until then it waits for another one that is electable.
+    pub(crate) until: Duration,
+    /// Until then it will not be primary again.
+    pub(crate) frozen_until: Duration,
+    /// Whether it steps down all the same when nobody is.
+    pub(crate) force: bool,
+    pub(crate) reply: Reply<()>,
+}
+
+/// What a leader keeps.
+#[derive(Default)]
+pub(crate) struct Leading {
+    /// The term in which it takes operations.
+    open_in: Option<Term>,
+    in_flight: VecDeque<InFlight>,
+    /// Too much waits for a majority, or the leadership is being handed over.
+    held: Option<ProposedGroup>,
+    /// Notes, with the place where they were logged.
+    awaited: Vec<(Position, OpTime, Reply<OpTime>)>,
+    /// The first state of the set, and who wants it.
+    initial: Option<SetState>,
+    initiators: Vec<Reply<OpTime>>,
+    /// Where the state was logged that is to be applied next.
+    next_state: Option<Index>,
+    stepping: Option<Stepping>,
+    /// When it is to be looked whether another member should lead.
+    hand_over_at: Duration,
+    /// A member that stops waits until then for a successor.
+    stop_at: Option<Duration>,
+    /// What was last told of the others' logs.
+    copied: Vec<(MemberId, Index, OpTime)>,
+}
+
+impl Leading {
+    /// Whether operations are taken.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open_in.is_some()
+    }
+
+    /// Whether the next entry that is committed is of a group that was proposed here.
+    pub(crate) fn is_own(&self, committed: &Committed) -> bool {
+        self.in_flight.front().is_some_and(|front| front.first.index <= committed.entry.position.index)
+    }
+
+    /// What is complete with this entry of a group.
+    pub(crate) fn take_own(&mut self, committed: Committed) -> Vec<Work> {
+        let position = committed.entry.position;
+        let front = self.in_flight.front_mut().expect("a group in flight");
+        assert_eq!(position.term, front.first.term, "an entry of another leader in the place of a group");
+        front.committed.push(committed);
+        let mut complete = Vec::new();
+        if front.committed.len() == front.entries
+            && let Some(InFlight { last, group, .. }) = self.in_flight.pop_front()
+        {
+            complete.push(Work::Group { group, through: Some((position, last)) });
+            // Answers that rest on it, without entries of their own.
+            while let Some(InFlight { group, .. }) = self.in_flight.pop_front_if(|next| next.entries == 0) {
+                complete.push(Work::Group { group, through: None });
+            }
+        }
+        complete
+    }
+}
+
+impl Participant {
+    /// What a leader has to do now.
+    pub(crate) fn lead(&mut self, proposals: &Proposals, now: Now) {
+        self.open_for_writes(proposals, now);
+        if !self.leading.is_open() {
+            return;
+        }
+        self.log_initial_state(now);
+        self.step_down(now);
+        self.hand_over(now);
+        self.reconcile();
+        self.propose(proposals, now);
+    }
+
+    /// Opens for operations once everything that was logged before is applied.
+    fn open_for_writes(&mut self, proposals: &Proposals, now: Now) {
+        let is_open = self.leading.is_open();
+        if is_open || !self.leads() || !self.member.is_writable() {
+            return;
+        }
+        let term = self.leadership.term;
+        if self.log_note(doc! { "msg": "new primary" }.to_buf(), now).is_err() {
+            return;
+        }
+        tracing::info!(term, "this member is primary");
+        self.leading.open_in = Some(term);
+        self.leading.hand_over_at = now.monotonic + self.config.election_timeout;
+        proposals.accept();
+        self.elected();
+    }
+
+    /// Refuses whatever is not committed, where this member does not lead any more, or in another term.
+    pub(crate) fn close_if_deposed(&mut self, proposals: &Proposals) {
+        let term = self.leads().then_some(self.leadership.term);
+        if self.leading.is_open() && self.leading.open_in != term {
+            tracing::info!(leadership = ?self.leadership, "this member is not primary any more");
+            self.close(proposals);
+        }
+    }
+
+    fn close(&mut self, proposals: &Proposals) {
+        self.links.shared.forbid_writes();
+        self.leading.open_in = None;
+        // In the order in which they were proposed: who follows is never settled before whom he follows.
+        let mut withheld = Vec::new();
+        for InFlight { group, committed, .. } in self.leading.in_flight.drain(..) {
+            withheld.extend(committed);
+            group.refuse(CommitError::SteppedDown);
+        }
+        if let Some(group) = self.leading.held.take() {
+            group.refuse(CommitError::SteppedDown);
+        }
+        proposals.refuse(CommitError::SteppedDown);
+        self.apply_entries(&mut withheld);
+        // What was read of the latest versions until now is read of published views from now on.
+        self.links.publish_view();
+        self.reads_latest = false;
+        self.links.catalog.cancel_index_builds();
+        let interrupted =
+            SetError::new(ErrorCode::InterruptedDueToReplStateChange, "operation was interrupted");
+        self.leading.awaited.drain(..).for_each(|(_, _, reply)| reply.answer(Err(interrupted.clone())));
+        self.refuse_reads(&interrupted);
+        self.leading.next_state = None;
+        self.leading.copied.clear();
+        if let Some(Stepping { frozen_until, reply, .. }) = self.leading.stepping.take() {
+            self.freeze_until(frozen_until);
+            self.answers.push(reply);
+        }
+    }
+
+    /// Takes what clients want to write, as long as it can be logged.
+    fn propose(&mut self, proposals: &Proposals, now: Now) {
+        while let Some(mut group) = self.leading.held.take().or_else(|| proposals.next_group()) {
+            let entries = group.entry_count();
+            if entries == 0 {
+                self.follow(group);
+                continue;
+            }
+            let bytes = group.entries_mut().map(|entry| entry.len()).sum();
+            if !self.member.takes(bytes) {
+                self.leading.held = Some(group);
+                return;
+            }
+            let mut last = OpTime::default();
+            let mut waiting = group.entries_mut();
+            let first = self.member.propose(now.wall, entries, |optime| {
+                last = optime;
+                let mut entry = waiting.next().map(std::mem::take).expect("as many entries as were counted");
+                oplog::place(&mut entry, optime);
+                entry
+            });
+            drop(waiting);
+            let first = first.expect("a leader that was asked before takes the group");
+            assert_eq!(
+                Some(first.term),
+                self.leading.open_in,
+                "a group is proposed in the term of its leader"
+            );
+            self.leading.in_flight.push_back(InFlight { first, last, entries, group, committed: Vec::new() });
+        }
+    }
+
+    /// Answers that rest on groups in flight, and change nothing.
+    fn follow(&mut self, group: ProposedGroup) {
+        match self.leading.in_flight.back() {
+            None => self.links.queue.push(Work::Group { group, through: None }),
+            Some(&InFlight { first, last, .. }) => {
+                let follower = InFlight { first, last, entries: 0, group, committed: Vec::new() };
+                self.leading.in_flight.push_back(follower);
+            }
+        }
+    }
+
+    /// Logs what changes no data.
+    fn log_note(&mut self, note: DocumentBuf, now: Now) -> Result<(Position, OpTime), ProposeError> {
+        let wall = i64::try_from(now.wall.as_millis()).expect("a time of this age");
+        let operation = Operation::Noop(note);
+        let mut placed = OpTime::default();
+        let position = self.member.propose(now.wall, 1, |optime| {
+            placed = optime;
+            let operation = operation.clone();
+            OplogEntry { optime, wall, operation, origin: None }.encode().into_bytes()
+        })?;
+        Ok((position, placed))
+    }
+
+    /// Logs a note; the answer comes when it is applied.
+    pub(crate) fn note(&mut self, note: DocumentBuf, reply: Reply<OpTime>, now: Now) {
+        if !self.leading.is_open() {
+            return reply.answer(Err(not_primary("not primary")));
+        }
+        match self.log_note(note, now) {
+            Ok((position, optime)) => self.leading.awaited.push((position, optime, reply)),
+            Err(error) => reply.answer(Err(not_primary(&error.to_string()))),
+        }
+    }
+
+    /// Everything up to where this member has come by now is applied.
+    pub(crate) fn answer_applied(&mut self) {
+        let applied = self.applied;
+        for (_, optime, reply) in self.leading.awaited.extract_if(.., |(at, ..)| at.index <= applied) {
+            reply.answer(Ok(optime));
+        }
+        self.leading.next_state = self.leading.next_state.filter(|at| *at > applied);
+    }
+
+    /// Whether this member has begun a set that it has no state of.
+    pub(crate) fn awaits_initiation(&self) -> bool {
+        self.state.is_none() && self.leading.initial.is_none() && self.leading.next_state.is_none()
+    }
+
+    /// Logs this state as soon as this member leads.
+    pub(crate) fn initiate(&mut self, state: SetState, reply: Reply<OpTime>) {
+        self.leading.initial = Some(state);
+        self.leading.initiators.push(reply);
+    }
+
+    fn log_initial_state(&mut self, now: Now) {
+        let Some(mut state) = self.leading.initial.take() else { return };
+        let logged = self.log_note(doc! { "msg": "initiating set" }.to_buf(), now);
+        state.config.term = self.leading.open_in.map(|term| term as i64);
+        match logged.and_then(|_| self.log_note(state.to_note(), now)) {
+            Ok((position, optime)) => {
+                self.leading.next_state = Some(position.index);
+                let initiators = self.leading.initiators.drain(..);
+                self.leading.awaited.extend(initiators.map(|reply| (position, optime, reply)));
+            }
+            Err(_) => self.leading.initial = Some(state),
+        }
+    }
+
+    /// Logs another configuration.
+    pub(crate) fn reconfigure(&mut self, asked: ReplSetConfig, force: bool, reply: Reply<OpTime>, now: Now) {
+        match self.next_state(asked, force).and_then(|state| {
+            self.log_note(state.to_note(), now).map_err(|error| not_primary(&error.to_string()))
+        }) {
+            Ok((position, optime)) => {
+                self.leading.next_state = Some(position.index);
+                self.leading.awaited.push((position, optime, reply));
+            }
+            Err(error) => reply.answer(Err(error)),
+        }
+    }
+
+    fn next_state(&self, asked: ReplSetConfig, force: bool) -> Result<SetState, SetError> {
+        let (Some(term), Some(state)) = (self.leading.open_in, &self.state) else {
+            return Err(not_primary("Safe reconfig is only allowed on a writable PRIMARY"));
+        };
+        if self.leading.next_state.is_some() || self.member.membership().is_changing() {
+            return Err(SetError::new(
+                ErrorCode::ConfigurationInProgress,
+                "Cannot run replSetReconfig because the node is currently updating its configuration",
+            ));
+        }
+        let force = force.then_some(FORCED_VERSIONS);
+        Ok(state.with_config(state.config.successor(asked, &self.own_hosts, term as i64, force)?))
+    }
+
+    /// Makes the members of the consensus those of the configuration. Who is new follows the log at first, and
+    /// votes when it has caught up.
+    fn reconcile(&mut self) {
+        let Some(state) = &self.state else { return };
+        let membership = self.member.membership();
+        if membership.is_changing() {
+            return;
+        }
+        let progress = self.member.progress();
+        let has_caught_up = |number: MemberId| {
+            let known = progress.iter().find(|progress| progress.member == number);
+            known.is_some_and(|known| {
+                let has_joined = known.matched > crate::Checkpoint::initial(&[]).position.index;
+                has_joined && known.is_active && known.matched + CAUGHT_UP_ENTRIES >= self.applied
+            })
+        };
+        let numbers = state.config.members.iter().map(|member| (member.votes, state.number(member.id)));
+        let (mut voters, mut learners): (Vec<MemberId>, Vec<MemberId>) = (Vec::new(), Vec::new());
+        for (votes, number) in numbers {
+            let is_known = membership.learners.contains(&number);
+            let may_vote = membership.voters.contains(&number) || (is_known && has_caught_up(number));
+            if votes && may_vote { voters.push(number) } else { learners.push(number) }
+        }
+        voters.sort_unstable();
+        learners.sort_unstable();
+        if voters == membership.voters && learners == membership.learners {
+            return;
+        }
+        if voters.contains(&self.number()) {
+            // What is refused now is asked for again by a later turn.
+            let _ = self.member.change_members(&voters, &learners, Vec::new());
+        } else if let Some(to) = self.successor() {
+            self.member.transfer(to);
+        }
+    }
+
+    /// How much a member should lead.
+    fn priority(&self, number: MemberId) -> u32 {
+        let place = self.state.as_ref().and_then(|state| state.place(number));
+        let member = place.and_then(|place| self.state.as_ref()?.config.members.get(place));
+        let wants = number == self.number() || self.wants_to_lead(number);
+        // Priorities have decimals, and end at 1000.
+        member.filter(|_| wants).map_or(0, |member| (member.priority * 1_000.0).ceil() as u32)
+    }
+
+    /// Who is to lead when this member ends to.
+    fn successor(&self) -> Option<MemberId> {
+        let own = self.number();
+        self.member.successor(|number| if number == own { 0 } else { self.priority(number) })
+    }
+
+    /// To a member that should rather lead.
+    fn hand_over(&mut self, now: Now) {
+        if now.monotonic < self.leading.hand_over_at || self.state.is_none() {
+            return;
+        }
+        self.leading.hand_over_at = now.monotonic + self.config.election_timeout;
+        if let Some(to) = self.member.successor(|number| self.priority(number)) {
+            tracing::info!(to, "handing over to a member of higher priority");
+            self.member.transfer(to);
+        }
+    }
+
+    pub(crate) fn begin_step_down(&mut self, stepping: Stepping) {
+        if !self.leading.is_open() {
+            return stepping.reply.answer(Err(not_primary("not primary so can't step down")));
+        }
+        if self.leading.stepping.is_some() {
+            let message = "another step down is under way";
+            return stepping
+                .reply
+                .answer(Err(SetError::new(ErrorCode::ConflictingOperationInProgress, message)));
+        }
+        self.leading.stepping = Some(stepping);
+    }
+
+    fn step_down(&mut self, now: Now) {
+        let Some(stepping) = &self.leading.stepping else { return };
+        if let Some(to) = self.successor() {
+            return self.member.transfer(to);
+        }
+        if now.monotonic < stepping.until {
+            return;
+        }
+        if stepping.force {
+            return self.member.resign();
+        }
+        if let Some(Stepping { reply, .. }) = self.leading.stepping.take() {
+            reply.answer(Err(SetError::new(
+                ErrorCode::ExceededTimeLimit,
+                "No electable secondaries caught up. Please use the replSetStepDown command with the argument \
+                 {force: true} to force node to step down.",
+            )));
+        }
+    }
+
+    /// Hands over, where somebody is there to take it, before this member ends; whether it may.
+    pub(crate) fn may_stop(&mut self, proposals: &Proposals, now: Now) -> bool {
+        let latest = now.monotonic + self.config.election_timeout * 2;
+        let until = *self.leading.stop_at.get_or_insert(latest);
+        if !self.leads() || now.monotonic >= until {
+            self.close(proposals);
+            return true;
+        }
+        match self.successor() {
+            Some(to) => self.member.transfer(to),
+            None => self.close(proposals),
+        }
+        !self.leading.is_open()
+    }
+
+    /// Tells those who wait for copies what the others have on their disks.
+    pub(crate) fn publish_copied(&mut self) -> Result<(), LogError> {
+        let Some(state) = self.state.as_ref().filter(|_| self.leading.is_open()) else { return Ok(()) };
+        let mut copied = Vec::new();
+        for progress in self.member.progress() {
+            let same = |known: &&(MemberId, Index, OpTime)| {
+                (known.0, known.1) == (progress.member, progress.matched)
+            };
+            match self.leading.copied.iter().find(same) {
+                Some(known) => copied.push(*known),
+                None => copied.push((progress.member, progress.matched, self.optime_at(progress.matched)?)),
+            }
+        }
+        if copied != self.leading.copied {
+            let by_id = copied.iter().filter_map(|(number, _, optime)| {
+                let member = state.config.members.get(state.place(*number)?)?;
+                Some((member.id, *optime))
+            });
+            self.links.shared.publish_copied(by_id.collect());
+            self.leading.copied = copied;
+        }
+        Ok(())
+    }
+}
+
+fn not_primary(message: &str) -> SetError {
+    SetError::new(ErrorCode::NotWritablePrimary, message)
+}

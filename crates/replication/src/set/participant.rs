@@ -1,0 +1,432 @@
+//! This member as one of its set: what it is told by the others and by its own disk, and what follows from it.
+//! What only a leader does is in `lead.rs`.
+
+use crate::effects::{Committed, Leadership, ReadId, Role, SyncTicket};
+use crate::entry::{EntryKind, Index, MemberId};
+use crate::log::{Checkpoint, Log, LogError};
+use crate::optime::OpTime;
+use crate::set::apply::Work;
+use crate::set::driver::{Asked, Links, Now, Told};
+use crate::set::envelope::{Address, Envelope};
+use crate::set::lead::{Leading, Stepping};
+use crate::set::shared::Reply;
+use crate::set::state::SetState;
+use crate::set::{MemberState, SetError, SetOptions, Topology};
+use crate::{Config, Identity, Member, Message, Oplog, StoreLog};
+use document::ObjectId;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use storage::Proposals;
+use wire::ErrorCode;
+
+/// How often the log is looked at for what may go.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What another member has said of itself.
+#[derive(Debug)]
+struct Heard {
+    host: String,
+    electable: bool,
+}
+
+/// A read that asks whether this member still leads, and how far the data must be then.
+struct Read {
+    id: ReadId,
+    needs: Option<Index>,
+    reply: Reply<()>,
+}
+
+/// See the module.
+pub(crate) struct Participant {
+    pub(super) links: Links,
+    pub(super) own_hosts: Vec<String>,
+    identity: Identity,
+    pub(super) member: Member<StoreLog>,
+    /// As it was given; the times are asked for by what a leader does.
+    pub(super) config: Config,
+    oplog: Oplog,
+    /// As applied, for clients and for what is to be changed.
+    pub(super) state: Option<SetState>,
+    shown: Option<Arc<crate::set::ReplSetConfig>>,
+    heard: BTreeMap<MemberId, Heard>,
+    pub(super) leading: Leading,
+    pub(super) leadership: Leadership,
+    reads: Vec<Read>,
+    /// Who has asked to become primary, until then.
+    standing: Vec<(Duration, Reply<()>)>,
+    /// Who is answered when clients are told what has become of this member.
+    pub(super) answers: Vec<Reply<()>>,
+    frozen_until: Duration,
+    in_maintenance: bool,
+    is_too_far_behind: bool,
+    /// Whether published views are withdrawn.
+    pub(super) reads_latest: bool,
+    pub(super) applied: Index,
+    trim_at: Duration,
+    /// Syncs that run or wait, and what is on the disk afterwards.
+    syncing: VecDeque<(SyncTicket, OpTime)>,
+}
+
+impl Participant {
+    /// A member with this identity, whose data are at `data`.
+    pub(crate) fn open(
+        options: &SetOptions,
+        links: Links,
+        identity: Identity,
+        data: Checkpoint,
+        state: Option<SetState>,
+        now: Now,
+    ) -> Result<Self, LogError> {
+        let log = StoreLog::open(&links.catalog, options.log.clone())?;
+        let oplog = log.oplog();
+        let config = Config {
+            election_timeout: options.election_timeout,
+            heartbeat_interval: options.heartbeat_interval,
+            uncommitted_bytes_max: options.uncommitted_bytes_max,
+            ..Config::new(identity.number, options.seed)
+        };
+        let applied = data.position;
+        let mut member = Member::open(&config, log, data, now.monotonic)?;
+        oplog.show_up_to(applied.index);
+        if member.membership().voters == [identity.number] {
+            // Nobody else is to be asked.
+            member.stand();
+        }
+        let mut participant = Participant {
+            own_hosts: options.own_hosts.clone(),
+            leadership: member.leadership(),
+            config,
+            links,
+            identity,
+            member,
+            oplog,
+            shown: None,
+            state: None,
+            heard: BTreeMap::new(),
+            leading: Leading::default(),
+            reads: Vec::new(),
+            standing: Vec::new(),
+            answers: Vec::new(),
+            frozen_until: Duration::ZERO,
+            in_maintenance: false,
+            is_too_far_behind: false,
+            reads_latest: false,
+            applied: applied.index,
+            trim_at: now.monotonic,
+            syncing: VecDeque::new(),
+        };
+        let optime = participant.optime_at(applied.index)?;
+        participant.links.shared.reach(|reached| {
+            (reached.applied, reached.committed, reached.durable) = (optime, optime, optime);
+        });
+        if let Some(state) = state {
+            participant.learn(state);
+        }
+        participant.publish();
+        Ok(participant)
+    }
+
+    pub(crate) fn oplog(&self) -> Oplog {
+        self.oplog.clone()
+    }
+
+    pub(crate) fn set_id(&self) -> ObjectId {
+        self.identity.set_id
+    }
+
+    pub(super) fn number(&self) -> MemberId {
+        self.identity.number
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.member.deadline()
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        self.leadership.role == Role::Leader
+    }
+
+    /// Time has passed.
+    pub(crate) fn advance(&mut self, now: Now) -> Result<(), LogError> {
+        self.member.set_electable(self.is_electable(now));
+        self.member.advance(now.monotonic);
+        if now.monotonic >= self.trim_at {
+            self.trim_at = now.monotonic + TRIM_INTERVAL;
+            // The mark of what is applied is in the same journal, and before this.
+            if let Some(through) = self.member.log().trim_through(self.applied, now.wall) {
+                self.member.compact(through)?;
+            }
+        }
+        self.standing.retain_mut(|(until, _)| *until > now.monotonic);
+        Ok(())
+    }
+
+    /// Whether this member should be primary where it may.
+    fn is_electable(&self, now: Now) -> bool {
+        let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
+        let is_wanted = match (&self.state, own) {
+            (None, _) => true,
+            (Some(_), own) => own.is_some_and(crate::set::MemberConfig::is_electable),
+        };
+        is_wanted && now.monotonic >= self.frozen_until && !self.in_maintenance && !self.is_too_far_behind
+    }
+
+    /// Keeps this member from being primary until then.
+    pub(super) fn freeze_until(&mut self, until: Duration) {
+        self.frozen_until = until;
+    }
+
+    /// Whether another member says that it wants to be primary.
+    pub(super) fn wants_to_lead(&self, number: MemberId) -> bool {
+        self.heard.get(&number).is_none_or(|heard| heard.electable)
+    }
+
+    /// Word from another member.
+    pub(crate) fn receive(&mut self, envelope: Envelope, now: Now) -> Result<(), LogError> {
+        let Envelope { set_id, from, to, electable, messages, .. } = envelope;
+        if set_id != self.identity.set_id || to.number != self.identity.number {
+            return Ok(());
+        }
+        let is_electable = self.is_electable(now);
+        for message in messages.into_iter().filter(|message| message.from() == from.number) {
+            if !message.hands_over() || is_electable {
+                self.member.receive(message)?;
+            }
+        }
+        self.heard.insert(from.number, Heard { host: from.host, electable });
+        Ok(())
+    }
+
+    /// Anything else.
+    pub(crate) fn tell(&mut self, told: Told, now: Now) {
+        match told {
+            Told::Synced(ticket) => {
+                self.member.synced(ticket);
+                let mut durable = None;
+                while let Some((_, optime)) = self.syncing.pop_front_if(|(next, _)| *next <= ticket) {
+                    durable = Some(optime);
+                }
+                if let Some(optime) = durable {
+                    self.links.shared.reach(|reached| reached.durable = optime);
+                }
+            }
+            Told::Applied { through, state } => {
+                assert!(through > self.applied, "applied up to {through} after {}", self.applied);
+                self.applied = through;
+                self.member.applied(through);
+                if let Some(state) = state {
+                    self.learn(state);
+                }
+                self.answer_applied();
+            }
+            Told::Asked(asked) => self.asked(asked, now),
+            Told::Received(_) => unreachable!("an envelope is received"),
+        }
+    }
+
+    fn asked(&mut self, asked: Asked, now: Now) {
+        match asked {
+            Asked::Note(note, reply) => self.note(note, reply, now),
+            Asked::Reconfigure { config, force, reply } => self.reconfigure(config, force, reply, now),
+            Asked::StepDown { catch_up, lasts, force, reply } => {
+                let (until, frozen_until) = (now.monotonic + catch_up, now.monotonic + lasts);
+                self.begin_step_down(Stepping { until, frozen_until, force, reply });
+            }
+            Asked::StepUp(reply) if self.leading.is_open() => reply.answer(Ok(())),
+            Asked::StepUp(reply) if !self.is_electable(now) => reply.answer(Err(SetError::new(
+                ErrorCode::CommandFailed,
+                "Election failed: this member is not electable",
+            ))),
+            Asked::StepUp(reply) => {
+                self.member.stand();
+                self.standing.push((now.monotonic + self.config.election_timeout * 2, reply));
+            }
+            Asked::Freeze(_, reply) if self.leads() => reply.answer(Err(SetError::new(
+                ErrorCode::NotSecondary,
+                "cannot freeze node when primary or running for election. state: Primary",
+            ))),
+            Asked::Freeze(lasts, reply) => {
+                self.frozen_until = now.monotonic + lasts;
+                reply.answer(Ok(()));
+            }
+            Asked::Maintenance(is_on) => self.in_maintenance = is_on,
+            Asked::Read(reply) => match self.member.read() {
+                Ok(id) if self.leading.is_open() => self.reads.push(Read { id, needs: None, reply }),
+                _ => reply.answer(Err(SetError::new(
+                    ErrorCode::NotWritablePrimary,
+                    "cannot satisfy linearizable read concern on non-primary node",
+                ))),
+            },
+            Asked::Initiate(..) | Asked::Stop => unreachable!("the driver's own"),
+        }
+    }
+
+    /// Does what the member of the consensus wants. A sync that is asked for covers all that was written.
+    pub(crate) fn settle(&mut self, proposals: &Proposals, now: Now) -> Result<Option<SyncTicket>, LogError> {
+        let effects = self.member.effects()?;
+        // First of all: nothing is acknowledged whose entry is committed after its term has ended.
+        if let Some(leadership) = effects.leadership {
+            self.leadership = leadership;
+            self.close_if_deposed(proposals);
+        }
+        self.route(effects.committed);
+        self.send(effects.messages, now);
+        for (id, index) in effects.readable {
+            let known = self.reads.iter_mut().filter(|read| read.id <= id && read.needs.is_none());
+            known.for_each(|read| read.needs = Some(index));
+        }
+        self.answer_reads();
+        if let Some(wanted) = effects.snapshot
+            && !std::mem::replace(&mut self.is_too_far_behind, true)
+        {
+            tracing::error!(
+                ?wanted,
+                "too far behind the others for their oplog: a copy of the data is needed"
+            );
+        }
+        if let Some(ticket) = effects.sync {
+            let optime = self.optime_at(self.member.log().last())?;
+            self.syncing.push_back((ticket, optime));
+        }
+        self.publish_copied()?;
+        Ok(effects.sync)
+    }
+
+    /// Hands on what is committed: what was proposed here in this term with its data, the rest to be computed.
+    fn route(&mut self, committed: Vec<Committed>) {
+        let last = committed.iter().rev().find_map(|Committed { entry, .. }| match entry.kind {
+            EntryKind::Operation(timestamp) => Some(OpTime { timestamp, term: entry.position.term }),
+            EntryKind::LeaderElected | EntryKind::Membership => None,
+        });
+        if let Some(optime) = last {
+            self.links.shared.reach(|reached| reached.committed = optime);
+        }
+        let mut others = Vec::new();
+        for committed in committed {
+            if !self.leading.is_own(&committed) {
+                others.push(committed);
+                continue;
+            }
+            for group in self.leading.take_own(committed) {
+                self.apply_entries(&mut others);
+                self.links.queue.push(group);
+            }
+        }
+        self.apply_entries(&mut others);
+    }
+
+    pub(super) fn apply_entries(&self, entries: &mut Vec<Committed>) {
+        if !entries.is_empty() {
+            self.links.queue.push(Work::Entries(std::mem::take(entries)));
+        }
+    }
+
+    fn send(&self, messages: Vec<Message>, now: Now) {
+        let mut by_receiver: BTreeMap<MemberId, Vec<Message>> = BTreeMap::new();
+        for message in messages {
+            by_receiver.entry(message.to()).or_default().push(message);
+        }
+        for (number, messages) in by_receiver {
+            let Some(host) = self.host(number) else { continue };
+            let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
+            let own = own.map(|own| &own.host).or(self.own_hosts.first());
+            let envelope = Envelope {
+                set_name: self.identity.set_name.clone(),
+                set_id: self.identity.set_id,
+                from: Address { number: self.identity.number, host: own.cloned().unwrap_or_default() },
+                to: Address { number, host: host.to_owned() },
+                needs_copy: self.identity.needs_copy,
+                learns: !self.member.membership().is_voter(number),
+                electable: self.is_electable(now),
+                messages,
+            };
+            for command in envelope.encode() {
+                self.links.peers.send(host, command);
+            }
+        }
+    }
+
+    /// Where a member is: as the configuration says, else where it has said that it is.
+    fn host(&self, number: MemberId) -> Option<&str> {
+        let configured = self.state.as_ref().and_then(|state| {
+            let place = state.place(number)?;
+            state.config.members.get(place).map(|member| member.host.as_str())
+        });
+        configured.or_else(|| self.heard.get(&number).map(|heard| heard.host.as_str()))
+    }
+
+    fn answer_reads(&mut self) {
+        let applied = self.applied;
+        for read in self.reads.extract_if(.., |read| read.needs.is_some_and(|needs| needs <= applied)) {
+            read.reply.answer(Ok(()));
+        }
+    }
+
+    /// Those who have asked as of a primary that this member is not any more.
+    pub(super) fn refuse_reads(&mut self, error: &SetError) {
+        self.reads.drain(..).for_each(|read| read.reply.answer(Err(error.clone())));
+    }
+
+    pub(super) fn elected(&mut self) {
+        self.answers.extend(self.standing.drain(..).map(|(_, reply)| reply));
+    }
+
+    /// Another state of the set is applied.
+    fn learn(&mut self, state: SetState) {
+        self.shown = Some(Arc::new(state.config.clone()));
+        self.state = Some(state);
+    }
+
+    pub(super) fn own_place(&self) -> Option<usize> {
+        self.state.as_ref()?.place(self.identity.number)
+    }
+
+    /// The optime of the last operation up to an index.
+    pub(super) fn optime_at(&self, mut index: Index) -> Result<OpTime, LogError> {
+        let log = self.member.log();
+        while index > log.compacted().index {
+            if let Some(entry) = log.entries(index, index + 1, u64::MAX)?.first()
+                && let EntryKind::Operation(timestamp) = entry.kind
+            {
+                return Ok(OpTime { timestamp, term: entry.position.term });
+            }
+            index -= 1;
+        }
+        Ok(OpTime::default())
+    }
+
+    /// Tells clients what this member is now, and answers who has asked for that.
+    pub(crate) fn publish_and_answer(&mut self) {
+        self.publish();
+        if self.links.shared.is_writable() && !std::mem::replace(&mut self.reads_latest, true) {
+            // Kept any longer it would keep every version since.
+            self.links.catalog.store().withdraw_views();
+        }
+        self.answers.drain(..).for_each(|reply| reply.answer(Ok(())));
+    }
+
+    fn publish(&self) {
+        let own = self.own_place();
+        let is_writable = self.leading.is_open();
+        let state = match (&self.state, own) {
+            (None, _) => MemberState::Startup,
+            (Some(_), None) => MemberState::Removed,
+            _ if is_writable => MemberState::Primary,
+            _ if self.is_too_far_behind || self.in_maintenance => MemberState::Recovering,
+            _ => MemberState::Secondary,
+        };
+        let leader = self.leadership.leader.filter(|leader| is_writable || *leader != self.identity.number);
+        let primary = leader.and_then(|leader| self.state.as_ref()?.place(leader));
+        self.links.shared.publish(Topology {
+            counter: 0,
+            config: self.shown.clone(),
+            own,
+            state,
+            // Before there is a configuration only the driver itself writes.
+            is_writable: is_writable && state == MemberState::Primary,
+            primary,
+            term: self.leadership.term,
+        });
+    }
+}

@@ -1,0 +1,319 @@
+//! A running member as the commands see it.
+
+use crate::log::LogError;
+use crate::optime::OpTime;
+use crate::retryable::SessionTable;
+use crate::set::apply::ApplyQueue;
+use crate::set::background::{self, Background};
+use crate::set::driver::{Asked, Driver, Inbox, Links, Told};
+use crate::set::envelope::Envelope;
+use crate::set::heartbeat::{self, MemberStatus, Statuses};
+use crate::set::shared::{Reply, Shared, question};
+use crate::set::{Copies, MemberState, ReplSetConfig, SetError, Topology};
+use crate::{LogOptions, Peers};
+use catalog::Catalog;
+use document::{DocumentBuf, RawDocument, Timestamp};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wire::ErrorCode;
+
+/// What a member is told when it starts.
+#[derive(Debug, Clone)]
+pub struct SetOptions {
+    /// The name of the set: `--replSet`.
+    pub set_name: String,
+    /// As what other members may know this one, `host:port`; the first one is what it calls itself.
+    pub own_hosts: Vec<String>,
+    /// Where the random part of its time-outs comes from.
+    pub seed: u64,
+    /// Without word from a primary for this long, up to twice as long, an election is asked for.
+    pub election_timeout: Duration,
+    /// How often a primary says that it is there.
+    pub heartbeat_interval: Duration,
+    /// Bytes of entries that wait for a majority; further ones wait with their clients.
+    pub uncommitted_bytes_max: u64,
+    /// Of the oplog.
+    pub log: LogOptions,
+}
+
+impl SetOptions {
+    /// With the times and bounds of [`crate::Config`].
+    pub fn new(set_name: impl Into<String>, own_hosts: Vec<String>, seed: u64) -> Self {
+        let config = crate::Config::new(1, seed);
+        SetOptions {
+            set_name: set_name.into(),
+            own_hosts,
+            seed,
+            election_timeout: config.election_timeout,
+            heartbeat_interval: config.heartbeat_interval,
+            uncommitted_bytes_max: config.uncommitted_bytes_max,
+            log: LogOptions::default(),
+        }
+    }
+}
+
+/// A member of a replica set, running or not yet initiated. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct ReplicaSet(Arc<Running>);
+
+#[derive(Debug)]
+struct Running {
+    set_name: String,
+    own_hosts: Vec<String>,
+    peers: Arc<dyn Peers>,
+    shared: Arc<Shared>,
+    statuses: Arc<Statuses>,
+    sessions: Arc<SessionTable>,
+    inbox: Arc<Inbox>,
+    /// A leaf in the lock order.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl ReplicaSet {
+    /// Starts the member that the data directory makes of this server, on threads of its own.
+    ///
+    /// # Errors
+    /// What is wrong with the log.
+    pub fn start(
+        options: SetOptions,
+        catalog: Arc<Catalog>,
+        peers: Arc<dyn Peers>,
+    ) -> Result<Self, LogError> {
+        let (set, background) = ReplicaSet::without_threads(options, catalog, peers, background::clock())?;
+        let threads = background.start().map_err(|error| LogError(Box::new(error)))?;
+        *set.0.threads.lock() = threads;
+        Ok(set)
+    }
+
+    /// As [`ReplicaSet::start`]: what the threads would do is done when it is told to; the time is `now` (on a
+    /// clock that only goes on, and since 1970).
+    ///
+    /// # Errors
+    /// What is wrong with the log.
+    pub fn without_threads(
+        options: SetOptions,
+        catalog: Arc<Catalog>,
+        peers: Arc<dyn Peers>,
+        (monotonic, wall): (Duration, Duration),
+    ) -> Result<(Self, Background), LogError> {
+        let (shared, inbox) = (Arc::new(Shared::new()), Arc::new(Inbox::default()));
+        let links = Links {
+            peers: Arc::clone(&peers),
+            shared: Arc::clone(&shared),
+            statuses: Arc::default(),
+            sessions: Arc::new(SessionTable::new(Arc::clone(&catalog))),
+            catalog,
+            queue: Arc::new(ApplyQueue::default()),
+        };
+        let set = ReplicaSet(Arc::new(Running {
+            set_name: options.set_name.clone(),
+            own_hosts: options.own_hosts.clone(),
+            peers,
+            shared,
+            statuses: Arc::clone(&links.statuses),
+            sessions: Arc::clone(&links.sessions),
+            inbox: Arc::clone(&inbox),
+            threads: Mutex::default(),
+        }));
+        let now = crate::set::driver::Now { monotonic, wall };
+        let (driver, report) = Driver::open(options, links.clone(), Arc::clone(&inbox), now)?;
+        Ok((set, Background::new(driver, report, links, inbox)))
+    }
+
+    /// The set, as this member sees it.
+    pub fn topology(&self) -> Arc<Topology> {
+        self.0.shared.topology()
+    }
+
+    /// Resolves when there is a topology of a later counter.
+    pub async fn topology_changed(&self, counter: i64) {
+        self.0.shared.topology_changed(counter).await;
+    }
+
+    /// Whether this member takes writes.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.0.shared.is_writable()
+    }
+
+    /// The name of the set that this server was started for.
+    pub fn set_name(&self) -> &str {
+        &self.0.set_name
+    }
+
+    /// The retryable writes that commands and who applies know of.
+    pub fn sessions(&self) -> &Arc<SessionTable> {
+        &self.0.sessions
+    }
+
+    async fn ask<T>(&self, asked: impl FnOnce(Reply<T>) -> Asked) -> Result<T, SetError> {
+        let (reply, answer) = question();
+        self.0.inbox.tell(Told::Asked(asked(reply)));
+        answer.await
+    }
+
+    /// Makes the set, where this member has none; resolves when it is there and this member its primary.
+    ///
+    /// # Errors
+    /// `AlreadyInitialized`, `InvalidReplicaSetConfig`, `NodeNotFound` where a member does not answer.
+    pub async fn initiate(&self, config: ReplSetConfig) -> Result<(), SetError> {
+        if self.topology().config.is_some() {
+            return Err(SetError::new(ErrorCode::AlreadyInitialized, "already initialized"));
+        }
+        config.check_initiate(&self.0.set_name, &self.0.own_hosts)?;
+        let own = config.own_member(&self.0.own_hosts)?.id;
+        heartbeat::check_all_answer(&config, own, &*self.0.peers).await?;
+        self.ask(|reply| Asked::Initiate(config, reply)).await?;
+        self.0.shared.until_advanced(|| self.topology().config.is_some().then_some(())).await;
+        Ok(())
+    }
+
+    /// Gives the set another configuration; resolves when this member has applied it.
+    ///
+    /// # Errors
+    /// `NotWritablePrimary`, `NewReplicaSetConfigurationIncompatible`, `InvalidReplicaSetConfig`,
+    /// `ConfigurationInProgress`.
+    pub async fn reconfigure(&self, config: ReplSetConfig, force: bool) -> Result<(), SetError> {
+        self.ask(|reply| Asked::Reconfigure { config, force, reply }).await.map(drop)
+    }
+
+    /// Has another member be primary, and this one not again for a while.
+    ///
+    /// # Errors
+    /// `NotWritablePrimary`; `ExceededTimeLimit` where nobody is electable in time, without `force`.
+    pub async fn step_down(
+        &self,
+        secondary_catch_up: Duration,
+        lasts: Duration,
+        force: bool,
+    ) -> Result<(), SetError> {
+        self.ask(|reply| Asked::StepDown { catch_up: secondary_catch_up, lasts, force, reply }).await
+    }
+
+    /// Keeps this member from becoming primary for a while, or, with no time, lets it again.
+    ///
+    /// # Errors
+    /// `NotSecondary` of a primary.
+    pub async fn freeze(&self, lasts: Duration) -> Result<(), SetError> {
+        self.ask(|reply| Asked::Freeze(lasts, reply)).await
+    }
+
+    /// Has this member be primary.
+    ///
+    /// # Errors
+    /// `CommandFailed` where it is not elected.
+    pub async fn step_up(&self) -> Result<(), SetError> {
+        self.ask(Asked::StepUp).await
+    }
+
+    /// Keeps this member from being read from, and from becoming primary, or ends that.
+    ///
+    /// # Errors
+    /// `NotSecondary` of a primary.
+    pub fn set_maintenance(&self, is_on: bool) -> Result<(), SetError> {
+        if self.topology().state == MemberState::Primary {
+            return Err(SetError::new(ErrorCode::NotSecondary, "primaries can't modify maintenance mode"));
+        }
+        self.0.inbox.tell(Told::Asked(Asked::Maintenance(is_on)));
+        Ok(())
+    }
+
+    /// The last operation that is in the data.
+    #[inline]
+    pub fn last_applied(&self) -> OpTime {
+        self.0.shared.reached().applied
+    }
+
+    /// The last operation that is on the disks of a majority, as far as this member knows.
+    pub fn last_committed(&self) -> OpTime {
+        self.0.shared.reached().committed
+    }
+
+    /// The last operation that is on this member's disk.
+    pub fn last_durable(&self) -> OpTime {
+        self.0.shared.reached().durable
+    }
+
+    /// Resolves when everything up to this time is in the data: `afterClusterTime`.
+    pub async fn applied(&self, at_least: Timestamp) {
+        let is_there = || (self.last_applied().timestamp >= at_least).then_some(());
+        self.0.shared.until_advanced(is_there).await;
+    }
+
+    /// Resolves when an operation has reached so many members; never where they do not exist.
+    ///
+    /// # Errors
+    /// `PrimarySteppedDown`: this member does not learn of it any more.
+    pub async fn replicated(&self, optime: OpTime, to: &Copies) -> Result<(), SetError> {
+        let shared = &self.0.shared;
+        let found = || {
+            if *to == Copies::Majority && shared.reached().committed >= optime {
+                return Some(Ok(()));
+            }
+            let (topology, copied) = (shared.topology(), shared.copied());
+            let config = topology.config.as_ref().filter(|_| topology.is_writable);
+            let Some(config) = config else {
+                let message = "Primary stepped down while waiting for replication";
+                return Some(Err(SetError::new(ErrorCode::PrimarySteppedDown, message)));
+            };
+            let own = topology.own_member().map(|member| member.id);
+            let has = |id: i32| match Some(id) == own {
+                true => shared.reached().applied >= optime,
+                false => copied.get(&id).is_some_and(|reached| *reached >= optime),
+            };
+            config.has_copies(to, |member| has(member.id)).then_some(Ok(()))
+        };
+        shared.until_advanced(found).await
+    }
+
+    /// Resolves when a majority has said, after this was asked, that this member is the primary, and its data are
+    /// as far as they were then.
+    ///
+    /// # Errors
+    /// `NotWritablePrimary`, `InterruptedDueToReplStateChange`.
+    pub async fn read_barrier(&self) -> Result<(), SetError> {
+        self.ask(Asked::Read).await
+    }
+
+    /// Logs an operation that changes nothing; resolves when it is applied here.
+    ///
+    /// # Errors
+    /// `NotWritablePrimary`, `InterruptedDueToReplStateChange`.
+    pub async fn append_note(&self, note: DocumentBuf) -> Result<OpTime, SetError> {
+        self.ask(|reply| Asked::Note(note, reply)).await
+    }
+
+    /// The members of the configuration, as this one sees them; this one alone where it is in none.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        heartbeat::members(&self.0.shared, &self.0.statuses)
+    }
+
+    /// Takes what another member has sent.
+    ///
+    /// # Errors
+    /// `BadValue` for what no member sends.
+    pub fn receive(&self, envelope: RawDocument<'_>) -> Result<(), SetError> {
+        let envelope =
+            Envelope::decode(envelope).map_err(|defect| SetError::new(ErrorCode::BadValue, defect))?;
+        self.0.inbox.tell(Told::Received(envelope));
+        Ok(())
+    }
+
+    /// Answers `replSetHeartbeat`.
+    ///
+    /// # Errors
+    /// `InconsistentReplicaSetNames`, `AlreadyInitialized`.
+    pub fn heartbeat(&self, request: RawDocument<'_>) -> Result<DocumentBuf, SetError> {
+        heartbeat::answer(&self.0.shared, &self.0.set_name, request)
+    }
+
+    /// Hands over where this member is the primary, and ends its threads.
+    pub fn stop(&self) {
+        self.0.inbox.tell(Told::Asked(Asked::Stop));
+        for thread in std::mem::take(&mut *self.0.threads.lock()) {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What the driver, who applies, and who asks share.
+
+use crate::optime::OpTime;
+use crate::set::{SetError, Topology};
+use arc_swap::ArcSwap;
+use event_listener::Event;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use wire::ErrorCode;
+
+/// How far this member has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reached {
+    /// On the disks of a majority, as far as it knows.
+    pub(crate) committed: OpTime,
+    /// In the data, and readable.
+    pub(crate) applied: OpTime,
+    /// On its own disk.
+    pub(crate) durable: OpTime,
+}
+
+/// What the others have on their disks, by their `_id`, as far as a leader knows.
+pub(crate) type Copied = BTreeMap<i32, OpTime>;
+
+/// Written by the driver and by who applies, read by everybody without a lock.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    topology: ArcSwap<Topology>,
+    is_writable: AtomicBool,
+    reached: ArcSwap<Reached>,
+    copied: ArcSwap<Copied>,
+    /// Rung after each change of one of these.
+    changed: Event,
+    advanced: Event,
+    /// Of those who write `reached`, each its own field. A leaf in the lock order.
+    reaching: Mutex<()>,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Self {
+        Shared {
+            topology: ArcSwap::from_pointee(Topology::startup()),
+            is_writable: AtomicBool::new(false),
+            reached: ArcSwap::default(),
+            copied: ArcSwap::default(),
+            changed: Event::new(),
+            advanced: Event::new(),
+            reaching: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        self.topology.load_full()
+    }
+
+    #[inline]
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_writable.load(Ordering::Acquire)
+    }
+
+    /// From here on no operation is taken: the first thing that is done when the leadership is lost.
+    pub(crate) fn forbid_writes(&self) {
+        self.is_writable.store(false, Ordering::Release);
+    }
+
+    /// Publishes what clients are told, where that is something else than before.
+    pub(crate) fn publish(&self, topology: Topology) {
+        let before = self.topology.load();
+        if topology.says_the_same(&before) {
+            return;
+        }
+        let counter = before.counter + 1;
+        self.is_writable.store(topology.is_writable, Ordering::Release);
+        self.topology.store(Arc::new(Topology { counter, ..topology }));
+        self.changed.notify(usize::MAX);
+        self.advanced.notify(usize::MAX);
+    }
+
+    pub(crate) async fn topology_changed(&self, counter: i64) {
+        let is_later = || (self.topology.load().counter > counter).then_some(());
+        until(&self.changed, is_later).await;
+    }
+
+    pub(crate) fn reached(&self) -> Reached {
+        **self.reached.load()
+    }
+
+    /// Notes how far this member has come.
+    pub(crate) fn reach(&self, change: impl FnOnce(&mut Reached)) {
+        let reaching = self.reaching.lock();
+        let mut reached = self.reached();
+        let before = reached;
+        change(&mut reached);
+        assert!(reached.applied >= before.applied, "applied went from {before:?} to {reached:?}");
+        self.reached.store(Arc::new(reached));
+        drop(reaching);
+        self.advanced.notify(usize::MAX);
+    }
+
+    pub(crate) fn copied(&self) -> Arc<Copied> {
+        self.copied.load_full()
+    }
+
+    pub(crate) fn publish_copied(&self, copied: Copied) {
+        if **self.copied.load() != copied {
+            self.copied.store(Arc::new(copied));
+            self.advanced.notify(usize::MAX);
+        }
+    }
+
+    /// Resolves when something was found; looked for after each step that is made here or elsewhere.
+    pub(crate) async fn until_advanced<T>(&self, found: impl FnMut() -> Option<T>) -> T {
+        until(&self.advanced, found).await
+    }
+}
+
+async fn until<T>(event: &Event, mut found: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        let next = event.listen();
+        // Looked at again: an event in between has found nobody who listens.
+        if let Some(found) = found() {
+            return found;
+        }
+        next.await;
+    }
+}
+
+/// Wakes a thread that works off something, once it has begun to.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(OnceLock<Thread>);
+
+impl Bell {
+    /// This thread is the one to be woken.
+    pub(crate) fn is_mine(&self) {
+        self.0.set(std::thread::current()).expect("one thread works off a queue");
+    }
+
+    pub(crate) fn ring(&self) {
+        if let Some(thread) = self.0.get() {
+            thread.unpark();
+        }
+    }
+}
+
+/// A question to the driver and its answer, which comes once.
+struct Slot<T> {
+    answer: Mutex<Option<Result<T, SetError>>>,
+    answered: Event,
+}
+
+/// Who is to answer. Dropped without an answer it says that this member stops.
+pub(crate) struct Reply<T>(Arc<Slot<T>>);
+
+/// A question to the driver: who answers it, and the answer.
+pub(crate) fn question<T>() -> (Reply<T>, impl Future<Output = Result<T, SetError>>) {
+    let slot = Arc::new(Slot { answer: Mutex::new(None), answered: Event::new() });
+    let asked = Arc::clone(&slot);
+    let answer = async move { until(&asked.answered, || asked.answer.lock().take()).await };
+    (Reply(slot), answer)
+}
+
+impl<T> Reply<T> {
+    pub(crate) fn answer(self, answer: Result<T, SetError>) {
+        *self.0.answer.lock() = Some(answer);
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        let stops = || Err(SetError::new(ErrorCode::ShutdownInProgress, "this member of the set stops"));
+        self.0.answer.lock().get_or_insert_with(stops);
+        self.0.answered.notify(1);
+    }
+}
+
+impl<T> std::fmt::Debug for Reply<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Reply")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set::MemberState;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    fn is_ready(future: impl Future) -> bool {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn only_what_clients_see_is_a_change() {
+        let shared = Shared::new();
+        shared.publish(Topology::startup());
+        assert!(!is_ready(shared.topology_changed(0)), "nothing has changed");
+        let writable = Topology { state: MemberState::Primary, is_writable: true, ..Topology::startup() };
+        shared.publish(writable);
+        assert!(is_ready(shared.topology_changed(0)));
+        assert!(!is_ready(shared.topology_changed(1)));
+        assert!(shared.is_writable());
+    }
+
+    #[test]
+    fn a_question_that_nobody_answers_ends() {
+        let (reply, answer) = question::<()>();
+        drop(reply);
+        assert_eq!(pollster::block_on(answer).unwrap_err().code, ErrorCode::ShutdownInProgress);
+        let (reply, answer) = question();
+        reply.answer(Ok(3));
+        assert_eq!(pollster::block_on(answer), Ok(3));
+    }
+}

@@ -1,0 +1,136 @@
+//! What all members know of their set, and how it travels: as an operation that changes no data.
+//!
+//! ```text
+//!  { op: "n", o: { msg: "Reconfig set", config: <as rs.conf() shows it>, numbers: { <_id>: <number> }, next } }
+//! ```
+
+use crate::entry::MemberId;
+use crate::set::{ReplSetConfig, SetError};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
+use std::collections::BTreeMap;
+use wire::ErrorCode;
+
+/// The number of the member that initiates a set, which is its only voter at first.
+pub(crate) const FIRST_NUMBER: MemberId = 1;
+
+/// The configuration, and under which numbers its members vote.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SetState {
+    pub(crate) config: ReplSetConfig,
+    /// By `_id`.
+    numbers: BTreeMap<i32, MemberId>,
+    /// Never given before: who comes back with another disk must not vote under the number of the old one.
+    next: MemberId,
+}
+
+impl SetState {
+    /// Of a new set; `own` is the `_id` of the member that initiates it.
+    pub(crate) fn initial(config: ReplSetConfig, own: i32) -> Self {
+        let state =
+            SetState { config, numbers: BTreeMap::from([(own, FIRST_NUMBER)]), next: FIRST_NUMBER + 1 };
+        state.with_numbers()
+    }
+
+    /// With another configuration, whose new members get numbers.
+    pub(crate) fn with_config(&self, config: ReplSetConfig) -> Self {
+        SetState { config, ..self.clone() }.with_numbers()
+    }
+
+    fn with_numbers(mut self) -> Self {
+        let config = &self.config;
+        self.numbers.retain(|id, _| config.member(*id).is_some());
+        for member in &config.members {
+            self.numbers.entry(member.id).or_insert_with(|| {
+                let number = self.next;
+                self.next += 1;
+                number
+            });
+        }
+        self
+    }
+
+    /// Under which number the member of this `_id` votes.
+    pub(crate) fn number(&self, id: i32) -> MemberId {
+        *self.numbers.get(&id).expect("every member of the configuration has a number")
+    }
+
+    /// The place in `config.members` of the member with this number.
+    pub(crate) fn place(&self, number: MemberId) -> Option<usize> {
+        self.config.members.iter().position(|member| self.numbers.get(&member.id) == Some(&number))
+    }
+
+    /// What the operation says.
+    pub(crate) fn to_note(&self) -> DocumentBuf {
+        let mut note = Document::new();
+        note.push("msg", "Reconfig set");
+        note.push("version", self.config.version);
+        note.push("config", self.config.to_document());
+        let numbers = self.numbers.iter();
+        let numbers = numbers.map(|(id, number)| (id.to_string(), Value::from(*number as i64)));
+        note.push("numbers", numbers.collect::<Document>());
+        note.push("next", self.next as i64);
+        note.to_buf()
+    }
+
+    /// Reads what an operation says; `None` where it says something else.
+    pub(crate) fn of_note(note: RawDocument<'_>) -> Option<Result<Self, SetError>> {
+        let (config, numbers) = (note.get("config")?.as_document()?, note.get("numbers")?.as_document()?);
+        Some(Self::read(note, config, numbers))
+    }
+
+    fn read(
+        note: RawDocument<'_>,
+        config: RawDocument<'_>,
+        numbers: RawDocument<'_>,
+    ) -> Result<Self, SetError> {
+        let damaged =
+            || SetError::new(ErrorCode::InvalidReplicaSetConfig, "malformed state of the replica set");
+        let whole =
+            |value: RawValue<'_>| value.as_i64_exact().filter(|number| *number > 0).map(i64::unsigned_abs);
+        let config = ReplSetConfig::parse(config)?;
+        let mut by_id = BTreeMap::new();
+        for element in numbers {
+            let id = element.name().parse().map_err(|_| damaged())?;
+            by_id.insert(id, whole(element.value()).ok_or_else(damaged)?);
+        }
+        let next = note.get("next").and_then(whole).ok_or_else(damaged)?;
+        let are_all = config.members.iter().all(|member| by_id.contains_key(&member.id));
+        let are_given = by_id.values().all(|number| *number < next);
+        if !are_all || !are_given {
+            return Err(damaged());
+        }
+        Ok(SetState { config, numbers: by_id, next })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use document::doc;
+
+    fn config(members: &[i32]) -> ReplSetConfig {
+        let members =
+            members.iter().map(|id| Value::from(doc! { "_id": (*id), "host": (format!("h{id}:1")) }));
+        let members: Vec<Value> = members.collect();
+        let config = doc! { "_id": "rs", "version": 1, "members": (members) };
+        ReplSetConfig::parse(config.to_buf().as_raw()).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_given_once() {
+        let state = SetState::initial(config(&[5, 6]), 6);
+        assert_eq!((state.number(6), state.number(5)), (1, 2));
+        let without = state.with_config(config(&[6]));
+        assert_eq!(without.place(2), None);
+        let again = without.with_config(config(&[5, 6]));
+        assert_eq!((again.number(6), again.number(5)), (1, 3), "who comes back is another voter");
+        assert_eq!(again.place(3), Some(0));
+    }
+
+    #[test]
+    fn a_state_survives_its_note() {
+        let state = SetState::initial(config(&[0, 1, 2]), 0);
+        assert_eq!(SetState::of_note(state.to_note().as_raw()), Some(Ok(state)));
+        assert_eq!(SetState::of_note(doc! { "msg": "new primary" }.to_buf().as_raw()), None);
+    }
+}

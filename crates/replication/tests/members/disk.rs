@@ -1,0 +1,146 @@
+//! The disk of a member: all of it is one journal; a crash loses what was not synced, from its end.
+
+use crate::client::{PAIR, list};
+use catalog::Catalog;
+use fastrand::Rng;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use storage::{
+    Disk, Engine, EngineFailure, EngineHooks, HookedEngine, Keyspace, MemoryEngine, Mutation, MutationLog,
+    Room, WriteUnit,
+};
+
+#[derive(Debug, Default)]
+struct Journal {
+    /// Keys and values by keyspace.
+    stable: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
+    /// How many batches are in it.
+    synced: u64,
+    tail: VecDeque<Vec<MutationLog>>,
+}
+
+impl Journal {
+    fn make_stable(&mut self, batches: usize) {
+        self.synced += batches as u64;
+        for log in self.tail.drain(..batches).flatten() {
+            for mutation in log.iter() {
+                let code = mutation.keyspace() as u8;
+                match mutation {
+                    Mutation::Put { key, value, .. } => {
+                        self.stable.insert((code, key.to_vec()), value.to_vec());
+                    }
+                    Mutation::Delete { key, .. } => drop(self.stable.remove(&(code, key.to_vec()))),
+                    Mutation::DeleteRange { from, to, .. } => {
+                        let range = (code, from.to_vec())..(code, to.to_vec());
+                        let gone: Vec<_> = self.stable.range(range).map(|(key, _)| key.clone()).collect();
+                        gone.iter().for_each(|key| drop(self.stable.remove(key)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// It outlives the processes on it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MemberDisk(Arc<Mutex<Journal>>);
+
+impl MemberDisk {
+    /// An engine with what is stable. It writes to the disk until `dead`; `reader` looks while it does.
+    pub(crate) fn engine(&self, dead: Arc<AtomicBool>, reader: Arc<Reader>) -> Arc<dyn Engine> {
+        let memory = MemoryEngine::new();
+        let mut all = MutationLog::default();
+        for ((code, key), value) in &self.0.lock().unwrap().stable {
+            let keyspace = Keyspace::ALL.into_iter().find(|keyspace| *keyspace as u8 == *code).unwrap();
+            all.put(keyspace, key, value);
+        }
+        memory.write(&[], &all).unwrap();
+        Arc::new(HookedEngine::new(memory, Arc::new(Recorder { journal: Arc::clone(&self.0), dead, reader })))
+    }
+
+    /// Up to where a sync that begins now makes it stable.
+    pub(crate) fn begin_sync(&self) -> u64 {
+        let journal = self.0.lock().unwrap();
+        journal.synced + journal.tail.len() as u64
+    }
+
+    pub(crate) fn end_sync(&self, through: u64) {
+        let mut journal = self.0.lock().unwrap();
+        let batches = through.saturating_sub(journal.synced) as usize;
+        journal.make_stable(batches);
+    }
+
+    /// Some first part of what was not synced is there by chance.
+    pub(crate) fn crash(&self, random: &mut Rng) {
+        let mut journal = self.0.lock().unwrap();
+        let survivors = random.usize(..=journal.tail.len());
+        journal.make_stable(survivors);
+        journal.tail.clear();
+    }
+}
+
+/// Who reads published views while batches are written.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    pub(crate) catalog: OnceLock<Arc<Catalog>>,
+    /// Planted: each batch is published at once.
+    pub(crate) publishes: bool,
+    /// A part of a unit was seen.
+    pub(crate) is_torn: AtomicBool,
+}
+
+impl Reader {
+    fn look(&self) {
+        let Some(catalog) = self.catalog.get() else { return };
+        if self.publishes {
+            catalog.store().publish_view();
+        }
+        let Some(view) = catalog.store().published_view() else { return };
+        let [one, other] = PAIR.map(|id| list(catalog, &view, id));
+        if one != other {
+            self.is_torn.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Recorder {
+    journal: Arc<Mutex<Journal>>,
+    dead: Arc<AtomicBool>,
+    reader: Arc<Reader>,
+}
+
+impl EngineHooks for Recorder {
+    fn write(
+        &self,
+        memory: &MemoryEngine,
+        units: &[WriteUnit],
+        counters: &MutationLog,
+    ) -> Result<u64, EngineFailure> {
+        if !self.dead.load(Ordering::Relaxed) {
+            let batch = units.iter().map(WriteUnit::log).chain([counters]).cloned().collect();
+            self.journal.lock().unwrap().tail.push_back(batch);
+        }
+        let sequence = memory.write(units, counters)?;
+        if !self.dead.load(Ordering::Relaxed) {
+            self.reader.look();
+        }
+        Ok(sequence)
+    }
+}
+
+pub(crate) struct EndlessRoom;
+
+impl Disk for EndlessRoom {
+    fn room(&self) -> std::io::Result<Room> {
+        Ok(Room { total: 1 << 40, free: 1 << 39 })
+    }
+
+    fn set_reserve(&self, _: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn reserve(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,241 @@
+//! Members on threads of their own, in one process: what they do together, without faults. Those are simulated.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail so")]
+
+use catalog::{Catalog, Decision, OperationContext, Receipts, WriteError};
+use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
+use pollster::block_on;
+use replication::oplog::OplogObserver;
+use replication::set::{Copies, MemberState, ReplSetConfig, ReplicaSet, SetOptions};
+use replication::{Answer, PeerError, Peers};
+use std::collections::HashMap;
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use storage::{Engine, MemoryEngine, ReadTier, ReadView, StorageOptions, Store};
+use wire::ErrorCode;
+
+/// The members by their hosts.
+#[derive(Debug, Default)]
+struct Network(Mutex<HashMap<String, ReplicaSet>>);
+
+#[derive(Debug, Clone)]
+struct Wires(Arc<Network>);
+
+impl Wires {
+    fn member(&self, host: &str) -> Option<ReplicaSet> {
+        self.0.0.lock().unwrap().get(host).cloned()
+    }
+}
+
+impl Peers for Wires {
+    fn send(&self, host: &str, envelope: DocumentBuf) {
+        if let Some(member) = self.member(host) {
+            member.receive(envelope.as_raw()).expect("members send envelopes");
+        }
+    }
+
+    fn ask(&self, host: &str, command: DocumentBuf, _: Duration) -> Answer {
+        let answer = match self.member(host) {
+            None => Err(PeerError::TimedOut { host: host.to_owned() }),
+            Some(member) => Ok(match member.heartbeat(command.as_raw()) {
+                Ok(reply) => reply,
+                Err(error) => doc! { "ok": 0, "errmsg": (error.message) }.to_buf(),
+            }),
+        };
+        Box::pin(ready(answer))
+    }
+}
+
+struct Server {
+    engine: Arc<MemoryEngine>,
+    catalog: Arc<Catalog>,
+    set: ReplicaSet,
+}
+
+fn host(id: i32) -> String {
+    format!("member{id}:1")
+}
+
+impl Server {
+    fn start(wires: &Wires, id: i32, engine: Arc<MemoryEngine>) -> Self {
+        let shared: Arc<dyn Engine> = Arc::clone(&engine) as _;
+        let store = Store::with_engine(shared, &StorageOptions::small()).expect("a store");
+        let catalog = Catalog::open(store).expect("a catalog");
+        let mut options = SetOptions::new("rs", vec![host(id)], id as u64);
+        options.election_timeout = Duration::from_millis(300);
+        options.heartbeat_interval = Duration::from_millis(50);
+        let set =
+            ReplicaSet::start(options, Arc::clone(&catalog), Arc::new(wires.clone())).expect("a member");
+        wires.0.0.lock().unwrap().insert(host(id), set.clone());
+        Server { engine, catalog, set }
+    }
+
+    fn write(&self, id: i32, value: i32) -> Result<(), Box<dyn std::error::Error>> {
+        let store = self.catalog.store();
+        let receipts = Receipts::default();
+        let context = OperationContext {
+            observer: Some(&OplogObserver),
+            ..OperationContext::writing(store, &receipts)
+        };
+        let collection = block_on(self.catalog.collection_or_create(&context, "test", "c"))?;
+        let key = catalog::Collection::document_key_of_id(RawValue::Int32(id));
+        let document = doc! { "_id": id, "value": value }.to_buf();
+        let decide = |_: Option<RawDocument<'_>>| Ok::<_, WriteError>(Decision::Replace(document.clone()));
+        let updated = block_on(collection.update(&context, &key, decide))?;
+        if !updated.changed {
+            block_on(collection.insert(&context, document.as_raw()))?;
+        }
+        Ok(())
+    }
+
+    fn value(&self, view: &ReadView, id: i32) -> Option<Value> {
+        let found =
+            self.catalog.collection("test", "c")?.get(view, RawValue::Int32(id), ReadTier::Any).unwrap()?;
+        RawDocument::trusted(&found).to_document().get("value").cloned()
+    }
+
+    fn latest(&self, id: i32) -> Option<Value> {
+        self.value(&self.catalog.store().read_view(), id)
+    }
+
+    fn published(&self, id: i32) -> Option<Value> {
+        self.value(&self.catalog.store().published_view()?, id)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.set.stop();
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn config(members: impl IntoIterator<Item = Document>) -> ReplSetConfig {
+    let members: Vec<Value> = members.into_iter().map(Value::from).collect();
+    let config = doc! { "_id": "rs", "version": 1, "members": (members) };
+    ReplSetConfig::parse(config.to_buf().as_raw()).expect("a configuration")
+}
+
+fn member(id: i32) -> Document {
+    doc! { "_id": id, "host": (host(id)) }
+}
+
+fn three() -> (Wires, Vec<Server>) {
+    let wires = Wires(Arc::default());
+    let servers: Vec<Server> = (0..3).map(|id| Server::start(&wires, id, Arc::default())).collect();
+    block_on(servers[0].set.initiate(config((0..3).map(member)))).expect("a set");
+    let states = || servers.iter().map(|server| server.set.topology().state).collect::<Vec<_>>();
+    let rest = MemberState::Secondary;
+    wait_until("all have the set", || states() == [MemberState::Primary, rest, rest]);
+    (wires, servers)
+}
+
+#[test]
+fn one_member_is_a_whole_set() {
+    let wires = Wires(Arc::default());
+    let server = Server::start(&wires, 0, Arc::default());
+    assert_eq!(server.set.topology().state, MemberState::Startup);
+    assert!(server.write(1, 1).is_err(), "nothing is logged before there is a set");
+    block_on(server.set.initiate(config([member(0)]))).expect("a set");
+    wait_until("it is primary", || server.set.is_writable());
+    let again = block_on(server.set.initiate(config([member(0)])));
+    assert_eq!(again.unwrap_err().code, ErrorCode::AlreadyInitialized);
+    for value in 0..100 {
+        let before = server.set.last_applied();
+        server.write(1, value).expect("a write");
+        assert!(server.set.last_applied() > before, "what is acknowledged is applied");
+    }
+    assert_eq!(server.latest(1), Some(Value::Int32(99)));
+    block_on(server.set.read_barrier()).expect("it leads");
+    let noted = block_on(server.set.append_note(doc! { "msg": "hello" }.to_buf())).expect("a note");
+    block_on(server.set.replicated(noted, &Copies::Majority)).expect("a majority");
+    block_on(server.set.replicated(noted, &Copies::Members(1))).expect("one member");
+
+    let refused = block_on(server.set.step_down(Duration::ZERO, Duration::from_secs(60), false));
+    assert_eq!(refused.unwrap_err().code, ErrorCode::ExceededTimeLimit);
+    block_on(server.set.step_down(Duration::ZERO, Duration::from_secs(60), true)).expect("by force");
+    assert_eq!(server.set.topology().state, MemberState::Secondary);
+    assert!(server.write(1, 100).is_err(), "a secondary takes no writes");
+    block_on(server.set.freeze(Duration::ZERO)).expect("a secondary");
+    wait_until("it is primary again", || server.set.is_writable());
+    let term = server.set.topology().term;
+
+    let engine = Arc::clone(&server.engine);
+    let last = server.set.last_applied();
+    drop(server);
+    let server = Server::start(&wires, 0, engine);
+    wait_until("it is primary after a restart", || server.set.is_writable());
+    assert!(server.set.topology().term > term);
+    assert!(server.set.last_applied() > last);
+    assert_eq!(server.latest(1), Some(Value::Int32(99)));
+}
+
+#[test]
+fn secondaries_follow_and_take_over() {
+    let (_wires, servers) = three();
+    for value in 0..50 {
+        servers[0].write(1, value).expect("a write");
+    }
+    let optime = servers[0].set.last_applied();
+    block_on(servers[0].set.replicated(optime, &Copies::Members(3))).expect("all three");
+    for server in &servers[1..] {
+        block_on(server.set.applied(optime.timestamp));
+        assert_eq!(server.published(1), Some(Value::Int32(49)), "what is applied is shown");
+        assert!(server.write(1, 0).is_err());
+        assert!(block_on(server.set.read_barrier()).is_err());
+    }
+    wait_until("everybody hears of everybody", || {
+        servers.iter().all(|server| server.set.members().iter().all(|status| status.health))
+    });
+    let frozen = Duration::from_secs(60);
+    block_on(servers[0].set.step_down(Duration::from_secs(10), frozen, false)).expect("another one is there");
+    wait_until("another one leads", || servers[1..].iter().any(|server| server.set.is_writable()));
+    let next = servers.iter().find(|server| server.set.is_writable()).expect("a primary");
+    next.write(1, 1_000).expect("a write");
+    let optime = next.set.last_applied();
+    for server in &servers {
+        block_on(server.set.applied(optime.timestamp));
+        wait_until("it is shown", || server.latest(1) == Some(Value::Int32(1_000)));
+        let (topology, id) = (server.set.topology(), next.set.topology().own);
+        assert_eq!(topology.primary, id, "everybody knows the primary");
+    }
+}
+
+#[test]
+fn members_come_and_go_by_configuration() {
+    let (wires, servers) = three();
+    servers[0].write(1, 1).expect("a write");
+    let fourth = Server::start(&wires, 3, Arc::default());
+    let change = |version: i32, members: &[i32]| {
+        let config = servers[0].set.topology().config.clone().expect("a configuration");
+        let mut asked = config.to_document();
+        asked.insert("version", version);
+        asked.insert("members", members.iter().map(|id| Value::from(member(*id))).collect::<Vec<_>>());
+        let asked = ReplSetConfig::parse(asked.to_buf().as_raw()).expect("a configuration");
+        wait_until("the members are these", || {
+            match block_on(servers[0].set.reconfigure(asked.clone(), false)) {
+                Ok(()) => true,
+                Err(error) if error.code == ErrorCode::ConfigurationInProgress => false,
+                Err(error) => panic!("{error:?}"),
+            }
+        });
+    };
+    change(2, &[0, 1, 2, 3]);
+    change(3, &[0, 1, 3]);
+    wait_until("the new one follows", || fourth.set.topology().state == MemberState::Secondary);
+    wait_until("the old one is out", || servers[2].set.topology().state == MemberState::Removed);
+    servers[0].write(1, 2).expect("a write");
+    let optime = servers[0].set.last_applied();
+    block_on(servers[0].set.replicated(optime, &Copies::Members(3))).expect("the new one counts");
+    block_on(fourth.set.applied(optime.timestamp));
+    assert_eq!(fourth.published(1), Some(Value::Int32(2)));
+}
