@@ -22,6 +22,9 @@ mod exec;
 #[cfg(test)]
 mod logged_tests;
 mod own_collections;
+mod replica_set;
+#[cfg(test)]
+mod replica_set_tests;
 mod scheduling;
 mod server;
 #[cfg(test)]

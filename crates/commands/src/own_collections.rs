@@ -4,6 +4,7 @@
 //! Source: MongoDB manual, "The local Database", "config Database", "setFeatureCompatibilityVersion".
 
 use crate::aggregation::remove_unfinished_outputs;
+use crate::command::load_default_concerns;
 use crate::error::CommandResult;
 use crate::parameters::Parameter;
 use crate::server::Server;
@@ -42,10 +43,10 @@ pub async fn prepare_replicated(server: &Arc<Server>) -> CommandResult {
     let receipts = Receipts::default();
     remove_unfinished_outputs(&server.node).await?;
     make_missing(server, &receipts).await?;
-    match &server.node.session_table {
-        Some(table) => Ok(table.create(&server.node.writing(&receipts)).await?),
-        None => Ok(()),
+    if let Some(table) = &server.node.session_table {
+        table.create(&server.node.writing(&receipts)).await?;
     }
+    load_default_concerns(&server.node)
 }
 
 /// Forgets sessions whose last retryable write is longer ago than sessions live; how many. To be called on the

@@ -1,15 +1,18 @@
 //! A server with documents: the node that the commands of this crate work on.
 
 use crate::command::COMMANDS;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::exec::Spill;
 use crate::parameters::Parameters;
-use catalog::{Catalog, ChangeObserver, OperationContext, Receipts, WriteError};
-use dispatch::Node;
+use crate::replica_set::{Member, journaled};
+use catalog::{Catalog, ChangeObserver, OperationContext, Receipts};
 use dispatch::command::Command;
-use dispatch::concern::WriteConcern;
+use dispatch::concern::{ReadConcern, WriteConcern};
+use dispatch::{Node, ReplyTimes, Role};
+use document::{DocumentBuilder, Timestamp};
 use replication::oplog::OplogObserver;
 use replication::retryable::SessionTable;
+use replication::set::ReplicaSet;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{ReadSource, Store};
@@ -28,6 +31,8 @@ pub struct DataNode {
     pub newest: ReadSource,
     /// Retryable writes; where there are none, no log is kept of changes either.
     pub session_table: Option<Arc<SessionTable>>,
+    /// What it is in its set, if it was started as a member of one.
+    pub(crate) member: Option<Member>,
     /// Where sorts put what exceeds their memory.
     pub(crate) spill: Spill,
 }
@@ -52,17 +57,77 @@ impl Node for DataNode {
         self.session_table.is_some()
     }
 
+    fn awaits(&self, concern: Option<&WriteConcern>, database: &str) -> bool {
+        match &self.member {
+            None => concern.is_some_and(WriteConcern::is_journaled),
+            Some(member) => member.awaits(concern, database),
+        }
+    }
+
     async fn acknowledged(
         &self,
         receipts: &Receipts,
-        _concern: &WriteConcern,
-        _database: &str,
+        concern: &WriteConcern,
+        database: &str,
     ) -> CommandResult {
-        receipts.journaled(&self.store).await.map_err(|error| CommandError::from(WriteError::from(error)))
+        match &self.member {
+            None => journaled(receipts, &self.store).await,
+            Some(member) => member.acknowledged(receipts, concern, database).await,
+        }
     }
 
     fn waited(receipts: &Receipts) -> Duration {
         receipts.waited()
+    }
+
+    #[inline]
+    fn role(&self) -> Option<Role> {
+        self.member.as_ref().map(Member::role)
+    }
+
+    #[inline]
+    fn source_of_secondary(&self, database: &str) -> Option<ReadSource> {
+        self.member.as_ref()?.source(database)
+    }
+
+    fn topology_counter(&self) -> i64 {
+        self.replica_set().map_or(0, |set| set.topology().counter)
+    }
+
+    async fn topology_changed(&self, counter: i64) {
+        match self.replica_set() {
+            Some(set) => set.topology_changed(counter).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn write_hello(&self, writable: &str, reply: &mut DocumentBuilder<'_>) {
+        if let Some(member) = &self.member {
+            member.write_hello(writable, reply);
+        }
+    }
+
+    #[inline]
+    fn reply_times(&self) -> Option<ReplyTimes> {
+        self.member.as_ref()?.reply_times()
+    }
+
+    fn observe_cluster_time(&self, time: Timestamp) -> CommandResult {
+        self.member.as_ref().map_or(Ok(()), |member| member.observe_cluster_time(time))
+    }
+
+    async fn readable(&self, concern: ReadConcern) -> CommandResult {
+        match &self.member {
+            Some(member) => member.readable(concern).await,
+            None => Ok(()),
+        }
+    }
+
+    fn complete(&self, concern: WriteConcern) -> WriteConcern {
+        match &self.member {
+            Some(member) => member.complete(concern),
+            None => concern,
+        }
     }
 }
 
@@ -70,6 +135,7 @@ impl DataNode {
     /// The documents of this catalog.
     pub fn new(catalog: Arc<Catalog>, parameters: &Parameters) -> Self {
         DataNode {
+            member: None,
             spill: Spill::beside_data(parameters, catalog.store()),
             store: catalog.store().clone(),
             newest: ReadSource::Latest(catalog.store().clone()),
@@ -88,5 +154,18 @@ impl DataNode {
     pub(crate) fn writing<'o>(&'o self, receipts: &'o Receipts) -> OperationContext<'o> {
         let observer = self.session_table.as_ref().map(|_| &OplogObserver as &dyn ChangeObserver);
         OperationContext { observer, ..OperationContext::writing(&self.store, receipts) }
+    }
+
+    /// As a member of this set.
+    #[must_use]
+    pub fn member_of(self, set: ReplicaSet) -> Self {
+        let node = self.of_a_set(Arc::clone(set.sessions()));
+        DataNode { member: Some(Member::new(set, node.store.clone())), ..node }
+    }
+
+    /// The set that the server is a member of.
+    #[inline]
+    pub fn replica_set(&self) -> Option<&ReplicaSet> {
+        self.member.as_ref().map(|member| &member.set)
     }
 }

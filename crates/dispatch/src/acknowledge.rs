@@ -43,13 +43,22 @@ fn end<N: Node>(context: &CommandContext<'_, N>) -> CommandError {
     context.interrupt().check().err().unwrap_or_else(past_limit)
 }
 
+impl<N: Node> CommandContext<'_, N> {
+    /// Waits for something, until the operation's time is over or it is told to end.
+    ///
+    /// # Errors
+    /// The reason for its end.
+    pub async fn within_limits<T>(&self, awaited: impl Future<Output = T>) -> CommandResult<T> {
+        match wait(self, awaited, self.interrupt().deadline()).await {
+            Waited::Done(outcome) => Ok(outcome),
+            Waited::Ended => Err(end(self)),
+        }
+    }
+}
+
 /// Waits until a read has the data that it asks for.
 pub(crate) async fn await_read_concern<N: Node>(context: &CommandContext<'_, N>) -> CommandResult {
-    let readable = context.server.node.readable(context.generic.read_concern);
-    match wait(context, readable, context.interrupt().deadline()).await {
-        Waited::Done(result) => result,
-        Waited::Ended => Err(end(context)),
-    }
+    context.within_limits(context.server.node.readable(context.generic.read_concern)).await?
 }
 
 /// Waits once, for whatever the command has written, also when it failed afterwards. Answers with what the

@@ -15,6 +15,7 @@ mod count;
 mod create;
 mod create_indexes;
 mod data_size;
+mod db_hash;
 mod db_stats;
 mod delete;
 mod distinct;
@@ -46,10 +47,13 @@ mod users_info;
 mod validate;
 mod validate_db_metadata;
 
+pub(crate) use rw_concern::load as load_default_concerns;
+
 /// Every command that needs the documents, sorted by name.
 pub(crate) static COMMANDS: &[&Command] = &[
     &transactions::ABORT,
     &aggregate::COMMAND,
+    &repl_set::APPEND_NOTE,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
     &transactions::COMMIT,
@@ -58,6 +62,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &create::COMMAND,
     &create_indexes::COMMAND,
     &data_size::COMMAND,
+    &db_hash::COMMAND,
     &db_stats::COMMAND,
     &delete::COMMAND,
     &distinct::COMMAND,
@@ -115,6 +120,7 @@ mod tests {
     fn expected(name: &str) -> OnSecondary {
         match name {
             "abortTransaction"
+            | "appendOplogNote"
             | "collMod"
             | "commitTransaction"
             | "create"

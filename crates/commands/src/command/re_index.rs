@@ -3,7 +3,7 @@
 use super::create_indexes::showing_progress;
 use super::{Command, Run};
 use crate::context::{CommandContext, OnDataNode};
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult, code};
 use catalog::Namespace;
 use document::DocumentBuilder;
 
@@ -16,6 +16,10 @@ pub(crate) static COMMAND: Command = Command::new(
 async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     let (database, name) = context.collection_namespace()?;
     context.fields.finish()?;
+    if context.server.node.replica_set().is_some() {
+        let message = "reIndex is only allowed on a standalone mongod instance.";
+        return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
+    }
     let namespace = Namespace::new(database, name);
     let writing = context.writing();
     let rebuilding = context.server.node.catalog.rebuild_indexes(&writing, &namespace);

@@ -9,7 +9,8 @@ use crate::counters::MECHANISMS;
 use crate::error::CommandResult;
 use crate::server::Server;
 use crate::spans::SPAN_NAMES;
-use document::{Document, DocumentBuilder, RawValue, Value, doc};
+use dispatch::Node;
+use document::{Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use std::sync::Arc;
 
 mod engine;
@@ -66,7 +67,7 @@ pub(crate) fn write(server: &Arc<Server>, sections: &Sections, reply: &mut Docum
     reply.append("uptimeEstimate", uptime.as_secs() as i64);
     reply.append("localTime", RawValue::DateTime(server.now_ms()));
     for (name, section) in SECTIONS {
-        if sections.wants(name) {
+        if sections.wants(name) && (*name != "repl" || server.node.replica_set().is_some()) {
             reply.append_value(name, &section(server).into());
         }
     }
@@ -88,6 +89,7 @@ const SECTIONS: &[Section] = &[
     ("opLatencies", |server| server.latencies.latencies()),
     ("opcounters", |server| server.counters.to_document()),
     ("opcountersRepl", |_| crate::counters::OperationCounters::default().to_document()),
+    ("repl", repl),
     ("rocksdb", engine::rocksdb),
     ("security", security),
     ("storageEngine", engine::storage_engine),
@@ -103,6 +105,16 @@ fn asserts(server: &Arc<Server>) -> Document {
         "regular": (server.counters.regular_asserts.get() as i32), "warning": 0, "msg": 0,
         "user": (server.counters.user_asserts.get() as i32), "tripwire": 0, "rollovers": 0,
     }
+}
+
+/// What `hello` tells of the set.
+fn repl(server: &Arc<Server>) -> Document {
+    let mut bytes = Vec::new();
+    let mut repl = DocumentBuilder::new(&mut bytes);
+    server.node.write_hello("isWritablePrimary", &mut repl);
+    repl.append("rbid", 1);
+    repl.finish();
+    RawDocument::trusted(&bytes).to_document()
 }
 
 /// The numbers of `/proc/self/stat` after the name in parentheses, counted from the state (field 3).

@@ -272,7 +272,9 @@ impl Driver {
         };
         let participant =
             Participant::open(&self.options, self.links.clone(), identity, data.clone(), state, now)?;
-        report.begins = Some((data, participant.oplog()));
+        let oplog = participant.oplog();
+        self.links.shared.oplog.get_or_init(|| oplog.clone());
+        report.begins = Some((data, oplog));
         self.participant = Some(Box::new(participant));
         Ok(())
     }

@@ -29,7 +29,7 @@ mod state;
 mod topology;
 
 pub use background::{Background, Turn};
-pub use config::{Copies, MemberConfig, ReplSetConfig, Settings};
+pub use config::{Copies, MemberConfig, ReplSetConfig, Settings, normal_host};
 pub use error::SetError;
 pub use heartbeat::MemberStatus;
 pub use replica_set::{ReplicaSet, SetOptions};

@@ -10,7 +10,7 @@ use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::{Copies, MemberState, ReplSetConfig, SetError, Topology};
-use crate::{LogOptions, Peers};
+use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
 use document::{DocumentBuf, RawDocument, Timestamp};
 use parking_lot::Mutex;
@@ -146,6 +146,16 @@ impl ReplicaSet {
     /// The retryable writes that commands and who applies know of.
     pub fn sessions(&self) -> &Arc<SessionTable> {
         &self.0.sessions
+    }
+
+    /// As what other members may know this server, first what it calls itself.
+    pub fn own_hosts(&self) -> &[String] {
+        &self.0.own_hosts
+    }
+
+    /// The oplog; `None` before the set is initiated.
+    pub fn oplog(&self) -> Option<Oplog> {
+        self.0.shared.oplog.get().cloned()
     }
 
     async fn ask<T>(&self, asked: impl FnOnce(Reply<T>) -> Asked) -> Result<T, SetError> {

@@ -1,5 +1,6 @@
 //! What the driver, who applies, and who asks share.
 
+use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::{SetError, Topology};
 use arc_swap::ArcSwap;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     is_writable: AtomicBool,
     reached: ArcSwap<Reached>,
     copied: ArcSwap<Copied>,
+    /// Known from the beginning of the set on.
+    pub(crate) oplog: OnceLock<Oplog>,
     /// Rung after each change of one of these.
     changed: Event,
     advanced: Event,
@@ -46,6 +49,7 @@ impl Shared {
             is_writable: AtomicBool::new(false),
             reached: ArcSwap::default(),
             copied: ArcSwap::default(),
+            oplog: OnceLock::new(),
             changed: Event::new(),
             advanced: Event::new(),
             reaching: Mutex::new(()),
