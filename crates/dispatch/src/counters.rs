@@ -96,6 +96,12 @@ pub struct OperationCounters {
     pub regular_asserts: Counter,
     /// Commands refused because the server was overloaded.
     pub refused_under_overload: Counter,
+    /// Commands that came again, and were answered from what is known of them.
+    pub retried_commands: Counter,
+    /// Their statements.
+    pub retried_statements: Counter,
+    /// Rows of sessions written with the data.
+    pub session_rows_written: Counter,
     /// `hello` that asked for `saslSupportedMechs`.
     pub mechanisms_asked: Counter,
     /// Attempts to log in, by mechanism. None succeeds: there are no users.

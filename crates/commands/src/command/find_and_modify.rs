@@ -95,7 +95,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         None => reply.append("value", RawValue::Null),
         Some(document) => reply.append("value", &document),
     };
-    retry.inspect(|retry| retry.write_one(reply));
+    retry.inspect(|retry| retry.write_one(&context.server.counters, reply));
     Ok(())
 }
 

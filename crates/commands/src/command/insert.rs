@@ -60,11 +60,11 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             Box::pin(once).await?;
         }
     }
-    let repeated = retry.as_ref().map_or(0, |retry| retry.retried().len()) as u64;
+    let repeated = retry.as_ref().map_or(0, |retry| retry.retried());
     context.server.counters.count(OperationClass::Insert, documents.len() as u64);
     context.server.counters.documents_inserted.add(outcome.count - repeated);
     outcome.write(reply);
-    retry.inspect(|retry| retry.write(reply));
+    retry.inspect(|retry| retry.write(&context.server.counters, reply));
     Ok(())
 }
 

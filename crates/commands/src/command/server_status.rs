@@ -202,12 +202,9 @@ fn security(server: &Arc<Server>) -> Document {
     }
 }
 
-/// There are no transactions on a standalone.
-fn transactions(_server: &Arc<Server>) -> Document {
-    const COUNTERS: [&str; 13] = [
-        "retriedCommandsCount",
-        "retriedStatementsCount",
-        "transactionsCollectionWriteCount",
+/// Retryable writes; there are no transactions of several statements.
+fn transactions(server: &Arc<Server>) -> Document {
+    const NONE: [&str; 10] = [
         "currentActive",
         "currentInactive",
         "currentOpen",
@@ -219,7 +216,14 @@ fn transactions(_server: &Arc<Server>) -> Document {
         "totalPreparedThenAborted",
         "currentPrepared",
     ];
-    COUNTERS.into_iter().map(|name| (name, Value::Int64(0))).collect()
+    let counters = &server.counters;
+    let mut figures = doc! {
+        "retriedCommandsCount": (counters.retried_commands.get() as i64),
+        "retriedStatementsCount": (counters.retried_statements.get() as i64),
+        "transactionsCollectionWriteCount": (counters.session_rows_written.get() as i64),
+    };
+    figures.extend(NONE.into_iter().map(|name| (name, Value::Int64(0))));
+    figures
 }
 
 /// The transport's figures, with what is known of requests here.

@@ -2,6 +2,7 @@
 //! tell the log.
 
 use crate::context::{CommandContext, OnDataNode};
+use crate::counters::OperationCounters;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
 use catalog::{OperationContext, ReadError};
@@ -218,13 +219,20 @@ impl Retry {
         RetryObserver::of_inserts(&self.write, ids, Role::Primary)
     }
 
-    /// The statements that were done before.
-    pub(crate) fn retried(&self) -> &[i32] {
-        &self.retried
+    /// How many statements were done before.
+    pub(crate) fn retried(&self) -> u64 {
+        self.retried.len() as u64
+    }
+
+    fn count(&self, counters: &OperationCounters) {
+        counters.retried_commands.add(u64::from(!self.retried.is_empty()));
+        counters.retried_statements.add(self.retried());
+        counters.session_rows_written.add(self.write.rows_written());
     }
 
     /// Tells in the reply to a batch which statements were done before.
-    pub(crate) fn write(&self, reply: &mut DocumentBuilder<'_>) {
+    pub(crate) fn write(&self, counters: &OperationCounters, reply: &mut DocumentBuilder<'_>) {
+        self.count(counters);
         if !self.retried.is_empty() {
             let mut ids = reply.start_array("retriedStmtIds");
             for id in &self.retried {
@@ -234,7 +242,8 @@ impl Retry {
     }
 
     /// The same in a reply to one statement.
-    pub(crate) fn write_one(&self, reply: &mut DocumentBuilder<'_>) {
+    pub(crate) fn write_one(&self, counters: &OperationCounters, reply: &mut DocumentBuilder<'_>) {
+        self.count(counters);
         if let Some(id) = self.retried.first() {
             reply.append("retriedStmtId", *id);
         }

@@ -224,6 +224,21 @@ fn what_cannot_be_done_once_is_refused() {
 }
 
 #[test]
+fn retries_are_counted() {
+    let member = Member::new();
+    let client = TestClient::of(&member.server);
+    run(&client, filled()[0].clone());
+    let two = || update(vec![increment(doc! { "_id": 1 }, false), increment(doc! { "_id": 2 }, false)]);
+    (0..3).for_each(|_| drop(run(&client, numbered(two(), 1))));
+    let status = run(&client, doc! { "serverStatus": 1 });
+    let figures = status.get("transactions").and_then(Value::as_document).expect("a section");
+    let figure = |name: &str| figures.get(name).cloned();
+    assert_eq!(figure("retriedCommandsCount"), Some(Value::Int64(2)));
+    assert_eq!(figure("retriedStatementsCount"), Some(Value::Int64(4)));
+    assert_eq!(figure("transactionsCollectionWriteCount"), Some(Value::Int64(2)));
+}
+
+#[test]
 fn what_is_kept_of_sessions_is_the_servers() {
     let member = Member::new();
     let client = TestClient::of(&member.server);

@@ -114,7 +114,7 @@ impl RetryableWrite {
             }
             None => {}
         }
-        let state = Mutex::new(State { confirmed: progress, pending: None });
+        let state = Mutex::new(State { confirmed: progress, ..State::default() });
         Ok(Some(RetryableWrite { collections, lsid, txn_number, state, checked_out: None }))
     }
 }
@@ -187,6 +187,8 @@ struct State {
     confirmed: Progress,
     /// What will be when the unit that was ended last is applied.
     pending: Option<Progress>,
+    /// How often the row was written.
+    rows_written: u64,
 }
 
 /// A session that a command has checked out for one transaction number.
@@ -244,6 +246,11 @@ impl RetryableWrite {
             }
         }
         Ok(row.has(statement).then_some(Executed { upserted: None }))
+    }
+
+    /// How often this command has written the session's row.
+    pub fn rows_written(&self) -> u64 {
+        self.state.lock().rows_written
     }
 
     /// The document that this write was answered with.

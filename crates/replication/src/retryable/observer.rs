@@ -130,6 +130,7 @@ impl ChangeObserver for RetryObserver<'_> {
         let mut state = self.write.state.lock();
         if let Some(pending) = state.pending.take() {
             state.confirmed = pending;
+            state.rows_written += 1;
         }
     }
 }
