@@ -79,6 +79,8 @@ fn a_log_is_what_was_written_from_memory_and_from_the_store() {
 fn promises_are_kept_and_what_is_committed_costs_no_write() {
     let catalog = catalog();
     let mut log = open(&catalog, 0);
+    let undecided = HardState { term: 4, ..HardState::default() };
+    log.write(LogWrite { hard_state: Some(undecided), ..LogWrite::default() }).expect("a write");
     let promised = HardState { term: 4, vote: 2, committed: 1 };
     log.write(LogWrite { hard_state: Some(promised), ..LogWrite::default() }).expect("a write");
     let sequence = catalog.store().sequence();
