@@ -123,7 +123,9 @@ impl Disk {
         if let Some(stored) = &mut self.stored {
             stored.crash();
             let found = stored.log.hard_state();
-            assert!(found.committed <= self.durable.hard_state.committed);
+            let promised = self.durable.hard_state;
+            assert_eq!((found.term, found.vote), (promised.term, promised.vote), "a promise is forgotten");
+            assert!(found.committed <= promised.committed);
             // How much was committed may be forgotten.
             self.durable.hard_state.committed = found.committed;
             stored.check(&self.durable.entries);
