@@ -62,8 +62,7 @@ pub(super) fn prepare(data: &Path, copy: &Path, options: &StorageOptions) -> Res
     let is_of_use = match own(data, options, applied.position)? {
         Some(own) if applied.membership.members().contains(&own.identity.number) => {
             let mut unit = WriteUnit::new();
-            let identity = Identity { needs_copy: false, ..own.identity };
-            LocalState::put_identity(&mut unit, &identity);
+            LocalState::put_identity(&mut unit, &own.identity);
             let promised = own.promised;
             let vote = if promised.term >= term { promised.vote } else { 0 };
             let committed = applied.position.index.min(last);

@@ -81,6 +81,15 @@ impl Receiver {
         self.ends.store(true, Ordering::Relaxed);
     }
 
+    /// Waits, unless it is to end.
+    pub(crate) fn rest(&self, time: Duration) {
+        const STEP: Duration = Duration::from_millis(100);
+        let began = ambient::now();
+        while ambient::elapsed(began) < time && !self.ends.load(Ordering::Relaxed) {
+            std::thread::sleep(STEP.min(time));
+        }
+    }
+
     /// Fetches all files from `host`, or from whom an initial sync was begun with that is not at its end; the next
     /// start takes them for its data. Blocks for as long as it takes.
     ///
@@ -198,7 +207,7 @@ impl Receiver {
                 Err(Failure::Other(error)) => {
                     tracing::debug!(%error, source = plan.host, file = file.name, "asking again");
                     failed += 1;
-                    std::thread::sleep(PAUSE);
+                    self.rest(PAUSE);
                 }
             }
         }

@@ -193,7 +193,7 @@ fn a_copy_survives_both_ends_and_becomes_the_members_own() {
     assert!(!adopt(&member), "once");
     let member = Server::open(member);
     assert_eq!(member.documents(), DOCUMENTS as u64);
-    assert_eq!(member.local().identity().expect("an identity"), Some(identity(2, false)));
+    assert_eq!(member.local().identity().expect("an identity"), Some(identity(2, true)));
     assert_eq!(member.local().applied().expect("a mark").expect("a mark").position.index, 9);
     let log = member.log();
     assert_eq!(
@@ -244,7 +244,7 @@ fn a_crash_between_the_renamings_is_made_good() {
     std::fs::rename(data.join("engine"), copy.join("replaced")).expect("a renaming");
     assert!(adopt(&member));
     let member = Server::open(member);
-    assert_eq!(member.local().identity().expect("an identity"), Some(identity(2, false)));
+    assert_eq!(member.local().identity().expect("an identity"), Some(identity(2, true)));
     assert_eq!(member.log().last(), 11);
 }
 

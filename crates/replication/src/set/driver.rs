@@ -7,6 +7,7 @@ use crate::log::{Checkpoint, LogError};
 use crate::optime::OpTime;
 use crate::retryable::SessionTable;
 use crate::set::apply::ApplyQueue;
+use crate::set::copying::Copying;
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{Heartbeats, Statuses};
 use crate::set::participant::Participant;
@@ -99,6 +100,7 @@ pub(crate) struct Links {
     pub(crate) statuses: Arc<Statuses>,
     pub(crate) sessions: Arc<SessionTable>,
     pub(crate) queue: Arc<ApplyQueue>,
+    pub(crate) copying: Arc<Copying>,
 }
 
 impl Links {

@@ -16,6 +16,7 @@
 mod apply;
 mod background;
 pub mod config;
+mod copying;
 mod driver;
 mod envelope;
 mod error;

@@ -214,6 +214,7 @@ impl Participant {
             Told::Applied { through, state } => {
                 assert!(through > self.applied, "applied up to {through} after {}", self.applied);
                 self.applied = through;
+                self.is_too_far_behind = false;
                 self.member.applied(through);
                 if let Some(state) = state {
                     self.learn(state);
@@ -277,13 +278,16 @@ impl Participant {
             known.for_each(|read| read.needs = Some(index));
         }
         self.answer_reads();
-        if let Some(wanted) = effects.snapshot
-            && !std::mem::replace(&mut self.is_too_far_behind, true)
-        {
-            tracing::error!(
-                ?wanted,
-                "too far behind the others for their oplog: a copy of the data is needed"
-            );
+        if let Some(wanted) = effects.snapshot {
+            if !std::mem::replace(&mut self.is_too_far_behind, true) {
+                tracing::warn!(
+                    ?wanted,
+                    "too far behind the others for their oplog: the data are to be copied"
+                );
+            }
+            if let Some(host) = self.host(wanted.from) {
+                self.links.copying.want(host);
+            }
         }
         if let Some(ticket) = effects.sync {
             let optime = self.optime_at(self.member.log().last())?;
@@ -410,6 +414,7 @@ impl Participant {
         let own = self.own_place();
         let is_writable = self.leading.is_open();
         let state = match (&self.state, own) {
+            (None, _) if self.is_too_far_behind => MemberState::Startup2,
             (None, _) => MemberState::Startup,
             (Some(_), None) => MemberState::Removed,
             _ if is_writable => MemberState::Primary,

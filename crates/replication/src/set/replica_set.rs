@@ -1,10 +1,12 @@
 //! A running member as the commands see it.
 
+use crate::initial_sync::CopyProgress;
 use crate::log::LogError;
 use crate::optime::OpTime;
 use crate::retryable::SessionTable;
 use crate::set::apply::ApplyQueue;
 use crate::set::background::{self, Background};
+use crate::set::copying::Copying;
 use crate::set::driver::{Asked, Driver, Inbox, Links, Told};
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
@@ -60,6 +62,7 @@ pub struct ReplicaSet(Arc<Running>);
 
 #[derive(Debug)]
 struct Running {
+    copying: Arc<Copying>,
     set_name: String,
     own_hosts: Vec<String>,
     peers: Arc<dyn Peers>,
@@ -99,7 +102,9 @@ impl ReplicaSet {
         (monotonic, wall): (Duration, Duration),
     ) -> Result<(Self, Background), LogError> {
         let (shared, inbox) = (Arc::new(Shared::new()), Arc::new(Inbox::default()));
+        let copying = Arc::new(Copying::new(catalog.store().clone(), &peers));
         let links = Links {
+            copying: Arc::clone(&copying),
             peers: Arc::clone(&peers),
             shared: Arc::clone(&shared),
             statuses: Arc::default(),
@@ -108,6 +113,7 @@ impl ReplicaSet {
             queue: Arc::new(ApplyQueue::default()),
         };
         let set = ReplicaSet(Arc::new(Running {
+            copying,
             set_name: options.set_name.clone(),
             own_hosts: options.own_hosts.clone(),
             peers,
@@ -316,11 +322,31 @@ impl ReplicaSet {
     /// # Errors
     /// `InconsistentReplicaSetNames`, `AlreadyInitialized`.
     pub fn heartbeat(&self, request: RawDocument<'_>) -> Result<DocumentBuf, SetError> {
+        self.0.copying.source.expire();
         heartbeat::answer(&self.0.shared, &self.0.set_name, request)
+    }
+
+    /// Answers `_heddleCopy`. Blocks: it reads files, and writes memtables to them.
+    ///
+    /// # Errors
+    /// `BadValue`; `NoSuchKey` for a copy that is not there; what the file system says.
+    pub fn copy(&self, request: RawDocument<'_>) -> Result<DocumentBuf, SetError> {
+        self.0.copying.source.answer(request)
+    }
+
+    /// How far an initial sync is, while there is one.
+    pub fn copy_progress(&self) -> Option<CopyProgress> {
+        self.0.copying.receiver.as_ref()?.progress()
+    }
+
+    /// Resolves when the data have been copied: they are this member's after its next start.
+    pub async fn copied(&self) {
+        self.0.copying.copied().await;
     }
 
     /// Hands over where this member is the primary, and ends its threads.
     pub fn stop(&self) {
+        self.0.copying.stop();
         self.0.inbox.tell(Told::Asked(Asked::Stop));
         for thread in std::mem::take(&mut *self.0.threads.lock()) {
             drop(thread.join());
