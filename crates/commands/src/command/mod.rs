@@ -161,6 +161,7 @@ mod tests {
             | "connPoolStats"
             | "connectionStatus"
             | "currentOp"
+            | "dbHash"
             | "endSessions"
             | "features"
             | "fsync"
