@@ -106,6 +106,7 @@ impl Namespace {
                 &*self.database == "admin"
             }
             "system.sessions" => &*self.database == "config",
+            "system.replset" => &*self.database == "local",
             _ => false,
         }
     }

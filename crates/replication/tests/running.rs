@@ -175,7 +175,7 @@ fn one_member_is_a_whole_set() {
     let server = Server::start(&wires, 0, engine);
     wait_until("it is primary after a restart", || server.set.is_writable());
     assert!(server.set.topology().term > term);
-    assert!(server.set.last_applied() > last);
+    wait_until("it notes that it is primary", || server.set.last_applied() > last);
     assert_eq!(server.latest(1), Some(Value::Int32(99)));
 }
 
@@ -238,4 +238,8 @@ fn members_come_and_go_by_configuration() {
     block_on(servers[0].set.replicated(optime, &Copies::Members(3))).expect("the new one counts");
     block_on(fourth.set.applied(optime.timestamp));
     assert_eq!(fourth.published(1), Some(Value::Int32(2)));
+    let shown = fourth.catalog.collection("local", "system.replset").expect("the configuration is shown");
+    let view = fourth.catalog.store().read_view();
+    let found = shown.get(&view, RawValue::String("rs"), ReadTier::Any).unwrap().expect("one of this set");
+    assert_eq!(RawDocument::trusted(&found).to_document().get("version"), Some(&Value::Int32(3)));
 }

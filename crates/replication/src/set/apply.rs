@@ -11,12 +11,14 @@ use crate::entry::{EntryKind, Position};
 use crate::log::Checkpoint;
 use crate::oplog::{Applier, ApplyError, Operation, OplogEntry};
 use crate::optime::OpTime;
+use crate::set::ReplSetConfig;
 use crate::set::driver::{Inbox, Links, Told};
 use crate::set::parallel;
 use crate::set::shared::Bell;
 use crate::set::state::SetState;
 use crate::{LocalState, Oplog};
-use catalog::{OperationContext, Receipts};
+use catalog::{Collection, Decision, OperationContext, Receipts};
+use document::{RawDocument, RawValue};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -147,6 +149,7 @@ impl Applying {
         LocalState::put_applied(&mut unit, &mark);
         if let Some(state) = &state {
             LocalState::put_set_state(&mut unit, state.to_note().as_raw());
+            self.show_config(&state.config).await?;
         }
         self.links.catalog.store().write_now(unit)?;
         self.publish_view();
@@ -154,6 +157,20 @@ impl Applying {
         self.oplog.show_up_to(last.entry.position.index);
         self.links.shared.reach(|reached| reached.applied = optime.unwrap_or(reached.applied));
         self.inbox.tell(Told::Applied { through: last.entry.position.index, state });
+        Ok(())
+    }
+
+    /// `local.system.replset`, for those who look at it.
+    async fn show_config(&self, config: &ReplSetConfig) -> Result<(), StepError> {
+        let catalog = &self.links.catalog;
+        let receipts = Receipts::default();
+        let context = OperationContext::writing(catalog.store(), &receipts);
+        let shown = catalog.collection_or_create(&context, "local", "system.replset").await;
+        let shown = shown.map_err(ApplyError::from)?;
+        let key = Collection::document_key_of_id(RawValue::String(&config.set_name));
+        let document = config.to_document().to_buf();
+        let replace = |_: Option<RawDocument<'_>>| Ok::<_, ApplyError>(Decision::Replace(document.clone()));
+        shown.update(&context, &key, replace).await?;
         Ok(())
     }
 

@@ -158,7 +158,9 @@ impl Participant {
                 self.member.compact(through)?;
             }
         }
-        self.standing.retain_mut(|(until, _)| *until > now.monotonic);
+        for (_, reply) in self.standing.extract_if(.., |(until, _)| *until <= now.monotonic) {
+            reply.answer(Err(SetError::new(ErrorCode::CommandFailed, "Election failed.")));
+        }
         Ok(())
     }
 

@@ -71,3 +71,8 @@ fn a_view_that_is_published_too_early_is_found() {
 fn an_entry_that_is_applied_twice_is_found() {
     finds(Bug::AppliedTwice, 40);
 }
+
+#[test]
+fn a_stale_read_is_found() {
+    finds(Bug::StaleRead, 120);
+}

@@ -33,6 +33,8 @@ pub(crate) enum Bug {
     PublishedEarly,
     /// An operation is applied again when later ones have been.
     AppliedTwice,
+    /// A read does not ask whether the leader still is one.
+    StaleRead,
 }
 
 /// Nothing fails before.
@@ -478,14 +480,17 @@ impl World {
         let after = Duration::from_millis(self.random.u64(5..120));
         self.at(after, 0, Event::Client);
         let id = match self.random.u8(..4) {
-            0 => self.random.usize(..self.nodes.len()),
+            0 | 1 => self.random.usize(..self.nodes.len()),
             _ => self.leader().unwrap_or(0),
         };
         if self.now > RESTED || self.nodes[id].paused_until > self.now {
             return;
         }
         let (now, is_prepared) = (self.now, self.is_prepared);
-        let (kind, document) = (self.random.u8(..6), self.random.i32(SINGLES));
+        let believes = self.bug == Some(Bug::StaleRead);
+        // Of one document there is more to be seen.
+        let document = if believes { SINGLES.start } else { self.random.i32(SINGLES) };
+        let kind = self.random.u8(..6);
         let Some(running) = &mut self.nodes[id].running else { return };
         if running.clients.len() >= CLIENTS_MAX {
             return;
@@ -505,7 +510,7 @@ impl World {
         self.next_value += 1;
         let value = self.next_value;
         let (request, document, value) = match kind {
-            0 | 1 => (client::read(running.set.clone(), catalog, document), document, 0),
+            0 | 1 => (client::read(running.set.clone(), catalog, document, believes), document, 0),
             2 => (client::append_to_pair(catalog, value), PAIR[0], value),
             _ => (client::append(catalog, document, value), document, value),
         };
