@@ -163,6 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_a_primarys_time_ends_the_command() {
+        for refusal in [storage::CommitError::NotPrimary, storage::CommitError::SteppedDown] {
+            let mut reply = BatchReply::of_updates();
+            let refused = WriteError::Commit(refusal);
+            let code = refused.code();
+            let told = reply.refused(0, refused).expect_err("drivers look for it outside of writeErrors");
+            assert_eq!(told.code, code);
+            assert!(!reply.has_errors());
+        }
+    }
+
+    #[test]
     fn replies_have_mongodbs_order() {
         check(&BatchReply { count: 2, ..BatchReply::default() }, doc! { "n": 2 });
         let mut reply = BatchReply::of_updates();
