@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-# Further ones: build, lint, fmt, bench, fuzz, clean-tests.
+# Further ones: build, cluster, lint, fmt, bench, fuzz, clean-tests.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -24,7 +24,7 @@ PACKAGES := build-essential ccache libclang-dev pkg-config
 TEST_PACKAGES := python3-venv
 NODE_MAJOR := 20
 
-.PHONY: deps deps-test build run test test-rust test-e2e lint fmt bench fuzz clean-tests
+.PHONY: deps deps-test build run cluster test test-rust test-e2e lint fmt bench fuzz clean-tests
 
 # --- what is missing is installed, what is there is left alone --------------------------------------
 
@@ -75,6 +75,10 @@ build: deps
 
 run: build
 	./target/release/heddle serve --dbpath $(DBPATH) $(ARGS)
+
+# A replica set of three on this machine, until Ctrl-C.
+cluster: build
+	./target/release/heddle cluster $(ARGS)
 
 # --- tests: one profile, so that RocksDB is compiled once ---------------------------------------------
 

@@ -18,6 +18,7 @@ pub(crate) fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
         .subcommand(server_options(Command::new("serve").about("Starts the server")))
+        .subcommand(crate::cluster::command())
         .subcommand(echo_server())
         .subcommand(BenchCommand::augment_subcommands(
             Command::new("bench").about("Measures a server").subcommand_required(true),
@@ -75,6 +76,8 @@ fn server_options(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Does not listen on a Unix socket"),
         );
+    let ends_with = Arg::new(crate::cluster::ENDS_WITH).long(crate::cluster::ENDS_WITH).hide(true);
+    let fixed = fixed.arg(ends_with.value_name("PID").value_parser(clap::value_parser!(i32)));
     fixed.args(DEFINITIONS.iter().filter_map(flag))
 }
 

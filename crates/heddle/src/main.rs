@@ -18,6 +18,7 @@
 
 mod allocator;
 mod arguments;
+mod cluster;
 mod descriptors;
 mod echo_server;
 mod figures;
@@ -27,6 +28,7 @@ mod network;
 mod options;
 mod pid_file;
 mod processor;
+mod replica_set;
 mod serve;
 mod service;
 mod sizing;
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     match matches.subcommand() {
         Some(("serve", given)) => start(given),
         None => start(&matches),
+        Some(("cluster", given)) => cluster::run(given),
         Some(("echo-server", given)) => match options::read(given) {
             Ok(options) => echo_server::run(&options, given),
             Err(error) => fail(&error, EXIT_OPTIONS),
@@ -76,6 +79,11 @@ fn main() -> ExitCode {
 }
 
 fn start(given: &ArgMatches) -> ExitCode {
+    if let Some(parent) = given.get_one::<i32>(cluster::ENDS_WITH)
+        && let Err(error) = cluster::end_with(*parent)
+    {
+        return fail(&error, EXIT_MACHINE);
+    }
     match options::read(given) {
         Ok(options) => serve::run(options),
         Err(error) => fail(&error, EXIT_OPTIONS),

@@ -7,6 +7,7 @@ use crate::machine::Machine;
 use crate::network::{self, Resources};
 use crate::options::Options;
 use crate::pid_file::PidFile;
+use crate::replica_set::{self, Member};
 use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::{EXIT_OPTIONS, allocator, fail};
@@ -38,6 +39,9 @@ const MIB: u64 = 1 << 20;
 
 /// Memory that is free is looked for at least so often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often a primary looks for sessions with retryable writes that are long over.
+const SESSIONS_EVERY: Duration = Duration::from_secs(300);
 
 /// Why the server ends.
 #[derive(Debug)]
@@ -121,6 +125,7 @@ struct Running {
     server: Arc<Server>,
     transport: Arc<transport::Server>,
     store: Store,
+    member: Option<Member>,
     parameters: Arc<Parameters>,
     _pid_file: Option<PidFile>,
 }
@@ -142,6 +147,12 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let store = open_store(parameters, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
     let catalog =
         Catalog::open(store.clone()).map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
+    let member = replica_set::start(parameters, &catalog).map_err(StartFailure::with(EXIT_OPTIONS))?;
+    let node = DataNode::new(catalog, parameters);
+    let node = match &member {
+        Some(member) => node.member_of(member.set.clone()),
+        None => node,
+    };
     let figures = Figures::default();
     let host = Host {
         transport: Box::new(figures.clone()),
@@ -153,10 +164,15 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         allocator_bytes: allocator::committed_bytes,
         let_others_run: transport::let_others_run,
     };
-    let server = Server::new(DataNode::new(catalog, parameters), Arc::clone(parameters), host)
+    let server = Server::new(node, Arc::clone(parameters), host)
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
-    pollster::block_on(commands::remove_unfinished_outputs(&server.node))
-        .map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
+    match &member {
+        Some(member) => {
+            member.watch(&server).map_err(|error| StartFailure::with(EXIT_START)(error.into()))?
+        }
+        None => pollster::block_on(commands::remove_unfinished_outputs(&server.node))
+            .map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?,
+    }
     if let Err(error) = pollster::block_on(commands::prepare_own_collections(&server)) {
         tracing::warn!(target: "control", id = 21_100, %error, "Cannot note this start in local.startup_log");
     }
@@ -172,7 +188,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     tell_addresses(&transport);
     log.started();
-    Ok(Running { server, transport, store, parameters: Arc::clone(parameters), _pid_file: pid_file })
+    Ok(Running { server, transport, store, member, parameters: Arc::clone(parameters), _pid_file: pid_file })
 }
 
 /// SIGTERM and SIGINT end the server, the second one at once; SIGUSR1 begins a new log file.
@@ -276,7 +292,7 @@ fn tell_addresses(transport: &transport::Server) {
 impl Running {
     /// Does the regular work until somebody asks for the end, then ends in order.
     fn until_the_end(self, ends: &Receiver<End>) -> ExitCode {
-        let mut expired = Instant::now();
+        let (mut expired, mut sessions_expired) = (Instant::now(), Instant::now());
         let end = loop {
             let pause = Duration::from_secs(self.parameters.unsigned(Parameter::CursorMonitorFrequency));
             match ends.recv_timeout(pause.min(LONGEST_PAUSE)) {
@@ -285,6 +301,12 @@ impl Running {
                     if expired.elapsed() >= pause {
                         expired = Instant::now();
                         self.server.expire(expired);
+                    }
+                    if let Some(member) =
+                        self.member.as_ref().filter(|_| sessions_expired.elapsed() >= SESSIONS_EVERY)
+                    {
+                        sessions_expired = Instant::now();
+                        member.expire(&self.server);
                     }
                     self.transport.tidy();
                     allocator::give_back_expired();
@@ -316,6 +338,9 @@ impl Running {
         });
         if timer.is_err() {
             self.server.interrupt_all();
+        }
+        if let Some(member) = &self.member {
+            member.stop();
         }
         let report = self.transport.shutdown(grace + AFTER_INTERRUPT);
         self.server.timers.stop();

@@ -21,7 +21,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("simulation", &["commands", "dispatch", "catalog", "storage", "document", "ambient"]),
     (
         "heddle",
-        &["document", "wire", "query", "storage", "catalog", "transport", "dispatch", "commands", "bench"],
+        &[
+            "document",
+            "wire",
+            "query",
+            "storage",
+            "catalog",
+            "replication",
+            "transport",
+            "dispatch",
+            "commands",
+            "bench",
+        ],
     ),
 ];
 

@@ -38,6 +38,7 @@ mod profile;
 mod re_index;
 mod rename_collection;
 mod repl_set;
+mod repl_set_internal;
 mod roles_info;
 mod rw_concern;
 mod server_status;
@@ -51,6 +52,7 @@ pub(crate) use rw_concern::load as load_default_concerns;
 
 /// Every command that needs the documents, sorted by name.
 pub(crate) static COMMANDS: &[&Command] = &[
+    &repl_set_internal::CONSENSUS,
     &transactions::ABORT,
     &aggregate::COMMAND,
     &repl_set::APPEND_NOTE,
@@ -94,6 +96,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &repl_set::GET_CONFIG,
     &repl_set::GET_RBID,
     &repl_set::GET_STATUS,
+    &repl_set_internal::HEARTBEAT,
     &repl_set::INITIATE,
     &repl_set::MAINTENANCE,
     &repl_set::RECONFIG,
@@ -189,6 +192,8 @@ mod tests {
             | "refreshSessions"
             | "replSetAbortPrimaryCatchUp"
             | "replSetFreeze"
+            | "replSetHeartbeat"
+            | "_heddleConsensus"
             | "replSetGetConfig"
             | "replSetGetRBID"
             | "replSetGetStatus"

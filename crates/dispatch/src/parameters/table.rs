@@ -98,6 +98,14 @@ const fn text(default: &'static str) -> Kind {
     Kind::Text { default }
 }
 
+/// A length of time in hours.
+fn check_hours(text: &str) -> Result<(), String> {
+    match text.parse::<f64>() {
+        Ok(hours) if hours.is_finite() && hours >= 0.0 => Ok(()),
+        _ => Err(format!("expected a number of hours, 0 or more, found '{text}'")),
+    }
+}
+
 const MIB: i64 = 1 << 20;
 /// A day: longer times are slips of the keyboard.
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -125,10 +133,16 @@ parameters! {
         "Directory of the socket file `mongodb-<port>.sock`.";
     PidFilePath "processManagement.pidFilePath" text(""), "", start("pidfilepath" "processManagement.pidFilePath"),
         "File to write the process id into; empty for none.";
+    OplogSizeMb "replication.oplogSizeMB" integer(0, 0, 1 << 30), "MiB", start("oplogSize" "replication.oplogSizeMB"),
+        "Size beyond which the oldest entries of a new oplog go; 0 takes a twentieth of the disk's free room, and from 990 MiB to 50 GiB. An oplog that is there keeps its size, which replSetResizeOplog changes.";
+    ReplSetName "replication.replSetName" text(""), "", start("replSet" "replication.replSetName"),
+        "Name of the replica set that this server is a member of; empty for none. A new set begins with replSetInitiate.";
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
     DiskReserveMb "storage.diskReserveMB" integer(-1, -1, 1 << 20), "MiB", start("diskReserveMB" "storage.diskReserveMB"),
         "Room set aside on the data disk, and kept free beside it. With less, writes that grow are refused; on a full disk it is given up for deletes, drops and compaction. -1 takes a hundredth of the disk, within bounds; 0 none. Less than four times storage.rocksdb.memtableSizeMB helps little.";
+    OplogMinRetention "storage.oplogMinRetentionHours" Kind::Form { default: "0", form: "hours, with a fraction or without", check: check_hours }, "h", start("oplogMinRetentionHours" "storage.oplogMinRetentionHours"),
+        "Entries of the oplog that are younger stay, whatever its size; 0 for none.";
     CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB", start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
         "Memory for cached data, blocks and hot documents together; 0 takes half of the memory that the process may use beyond 1 GiB, or a third beyond 256 MiB where that is more. What it may use is the machine's memory, or less where a control group says so.";
     RowCachePercent "storage.rocksdb.rowCachePercent" integer(25, 0, 90), "%", start("rowCachePercent" "storage.rocksdb.rowCachePercent"),

@@ -151,6 +151,8 @@ impl Participant {
     fn close(&mut self, proposals: &Proposals) {
         self.links.shared.forbid_writes();
         self.leading.open_in = None;
+        // Who is refused looks at once for another primary, and must not find this member again.
+        self.publish();
         // In the order in which they were proposed: who follows is never settled before whom he follows.
         let mut withheld = Vec::new();
         for InFlight { group, committed, .. } in self.leading.in_flight.drain(..) {

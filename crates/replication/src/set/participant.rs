@@ -412,7 +412,7 @@ impl Participant {
         self.answers.drain(..).for_each(|reply| reply.answer(Ok(())));
     }
 
-    fn publish(&self) {
+    pub(super) fn publish(&self) {
         let own = self.own_place();
         let is_writable = self.leading.is_open();
         let state = match (&self.state, own) {
