@@ -186,7 +186,7 @@ def test_a_planned_step_down_fails_no_operation(replica_set):
     running = replica_set(3)
     with running.client() as client:
         load = Load(client, w="majority")
-        for _ in range(3):
+        for _ in range(2):
             load.wait_for_more()
             before = running.primary()
             with running.direct(before) as direct:
