@@ -4,6 +4,7 @@ use crate::server::DataNode;
 use crate::testing::TestClient;
 use catalog::Catalog;
 use dispatch::Server;
+use dispatch::concern::WriteConcern;
 use dispatch::host::Host;
 use dispatch::parameters::Parameters;
 use document::{Document, DocumentBuf, Timestamp, Value, doc};
@@ -314,6 +315,14 @@ fn default_concerns_are_told_and_kept() {
     assert_eq!(defaults.get("defaultWriteConcernSource"), Some(&"global".into()));
     let message = "The global default write concern cannot be unset once it is set.";
     member.fails(set(doc! {}), 20, message);
+    // As a member that becomes primary: it knows of the document only.
+    let server = &member.client.server;
+    let own = server.node.member.as_ref().expect("a member");
+    own.set_default(None);
+    pollster::block_on(crate::prepare_replicated(server)).expect("it is the primary");
+    let completed = own.complete(WriteConcern::default());
+    let expected = doc! { "w": 1, "wtimeout": 7, "provenance": "customDefault" };
+    assert_eq!(completed.to_document(), expected);
 }
 
 #[test]
