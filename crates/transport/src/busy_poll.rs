@@ -5,14 +5,9 @@
 //! not look to the scheduler like one who needs a processor. So the loop offers the processor to others and
 //! looks again, for a moment. Where that finds nothing, it is not done at the next sleeps, twice as many each
 //! time: a server that idles, or waits for slow clients, sleeps at once. Nor is it done while the pool works:
-//! no processor halts then, and scans would take what the loop offers.
-//!
-//! Who offers the processor gives up the rest of its slice, and who always finds work runs on to the end of it
-//! while another loop's clients wait. So slices are short while a loop has few tasks at a time, and the usual
-//! ones again when it has many: who is interrupted more often has more to do. `docs/design/busy-polling.md` has
-//! the figures.
+//! no processor halts then, and scans would take what the loop offers. `docs/design/busy-polling.md` has the
+//! figures.
 
-use crate::niceness;
 use crate::pool::Pool;
 use std::sync::Arc;
 use std::thread;
@@ -24,11 +19,6 @@ const MOMENT: Duration = Duration::from_micros(50);
 const FEW: usize = 16;
 /// So many sleeps begin at once at most before a loop looks again.
 const MOST_SKIPPED: u32 = 255;
-/// The slices of a loop that has few tasks.
-const SLICE: Duration = Duration::from_micros(500);
-/// So many turns more with few tasks than with many, or the other way round, until slices change: each change
-/// is a system call.
-const LEANING: u32 = 64;
 
 /// See the module. Belongs to one loop.
 #[derive(Default)]
@@ -39,10 +29,6 @@ pub(crate) struct BusyPoll {
     skips: u32,
     /// How many of them are left.
     left: u32,
-    /// Turns with few tasks against those with many, from none to [`LEANING`].
-    few: u32,
-    /// Slices are short.
-    is_short: bool,
 }
 
 impl BusyPoll {
@@ -54,22 +40,12 @@ impl BusyPoll {
     /// Whether to [look](BusyPoll::look) once more before this sleep, which follows after `ran` tasks.
     pub(crate) fn is_due(&mut self, ran: usize) -> bool {
         let Some(pool) = &self.pool else { return false };
-        let is_working = pool.is_working();
-        self.lean(ran <= FEW);
-        if ran > FEW || is_working {
+        if ran > FEW || pool.is_working() {
             return false;
         }
         let due = self.left == 0;
         self.left = self.left.saturating_sub(1);
         due
-    }
-
-    fn lean(&mut self, few: bool) {
-        self.few = if few { (self.few + 1).min(LEANING) } else { self.few.saturating_sub(1) };
-        if self.few == if self.is_short { 0 } else { LEANING } {
-            self.is_short = !self.is_short;
-            niceness::set_slice(if self.is_short { SLICE } else { Duration::ZERO });
-        }
     }
 
     /// Offers the processor until there is `work`, for a moment. Whether there was.
@@ -143,22 +119,6 @@ mod tests {
             }
         }
         assert!((256..300).contains(&sleeps), "{sleeps}");
-    }
-
-    #[test]
-    fn slices_are_short_while_there_are_few_tasks() {
-        let usual = niceness::slice();
-        let mut busy_poll = beside_a_pool();
-        let mut after_turns_of = |ran| {
-            for _ in 0..LEANING {
-                busy_poll.is_due(ran);
-            }
-            niceness::slice()
-        };
-        let short = after_turns_of(FEW);
-        // Kernels before 6.12 know no slices of one's own.
-        assert!(short == SLICE || usual.is_zero(), "{short:?}, before {usual:?}");
-        assert_eq!(after_turns_of(FEW + 1), usual);
     }
 
     #[test]
