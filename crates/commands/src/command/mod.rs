@@ -53,6 +53,7 @@ pub(crate) use rw_concern::load as load_default_concerns;
 /// Every command that needs the documents, sorted by name.
 pub(crate) static COMMANDS: &[&Command] = &[
     &repl_set_internal::CONSENSUS,
+    &repl_set::COPY,
     &transactions::ABORT,
     &aggregate::COMMAND,
     &repl_set::APPEND_NOTE,
@@ -197,6 +198,7 @@ mod tests {
             | "replSetGetConfig"
             | "replSetGetRBID"
             | "replSetGetStatus"
+            | "_heddleCopy"
             | "replSetInitiate"
             | "replSetMaintenance"
             | "replSetReconfig"

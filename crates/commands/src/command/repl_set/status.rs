@@ -32,6 +32,10 @@ fn status(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> 
     context.fields.finish()?;
     let topology = set.topology();
     let Some(config) = &topology.config else {
+        if copy::write_progress(set, context.server.now_ms(), reply) {
+            reply.append("set", set.set_name()).append("myState", topology.state.number());
+            return Ok(());
+        }
         return Err(not_initiated("no replset config has been received"));
     };
     if topology.own.is_none() {
@@ -52,6 +56,7 @@ fn status(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> 
     reply.append("votingMembersCount", voters).append("writableVotingMembersCount", voters);
     write_optimes(reply.start_document("optimes"), set);
     let uptime = ambient::elapsed(context.server.started).as_secs() as i32;
+    copy::write_progress(set, context.server.now_ms(), reply);
     let mut shown = reply.start_array("members");
     for member in &members {
         shown.push_value(&describe(member, config, uptime).into());
