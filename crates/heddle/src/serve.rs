@@ -18,12 +18,13 @@ use dispatch::parameters::{Parameter, Parameters, Setting};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::error::Error;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use storage::{StorageOptions, Store};
+use storage::{StorageError, StorageOptions, Store};
 use transport::StartError;
 
 /// Exit status when the data cannot be opened, as mongod has it.
@@ -44,10 +45,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const SESSIONS_EVERY: Duration = Duration::from_secs(300);
 
 /// Why the server ends.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum End {
     Signal(i32),
     Command(Duration),
+    /// The data were copied from another member: they are to be opened.
+    Copied,
 }
 
 /// The `shutdown` command's way to [`run`].
@@ -79,15 +82,32 @@ pub(crate) fn run(options: Options) -> ExitCode {
         Err(error) => return fail(&error, EXIT_START),
     };
     let (sender, ends) = channel();
-    let status = match start(&options, &log, &sender) {
+    let (end, ended) = match start(&options, &log, &sender) {
         Ok(running) => running.until_the_end(&ends),
         Err(failure) => {
             tracing::error!(target: "control", id = 20_575, error = %failure.error, "Error at startup");
-            fail(&*failure.error, failure.status)
+            return ended_early(&log, &failure);
         }
     };
     log.flush();
+    match (end, ended) {
+        (End::Copied, Ok(())) => begin_again(),
+        (_, Ok(())) => ExitCode::SUCCESS,
+        (_, Err(error)) => fail(&error, EXIT_CLOSE),
+    }
+}
+
+fn ended_early(log: &Log, failure: &StartFailure) -> ExitCode {
+    let status = fail(&*failure.error, failure.status);
+    log.flush();
     status
+}
+
+/// Makes this process the same program with the same arguments once more.
+fn begin_again() -> ExitCode {
+    let again = |program| Command::new(program).args(std::env::args_os().skip(1)).exec();
+    let error = std::env::current_exe().map_or_else(|error| error, again);
+    fail(&error, EXIT_START)
 }
 
 fn start_log(options: &Options) -> std::io::Result<Arc<Log>> {
@@ -168,7 +188,14 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     match &member {
         Some(member) => {
-            member.watch(&server).map_err(|error| StartFailure::with(EXIT_START)(error.into()))?
+            let (copied, ends) = (member.set.clone(), ends.clone());
+            let begins = std::thread::Builder::new().name("replication-copied".into()).spawn(move || {
+                pollster::block_on(copied.copied());
+                let _ = ends.send(End::Copied);
+            });
+            begins
+                .and_then(|_| member.watch(&server))
+                .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?
         }
         None => pollster::block_on(commands::remove_unfinished_outputs(&server.node))
             .map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?,
@@ -241,6 +268,9 @@ fn open_store(
         options.io_budget_bytes_per_second = mib * MIB;
     }
     let path = PathBuf::from(parameters.text(Parameter::DbPath));
+    if !parameters.text(Parameter::ReplSetName).is_empty() {
+        replication::initial_sync::adopt_copy(&path, &options)?;
+    }
     let store = Store::open(path, &options)?;
     let watched = store.clone();
     parameters.watch(Parameter::JournalCommitInterval, move |setting| {
@@ -291,7 +321,7 @@ fn tell_addresses(transport: &transport::Server) {
 
 impl Running {
     /// Does the regular work until somebody asks for the end, then ends in order.
-    fn until_the_end(self, ends: &Receiver<End>) -> ExitCode {
+    fn until_the_end(self, ends: &Receiver<End>) -> (End, Result<(), StorageError>) {
         let (mut expired, mut sessions_expired) = (Instant::now(), Instant::now());
         let end = loop {
             let pause = Duration::from_secs(self.parameters.unsigned(Parameter::CursorMonitorFrequency));
@@ -323,11 +353,15 @@ impl Running {
                 tracing::info!(target: "control", id = 23_377, reason = "signal", signal, "Shutting down");
                 Duration::from_millis(self.parameters.unsigned(Parameter::ShutdownTimeout))
             }
+            End::Copied => {
+                tracing::info!(target: "control", id = 23_377, reason = "initial sync", "Shutting down to open the data that were copied");
+                Duration::ZERO
+            }
         };
-        self.finish(grace)
+        (end, self.finish(grace))
     }
 
-    fn finish(self, grace: Duration) -> ExitCode {
+    fn finish(self, grace: Duration) -> Result<(), StorageError> {
         /// Time for interrupted operations to answer.
         const AFTER_INTERRUPT: Duration = Duration::from_secs(2);
         self.server.begin_shutdown();
@@ -346,9 +380,6 @@ impl Running {
         self.server.timers.stop();
         let closed = self.store.close();
         tracing::info!(target: "control", id = 20_565, forced = report.forced, abandoned = report.abandoned, "Now exiting");
-        match closed {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, EXIT_CLOSE),
-        }
+        closed
     }
 }
