@@ -1,4 +1,4 @@
-"""The real Node driver and the real mongosh against the shared server."""
+"""The real Node driver and the real mongosh against the shared server and a set."""
 
 import os
 import pathlib
@@ -6,18 +6,20 @@ import subprocess
 
 import pytest
 
+from replica_set import ReplicaSet
+
 HERE = pathlib.Path(__file__).resolve().parent
 NODE = HERE / "node"
 LIMIT_SECONDS = 300
 
 
-def run(command, server):
+def run(command, uri, home):
     first = os.environ.get("NODE_PATH_FIRST", "")
     environment = {
         **os.environ,
         "PATH": f"{first}:{os.environ['PATH']}",
-        "HEDDLE_URI": server.uri,
-        "HOME": str(server.directory.parent),
+        "HEDDLE_URI": uri,
+        "HOME": str(home),
     }
     done = subprocess.run(
         command, cwd=NODE, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, stdin=subprocess.DEVNULL
@@ -28,11 +30,22 @@ def run(command, server):
 
 @pytest.mark.parametrize("script", sorted(path.name for path in NODE.glob("*.test.mjs")))
 def test_node_driver(server, script):
-    run(["node", "--test", "--test-reporter=spec", script], server)
+    run(["node", "--test", "--test-reporter=spec", script], server.uri, server.directory.parent)
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in (HERE / "mongosh").glob("*.js")))
 def test_mongosh(server, script):
     shell = str(NODE / "node_modules" / ".bin" / "mongosh")
-    output = run([shell, "--quiet", "--norc", server.uri, "--file", str(HERE / "mongosh" / script)], server)
+    output = run([shell, "--quiet", "--norc", server.uri, "--file", str(HERE / "mongosh" / script)], server.uri, server.directory.parent)
     assert f"{script.removesuffix('.js').replace('_', ' ')}: ok" in output, output
+
+
+def test_mongosh_with_a_replica_set(tmp_path):
+    running = ReplicaSet(tmp_path, 3)
+    try:
+        script = HERE / "mongosh" / "sets" / "replica_set.js"
+        shell = str(NODE / "node_modules" / ".bin" / "mongosh")
+        output = run([shell, "--quiet", "--norc", running.uri, "--file", str(script)], running.uri, tmp_path)
+        assert "replica set: ok" in output, output
+    finally:
+        running.kill_all()
