@@ -157,6 +157,9 @@ fn one_member_is_a_whole_set() {
     assert_eq!(server.latest(1), Some(Value::Int32(99)));
     block_on(server.set.read_barrier()).expect("it leads");
     let noted = block_on(server.set.append_note(doc! { "msg": "hello" }.to_buf())).expect("a note");
+    // Every member would take it for the state of the set, now and after each restart.
+    let forged = block_on(server.set.append_note(doc! { "config": {}, "numbers": {} }.to_buf()));
+    assert_eq!(forged.unwrap_err().code, ErrorCode::BadValue);
     block_on(server.set.replicated(noted, &Copies::Majority)).expect("a majority");
     block_on(server.set.replicated(noted, &Copies::Members(1))).expect("one member");
 

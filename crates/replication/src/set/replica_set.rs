@@ -11,6 +11,7 @@ use crate::set::driver::{Asked, Driver, Inbox, Links, Told};
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
 use crate::set::shared::{Reply, Shared, question};
+use crate::set::state::SetState;
 use crate::set::{Copies, MemberState, ReplSetConfig, SetError, Topology};
 use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
@@ -296,8 +297,13 @@ impl ReplicaSet {
     /// Logs an operation that changes nothing; resolves when it is applied here.
     ///
     /// # Errors
-    /// `NotWritablePrimary`, `InterruptedDueToReplStateChange`.
+    /// `NotWritablePrimary`, `InterruptedDueToReplStateChange`; `BadValue` for what would be read as the state of
+    /// the set.
     pub async fn append_note(&self, note: DocumentBuf) -> Result<OpTime, SetError> {
+        if SetState::of_note(note.as_raw()).is_some() {
+            let message = "a note with the documents 'config' and 'numbers' is the server's own";
+            return Err(SetError::new(ErrorCode::BadValue, message));
+        }
         self.ask(|reply| Asked::Note(note, reply)).await
     }
 
