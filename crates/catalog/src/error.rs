@@ -149,6 +149,7 @@ const INTERNAL_ERROR: i32 = 1;
 const NOT_WRITABLE_PRIMARY: i32 = 10_107;
 const INTERRUPTED_AT_SHUTDOWN: i32 = 11_600;
 const INTERRUPTED_DUE_TO_STATE_CHANGE: i32 = 11_602;
+const OBJECT_TOO_LARGE: i32 = 10_334;
 const OUT_OF_DISK_SPACE: i32 = 14_031;
 
 /// The store knows nothing of codes.
@@ -164,6 +165,7 @@ const fn commit_code(error: &CommitError) -> i32 {
     match error {
         CommitError::NoSpace(_) => OUT_OF_DISK_SPACE,
         CommitError::Closed => INTERRUPTED_AT_SHUTDOWN,
+        CommitError::EntryTooLarge(_) => OBJECT_TOO_LARGE,
         CommitError::NotPrimary => NOT_WRITABLE_PRIMARY,
         CommitError::SteppedDown => INTERRUPTED_DUE_TO_STATE_CHANGE,
         _ => INTERNAL_ERROR,

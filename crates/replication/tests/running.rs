@@ -160,6 +160,8 @@ fn one_member_is_a_whole_set() {
     // Every member would take it for the state of the set, now and after each restart.
     let forged = block_on(server.set.append_note(doc! { "config": {}, "numbers": {} }.to_buf()));
     assert_eq!(forged.unwrap_err().code, ErrorCode::BadValue);
+    let long = doc! { "msg": ("x".repeat(storage::ENTRY_BYTES_MAX)) }.to_buf();
+    assert_eq!(block_on(server.set.append_note(long)).unwrap_err().code, ErrorCode::BSONObjectTooLarge);
     block_on(server.set.replicated(noted, &Copies::Majority)).expect("a majority");
     block_on(server.set.replicated(noted, &Copies::Members(1))).expect("one member");
 

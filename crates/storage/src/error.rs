@@ -124,6 +124,9 @@ pub enum CommitError {
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,
+    /// An entry of the unit is longer than the log takes.
+    #[error("an entry of the oplog would have {0} bytes, at most {max} are allowed", max = crate::ENTRY_BYTES_MAX)]
+    EntryTooLarge(usize),
     /// The log takes no entries here.
     #[error("not primary")]
     NotPrimary,

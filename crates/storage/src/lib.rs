@@ -99,7 +99,7 @@ pub use pipeline::{CommitFuture, JournaledFuture, Receipt};
 pub use space::{Disk, Room, SpaceState, SpaceStatistics};
 pub use statistics::{CommitStatistics, RowCacheStatistics, StorageStatistics};
 pub use store::{EnqueuedVersion, Store};
-pub use unit::{Growth, Mutation, MutationLog, WriteUnit};
+pub use unit::{ENTRY_BYTES_MAX, Growth, Mutation, MutationLog, WriteUnit};
 pub use view::{Cursor, KeyValue, PinnedBytes, ReadSource, ReadView};
 pub use views::ViewUnavailable;
 pub use watch::WatchedView;

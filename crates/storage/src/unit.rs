@@ -11,9 +11,14 @@
 
 use smallvec::SmallVec;
 
+use crate::error::CommitError;
 use crate::keyspace::{CounterId, Keyspace};
 use crate::latch::held::HeldLatches;
 use crate::pipeline::group::{Queue, QueuePlace, Wakers};
+
+/// Bytes of an entry at most: other members are sent it in one command, whose other parts take some of what a
+/// command has beyond a document.
+pub const ENTRY_BYTES_MAX: usize = (16 << 20) + (12 << 10);
 
 const PUT: u8 = 0;
 const DELETE: u8 = 1;
@@ -289,6 +294,11 @@ impl WriteUnit {
     /// The same, lent.
     pub fn entries(&self) -> &[Vec<u8>] {
         &self.entries
+    }
+
+    pub(crate) fn entry_too_large(&self) -> Option<CommitError> {
+        let lengths = self.entries.iter().map(Vec::len);
+        lengths.max().filter(|bytes| *bytes > ENTRY_BYTES_MAX).map(CommitError::EntryTooLarge)
     }
 
     pub(crate) fn take_entries(&mut self) -> Vec<Vec<u8>> {

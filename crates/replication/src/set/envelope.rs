@@ -30,6 +30,9 @@ pub(crate) struct Envelope {
     pub(crate) messages: Vec<Message>,
 }
 
+/// An entry fits into a command with all that is beside it.
+const _: () = assert!(storage::ENTRY_BYTES_MAX + (4 << 10) <= wire::MAX_COMMAND_SIZE);
+
 /// The name of the command.
 pub(crate) const COMMAND: &str = "_heddleConsensus";
 

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use storage::ENTRY_BYTES_MAX;
 use wire::ErrorCode;
 
 /// What a member is told when it starts.
@@ -181,6 +182,7 @@ impl ReplicaSet {
         }
         config.check_initiate(&self.0.set_name, &self.0.own_hosts)?;
         let own = config.own_member(&self.0.own_hosts)?.id;
+        check_length(&config.to_document().to_buf())?;
         heartbeat::check_all_answer(&config, own, &*self.0.peers).await?;
         self.ask(|reply| Asked::Initiate(config, reply)).await?;
         self.0.shared.until_advanced(|| self.topology().config.is_some().then_some(())).await;
@@ -193,6 +195,7 @@ impl ReplicaSet {
     /// `NotWritablePrimary`, `NewReplicaSetConfigurationIncompatible`, `InvalidReplicaSetConfig`,
     /// `ConfigurationInProgress`.
     pub async fn reconfigure(&self, config: ReplSetConfig, force: bool) -> Result<(), SetError> {
+        check_length(&config.to_document().to_buf())?;
         self.ask(|reply| Asked::Reconfigure { config, force, reply }).await.map(drop)
     }
 
@@ -304,6 +307,7 @@ impl ReplicaSet {
             let message = "a note with the documents 'config' and 'numbers' is the server's own";
             return Err(SetError::new(ErrorCode::BadValue, message));
         }
+        check_length(&note)?;
         self.ask(|reply| Asked::Note(note, reply)).await
     }
 
@@ -358,4 +362,15 @@ impl ReplicaSet {
             drop(thread.join());
         }
     }
+}
+
+/// What is logged as a note must leave room for what an entry has beside it.
+fn check_length(note: &DocumentBuf) -> Result<(), SetError> {
+    const BESIDE: usize = 8 << 10;
+    let length = note.as_bytes().len();
+    if length > ENTRY_BYTES_MAX - BESIDE {
+        let message = format!("an entry of the oplog would be too large: {length} bytes of a note");
+        return Err(SetError::new(ErrorCode::BSONObjectTooLarge, message));
+    }
+    Ok(())
 }

@@ -115,7 +115,7 @@ impl CommitFuture {
         loop {
             let next = match &mut self.stage {
                 Stage::Gate { unit, ticket } => {
-                    let refusal = store.breakdown().cloned();
+                    let refusal = store.breakdown().cloned().or_else(|| unit.entry_too_large());
                     if let Some(refusal) = refusal.or_else(|| store.space.refusal(unit.growth())) {
                         store.gate.abandon(ticket);
                         self.stage = Stage::Finished;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use storage::{
-    CommitError, CommitFuture, EnqueuedVersion, HeldLatches, Keyspace, LatchTable, Proposals, ProposedGroup,
-    Queueing, Store, WriteUnit,
+    CommitError, CommitFuture, ENTRY_BYTES_MAX, EnqueuedVersion, HeldLatches, Keyspace, LatchTable,
+    Proposals, ProposedGroup, Queueing, Store, WriteUnit,
 };
 
 use crate::faults::{Fault, Faults, faulty_store};
@@ -448,5 +448,24 @@ fn latches_are_passed_on_when_a_proposal_is_enqueued() {
         assert!(polled(), "before anything is written");
         write(proposals.next_group().expect("one unit"));
         assert!(is_written(&mut commit));
+    });
+}
+
+#[test]
+fn an_entry_that_could_not_be_sent_is_refused() {
+    for_each_store(|store| {
+        let proposals = accepting(&store);
+        let of_length = |key: &str, bytes: usize| {
+            let mut unit = document(key);
+            *unit.entries_mut() = vec![vec![0], vec![0; bytes]];
+            unit
+        };
+        let long = store.commit(of_length("long", ENTRY_BYTES_MAX + 1)).wait();
+        assert_eq!(long, Err(CommitError::EntryTooLarge(ENTRY_BYTES_MAX + 1)));
+        assert!(proposals.next_group().is_none(), "the owner does not see it");
+        let mut longest = propose(&store, of_length("longest", ENTRY_BYTES_MAX));
+        write(proposals.next_group().expect("it is taken"));
+        assert!(is_written(&mut longest));
+        assert!(!exists(&store, "long"));
     });
 }
