@@ -343,7 +343,8 @@ impl Participant {
                 from: Address { number: self.identity.number, host: own.cloned().unwrap_or_default() },
                 to: Address { number, host: host.to_owned() },
                 needs_copy: self.identity.needs_copy,
-                learns: !self.member.membership().is_voter(number),
+                // Who was removed neither votes nor learns: a new disk is not to take its number.
+                learns: self.member.membership().learners.contains(&number),
                 electable: self.is_electable(now),
                 messages,
             };
