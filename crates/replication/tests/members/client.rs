@@ -69,13 +69,10 @@ pub(crate) fn prepare(catalog: Arc<Catalog>) -> Request {
     Box::pin(async move {
         let store = catalog.store().clone();
         let receipts = Receipts::default();
-        let context = OperationContext {
-            observer: Some(&OplogObserver),
-            ..OperationContext::writing(&store, &receipts)
-        };
+        let context = logged(&store, &receipts);
         let collection = match catalog.collection_or_create(&context, "test", "c").await {
             Ok(collection) => collection,
-            Err(error) => return refusal(query_code(&error)),
+            Err(error) => return refusal(error.code()),
         };
         for id in SINGLES.chain(PAIR) {
             let mut document = doc! { "_id": id };
@@ -89,8 +86,9 @@ pub(crate) fn prepare(catalog: Arc<Catalog>) -> Request {
     })
 }
 
-fn query_code(error: &catalog::CatalogError) -> i32 {
-    error.code()
+/// As a client's writes are.
+fn logged<'o>(store: &'o storage::Store, receipts: &'o Receipts) -> OperationContext<'o> {
+    OperationContext { observer: Some(&OplogObserver), ..OperationContext::writing(store, receipts) }
 }
 
 /// Appends a number to one document.
@@ -98,10 +96,7 @@ pub(crate) fn append(catalog: Arc<Catalog>, id: i32, value: i64) -> Request {
     Box::pin(async move {
         let store = catalog.store().clone();
         let receipts = Receipts::default();
-        let context = OperationContext {
-            observer: Some(&OplogObserver),
-            ..OperationContext::writing(&store, &receipts)
-        };
+        let context = logged(&store, &receipts);
         let Some(collection) = collection(&catalog) else { return Outcome::Never };
         let key = Collection::document_key_of_id(RawValue::Int32(id));
         let decide = |found: Option<RawDocument<'_>>| {
@@ -123,10 +118,7 @@ pub(crate) fn append_to_pair(catalog: Arc<Catalog>, value: i64) -> Request {
     Box::pin(async move {
         let store = catalog.store().clone();
         let receipts = Receipts::default();
-        let context = OperationContext {
-            observer: Some(&OplogObserver),
-            ..OperationContext::writing(&store, &receipts)
-        };
+        let context = logged(&store, &receipts);
         let Some(collection) = collection(&catalog) else { return Outcome::Never };
         let mut found = FoundDocuments::default();
         for id in PAIR {
