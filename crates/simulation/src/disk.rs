@@ -9,12 +9,12 @@
 use crate::bug::Bug;
 use crate::random::SeededRandom;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use storage::{
-    Disk, EngineFailure, Keyspace, MemoryEngine, Mutation, MutationLog, Room, StorageError, WriteUnit,
+    Disk, EngineFailure, Keyspace, MemoryEngine, Mutation, MutationLog, ReadTier, Room, StableImage,
+    StorageError, WriteUnit,
 };
-use storage::{Engine, ReadTier};
 
 const TOTAL_BYTES: u64 = 1 << 30;
 /// What the server is told to set aside.
@@ -46,11 +46,8 @@ pub struct Faults {
     pub sync: bool,
 }
 
-/// Keys and values, by keyspace.
-type Image = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
-
 struct State {
-    stable: Image,
+    stable: StableImage,
     tail: VecDeque<Vec<MutationLog>>,
     /// Mutations of the catalog that a sync has left out.
     left_out: Vec<MutationLog>,
@@ -69,7 +66,7 @@ impl SimulatedDisk {
     /// An empty one.
     pub fn new(seed: u64, bug: Option<Bug>) -> Arc<SimulatedDisk> {
         let state = State {
-            stable: Image::new(),
+            stable: StableImage::default(),
             tail: VecDeque::new(),
             left_out: Vec::new(),
             faults: Faults::default(),
@@ -178,16 +175,7 @@ impl SimulatedDisk {
 
     /// An engine that has what is stable.
     pub(crate) fn engine(&self) -> MemoryEngine {
-        let engine = MemoryEngine::new();
-        let state = self.state.lock();
-        let mut all = MutationLog::default();
-        for ((keyspace, key), value) in &state.stable {
-            if let Some(keyspace) = Keyspace::ALL.into_iter().find(|known| *known as u8 == *keyspace) {
-                all.put(keyspace, key, value);
-            }
-        }
-        engine.write(&[], &all).expect("memory takes every write");
-        engine
+        self.state.lock().stable.engine()
     }
 }
 
@@ -209,20 +197,7 @@ impl State {
 
     fn apply(&mut self, log: &MutationLog, takes: impl Fn(&Mutation<'_>) -> bool) {
         for mutation in log.iter().filter(takes) {
-            let code = mutation.keyspace() as u8;
-            match mutation {
-                Mutation::Put { key, value, .. } => {
-                    self.stable.insert((code, key.to_vec()), value.to_vec());
-                }
-                Mutation::Delete { key, .. } => {
-                    self.stable.remove(&(code, key.to_vec()));
-                }
-                Mutation::DeleteRange { from, to, .. } => {
-                    let range = (code, from.to_vec())..(code, to.to_vec());
-                    let doomed: Vec<_> = self.stable.range(range).map(|(key, _)| key.clone()).collect();
-                    doomed.iter().for_each(|key| drop(self.stable.remove(key)));
-                }
-            }
+            self.stable.apply(mutation);
         }
     }
 }

@@ -82,6 +82,7 @@ mod watch;
 pub use background::Background;
 pub use directory::replace_engine;
 pub use engine::hooked::{EngineHooks, HookedEngine};
+pub use engine::image::StableImage;
 pub use engine::memory::MemoryEngine;
 pub use engine::rocks::{RocksEngine, RocksOpenFailure};
 pub use engine::{Engine, EngineCursor, EngineFailure, EngineReader, EngineStatistics, Pressure, RangeBytes};

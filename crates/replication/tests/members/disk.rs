@@ -3,18 +3,17 @@
 use crate::client::{PAIR, list};
 use catalog::Catalog;
 use fastrand::Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use storage::{
-    Disk, Engine, EngineFailure, EngineHooks, HookedEngine, Keyspace, MemoryEngine, Mutation, MutationLog,
-    Room, WriteUnit,
+    Disk, Engine, EngineFailure, EngineHooks, HookedEngine, MemoryEngine, MutationLog, Room, StableImage,
+    WriteUnit,
 };
 
 #[derive(Debug, Default)]
 struct Journal {
-    /// Keys and values by keyspace.
-    stable: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
+    stable: StableImage,
     /// How many batches are in it.
     synced: u64,
     tail: VecDeque<Vec<MutationLog>>,
@@ -24,20 +23,7 @@ impl Journal {
     fn make_stable(&mut self, batches: usize) {
         self.synced += batches as u64;
         for log in self.tail.drain(..batches).flatten() {
-            for mutation in log.iter() {
-                let code = mutation.keyspace() as u8;
-                match mutation {
-                    Mutation::Put { key, value, .. } => {
-                        self.stable.insert((code, key.to_vec()), value.to_vec());
-                    }
-                    Mutation::Delete { key, .. } => drop(self.stable.remove(&(code, key.to_vec()))),
-                    Mutation::DeleteRange { from, to, .. } => {
-                        let range = (code, from.to_vec())..(code, to.to_vec());
-                        let gone: Vec<_> = self.stable.range(range).map(|(key, _)| key.clone()).collect();
-                        gone.iter().for_each(|key| drop(self.stable.remove(key)));
-                    }
-                }
-            }
+            log.iter().for_each(|mutation| self.stable.apply(mutation));
         }
     }
 }
@@ -49,13 +35,7 @@ pub(crate) struct MemberDisk(Arc<Mutex<Journal>>);
 impl MemberDisk {
     /// An engine with what is stable. It writes to the disk until `dead`; `reader` looks while it does.
     pub(crate) fn engine(&self, dead: Arc<AtomicBool>, reader: Arc<Reader>) -> Arc<dyn Engine> {
-        let memory = MemoryEngine::new();
-        let mut all = MutationLog::default();
-        for ((code, key), value) in &self.0.lock().unwrap().stable {
-            let keyspace = Keyspace::ALL.into_iter().find(|keyspace| *keyspace as u8 == *code).unwrap();
-            all.put(keyspace, key, value);
-        }
-        memory.write(&[], &all).unwrap();
+        let memory = self.0.lock().unwrap().stable.engine();
         Arc::new(HookedEngine::new(memory, Arc::new(Recorder { journal: Arc::clone(&self.0), dead, reader })))
     }
 

@@ -2,40 +2,23 @@
 
 use document::{DocumentBuf, doc};
 use replication::{Entry, EntryKind, LogOptions, OpTime, StoreLog};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use storage::{
-    Disk, Engine, EngineFailure, EngineHooks, HookedEngine, Keyspace, MemoryEngine, Mutation, MutationLog,
-    Room, StorageOptions, Store, WriteUnit,
+    Disk, Engine, EngineFailure, EngineHooks, HookedEngine, MemoryEngine, MutationLog, Room, StableImage,
+    StorageOptions, Store, WriteUnit,
 };
-
-/// Keys and values by keyspace.
-type Image = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
 /// What is on the disk, and batches that were written since.
 #[derive(Debug, Default)]
 struct Journal {
-    stable: Image,
+    stable: StableImage,
     tail: Vec<Vec<MutationLog>>,
 }
 
 impl Journal {
     fn make_stable(&mut self, batches: usize) {
         for log in self.tail.drain(..batches).flatten() {
-            for mutation in log.iter() {
-                let code = mutation.keyspace() as u8;
-                match mutation {
-                    Mutation::Put { key, value, .. } => {
-                        self.stable.insert((code, key.to_vec()), value.to_vec());
-                    }
-                    Mutation::Delete { key, .. } => drop(self.stable.remove(&(code, key.to_vec()))),
-                    Mutation::DeleteRange { from, to, .. } => {
-                        let range = (code, from.to_vec())..(code, to.to_vec());
-                        let gone: Vec<_> = self.stable.range(range).map(|(key, _)| key.clone()).collect();
-                        gone.iter().for_each(|key| drop(self.stable.remove(key)));
-                    }
-                }
-            }
+            log.iter().for_each(|mutation| self.stable.apply(mutation));
         }
     }
 }
@@ -87,13 +70,7 @@ impl Stored {
     }
 
     fn open(journal: Arc<Mutex<Journal>>, recent_bytes: u64) -> Self {
-        let memory = MemoryEngine::new();
-        let mut all = MutationLog::default();
-        for ((code, key), value) in &journal.lock().unwrap().stable {
-            let keyspace = Keyspace::ALL.into_iter().find(|keyspace| *keyspace as u8 == *code).unwrap();
-            all.put(keyspace, key, value);
-        }
-        memory.write(&[], &all).unwrap();
+        let memory = journal.lock().unwrap().stable.engine();
         let engine = HookedEngine::new(memory, Arc::new(Recorder(Arc::clone(&journal))));
         let options = StorageOptions { row_cache_bytes: 0, ..StorageOptions::small() };
         let (store, _) = Store::without_threads(Arc::new(engine), Arc::new(EndlessDisk), &options).unwrap();

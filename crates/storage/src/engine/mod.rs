@@ -5,6 +5,7 @@
 //! steps go wrong.
 
 pub(crate) mod hooked;
+pub(crate) mod image;
 pub(crate) mod memory;
 pub(crate) mod rocks;
 
