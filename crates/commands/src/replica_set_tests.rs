@@ -37,6 +37,9 @@ impl Peers for Wires {
     fn ask(&self, host: &str, command: DocumentBuf, _: Duration) -> Answer {
         let answer = match self.member(host) {
             None => Err(PeerError::TimedOut { host: host.to_owned() }),
+            Some(member) if command.as_raw().contains("_isSelf") => {
+                Ok(doc! { "id": (member.instance()), "ok": 1.0 }.to_buf())
+            }
             Some(member) => Ok(match member.heartbeat(command.as_raw()) {
                 Ok(reply) => reply,
                 Err(error) => doc! { "ok": 0, "errmsg": (error.message) }.to_buf(),
@@ -228,6 +231,24 @@ fn one_member_is_a_whole_set() {
     assert_eq!(inner(&repl, "repl").get("setName"), Some(&"rs".into()));
     assert_eq!(member.admin(doc! { "replSetGetRBID": 1 }).get("rbid"), Some(&Value::Int32(1)));
     member.fails(doc! { "reIndex": "c" }, 20, "reIndex is only allowed on a standalone mongod instance.");
+}
+
+#[test]
+fn a_member_knows_itself_under_a_name_that_is_not_its_own() {
+    let wires = Wires::default();
+    let (member, other) = (Member::start(&wires, 0), Member::start(&wires, 1));
+    wires.0.lock().insert("alias:7".to_owned(), member.set.clone());
+    wires.0.lock().insert("elsewhere:7".to_owned(), other.set.clone());
+    let config = |host: &str| {
+        let members =
+            [Value::from(doc! { "_id": 4, "host": host }), doc! { "_id": 5, "host": (self::host(1)) }.into()];
+        doc! { "replSetInitiate": { "_id": "rs", "members": (members.to_vec()) } }
+    };
+    let message = "No host described in new configuration with {version: 1, term: -1} for replica set rs maps to this node";
+    member.fails(config("elsewhere:7"), 93, message);
+    member.admin(config("alias:7"));
+    let hello = member.ok(doc! { "hello": 1 });
+    assert_eq!(hello.get("me"), Some(&"alias:7".into()), "{hello:?}");
 }
 
 #[test]

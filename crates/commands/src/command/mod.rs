@@ -54,6 +54,7 @@ pub(crate) use rw_concern::load as load_default_concerns;
 pub(crate) static COMMANDS: &[&Command] = &[
     &repl_set_internal::CONSENSUS,
     &repl_set::COPY,
+    &repl_set_internal::IS_SELF,
     &transactions::ABORT,
     &aggregate::COMMAND,
     &repl_set::APPEND_NOTE,
@@ -199,6 +200,7 @@ mod tests {
             | "replSetGetRBID"
             | "replSetGetStatus"
             | "_heddleCopy"
+            | "_isSelf"
             | "replSetInitiate"
             | "replSetMaintenance"
             | "replSetReconfig"

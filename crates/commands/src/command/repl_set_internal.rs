@@ -1,12 +1,12 @@
 //! What the members of a set tell each other, by the commands of the protocol.
 //!
-//! Source of `replSetHeartbeat`: MongoDB 7.0, as its members send it.
+//! Source of `replSetHeartbeat` and `_isSelf`: MongoDB 7.0, as its members send them.
 
 use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::replica_set::refused;
-use document::DocumentBuilder;
+use document::{DocumentBuilder, RawValue};
 use replication::set::ReplicaSet;
 
 pub(crate) static CONSENSUS: Command = Command {
@@ -26,6 +26,21 @@ pub(crate) static HEARTBEAT: Command = Command {
         Run::Now(heartbeat),
     )
 };
+
+pub(crate) static IS_SELF: Command = Command {
+    admin_only: true,
+    ..Command::diagnostic(
+        "_isSelf",
+        "Tells which process this is, so that a member knows itself under any name; internal.",
+        Run::Now(is_self),
+    )
+};
+
+fn is_self(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
+    context.fields.ignore_rest();
+    reply.append("id", RawValue::ObjectId(member(context)?.instance()));
+    Ok(())
+}
 
 /// It comes on a thread of the other member's own, however long it is.
 fn consensus(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {

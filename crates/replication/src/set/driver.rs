@@ -40,9 +40,19 @@ pub(crate) enum Told {
 /// What others want of the driver.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    Initiate(ReplSetConfig, Reply<OpTime>),
-    Reconfigure { config: ReplSetConfig, force: bool, reply: Reply<OpTime> },
-    StepDown { catch_up: Duration, lasts: Duration, force: bool, reply: Reply<()> },
+    /// With the `_id` of this member.
+    Initiate(ReplSetConfig, i32, Reply<OpTime>),
+    Reconfigure {
+        config: ReplSetConfig,
+        force: bool,
+        reply: Reply<OpTime>,
+    },
+    StepDown {
+        catch_up: Duration,
+        lasts: Duration,
+        force: bool,
+        reply: Reply<()>,
+    },
     StepUp(Reply<()>),
     Freeze(Duration, Reply<()>),
     Maintenance(bool),
@@ -164,8 +174,8 @@ impl Driver {
         for told in self.inbox.take() {
             match told {
                 Told::Received(envelope) => self.receive(envelope, now, &mut report)?,
-                Told::Asked(Asked::Initiate(config, reply)) => {
-                    self.initiate(config, reply, now, &mut report)?;
+                Told::Asked(Asked::Initiate(config, own, reply)) => {
+                    self.initiate(config, own, reply, now, &mut report)?;
                 }
                 Told::Asked(Asked::Stop) => self.stops = true,
                 told => match &mut self.participant {
@@ -219,6 +229,7 @@ impl Driver {
     fn initiate(
         &mut self,
         mut config: ReplSetConfig,
+        own: i32,
         reply: Reply<OpTime>,
         now: Now,
         report: &mut TurnReport,
@@ -227,13 +238,6 @@ impl Driver {
             reply.answer(Err(SetError::new(ErrorCode::AlreadyInitialized, "already initialized")));
             return Ok(());
         }
-        let own = match config.own_member(&self.options.own_hosts) {
-            Ok(own) => own.id,
-            Err(error) => {
-                reply.answer(Err(error));
-                return Ok(());
-            }
-        };
         if self.participant.is_none() {
             let names = self.links.catalog.state();
             let needs_copy =
@@ -309,9 +313,9 @@ fn refuse(told: Told) {
             | Asked::Freeze(_, reply)
             | Asked::Read(reply),
         ) => reply.answer(Err(error())),
-        Told::Asked(Asked::Reconfigure { reply, .. } | Asked::Initiate(_, reply) | Asked::Note(_, reply)) => {
-            reply.answer(Err(error()))
-        }
+        Told::Asked(
+            Asked::Reconfigure { reply, .. } | Asked::Initiate(.., reply) | Asked::Note(_, reply),
+        ) => reply.answer(Err(error())),
         Told::Asked(Asked::Maintenance(_) | Asked::Stop) => {}
         Told::Received(_) | Told::Synced(_) | Told::Applied { .. } => {
             unreachable!("{told:?} without a participant")

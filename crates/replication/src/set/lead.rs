@@ -305,7 +305,8 @@ impl Participant {
             ));
         }
         let force = force.then_some(FORCED_VERSIONS);
-        Ok(state.with_config(state.config.successor(asked, &self.own_hosts, term as i64, force)?))
+        let own = self.own_id().ok_or_else(|| not_primary("this member is not in the configuration"))?;
+        Ok(state.with_config(state.config.successor(asked, own, term as i64, force)?))
     }
 
     /// Makes the members of the consensus those of the configuration. Who is new follows the log at first, and

@@ -22,6 +22,7 @@ mod envelope;
 mod error;
 mod heartbeat;
 mod lead;
+mod own_place;
 mod parallel;
 mod participant;
 mod replica_set;

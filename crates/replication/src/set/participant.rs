@@ -40,7 +40,7 @@ struct Read {
 /// See the module.
 pub(crate) struct Participant {
     pub(super) links: Links,
-    pub(super) own_hosts: Vec<String>,
+    own_hosts: Vec<String>,
     identity: Identity,
     pub(super) member: Member<StoreLog>,
     /// As it was given; the times are asked for by what a leader does.
@@ -387,6 +387,11 @@ impl Participant {
 
     pub(super) fn own_place(&self) -> Option<usize> {
         self.state.as_ref()?.place(self.identity.number)
+    }
+
+    /// The `_id` of this member in the configuration.
+    pub(super) fn own_id(&self) -> Option<i32> {
+        self.state.as_ref()?.config.members.get(self.own_place()?).map(|own| own.id)
     }
 
     /// The optime of the last operation up to an index.

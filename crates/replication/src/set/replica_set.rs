@@ -10,12 +10,13 @@ use crate::set::copying::Copying;
 use crate::set::driver::{Asked, Driver, Inbox, Links, Told};
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
+use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
 use crate::set::{Copies, MemberState, ReplSetConfig, SetError, Topology};
 use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
-use document::{DocumentBuf, RawDocument, Timestamp};
+use document::{DocumentBuf, ObjectId, RawDocument, Timestamp};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -67,6 +68,8 @@ struct Running {
     copying: Arc<Copying>,
     set_name: String,
     own_hosts: Vec<String>,
+    /// This process, so that it knows itself when it asks a host who is there.
+    instance: ObjectId,
     peers: Arc<dyn Peers>,
     shared: Arc<Shared>,
     statuses: Arc<Statuses>,
@@ -118,6 +121,7 @@ impl ReplicaSet {
             copying,
             set_name: options.set_name.clone(),
             own_hosts: options.own_hosts.clone(),
+            instance: ObjectId::new(),
             peers,
             shared,
             statuses: Arc::clone(&links.statuses),
@@ -166,6 +170,15 @@ impl ReplicaSet {
         self.0.shared.oplog.get().cloned()
     }
 
+    /// Tells this process from any other one: the answer to `_isSelf`.
+    pub fn instance(&self) -> ObjectId {
+        self.0.instance
+    }
+
+    async fn own_id(&self, config: &ReplSetConfig) -> Result<i32, SetError> {
+        own_place::own_id(config, &self.0.own_hosts, self.0.instance, &*self.0.peers).await
+    }
+
     async fn ask<T>(&self, asked: impl FnOnce(Reply<T>) -> Asked) -> Result<T, SetError> {
         let (reply, answer) = question();
         self.0.inbox.tell(Told::Asked(asked(reply)));
@@ -180,11 +193,13 @@ impl ReplicaSet {
         if self.topology().config.is_some() {
             return Err(SetError::new(ErrorCode::AlreadyInitialized, "already initialized"));
         }
-        config.check_initiate(&self.0.set_name, &self.0.own_hosts)?;
-        let own = config.own_member(&self.0.own_hosts)?.id;
+        config.check_initiate(&self.0.set_name)?;
+        let invalid = |error: SetError| error.with_code(ErrorCode::InvalidReplicaSetConfig);
+        let own = self.own_id(&config).await.map_err(invalid)?;
+        config.own_electable(own).map_err(invalid)?;
         check_length(&config.to_document().to_buf())?;
         heartbeat::check_all_answer(&config, own, &*self.0.peers).await?;
-        self.ask(|reply| Asked::Initiate(config, reply)).await?;
+        self.ask(|reply| Asked::Initiate(config, own, reply)).await?;
         self.0.shared.until_advanced(|| self.topology().config.is_some().then_some(())).await;
         Ok(())
     }
@@ -196,6 +211,9 @@ impl ReplicaSet {
     /// `ConfigurationInProgress`.
     pub async fn reconfigure(&self, config: ReplSetConfig, force: bool) -> Result<(), SetError> {
         check_length(&config.to_document().to_buf())?;
+        if !force {
+            self.own_id(&config).await?;
+        }
         self.ask(|reply| Asked::Reconfigure { config, force, reply }).await.map(drop)
     }
 

@@ -71,11 +71,11 @@ impl ReplSetConfig {
         Ok(())
     }
 
-    /// Checks the first configuration of the set `set_name`, to be given by the member at one of `own_hosts`.
+    /// Checks the first configuration of the set `set_name`, but for the member that gives it.
     ///
     /// # Errors
     /// `InvalidReplicaSetConfig`.
-    pub fn check_initiate(&self, set_name: &str, own_hosts: &[String]) -> Result<(), SetError> {
+    pub fn check_initiate(&self, set_name: &str) -> Result<(), SetError> {
         if self.set_name != set_name {
             return Err(invalid(format!(
                 "Attempting to initiate a replica set with name {}, but command line reports {set_name}; rejecting",
@@ -100,11 +100,11 @@ impl ReplSetConfig {
                 self.to_document().quoted()
             )));
         }
-        self.own_electable(own_hosts).map_err(|error| error.with_code(ErrorCode::InvalidReplicaSetConfig))
+        Ok(())
     }
 
-    /// The configuration that follows this one when an operator asks for `asked` on the member at one of
-    /// `own_hosts`, in this term. With `force` more than one vote may change, and the version grows by `jump`
+    /// The configuration that follows this one when an operator asks for `asked` on the member `own`, in this
+    /// term. With `force` more than one vote may change, and the version grows by `jump`
     /// beside, so that it is the latest one wherever else something was changed.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl ReplSetConfig {
     pub fn successor(
         &self,
         mut asked: ReplSetConfig,
-        own_hosts: &[String],
+        own: i32,
         term: i64,
         force: Option<u16>,
     ) -> Result<ReplSetConfig, SetError> {
@@ -161,7 +161,7 @@ impl ReplSetConfig {
             );
         }
         if force.is_none() {
-            asked.own_electable(own_hosts)?;
+            asked.own_electable(own)?;
         }
         Ok(asked)
     }
@@ -175,8 +175,12 @@ impl ReplSetConfig {
             + other.voters().filter(|voter| lacks(self, voter)).count()
     }
 
-    fn own_electable(&self, own_hosts: &[String]) -> Result<(), SetError> {
-        let own = self.own_member(own_hosts)?;
+    /// Checks that the member `own`, which gives this configuration, can lead under it.
+    ///
+    /// # Errors
+    /// `NodeNotFound`, `NodeNotElectable`.
+    pub(crate) fn own_electable(&self, own: i32) -> Result<(), SetError> {
+        let own = self.member(own).ok_or_else(|| self.not_found())?;
         if own.is_electable() {
             return Ok(());
         }
@@ -196,22 +200,25 @@ impl ReplSetConfig {
     /// `NodeNotFound`; `InvalidReplicaSetConfig` when there are several.
     pub fn own_member(&self, own_hosts: &[String]) -> Result<&MemberConfig, SetError> {
         let own = || self.members.iter().filter(|member| own_hosts.contains(&member.host));
-        let configuration = || {
-            format!("in new configuration with {} for replica set {}", self.version_and_term(), self.set_name)
-        };
         match (own().next(), own().nth(1)) {
             (Some(own), None) => Ok(own),
-            (None, _) => {
-                let message = format!("No host described {} maps to this node", configuration());
-                Err(SetError::new(ErrorCode::NodeNotFound, message))
-            }
+            (None, _) => Err(self.not_found()),
             (Some(first), Some(second)) => Err(invalid(format!(
                 "The hosts {} and {} all map to this node {}",
                 first.host,
                 second.host,
-                configuration()
+                self.described()
             ))),
         }
+    }
+
+    fn not_found(&self) -> SetError {
+        let message = format!("No host described {} maps to this node", self.described());
+        SetError::new(ErrorCode::NodeNotFound, message)
+    }
+
+    fn described(&self) -> String {
+        format!("in new configuration with {} for replica set {}", self.version_and_term(), self.set_name)
     }
 
     pub(super) fn version_and_term(&self) -> String {

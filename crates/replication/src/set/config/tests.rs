@@ -171,11 +171,11 @@ fn settings_are_checked() {
 
 #[test]
 fn a_set_is_begun_by_a_member_of_it() {
-    let hosts = ["db0.example:27017".to_owned()];
     let check = |change: &dyn Fn(&mut ReplSetConfig), expected: Result<(), &str>| {
         let mut config = config(members(3));
         change(&mut config);
-        let result = config.check_initiate("rs", &hosts).map_err(|error| error.message);
+        let result =
+            config.check_initiate("rs").and_then(|()| config.own_electable(0)).map_err(|error| error.message);
         assert_eq!(result, expected.map_err(str::to_owned));
     };
     check(&|_| {}, Ok(()));
@@ -193,12 +193,11 @@ fn a_set_is_begun_by_a_member_of_it() {
 
 #[test]
 fn a_configuration_follows_another() {
-    let hosts = ["db0.example:27017".to_owned()];
     let mut old = config(members(3));
     old.settings.set_id = Some(document::ObjectId::from_bytes([7; 12]));
     let check = |asked: &[Value], version: i64, force, expected: Result<i64, &str>| {
         let asked = ReplSetConfig { version, ..config(asked.to_vec()) };
-        let result = old.successor(asked, &hosts, 4, force);
+        let result = old.successor(asked, 0, 4, force);
         if let Ok(next) = &result {
             assert_eq!((next.term, next.settings.set_id), (Some(4), old.settings.set_id));
         }
