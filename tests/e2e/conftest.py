@@ -5,6 +5,11 @@ import pytest
 from server_process import Server
 
 
+def pytest_addoption(parser):
+    parser.addoption("--rounds", type=int, default=50, help="rounds of faults in test_fault_rounds.py")
+    parser.addoption("--round-seed", type=int, default=1, help="where their random choices come from")
+
+
 @pytest.fixture
 def start_server(tmp_path):
     """Starts servers that end with the test: `start_server("--flag", …)`."""

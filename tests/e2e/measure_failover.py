@@ -46,10 +46,7 @@ def one_round(running, load, planned):
             direct.admin.command("replSetStepDown", 2, secondaryCatchUpPeriodSecs=1)
     else:
         running.kill(before)
-    # Every connection has written again.
-    counts = [len(acknowledged) for acknowledged in load.acknowledged]
-    while any(len(now) < count + 5 for now, count in zip(load.acknowledged, counts)):
-        time.sleep(0.01)
+    load.wait_for_each()
     gap = max(load.gaps)
     if not planned:
         running.restart(before)

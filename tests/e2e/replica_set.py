@@ -7,6 +7,7 @@ import time
 import pymongo
 import pymongo.errors
 
+from fault_network import Network
 from server_process import STOP_SECONDS, Server, free_port
 
 PATIENCE_SECONDS = 60
@@ -29,18 +30,25 @@ def eventually(what, found, seconds=PATIENCE_SECONDS):
 
 
 class ReplicaSet:
-    """Members on 127.0.0.1. `members` are fields of the configuration, one dictionary for each."""
+    """Members on 127.0.0.1. `members` are fields of the configuration, one dictionary for each.
 
-    def __init__(self, directory, size=3, *arguments, name="rs", settings=None, members=None, initiate=True):
+    With `can_be_cut` everybody but `direct` reaches them through `network`, where they have the names "0", "1", ….
+    """
+
+    def __init__(self, directory, size=3, *arguments, name="rs", settings=None, members=None, initiate=True, can_be_cut=False):
         self.name = name
+        self.network = None
         self.arguments = arguments
         self.settings = settings or {}
         ports = set()
         while len(ports) < size:
             ports.add(free_port())
+        if can_be_cut:
+            self.network = Network({str(number): port for number, port in enumerate(sorted(ports))})
         self.members = []
         for number, port in enumerate(sorted(ports)):
             self.members.append(self._start(directory / f"member{number}", port))
+            self._introduce(self.members[-1])
         for member in self.members:
             member.wait_until_it_answers()
         if initiate:
@@ -48,6 +56,13 @@ class ReplicaSet:
 
     def _start(self, directory, port):
         return Server(directory, "--replSet", self.name, *self.arguments, port=port)
+
+    def _introduce(self, member):
+        if self.network:
+            self.network.knows(self.name_of(member), member.process.pid)
+
+    def name_of(self, member):
+        return str(self.members.index(member))
 
     def initiate(self, fields):
         hosts = [{"_id": number, "host": host, **given} for number, (host, given) in enumerate(zip(self.hosts, fields))]
@@ -58,7 +73,8 @@ class ReplicaSet:
 
     @property
     def hosts(self):
-        return [f"127.0.0.1:{member.port}" for member in self.members]
+        ports = self.network.ports.values() if self.network else [member.port for member in self.members]
+        return [f"127.0.0.1:{port}" for port in ports]
 
     @property
     def uri(self):
@@ -122,6 +138,7 @@ class ReplicaSet:
         assert member.process.poll() is not None, "it still runs"
         again = self._start(member.directory, member.port)
         self.members[self.members.index(member)] = again
+        self._introduce(again)
         return again.wait_until_it_answers()
 
     def hashes(self, member):
@@ -129,6 +146,17 @@ class ReplicaSet:
         with self.direct(member) as client:
             names = [name for name in client.list_database_names() if name not in ("local",)]
             return {name: client[name].command("dbHash")["md5"] for name in names}
+
+    def index_keys(self, member):
+        """How many documents and keys of each index there are, where `validate` finds nothing wrong."""
+        found = {}
+        with self.direct(member) as client:
+            for name in self.hashes(member):
+                for collection in client[name].list_collection_names(filter={"type": "collection"}):
+                    told = client[name].command("validate", collection, full=True)
+                    assert told["valid"], f"{name}.{collection}: {told}"
+                    found[f"{name}.{collection}"] = told["nrecords"], told["keysPerIndex"]
+        return found
 
     def assert_members_are_equal(self):
         """Once they have applied the same."""
@@ -138,11 +166,16 @@ class ReplicaSet:
             hashes = [self.hashes(member) for member in self.members]
             return all(one == applied[0] for one in applied) and all(one == hashes[0] for one in hashes)
 
+        def assert_same(what, of):
+            values = {host: of(member) for host, member in zip(self.hosts, self.members)}
+            assert len({str(value) for value in values.values()}) == 1, f"the members' {what} differ: {values}"
+
         try:
             eventually("equal members", found, 30)
-        except AssertionError as error:
-            found = {host: self.hashes(member) for host, member in zip(self.hosts, self.members)}
-            raise AssertionError(f"the members differ: {found}") from error
+        except AssertionError:
+            assert_same("data", self.hashes)
+            raise
+        assert_same("indexes", self.index_keys)
 
     def stop(self):
         """Ends all members; what did not end in order is told."""
@@ -154,56 +187,98 @@ class ReplicaSet:
         return [member.process.wait(STOP_SECONDS) for member in running]
 
     def kill_all(self):
+        if self.network:
+            self.network.stop()
         for member in self.members:
             member.process.kill()
             member.process.wait()
 
 
+class Tally:
+    """Numbers of what one writer did in one way."""
+
+    def __init__(self):
+        self.acknowledged, self.unknown = set(), set()
+
+    def check(self, what, found):
+        """Of what is found, in the order in which it is there."""
+        assert len(found) == len(set(found)), f"{what} twice: {sorted(one for one in set(found) if found.count(one) > 1)[:10]}"
+        lost = self.acknowledged - set(found)
+        assert not lost, f"{what} acknowledged and lost: {sorted(lost)[:10]}"
+        extra = set(found) - self.acknowledged - self.unknown
+        assert not extra, f"{what} never sent: {sorted(extra)[:10]}"
+
+    def check_count(self, what, count):
+        least, most = len(self.acknowledged), len(self.acknowledged) + len(self.unknown)
+        assert least <= count <= most, f"{what}: {count}, expected {least} to {most}"
+
+
 class Load:
     """Clients that write, and what was acknowledged to them: numbers that are inserted once, and counters."""
 
-    def __init__(self, client, writers=4, **concern):
-        self.lists = client.load.get_collection("lists", write_concern=pymongo.WriteConcern(**concern))
-        self.counters = client.load.get_collection("counters", write_concern=pymongo.WriteConcern(**concern))
-        self.acknowledged = [set() for _ in range(writers)]
-        self.counted = [0] * writers
-        self.unknown = [set() for _ in range(writers)]
-        self.uncounted = [0] * writers
+    # Each with the number of the writer and one that grows.
+    def insert(self, writer, number):
+        self.lists[writer].insert_one({"_id": f"{writer}-{number}", "writer": writer, "number": number})
+
+    def count(self, writer, _):
+        self.counters[writer].update_one({"_id": writer}, {"$inc": {"count": 1}})
+
+    OPERATIONS = ("insert", "count")
+
+    def __init__(self, client, writers=4, database="load", concerns=None, **concern):
+        concerns = [pymongo.WriteConcern(**one) for one in concerns or [concern]]
+        concerns = [concerns[writer % len(concerns)] for writer in range(writers)]
+        self.database = client[database]
+        self.lists = [self.database.get_collection("lists", write_concern=concern) for concern in concerns]
+        self.counters = [self.database.get_collection("counters", write_concern=concern) for concern in concerns]
+        self.tallies = [{operation: Tally() for operation in self.OPERATIONS} for _ in range(writers)]
         self.gaps = [0.0] * writers
-        self.errors = []
+        self.errors, self.defects = [], []
         self.stopping = threading.Event()
-        for writer in range(writers):
-            self.counters.update_one({"_id": writer}, {"$set": {"count": 0}}, upsert=True)
+        self.prepare()
         self.threads = [threading.Thread(target=self._run, args=(writer,)) for writer in range(writers)]
         for thread in self.threads:
             thread.start()
+
+    def prepare(self):
+        for writer, counters in enumerate(self.counters):
+            counters.update_one({"_id": writer}, {"$set": {"count": 0}}, upsert=True)
 
     def _run(self, writer):
         number, last = 0, time.monotonic()
         while not self.stopping.is_set():
             number += 1
-            try:
-                self.lists.insert_one({"_id": f"{writer}-{number}", "writer": writer, "number": number})
-                self.acknowledged[writer].add(number)
-            except pymongo.errors.PyMongoError as error:
-                self.errors.append(error)
-                self.unknown[writer].add(number)
-                continue
-            try:
-                self.counters.update_one({"_id": writer}, {"$inc": {"count": 1}})
-                self.counted[writer] += 1
-            except pymongo.errors.PyMongoError as error:
-                self.errors.append(error)
-                self.uncounted[writer] += 1
-            now = time.monotonic()
-            self.gaps[writer], last = max(self.gaps[writer], now - last), now
+            for operation in self.OPERATIONS:
+                tally = self.tallies[writer][operation]
+                try:
+                    getattr(self, operation)(writer, number)
+                    tally.acknowledged.add(number)
+                except AssertionError as error:
+                    self.defects.append(error)
+                    return
+                except pymongo.errors.PyMongoError as error:
+                    self.errors.append(error)
+                    tally.unknown.add(number)
+                    break
+            else:
+                now = time.monotonic()
+                self.gaps[writer], last = max(self.gaps[writer], now - last), now
+
+    def acknowledged_counts(self):
+        return [len(tallies["insert"].acknowledged) for tallies in self.tallies]
 
     def acknowledged_count(self):
-        return sum(map(len, self.acknowledged))
+        return sum(self.acknowledged_counts())
 
     def wait_for_more(self, count=50):
         before = self.acknowledged_count()
         eventually("further acknowledged writes", lambda: self.acknowledged_count() >= before + count)
+
+    def wait_for_each(self, count=5):
+        """Until every writer has got so many more acknowledged."""
+        before = self.acknowledged_counts()
+        found = lambda: all(now >= then + count for now, then in zip(self.acknowledged_counts(), before))
+        eventually("further acknowledged writes of every writer", found)
 
     def stop(self):
         self.stopping.set()
@@ -212,13 +287,8 @@ class Load:
 
     def check(self):
         """Nothing that was acknowledged is lost, nothing is there twice."""
-        for writer, acknowledged in enumerate(self.acknowledged):
-            found = [one["number"] for one in self.lists.find({"writer": writer})]
-            assert len(found) == len(set(found))
-            lost = acknowledged - set(found)
-            assert not lost, f"acknowledged and lost: {sorted(lost)[:10]} of writer {writer}"
-            extra = set(found) - acknowledged - self.unknown[writer]
-            assert not extra, f"never sent: {sorted(extra)[:10]}"
-            count = self.counters.find_one({"_id": writer})["count"]
-            least, most = self.counted[writer], self.counted[writer] + self.uncounted[writer]
-            assert least <= count <= most, f"counter of writer {writer}: {count}, expected {least} to {most}"
+        assert not self.defects, self.defects
+        for writer, tallies in enumerate(self.tallies):
+            found = [one["number"] for one in self.lists[writer].find({"writer": writer}).sort("number")]
+            tallies["insert"].check(f"inserts of writer {writer}", found)
+            tallies["count"].check_count(f"counter of writer {writer}", self.counters[writer].find_one({"_id": writer})["count"])

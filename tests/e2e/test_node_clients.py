@@ -40,12 +40,19 @@ def test_mongosh(server, script):
     assert f"{script.removesuffix('.js').replace('_', ' ')}: ok" in output, output
 
 
-def test_mongosh_with_a_replica_set(tmp_path):
-    running = ReplicaSet(tmp_path, 3)
-    try:
-        script = HERE / "mongosh" / "sets" / "replica_set.js"
-        shell = str(NODE / "node_modules" / ".bin" / "mongosh")
-        output = run([shell, "--quiet", "--norc", running.uri, "--file", str(script)], running.uri, tmp_path)
-        assert "replica set: ok" in output, output
-    finally:
-        running.kill_all()
+@pytest.fixture
+def replica_set(tmp_path):
+    running = ReplicaSet(tmp_path, 3, members=[{"tags": {"place": place}} for place in "abc"])
+    yield running
+    running.kill_all()
+
+
+def test_node_driver_with_a_replica_set(replica_set, tmp_path):
+    run(["node", "--test", "--test-reporter=spec", "sets/replica_set.test.mjs"], replica_set.uri, tmp_path)
+
+
+def test_mongosh_with_a_replica_set(replica_set, tmp_path):
+    script = HERE / "mongosh" / "sets" / "replica_set.js"
+    shell = str(NODE / "node_modules" / ".bin" / "mongosh")
+    output = run([shell, "--quiet", "--norc", replica_set.uri, "--file", str(script)], replica_set.uri, tmp_path)
+    assert "replica set: ok" in output, output
