@@ -1,8 +1,10 @@
 //! Whatever the commands of a member of a set write is in the log, and the log makes the same of other members.
 
 use crate::command::COMMANDS;
-use crate::testing::{Member, TestClient};
-use document::{Document, Value, doc};
+use crate::server::Server;
+use crate::testing::{Member, TestClient, server};
+use document::{Document, DocumentBuf, Value, doc};
+use std::sync::Arc;
 
 /// Takes a write concern and writes nothing, or needs a set that runs: see `replica_set_tests`.
 const NOT_TRIED: [&str; 15] = [
@@ -50,14 +52,15 @@ fn writes() -> Vec<Document> {
         doc! { "dropIndexes": "c", "index": "a" },
         doc! { "renameCollection": "test.out", "to": "test.merged", "dropTarget": true, "$db": "admin" },
         doc! { "drop": "made" },
+        doc! { "applyOps": [{ "op": "i", "ns": "test.c", "o": { "_id": 20 } }], "$db": "admin" },
         doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "other" },
         doc! { "dropDatabase": 1, "$db": "other" },
     ]
 }
 
 /// All collections with their documents and indexes.
-fn shown(member: &Member) -> Vec<String> {
-    let client = TestClient::of(&member.server);
+fn shown(server: &Arc<Server>) -> Vec<String> {
+    let client = TestClient::of(server);
     let batch = |command: Document| {
         let (reply, _) = client.run(command);
         let cursor = reply.get("cursor").and_then(Value::as_document).unwrap_or_else(|| panic!("{reply:?}"));
@@ -99,5 +102,72 @@ fn every_command_that_writes_is_logged() {
     }
     let other = Member::new();
     other.apply(&member.log());
-    assert_eq!(shown(&other), shown(&member));
+    assert_eq!(shown(&other.server), shown(&member.server));
+}
+
+/// What is shown is the same but for this.
+fn without_uuids(shown: Vec<String>) -> Vec<String> {
+    let without = |line: String| match line.split_once("\"uuid\"") {
+        Some((before, _)) => before.to_owned(),
+        None => line,
+    };
+    shown.into_iter().map(without).collect()
+}
+
+#[test]
+fn a_log_is_replayed_by_apply_ops_on_another_server() {
+    let member = Member::new();
+    let client = TestClient::of(&member.server);
+    for command in writes() {
+        client.run(command);
+    }
+    let other = server();
+    let restoring = TestClient::of(&other);
+    for entry in member.log() {
+        let mut entry = DocumentBuf::trusted(entry).as_raw().to_document();
+        // As a tool that restores under other UUIDs.
+        entry.remove("ui");
+        let (reply, _) = restoring.run(doc! { "applyOps": [(entry.clone())], "$db": "admin" });
+        assert_eq!(reply.get("results"), Some(&vec![Value::from(true)].into()), "{entry:?}: {reply:?}");
+    }
+    let lines = without_uuids(shown(&other));
+    assert!(lines.len() > 10, "{lines:?}");
+    assert_eq!(lines, without_uuids(shown(&member.server)));
+}
+
+#[test]
+fn apply_ops_keeps_the_rules_of_indexes_and_tells_how_far_it_came() {
+    let server = server();
+    let client = TestClient::of(&server);
+    let apply = |operations: &[Document], upserts: bool| {
+        let operations: Vec<Value> = operations.iter().cloned().map(Value::from).collect();
+        client.run(doc! { "applyOps": operations, "alwaysUpsert": upserts, "$db": "admin" }).0
+    };
+    let insert = |id: i32| doc! { "op": "i", "ns": "test.c", "o": { "_id": id, "u": (id % 2) } };
+    let fails = |reply: &Document, code: i32| assert_eq!(reply.get("code"), Some(&code.into()), "{reply:?}");
+    fails(&apply(&[insert(1)], true), 26);
+    let index = doc! { "key": { "u": 1 }, "name": "u", "unique": true };
+    client.run(doc! { "createIndexes": "c", "indexes": [index] });
+    let reply = apply(&[insert(1), insert(2), insert(3), insert(4)], true);
+    fails(&reply, 11_000);
+    let results = [true, true, false].map(Value::from).to_vec();
+    assert_eq!((reply.get("applied"), reply.get("results")), (Some(&3.into()), Some(&results.into())));
+    // A document that is there already is replaced, one that is gone comes again.
+    let delta = |id: i32| {
+        let change = doc! { "$v": 2, "diff": { "u": { "w": id } } };
+        doc! { "op": "u", "ns": "test.c", "o": change, "o2": { "_id": id } }
+    };
+    fails(&apply(&[delta(7)], false), 218);
+    let gone = doc! { "op": "d", "ns": "test.c", "o": { "_id": 99 } };
+    let whole = doc! { "op": "u", "ns": "test.c", "o": { "_id": 8, "u": 8 }, "o2": { "_id": 8 } };
+    let nothing = doc! { "op": "n", "ns": "", "o": { "msg": "x" } };
+    assert!(!apply(&[insert(1), whole, gone, nothing], true).contains("code"));
+    let unknown =
+        doc! { "op": "u", "ns": "test.c", "o": { "$v": 1, "$set": { "a": 1 } }, "o2": { "_id": 1 } };
+    fails(&apply(&[unknown], true), 9);
+    fails(&apply(&[doc! { "op": "x", "ns": "test.c", "o": {} }], true), 2);
+    let (found, _) = client.run(doc! { "find": "c", "projection": { "u": 1 }, "sort": { "_id": 1 } });
+    let found = found.get("cursor").and_then(Value::as_document).and_then(|cursor| cursor.get("firstBatch"));
+    let expected = [(1, 1), (2, 0), (8, 8)].map(|(id, u)| Value::from(doc! { "_id": id, "u": u }));
+    assert_eq!(found, Some(&expected.to_vec().into()));
 }

@@ -5,7 +5,7 @@ use crate::context::{CommandContext, OnDataNode};
 use crate::cursors::collection_dropped;
 use crate::error::{CommandError, CommandResult, code};
 use crate::write::check_not_of_sessions;
-use catalog::{CatalogEntry, CatalogError, Namespace};
+use catalog::{CatalogEntry, CatalogError, DropReport, Namespace};
 use document::DocumentBuilder;
 
 pub(crate) static COMMAND: Command = Command {
@@ -30,20 +30,28 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }
     check_not_of_sessions(context.server, (database, name))?;
-    let entry = context.server.node.catalog.entry(database, name);
-    let report = match context.server.node.catalog.drop_collection(&context.writing(), &namespace).await {
-        // As in 7.0: what does not exist is dropped already.
-        Err(CatalogError::NamespaceNotFound(_)) => return Ok(()),
-        other => other?,
-    };
-    let full = namespace.to_string();
-    if let Some(CatalogEntry::Collection(dropped)) = entry {
-        let lost = [(full.clone(), collection_dropped(dropped.uuid()))];
-        context.server.forget_collections(&lost.into_iter().collect());
-    }
+    // As in 7.0: what does not exist is dropped already.
+    let Some(report) = drop_named(context, &namespace).await? else { return Ok(()) };
     if let Some(indexes) = report.indexes {
         reply.append("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX));
     }
-    reply.append("ns", &full);
+    reply.append("ns", &namespace.to_string());
     Ok(())
+}
+
+/// Drops what has this name, and ends the cursors on it; `None` where there is nothing.
+pub(super) async fn drop_named(
+    context: &CommandContext<'_>,
+    namespace: &Namespace,
+) -> CommandResult<Option<DropReport>> {
+    let entry = context.server.node.catalog.entry(namespace.database(), namespace.collection());
+    let report = match context.server.node.catalog.drop_collection(&context.writing(), namespace).await {
+        Err(CatalogError::NamespaceNotFound(_)) => return Ok(None),
+        other => other?,
+    };
+    if let Some(CatalogEntry::Collection(dropped)) = entry {
+        let lost = [(namespace.to_string(), collection_dropped(dropped.uuid()))];
+        context.server.forget_collections(&lost.into_iter().collect());
+    }
+    Ok(Some(report))
 }

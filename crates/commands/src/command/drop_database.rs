@@ -26,13 +26,22 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         return Err(CommandError::new(NOT_ONE, "Have to pass 1 as db parameter"));
     }
     context.fields.finish()?;
-    let (server, database) = (context.server, context.database);
+    if drop_all(context, context.database).await? {
+        reply.append("dropped", context.database);
+    }
+    Ok(())
+}
+
+/// Drops everything in a database, and ends the cursors on it; whether there was anything.
+pub(super) async fn drop_all(context: &CommandContext<'_>, database: &str) -> CommandResult<bool> {
+    let server = context.server;
     if database == "admin" || database == "config" && server.node.session_table.is_some() {
         let message = format!("Dropping the '{database}' database is prohibited.");
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }
     let entries = server.node.catalog.state().entries(database);
-    if server.node.catalog.drop_database(&context.writing(), database).await? {
+    let is_dropped = server.node.catalog.drop_database(&context.writing(), database).await?;
+    if is_dropped {
         let lost = entries.into_iter().filter_map(|(namespace, entry)| match entry {
             CatalogEntry::Collection(dropped) => {
                 Some((namespace.to_string(), collection_dropped(dropped.uuid())))
@@ -40,7 +49,6 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
             CatalogEntry::View(_) => None,
         });
         server.forget_collections(&lost.collect());
-        reply.append("dropped", database);
     }
-    Ok(())
+    Ok(is_dropped)
 }

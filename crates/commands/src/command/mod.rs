@@ -8,6 +8,7 @@ type Command = dispatch::command::Command<DataNode>;
 type Run = dispatch::command::Run<DataNode>;
 
 mod aggregate;
+mod apply_ops;
 mod coll_mod;
 pub(crate) mod coll_stats;
 mod compact;
@@ -58,6 +59,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &transactions::ABORT,
     &aggregate::COMMAND,
     &repl_set::APPEND_NOTE,
+    &apply_ops::COMMAND,
     &coll_mod::COMMAND,
     &coll_stats::COMMAND,
     &transactions::COMMIT,
@@ -131,6 +133,7 @@ mod tests {
             | "create"
             | "createIndexes"
             | "delete"
+            | "applyOps"
             | "drop"
             | "dropAllRolesFromDatabase"
             | "dropAllUsersFromDatabase"

@@ -38,14 +38,23 @@ async fn run(context: &mut CommandContext<'_>) -> CommandResult {
     };
     context.fields.ignore(&["stayTemp", "collectionUUID"]);
     context.fields.finish()?;
-    let (from, to) = (parse(from)?, parse(to)?);
+    rename(context, &parse(from)?, &parse(to)?, drop_target).await
+}
+
+/// Gives a collection another name, and ends the cursors on it and on what goes for it.
+pub(super) async fn rename(
+    context: &CommandContext<'_>,
+    from: &Namespace,
+    to: &Namespace,
+    drop_target: bool,
+) -> CommandResult {
     let (server, catalog) = (context.server, &context.server.node.catalog);
-    for namespace in [&from, &to] {
+    for namespace in [from, to] {
         check_not_of_sessions(server, (namespace.database(), namespace.collection()))?;
     }
     let source = catalog.collection(from.database(), from.collection());
     let target = catalog.collection(to.database(), to.collection());
-    catalog.rename(&context.writing(), &from, &to, drop_target).await?;
+    catalog.rename(&context.writing(), from, to, drop_target).await?;
     let (from, to) = (from.to_string(), to.to_string());
     let dropped = target.map(|dropped| (to.clone(), collection_dropped(dropped.uuid())));
     let renamed = source.map(|renamed| (from.clone(), collection_renamed(&from, &to, renamed.uuid())));

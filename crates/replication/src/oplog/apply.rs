@@ -39,7 +39,8 @@ pub enum ApplyError {
 #[derive(Debug)]
 pub struct Applier<'a> {
     catalog: &'a Catalog,
-    sessions: &'a SessionTable,
+    /// `None` where entries are not those of a log.
+    sessions: Option<&'a SessionTable>,
     context: OperationContext<'a>,
 }
 
@@ -47,7 +48,13 @@ impl<'a> Applier<'a> {
     /// For the data of `catalog`; the context's writer becomes [`Writer::Replication`]. A statement of a session
     /// waits until no command has that session.
     pub fn new(catalog: &'a Catalog, sessions: &'a SessionTable, context: OperationContext<'a>) -> Self {
-        Applier { catalog, sessions, context: OperationContext { writer: Writer::Replication, ..context } }
+        let context = OperationContext { writer: Writer::Replication, ..context };
+        Applier { catalog, sessions: Some(sessions), context }
+    }
+
+    /// For single operations that are done anew, for who the context says: `applyOps`.
+    pub fn of_operations(catalog: &'a Catalog, context: OperationContext<'a>) -> Self {
+        Applier { catalog, sessions: None, context }
     }
 
     /// Applies one entry. Of an `applyOps`, parts may be applied when it fails: apply it again.
@@ -78,7 +85,8 @@ impl<'a> Applier<'a> {
 
     /// The session of a retryable write. `None` where a later write of it is known, or it is not kept.
     async fn session_of(&self, origin: &StatementOrigin) -> Result<Option<RetryableWrite>, ApplyError> {
-        let write = self.sessions.check_out((origin.lsid.clone(), origin.txn_number), &self.context).await;
+        let Some(sessions) = self.sessions else { return Ok(None) };
+        let write = sessions.check_out((origin.lsid.clone(), origin.txn_number), &self.context).await;
         match write {
             Err(CheckOutError::TooOld(_)) => Ok(None),
             Err(CheckOutError::Read(error)) => Err(error.into()),
@@ -110,9 +118,15 @@ impl<'a> Applier<'a> {
         self.apply_to_document(&observed, operation).await
     }
 
-    /// Applies a part of an `applyOps` that belongs to no session.
-    pub(crate) async fn apply_part(&self, part: &Operation) -> Result<(), ApplyError> {
-        self.apply_to_document(&self.context, part).await
+    /// Applies an operation that belongs to no session, and is no `applyOps`.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the store.
+    pub async fn apply_operation(&self, operation: &Operation) -> Result<(), ApplyError> {
+        match operation {
+            Operation::Command(command) => self.apply_command(command).await,
+            operation => self.apply_to_document(&self.context, operation).await,
+        }
     }
 
     async fn apply_to_document(

@@ -93,8 +93,11 @@ impl Operation {
         }
     }
 
-    /// Reads what [`Operation::write`] wrote, among other fields.
-    pub(super) fn read(entry: RawDocument<'_>) -> Result<Self, MalformedEntry> {
+    /// Reads `op ns ui o o2`, among other fields.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(entry: RawDocument<'_>) -> Result<Self, MalformedEntry> {
         let op = text(entry, "op")?;
         let object = document(entry, "o")?;
         match op {

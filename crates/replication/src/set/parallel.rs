@@ -104,7 +104,7 @@ pub(super) async fn apply_together(
 async fn apply(applier: &Applier<'_>, piece: Piece<'_>) -> Result<(), ApplyError> {
     match piece {
         Piece::Entry(entry) => applier.apply(entry).await,
-        Piece::Part(part) => applier.apply_part(part).await,
+        Piece::Part(part) => applier.apply_operation(part).await,
     }
 }
 
