@@ -51,10 +51,8 @@ def test_members_copy_what_a_set_began_with(replica_set, tmp_path):
     assert running.stop() == [0, 0, 0]
 
 
-def test_a_member_that_is_too_far_behind_copies(replica_set):
-    running = replica_set(3, "--oplogSize", "1")
-    late = running.secondaries()[0]
-    running.kill(late)
+def fall_behind(running):
+    """Writes until the oplog has forgotten what it began with."""
     with running.client() as client:
         for _ in range(6):
             client.test.things.insert_many([{"bytes": os.urandom(1_000)} for _ in range(1_000)])
@@ -64,6 +62,13 @@ def test_a_member_that_is_too_far_behind_copies(replica_set):
             return first["op"] == "i" and first["ns"] == "test.things" or first["op"] == "c" and "applyOps" in first["o"]
 
         eventually("an oplog that begins later", trimmed)
+
+
+def test_a_member_that_is_too_far_behind_copies(replica_set):
+    running = replica_set(3, "--oplogSize", "1")
+    late = running.secondaries()[0]
+    running.kill(late)
+    fall_behind(running)
     late = running.restart(late)
     running.wait_until_healthy()
     running.assert_members_are_equal()
@@ -86,3 +91,60 @@ def test_both_ends_may_die(replica_set, tmp_path):
     running.wait_until_healthy()
     running.assert_members_are_equal()
     assert copied(running.members[1])
+
+
+def join(running, tmp_path, *arguments):
+    """A further member, without data, that the set is told of."""
+    port = free_port()
+    server = Server(tmp_path / "joining", "--replSet", running.name, *arguments, port=port).wait_until_it_answers()
+    running.members.append(server)
+    with running.client() as client:
+        config = client.admin.command("replSetGetConfig")["config"]
+        config["version"] += 1
+        config["members"].append({"_id": 9, "host": f"127.0.0.1:{port}", "priority": 0, "votes": 0})
+        client.admin.command("replSetReconfig", config)
+    return server
+
+
+def test_a_new_member_copies_from_a_secondary_within_the_budget_and_tells_how_far_it_is(replica_set, tmp_path):
+    fill(tmp_path / "member0", 1_000, 6_000)
+    running = replica_set(2)
+    primary = running.hosts[running.members.index(running.primary())]
+    # A quarter of the budget: 6 MB take six seconds.
+    late = join(running, tmp_path, "--backgroundMBPerSecond", "4")
+
+    def told():
+        with running.direct(late) as client:
+            status = client.admin.command("replSetGetStatus")["initialSyncStatus"]
+            copying = client.admin.command({"currentOp": 1, "desc": "replication-copy"})["inprog"]
+            return 0 < status.get("percent", 0) < 100 and copying and (status, copying[0])
+
+    status, operation = eventually("word of the copy", told)
+    assert status["syncSourceHost"] in running.hosts and status["syncSourceHost"] != primary
+    assert 0 < status["approxTotalBytesCopied"] < status["approxTotalDataSize"]
+    assert status["failedInitialSyncAttempts"] == 0 and status["initialSyncAttempts"] == []
+    assert status["syncSourceHost"] in operation["msg"] and "%" in operation["msg"]
+    assert 0 < operation["progress"]["done"] < operation["progress"]["total"]
+    running.wait_until_healthy()
+    running.assert_members_are_equal()
+    assert copied(late)
+
+
+def test_a_member_replaces_its_data_by_itself_unless_told_not_to(replica_set):
+    running = replica_set(3, "--oplogSize", "1", "--setParameter", "automaticInitialSync=false")
+    late = running.secondaries()[0]
+    running.kill(late)
+    fall_behind(running)
+    late = running.restart(late)
+
+    def stale():
+        own = [member for member in running.status(late)["members"] if member.get("self")]
+        return own[0]["stateStr"] == "RECOVERING" and own[0]["infoMessage"]
+
+    assert "automaticInitialSync" in eventually("a member that says it is too far behind", stale)
+    assert not copied(late)
+    with running.direct(late) as client:
+        client.admin.command("setParameter", 1, automaticInitialSync=True)
+    running.wait_until_healthy()
+    running.assert_members_are_equal()
+    assert copied(late)

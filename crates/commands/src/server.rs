@@ -1,6 +1,6 @@
 //! A server with documents: the node that the commands of this crate work on.
 
-use crate::command::COMMANDS;
+use crate::command::{COMMANDS, copy_operation};
 use crate::error::CommandResult;
 use crate::exec::Spill;
 use crate::parameters::Parameters;
@@ -9,7 +9,7 @@ use catalog::{Catalog, ChangeObserver, OperationContext, Receipts};
 use dispatch::command::Command;
 use dispatch::concern::{ReadConcern, WriteConcern};
 use dispatch::{Node, ReplyTimes, Role};
-use document::{DocumentBuilder, Timestamp};
+use document::{Document, DocumentBuilder, Timestamp};
 use replication::oplog::OplogObserver;
 use replication::retryable::SessionTable;
 use replication::set::ReplicaSet;
@@ -105,6 +105,10 @@ impl Node for DataNode {
         if let Some(member) = &self.member {
             member.write_hello(writable, reply);
         }
+    }
+
+    fn background_operations(&self) -> Vec<Document> {
+        self.replica_set().and_then(copy_operation).into_iter().collect()
     }
 
     #[inline]

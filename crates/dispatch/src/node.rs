@@ -4,7 +4,7 @@ use crate::command::Command;
 use crate::concern::{ReadConcern, WriteConcern};
 use crate::error::CommandResult;
 use crate::role::{ReplyTimes, Role};
-use document::{DocumentBuilder, Timestamp};
+use document::{Document, DocumentBuilder, Timestamp};
 use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
@@ -80,6 +80,11 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
 
     /// Writes what `hello` tells of a member of a set; `writable` is how it calls whether it takes writes.
     fn write_hello(&self, _writable: &str, _reply: &mut DocumentBuilder<'_>) {}
+
+    /// What it does beside the operations of its clients, as `currentOp` tells it of each.
+    fn background_operations(&self) -> Vec<Document> {
+        Vec::new()
+    }
 
     /// The times that a reply tells.
     #[inline]

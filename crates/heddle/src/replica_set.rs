@@ -3,7 +3,7 @@
 use catalog::Catalog;
 use commands::Server;
 use dispatch::command::host_info;
-use dispatch::parameters::{Parameter, Parameters};
+use dispatch::parameters::{Parameter, Parameters, Setting};
 use replication::network::{NetworkOptions, TcpPeers};
 use replication::set::{ReplicaSet, SetOptions, Topology};
 use replication::{LocalState, LogOptions};
@@ -68,6 +68,12 @@ pub(crate) fn start(
     options.log = log_options(parameters);
     let peers = Arc::new(TcpPeers::start(NetworkOptions::default())?);
     let set = ReplicaSet::start(options, Arc::clone(catalog), Arc::<TcpPeers>::clone(&peers))?;
+    set.set_replaces_data(parameters.is_on(Parameter::AutomaticInitialSync));
+    let watched = set.clone();
+    parameters.watch(Parameter::AutomaticInitialSync, move |setting| {
+        watched.set_replaces_data(*setting == Setting::Boolean(true));
+        Ok(())
+    });
     Ok(Some(Member { set, peers }))
 }
 
@@ -184,7 +190,6 @@ fn usual_oplog_bytes(directory: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dispatch::parameters::Setting;
 
     fn check_hosts(bind: &str, first: &str) {
         let parameters = Parameters::default();

@@ -66,6 +66,7 @@ mod gate;
 mod keyspace;
 mod latch;
 mod options;
+mod pace;
 mod pipeline;
 mod prefetch;
 mod reclaim;

@@ -25,8 +25,8 @@ pub struct StorageOptions {
     /// earlier, see [`StorageOptions::validate`].
     pub memtable_count_max: u32,
     /// Flush and compaction together may write this many bytes each second. Default 512 MiB; 0 means no
-    /// limit. Read by the engine's rate limiter when the store is opened, and by nothing else: reads and the
-    /// journal are not held to it.
+    /// limit. Read by the engine's rate limiter when the store is opened, and by what else moves bytes in the
+    /// background (`pace.rs`): reads and the journal are not held to it.
     pub io_budget_bytes_per_second: u64,
     /// How often the journal is brought to stable storage without being asked. Default 100 ms, like
     /// `storage.journal.commitIntervalMs` of MongoDB; range 1 to 500 ms.

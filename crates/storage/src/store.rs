@@ -19,6 +19,7 @@ use crate::gate::GateLimits;
 use crate::gate::queue::{Admission, Gate};
 use crate::keyspace::{CounterId, KeyRange, Keyspace};
 use crate::options::StorageOptions;
+use crate::pace::BackgroundPace;
 use crate::pipeline::group::{GroupCommit, GroupOutcome, GroupWriter, Queue, QueuePlace, Wakers};
 use crate::pipeline::journal::{JournalWriter, SyncGroup, SyncOutcome};
 use crate::pipeline::proposals::ProposalQueue;
@@ -90,6 +91,7 @@ pub(crate) struct StoreInner {
     pub(crate) signal: Signal,
     pub(crate) space: Space,
     pub(crate) reclaim: Reclaim,
+    pace: BackgroundPace,
     pub(crate) memtable_bytes: u64,
     pub(crate) closed: AtomicBool,
 }
@@ -215,6 +217,7 @@ impl Store {
             signal: Signal::new(options.journal_interval),
             space,
             reclaim: Reclaim::default(),
+            pace: BackgroundPace::new(options.io_budget_bytes_per_second),
             memtable_bytes: options.memtable_bytes,
             closed: AtomicBool::new(false),
             engine,
@@ -374,6 +377,21 @@ impl Store {
             Some(CommitError::NoSpace(detail)) => Err(StorageError::NoSpace(detail)),
             _ => Ok(()),
         }
+    }
+
+    /// How long whoever has moved so many bytes in the background, beside flush and compaction, is to wait before
+    /// the next ones: all of them together stay within the I/O budget.
+    pub fn background_pause(&self, bytes: u64) -> Duration {
+        let written = || {
+            let engine = self.inner.engine.statistics();
+            engine.flush_bytes + engine.compaction_write_bytes
+        };
+        self.inner.pace.pause_after(bytes, written, ambient::now())
+    }
+
+    /// Bytes that files beside the data may still take, with the reserve kept; all there are without a disk.
+    pub fn room_beside_data(&self) -> u64 {
+        self.inner.space.room_beside_data()
     }
 
     /// The data directory; `None` for a store in memory.

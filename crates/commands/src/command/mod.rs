@@ -49,6 +49,7 @@ mod users_info;
 mod validate;
 mod validate_db_metadata;
 
+pub(crate) use repl_set::copy_operation;
 pub(crate) use rw_concern::load as load_default_concerns;
 
 /// Every command that needs the documents, sorted by name.

@@ -58,6 +58,14 @@ pub fn operations<N: Node>(server: &Server<N>, all: bool) -> Vec<DocumentBuf> {
         write(&mut DocumentBuilder::new(&mut bytes), server, &host, &client, operation.as_ref());
         documents.push(DocumentBuf::trusted(bytes));
     }
+    for operation in server.node.background_operations() {
+        let mut bytes = Vec::new();
+        let mut document = DocumentBuilder::new(&mut bytes);
+        document.append("type", "op").append("host", host.as_str());
+        document.append_all(operation.to_buf().as_raw());
+        document.finish();
+        documents.push(DocumentBuf::trusted(bytes));
+    }
     documents
 }
 

@@ -12,12 +12,14 @@ mod adopt;
 mod plan;
 mod receive;
 mod source;
+mod status;
 #[cfg(test)]
 mod tests;
 
 pub use adopt::adopt_copy;
-pub use receive::{CopyProgress, Receiver};
+pub use receive::{CopyWanted, Receiver};
 pub use source::CopySource;
+pub use status::{CopyProgress, CopyStatus, FailedAttempt};
 
 use std::fs::File;
 use std::io;

@@ -18,6 +18,13 @@ pub(super) struct CopiedFile {
     pub(super) bytes: u64,
 }
 
+impl CopiedFile {
+    /// Whether all of it is there: it gets its name when it is whole and on the disk.
+    pub(super) fn is_in(&self, copy: &Path) -> bool {
+        std::fs::metadata(copy.join(&self.name)).is_ok_and(|found| found.len() == self.bytes)
+    }
+}
+
 /// A copy that can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {

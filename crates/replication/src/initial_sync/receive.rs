@@ -1,47 +1,53 @@
 //! The member that copies.
 
 use super::plan::{CopiedFile, Plan};
+use super::status::{Attempts, CopyProgress, CopyStatus};
 use super::{COPY, COPY_COMMAND, CopyError, DIRECTORY, READY, discard, sync_directory};
 use crate::Peers;
+use crate::entry::{Index, MemberId};
 use document::{Document, DocumentBuf, RawValue, doc};
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use storage::Store;
 use wire::ErrorCode;
 
-/// Bytes a second, so that the source's clients do not suffer.
-const BYTES_PER_SECOND_MAX: u64 = 128 << 20;
 /// For one answer; making a checkpoint takes longest.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 /// Between tries.
 const PAUSE: Duration = Duration::from_secs(1);
 /// So often in a row the source may not answer: then another one is asked.
 const TRIES: u32 = 60;
+/// So often a secondary is asked that has not come far enough yet: then the leader is.
+const BEGIN_TRIES: u32 = 10;
+/// How often the log tells how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// A source whose copy had no room here is asked again after this time: it may have less by then.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
-/// How far an initial sync is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CopyProgress {
-    /// From whom.
-    pub source: String,
-    /// Bytes that are here.
-    pub bytes: u64,
-    /// Of so many.
-    pub bytes_total: u64,
-    /// Since when, on the clock of [`ambient::now`].
-    pub began: Instant,
+/// What a member is to copy that the log cannot bring up to date.
+#[derive(Debug, Clone)]
+pub struct CopyWanted {
+    /// The leader, who knows of the others.
+    pub leader: String,
+    /// As what the member is known: a copy that does not know it is of no use.
+    pub number: MemberId,
+    /// The copy must have come so far.
+    pub at: Index,
 }
 
 /// Fetches the files of another member.
 #[derive(Debug)]
 pub struct Receiver {
     data: PathBuf,
+    store: Store,
     peers: Arc<dyn Peers>,
-    progress: Mutex<Option<CopyProgress>>,
-    bytes: AtomicU64,
+    own_hosts: Vec<String>,
+    attempts: Mutex<Attempts>,
     ends: AtomicBool,
 }
 
@@ -49,6 +55,8 @@ pub struct Receiver {
 enum Failure {
     /// The source does not have the copy.
     Gone,
+    /// The source has not come far enough for one.
+    NotYet,
     Other(CopyError),
 }
 
@@ -59,21 +67,16 @@ impl<E: Into<CopyError>> From<E> for Failure {
 }
 
 impl Receiver {
-    /// Into the data directory `data`.
-    pub fn new(data: PathBuf, peers: Arc<dyn Peers>) -> Self {
-        Receiver {
-            data,
-            peers,
-            progress: Mutex::new(None),
-            bytes: AtomicU64::new(0),
-            ends: AtomicBool::new(false),
-        }
+    /// Into the data directory `data` of a server at one of `own_hosts`; `store`, which is open meanwhile, tells what
+    /// the disk can take, and how fast.
+    pub fn new(data: PathBuf, store: Store, peers: Arc<dyn Peers>, own_hosts: Vec<String>) -> Self {
+        let attempts = Mutex::default();
+        Receiver { data, store, peers, own_hosts, attempts, ends: AtomicBool::new(false) }
     }
 
-    /// How far it is, while it copies.
-    pub fn progress(&self) -> Option<CopyProgress> {
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        self.progress.lock().clone().map(|progress| CopyProgress { bytes, ..progress })
+    /// How it goes, from its beginning on.
+    pub fn status(&self) -> Option<CopyStatus> {
+        self.attempts.lock().status()
     }
 
     /// Ends [`Receiver::fetch`] soon.
@@ -85,36 +88,45 @@ impl Receiver {
     pub(crate) fn rest(&self, time: Duration) {
         const STEP: Duration = Duration::from_millis(100);
         let began = ambient::now();
-        while ambient::elapsed(began) < time && !self.ends.load(Ordering::Relaxed) {
-            std::thread::sleep(STEP.min(time));
+        while !self.ends.load(Ordering::Relaxed) {
+            match time.saturating_sub(ambient::elapsed(began)) {
+                Duration::ZERO => return,
+                left => std::thread::sleep(STEP.min(left)),
+            }
         }
     }
 
-    /// Fetches all files from `host`, or from whom an initial sync was begun with that is not at its end; the next
-    /// start takes them for its data. Blocks for as long as it takes.
+    /// Fetches all files from whom the leader names, or from whom an initial sync was begun with that is not at its
+    /// end; the next start takes them for its data. Blocks for as long as it takes.
     ///
     /// # Errors
-    /// The source does not answer any more: ask again, with another one. What the file system says.
-    pub fn fetch(&self, host: &str) -> Result<(), CopyError> {
+    /// The source does not answer any more: ask again, with another one. There is no room. What the file system
+    /// says.
+    pub fn fetch(&self, wanted: &CopyWanted) -> Result<(), CopyError> {
+        self.attempts.lock().begin(&wanted.leader);
+        let fetched = self.try_fetch(wanted);
+        match &fetched {
+            Ok(()) => self.attempts.lock().end(),
+            Err(error) => self.attempts.lock().fail(error),
+        }
+        fetched
+    }
+
+    fn try_fetch(&self, wanted: &CopyWanted) -> Result<(), CopyError> {
         let directory = self.data.join(DIRECTORY);
         if directory.join(READY).exists() {
             return Ok(());
         }
         let plan = match Plan::load(&directory) {
             Some(plan) => plan,
-            None => self.begin(&directory, host)?,
+            None => self.begin(&directory, wanted)?,
         };
-        tracing::info!(
-            source = plan.host,
-            bytes = plan.bytes(),
-            files = plan.files.len(),
-            "copying the data"
-        );
-        let fetched = self.fetch_files(&directory, &plan);
-        *self.progress.lock() = None;
-        match fetched {
+        self.check_room(&directory, &plan)?;
+        let (bytes, files) = (plan.bytes(), plan.files.len());
+        tracing::info!(source = plan.host, bytes, files, "copying the data");
+        match self.fetch_files(&directory, &plan) {
             Ok(()) => {}
-            Err(Failure::Gone) => {
+            Err(Failure::Gone | Failure::NotYet) => {
                 discard(&self.data)?;
                 return Err(CopyError(format!("{} does not have its copy any more", plan.host)));
             }
@@ -122,40 +134,84 @@ impl Receiver {
         }
         File::create(directory.join(READY))?.sync_all()?;
         sync_directory(&directory)?;
-        drop(self.ask(&plan.host, doc! { "end": (plan.id.as_str()) }));
-        tracing::info!(source = plan.host, bytes = plan.bytes(), "the data are copied");
+        self.end(&plan);
+        tracing::info!(source = plan.host, bytes, "the data are copied");
         Ok(())
     }
 
-    fn begin(&self, directory: &Path, host: &str) -> Result<Plan, CopyError> {
+    /// The source need not keep the copy any longer.
+    fn end(&self, plan: &Plan) {
+        drop(self.ask(&plan.host, doc! { "end": (plan.id.as_str()) }));
+    }
+
+    /// With a secondary that the leader names, so that clients of the leader do not notice; with the leader where
+    /// there is none.
+    fn begin(&self, directory: &Path, wanted: &CopyWanted) -> Result<Plan, CopyError> {
         discard(&self.data)?;
-        let answer = self.ask(host, doc! { "begin": true }).map_err(|failure| match failure {
-            Failure::Gone => CopyError(format!("{host} makes no copy")),
-            Failure::Other(error) => error,
-        })?;
-        let plan = Plan { host: host.to_owned(), ..Plan::decode(answer.as_raw())? };
+        let named = self.ask(&wanted.leader, doc! { "chooseSource": true }).ok();
+        let named = named.and_then(|answer| Some(answer.as_raw().get("source")?.as_str()?.to_owned()));
+        let named = named.filter(|host| *host != wanted.leader && !self.own_hosts.contains(host));
+        let begun = named.and_then(|host| match self.begin_with(&host, wanted) {
+            Ok(plan) => Some(plan),
+            Err(error) => {
+                tracing::info!(%error, "the leader is copied from instead");
+                None
+            }
+        });
+        let plan = begun.map_or_else(|| self.begin_with(&wanted.leader, wanted), Ok)?;
         std::fs::create_dir_all(directory.join(COPY).join("engine"))?;
         plan.store(directory)?;
         sync_directory(&self.data)?;
         Ok(plan)
     }
 
+    fn begin_with(&self, host: &str, wanted: &CopyWanted) -> Result<Plan, CopyError> {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        for _ in 0..BEGIN_TRIES {
+            let request = doc! { "begin": true, "for": (number(wanted.number)), "at": (number(wanted.at)) };
+            match self.ask(host, request) {
+                Ok(answer) => return Ok(Plan { host: host.to_owned(), ..Plan::decode(answer.as_raw())? }),
+                Err(Failure::Other(error)) => return Err(error),
+                Err(Failure::Gone) => break,
+                Err(Failure::NotYet) => self.rest(PAUSE),
+            }
+        }
+        Err(CopyError(format!("{host} makes no copy")))
+    }
+
+    /// Copies nothing that the disk cannot hold beside what is there.
+    fn check_room(&self, directory: &Path, plan: &Plan) -> Result<(), CopyError> {
+        let copy = directory.join(COPY);
+        let wanted: u64 = plan.files.iter().filter(|file| !file.is_in(&copy)).map(|file| file.bytes).sum();
+        let room = self.store.room_beside_data();
+        if wanted <= room {
+            return Ok(());
+        }
+        self.end(plan);
+        let asked = std::fs::metadata(directory).and_then(|metadata| metadata.modified());
+        if asked.is_ok_and(|asked| asked.elapsed().is_ok_and(|passed| passed > ASKED_AGAIN_AFTER)) {
+            discard(&self.data)?;
+        }
+        Err(CopyError(format!(
+            "the data of {} need {wanted} bytes beside what is here, and the disk has room for {room}: make room, or \
+             give this member a larger disk",
+            plan.host
+        )))
+    }
+
     fn fetch_files(&self, directory: &Path, plan: &Plan) -> Result<(), Failure> {
         let copy = directory.join(COPY);
         let began = ambient::now();
-        let bytes_total = plan.bytes();
-        self.bytes.store(0, Ordering::Relaxed);
-        *self.progress.lock() =
-            Some(CopyProgress { source: plan.host.clone(), bytes: 0, bytes_total, began });
-        let mut fetched = 0;
+        let source = plan.host.clone();
+        self.attempts.lock().copies(CopyProgress { source, bytes: 0, bytes_total: plan.bytes(), began });
+        let mut told = began;
         for file in &plan.files {
-            let path = copy.join(&file.name);
             // It gets its name when it is whole and on the disk.
-            if std::fs::metadata(&path).is_ok_and(|found| found.len() == file.bytes) {
-                self.bytes.fetch_add(file.bytes, Ordering::Relaxed);
+            if file.is_in(&copy) {
+                self.attempts.lock().copied(file.bytes);
                 continue;
             }
-            self.fetch_file(plan, file, &path, (began, &mut fetched))?;
+            self.fetch_file(plan, file, &copy.join(&file.name), &mut told)?;
         }
         sync_directory(&copy.join("engine"))?;
         sync_directory(&copy)?;
@@ -167,26 +223,29 @@ impl Receiver {
         plan: &Plan,
         file: &CopiedFile,
         path: &Path,
-        (began, fetched): (Instant, &mut u64),
+        told: &mut Instant,
     ) -> Result<(), Failure> {
         let part = path.with_added_extension("part");
         let mut written = File::create(&part)?;
         let mut offset = 0;
         while offset < file.bytes {
-            let data = self.fetch_chunk(plan, file, offset)?;
+            let Chunk { data, pause } = self.fetch_chunk(plan, file, offset)?;
             written.write_all(&data)?;
             offset += data.len() as u64;
-            *fetched += data.len() as u64;
-            self.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-            let earliest = Duration::from_secs_f64(*fetched as f64 / BYTES_PER_SECOND_MAX as f64);
-            std::thread::sleep(earliest.saturating_sub(ambient::elapsed(began)));
+            let progress = self.attempts.lock().copied(data.len() as u64);
+            if ambient::elapsed(*told) >= TOLD_EVERY {
+                *told = ambient::now();
+                let percent = progress.percent();
+                tracing::info!(source = plan.host, bytes = progress.bytes, percent, "copying the data");
+            }
+            self.rest(pause.max(self.store.background_pause(data.len() as u64)));
         }
         written.sync_all()?;
         Ok(std::fs::rename(part, path)?)
     }
 
     /// A chunk that came as it was sent, however often it takes.
-    fn fetch_chunk(&self, plan: &Plan, file: &CopiedFile, offset: u64) -> Result<Vec<u8>, Failure> {
+    fn fetch_chunk(&self, plan: &Plan, file: &CopiedFile, offset: u64) -> Result<Chunk, Failure> {
         let request = doc! {
             "id": (plan.id.as_str()), "file": (file.name.as_str()),
             "offset": (i64::try_from(offset).unwrap_or(i64::MAX)),
@@ -197,9 +256,8 @@ impl Receiver {
                 return Err(CopyError("this member stops".to_owned()).into());
             }
             match self.ask(&plan.host, request.clone()).and_then(|answer| chunk(&answer)) {
-                Ok(data) if !data.is_empty() && offset + data.len() as u64 <= file.bytes => return Ok(data),
-                Ok(_) => return Err(Failure::Gone),
-                Err(Failure::Gone) => return Err(Failure::Gone),
+                Ok(chunk) if chunk.is_within(file.bytes - offset) => return Ok(chunk),
+                Ok(_) | Err(Failure::Gone | Failure::NotYet) => return Err(Failure::Gone),
                 Err(Failure::Other(error)) if failed == TRIES => {
                     tracing::warn!(%error, source = plan.host, "the source of the copy does not answer");
                     return Err(Failure::Gone);
@@ -223,21 +281,39 @@ impl Receiver {
         if found("ok").and_then(RawValue::as_f64) == Some(1.0) {
             return Ok(answer);
         }
-        if found("code").and_then(RawValue::as_i64_exact) == Some(ErrorCode::NoSuchKey as i64) {
+        let code = found("code").and_then(RawValue::as_i64_exact);
+        if code == Some(ErrorCode::NoSuchKey as i64) {
             return Err(Failure::Gone);
+        }
+        if code == Some(ErrorCode::NotYetInitialized as i64) {
+            return Err(Failure::NotYet);
         }
         let reason = found("errmsg").and_then(RawValue::as_str).unwrap_or("no reason");
         Err(CopyError(format!("{host} says: {reason}")).into())
     }
 }
 
-fn chunk(answer: &DocumentBuf) -> Result<Vec<u8>, Failure> {
-    let fields = (answer.as_raw().get("data"), answer.as_raw().get("crc32c"));
-    match fields {
+/// A part of a file.
+struct Chunk {
+    data: Vec<u8>,
+    /// What the source wants before the next one.
+    pause: Duration,
+}
+
+impl Chunk {
+    fn is_within(&self, left: u64) -> bool {
+        !self.data.is_empty() && self.data.len() as u64 <= left
+    }
+}
+
+fn chunk(answer: &DocumentBuf) -> Result<Chunk, Failure> {
+    let answer = answer.as_raw();
+    match (answer.get("data"), answer.get("crc32c")) {
         (Some(RawValue::Binary { bytes, .. }), Some(sum))
             if sum.as_i64_exact() == Some(i64::from(crc32c::crc32c(bytes))) =>
         {
-            Ok(bytes.to_vec())
+            let pause = answer.get("pauseMillis").and_then(RawValue::as_i64_exact).unwrap_or(0);
+            Ok(Chunk { data: bytes.to_vec(), pause: Duration::from_millis(pause.max(0).unsigned_abs()) })
         }
         _ => Err(CopyError("a chunk came damaged".to_owned()).into()),
     }

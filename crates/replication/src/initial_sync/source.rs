@@ -1,6 +1,7 @@
 //! The member whose files are copied.
 
 use super::plan::{CopiedFile, Plan, is_file_name, is_id};
+use crate::LocalState;
 use crate::set::SetError;
 use ambient::elapsed;
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
@@ -62,8 +63,25 @@ impl CopySource {
                 let offset = offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(0);
                 self.read(directory, id, file, offset)
             }
-            _ => self.begin(directory),
+            _ if request.contains("begin") => {
+                self.check_is_of_use(request)?;
+                self.begin(directory)
+            }
+            _ => Err(SetError::new(ErrorCode::BadValue, "expected what to do with a copy")),
         }
+    }
+
+    /// Whether a copy of the data as they are now brings the member further that asks.
+    fn check_is_of_use(&self, request: RawDocument<'_>) -> Result<(), SetError> {
+        let wanted = |name: &str| {
+            let number = request.get(name).and_then(RawValue::as_i64_exact);
+            number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
+        };
+        let data = LocalState::new(self.store.clone()).applied().map_err(failed)?.unwrap_or_default();
+        if data.position.index >= wanted("at") && data.membership.members().contains(&wanted("for")) {
+            return Ok(());
+        }
+        Err(SetError::new(ErrorCode::NotYetInitialized, "the data here have not come so far yet"))
     }
 
     fn begin(&self, directory: &Path) -> Result<DocumentBuf, SetError> {
@@ -103,6 +121,8 @@ impl CopySource {
         let mut bytes = Vec::with_capacity(data.len() + 64);
         let mut builder = DocumentBuilder::new(&mut bytes);
         builder.append("crc32c", i64::from(crc32c::crc32c(&data)));
+        let pause = self.store.background_pause(data.len() as u64);
+        builder.append("pauseMillis", i64::try_from(pause.as_millis()).unwrap_or(i64::MAX));
         builder.append("data", RawValue::Binary { subtype: GENERIC, bytes: &data });
         builder.finish();
         Ok(DocumentBuf::trusted(bytes))

@@ -13,7 +13,7 @@ use pollster::block_on;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use storage::{ReadTier, StorageOptions, Store, WriteUnit};
+use storage::{Disk, MemoryEngine, ReadTier, Room, StorageOptions, Store, WriteUnit};
 use tempfile::TempDir;
 
 const DOCUMENTS: i32 = 60;
@@ -106,6 +106,12 @@ struct Way {
     receiver: Mutex<Option<Arc<Receiver>>>,
     damages_next: Mutex<bool>,
     read: Mutex<u64>,
+    /// Whom the leader names to be copied from, and whether that one is there.
+    named: Mutex<Option<(String, bool)>>,
+    /// Who was read from.
+    sources: Mutex<Vec<String>>,
+    /// What the source wants between reads.
+    pause_ms: Mutex<i64>,
 }
 
 impl Way {
@@ -116,21 +122,41 @@ impl Way {
         way
     }
 
-    fn fetch(self: &Arc<Self>, data: PathBuf) -> Result<(), CopyError> {
-        let receiver = Arc::new(Receiver::new(data, Arc::<Way>::clone(self)));
+    fn receiver(self: &Arc<Self>, data: PathBuf, store: Store) -> Arc<Receiver> {
+        let own_hosts = vec!["member:1".to_owned()];
+        let receiver = Arc::new(Receiver::new(data, store, Arc::<Way>::clone(self), own_hosts));
         *self.receiver.lock() = Some(Arc::clone(&receiver));
-        receiver.fetch("source:1")
+        receiver
     }
 
-    fn answer(&self, command: RawDocument<'_>) -> DocumentBuf {
+    fn fetch(self: &Arc<Self>, member: &Server) -> Result<(), CopyError> {
+        let fetched = self.receiver(member.path(), member.catalog.store().clone()).fetch(&wanted());
+        // It keeps the data open.
+        *self.receiver.lock() = None;
+        fetched
+    }
+
+    fn answer(&self, host: &str, command: RawDocument<'_>) -> DocumentBuf {
+        let named = self.named.lock().clone();
+        if command.contains("chooseSource") {
+            assert_eq!(host, "source:1", "the leader is asked");
+            let mut answer = doc! { "ok": 1.0 };
+            named.into_iter().for_each(|(host, _)| answer.push("source", host));
+            return answer.to_buf();
+        }
+        let is_away = named.is_some_and(|(named, is_there)| named == host && !is_there);
+        if command.contains("file") {
+            self.sources.lock().push(host.to_owned());
+        }
         let answer = match &*self.source.lock() {
-            Some(source) => source.answer(command),
-            None => Err(SetError::new(wire::ErrorCode::HostUnreachable, "away")),
+            Some(source) if !is_away => source.answer(command),
+            _ => Err(SetError::new(wire::ErrorCode::HostUnreachable, "away")),
         };
         let mut bytes = Vec::new();
         let mut builder = DocumentBuilder::new(&mut bytes);
         match answer {
             Ok(answer) => {
+                builder.append("pauseMillis", *self.pause_ms.lock());
                 if let Some(RawValue::Binary { bytes, .. }) = answer.as_raw().get("data") {
                     *self.read.lock() += bytes.len() as u64;
                 }
@@ -157,11 +183,15 @@ impl Peers for Way {
                 self.receiver.lock().as_ref().expect("somebody asks").stop();
                 Err(PeerError::TimedOut { host: host.to_owned() })
             }
-            _ => Ok(self.answer(command.as_raw())),
+            _ => Ok(self.answer(host, command.as_raw())),
         };
         *left = left.saturating_sub(1);
         Box::pin(std::future::ready(answer))
     }
+}
+
+fn wanted() -> CopyWanted {
+    CopyWanted { leader: "source:1".to_owned(), number: 1, at: 0 }
 }
 
 fn adopt(data: &TempDir) -> bool {
@@ -174,8 +204,8 @@ fn a_copy_survives_both_ends_and_becomes_the_members_own() {
     source.fill();
     let member = Server::member(2, 3, 2, &[1, 2]);
     let (way, data) = (Way::to(&source), member.path());
-    *way.answers.lock() = 4;
-    assert!(way.fetch(data.clone()).is_err(), "the member dies");
+    *way.answers.lock() = 5;
+    assert!(way.fetch(&member).is_err(), "the member dies");
     let member = member.close();
     assert!(!adopt(&member), "half a copy is none");
     // The source begins again, with other data than its checkpoint.
@@ -185,7 +215,9 @@ fn a_copy_survives_both_ends_and_becomes_the_members_own() {
     *way.source.lock() = Some(CopySource::new(source.catalog.store().clone()));
     *way.answers.lock() = usize::MAX;
     *way.damages_next.lock() = true;
-    way.fetch(data.clone()).expect("the rest is copied");
+    let member = Server::open(member);
+    way.fetch(&member).expect("the rest is copied");
+    let member = member.close();
     let copied: u64 = files(&data.join(DIRECTORY).join(COPY)).iter().map(|(_, bytes)| bytes).sum();
     assert!(*way.read.lock() < copied + copied / 2, "{} bytes read for {copied}", *way.read.lock());
     assert_eq!(files(&source.path().join("copies")), [], "the checkpoint goes");
@@ -209,7 +241,7 @@ fn a_copy_survives_both_ends_and_becomes_the_members_own() {
 fn promises_are_kept() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     let member = Server::member(2, 7, 2, &[1, 2]);
-    Way::to(&source).fetch(member.path()).expect("a copy");
+    Way::to(&source).fetch(&member).expect("a copy");
     let member = member.close();
     assert!(adopt(&member));
     let promised = Server::open(member).log().hard_state();
@@ -223,7 +255,7 @@ fn a_copy_of_no_use_is_dropped() {
     for (term, applied, members, own_term, own_applied) in cases {
         let source = Server::member(1, term, applied, members);
         let member = Server::member(2, own_term, own_applied, &[1, 2]);
-        Way::to(&source).fetch(member.path()).expect("a copy");
+        Way::to(&source).fetch(&member).expect("a copy");
         let member = member.close();
         assert!(!adopt(&member), "a copy at {applied} for {own_applied}");
         let member = Server::open(member);
@@ -236,7 +268,7 @@ fn a_copy_of_no_use_is_dropped() {
 fn a_crash_between_the_renamings_is_made_good() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     let member = Server::member(2, 3, 2, &[1, 2]);
-    Way::to(&source).fetch(member.path()).expect("a copy");
+    Way::to(&source).fetch(&member).expect("a copy");
     let data = member.path();
     let member = member.close();
     let copy = data.join(DIRECTORY).join(COPY);
@@ -253,19 +285,26 @@ fn a_source_that_is_gone_is_not_waited_for() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     let member = Server::member(2, 3, 2, &[1, 2]);
     let way = Way::to(&source);
-    *way.answers.lock() = 2;
-    assert!(way.fetch(member.path()).is_err());
+    *way.answers.lock() = 3;
+    assert!(way.fetch(&member).is_err());
     std::fs::remove_dir_all(source.path().join("copies")).expect("the copy is lost");
     *way.answers.lock() = usize::MAX;
-    assert!(way.fetch(member.path()).is_err());
-    way.fetch(member.path()).expect("another copy");
+    assert!(way.fetch(&member).is_err());
+    way.fetch(&member).expect("another copy");
 }
 
 #[test]
 fn a_source_reads_nothing_but_copies() {
     let source = Server::member(1, 5, 9, &[1, 2]);
     let reads = CopySource::new(source.catalog.store().clone());
-    let copy = reads.answer(doc! { "begin": true }.to_buf().as_raw()).expect("a copy");
+    let begin = |number: i64, at: i64| doc! { "begin": true, "for": number, "at": at }.to_buf();
+    for (number, at) in [(3, 0), (2, 10)] {
+        let refused = reads.answer(begin(number, at).as_raw()).expect_err("a copy of no use");
+        assert_eq!(refused.code, wire::ErrorCode::NotYetInitialized, "for {number} at {at}");
+    }
+    assert!(reads.answer(doc! { "other": 1 }.to_buf().as_raw()).is_err());
+    assert_eq!(files(&source.path().join("copies")), [], "none of these is one");
+    let copy = reads.answer(begin(2, 9).as_raw()).expect("a copy");
     let id = copy.as_raw().get("id").and_then(RawValue::as_str).expect("an id").to_owned();
     let read = |id: &str, file: &str| {
         reads.answer(doc! { "id": id, "file": file, "offset": 0 }.to_buf().as_raw()).map(drop)
@@ -282,6 +321,87 @@ fn a_source_reads_nothing_but_copies() {
     }
     reads.answer(doc! { "end": (id.as_str()) }.to_buf().as_raw()).expect("an end");
     assert!(read(&id, "engine/CURRENT").is_err());
+}
+
+#[test]
+fn a_secondary_is_copied_from_where_the_leader_names_one_that_is_there() {
+    let cases = [
+        (Some(("other:1", true)), "other:1"),
+        (Some(("other:1", false)), "source:1"),
+        (Some(("member:1", true)), "source:1"),
+        (None, "source:1"),
+    ];
+    for (named, expected) in cases {
+        let source = Server::member(1, 5, 9, &[1, 2]);
+        let member = Server::member(2, 3, 2, &[1, 2]);
+        let way = Way::to(&source);
+        *way.named.lock() = named.map(|(host, is_there)| (host.to_owned(), is_there));
+        way.fetch(&member).expect("a copy");
+        let sources = way.sources.lock().clone();
+        assert!(!sources.is_empty() && sources.iter().all(|host| host == expected), "{named:?}: {sources:?}");
+    }
+}
+
+#[derive(Debug)]
+struct SmallDisk(Mutex<u64>);
+
+impl Disk for SmallDisk {
+    fn room(&self) -> std::io::Result<Room> {
+        Ok(Room { total: 1 << 40, free: *self.0.lock() })
+    }
+
+    fn set_reserve(&self, _: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn reserve(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn nothing_is_copied_that_the_disk_cannot_hold() {
+    let source = Server::member(1, 5, 9, &[1, 2]);
+    source.fill();
+    let (way, data) = (Way::to(&source), tempfile::tempdir().expect("a directory"));
+    let disk = Arc::new(SmallDisk(Mutex::new(1 << 20)));
+    let engine = Arc::new(MemoryEngine::new());
+    let store = Store::with_engine_and_disk(engine, Arc::clone(&disk) as _, &StorageOptions::small());
+    let receiver = way.receiver(data.path().to_owned(), store.expect("a store"));
+    for failed in 1..3 {
+        let refused = receiver.fetch(&wanted()).expect_err("there is no room").to_string();
+        assert!(refused.contains("the disk has room for 1048576"), "{refused}");
+        let status = receiver.status().expect("an initial sync");
+        assert_eq!((status.failed, status.progress), (failed, None));
+        assert!(status.failures.last().is_some_and(|failure| failure.reason == refused));
+    }
+    assert_eq!(*way.read.lock(), 0, "nothing was read");
+    assert_eq!(files(&source.path().join("copies")), [], "the source does not keep the copy");
+    *disk.0.lock() = 1 << 30;
+    assert!(receiver.fetch(&wanted()).is_err(), "the copy it was told of is gone");
+    receiver.fetch(&wanted()).expect("another one");
+    let progress = receiver.status().and_then(|status| status.progress).expect("a copy");
+    assert_eq!((progress.bytes, progress.percent()), (progress.bytes_total, 100.0));
+    assert_eq!(*way.read.lock(), progress.bytes_total);
+}
+
+#[test]
+fn a_copy_keeps_to_the_pace_of_either_side() {
+    let source = Server::member(1, 5, 9, &[1, 2]);
+    let pace = |budget: u64, pause_ms: i64| {
+        let (way, data) = (Way::to(&source), tempfile::tempdir().expect("a directory"));
+        *way.pause_ms.lock() = pause_ms;
+        let options = StorageOptions { io_budget_bytes_per_second: budget, ..StorageOptions::small() };
+        let receiver = way.receiver(data.path().to_owned(), Store::in_memory(&options).expect("a store"));
+        let began = ambient::now();
+        receiver.fetch(&wanted()).expect("a copy");
+        (ambient::elapsed(began).as_secs_f64(), *way.read.lock(), way.sources.lock().len())
+    };
+    let (seconds, bytes, _) = pace(1 << 20, 0);
+    let least = bytes as f64 / f64::from(256 << 10);
+    assert!(seconds >= least && least > 0.05, "{bytes} bytes in {seconds} s");
+    let (seconds, _, reads) = pace(0, 30);
+    assert!(seconds >= reads as f64 * 0.03, "{reads} reads in {seconds} s");
 }
 
 /// All files below a directory, and their sizes.

@@ -1,7 +1,10 @@
 //! A member's part in initial syncs: others get its files, and it gets theirs.
 
 use crate::Peers;
-use crate::initial_sync::{CopySource, Receiver};
+use crate::initial_sync::{CopySource, CopyWanted, Receiver};
+use crate::set::MemberState;
+use crate::set::heartbeat::Statuses;
+use crate::set::shared::Shared;
 use event_listener::Event;
 use parking_lot::Mutex;
 use std::path::Path;
@@ -13,6 +16,8 @@ use storage::Store;
 
 /// After a failure.
 const BEFORE_ANOTHER_TRY: Duration = Duration::from_secs(5);
+/// A secondary that is so many seconds behind is not copied from: the log might not go back to its data.
+const LAG_SECONDS_MAX: u32 = 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -21,6 +26,8 @@ pub(crate) struct Copying {
     /// `None`: the store is in memory.
     pub(crate) receiver: Option<Arc<Receiver>>,
     copied: Arc<Copied>,
+    /// Whether a member that has data is to replace them by itself.
+    replaces_data: AtomicBool,
     /// A leaf in the lock order.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -33,22 +40,38 @@ struct Copied {
 }
 
 impl Copying {
-    pub(crate) fn new(store: Store, peers: &Arc<dyn Peers>) -> Self {
-        let receiver =
-            store.path().map(Path::to_owned).map(|data| Arc::new(Receiver::new(data, Arc::clone(peers))));
-        Copying { source: CopySource::new(store), receiver, copied: Arc::default(), thread: Mutex::default() }
+    pub(crate) fn new(store: Store, peers: &Arc<dyn Peers>, own_hosts: &[String]) -> Self {
+        let data = store.path().map(Path::to_owned);
+        let receiver = data
+            .map(|data| Arc::new(Receiver::new(data, store.clone(), Arc::clone(peers), own_hosts.to_vec())));
+        Copying {
+            source: CopySource::new(store),
+            receiver,
+            copied: Arc::default(),
+            replaces_data: AtomicBool::new(true),
+            thread: Mutex::default(),
+        }
     }
 
-    /// This member is too far behind: `host` has what it needs. Nothing where it copies already.
-    pub(crate) fn want(&self, host: &str) {
+    /// Whether a member that has fallen behind replaces its data by itself.
+    pub(crate) fn replaces_data(&self) -> bool {
+        self.replaces_data.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_replaces_data(&self, replaces: bool) {
+        self.replaces_data.store(replaces, Ordering::Relaxed);
+    }
+
+    /// This member is too far behind. Nothing where it copies already.
+    pub(crate) fn want(&self, wanted: CopyWanted) {
         let Some(receiver) = &self.receiver else { return };
         let mut thread = self.thread.lock();
         let is_running = thread.as_ref().is_some_and(|thread| !thread.is_finished());
         if is_running || self.copied.is_whole.load(Ordering::Acquire) {
             return;
         }
-        let (receiver, copied, host) = (Arc::clone(receiver), Arc::clone(&self.copied), host.to_owned());
-        let copy = move || match receiver.fetch(&host) {
+        let (receiver, copied) = (Arc::clone(receiver), Arc::clone(&self.copied));
+        let copy = move || match receiver.fetch(&wanted) {
             Ok(()) => {
                 copied.is_whole.store(true, Ordering::Release);
                 copied.changed.notify(usize::MAX);
@@ -82,4 +105,24 @@ impl Copying {
             receiver.stop();
         }
     }
+}
+
+/// From whom another member should copy, as a leader sees it: from the secondary that is nearest, of those that
+/// are least likely to be primary next; `None` where the leader itself is all there is.
+pub(crate) fn source_for_others(shared: &Shared, statuses: &Statuses) -> Option<String> {
+    let (topology, statuses) = (shared.topology(), statuses.lock());
+    let config = topology.config.as_ref().filter(|config| config.settings.chaining_allowed)?;
+    let latest = shared.reached().applied.timestamp.time;
+    let is_source = |id: i32| {
+        let status = statuses.get(&id)?;
+        let has_data = status.health && status.state == MemberState::Secondary;
+        let is_near = latest.saturating_sub(status.optime.timestamp.time) <= LAG_SECONDS_MAX;
+        (has_data && is_near).then_some(status.ping)
+    };
+    let sources = config.members.iter().filter(|member| member.delay.is_zero());
+    let sources = sources.filter_map(|member| Some((member, is_source(member.id)?)));
+    let best = sources.min_by(|(one, ping), (other, other_ping)| {
+        one.priority.total_cmp(&other.priority).then(ping.cmp(other_ping))
+    });
+    best.map(|(member, _)| member.host.clone())
 }

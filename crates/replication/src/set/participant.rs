@@ -1,8 +1,9 @@
 //! This member as one of its set: what it is told by the others and by its own disk, and what follows from it.
 //! What only a leader does is in `lead.rs`.
 
-use crate::effects::{Committed, Leadership, ReadId, Role, SyncTicket};
+use crate::effects::{Committed, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
 use crate::entry::{EntryKind, Index, MemberId};
+use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
 use crate::set::apply::Work;
@@ -281,15 +282,7 @@ impl Participant {
         }
         self.answer_reads();
         if let Some(wanted) = effects.snapshot {
-            if !std::mem::replace(&mut self.is_too_far_behind, true) {
-                tracing::warn!(
-                    ?wanted,
-                    "too far behind the others for their oplog: the data are to be copied"
-                );
-            }
-            if let Some(host) = self.host(wanted.from) {
-                self.links.copying.want(host);
-            }
+            self.fall_behind(wanted);
         }
         if let Some(ticket) = effects.sync {
             let optime = self.optime_at(self.member.log().last())?;
@@ -297,6 +290,26 @@ impl Participant {
         }
         self.publish_copied()?;
         Ok(effects.sync)
+    }
+
+    /// The others' logs do not go back to where this member is.
+    fn fall_behind(&mut self, wanted: SnapshotWanted) {
+        let copying = &self.links.copying;
+        // A new member has nothing to lose.
+        let is_to_copy = self.state.is_none() || copying.replaces_data();
+        if !std::mem::replace(&mut self.is_too_far_behind, true) {
+            match is_to_copy {
+                true => tracing::warn!(?wanted, "too far behind the others: the data are to be copied"),
+                false => tracing::error!(
+                    ?wanted,
+                    "too far behind the others, and automaticInitialSync is off: this member stays RECOVERING"
+                ),
+            }
+        }
+        if let Some(leader) = self.host(wanted.from).filter(|_| is_to_copy) {
+            let (leader, number) = (leader.to_owned(), self.identity.number);
+            copying.want(CopyWanted { leader, number, at: wanted.at.index });
+        }
     }
 
     /// Hands on what is committed: what was proposed here in this term with its data, the rest to be computed.

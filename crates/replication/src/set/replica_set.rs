@@ -1,12 +1,12 @@
 //! A running member as the commands see it.
 
-use crate::initial_sync::CopyProgress;
+use crate::initial_sync::CopyStatus;
 use crate::log::LogError;
 use crate::optime::OpTime;
 use crate::retryable::SessionTable;
 use crate::set::apply::ApplyQueue;
 use crate::set::background::{self, Background};
-use crate::set::copying::Copying;
+use crate::set::copying::{Copying, source_for_others};
 use crate::set::driver::{Asked, Driver, Inbox, Links, Told};
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
@@ -16,7 +16,7 @@ use crate::set::state::SetState;
 use crate::set::{Copies, MemberState, ReplSetConfig, SetError, Topology};
 use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
-use document::{DocumentBuf, ObjectId, RawDocument, Timestamp};
+use document::{DocumentBuf, ObjectId, RawDocument, Timestamp, doc};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -107,7 +107,7 @@ impl ReplicaSet {
         (monotonic, wall): (Duration, Duration),
     ) -> Result<(Self, Background), LogError> {
         let (shared, inbox) = (Arc::new(Shared::new()), Arc::new(Inbox::default()));
-        let copying = Arc::new(Copying::new(catalog.store().clone(), &peers));
+        let copying = Arc::new(Copying::new(catalog.store().clone(), &peers, &options.own_hosts));
         let links = Links {
             copying: Arc::clone(&copying),
             peers: Arc::clone(&peers),
@@ -359,12 +359,26 @@ impl ReplicaSet {
     /// # Errors
     /// `BadValue`; `NoSuchKey` for a copy that is not there; what the file system says.
     pub fn copy(&self, request: RawDocument<'_>) -> Result<DocumentBuf, SetError> {
+        if request.contains("chooseSource") {
+            let source = source_for_others(&self.0.shared, &self.0.statuses);
+            return Ok(source.map(|source| doc! { "source": source }.to_buf()).unwrap_or_default());
+        }
         self.0.copying.source.answer(request)
     }
 
-    /// How far an initial sync is, while there is one.
-    pub fn copy_progress(&self) -> Option<CopyProgress> {
-        self.0.copying.receiver.as_ref()?.progress()
+    /// How an initial sync goes that this process has begun.
+    pub fn copy_status(&self) -> Option<CopyStatus> {
+        self.0.copying.receiver.as_ref()?.status()
+    }
+
+    /// Whether a member that the log cannot bring up to date replaces its data by itself. A new one always does.
+    pub fn set_replaces_data(&self, replaces: bool) {
+        self.0.copying.set_replaces_data(replaces);
+    }
+
+    /// Whether it does.
+    pub fn replaces_data(&self) -> bool {
+        self.0.copying.replaces_data()
     }
 
     /// Resolves when the data have been copied: they are this member's after its next start.

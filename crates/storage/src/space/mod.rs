@@ -255,6 +255,12 @@ impl Space {
         watch.holds
     }
 
+    /// Bytes that something large may take without writes being refused afterwards.
+    pub(crate) fn room_beside_data(&self) -> u64 {
+        let room = self.disk.as_ref().and_then(|disk| disk.room().ok());
+        room.map_or(u64::MAX, |room| room.free.saturating_sub(self.reserve_bytes))
+    }
+
     pub(crate) fn statistics(&self) -> SpaceStatistics {
         let room = self.disk.as_ref().and_then(|disk| disk.room().ok()).unwrap_or_default();
         SpaceStatistics {

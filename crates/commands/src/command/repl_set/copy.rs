@@ -1,6 +1,8 @@
 //! Initial sync: `_heddleCopy`, and what `replSetGetStatus` tells of it.
 
 use super::*;
+use document::{Document, doc};
+use replication::set::MemberState;
 
 pub(crate) static COPY: Command = waiting(
     "_heddleCopy",
@@ -17,18 +19,63 @@ async fn copy(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>)
     Ok(())
 }
 
-/// Tells how far an initial sync is, if there is one; whether there is.
-pub(super) fn write_progress(set: &ReplicaSet, now_ms: i64, reply: &mut DocumentBuilder<'_>) -> bool {
-    let Some(progress) = set.copy_progress() else { return false };
-    let elapsed = ambient::elapsed(progress.began).as_millis() as i64;
-    let (bytes, total) = (progress.bytes as i64, progress.bytes_total as i64);
-    let left = total.saturating_sub(bytes).saturating_mul(elapsed).checked_div(bytes).unwrap_or(0);
+/// Tells how an initial sync goes, if there is one; whether there is.
+pub(super) fn write_status(set: &ReplicaSet, now_ms: i64, reply: &mut DocumentBuilder<'_>) -> bool {
+    let Some(copy) = set.copy_status() else { return false };
+    let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let elapsed = millis(ambient::elapsed(copy.began));
     let mut status = reply.start_document("initialSyncStatus");
-    status.append("method", "fileCopyBased").append("syncSourceHost", progress.source.as_str());
+    status.append("method", "fileCopyBased").append("failedInitialSyncAttempts", copy.failed as i64);
     status.append("initialSyncStart", RawValue::DateTime(now_ms - elapsed));
     status.append("totalInitialSyncElapsedMillis", elapsed);
-    status.append("remainingInitialSyncEstimatedMillis", left);
-    status.append("approxTotalDataSize", total).append("approxTotalBytesCopied", bytes);
-    status.append("percent", bytes as f64 * 100.0 / total.max(1) as f64);
+    if let Some(progress) = &copy.progress {
+        let copying = millis(ambient::elapsed(progress.began));
+        let (bytes, total) = (progress.bytes as i64, progress.bytes_total as i64);
+        let left = total.saturating_sub(bytes).saturating_mul(copying).checked_div(bytes).unwrap_or(0);
+        status.append("syncSourceHost", progress.source.as_str());
+        status.append("remainingInitialSyncEstimatedMillis", left);
+        status.append("approxTotalDataSize", total).append("approxTotalBytesCopied", bytes);
+        status.append("percent", progress.percent());
+    }
+    let mut attempts = status.start_array("initialSyncAttempts");
+    for failure in &copy.failures {
+        let mut attempt = attempts.start_document();
+        attempt.append("durationMillis", millis(failure.lasted)).append("status", failure.reason.as_str());
+        attempt.append("syncSource", failure.source.as_str());
+    }
     true
+}
+
+/// What keeps this member from catching up, in a sentence; empty where nothing does.
+pub(super) fn hindrance(set: &ReplicaSet) -> String {
+    match (set.topology().state, set.copy_status().as_ref().and_then(|copy| copy.failures.last())) {
+        (MemberState::Startup2 | MemberState::Recovering, Some(failure)) => failure.reason.clone(),
+        (MemberState::Recovering, None) if !set.replaces_data() => {
+            "automaticInitialSync is off: the data are not replaced where the others' logs do not go back to them"
+                .to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// An initial sync as an operation, for `currentOp`.
+pub(crate) fn operation(set: &ReplicaSet) -> Option<Document> {
+    let copy = set.copy_status()?;
+    let mut operation = doc! {
+        "desc": "replication-copy", "active": true,
+        "secs_running": (ambient::elapsed(copy.began).as_secs() as i64),
+        "microsecs_running": (ambient::elapsed(copy.began).as_micros() as i64),
+        "op": "none", "ns": "",
+    };
+    match copy.progress {
+        None => operation.push("msg", "initial sync"),
+        Some(progress) => {
+            let percent = progress.percent();
+            let copied = format!("{} of {} bytes ({percent:.1} %)", progress.bytes, progress.bytes_total);
+            operation.push("msg", format!("initial sync from {}: {copied}", progress.source));
+            let (done, total) = (progress.bytes as i64, progress.bytes_total as i64);
+            operation.push("progress", doc! { "done": done, "total": total });
+        }
+    }
+    Some(operation)
 }

@@ -18,7 +18,7 @@ mod state;
 mod status;
 
 pub(crate) use configuration::{GET_CONFIG, INITIATE, RECONFIG};
-pub(crate) use copy::COPY;
+pub(crate) use copy::{COPY, operation as copy_operation};
 pub(crate) use oplog::{APPEND_NOTE, RESIZE_OPLOG};
 pub(crate) use state::{ABORT_CATCH_UP, FREEZE, MAINTENANCE, STEP_DOWN, STEP_UP, SYNC_FROM};
 pub(crate) use status::{GET_RBID, GET_STATUS};

@@ -32,7 +32,7 @@ fn status(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> 
     context.fields.finish()?;
     let topology = set.topology();
     let Some(config) = &topology.config else {
-        if copy::write_progress(set, context.server.now_ms(), reply) {
+        if copy::write_status(set, context.server.now_ms(), reply) {
             reply.append("set", set.set_name()).append("myState", topology.state.number());
             return Ok(());
         }
@@ -56,10 +56,11 @@ fn status(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> 
     reply.append("votingMembersCount", voters).append("writableVotingMembersCount", voters);
     write_optimes(reply.start_document("optimes"), set);
     let uptime = ambient::elapsed(context.server.started).as_secs() as i32;
-    copy::write_progress(set, context.server.now_ms(), reply);
+    copy::write_status(set, context.server.now_ms(), reply);
     let mut shown = reply.start_array("members");
     for member in &members {
-        shown.push_value(&describe(member, config, uptime).into());
+        let info = if member.is_self { copy::hindrance(set) } else { String::new() };
+        shown.push_value(&describe(member, config, uptime, info).into());
     }
     Ok(())
 }
@@ -76,7 +77,7 @@ fn write_optimes(mut optimes: DocumentBuilder<'_>, set: &ReplicaSet) {
 }
 
 /// One of `members`.
-fn describe(member: &MemberStatus, config: &ReplSetConfig, uptime: i32) -> Document {
+fn describe(member: &MemberStatus, config: &ReplSetConfig, uptime: i32, info: String) -> Document {
     let mut shown = doc! {
         "_id": (member.id), "name": (member.host.as_str()), "health": (f64::from(u8::from(member.health))),
         "state": (member.state.number()), "stateStr": (member.state.name()),
@@ -105,7 +106,7 @@ fn describe(member: &MemberStatus, config: &ReplSetConfig, uptime: i32) -> Docum
     let source = member.sync_source.and_then(|id| config.member(id));
     shown.push("syncSourceHost", source.map_or("", |source| source.host.as_str()));
     shown.push("syncSourceId", member.sync_source.unwrap_or(-1));
-    shown.push("infoMessage", "");
+    shown.push("infoMessage", info);
     shown.push("configVersion", member.config_version);
     shown.push("configTerm", member.config_term);
     if member.is_self {
