@@ -63,9 +63,7 @@ impl Member {
     fn start(wires: &Wires, id: i32) -> Self {
         let store = Store::in_memory(&StorageOptions::small()).expect("memory is to be had");
         let catalog = Catalog::open(store).expect("the store has a catalog");
-        let mut options = SetOptions::new("rs", vec![host(id)], id as u64);
-        options.election_timeout = Duration::from_millis(300);
-        options.heartbeat_interval = Duration::from_millis(50);
+        let options = SetOptions::new("rs", vec![host(id)], id as u64);
         let peers = Arc::new(wires.clone());
         let set = ReplicaSet::start(options, Arc::clone(&catalog), peers).expect("a member");
         wires.0.lock().insert(host(id), set.clone());
@@ -159,7 +157,9 @@ fn three() -> (Wires, Vec<Member>) {
     let wires = Wires::default();
     let members: Vec<Member> = (0..3).map(|id| Member::start(&wires, id)).collect();
     let described = (0..3).map(|id| doc! { "_id": id, "host": (host(id)) }.into()).collect::<Vec<Value>>();
-    members[0].admin(doc! { "replSetInitiate": { "_id": "rs", "members": described } });
+    let settings = doc! { "electionTimeoutMillis": 300, "heartbeatIntervalMillis": 200 };
+    let config = doc! { "_id": "rs", "members": described, "settings": settings };
+    members[0].admin(doc! { "replSetInitiate": config });
     let state =
         |member: &Member| member.run(doc! { "replSetGetStatus": 1, "$db": "admin" }).get("myState").cloned();
     let expected = [1, 2, 2].map(|state| Some(Value::Int32(state)));

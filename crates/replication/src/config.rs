@@ -12,8 +12,6 @@ pub struct Config {
     /// that a majority has not answered for this long gives up. Whoever has heard from a leader within it
     /// gives nobody a vote.
     pub election_timeout: Duration,
-    /// How often a leader says that it is there.
-    pub heartbeat_interval: Duration,
     /// Bytes of entries in one message (a larger entry goes alone).
     pub message_bytes_max: u64,
     /// Messages with entries to one member that it has not answered.
@@ -24,8 +22,12 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// How often a leader says within an election timeout that it is there.
+const HEARTBEATS: u32 = 5;
 /// The finer the ticks, the less often two members ask for an election at the same one.
 const TICKS_PER_HEARTBEAT: u32 = 4;
+/// Ticks without word from a leader after which there is none.
+pub(crate) const ELECTION_TICKS: usize = (HEARTBEATS * TICKS_PER_HEARTBEAT) as usize;
 
 impl Config {
     /// A failed leader is replaced within about two seconds.
@@ -33,7 +35,6 @@ impl Config {
         Config {
             member,
             election_timeout: Duration::from_secs(1),
-            heartbeat_interval: Duration::from_millis(200),
             message_bytes_max: 1 << 20,
             messages_unanswered_max: 64,
             uncommitted_bytes_max: 256 << 20,
@@ -43,30 +44,18 @@ impl Config {
 
     /// What is wrong with it.
     pub fn validate(&self) -> Result<(), String> {
-        if self.heartbeat_interval < Duration::from_millis(1) {
-            return Err("expected a heartbeat interval of a millisecond or more".to_owned());
-        }
-        if self.election_timeout < self.heartbeat_interval * 2 {
-            return Err("expected an election timeout of two heartbeat intervals or more".to_owned());
+        if tick(self.election_timeout) < Duration::from_millis(1) {
+            return Err(format!("expected an election timeout of {ELECTION_TICKS} milliseconds or more"));
         }
         self.to_raft(0).validate().map_err(|error| error.to_string())
-    }
-
-    pub(crate) fn tick(&self) -> Duration {
-        self.heartbeat_interval / TICKS_PER_HEARTBEAT
-    }
-
-    /// Ticks without word from a leader after which there is none.
-    pub(crate) fn election_ticks(&self) -> usize {
-        self.election_timeout.as_micros().div_ceil(self.tick().as_micros()) as usize
     }
 
     pub(crate) fn to_raft(&self, applied: u64) -> raft::Config {
         raft::Config {
             id: self.member,
-            election_tick: self.election_ticks(),
+            election_tick: ELECTION_TICKS,
             // Any time-out from the shortest one on can be set, see `Elections`.
-            min_election_tick: self.election_ticks(),
+            min_election_tick: ELECTION_TICKS,
             max_election_tick: usize::MAX,
             heartbeat_tick: TICKS_PER_HEARTBEAT as usize,
             applied,
@@ -83,6 +72,11 @@ impl Config {
     }
 }
 
+/// How long a tick is.
+pub(crate) fn tick(election_timeout: Duration) -> Duration {
+    election_timeout / (HEARTBEATS * TICKS_PER_HEARTBEAT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,8 +85,7 @@ mod tests {
     fn the_default_is_valid_and_shorter_times_are_refused() {
         let config = Config::new(1, 0);
         assert_eq!(config.validate(), Ok(()));
-        assert!(Config { election_timeout: config.heartbeat_interval, ..config.clone() }.validate().is_err());
-        assert!(Config { heartbeat_interval: Duration::ZERO, ..config.clone() }.validate().is_err());
+        assert!(Config { election_timeout: Duration::from_millis(19), ..config.clone() }.validate().is_err());
         assert!(Config { member: 0, ..config }.validate().is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! When a member asks for an election: the one thing that the consensus library would leave to chance.
 
+use crate::config::ELECTION_TICKS;
 use crate::entry::Term;
 use crate::log::{Log, Storage};
 use raft::{RawNode, StateRole};
@@ -10,8 +11,6 @@ const NEVER: usize = usize::MAX - 1;
 /// Draws the time-outs from a seed and puts them in the place of the library's own, which nobody can repeat.
 pub(crate) struct Elections {
     random: fastrand::Rng,
-    /// The shortest time-out.
-    ticks: usize,
     timeout: usize,
     /// A time-out is drawn anew for each of these.
     drawn_for: (Term, StateRole),
@@ -19,12 +18,11 @@ pub(crate) struct Elections {
 }
 
 impl Elections {
-    pub(crate) fn new(seed: u64, ticks: usize) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let drawn_for = (0, StateRole::Follower);
         let mut elections = Elections {
             random: fastrand::Rng::with_seed(seed),
-            ticks,
-            timeout: ticks,
+            timeout: ELECTION_TICKS,
             drawn_for,
             electable: true,
         };
@@ -33,7 +31,7 @@ impl Elections {
     }
 
     fn draw(&mut self) {
-        self.timeout = self.random.usize(self.ticks..self.ticks * 2);
+        self.timeout = self.random.usize(ELECTION_TICKS..ELECTION_TICKS * 2);
     }
 
     /// One tick of the library. Whose disk has not caught up does not ask to lead.

@@ -33,7 +33,8 @@
 //! # Not here
 //!
 //! Files; who may ask (`replSet…` commands). A member
-//! that has lost its disk has forgotten its votes: it comes back under another number.
+//! that has lost its disk has forgotten its votes: it comes back under another number. Whether who speaks for a
+//! member is one: `docs/replication.md`.
 
 mod config;
 mod effects;
@@ -48,6 +49,7 @@ pub mod network;
 pub mod oplog;
 mod optime;
 mod peers;
+mod plausible;
 pub mod retryable;
 pub mod set;
 mod store_log;

@@ -53,6 +53,14 @@ pub trait Log {
     /// `bytes_max` bytes, but always one.
     fn entries(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError>;
 
+    /// Whether an entry that another member has sent is one of this log's; all that is written was checked before.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn check(&self, _entry: &Entry) -> Result<(), LogError> {
+        Ok(())
+    }
+
     /// Makes a change.
     fn write(&mut self, write: LogWrite) -> Result<(), LogError>;
 

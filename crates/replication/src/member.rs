@@ -1,6 +1,6 @@
 //! A member of a set: what it is told, and what it wants done.
 
-use crate::config::Config;
+use crate::config::{Config, ELECTION_TICKS, tick};
 use crate::effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
 use crate::elections::Elections;
 use crate::entry::{self, Entry, EntryKind, Index, MemberId, Position};
@@ -14,6 +14,9 @@ use raft::eraftpb::{self, ConfChangeV2, MessageType};
 use raft::{RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::time::Duration;
+
+/// Of a process that was held up.
+const TICKS_AT_ONCE_MAX: u32 = ELECTION_TICKS as u32 / 2;
 
 /// Why an operation was not logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -68,11 +71,10 @@ struct Unsynced {
 /// One member: a state machine without threads, clock, network or disk. It is told what happened, and
 /// [`Member::effects`] says what it wants done. After an error of its log it must not be used any more.
 pub struct Member<L: Log> {
-    raw: RawNode<Storage<L>>,
+    pub(crate) raw: RawNode<Storage<L>>,
     elections: Elections,
     timestamps: TimestampClock,
     tick: Duration,
-    ticks_at_once_max: usize,
     next_tick: Duration,
     uncommitted_bytes_max: usize,
     /// In the order in which the library gave them out.
@@ -83,6 +85,8 @@ pub struct Member<L: Log> {
     /// The last operation that was given out to be applied.
     committed_timestamp: Timestamp,
     reads: Reads,
+    /// Messages that no member has sent.
+    refused: u64,
 }
 
 #[derive(Default)]
@@ -110,11 +114,10 @@ impl<L: Log> Member<L> {
         let leadership = Leadership { role: Role::Follower, term: raw.raft.term, leader: None };
         Ok(Member {
             raw,
-            elections: Elections::new(config.seed, config.election_ticks()),
+            elections: Elections::new(config.seed),
             timestamps,
-            tick: config.tick(),
-            ticks_at_once_max: config.election_ticks() / 2,
-            next_tick: now + config.tick(),
+            tick: tick(config.election_timeout),
+            next_tick: now + tick(config.election_timeout),
             uncommitted_bytes_max: usize::try_from(config.uncommitted_bytes_max).unwrap_or(usize::MAX),
             unsynced: VecDeque::new(),
             effects: Effects::default(),
@@ -122,6 +125,7 @@ impl<L: Log> Member<L> {
             membership,
             committed_timestamp,
             reads: Reads::default(),
+            refused: 0,
         })
     }
 
@@ -138,6 +142,10 @@ impl<L: Log> Member<L> {
     /// The log.
     pub fn log(&self) -> &L {
         &self.raw.store().log
+    }
+
+    pub(crate) fn committed_timestamp(&self) -> Timestamp {
+        self.committed_timestamp
     }
 
     /// Whether operations are taken: it leads, and has applied all that was logged before its term.
@@ -157,10 +165,15 @@ impl<L: Log> Member<L> {
         self.next_tick
     }
 
+    /// Another [`Config::election_timeout`], for what follows.
+    pub fn set_election_timeout(&mut self, election_timeout: Duration) {
+        self.tick = tick(election_timeout);
+    }
+
     /// Time has passed.
     pub fn advance(&mut self, now: Duration) {
         // A process that was held up has messages of that time waiting: nobody was silent for so long.
-        let earliest = now.saturating_sub(self.tick * self.ticks_at_once_max as u32);
+        let earliest = now.saturating_sub(self.tick * TICKS_AT_ONCE_MAX);
         self.next_tick = self.next_tick.max(earliest);
         while self.next_tick <= now {
             self.next_tick += self.tick;
@@ -172,6 +185,21 @@ impl<L: Log> Member<L> {
     pub fn receive(&mut self, message: Message) -> Result<(), LogError> {
         let Message(message) = message;
         if message.to != self.raw.raft.id {
+            return Ok(());
+        }
+        if let Some(defect) = self.implausible(&message) {
+            self.refused += 1;
+            // Whoever sends one may send a million.
+            if self.refused.is_power_of_two() {
+                let (from, kind, refused) = (message.from, message.get_msg_type(), self.refused);
+                tracing::warn!(
+                    from,
+                    ?kind,
+                    refused,
+                    defect,
+                    "a message that no member of this set sends is passed over"
+                );
+            }
             return Ok(());
         }
         if message.get_msg_type() == MessageType::MsgSnapshot && self.lacks(&message) {
@@ -294,7 +322,10 @@ impl<L: Log> Member<L> {
 
     /// Asks to lead now: the leader, where there is one, to hand over, and else the others for their votes.
     pub fn stand(&mut self) {
-        if self.raw.raft.state == StateRole::Leader || !self.unsynced.is_empty() {
+        if self.raw.raft.state == StateRole::Leader
+            || !self.unsynced.is_empty()
+            || !self.raw.raft.promotable()
+        {
             return;
         }
         match member(self.raw.raft.leader_id) {
@@ -302,6 +333,18 @@ impl<L: Log> Member<L> {
             // What is refused is tried again when the time-out has passed.
             None => drop(self.raw.campaign()),
         }
+    }
+
+    /// This member has another number from now on, under which it has never voted.
+    ///
+    /// # Panics
+    /// If it leads.
+    pub fn take_number(&mut self, number: MemberId) {
+        assert_ne!(self.raw.raft.state, StateRole::Leader, "a leader keeps its number");
+        self.raw.raft.become_follower(self.raw.raft.term, raft::INVALID_ID);
+        self.raw.raft.id = number;
+        // It does not stand for election before it has applied that it votes.
+        self.raw.raft.post_conf_change();
     }
 
     /// Stops to lead at once.
@@ -491,9 +534,11 @@ impl<L: Log> Member<L> {
             EntryKind::Membership => {
                 let change = ConfChangeV2::parse_from_bytes(&entry.data);
                 let change = change.map_err(|error| LogError(Box::new(error)))?;
-                let state =
-                    self.raw.apply_conf_change(&change).expect("a change that the leader has checked");
-                self.membership = Membership::from_raft(&state);
+                // Every member finds the same: what cannot be changed is passed over by all of them.
+                match self.raw.apply_conf_change(&change) {
+                    Ok(state) => self.membership = Membership::from_raft(&state),
+                    Err(error) => tracing::error!(%error, ?change, "the members cannot be changed so"),
+                }
                 self.raw.mut_store().membership = self.membership.clone();
                 membership = Some(self.membership.clone());
                 // A leader that is removed was not when this was proposed: see `change_members`.

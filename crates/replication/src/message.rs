@@ -72,10 +72,20 @@ fn is_between_members(kind: MessageType) -> bool {
     )
 }
 
+/// Whether an entry's data are a change of the members.
+pub(crate) fn is_change(data: &[u8]) -> bool {
+    let change =
+        without_groups(data, &CHANGE).ok().and_then(|()| eraftpb::ConfChangeV2::parse_from_bytes(data).ok());
+    change.is_some_and(|change| {
+        change.changes.iter().all(|step| i64::try_from(step.node_id).is_ok_and(|number| number > 0))
+    })
+}
+
 /// The fields of a message that are messages themselves.
 struct Nested(&'static [(u32, Nested)]);
 
 const PLAIN: Nested = Nested(&[]);
+const CHANGE: Nested = Nested(&[(2, PLAIN)]);
 const MESSAGE: Nested = Nested(&[(7, PLAIN), (9, Nested(&[(2, Nested(&[(1, PLAIN)]))]))]);
 
 /// Refuses what the decoder would follow as deep as a sender likes: groups within groups (RUSTSEC-2024-0437).

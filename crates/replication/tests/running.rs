@@ -62,9 +62,7 @@ impl Server {
         let shared: Arc<dyn Engine> = Arc::clone(&engine) as _;
         let store = Store::with_engine(shared, &StorageOptions::small()).expect("a store");
         let catalog = Catalog::open(store).expect("a catalog");
-        let mut options = SetOptions::new("rs", vec![host(id)], id as u64);
-        options.election_timeout = Duration::from_millis(300);
-        options.heartbeat_interval = Duration::from_millis(50);
+        let options = SetOptions::new("rs", vec![host(id)], id as u64);
         let set =
             ReplicaSet::start(options, Arc::clone(&catalog), Arc::new(wires.clone())).expect("a member");
         wires.0.0.lock().unwrap().insert(host(id), set.clone());
@@ -121,7 +119,8 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 fn config(members: impl IntoIterator<Item = Document>) -> ReplSetConfig {
     let members: Vec<Value> = members.into_iter().map(Value::from).collect();
-    let config = doc! { "_id": "rs", "version": 1, "members": (members) };
+    let settings = doc! { "electionTimeoutMillis": 300, "heartbeatIntervalMillis": 200 };
+    let config = doc! { "_id": "rs", "version": 1, "members": (members), "settings": settings };
     ReplSetConfig::parse(config.to_buf().as_raw()).expect("a configuration")
 }
 
@@ -215,27 +214,100 @@ fn secondaries_follow_and_take_over() {
     }
 }
 
+/// Gives the set these members, by its primary.
+fn change_members(primary: &Server, members: impl IntoIterator<Item = Document>) {
+    let config = primary.set.topology().config.clone().expect("a configuration");
+    let mut asked = config.to_document();
+    asked.insert("version", config.version + 1);
+    asked.insert("members", members.into_iter().map(Value::from).collect::<Vec<_>>());
+    let asked = ReplSetConfig::parse(asked.to_buf().as_raw()).expect("a configuration");
+    wait_until("the members are these", || match block_on(primary.set.reconfigure(asked.clone(), false)) {
+        Ok(()) => true,
+        Err(error) if error.code == ErrorCode::ConfigurationInProgress => false,
+        Err(error) => panic!("{error:?}"),
+    });
+}
+
+/// Writes, and waits until so many members have it.
+fn write_to(servers: &[Server], value: i32, members: usize) {
+    let mut primary = None;
+    wait_until("a primary", || {
+        primary = servers.iter().find(|server| server.set.is_writable());
+        primary.is_some_and(|primary| primary.write(1, value).is_ok())
+    });
+    let primary = primary.expect("a primary");
+    let optime = primary.set.last_applied();
+    block_on(primary.set.replicated(optime, &Copies::Members(members))).expect("copies");
+}
+
+#[test]
+fn who_is_removed_and_added_again_keeps_its_data_and_votes() {
+    let (wires, mut servers) = three();
+    write_to(&servers, 1, 3);
+    // Told of its removal or not, under its old `_id` or another one.
+    for (round, (id, is_told)) in [(2, true), (2, false), (7, true), (7, false)].into_iter().enumerate() {
+        let primary = servers.iter().find(|server| server.set.is_writable()).expect("a primary");
+        let away = (!is_told).then(|| {
+            servers[2].set.stop();
+            Arc::clone(&servers[2].engine)
+        });
+        change_members(primary, [0, 1].map(member));
+        if is_told {
+            wait_until("it is out", || servers[2].set.topology().state == MemberState::Removed);
+        }
+        let value = round as i32 * 10;
+        write_to(&servers, value, 2);
+        let primary = servers.iter().find(|server| server.set.is_writable()).expect("a primary");
+        let again = doc! { "_id": id, "host": (host(2)) };
+        change_members(primary, [member(0), member(1), again]);
+        if let Some(engine) = away {
+            servers[2] = Server::start(&wires, 2, engine);
+        }
+        wait_until("it is back", || servers[2].set.topology().state == MemberState::Secondary);
+        write_to(&servers, value + 1, 3);
+        wait_until("it is shown", || servers[2].published(1) == Some(Value::Int32(value + 1)));
+    }
+    // Its vote is needed now.
+    servers.remove(0);
+    write_to(&servers, 100, 2);
+}
+
+#[test]
+fn an_empty_disk_comes_back_by_itself_and_votes() {
+    let (wires, mut servers) = three();
+    write_to(&servers, 1, 3);
+    for place in [2, 1] {
+        servers[place].set.stop();
+        write_to(&servers, 2, 2);
+        servers[place] = Server::start(&wires, place as i32, Arc::default());
+        let server = &servers[place];
+        wait_until("it follows", || server.set.topology().state == MemberState::Secondary);
+        write_to(&servers, 10 + place as i32, 3);
+        wait_until("it has all", || servers[place].published(1) == Some(Value::Int32(10 + place as i32)));
+    }
+    // Nobody is left who has had a disk from the beginning on.
+    servers.remove(0);
+    write_to(&servers, 100, 2);
+}
+
+#[test]
+fn who_was_removed_does_not_come_back_with_an_empty_disk() {
+    let (wires, mut servers) = three();
+    write_to(&servers, 1, 3);
+    servers[2].set.stop();
+    change_members(&servers[0], [0, 1].map(member));
+    servers[2] = Server::start(&wires, 2, Arc::default());
+    (0..100).for_each(|value| write_to(&servers, value, 2));
+    assert_eq!(servers[2].set.topology().state, MemberState::Startup, "nobody has added it");
+}
+
 #[test]
 fn members_come_and_go_by_configuration() {
     let (wires, servers) = three();
     servers[0].write(1, 1).expect("a write");
     let fourth = Server::start(&wires, 3, Arc::default());
-    let change = |version: i32, members: &[i32]| {
-        let config = servers[0].set.topology().config.clone().expect("a configuration");
-        let mut asked = config.to_document();
-        asked.insert("version", version);
-        asked.insert("members", members.iter().map(|id| Value::from(member(*id))).collect::<Vec<_>>());
-        let asked = ReplSetConfig::parse(asked.to_buf().as_raw()).expect("a configuration");
-        wait_until("the members are these", || {
-            match block_on(servers[0].set.reconfigure(asked.clone(), false)) {
-                Ok(()) => true,
-                Err(error) if error.code == ErrorCode::ConfigurationInProgress => false,
-                Err(error) => panic!("{error:?}"),
-            }
-        });
-    };
-    change(2, &[0, 1, 2, 3]);
-    change(3, &[0, 1, 3]);
+    change_members(&servers[0], [0, 1, 2, 3].map(member));
+    change_members(&servers[0], [0, 1, 3].map(member));
     wait_until("the new one follows", || fourth.set.topology().state == MemberState::Secondary);
     wait_until("the old one is out", || servers[2].set.topology().state == MemberState::Removed);
     servers[0].write(1, 2).expect("a write");

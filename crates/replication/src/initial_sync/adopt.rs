@@ -5,6 +5,7 @@ use crate::entry::Position;
 use crate::log::{HardState, Log, LogError};
 use crate::store_log::{self, Identity, LocalState, LogOptions, StoreLog};
 use catalog::Catalog;
+use document::ObjectId;
 use std::path::Path;
 use storage::{StorageOptions, Store, WriteUnit};
 
@@ -21,6 +22,7 @@ fn failed(error: impl std::fmt::Display) -> CopyError {
 /// What a member must not lose.
 struct Own {
     identity: Identity,
+    disk: Option<ObjectId>,
     promised: HardState,
 }
 
@@ -63,6 +65,9 @@ pub(super) fn prepare(data: &Path, copy: &Path, options: &StorageOptions) -> Res
         Some(own) if applied.membership.members().contains(&own.identity.number) => {
             let mut unit = WriteUnit::new();
             LocalState::put_identity(&mut unit, &own.identity);
+            if let Some(disk) = own.disk {
+                LocalState::put_disk(&mut unit, disk);
+            }
             let promised = own.promised;
             let vote = if promised.term >= term { promised.vote } else { 0 };
             let committed = applied.position.index.min(last);
@@ -88,8 +93,9 @@ fn log_of(store: &Store) -> Result<StoreLog, CopyError> {
 /// What is the member's own; `None` where the copy brings it nothing: its log has that entry.
 fn own(data: &Path, options: &StorageOptions, copied: Position) -> Result<Option<Own>, CopyError> {
     let store = Store::open(data, options).map_err(failed)?;
-    let identity = LocalState::new(store.clone()).identity()?;
-    let applied = LocalState::new(store.clone()).applied()?.unwrap_or_default();
+    let local = LocalState::new(store.clone());
+    let (identity, disk) = (local.identity()?, local.disk()?);
+    let applied = local.applied()?.unwrap_or_default();
     let log = log_of(&store)?;
     let promised = log.hard_state();
     let is_within = (log.compacted().index..=log.last()).contains(&copied.index);
@@ -97,5 +103,5 @@ fn own(data: &Path, options: &StorageOptions, copied: Position) -> Result<Option
     let is_newer = copied.index > promised.committed.max(applied.position.index);
     drop(log);
     store.close().map_err(failed)?;
-    Ok(identity.filter(|_| is_newer && !has_it).map(|identity| Own { identity, promised }))
+    Ok(identity.filter(|_| is_newer && !has_it).map(|identity| Own { identity, disk, promised }))
 }

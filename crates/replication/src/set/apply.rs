@@ -11,11 +11,11 @@ use crate::entry::{EntryKind, Position};
 use crate::log::Checkpoint;
 use crate::oplog::{Applier, ApplyError, Operation, OplogEntry};
 use crate::optime::OpTime;
-use crate::set::ReplSetConfig;
 use crate::set::driver::{Inbox, Links, Told};
 use crate::set::parallel;
 use crate::set::shared::Bell;
 use crate::set::state::SetState;
+use crate::set::{ReplSetConfig, SetError};
 use crate::{LocalState, Oplog};
 use catalog::{Collection, Decision, OperationContext, Receipts};
 use document::{RawDocument, RawValue};
@@ -75,6 +75,8 @@ pub(crate) enum StepError {
     Apply(#[from] ApplyError),
     #[error(transparent)]
     Commit(#[from] CommitError),
+    #[error("a state of the set that this member does not understand: {0}")]
+    State(#[from] SetError),
 }
 
 /// Who applies.
@@ -144,7 +146,7 @@ impl Applying {
             }
         }
         self.apply_operations(&operations).await?;
-        let state = state_in(&operations);
+        let state = state_in(&operations)?;
         let mut unit = WriteUnit::new();
         LocalState::put_applied(&mut unit, &mark);
         if let Some(state) = &state {
@@ -204,10 +206,10 @@ impl Applying {
 }
 
 /// The last state of the set among these.
-fn state_in(operations: &[OplogEntry]) -> Option<SetState> {
+fn state_in(operations: &[OplogEntry]) -> Result<Option<SetState>, SetError> {
     let state = operations.iter().rev().find_map(|entry| match &entry.operation {
         Operation::Noop(note) => SetState::of_note(note.as_raw()),
         _ => None,
     });
-    state.map(|state| state.expect("a state of the set that its leader has checked"))
+    state.transpose()
 }

@@ -18,6 +18,7 @@ use crate::{Identity, LocalState, Peers};
 use catalog::Catalog;
 use document::{DocumentBuf, ObjectId};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -133,6 +134,7 @@ pub(crate) struct Driver {
     waker: Waker,
     /// `None` until the set is initiated, here or by another member that has sent us word.
     participant: Option<Box<Participant>>,
+    strangers: Strangers,
     stops: bool,
 }
 
@@ -147,6 +149,8 @@ impl Driver {
         let ring = Arc::clone(&inbox);
         let proposals = links.catalog.store().take_proposals(Arc::new(move || ring.bell.ring()));
         let local = LocalState::new(links.catalog.store().clone());
+        let disk = own_disk(&local, &links)?;
+        links.shared.disk.get_or_init(|| disk);
         links.publish_view();
         let waker = Waker::from(Arc::new(Rings(Arc::clone(&inbox))));
         let heartbeats = Heartbeats::default();
@@ -159,6 +163,7 @@ impl Driver {
             heartbeats,
             waker,
             participant: None,
+            strangers: Strangers::default(),
             stops: false,
         };
         let mut report = TurnReport::default();
@@ -189,10 +194,10 @@ impl Driver {
             return Ok(report);
         };
         participant.advance(now)?;
-        participant.lead(&self.proposals, now);
-        report.sync = participant.settle(&self.proposals, now)?;
         let Links { peers, shared, statuses, .. } = &self.links;
         let asks = self.heartbeats.turn(now, &**peers, shared, statuses, &self.waker);
+        participant.lead(&self.proposals, now);
+        report.sync = participant.settle(&self.proposals, now)?;
         report.deadline = Some(asks.map_or(participant.deadline(), |asks| asks.min(participant.deadline())));
         report.has_ended = self.stops && participant.may_stop(&self.proposals, now);
         participant.publish_and_answer();
@@ -200,12 +205,14 @@ impl Driver {
     }
 
     fn receive(&mut self, envelope: Envelope, now: Now, report: &mut TurnReport) -> Result<(), LogError> {
-        if envelope.set_name != self.options.set_name {
+        let own = self.participant.as_ref().map(|participant| participant.set_id());
+        if envelope.set_name != self.options.set_name || own.is_some_and(|own| own != envelope.set_id) {
+            self.strangers.note(envelope);
             return Ok(());
         }
         if self.participant.is_none() {
-            // A disk that has forgotten its votes must not vote again under the number it had.
-            if !envelope.learns {
+            // Under a number of another disk there may be votes that this one does not know of.
+            if envelope.disk.is_none() || envelope.disk.as_ref() != self.links.shared.disk.get() {
                 return Ok(());
             }
             let identity = Identity {
@@ -254,7 +261,8 @@ impl Driver {
         }
         if let Some(participant) = &mut self.participant {
             config.settings.set_id = Some(participant.set_id());
-            participant.initiate(SetState::initial(config, own), reply);
+            let disk = *self.links.shared.disk.get().expect("a driver knows its disk");
+            participant.initiate(SetState::initial(config, own, disk), reply);
         }
         Ok(())
     }
@@ -280,9 +288,40 @@ impl Driver {
             Participant::open(&self.options, self.links.clone(), identity, data.clone(), state, now)?;
         let oplog = participant.oplog();
         self.links.shared.oplog.get_or_init(|| oplog.clone());
+        self.links.shared.set_id.get_or_init(|| participant.set_id());
         report.begins = Some((data, oplog));
         self.participant = Some(Box::new(participant));
         Ok(())
+    }
+}
+
+/// What tells this disk from every other one; made where there is none. It is synced with the first promise.
+fn own_disk(local: &LocalState, links: &Links) -> Result<ObjectId, LogError> {
+    if let Some(known) = local.disk()? {
+        return Ok(known);
+    }
+    let (disk, mut unit) = (ObjectId::new(), WriteUnit::new());
+    LocalState::put_disk(&mut unit, disk);
+    links.catalog.store().write_now(unit).map_err(|error| LogError(Box::new(error)))?;
+    Ok(disk)
+}
+
+/// Senders that belong to another set: of each it is said once.
+#[derive(Default)]
+struct Strangers(BTreeSet<(String, String, ObjectId)>);
+
+impl Strangers {
+    fn note(&mut self, Envelope { set_name, set_id, from, .. }: Envelope) {
+        // Of more it would tell nothing new, and anybody can send them.
+        const KNOWN_MAX: usize = 32;
+        if self.0.len() < KNOWN_MAX && self.0.insert((from.host.clone(), set_name.clone(), set_id)) {
+            tracing::warn!(
+                host = from.host,
+                set = set_name,
+                %set_id,
+                "messages of another replica set, which this server does not belong to, are passed over"
+            );
+        }
     }
 }
 

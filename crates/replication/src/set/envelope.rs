@@ -23,8 +23,8 @@ pub(crate) struct Envelope {
     pub(crate) to: Address,
     /// Whether the set had data before it was initiated, which are not in its log.
     pub(crate) needs_copy: bool,
-    /// Whether the receiver has no vote: one whose disk has forgotten everything may only come back so.
-    pub(crate) learns: bool,
+    /// The disk to which the receiver's number was given: who has it may take the number.
+    pub(crate) disk: Option<ObjectId>,
     /// Whether the sender wants to be primary where it may.
     pub(crate) electable: bool,
     pub(crate) messages: Vec<Message>,
@@ -68,7 +68,10 @@ impl Envelope {
             let mut to = builder.start_document(field);
             to.append("number", address.number as i64).append("host", address.host.as_str());
         }
-        builder.append("needsCopy", self.needs_copy).append("learns", self.learns);
+        builder.append("needsCopy", self.needs_copy);
+        if let Some(disk) = self.disk {
+            builder.append("disk", disk);
+        }
         builder.append("electable", self.electable);
         let mut array = builder.start_array("m");
         for message in messages {
@@ -109,7 +112,11 @@ impl Envelope {
             from: address("from")?,
             to: address("to")?,
             needs_copy: truth("needsCopy")?,
-            learns: truth("learns")?,
+            disk: match command.get("disk") {
+                None => None,
+                Some(RawValue::ObjectId(disk)) => Some(disk),
+                Some(_) => return Err(malformed("disk")),
+            },
             electable: truth("electable")?,
             messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         })
@@ -136,7 +143,7 @@ mod tests {
             from: address(1, "a:1"),
             to: address(2, "b:1"),
             needs_copy: false,
-            learns: true,
+            disk: Some(ObjectId::from_bytes([4; 12])),
             electable: true,
             messages: sizes.iter().map(message).collect(),
         }
@@ -163,7 +170,7 @@ mod tests {
     #[test]
     fn what_is_no_envelope_is_refused() {
         let whole = envelope(&[1]).encode().remove(0);
-        for field in ["set", "setId", "from", "to", "needsCopy", "learns", "m"] {
+        for field in ["set", "setId", "from", "to", "needsCopy", "electable", "m"] {
             let rest: document::Document = whole
                 .as_raw()
                 .into_iter()

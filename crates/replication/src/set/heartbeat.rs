@@ -5,10 +5,11 @@ use crate::set::driver::Now;
 use crate::set::shared::Shared;
 use crate::set::{MemberState, ReplSetConfig, SetError};
 use crate::{Answer, PeerError, Peers};
-use document::{Document, DocumentBuf, RawDocument, RawValue, Timestamp, Value, doc};
+use document::{Document, DocumentBuf, ObjectId, RawDocument, RawValue, Timestamp, Value, doc};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use wire::ErrorCode;
@@ -45,6 +46,8 @@ pub struct MemberStatus {
     pub config_version: i64,
     /// The term of its configuration.
     pub config_term: i64,
+    /// What tells its disk from every other one, and to which set that belongs.
+    pub(crate) disk: Option<(ObjectId, Option<ObjectId>)>,
 }
 
 /// What was last heard of the others, by `_id`.
@@ -62,6 +65,8 @@ struct Asked {
 pub(crate) struct Heartbeats {
     asked: Vec<Asked>,
     next: Duration,
+    /// Of these members.
+    config: Option<Arc<ReplSetConfig>>,
 }
 
 impl Heartbeats {
@@ -77,9 +82,11 @@ impl Heartbeats {
         let topology = shared.topology();
         let config = topology.config.as_ref()?;
         self.collect(now, statuses, waker);
-        if now.monotonic < self.next {
+        let is_the_same = self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));
+        if is_the_same && now.monotonic < self.next {
             return Some(self.next);
         }
+        self.config = Some(Arc::clone(config));
         self.next = now.monotonic + config.settings.heartbeat_interval;
         statuses
             .lock()
@@ -149,6 +156,7 @@ fn heard(
         sync_source: None,
         config_version: -1,
         config_term: -1,
+        disk: None,
     };
     match answer.as_ref().map(|reply| (reply.as_raw(), refusal(reply.as_raw()))) {
         Err(error) => MemberStatus { heartbeat_message: error.to_string(), ..unknown },
@@ -165,9 +173,17 @@ fn heard(
                 sync_source: number("syncSourceId").and_then(|id| i32::try_from(id).ok()),
                 config_version: number("v").unwrap_or(-1),
                 config_term: number("configTerm").unwrap_or(-1),
+                disk: object_id(reply, "disk").map(|disk| (disk, object_id(reply, "setId"))),
                 ..unknown
             }
         }
+    }
+}
+
+fn object_id(reply: RawDocument<'_>, field: &str) -> Option<ObjectId> {
+    match reply.get(field) {
+        Some(RawValue::ObjectId(id)) => Some(id),
+        _ => None,
     }
 }
 
@@ -216,6 +232,11 @@ pub(crate) fn answer(
     }
     reply.push("opTime", Value::from(optime_document(reached.applied)));
     reply.push("durableOpTime", Value::from(optime_document(reached.durable)));
+    for (field, id) in [("disk", &shared.disk), ("setId", &shared.set_id)] {
+        if let Some(id) = id.get() {
+            reply.push(field, *id);
+        }
+    }
     Ok(reply.to_buf())
 }
 
@@ -289,6 +310,7 @@ pub(crate) fn members(shared: &Shared, statuses: &Statuses) -> Vec<MemberStatus>
             sync_source: None,
             config_version: -1,
             config_term: -1,
+            disk: None,
         };
         if Some(member.id) == own {
             return MemberStatus {

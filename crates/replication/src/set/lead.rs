@@ -68,6 +68,10 @@ pub(crate) struct Leading {
     initiators: Vec<Reply<OpTime>>,
     /// Where the state was logged that is to be applied next.
     next_state: Option<Index>,
+    /// Whether that gives numbers, of which nobody but this member knows.
+    gives_numbers: bool,
+    /// Configurations that wait for that.
+    deferred: Vec<(ReplSetConfig, bool, Reply<OpTime>)>,
     stepping: Option<Stepping>,
     /// When it is to be looked whether another member should lead.
     hand_over_at: Duration,
@@ -116,6 +120,12 @@ impl Participant {
             return;
         }
         self.log_initial_state(now);
+        if !self.leading.gives_numbers {
+            for (asked, force, reply) in std::mem::take(&mut self.leading.deferred) {
+                self.reconfigure(asked, force, reply, now);
+            }
+        }
+        self.give_numbers(now);
         self.step_down(now);
         self.hand_over(now);
         self.reconcile();
@@ -135,6 +145,8 @@ impl Participant {
         tracing::info!(term, "this member is primary");
         self.leading.open_in = Some(term);
         self.leading.hand_over_at = now.monotonic + self.config.election_timeout;
+        // What was heard before may be older than the state of the set.
+        self.links.statuses.lock().values_mut().for_each(|status| status.disk = None);
         proposals.accept();
         self.elected();
     }
@@ -173,6 +185,10 @@ impl Participant {
         self.leading.awaited.drain(..).for_each(|(_, _, reply)| reply.answer(Err(interrupted.clone())));
         self.refuse_reads(&interrupted);
         self.leading.next_state = None;
+        self.leading.gives_numbers = false;
+        for (.., reply) in self.leading.deferred.drain(..) {
+            reply.answer(Err(not_primary("not primary any more")));
+        }
         self.leading.copied.clear();
         if let Some(Stepping { frozen_until, reply, .. }) = self.leading.stepping.take() {
             self.freeze_until(frozen_until);
@@ -254,6 +270,7 @@ impl Participant {
             reply.answer(Ok(optime));
         }
         self.leading.next_state = self.leading.next_state.filter(|at| *at > applied);
+        self.leading.gives_numbers &= self.leading.next_state.is_some();
     }
 
     /// Whether this member has begun a set that it has no state of.
@@ -281,8 +298,32 @@ impl Participant {
         }
     }
 
+    /// Gives a number to each disk that members have told of: to the first one of a new member, and to another one
+    /// in the place of one that is gone.
+    fn give_numbers(&mut self, now: Now) {
+        let Some(state) = self.state.as_ref().filter(|_| self.leading.next_state.is_none()) else { return };
+        let mut next: Option<SetState> = None;
+        for status in self.links.statuses.lock().values() {
+            let Some((disk, set_id)) = status.disk else { continue };
+            let is_foreign = set_id.is_some_and(|set_id| set_id != self.identity.set_id);
+            let known = next.as_ref().unwrap_or(state);
+            if let Some(given) = known.with_disk(status.id, disk).filter(|_| !is_foreign) {
+                let number = given.number(status.id);
+                tracing::info!(member = status.host, number, %disk, "a member has a disk that is new to the set");
+                next = Some(given);
+            }
+        }
+        if let Some(Ok((position, _))) = next.map(|state| self.log_note(state.to_note(), now)) {
+            self.leading.next_state = Some(position.index);
+            self.leading.gives_numbers = true;
+        }
+    }
+
     /// Logs another configuration.
     pub(crate) fn reconfigure(&mut self, asked: ReplSetConfig, force: bool, reply: Reply<OpTime>, now: Now) {
+        if self.leading.gives_numbers {
+            return self.leading.deferred.push((asked, force, reply));
+        }
         match self.next_state(asked, force).and_then(|state| {
             self.log_note(state.to_note(), now).map_err(|error| not_primary(&error.to_string()))
         }) {
@@ -328,9 +369,14 @@ impl Participant {
         let numbers = state.config.members.iter().map(|member| (member.votes, state.number(member.id)));
         let (mut voters, mut learners): (Vec<MemberId>, Vec<MemberId>) = (Vec::new(), Vec::new());
         for (votes, number) in numbers {
-            let is_known = membership.learners.contains(&number);
-            let may_vote = membership.voters.contains(&number) || (is_known && has_caught_up(number));
-            if votes && may_vote { voters.push(number) } else { learners.push(number) }
+            let (is_voter, is_learner) =
+                (membership.voters.contains(&number), membership.learners.contains(&number));
+            match is_voter || (is_learner && has_caught_up(number)) {
+                true if votes => voters.push(number),
+                // Nobody can take a number of which it is not known to whom it belongs.
+                _ if is_voter || is_learner || state.disk(number).is_some() => learners.push(number),
+                _ => {}
+            }
         }
         voters.sort_unstable();
         learners.sort_unstable();

@@ -7,18 +7,19 @@ use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
 use crate::set::apply::Work;
+use crate::set::config::MEMBERS_MAX;
 use crate::set::driver::{Asked, Links, Now, Told};
 use crate::set::envelope::{Address, Envelope};
 use crate::set::lead::{Leading, Stepping};
 use crate::set::shared::Reply;
 use crate::set::state::SetState;
 use crate::set::{MemberState, SetError, SetOptions, Topology};
-use crate::{Config, Identity, Member, Message, Oplog, StoreLog};
+use crate::{Config, Identity, LocalState, Member, Message, Oplog, StoreLog};
 use document::ObjectId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use storage::Proposals;
+use storage::{Proposals, WriteUnit};
 use wire::ErrorCode;
 
 /// How often the log is looked at for what may go.
@@ -42,7 +43,7 @@ struct Read {
 pub(crate) struct Participant {
     pub(super) links: Links,
     own_hosts: Vec<String>,
-    identity: Identity,
+    pub(super) identity: Identity,
     pub(super) member: Member<StoreLog>,
     /// As it was given; the times are asked for by what a leader does.
     pub(super) config: Config,
@@ -82,8 +83,6 @@ impl Participant {
         let log = StoreLog::open(&links.catalog, options.log.clone())?;
         let oplog = log.oplog();
         let config = Config {
-            election_timeout: options.election_timeout,
-            heartbeat_interval: options.heartbeat_interval,
             uncommitted_bytes_max: options.uncommitted_bytes_max,
             ..Config::new(identity.number, options.seed)
         };
@@ -187,8 +186,8 @@ impl Participant {
 
     /// Word from another member.
     pub(crate) fn receive(&mut self, envelope: Envelope, now: Now) -> Result<(), LogError> {
-        let Envelope { set_id, from, to, electable, messages, .. } = envelope;
-        if set_id != self.identity.set_id || to.number != self.identity.number {
+        let Envelope { from, to, disk, electable, messages, .. } = envelope;
+        if to.number != self.identity.number && !self.take_number(to.number, disk)? {
             return Ok(());
         }
         let is_electable = self.is_electable(now);
@@ -197,8 +196,29 @@ impl Participant {
                 self.member.receive(message)?;
             }
         }
-        self.heard.insert(from.number, Heard { host: from.host, electable });
+        if self.heard.len() < MEMBERS_MAX || self.heard.contains_key(&from.number) {
+            self.heard.insert(from.number, Heard { host: from.host, electable });
+        }
         Ok(())
+    }
+
+    /// Goes on under a later number, where that was given to this disk: this member was removed and added again. Its
+    /// log stays, for all entries of it are a leader's; whoever has a number for the first time has never voted
+    /// under it. Under the old one it says nothing any more. Whether it was so.
+    fn take_number(&mut self, number: MemberId, disk: Option<ObjectId>) -> Result<bool, LogError> {
+        let is_given = disk.is_some() && disk.as_ref() == self.links.shared.disk.get();
+        if !is_given || number < self.identity.number || self.leads() {
+            return Ok(false);
+        }
+        tracing::info!(before = self.identity.number, number, "this member was added again");
+        self.identity.number = number;
+        // On the disk before anything that is promised under it: they are in one journal.
+        let mut unit = WriteUnit::new();
+        LocalState::put_identity(&mut unit, &self.identity);
+        let written = self.links.catalog.store().write_now(unit);
+        written.map_err(|error| LogError(Box::new(error)))?;
+        self.member.take_number(number);
+        Ok(true)
     }
 
     /// Anything else.
@@ -356,8 +376,7 @@ impl Participant {
                 from: Address { number: self.identity.number, host: own.cloned().unwrap_or_default() },
                 to: Address { number, host: host.to_owned() },
                 needs_copy: self.identity.needs_copy,
-                // Who was removed neither votes nor learns: a new disk is not to take its number.
-                learns: self.member.membership().learners.contains(&number),
+                disk: self.state.as_ref().and_then(|state| state.disk(number)),
                 electable: self.is_electable(now),
                 messages,
             };
@@ -394,7 +413,10 @@ impl Participant {
 
     /// Another state of the set is applied.
     fn learn(&mut self, state: SetState) {
+        self.config.election_timeout = state.config.settings.election_timeout;
+        self.member.set_election_timeout(self.config.election_timeout);
         self.shown = Some(Arc::new(state.config.clone()));
+        self.heard.retain(|number, _| state.place(*number).is_some());
         self.state = Some(state);
     }
 

@@ -33,10 +33,6 @@ pub struct SetOptions {
     pub own_hosts: Vec<String>,
     /// Where the random part of its time-outs comes from.
     pub seed: u64,
-    /// Without word from a primary for this long, up to twice as long, an election is asked for.
-    pub election_timeout: Duration,
-    /// How often a primary says that it is there.
-    pub heartbeat_interval: Duration,
     /// Bytes of entries that wait for a majority; further ones wait with their clients.
     pub uncommitted_bytes_max: u64,
     /// Of the oplog.
@@ -44,15 +40,13 @@ pub struct SetOptions {
 }
 
 impl SetOptions {
-    /// With the times and bounds of [`crate::Config`].
+    /// With the bounds of [`crate::Config`]. Times are the set's: `settings` of its configuration.
     pub fn new(set_name: impl Into<String>, own_hosts: Vec<String>, seed: u64) -> Self {
         let config = crate::Config::new(1, seed);
         SetOptions {
             set_name: set_name.into(),
             own_hosts,
             seed,
-            election_timeout: config.election_timeout,
-            heartbeat_interval: config.heartbeat_interval,
             uncommitted_bytes_max: config.uncommitted_bytes_max,
             log: LogOptions::default(),
         }

@@ -4,6 +4,7 @@ use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::{SetError, Topology};
 use arc_swap::ArcSwap;
+use document::ObjectId;
 use event_listener::Event;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -35,6 +36,9 @@ pub(crate) struct Shared {
     copied: ArcSwap<Copied>,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
+    pub(crate) set_id: OnceLock<ObjectId>,
+    /// Tells this member's disk from every other one.
+    pub(crate) disk: OnceLock<ObjectId>,
     /// Rung after each change of one of these.
     changed: Event,
     advanced: Event,
@@ -50,6 +54,8 @@ impl Shared {
             reached: ArcSwap::default(),
             copied: ArcSwap::default(),
             oplog: OnceLock::new(),
+            set_id: OnceLock::new(),
+            disk: OnceLock::new(),
             changed: Event::new(),
             advanced: Event::new(),
             reaching: Mutex::new(()),

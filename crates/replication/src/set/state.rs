@@ -1,12 +1,14 @@
 //! What all members know of their set, and how it travels: as an operation that changes no data.
 //!
 //! ```text
-//!  { op: "n", o: { msg: "Reconfig set", config: <as rs.conf() shows it>, numbers: { <_id>: <number> }, next } }
+//!  { op: "n", o: { msg: "Reconfig set", config: <as rs.conf() shows it>, numbers: { <_id>: <number> }, next,
+//!                  disks: { <_id>: <of which disk the number is> } } }
 //! ```
+//! A number belongs to one disk for ever: what was promised under it is on that disk, and nowhere else.
 
 use crate::entry::MemberId;
 use crate::set::{ReplSetConfig, SetError};
-use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
+use document::{Document, DocumentBuf, ObjectId, RawDocument, RawValue, Value};
 use std::collections::BTreeMap;
 use wire::ErrorCode;
 
@@ -19,16 +21,17 @@ pub(crate) struct SetState {
     pub(crate) config: ReplSetConfig,
     /// By `_id`.
     numbers: BTreeMap<i32, MemberId>,
-    /// Never given before: who comes back with another disk must not vote under the number of the old one.
+    /// By `_id`, as soon as a member has told it. Who has not belongs to no majority.
+    disks: BTreeMap<i32, ObjectId>,
+    /// Never given before.
     next: MemberId,
 }
 
 impl SetState {
-    /// Of a new set; `own` is the `_id` of the member that initiates it.
-    pub(crate) fn initial(config: ReplSetConfig, own: i32) -> Self {
-        let state =
-            SetState { config, numbers: BTreeMap::from([(own, FIRST_NUMBER)]), next: FIRST_NUMBER + 1 };
-        state.with_numbers()
+    /// Of a new set; `own` is the `_id` of the member that initiates it, with this disk.
+    pub(crate) fn initial(config: ReplSetConfig, own: i32, disk: ObjectId) -> Self {
+        let (numbers, disks) = (BTreeMap::from([(own, FIRST_NUMBER)]), BTreeMap::from([(own, disk)]));
+        SetState { config, numbers, disks, next: FIRST_NUMBER + 1 }.with_numbers()
     }
 
     /// With another configuration, whose new members get numbers.
@@ -39,6 +42,7 @@ impl SetState {
     fn with_numbers(mut self) -> Self {
         let config = &self.config;
         self.numbers.retain(|id, _| config.member(*id).is_some());
+        self.disks.retain(|id, _| config.member(*id).is_some());
         for member in &config.members {
             self.numbers.entry(member.id).or_insert_with(|| {
                 let number = self.next;
@@ -47,6 +51,26 @@ impl SetState {
             });
         }
         self
+    }
+
+    /// With what a member has told of its disk; `None` where that changes nothing, or cannot be: the disk is that
+    /// of another member, whose files were copied or whose host has two names.
+    pub(crate) fn with_disk(&self, id: i32, disk: ObjectId) -> Option<Self> {
+        if self.config.member(id).is_none() || self.disks.values().any(|known| *known == disk) {
+            return None;
+        }
+        let mut state = self.clone();
+        if state.disks.insert(id, disk).is_some() {
+            // What was promised under the number is on the disk that is gone.
+            state.numbers.remove(&id);
+        }
+        Some(state.with_numbers())
+    }
+
+    /// The disk to which a number was given.
+    pub(crate) fn disk(&self, number: MemberId) -> Option<ObjectId> {
+        let (id, _) = self.numbers.iter().find(|(_, known)| **known == number)?;
+        self.disks.get(id).copied()
     }
 
     /// Under which number the member of this `_id` votes.
@@ -69,6 +93,8 @@ impl SetState {
         let numbers = numbers.map(|(id, number)| (id.to_string(), Value::from(*number as i64)));
         note.push("numbers", numbers.collect::<Document>());
         note.push("next", self.next as i64);
+        let disks = self.disks.iter().map(|(id, disk)| (id.to_string(), Value::from(*disk)));
+        note.push("disks", disks.collect::<Document>());
         note.to_buf()
     }
 
@@ -94,12 +120,17 @@ impl SetState {
             by_id.insert(id, whole(element.value()).ok_or_else(damaged)?);
         }
         let next = note.get("next").and_then(whole).ok_or_else(damaged)?;
+        let mut disks = BTreeMap::new();
+        for element in note.get("disks").and_then(RawValue::as_document).into_iter().flatten() {
+            let RawValue::ObjectId(disk) = element.value() else { return Err(damaged()) };
+            disks.insert(element.name().parse().map_err(|_| damaged())?, disk);
+        }
         let are_all = config.members.iter().all(|member| by_id.contains_key(&member.id));
         let are_given = by_id.values().all(|number| *number < next);
         if !are_all || !are_given {
             return Err(damaged());
         }
-        Ok(SetState { config, numbers: by_id, next })
+        Ok(SetState { config, numbers: by_id, disks, next })
     }
 }
 
@@ -118,7 +149,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_once() {
-        let state = SetState::initial(config(&[5, 6]), 6);
+        let state = SetState::initial(config(&[5, 6]), 6, disk(6));
         assert_eq!((state.number(6), state.number(5)), (1, 2));
         let without = state.with_config(config(&[6]));
         assert_eq!(without.place(2), None);
@@ -127,9 +158,30 @@ mod tests {
         assert_eq!(again.place(3), Some(0));
     }
 
+    fn disk(number: u8) -> ObjectId {
+        ObjectId::from_bytes([number; 12])
+    }
+
+    #[test]
+    fn a_number_belongs_to_one_disk() {
+        let state = SetState::initial(config(&[0, 1]), 0, disk(7));
+        assert_eq!((state.disk(1), state.disk(2)), (Some(disk(7)), None));
+        let state = state.with_disk(1, disk(8)).unwrap();
+        assert_eq!((state.number(1), state.disk(2)), (2, Some(disk(8))), "its first disk, the first number");
+        assert_eq!(state.with_disk(1, disk(8)), None, "known");
+        assert_eq!(state.with_disk(1, disk(7)), None, "of another member");
+        assert_eq!(state.with_disk(9, disk(9)), None, "of nobody");
+        let state = state.with_disk(1, disk(9)).unwrap();
+        assert_eq!((state.number(1), state.disk(2), state.disk(3)), (3, None, Some(disk(9))));
+        // Removed and added with its data: another number for the same disk.
+        let state = state.with_config(config(&[0])).with_config(config(&[0, 1]));
+        assert_eq!((state.number(1), state.disk(4)), (4, None));
+        assert_eq!(state.with_disk(1, disk(9)).unwrap().disk(4), Some(disk(9)));
+    }
+
     #[test]
     fn a_state_survives_its_note() {
-        let state = SetState::initial(config(&[0, 1, 2]), 0);
+        let state = SetState::initial(config(&[0, 1, 2]), 0, disk(0)).with_disk(2, disk(2)).unwrap();
         assert_eq!(SetState::of_note(state.to_note().as_raw()), Some(Ok(state)));
         assert_eq!(SetState::of_note(doc! { "msg": "new primary" }.to_buf().as_raw()), None);
     }

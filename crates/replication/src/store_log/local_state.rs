@@ -10,8 +10,10 @@ use storage::{Keyspace, Store, WriteUnit};
 const IDENTITY: &[u8] = b"ri";
 const APPLIED: &[u8] = b"ra";
 const SET_STATE: &[u8] = b"rc";
+const DISK: &[u8] = b"rd";
 
-/// Who a member is. It never changes as long as the disk is the same.
+/// Who a member is. It belongs to the same set as long as the disk is the same; a member that was removed and
+/// added again gets another number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The name of the set, `--replSet`.
@@ -59,6 +61,23 @@ impl LocalState {
             "genesis": (number(identity.genesis)), "needsCopy": (identity.needs_copy),
         };
         unit.put(Keyspace::Meta, IDENTITY, document.to_buf().as_bytes());
+    }
+
+    /// What tells this disk from every other one; `None` before it was written.
+    ///
+    /// # Errors
+    /// Damage; what the store reports.
+    pub fn disk(&self) -> Result<Option<ObjectId>, LogError> {
+        let decode = |document: DocumentBuf| match document.as_raw().get("disk") {
+            Some(RawValue::ObjectId(disk)) => Ok(disk),
+            _ => Err(failed("the name of the member's disk is damaged")),
+        };
+        self.read(DISK)?.map(decode).transpose()
+    }
+
+    /// Stores that.
+    pub fn put_disk(unit: &mut WriteUnit, disk: ObjectId) {
+        unit.put(Keyspace::Meta, DISK, doc! { "disk": disk }.to_buf().as_bytes());
     }
 
     /// Up to where the log is applied in the data.

@@ -64,7 +64,7 @@ fn an_acknowledgement_before_a_majority_is_found() {
 
 #[test]
 fn a_view_that_is_published_too_early_is_found() {
-    finds(Bug::PublishedEarly, 40);
+    finds(Bug::PublishedEarly, 200);
 }
 
 #[test]

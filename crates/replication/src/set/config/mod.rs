@@ -51,7 +51,7 @@ impl ReplSetConfig {
         }
         const NUMBER_MAX: i64 = i32::MAX as i64;
         let version = fields.exact("version", 1..=NUMBER_MAX)?.ok_or_else(|| fields.missing("version"))?;
-        let term = fields.exact("term", -1..=NUMBER_MAX)?.filter(|term| *term >= 0);
+        let term = fields.exact("term", -1..=i64::MAX)?.filter(|term| *term >= 0);
         let config = ReplSetConfig {
             set_name: set_name.to_owned(),
             version,

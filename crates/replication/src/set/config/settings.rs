@@ -14,7 +14,8 @@ pub struct Settings {
     pub heartbeat_interval: Duration,
     /// `heartbeatTimeoutSecs`: who has not answered for this long is taken for dead.
     pub heartbeat_timeout: Duration,
-    /// `electionTimeoutMillis`: without word from a primary for this long, members ask for an election.
+    /// `electionTimeoutMillis`: without word from a primary for this long, up to twice as long, a member asks for an
+    /// election; a primary that a majority has not answered for this long steps down.
     pub election_timeout: Duration,
     /// `catchUpTimeoutMillis`, which is kept and told: who is elected has all that was committed already.
     pub catch_up_timeout_ms: i64,
@@ -26,6 +27,9 @@ pub struct Settings {
     pub set_id: Option<ObjectId>,
 }
 
+/// A process that waits for a processor for longer would be taken for dead.
+const ELECTION_TIMEOUT_MS_MIN: i64 = 50;
+
 /// A name, and how many values of which tags it wants.
 pub type Mode = (String, Vec<(String, usize)>);
 
@@ -35,7 +39,7 @@ impl Default for Settings {
             chaining_allowed: true,
             heartbeat_interval: Duration::from_secs(2),
             heartbeat_timeout: Duration::from_secs(10),
-            election_timeout: Duration::from_secs(10),
+            election_timeout: Duration::from_secs(1),
             catch_up_timeout_ms: -1,
             catch_up_takeover_delay_ms: 30_000,
             modes: Vec::new(),
@@ -51,9 +55,24 @@ impl Settings {
         let default = Settings::default();
         let settings = Settings {
             chaining_allowed: fields.truth("chainingAllowed")?.unwrap_or(default.chaining_allowed),
-            heartbeat_interval: time(&mut fields, "heartbeatIntervalMillis", 1, default.heartbeat_interval)?,
-            heartbeat_timeout: time(&mut fields, "heartbeatTimeoutSecs", 1000, default.heartbeat_timeout)?,
-            election_timeout: time(&mut fields, "electionTimeoutMillis", 1, default.election_timeout)?,
+            heartbeat_interval: time(
+                &mut fields,
+                "heartbeatIntervalMillis",
+                (1, 1),
+                default.heartbeat_interval,
+            )?,
+            heartbeat_timeout: time(
+                &mut fields,
+                "heartbeatTimeoutSecs",
+                (1, 1000),
+                default.heartbeat_timeout,
+            )?,
+            election_timeout: time(
+                &mut fields,
+                "electionTimeoutMillis",
+                (ELECTION_TIMEOUT_MS_MIN, 1),
+                default.election_timeout,
+            )?,
             catch_up_timeout_ms: fields
                 .exact("catchUpTimeoutMillis", -1..=i64::MAX)?
                 .unwrap_or(default.catch_up_timeout_ms),
@@ -94,9 +113,14 @@ pub(super) fn small(number: i64) -> Value {
     i32::try_from(number).map_or(Value::Int64(number), Value::Int32)
 }
 
-/// A time of at least one unit of so many milliseconds.
-fn time(fields: &mut Fields<'_>, name: &str, unit_ms: u64, default: Duration) -> Result<Duration, SetError> {
-    let number = fields.exact(name, 1..=i64::from(i32::MAX))?;
+/// A time of at least so many units of so many milliseconds.
+fn time(
+    fields: &mut Fields<'_>,
+    name: &str,
+    (least, unit_ms): (i64, u64),
+    default: Duration,
+) -> Result<Duration, SetError> {
+    let number = fields.exact(name, least..=i64::from(i32::MAX))?;
     Ok(number.map_or(default, |number| Duration::from_millis(number.unsigned_abs() * unit_ms)))
 }
 

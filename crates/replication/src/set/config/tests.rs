@@ -52,7 +52,7 @@ fn a_short_configuration_is_shown_in_full() {
     };
     let settings = doc! {
         "chainingAllowed": true, "heartbeatIntervalMillis": 2000, "heartbeatTimeoutSecs": 10,
-        "electionTimeoutMillis": 10_000, "catchUpTimeoutMillis": (-1), "catchUpTakeoverDelayMillis": 30_000,
+        "electionTimeoutMillis": 1_000, "catchUpTimeoutMillis": (-1), "catchUpTakeoverDelayMillis": 30_000,
         "getLastErrorModes": {}, "getLastErrorDefaults": { "w": 1, "wtimeout": 0 },
     };
     let expected = doc! {
@@ -156,7 +156,7 @@ fn settings_are_checked() {
     };
     check(
         doc! { "electionTimeoutMillis": 0 },
-        "BSON field 'electionTimeoutMillis' value must be >= 1, actual value '0'",
+        "BSON field 'electionTimeoutMillis' value must be >= 50, actual value '0'",
     );
     check(doc! { "getLastErrorModes": { "m": { "dc": 1 } } }, "No replica set tag key dc in config");
     check(

@@ -1,0 +1,384 @@
+//! What comes from the network and is not what a member would say: nobody proves who he is, and none of it may end a
+//! member. Three members in lock-step, without threads.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail so")]
+
+use catalog::Catalog;
+use document::{Document, DocumentBuf, RawDocument, Value, doc};
+use fastrand::Rng;
+use protobuf::{Message as _, ProtobufEnum};
+use raft::eraftpb::{self, EntryType, MessageType};
+use replication::set::{Background, MemberState, ReplSetConfig, ReplicaSet, SetOptions};
+use replication::{Answer, PeerError, Peers};
+use std::future::{Future, ready};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::time::Duration;
+use storage::{Engine, MemoryEngine, StorageOptions, Store};
+
+const STEP: Duration = Duration::from_millis(20);
+const WALL: Duration = Duration::from_secs(1_000_000);
+
+#[derive(Debug, Default)]
+struct Wires {
+    sent: Mutex<Vec<(usize, DocumentBuf)>>,
+    running: Mutex<Vec<ReplicaSet>>,
+}
+
+impl Peers for Wires {
+    fn send(&self, host: &str, envelope: DocumentBuf) {
+        // Hosts are forged, too.
+        if let Some(to) = place(host) {
+            self.sent.lock().unwrap().push((to, envelope));
+        }
+    }
+
+    fn ask(&self, host: &str, command: DocumentBuf, _: Duration) -> Answer {
+        let member = place(host).and_then(|place| self.running.lock().unwrap().get(place).cloned());
+        let answer = match member.map(|member| member.heartbeat(command.as_raw())) {
+            None => Err(PeerError::TimedOut { host: host.to_owned() }),
+            Some(Ok(reply)) => Ok(reply),
+            Some(Err(error)) => Ok(doc! { "ok": 0, "errmsg": (error.message) }.to_buf()),
+        };
+        Box::pin(ready(answer))
+    }
+}
+
+fn host(id: usize) -> String {
+    format!("h{id}:1")
+}
+
+fn place(host: &str) -> Option<usize> {
+    (0..3).find(|id| self::host(*id) == host)
+}
+
+struct Node {
+    set: ReplicaSet,
+    background: Background,
+}
+
+struct World {
+    now: Duration,
+    clock: ambient::Simulation,
+    wires: Arc<Wires>,
+    nodes: Vec<Node>,
+    asked: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Whatever was sent, to whom.
+    recorded: Vec<(usize, DocumentBuf)>,
+}
+
+impl World {
+    /// Three members that are a set.
+    fn new(seed: u64) -> Self {
+        let mut world = World {
+            now: Duration::ZERO,
+            clock: ambient::Simulation::begin(seed),
+            wires: Arc::default(),
+            nodes: Vec::new(),
+            asked: Vec::new(),
+            recorded: Vec::new(),
+        };
+        world.nodes = (0..3).map(|id| world.start(id)).collect();
+        let members = (0..3).map(|id| Value::from(doc! { "_id": id, "host": (host(id as usize)) }));
+        let config = doc! { "_id": "rs", "version": 1, "members": (members.collect::<Vec<_>>()) };
+        let config = ReplSetConfig::parse(config.to_buf().as_raw()).unwrap();
+        let set = world.nodes[0].set.clone();
+        world.asked.push(Box::pin(async move { set.initiate(config).await.unwrap() }));
+        world.until("the set is whole", |world| {
+            let state = |node: &Node| node.set.topology().state;
+            world.nodes.iter().map(state).eq([
+                MemberState::Primary,
+                MemberState::Secondary,
+                MemberState::Secondary,
+            ])
+        });
+        world
+    }
+
+    fn start(&self, id: usize) -> Node {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
+        let store = Store::with_engine(engine, &StorageOptions::small()).unwrap();
+        let options = SetOptions::new("rs", vec![host(id)], id as u64);
+        let peers = Arc::clone(&self.wires) as Arc<dyn Peers>;
+        let times = (self.now, self.now + WALL);
+        let (set, background) =
+            ReplicaSet::without_threads(options, Catalog::open(store).unwrap(), peers, times).unwrap();
+        let mut running = self.wires.running.lock().unwrap();
+        match running.get_mut(id) {
+            Some(before) => *before = set.clone(),
+            None => running.push(set.clone()),
+        }
+        Node { set, background }
+    }
+
+    #[track_caller]
+    fn until(&mut self, what: &str, holds: impl Fn(&World) -> bool) {
+        for _ in 0..3_000 {
+            if holds(self) {
+                return;
+            }
+            self.round();
+        }
+        let state = |node: &Node| {
+            let (topology, set) = (node.set.topology(), &node.set);
+            let reached = (set.last_applied(), set.last_committed(), set.last_durable());
+            format!("\n{:?} term {} {reached:?}", topology.state, topology.term)
+        };
+        panic!("waited in vain: {what}{}", self.nodes.iter().map(state).collect::<String>());
+    }
+
+    fn round(&mut self) {
+        self.now += STEP;
+        self.clock.advance(STEP);
+        for _ in 0..3 {
+            (0..self.nodes.len()).for_each(|id| self.turn(id));
+            let sent = std::mem::take(&mut *self.wires.sent.lock().unwrap());
+            for (to, envelope) in sent {
+                let _ = self.nodes[to].set.receive(envelope.as_raw());
+                self.recorded.push((to, envelope));
+            }
+        }
+    }
+
+    fn turn(&mut self, id: usize) {
+        let mut context = Context::from_waker(Waker::noop());
+        self.asked.retain_mut(|asked| asked.as_mut().poll(&mut context).is_pending());
+        let node = &mut self.nodes[id];
+        let turn = node.background.turn(self.now, self.now + WALL).expect("a log that can be written");
+        if let Some(ticket) = turn.sync {
+            node.background.synced(ticket);
+        }
+        let mut step = pin!(async {
+            // What cannot be applied is tried again later.
+            while let Ok(true) = node.background.apply().await {}
+        });
+        while step.as_mut().poll(&mut context).is_pending() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Something for the log, on whoever leads.
+    fn note(&mut self) {
+        if let Some(leader) = self.nodes.iter().find(|node| node.set.is_writable()) {
+            let set = leader.set.clone();
+            self.asked
+                .push(Box::pin(async move { drop(set.append_note(doc! { "msg": "x" }.to_buf()).await) }));
+        }
+    }
+
+    /// The last envelope to a member with a message of this kind, and that message.
+    fn last(&self, to: usize, kind: MessageType) -> (Document, eraftpb::Message) {
+        let found =
+            self.recorded.iter().rev().filter(|(receiver, _)| *receiver == to).find_map(|(_, envelope)| {
+                let message =
+                    messages(envelope.as_raw()).into_iter().find(|message| message.get_msg_type() == kind)?;
+                Some((envelope.as_raw().to_document(), message))
+            });
+        found.unwrap_or_else(|| panic!("no {kind:?} to {to}"))
+    }
+
+    /// The last envelope to a member with an operation, and the message that it is in.
+    fn last_operation(&self, to: usize) -> (Document, eraftpb::Message) {
+        let is_operation = |message: &eraftpb::Message| {
+            message.entries.first().is_some_and(|entry| entry.context.len() == 8)
+        };
+        let found =
+            self.recorded.iter().rev().filter(|(receiver, _)| *receiver == to).find_map(|(_, envelope)| {
+                let message = messages(envelope.as_raw()).into_iter().find(is_operation)?;
+                Some((envelope.as_raw().to_document(), message))
+            });
+        found.expect("operations were sent")
+    }
+
+    fn forge(&mut self, to: usize, (mut envelope, message): (Document, eraftpb::Message)) {
+        envelope.insert("m", vec![Value::binary(0, message.write_to_bytes().unwrap())]);
+        self.nodes[to].set.receive(envelope.to_buf().as_raw()).expect("it is an envelope");
+    }
+}
+
+fn messages(envelope: RawDocument<'_>) -> Vec<eraftpb::Message> {
+    let Some(Value::Array(messages)) = envelope.to_document().get("m").cloned() else { return Vec::new() };
+    let bytes = messages.iter().filter_map(|message| match message {
+        Value::Binary(binary) => eraftpb::Message::parse_from_bytes(&binary.bytes).ok(),
+        _ => None,
+    });
+    bytes.collect()
+}
+
+#[test]
+fn what_no_member_says_changes_nothing() {
+    use MessageType::{MsgAppend, MsgAppendResponse, MsgHeartbeat, MsgHeartbeatResponse, MsgTransferLeader};
+    let mut world = World::new(1);
+    world.note();
+    (0..50).for_each(|_| world.round());
+    let term = world.nodes[0].set.topology().term;
+    type Change = fn(&mut eraftpb::Message);
+    let forged: [(usize, MessageType, Change); 13] = [
+        (1, MsgHeartbeat, |message| message.commit = 1 << 40),
+        (1, MsgHeartbeat, |message| message.term = u64::MAX),
+        (1, MsgHeartbeat, |message| message.term += 1 << 33),
+        (0, MsgHeartbeatResponse, |message| message.term = 1 << 61),
+        (1, MsgHeartbeat, |message| message.set_msg_type(MsgTransferLeader)),
+        (0, MsgAppendResponse, |message| message.index = u64::MAX),
+        (0, MsgAppendResponse, |message| (message.reject, message.reject_hint) = (true, u64::MAX)),
+        (0, MsgAppendResponse, |message| (message.reject, message.request_snapshot) = (true, 9)),
+        (1, MsgAppend, |message| message.index = u64::MAX),
+        (1, MsgAppend, |message| message.mut_entries()[0].index = 1),
+        (1, MsgAppend, |message| message.mut_entries()[0].data = vec![1, 2, 3].into()),
+        (1, MsgAppend, |message| message.mut_entries()[0].set_entry_type(EntryType::EntryConfChange)),
+        (1, MsgAppend, |message| message.mut_entries()[0].context = 1_u64.to_be_bytes().to_vec().into()),
+    ];
+    for (to, kind, change) in forged {
+        let (mut envelope, mut message) = world.last(to, kind);
+        if kind == MsgAppend {
+            // As if an operation that was sent before were the next one.
+            let next = message.index + message.entries.len() as u64;
+            (envelope, message) = world.last_operation(to);
+            message.index = next;
+            message.mut_entries().truncate(1);
+            message.mut_entries()[0].index = next + 1;
+        }
+        change(&mut message);
+        world.forge(to, (envelope, message));
+        (0..5).for_each(|_| world.round());
+    }
+    assert!(world.nodes[0].set.is_writable(), "the primary is primary all the same");
+    assert_eq!(world.nodes[0].set.topology().term, term, "nobody was elected");
+    let before = world.nodes[1].set.last_applied();
+    world.note();
+    world.until("a note is applied", |world| world.nodes[1].set.last_applied() > before);
+}
+
+/// Under a number of the disk before it may have voted: an empty disk is deaf to it.
+#[test]
+fn an_empty_disk_takes_nothing_that_was_sent_to_the_one_before() {
+    let mut world = World::new(2);
+    world.note();
+    (0..50).for_each(|_| world.round());
+    world.nodes[2] = world.start(2);
+    let sent = world.recorded.clone();
+    for (_, envelope) in sent.iter().filter(|(to, _)| *to == 2) {
+        world.nodes[2].set.receive(envelope.as_raw()).unwrap();
+    }
+    world.wires.sent.lock().unwrap().clear();
+    world.turn(2);
+    assert!(world.wires.sent.lock().unwrap().is_empty(), "it answers nothing");
+    assert_eq!(world.nodes[2].set.topology().state, MemberState::Startup);
+    // The primary hears of the new disk, and gives it another number.
+    world.until("it is a secondary again", |world| {
+        world.nodes[2].set.topology().state == MemberState::Secondary
+    });
+}
+
+fn any_number(random: &mut Rng, now: u64) -> u64 {
+    match random.u8(..9) {
+        0 => 0,
+        1 => 1,
+        2 => u64::MAX,
+        3 => i64::MAX as u64,
+        4 => 1 << 62,
+        5 => random.u64(..60),
+        6 => now.wrapping_sub(1),
+        7 => now.wrapping_add(1),
+        _ => now.wrapping_add(random.u64(..9)),
+    }
+}
+
+fn change_entry(random: &mut Rng, entry: &mut eraftpb::Entry) {
+    match random.u8(..6) {
+        0 => entry.index = any_number(random, entry.index),
+        1 => entry.term = any_number(random, entry.term),
+        2 => entry.set_entry_type(EntryType::values()[random.usize(..EntryType::values().len())]),
+        3 => entry.context = any_number(random, 5).to_be_bytes()[random.usize(..9)..].to_vec().into(),
+        4 => entry.data = Vec::new().into(),
+        _ => {
+            let mut data = entry.data.to_vec();
+            flip(random, &mut data);
+            entry.data = data.into();
+        }
+    }
+}
+
+fn flip(random: &mut Rng, bytes: &mut [u8]) {
+    for _ in 0..random.usize(1..4) {
+        if !bytes.is_empty() {
+            let at = random.usize(..bytes.len());
+            bytes[at] = random.u8(..);
+        }
+    }
+}
+
+fn change(random: &mut Rng, message: &mut eraftpb::Message) {
+    match random.u8(..14) {
+        0 => message.term = any_number(random, message.term),
+        1 => message.index = any_number(random, message.index),
+        2 => message.commit = any_number(random, message.commit),
+        3 => message.log_term = any_number(random, message.log_term),
+        4 => message.commit_term = any_number(random, message.commit_term),
+        5 => message.reject_hint = any_number(random, message.reject_hint),
+        6 => message.reject = random.bool(),
+        7 => message.request_snapshot = any_number(random, 0),
+        8 => message.set_msg_type(MessageType::values()[random.usize(..MessageType::values().len())]),
+        9 => message.context = b"CampaignTransfer".to_vec().into(),
+        10 => {
+            let metadata = message.mut_snapshot().mut_metadata();
+            metadata.index = any_number(random, 20);
+            metadata.term = any_number(random, 2);
+            metadata.mut_conf_state().voters = (0..random.u64(..4)).collect();
+        }
+        11 => message.from = random.u64(..5),
+        _ => {
+            if let Some(entry) = message.mut_entries().last_mut() {
+                change_entry(random, entry);
+            }
+        }
+    }
+}
+
+/// An envelope with something else in it; `None` where that is no document any more.
+fn forged(random: &mut Rng, envelope: &DocumentBuf) -> Option<DocumentBuf> {
+    if random.u8(..4) == 0 {
+        let mut bytes = envelope.as_bytes().to_vec();
+        flip(random, &mut bytes);
+        return RawDocument::parse(&bytes).ok().map(RawDocument::to_buf);
+    }
+    let mut messages = messages(envelope.as_raw());
+    for message in &mut messages {
+        (0..random.usize(1..4)).for_each(|_| change(random, message));
+    }
+    let mut changed = envelope.as_raw().to_document();
+    if let Some(first) = messages.first() {
+        let mut from = doc! { "number": (first.from as i64) };
+        from.push("host", host(random.usize(..4)));
+        changed.insert("from", from);
+    }
+    let encode = |message: &eraftpb::Message| Value::binary(0, message.write_to_bytes().unwrap());
+    changed.insert("m", messages.iter().map(encode).collect::<Vec<_>>());
+    Some(changed.to_buf())
+}
+
+#[test]
+fn no_bytes_end_a_member() {
+    let seeds = std::env::var("HEDDLE_SIMULATION_SEEDS").map_or(12, |text| text.parse().expect("a number"));
+    for seed in 0..seeds {
+        println!("seed {seed}");
+        let mut random = Rng::with_seed(seed);
+        let mut world = World::new(seed);
+        for _ in 0..400 {
+            if random.u8(..4) == 0 {
+                world.note();
+            }
+            for _ in 0..3 {
+                let late = world.recorded.len().saturating_sub(40);
+                let at = if random.bool() { random.usize(late..) } else { random.usize(..) };
+                let (to, envelope) = world.recorded[at % world.recorded.len()].clone();
+                let to = if random.u8(..5) == 0 { random.usize(..3) } else { to };
+                if let Some(forged) = forged(&mut random, &envelope) {
+                    let _ = world.nodes[to].set.receive(forged.as_raw());
+                }
+            }
+            world.round();
+        }
+    }
+}
