@@ -77,6 +77,8 @@ pub struct Member<L: Log> {
     tick: Duration,
     next_tick: Duration,
     uncommitted_bytes_max: usize,
+    /// More is not taken for committed, whatever the leader says.
+    committed_max: Index,
     /// In the order in which the library gave them out.
     unsynced: VecDeque<Unsynced>,
     effects: Effects,
@@ -119,6 +121,7 @@ impl<L: Log> Member<L> {
             tick: tick(config.election_timeout),
             next_tick: now + tick(config.election_timeout),
             uncommitted_bytes_max: usize::try_from(config.uncommitted_bytes_max).unwrap_or(usize::MAX),
+            committed_max: Index::MAX,
             unsynced: VecDeque::new(),
             effects: Effects::default(),
             leadership,
@@ -183,7 +186,7 @@ impl<L: Log> Member<L> {
 
     /// A message has come in. Those that this member cannot do anything with are passed over.
     pub fn receive(&mut self, message: Message) -> Result<(), LogError> {
-        let Message(message) = message;
+        let Message(mut message) = message;
         if message.to != self.raw.raft.id {
             return Ok(());
         }
@@ -202,6 +205,7 @@ impl<L: Log> Member<L> {
             }
             return Ok(());
         }
+        message.commit = message.commit.min(self.committed_max);
         if message.get_msg_type() == MessageType::MsgSnapshot && self.lacks(&message) {
             if message.term >= self.raw.raft.term {
                 let offer = message.get_snapshot().get_metadata();
@@ -214,6 +218,11 @@ impl<L: Log> Member<L> {
             Err(raft::Error::Store(error)) => Err(log_error(raft::Error::Store(error))),
             _ => Ok(()),
         }
+    }
+
+    /// From now on entries behind this one are not taken for committed. Those that were stay it.
+    pub fn believe_committed_through(&mut self, index: Index) {
+        self.committed_max = index;
     }
 
     /// Whether the entry of an offered snapshot is unknown here.

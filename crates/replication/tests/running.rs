@@ -11,6 +11,7 @@ use replication::{Answer, PeerError, Peers};
 use std::collections::HashMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use storage::{Engine, MemoryEngine, ReadTier, ReadView, StorageOptions, Store};
 use wire::ErrorCode;
@@ -319,4 +320,65 @@ fn members_come_and_go_by_configuration() {
     let view = fourth.catalog.store().read_view();
     let found = shown.get(&view, RawValue::String("rs"), ReadTier::Any).unwrap().expect("one of this set");
     assert_eq!(RawDocument::trusted(&found).to_document().get("version"), Some(&Value::Int32(3)));
+}
+
+/// Whether something comes within a short time.
+fn comes(future: impl Future) -> bool {
+    let (mut future, began) = (std::pin::pin!(future), Instant::now());
+    while began.elapsed() < Duration::from_millis(500) {
+        if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[test]
+fn a_delayed_member_has_what_it_does_not_show() {
+    let wires = Wires(Arc::default());
+    let start = |id| Server::start(&wires, id, Arc::default());
+    let (first, second, late) = (start(0), start(1), start(2));
+    let config = |version: i32, delay: i32| {
+        let mut delayed = member(2);
+        delayed.extend(doc! { "priority": 0, "hidden": true, "secondaryDelaySecs": delay });
+        let members: Vec<Value> = [member(0), member(1), delayed].map(Value::from).into();
+        let settings = doc! { "heartbeatIntervalMillis": 50 };
+        let config = doc! { "_id": "rs", "version": version, "members": members, "settings": settings };
+        ReplSetConfig::parse(config.to_buf().as_raw()).expect("a configuration")
+    };
+    block_on(first.set.initiate(config(1, 3_600))).expect("a set");
+    let are_there =
+        || [&second, &late].iter().all(|server| server.set.topology().state == MemberState::Secondary);
+    wait_until("all have the set", are_there);
+    let votes = || first.set.topology().config.as_ref().is_some_and(|config| config.voters().count() == 3);
+    wait_until("all vote", votes);
+
+    first.write(1, 1).expect("a write");
+    let optime = first.set.last_applied();
+    wait_until("its disk has it", || late.set.last_durable() >= optime);
+    assert!(comes(first.set.replicated(optime, &Copies::Members(2))));
+    assert!(!comes(first.set.replicated(optime, &Copies::Members(3))), "what is not applied is no copy");
+    assert_eq!((late.published(1), late.latest(1)), (None, None));
+    assert!(late.set.last_applied() < optime);
+
+    let engine = Arc::clone(&late.engine);
+    drop(late);
+    let late = Server::start(&wires, 2, engine);
+    assert!(!comes(late.set.applied(optime.timestamp)), "a start is no reason to show it");
+    assert_eq!(late.latest(1), None);
+
+    let reconfigure = |version, delay| {
+        block_on(first.set.reconfigure(config(version, delay), false)).expect("another delay");
+    };
+    reconfigure(2, 2);
+    wait_until("the new delay is known at once, and over", || late.published(1) == Some(Value::Int32(1)));
+    let began = Instant::now();
+    first.write(1, 2).expect("a write");
+    wait_until("it is shown", || late.published(1) == Some(Value::Int32(2)));
+    assert!(began.elapsed() >= Duration::from_millis(900), "shown after {:?}", began.elapsed());
+    reconfigure(3, 0);
+    first.write(1, 3).expect("a write");
+    let optime = first.set.last_applied();
+    block_on(first.set.replicated(optime, &Copies::Members(3))).expect("all three");
 }

@@ -196,6 +196,9 @@ impl Driver {
         participant.advance(now)?;
         let Links { peers, shared, statuses, .. } = &self.links;
         let asks = self.heartbeats.turn(now, &**peers, shared, statuses, &self.waker);
+        if let Some(state) = self.heartbeats.take_newer() {
+            participant.learn_early(state);
+        }
         participant.lead(&self.proposals, now);
         report.sync = participant.settle(&self.proposals, now)?;
         report.deadline = Some(asks.map_or(participant.deadline(), |asks| asks.min(participant.deadline())));

@@ -3,6 +3,7 @@
 use crate::optime::OpTime;
 use crate::set::driver::Now;
 use crate::set::shared::Shared;
+use crate::set::state::SetState;
 use crate::set::{MemberState, ReplSetConfig, SetError};
 use crate::{Answer, PeerError, Peers};
 use document::{Document, DocumentBuf, ObjectId, RawDocument, RawValue, Timestamp, Value, doc};
@@ -67,6 +68,8 @@ pub(crate) struct Heartbeats {
     next: Duration,
     /// Of these members.
     config: Option<Arc<ReplSetConfig>>,
+    /// A state of the set that somebody has applied and this member has not.
+    newer: Option<SetState>,
 }
 
 impl Heartbeats {
@@ -105,11 +108,19 @@ impl Heartbeats {
         Some(self.next)
     }
 
+    /// What was heard of a state of the set that is newer than this member's.
+    pub(crate) fn take_newer(&mut self) -> Option<SetState> {
+        self.newer.take()
+    }
+
     fn collect(&mut self, now: Now, statuses: &Statuses, waker: &Waker) {
         let mut context = Context::from_waker(waker);
         self.asked.retain_mut(|asked| match asked.answer.as_mut().poll(&mut context) {
             Poll::Pending => true,
             Poll::Ready(answer) => {
+                if let Some(state) = answer.as_ref().ok().and_then(newer_state) {
+                    self.newer = Some(state);
+                }
                 let mut statuses = statuses.lock();
                 let status = heard(asked, answer, now, statuses.get(&asked.id));
                 statuses.insert(asked.id, status);
@@ -127,6 +138,9 @@ fn request(config: &ReplSetConfig, own: Option<i32>) -> DocumentBuf {
     if let Some(own) = own.and_then(|own| config.member(own)) {
         request.push("from", own.host.as_str());
         request.push("fromId", own.id);
+        if !own.delay.is_zero() {
+            request.push("wantsState", true);
+        }
     }
     request.push("$db", "admin");
     request.to_buf()
@@ -187,6 +201,14 @@ fn object_id(reply: RawDocument<'_>, field: &str) -> Option<ObjectId> {
     }
 }
 
+/// The state of the set that comes with an answer, to who has asked for a newer one.
+fn newer_state(answer: &DocumentBuf) -> Option<SetState> {
+    let note = answer.as_raw().get("stateOfSet")?.as_document()?;
+    SetState::of_note(note)?
+        .inspect_err(|error| tracing::warn!(%error, "a heartbeat with a damaged state"))
+        .ok()
+}
+
 fn optime(reply: RawDocument<'_>, field: &str) -> OpTime {
     let found = reply.get(field).and_then(RawValue::as_document).and_then(|optime| {
         let Some(RawValue::Timestamp(timestamp)) = optime.get("ts") else { return None };
@@ -223,6 +245,14 @@ pub(crate) fn answer(
     if let Some(config) = &topology.config {
         reply.push("v", config.version);
         reply.push("configTerm", config.term.unwrap_or(-1));
+    }
+    let version = topology.config.as_ref().map_or(-1, |config| config.version);
+    let known = request.get("configVersion").and_then(RawValue::as_i64_exact);
+    if request.get("wantsState").and_then(RawValue::as_bool) == Some(true)
+        && known.is_some_and(|known| known < version)
+        && let Some(note) = &*shared.state_note.load()
+    {
+        reply.push("stateOfSet", note.as_raw().to_document());
     }
     reply.push("term", topology.term as i64);
     let primary = topology.primary_member().map_or(-1, |primary| primary.id);

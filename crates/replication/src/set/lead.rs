@@ -479,10 +479,14 @@ impl Participant {
                 None => copied.push((progress.member, progress.matched, self.optime_at(progress.matched)?)),
             }
         }
-        if copied != self.leading.copied {
+        if copied != self.leading.copied || state.config.members.iter().any(|member| !member.delay.is_zero())
+        {
             let by_id = copied.iter().filter_map(|(number, _, optime)| {
                 let member = state.config.members.get(state.place(*number)?)?;
-                Some((member.id, *optime))
+                // Who stays behind by intention counts when it has come so far, as it says in its heartbeats.
+                let applied = || self.links.statuses.lock().get(&member.id).map(|status| status.optime);
+                let counts = if member.delay.is_zero() { Some(*optime) } else { applied() };
+                Some((member.id, counts.unwrap_or_default()))
             });
             self.links.shared.publish_copied(by_id.collect());
             self.leading.copied = copied;

@@ -17,6 +17,7 @@ mod apply;
 mod background;
 pub mod config;
 mod copying;
+mod delay;
 mod driver;
 mod envelope;
 mod error;

@@ -65,6 +65,8 @@ pub(crate) struct Participant {
     /// Whether published views are withdrawn.
     pub(super) reads_latest: bool,
     pub(super) applied: Index,
+    /// Where this member stays behind by intention: up to here entries are old enough.
+    pub(super) old_enough: Index,
     trim_at: Duration,
     /// Syncs that run or wait, and what is on the disk afterwards.
     syncing: VecDeque<(SyncTicket, OpTime)>,
@@ -113,6 +115,7 @@ impl Participant {
             is_too_far_behind: false,
             reads_latest: false,
             applied: applied.index,
+            old_enough: 0,
             trim_at: now.monotonic,
             syncing: VecDeque::new(),
         };
@@ -123,6 +126,7 @@ impl Participant {
         if let Some(state) = state {
             participant.learn(state);
         }
+        participant.hold_back(now)?;
         participant.publish();
         Ok(participant)
     }
@@ -150,6 +154,7 @@ impl Participant {
     /// Time has passed.
     pub(crate) fn advance(&mut self, now: Now) -> Result<(), LogError> {
         self.member.set_electable(self.is_electable(now));
+        self.hold_back(now)?;
         self.member.advance(now.monotonic);
         if now.monotonic >= self.trim_at {
             self.trim_at = now.monotonic + TRIM_INTERVAL;
@@ -411,8 +416,12 @@ impl Participant {
         self.answers.extend(self.standing.drain(..).map(|(_, reply)| reply));
     }
 
-    /// Another state of the set is applied.
-    fn learn(&mut self, state: SetState) {
+    /// Another state of the set is applied, here or elsewhere.
+    pub(super) fn learn(&mut self, state: SetState) {
+        if self.state.as_ref().is_some_and(|known| known.config.version > state.config.version) {
+            return;
+        }
+        self.links.shared.state_note.store(Some(Arc::new(state.to_note())));
         self.config.election_timeout = state.config.settings.election_timeout;
         self.member.set_election_timeout(self.config.election_timeout);
         self.shown = Some(Arc::new(state.config.clone()));

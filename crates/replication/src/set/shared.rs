@@ -3,8 +3,8 @@
 use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::{SetError, Topology};
-use arc_swap::ArcSwap;
-use document::ObjectId;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use document::{DocumentBuf, ObjectId};
 use event_listener::Event;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     is_writable: AtomicBool,
     reached: ArcSwap<Reached>,
     copied: ArcSwap<Copied>,
+    /// The state of the set that was learnt last, for members that are behind.
+    pub(crate) state_note: ArcSwapOption<DocumentBuf>,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
     pub(crate) set_id: OnceLock<ObjectId>,
@@ -53,6 +55,7 @@ impl Shared {
             is_writable: AtomicBool::new(false),
             reached: ArcSwap::default(),
             copied: ArcSwap::default(),
+            state_note: ArcSwapOption::empty(),
             oplog: OnceLock::new(),
             set_id: OnceLock::new(),
             disk: OnceLock::new(),
