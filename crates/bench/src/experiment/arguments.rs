@@ -262,7 +262,7 @@ impl Scale {
     const MOST: f64 = 100.0;
 
     /// Connections, at least one and no more than this machine can have.
-    fn connections(self, whole: usize) -> usize {
+    pub(crate) fn connections(self, whole: usize) -> usize {
         self.connections_within(whole, raise_descriptor_limit())
     }
 

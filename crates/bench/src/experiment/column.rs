@@ -76,6 +76,7 @@ impl Column {
             "p50" => Some((Figure::PerMille(500), 2)),
             "p95" => Some((Figure::PerMille(950), 2)),
             "p99" => Some((Figure::PerMille(990), 2)),
+            "p99.9" => Some((Figure::PerMille(999), 2)),
             _ => None,
         });
         let (figure, decimals) = latency.unwrap_or(match name {

@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 pub(crate) static S0: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("s0.toml")));
 pub(crate) static S1: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("s1.toml")));
+pub(crate) static S2: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("s2.toml")));
 pub(crate) static S3: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("s3.toml")));
 pub(crate) static RAW: LazyLock<Experiment> = LazyLock::new(|| Experiment::read(include_str!("raw.toml")));
 pub(crate) static CACHEGRIND: LazyLock<Experiment> =
@@ -21,7 +22,7 @@ pub(crate) static CACHEGRIND: LazyLock<Experiment> =
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// `s0`, `s1`, `s3`, `raw`: as files are called.
+    /// `s0`, `s1`, `s2`, `s3`, `raw`: as files are called.
     pub(crate) name: String,
     pub(crate) title: String,
     /// What was measured by the article, and on what.
@@ -79,6 +80,9 @@ pub(crate) struct Step {
     /// Beside threads that keep the processors busy and touch no server.
     #[serde(default)]
     pub(crate) beside_spinners: bool,
+    /// The column of how long a set's secondary then takes to have what the primary has.
+    #[serde(default)]
+    pub(crate) behind: Option<Column>,
     pub(crate) groups: Vec<GroupDefinition>,
 }
 
@@ -102,6 +106,9 @@ pub(crate) enum On {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct GroupDefinition {
     pub(crate) load: Load,
+    /// Whether a secondary is asked, where the subject is a replica set.
+    #[serde(default)]
+    pub(crate) of_secondary: bool,
     #[serde(default)]
     pub(crate) connections: ConnectionNumber,
     #[serde(default)]
@@ -122,9 +129,11 @@ pub(crate) enum ConnectionNumber {
     /// `--slow-connections`.
     Slow,
     One,
+    /// So many, scaled.
+    Fixed(usize),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Pace {
     /// Every connection sends its next request when the reply to the last one is there.
@@ -134,6 +143,8 @@ pub(crate) enum Pace {
     Short,
     /// An open loop at `--fast-rate`, or at a share of the rate that the first group of the first step had.
     Paced,
+    /// An open loop at this rate, or at a lower one where the scale is below 1.
+    PerSecond(f64),
     /// A few requests a second, on a thread of its own with the highest priority it is allowed, so that other
     /// groups delay it in the server only.
     Monitor,
@@ -272,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_is_usually_measured_or_claimed_exists() {
-        for experiment in [&S0, &S1, &S3, &RAW, &CACHEGRIND] {
+        for experiment in [&S0, &S1, &S2, &S3, &RAW, &CACHEGRIND] {
             let of_statements = experiment.statements.iter().map(|statement| statement.kind.as_str());
             let published = experiment.published.rows.iter().map(|row| row.kind.as_str());
             for wanted in experiment.usual.split(',').chain(of_statements).chain(published) {

@@ -25,6 +25,24 @@ name = "currentOp"
 command = { currentOp = 1, "$db" = "admin" }
 "#;
 
+/// Documents of all sizes, and what is done with them on a replica set.
+const VARIED: &str = r#"
+collection = "varied"
+[document]
+number = { gen = "sequence" }
+text = { gen = "string", min = 1, max = LONGEST }
+[[operations]]
+name = "read"
+weight = READS
+command = { find = "varied", filter = { _id = { gen = "key" } }, limit = 1, "$readPreference" = { mode = "nearest" } }
+expect = { documents = 1 }
+[[operations]]
+name = "insert"
+weight = INSERTS
+command = { insert = "varied", documents = [{ gen = "document" }] }
+expect = { n = 1 }
+"#;
+
 /// One kind of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -43,6 +61,10 @@ pub(crate) enum Load {
     Search,
     /// Monitoring commands.
     Monitor,
+    /// `find` of one document by `_id`, of any member of a set; documents are of all sizes up to twice the usual one.
+    ReadAnywhere,
+    /// `insert` of such documents.
+    Insert,
     /// YCSB's workload A: half reads, half updates, of zipfian popularity.
     Ycsb,
 }
@@ -56,8 +78,16 @@ impl Load {
                 return Settings { workload, records: Some(records), ..Settings::default() };
             }
             Load::Monitor => {
-                let file = WorkloadFile { path: "monitor".to_owned(), text: MONITOR.to_owned() };
-                return Settings { file: Some(file), ..Settings::default() };
+                return of_file("monitor", MONITOR.to_owned());
+            }
+            Load::ReadAnywhere | Load::Insert => {
+                // Beside the text there are the key, the number and names.
+                let longest = (2 * document_bytes).saturating_sub(64).max(2);
+                let inserts = i32::from(self == Load::Insert);
+                let text = VARIED.replace("LONGEST", &longest.to_string());
+                let text = text.replace("READS", &(1 - inserts).to_string());
+                let settings = of_file("varied", text.replace("INSERTS", &inserts.to_string()));
+                return Settings { records: Some(records), ..settings };
             }
             Load::Read => "read=1".to_owned(),
             Load::Update | Load::Journaled => "update-number=1".to_owned(),
@@ -102,15 +132,22 @@ impl Load {
                 numbers.map(|number| doc! { "_id": number, "number": number }.into()).collect()
             }
             Load::Search => Vec::new(),
-            Load::Update | Load::Journaled => {
+            Load::Update | Load::Journaled | Load::Insert => {
                 return encode(&doc! { "n": 1, "nModified": 1, "ok": 1.0 }).len();
             }
             // A bare echo has one size of reply, that of the reads.
-            Load::Read | Load::Half | Load::Ycsb | Load::Monitor => vec![documents.document(0).into()],
+            Load::Read | Load::ReadAnywhere | Load::Half | Load::Ycsb | Load::Monitor => {
+                vec![documents.document(0).into()]
+            }
         };
         let cursor: Document = doc! { "firstBatch": batch, "id": 0_i64, "ns": "heddle_bench.numbered" };
         encode(&doc! { "cursor": cursor, "ok": 1.0 }).len()
     }
+}
+
+fn of_file(name: &str, text: String) -> Settings {
+    let file = WorkloadFile { path: name.to_owned(), text };
+    Settings { file: Some(file), ..Settings::default() }
 }
 
 #[cfg(test)]

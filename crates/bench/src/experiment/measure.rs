@@ -11,6 +11,7 @@ use crate::generator::{Arrivals, Fleet, GroupSpec, Outcome, Pacing, RunOutcome, 
 use crate::process::{processor_time, resident_bytes};
 use crate::spinners::Spinners;
 use crate::workload::WorkloadSource;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ pub(crate) type Measured = Result<Option<Measurement>, BenchError>;
 const OPEN_LOOP_SHARE: f64 = 0.8;
 /// Requests of the monitor a second.
 const MONITOR_RATE: f64 = 20.0;
+/// Requests a second of an open loop, at any scale.
+const LEAST_RATE: f64 = 50.0;
 /// As `nice` counts.
 const HIGHEST_PRIORITY: i32 = -20;
 
@@ -76,11 +79,16 @@ impl Visit<'_> {
             let spinners =
                 step.beside_spinners.then(|| self.settings.rig.pin.with_server_cores(Spinners::start));
             let spinners = spinners.transpose()?;
-            let groups = step.groups.iter().map(|group| self.group(group, step.on, rate));
+            let groups = step.groups.iter().map(|group| self.group(group, step.on, rate, served.secondary()));
             let groups = groups.collect::<Result<Vec<GroupSpec>, BenchError>>()?;
             let monitors = usize::from(step.groups.first().is_some_and(|group| group.pace == Pace::Monitor));
             let (outcomes, busy) = self.run(served, groups, monitors, &self.window(load))?;
             drop(spinners);
+            if let Some(column) = step.behind
+                && let Some(behind) = served.secondary_behind(&self.settings.rig.interrupt)?
+            {
+                measurement = measurement.with([(column, behind.as_secs_f64() * 1_000.0)]);
+            }
             for (group, outcome) in step.groups.iter().zip(outcomes) {
                 measurement = self.add(measurement, group, &outcome, busy);
                 first = first.or(Some(outcome));
@@ -123,17 +131,31 @@ impl Visit<'_> {
         }
     }
 
-    fn group(&self, wanted: &GroupDefinition, on: On, rate: f64) -> Result<GroupSpec, BenchError> {
+    fn group(
+        &self,
+        wanted: &GroupDefinition,
+        on: On,
+        rate: f64,
+        secondary: Option<SocketAddr>,
+    ) -> Result<GroupSpec, BenchError> {
         let connections = match wanted.connections {
             ConnectionNumber::Row => self.connections,
             ConnectionNumber::Slow => self.settings.slow_connections,
             ConnectionNumber::One => 1,
+            ConnectionNumber::Fixed(usual) => self.settings.asked.scale.connections(usual),
         };
         // An echo's replies hold nothing of what a load expects.
         let expects = self.subject.is_database() && matches!(on, On::Subject | On::Database);
         let mut group = self.closed(wanted.load, connections, self.settings.stored, expects)?;
+        if wanted.of_secondary {
+            group.options.addresses = secondary.into_iter().collect();
+        }
         match wanted.pace {
             Pace::Closed => {}
+            Pace::PerSecond(usual) => {
+                let rate = (usual * self.settings.asked.scale.0.min(1.0)).max(LEAST_RATE);
+                group.pacing = Pacing::Open(Arrivals::constant(rate));
+            }
             Pace::Short => group.options.operations_per_connection = Some(1),
             Pace::Paced => group.pacing = Pacing::Open(Arrivals::constant(rate)),
             Pace::Monitor => group.pacing = Pacing::Open(Arrivals::constant(MONITOR_RATE)),

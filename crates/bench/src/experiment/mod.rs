@@ -1,4 +1,4 @@
-//! Experiments: `heddle bench article s0 | s1 | s3`, published ones, `heddle bench raw` and `heddle bench
+//! Experiments: `heddle bench article s0 | s1 | s2 | s3`, published ones, `heddle bench raw` and `heddle bench
 //! cachegrind`. Each is a file of kinds of measurements, of what is compared, and of what an article says;
 //! everything else is the same for all.
 //!
@@ -11,8 +11,8 @@
 //!                 Report ─▶ table (Markdown), JSON, SVG, and a page with the article's figures beside ours
 //! ```
 //!
-//! S2 (secondaries that read while they replay) needs replication, and S4 (steady latency on slow disks) the
-//! storage work; each becomes a file beside the others. Until then the command line says what they wait for.
+//! S4 (steady latency on slow disks) needs the storage work and becomes a file beside the others. Until then the
+//! command line says what it waits for.
 
 mod arguments;
 mod cachegrind;
@@ -23,6 +23,7 @@ mod load;
 mod measure;
 mod page;
 mod report;
+mod set;
 mod subject;
 
 pub(crate) use arguments::ExperimentArguments;
@@ -30,7 +31,7 @@ pub(crate) use definition::{CACHEGRIND, RAW};
 
 use crate::error::BenchError;
 use clap::Subcommand;
-use definition::{Experiment, S0, S1, S3};
+use definition::{Experiment, S0, S1, S2, S3};
 use findings::Findings;
 use report::Report;
 use subject::Subject;
@@ -45,6 +46,10 @@ pub enum ArticleCommand {
     /// of clients
     #[command(alias = "S1", mut_arg("kinds", |argument| S1.kinds(argument)))]
     S1(ExperimentArguments),
+    /// Replica sets: reads of a secondary while it replays heavy writes, beside the same with reads held during each
+    /// batch
+    #[command(alias = "S2", mut_arg("kinds", |argument| S2.kinds(argument)))]
+    S2(ExperimentArguments),
     /// Small values: journaled writes of a thousand clients, and db_bench's patterns, per thread model
     #[command(alias = "S3", mut_arg("kinds", |argument| S3.kinds(argument)))]
     S3(ExperimentArguments),
@@ -60,13 +65,13 @@ pub(crate) fn run(command: &ArticleCommand) -> Result<(), BenchError> {
     match command {
         ArticleCommand::S0(arguments) => S0.run(arguments),
         ArticleCommand::S1(arguments) => S1.run(arguments),
+        ArticleCommand::S2(arguments) => S2.run(arguments),
         ArticleCommand::S3(arguments) => S3.run(arguments),
         ArticleCommand::Other(words) => {
             let name = words.first().map_or("", String::as_str);
             Err(BenchError::Usage(match name.to_lowercase().as_str() {
-                "s2" => "s2, secondaries that read while they replay, comes with replication".to_owned(),
                 "s4" => "s4, steady latency on slow disks, comes with the storage work".to_owned(),
-                _ => format!("there is no article '{name}'; there are s0, s1 and s3"),
+                _ => format!("there is no article '{name}'; there are s0, s1, s2 and s3"),
             }))
         }
     }

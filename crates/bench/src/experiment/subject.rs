@@ -14,6 +14,10 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use tempfile::TempDir;
 
+/// The arguments of a member of a set: data are to be larger than its cache, and reads may be held.
+const OF_A_SET: &[&str] =
+    &["--replSet", "heddle", "--cacheSizeMB", "32", "--setParameter", "enableTestCommands=1"];
+
 /// Connections that load documents.
 const LOADERS: usize = 4;
 
@@ -37,6 +41,10 @@ pub(crate) enum Subject {
     EpollEcho,
     /// A bare echo with a thread per connection.
     ThreadEcho,
+    /// A replica set whose secondaries show whole batches and never wait for one.
+    PublishedViews,
+    /// A replica set whose secondary holds reads during each batch, as MongoDB did until 3.6.
+    HeldReads,
     /// A server that runs already.
     #[value(skip)]
     #[serde(skip)]
@@ -72,6 +80,8 @@ impl Subject {
             Subject::Auto => ("auto", &["--serviceExecutor", "auto"], (0xe5, 0x53, 0x4b)),
             Subject::EpollEcho => ("epoll-echo", &["--kind", "epoll"], (0x80, 0x80, 0x80)),
             Subject::ThreadEcho => ("thread-echo", &["--kind", "thread"], (0xa8, 0xa0, 0x90)),
+            Subject::PublishedViews => ("published-views", OF_A_SET, (0x2d, 0xa4, 0x4e)),
+            Subject::HeldReads => ("held-reads", OF_A_SET, (0xe5, 0x53, 0x4b)),
             Subject::Given(server) => (server.name, &[], chart::colour(server.number)),
         }
     }
@@ -102,6 +112,10 @@ impl Subject {
         Ok(subjects)
     }
 
+    const fn is_set(self) -> bool {
+        matches!(self, Subject::PublishedViews | Subject::HeldReads)
+    }
+
     /// Whether it is a database and not a bare echo.
     pub(crate) const fn is_database(self) -> bool {
         !matches!(self, Subject::EpollEcho | Subject::ThreadEcho)
@@ -115,17 +129,20 @@ pub(crate) struct Served {
     // Before the directory, so that the process has ended when its files go. `None`: somebody else has
     // started it.
     pub(crate) process: Option<ChildServer>,
+    /// Of a set.
+    pub(super) others: Vec<ChildServer>,
     _directory: Option<TempDir>,
 }
 
 impl Served {
     pub(super) const fn started(process: ChildServer, directory: Option<TempDir>) -> Self {
-        Served { address: process.address, process: Some(process), _directory: directory }
+        let others = Vec::new();
+        Served { address: process.address, process: Some(process), others, _directory: directory }
     }
 
     /// Fails when the server ended while it was measured.
     pub(crate) fn check_alive(&mut self) -> Result<(), BenchError> {
-        self.process.as_mut().map_or(Ok(()), ChildServer::check_alive)
+        self.process.iter_mut().chain(&mut self.others).try_for_each(ChildServer::check_alive)
     }
 }
 
@@ -158,19 +175,29 @@ impl Settings {
     /// A database on a directory of its own, or one that is given, whatever it holds.
     fn serve_empty(&self, subject: Subject) -> Result<Served, BenchError> {
         if let Subject::Given(server) = subject {
-            return Ok(Served { address: server.address, process: None, _directory: None });
+            let (process, others) = (None, Vec::new());
+            return Ok(Served { address: server.address, process, others, _directory: None });
         }
         let directory = tempfile::Builder::new()
             .prefix("heddle-bench-")
             .tempdir_in(self.asked.data_directory.clone().unwrap_or_else(std::env::temp_dir))
             .map_err(BenchError::io("make a directory for a server"))?;
-        let path = directory.path().join("data").to_string_lossy().into_owned();
         let (name, arguments, _) = subject.known();
-        let words =
-            ["serve", "--nounixsocket", "--dbpath", &path].into_iter().chain(arguments.iter().copied());
-        let words = words.map(str::to_owned).chain(self.asked.server.iter().cloned()).collect();
-        let launch = Launch::new(&format!("{name} server"), words);
-        Ok(Served::started(ChildServer::start(&self.rig, launch)?, Some(directory)))
+        let start = |data: &str| {
+            let path = directory.path().join(data).to_string_lossy().into_owned();
+            let words =
+                ["serve", "--nounixsocket", "--dbpath", &path].into_iter().chain(arguments.iter().copied());
+            let words = words.map(str::to_owned).chain(self.asked.server.iter().cloned()).collect();
+            ChildServer::start(&self.rig, Launch::new(&format!("{name} server"), words))
+        };
+        let first = start("data")?;
+        let others = subject.is_set().then(|| Ok::<_, BenchError>([start("second")?, start("third")?]));
+        let others = others.transpose()?;
+        let served = Served::started(first, Some(directory));
+        match others {
+            None => Ok(served),
+            Some(others) => served.in_a_set(others, subject == Subject::HeldReads, &self.rig.interrupt),
+        }
     }
 
     /// The transport alone under a thread model, or a bare echo.
