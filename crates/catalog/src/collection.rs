@@ -11,7 +11,9 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use storage::{Direction, ExclusiveGuard, HeldLatches, Keyspace, LatchTable, ReadView, SharedLatch, Store};
+use storage::{
+    Direction, ExclusiveGuard, HeldLatches, Keyspace, LatchTable, ReadSource, ReadView, SharedLatch, Store,
+};
 use uuid::Uuid;
 
 const INVALID_NAMESPACE: i32 = 73;
@@ -223,7 +225,17 @@ impl Collection {
     }
 
     /// Puts a new definition in force; the caller has stored its record.
-    pub(crate) fn publish(&self, definition: CollectionDefinition) {
+    /// The definition for a reader of this source: without indexes that are younger than what it reads from.
+    pub fn definition_for(&self, source: &ReadSource) -> Arc<CollectionDefinition> {
+        match source {
+            ReadSource::View(view) => CollectionDefinition::as_of(self.definition(), view.sequence()),
+            ReadSource::Latest(_) | ReadSource::Released => self.definition(),
+        }
+    }
+
+    /// What it says is in the store.
+    pub(crate) fn publish(&self, mut definition: CollectionDefinition) {
+        definition.note_completed(&self.definition.load(), self.store.read_view().sequence());
         self.definition.store(Arc::new(definition));
     }
 

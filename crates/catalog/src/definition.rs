@@ -178,6 +178,9 @@ pub struct CollectionDefinition {
     /// Its indexes in the order of their making; `_id_` first. A view has none.
     pub indexes: Vec<Arc<IndexDefinition>>,
     pub(crate) next_index_id: IndexId,
+    /// Indexes that have become complete since the start, and the sequence number from which on views have them
+    /// whole.
+    completed: Vec<(IndexId, u64)>,
     pub(crate) validator: Option<Matcher>,
     /// What the planner is told; made when it is first asked for.
     descriptions: OnceLock<Vec<Arc<IndexDescription>>>,
@@ -212,6 +215,7 @@ impl CollectionDefinition {
             options,
             indexes: Vec::new(),
             next_index_id: ID_INDEX,
+            completed: Vec::new(),
             validator: None,
             descriptions: OnceLock::new(),
         };
@@ -228,11 +232,44 @@ impl CollectionDefinition {
             options: self.options.clone(),
             indexes: self.indexes.clone(),
             next_index_id: self.next_index_id,
+            completed: self.completed.clone(),
             validator: None,
             descriptions: OnceLock::new(),
         };
         copy.compile_validator()?;
         Ok(copy)
+    }
+
+    /// Notes which indexes were not complete in the definition before.
+    pub(crate) fn note_completed(&mut self, before: &CollectionDefinition, sequence: u64) {
+        let is_ready =
+            |of: &CollectionDefinition, id| of.index_by_id(id).is_some_and(|index| index.is_ready());
+        let completed = self.indexes.iter().map(|index| index.id);
+        let completed: Vec<IndexId> =
+            completed.filter(|&id| is_ready(self, id) && !is_ready(before, id)).collect();
+        self.completed.extend(completed.into_iter().map(|id| (id, sequence)));
+    }
+
+    /// What of it a view of this sequence number has whole.
+    pub(crate) fn as_of(definition: Arc<Self>, sequence: u64) -> Arc<Self> {
+        let is_whole =
+            |id| !definition.completed.iter().any(|(young, since)| *young == id && *since > sequence);
+        if definition.indexes.iter().all(|index| is_whole(index.id)) {
+            return definition;
+        }
+        let indexes = definition.indexes.iter().filter(|index| is_whole(index.id));
+        Arc::new(CollectionDefinition {
+            id: definition.id,
+            uuid: definition.uuid,
+            namespace: definition.namespace.clone(),
+            options: definition.options.clone(),
+            indexes: indexes.cloned().collect(),
+            next_index_id: definition.next_index_id,
+            completed: Vec::new(),
+            // Only writers ask for it, and they write to the newest version.
+            validator: None,
+            descriptions: OnceLock::new(),
+        })
     }
 
     pub(crate) fn compile_validator(&mut self) -> Result<(), CatalogError> {
@@ -359,6 +396,7 @@ impl CollectionDefinition {
             options,
             indexes,
             next_index_id: number("nextIndexId")?,
+            completed: Vec::new(),
             validator: None,
             descriptions: OnceLock::new(),
         };

@@ -21,7 +21,7 @@ pub(crate) trait OnDataNode<'a> {
 
 impl<'a> OnDataNode<'a> for CommandContext<'a> {
     fn scheduling(&self) -> Scheduling<'a> {
-        Scheduling::new(self.client, self.server)
+        Scheduling::new(self.client, self.server).reading(self.source, || self.started)
     }
 
     fn writing(&self) -> OperationContext<'_> {

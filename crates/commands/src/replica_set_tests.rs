@@ -14,6 +14,7 @@ use replication::set::{ReplicaSet, SetOptions};
 use replication::{Answer, PeerError, Peers};
 use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use storage::{StorageOptions, Store};
 
@@ -380,3 +381,146 @@ fn documents_are_hashed_whatever_the_order_of_their_coming() {
 }
 
 const ONE_DOCUMENT: &str = "ac31f467545a7db3022b1c5083a9a0a0";
+
+/// On a secondary.
+fn preferred(command: Document) -> Document {
+    with(command, doc! { "$readPreference": { "mode": "secondaryPreferred" } })
+}
+
+/// Documents in a find's or an aggregation's first batch, or in a later one.
+#[track_caller]
+fn found(reply: &Document) -> usize {
+    let cursor = inner(reply, "cursor");
+    match cursor.get("firstBatch").or_else(|| cursor.get("nextBatch")) {
+        Some(Value::Array(batch)) => batch.len(),
+        other => panic!("{other:?} in {reply:?}"),
+    }
+}
+
+fn insert(ids: std::ops::Range<i32>) -> Document {
+    let documents: Vec<Value> = ids.map(|id| doc! { "_id": id, "a": (id % 2) }.into()).collect();
+    doc! { "insert": "c", "documents": documents }
+}
+
+/// Holds back the batches of a member while they are ready and this says so, or for so long that a test has failed.
+fn pause(member: &Member, is_meant: impl Fn() -> bool + Send + Sync + 'static) -> Arc<AtomicBool> {
+    let paused = Arc::new(AtomicBool::new(true));
+    let (flag, began) = (Arc::clone(&paused), Instant::now());
+    let holds = move || flag.load(Ordering::Acquire) && began.elapsed() < Duration::from_secs(30);
+    member.set.pause_batches_while(move || holds() && is_meant());
+    paused
+}
+
+#[test]
+fn no_read_waits_for_a_batch_and_all_see_the_last_whole_one() {
+    let (_wires, members) = three();
+    let (primary, secondary) = (&members[0], &members[1]);
+    primary.ok(insert(0..10));
+    let everything = || preferred(doc! { "find": "c", "batchSize": 100 });
+    wait_until("ten are seen", || found(&secondary.ok(everything())) == 10);
+    let hash = || doc! { "dbHash": 1, "collections": ["c"] };
+    let hashed = primary.ok(hash()).get("md5").cloned();
+    let opened = secondary.ok(preferred(doc! { "find": "c", "batchSize": 4 }));
+    let cursor = inner(&opened, "cursor").get("id").cloned().expect("a cursor");
+    let paused = pause(secondary, || true);
+    let began = Instant::now();
+    primary.ok(insert(10..20));
+    let collection = secondary.client.server.node.catalog.collection("test", "c").expect("a collection");
+    wait_until("the batch is in the data", || collection.document_count() == 20);
+
+    let secondary_finds = |command: Document| found(&secondary.ok(preferred(command)));
+    assert_eq!(secondary_finds(doc! { "find": "c", "batchSize": 100 }), 10, "a scan");
+    assert_eq!(secondary_finds(doc! { "find": "c", "filter": { "_id": 15 } }), 0, "a look-up");
+    assert_eq!(secondary_finds(doc! { "find": "c", "filter": { "_id": { "$gte": 5 } } }), 5, "a range");
+    let rest = secondary.ok(doc! { "getMore": cursor, "collection": "c" });
+    assert_eq!(found(&rest), 6, "a cursor goes on");
+    let pipeline = |stage: Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": {} };
+    assert_eq!(secondary_finds(pipeline(doc! { "$match": {} })), 10, "a pipeline");
+    let lookup = doc! { "from": "c", "localField": "a", "foreignField": "_id", "as": "other" };
+    assert_eq!(secondary_finds(pipeline(doc! { "$lookup": lookup })), 10, "a join");
+    for filter in [doc! {}, doc! { "_id": { "$gte": 0 } }] {
+        let counted = secondary.ok(preferred(doc! { "count": "c", "query": filter }));
+        assert_eq!(counted.get("n"), Some(&Value::Int32(10)), "{counted:?}");
+    }
+    let distinct = secondary.ok(preferred(doc! { "distinct": "c", "key": "_id" }));
+    assert!(
+        matches!(distinct.get("values"), Some(Value::Array(values)) if values.len() == 10),
+        "{distinct:?}"
+    );
+    let hash = secondary.ok(preferred(hash()));
+    assert_eq!(hash.get("md5").cloned(), hashed, "{hash:?}");
+    for command in [
+        doc! { "listCollections": 1 },
+        doc! { "listIndexes": "c" },
+        doc! { "collStats": "c" },
+        doc! { "dbStats": 1 },
+        doc! { "validate": "c" },
+        doc! { "explain": { "find": "c" } },
+        doc! { "serverStatus": 1 },
+    ] {
+        secondary.ok(preferred(command));
+    }
+    // It tells what is applied and shown only.
+    let last = doc! { "find": "oplog.rs", "sort": { "$natural": -1 }, "limit": 1, "$db": "local" };
+    let last = format!("{:?}", secondary.ok(last));
+    assert!(!last.contains("Int32(15)"), "{last}");
+    secondary.admin(doc! { "replSetGetStatus": 1 });
+    assert!(began.elapsed() < Duration::from_secs(20), "the batch was not held meanwhile");
+
+    paused.store(false, Ordering::Release);
+    wait_until("the batch is seen", || found(&secondary.ok(everything())) == 20);
+    let applied = secondary.set.batches();
+    assert!(applied.batches > 1 && applied.operations > 1, "{applied:?}");
+}
+
+#[test]
+fn an_index_serves_a_secondary_when_its_view_has_it() {
+    let (_wires, members) = three();
+    let (primary, secondary) = (&members[0], &members[1]);
+    primary.ok(insert(0..10));
+    let filtered = || preferred(doc! { "find": "c", "filter": { "a": 1 } });
+    wait_until("all are seen", || found(&secondary.ok(filtered())) == 5);
+    let collection = secondary.client.server.node.catalog.collection("test", "c").expect("a collection");
+    let is_complete = {
+        let collection = Arc::clone(&collection);
+        move || collection.definition().index("a_1").is_some_and(|index| index.is_ready())
+    };
+    let paused = pause(secondary, is_complete.clone());
+    primary.ok(doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a_1" }] });
+    wait_until("the index is complete", is_complete);
+    assert_eq!(found(&secondary.ok(filtered())), 5, "the view has no entries of the index");
+    let hinted = with(filtered(), doc! { "hint": "a_1" });
+    let distinct = preferred(doc! { "distinct": "c", "key": "a" });
+    let distinct = secondary.ok(distinct);
+    assert!(
+        matches!(distinct.get("values"), Some(Value::Array(values)) if values.len() == 2),
+        "{distinct:?}"
+    );
+    assert_eq!(secondary.run(hinted.clone()).get("code"), Some(&Value::Int32(2)), "not there yet");
+    paused.store(false, Ordering::Release);
+    wait_until("it is used", || secondary.run(hinted.clone()).contains("cursor"));
+    assert_eq!(found(&secondary.ok(hinted)), 5);
+}
+
+#[test]
+fn a_cursor_that_waits_for_its_client_keeps_no_view() {
+    let (_wires, members) = three();
+    let (primary, secondary) = (&members[0], &members[1]);
+    primary.ok(insert(0..10));
+    let all = || found(&secondary.ok(preferred(doc! { "find": "c", "batchSize": 100 })));
+    wait_until("all are seen", || all() == 10);
+    let pipeline = doc! { "aggregate": "c", "pipeline": [{ "$match": {} }], "cursor": { "batchSize": 2 } };
+    let mut cursors = Vec::new();
+    for command in [doc! { "find": "c", "batchSize": 2 }, pipeline] {
+        let opened = secondary.ok(preferred(command));
+        cursors.push(inner(&opened, "cursor").get("id").cloned().expect("a cursor"));
+    }
+    primary.ok(insert(10..20));
+    wait_until("a later view is published", || all() == 20);
+    let kept = || secondary.client.server.node.store.statistics().engine.snapshots;
+    wait_until("only the published view is kept", || kept() <= 1);
+    for cursor in cursors {
+        let rest = secondary.ok(doc! { "getMore": cursor, "collection": "c" });
+        assert_eq!(found(&rest), 18, "it goes on in what is shown now");
+    }
+}

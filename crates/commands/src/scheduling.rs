@@ -6,7 +6,8 @@
 
 use crate::client::Client;
 use crate::context::BatchContext;
-use crate::error::CommandResult;
+use crate::counters::Counter;
+use crate::error::{CommandError, CommandResult};
 use crate::exec::Slice;
 use crate::interrupt::Interrupt;
 use crate::parameters::{Parameter, Parameters};
@@ -15,7 +16,8 @@ use catalog::{ReadError, give_way};
 use query::checkpoint;
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
-use storage::ReadTier;
+use storage::{ReadSource, ReadTier};
+use wire::ErrorCode;
 
 /// The scheduling of one operation. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
@@ -23,17 +25,31 @@ pub(crate) struct Scheduling<'c> {
     client: &'c Client,
     parameters: &'c Parameters,
     let_others_run: fn(Instant),
+    /// Since when it reads from one published state; `None` where it does not.
+    view_since: Option<Instant>,
+    views_too_old: &'c Counter,
 }
 
 impl<'c> Scheduling<'c> {
     pub(crate) fn new(client: &'c Client, server: &'c Server) -> Self {
-        let let_others_run = server.host.let_others_run;
-        Scheduling { client, parameters: &server.parameters, let_others_run }
+        Scheduling {
+            client,
+            parameters: &server.parameters,
+            let_others_run: server.host.let_others_run,
+            view_since: None,
+            views_too_old: &server.counters.views_too_old,
+        }
+    }
+
+    /// The scheduling of an operation that reads from this since then.
+    pub(crate) fn reading(self, source: &ReadSource, since: impl FnOnce() -> Instant) -> Self {
+        let view_since = matches!(source, ReadSource::View(_)).then(since);
+        Scheduling { view_since, ..self }
     }
 
     /// The scheduling of the operation that wants a batch.
     pub(crate) fn of_batch(context: &BatchContext<'c>) -> Self {
-        Scheduling::new(context.client, context.server)
+        Scheduling::new(context.client, context.server).reading(context.source, ambient::now)
     }
 
     /// The switch that ends the operation.
@@ -75,11 +91,27 @@ impl<'c> Scheduling<'c> {
     /// The reason for the end.
     pub(crate) async fn end_slice(&self) -> CommandResult {
         self.interrupt().check()?;
+        self.check_view()?;
         match self.may_block() {
             true => give_way().await,
             false => self.offload().await,
         }
         Ok(())
+    }
+
+    /// Ends a read that has kept the store from letting go of old versions for too long.
+    fn check_view(&self) -> CommandResult {
+        let Some(since) = self.view_since else { return Ok(()) };
+        let limit = self.parameters.unsigned(Parameter::SecondaryReadLifetime);
+        if limit == 0 || ambient::elapsed(since) < Duration::from_secs(limit) {
+            return Ok(());
+        }
+        self.views_too_old.add(1);
+        let message = format!(
+            "a read of a secondary that takes longer than secondaryReadLifetimeLimitSeconds ({limit}) is ended: the \
+             state of the data that it reads from is too old"
+        );
+        Err(CommandError::new(ErrorCode::SnapshotTooOld as i32, message))
     }
 
     /// Waits while memory for replies is short. To be called once, when this one has become large.
@@ -141,6 +173,7 @@ impl<'c> Scheduling<'c> {
 mod tests {
     use super::*;
     use crate::testing::{TestClient, server};
+    use dispatch::parameters::Setting;
     use pollster::block_on;
     use std::cell::Cell;
 
@@ -164,5 +197,29 @@ mod tests {
             assert_eq!(times_for(&TestClient::in_loop(&server), steps), in_loop, "{steps} steps in a loop");
             assert_eq!(times_for(&TestClient::of(&server), steps), (1, true), "{steps} steps");
         }
+    }
+
+    #[test]
+    fn a_read_of_one_state_is_ended_when_it_takes_too_long() {
+        let server = server();
+        let client = TestClient::of(&server);
+        let limit = |seconds| {
+            let set = server.parameters.set(Parameter::SecondaryReadLifetime, Setting::Integer(seconds));
+            set.expect("within its range");
+        };
+        let began = ambient::now() - Duration::from_secs(2);
+        let check = |source: &ReadSource, code: Option<i32>| {
+            let scheduling = Scheduling::new(&client.client, &server).reading(source, || began);
+            let ended = block_on(scheduling.end_slice());
+            assert_eq!(ended.err().map(|error| error.code), code);
+        };
+        let view = ReadSource::View(server.node.store.pinned_view());
+        check(&view, None);
+        limit(1);
+        check(&view, Some(239));
+        check(&server.node.newest, None);
+        limit(0);
+        check(&view, None);
+        assert_eq!(server.counters.views_too_old.get(), 1);
     }
 }

@@ -127,6 +127,12 @@ impl Node for DataNode {
         }
     }
 
+    async fn between_batches(&self) {
+        if let Some(set) = self.replica_set() {
+            set.between_batches().await;
+        }
+    }
+
     fn complete(&self, concern: WriteConcern) -> WriteConcern {
         match &self.member {
             Some(member) => member.complete(concern),

@@ -76,6 +76,8 @@ pub struct OperationCounters {
     classes: [Counter; 6],
     /// Documents returned by reads.
     pub documents_returned: Counter,
+    /// Reads of secondaries that were ended because they took too long.
+    pub views_too_old: Counter,
     /// Documents inserted.
     pub documents_inserted: Counter,
     /// Documents updated.

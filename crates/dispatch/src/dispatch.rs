@@ -4,14 +4,15 @@ use crate::acknowledge::{await_read_concern, await_write_concern};
 use crate::client::{Client, OperationStart};
 use crate::command::{Command, Execution, Run, TimeLimit};
 use crate::context::CommandContext;
+use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
-use crate::failpoints;
+use crate::failpoints::{self, FailPoint};
 use crate::fields::{Fields, wrong_type};
 use crate::generic::{ApiVersion, GenericArguments};
 use crate::node::Node;
 use crate::parameters::Parameter;
 use crate::request::{CommandOutcome, CommandRequest};
-use crate::role::{admit, cluster_time, is_change_of_state, topology_version};
+use crate::role::{OnSecondary, admit, cluster_time, is_change_of_state, topology_version};
 use crate::server::{Server, next_operation_id};
 use crate::spans::{SlowOperation, Span, SpanTimes};
 use document::{Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
@@ -402,6 +403,12 @@ async fn run_with_faults<'a, N: Node>(
 async fn faults_before<N: Node>(server: &Server<N>, context: &CommandContext<'_, N>) -> CommandResult {
     if context.command.name != "configureFailPoint" {
         failpoints::check_time_limit(&server.failpoints, context.interrupt())?;
+    }
+    let command = context.command;
+    let reads = command.on_secondary == OnSecondary::IfAllowed || command.class == OperationClass::GetMore;
+    let held = FailPoint::HoldReadsDuringBatchApplication;
+    if server.failpoints.enter(held, |_| reads.then_some(())).is_some() {
+        server.node.between_batches().await;
     }
     failpoints::fail_before(context).await
 }

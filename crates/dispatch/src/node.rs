@@ -108,6 +108,11 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// Waits while a secondary applies a batch, which no reader needs to.
+    fn between_batches(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// The write concern with what it does not say.
     fn complete(&self, concern: WriteConcern) -> WriteConcern {
         concern

@@ -3,6 +3,7 @@
 use catalog::Catalog;
 use commands::Server;
 use dispatch::command::host_info;
+use dispatch::failpoints::FailPoint;
 use dispatch::parameters::{Parameter, Parameters, Setting};
 use replication::network::{NetworkOptions, TcpPeers};
 use replication::set::{ReplicaSet, SetOptions, Topology};
@@ -91,6 +92,12 @@ impl Member {
     /// The system has no thread left.
     pub(crate) fn watch(&self, server: &Arc<Server>) -> std::io::Result<()> {
         let (set, server) = (self.set.clone(), Arc::downgrade(server));
+        let tested = server.clone();
+        let is_paused = |server: Arc<Server>| {
+            let point = FailPoint::PauseBatchApplicationBeforeCompletion;
+            server.failpoints.is_set(point) && !server.is_shutting_down()
+        };
+        set.pause_batches_while(move || tested.upgrade().is_some_and(is_paused));
         let watch = move || {
             let mut before: Option<Arc<Topology>> = None;
             loop {

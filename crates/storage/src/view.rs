@@ -96,6 +96,8 @@ pub enum ReadSource {
     Latest(Store),
     /// One state.
     View(ReadView),
+    /// None: what is put aside keeps no state, and is given another source before it reads again.
+    Released,
 }
 
 impl ReadSource {
@@ -105,6 +107,7 @@ impl ReadSource {
         match self {
             ReadSource::Latest(store) => store.latest(),
             ReadSource::View(view) => view,
+            ReadSource::Released => released(),
         }
     }
 
@@ -113,6 +116,7 @@ impl ReadSource {
         match self {
             ReadSource::Latest(store) => store.pinned_view(),
             ReadSource::View(view) => view.clone(),
+            ReadSource::Released => released(),
         }
     }
 
@@ -120,6 +124,11 @@ impl ReadSource {
     pub fn is_latest(&self) -> bool {
         matches!(self, ReadSource::Latest(_))
     }
+}
+
+#[cold]
+fn released() -> ! {
+    panic!("a read that was put aside goes on without a source")
 }
 
 impl fmt::Debug for ReadView {

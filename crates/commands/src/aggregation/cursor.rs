@@ -10,6 +10,7 @@ use crate::server::DataNode;
 use document::{DocumentBuf, DocumentBuilder};
 use query::aggregate::{DocumentSource, Flow, Pause};
 use std::sync::Arc;
+use storage::ReadSource;
 
 /// Documents of a first batch when the client does not say.
 const FIRST_BATCH_DOCUMENTS: usize = 101;
@@ -101,6 +102,7 @@ impl BatchProducer<DataNode> for PipelineCursor {
             let end = fill_batch(pipeline, shape, Scheduling::of_batch(context), batch).await;
             // Whatever the reads hold of the store goes when a batch is complete.
             pipeline.top.save();
+            *pipeline.source.lock() = ReadSource::Released;
             end
         })
     }

@@ -103,7 +103,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
         }
         None => drop(Matcher::parse(request.filter, &environment)?),
         Some(collection) => {
-            let compile = || request.query(context.server, &collection.definition(), &environment);
+            let compile =
+                || request.query(context.server, &collection.definition_for(context.source), &environment);
             let (query, plan) = context.scheduling().compute(compile).await?;
             let mut executor = Executor::with_plan(context.source, &collection, query, plan)?;
             run_all(&mut executor, context.scheduling(), |located| {

@@ -116,7 +116,7 @@ async fn explain_query(
         return explain_view(context, command, collection_name, fields, reply);
     }
     let collection = catalog.collection(context.database, collection_name);
-    let definition = collection.as_ref().map(|collection| collection.definition());
+    let definition = collection.as_ref().map(|collection| collection.definition_for(context.source));
     let explained = understand(context, command, fields, definition.as_deref())?;
     let Explained { query, plan, options, write_stage } = explained;
     let plan = match (plan, &definition) {

@@ -442,6 +442,7 @@ impl FindSource {
             let Some(until) = until else { return Ok(BatchEnd::More) };
             self.executor.save();
             wait_for_insert(context, &collection, seen, until).await?;
+            self.executor.read_from(context.source);
         }
     }
 }

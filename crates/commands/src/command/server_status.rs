@@ -11,6 +11,7 @@ use crate::server::Server;
 use crate::spans::SPAN_NAMES;
 use dispatch::Node;
 use document::{Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
+use replication::set::BatchFigures;
 use std::sync::Arc;
 
 mod engine;
@@ -107,12 +108,18 @@ fn asserts(server: &Arc<Server>) -> Document {
     }
 }
 
-/// What `hello` tells of the set.
+/// What `hello` tells of the set, and what reads of a secondary hold.
 fn repl(server: &Arc<Server>) -> Document {
     let mut bytes = Vec::new();
     let mut repl = DocumentBuilder::new(&mut bytes);
     server.node.write_hello("isWritablePrimary", &mut repl);
     repl.append("rbid", 1);
+    let engine = server.node.store.statistics().engine;
+    let mut views = repl.start_document("views");
+    views.append("open", engine.snapshots as i64);
+    views.append("oldestSecs", engine::oldest_snapshot_seconds(&engine));
+    views.append("tooOld", server.counters.views_too_old.get() as i64);
+    views.finish();
     repl.finish();
     RawDocument::trusted(&bytes).to_document()
 }
@@ -284,7 +291,7 @@ fn metrics(server: &Arc<Server>) -> Document {
         commands.push(entry.name, row);
     }
     let cursors = server.cursors.figures();
-    doc! {
+    let mut metrics = doc! {
         "commands": (commands),
         "cursor": {
             "timedOut": (cursors.timed_out as i64), "totalOpened": (cursors.opened as i64),
@@ -303,5 +310,16 @@ fn metrics(server: &Arc<Server>) -> Document {
         },
         "getLastError": { "wtime": { "num": 0, "totalMillis": 0 }, "wtimeouts": 0_i64 },
         "ttl": { "deletedDocuments": 0_i64, "passes": 0_i64 },
+    };
+    if let Some(set) = server.node.replica_set() {
+        metrics.push("repl", doc! { "apply": (applied(&set.batches())) });
     }
+    metrics
+}
+
+/// What was applied of other members' operations.
+fn applied(figures: &BatchFigures) -> Document {
+    let operations = figures.operations as i64;
+    let batches = doc! { "num": (figures.batches as i64), "totalMillis": (figures.time.as_millis() as i64) };
+    doc! { "batchSize": operations, "batches": batches, "ops": operations }
 }

@@ -81,7 +81,7 @@ impl Executor {
         collection: &Arc<Collection>,
         query: Query,
     ) -> CommandResult<Self> {
-        let plan = query.plan(&collection.definition())?;
+        let plan = query.plan(&collection.definition_for(source))?;
         Self::with_plan(source, collection, query, plan)
     }
 
@@ -190,9 +190,11 @@ impl Executor {
         Ok(if self.window.is_closed() { Pause::End } else { pause })
     }
 
-    /// Lets go of every cursor of the store, to be called when a batch is complete.
+    /// Lets go of every state and cursor of the store, to be called when a batch is complete; before the next one
+    /// comes [`Executor::read_from`].
     pub(crate) fn save(&mut self) {
         self.stream.save();
+        self.stream.source = ReadSource::Released;
     }
 
     /// As [`Executor::save`], unless an index is walked, along which documents move: such a walk goes on in

@@ -175,12 +175,12 @@ fn run_batches(
     between: impl FnMut(&mut Dice),
 ) -> Vec<Document> {
     let mut executor = Executor::open(source, collection, query).expect("a plan");
-    run_executor(&mut executor, (batch, true), dice, between)
+    run_executor(&mut executor, (batch, Some(source)), dice, between)
 }
 
 fn run_executor(
     executor: &mut Executor,
-    (batch, saves): (usize, bool),
+    (batch, put_aside): (usize, Option<&ReadSource>),
     dice: &mut Dice,
     mut between: impl FnMut(&mut Dice),
 ) -> Vec<Document> {
@@ -201,8 +201,9 @@ fn run_executor(
         if pause == Pause::End {
             return found;
         }
-        if saves && dice.below(2) == 0 {
+        if let Some(source) = put_aside.filter(|_| dice.below(2) == 0) {
             executor.save();
+            executor.read_from(source);
         }
         between(dice);
     }
@@ -357,7 +358,7 @@ fn check_one_state(filter: Document, sort: Document, limit: Option<u64>, needs: 
         expect.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
         let mut executor = Executor::open(&server.node.newest, &collection, query.clone()).expect("a plan");
         assert_eq!(super::tests::kind(&executor.plan().access), kind, "{:?}", executor.plan());
-        let found = run_executor(&mut executor, (3, false), &mut dice, |dice| {
+        let found = run_executor(&mut executor, (3, None), &mut dice, |dice| {
             move_one(&server, &collection, 60, dice)
         });
         match &needs {
@@ -411,9 +412,8 @@ fn a_distinct_walk_gives_one_state() {
         let plan = query.plan_distinct(&collection.definition(), "a").expect("an index leads to each value");
         let mut executor =
             Executor::with_plan(&server.node.newest, &collection, query, plan).expect("an index");
-        let found = run_executor(&mut executor, (1, false), &mut dice, |dice| {
-            move_one(&server, &collection, 6, dice)
-        });
+        let found =
+            run_executor(&mut executor, (1, None), &mut dice, |dice| move_one(&server, &collection, 6, dice));
         assert_eq!(values(&mut found.into_iter()), expect);
     }
 }
@@ -493,6 +493,7 @@ fn a_dropped_index_or_collection_ends_the_walk() {
         let pause = executor.run(&mut Slice::begin(), &mut |_| Ok(Verdict::TakeAndStop)).expect("a document");
         assert_eq!(pause, Pause::Stopped);
         executor.save();
+        executor.read_from(&server.node.newest);
         drop(&server, &Namespace::new("db", "c"));
         let error =
             executor.run(&mut Slice::begin(), &mut |_| Ok(Verdict::Take)).expect_err("nothing to walk on");
@@ -602,6 +603,6 @@ fn a_plan_made_before_the_first_array_proves_nothing_of_it() {
     let mut executor = Executor::open(&server.node.newest, &collection, query).expect("a plan");
     assert!(matches!(executor.plan().access, Access::IndexScan(_)) && executor.plan().residual.is_none());
     insert(&server, &collection, &doc! { "_id": 3, "t": [5, 6] });
-    let found = run_executor(&mut executor, (10, false), &mut Dice(1), |_| {});
+    let found = run_executor(&mut executor, (10, None), &mut Dice(1), |_| {});
     assert_eq!(found.iter().map(id_of).collect::<Vec<_>>(), [2], "an entry of 6 leads to an array with a 5");
 }

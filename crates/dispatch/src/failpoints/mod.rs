@@ -40,6 +40,8 @@ pub enum FailPoint {
     FailCommand,
     /// `getMore` fails after it has taken its cursor, which is closed then.
     FailGetMoreAfterCursorCheckout,
+    /// Reads of a secondary wait while it applies a batch, as they did until MongoDB 3.6: for comparing.
+    HoldReadsDuringBatchApplication,
     /// Whatever has a time limit has exceeded it.
     MaxTimeAlwaysTimeOut,
     /// Nothing exceeds a time limit.
@@ -47,6 +49,8 @@ pub enum FailPoint {
     /// Writes of transactions and retryable writes fail. A standalone has neither, so that it is never
     /// entered.
     OnPrimaryTransactionalWrite,
+    /// A secondary has applied a batch and does not show it.
+    PauseBatchApplicationBeforeCompletion,
     /// A command is done, and its reply waits.
     WaitAfterCommandFinishesExecution,
     /// `getMore` has taken its cursor.
@@ -65,13 +69,15 @@ const COUNT: usize = FailPoint::ALL.len();
 
 impl FailPoint {
     /// All of them, by name.
-    pub const ALL: [FailPoint; 12] = [
+    pub const ALL: [FailPoint; 14] = [
         FailPoint::DisableAwaitDataForGetMoreCmd,
         FailPoint::FailCommand,
         FailPoint::FailGetMoreAfterCursorCheckout,
+        FailPoint::HoldReadsDuringBatchApplication,
         FailPoint::MaxTimeAlwaysTimeOut,
         FailPoint::MaxTimeNeverTimeOut,
         FailPoint::OnPrimaryTransactionalWrite,
+        FailPoint::PauseBatchApplicationBeforeCompletion,
         FailPoint::WaitAfterCommandFinishesExecution,
         FailPoint::WaitAfterPinningCursorBeforeGetMoreBatch,
         FailPoint::WaitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch,
@@ -86,9 +92,11 @@ impl FailPoint {
             FailPoint::DisableAwaitDataForGetMoreCmd => "disableAwaitDataForGetMoreCmd",
             FailPoint::FailCommand => "failCommand",
             FailPoint::FailGetMoreAfterCursorCheckout => "failGetMoreAfterCursorCheckout",
+            FailPoint::HoldReadsDuringBatchApplication => "holdReadsDuringBatchApplication",
             FailPoint::MaxTimeAlwaysTimeOut => "maxTimeAlwaysTimeOut",
             FailPoint::MaxTimeNeverTimeOut => "maxTimeNeverTimeOut",
             FailPoint::OnPrimaryTransactionalWrite => "onPrimaryTransactionalWrite",
+            FailPoint::PauseBatchApplicationBeforeCompletion => "pauseBatchApplicationBeforeCompletion",
             FailPoint::WaitAfterCommandFinishesExecution => "waitAfterCommandFinishesExecution",
             FailPoint::WaitAfterPinningCursorBeforeGetMoreBatch => "waitAfterPinningCursorBeforeGetMoreBatch",
             FailPoint::WaitBeforeUnpinningOrDeletingCursorAfterGetMoreBatch => {

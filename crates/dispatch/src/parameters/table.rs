@@ -217,6 +217,8 @@ parameters! {
         "An operation that reads for longer than this leaves its event loop and goes on in the pool.";
     ScanSlice "scanSliceMicros" integer(5_000, 50, 1_000_000), "µs", runtime(),
         "A scan lets others go first after this time: kills, time limits and other work are looked at between slices.";
+    SecondaryReadLifetime "secondaryReadLifetimeLimitSeconds" integer(3_600, 0, 365 * 24 * 3_600), "s", runtime(),
+        "A read of a secondary keeps the state of the data that it began with; one that takes longer than this is ended with SnapshotTooOld, so that old versions go. 0 never does.";
     SendTimeout "sendTimeoutMillis" integer(60_000, 0, DAY_MS), "ms", fixed(),
         "A client that does not take any part of its reply for so long is disconnected; 0 waits for ever.";
     ServiceEventLoops "serviceEventLoops" integer(0, 0, 1024), "threads", fixed(),

@@ -97,9 +97,12 @@ impl Applying {
         match failed.or_else(|| self.links.queue.take()) {
             None => return Ok(false),
             Some(Work::Group { group, through }) => self.write(group, through),
-            Some(Work::Entries(entries)) => {
+            Some(Work::Entries(mut entries)) => {
                 let applied = self.apply(&entries).await;
-                self.failed = applied.is_err().then_some(entries);
+                if applied.is_err() {
+                    entries.retain(|committed| committed.entry.position.index > self.mark.position.index);
+                    self.failed = Some(entries);
+                }
                 applied?;
             }
         }
@@ -128,11 +131,28 @@ impl Applying {
         self.inbox.tell(Told::Applied { through: position.index, state: None });
     }
 
-    /// Operations of other leaders, and what changes no data. Readers see all of them at once.
-    async fn apply(&mut self, entries: &[Committed]) -> Result<(), StepError> {
+    /// Operations of other leaders, and what changes no data.
+    async fn apply(&mut self, mut entries: &[Committed]) -> Result<(), StepError> {
+        while !entries.is_empty() {
+            let (count, operations) = batch_of(entries)?;
+            let (batch, later) = entries.split_at(count);
+            self.apply_batch(batch, &operations).await?;
+            entries = later;
+        }
+        Ok(())
+    }
+
+    /// Readers see all of these at once.
+    async fn apply_batch(
+        &mut self,
+        entries: &[Committed],
+        operations: &[OplogEntry],
+    ) -> Result<(), StepError> {
         let Some(last) = entries.last() else { return Ok(()) };
+        let batches = &self.links.shared.batches;
+        let begun = batches.begin();
         let mut mark = self.mark.clone();
-        let (mut optime, mut operations) = (None, Vec::new());
+        let mut optime = None;
         for Committed { entry, membership } in entries {
             assert!(entry.position.index > mark.position.index, "{entry:?} follows {:?}", mark.position);
             mark.position = entry.position;
@@ -142,11 +162,10 @@ impl Applying {
             if let EntryKind::Operation(timestamp) = entry.kind {
                 mark.timestamp = timestamp;
                 optime = Some(OpTime { timestamp, term: entry.position.term });
-                operations.push(OplogEntry::decode(&entry.data).map_err(ApplyError::from)?);
             }
         }
-        self.apply_operations(&operations).await?;
-        let state = state_in(&operations)?;
+        self.apply_operations(operations).await?;
+        let state = state_in(operations)?;
         let mut unit = WriteUnit::new();
         LocalState::put_applied(&mut unit, &mark);
         if let Some(state) = &state {
@@ -154,7 +173,9 @@ impl Applying {
             self.show_config(&state.config).await?;
         }
         self.links.catalog.store().write_now(unit)?;
+        batches.await_showing();
         self.publish_view();
+        batches.end(begun, operations.len());
         self.mark = mark;
         self.oplog.show_up_to(last.entry.position.index);
         self.links.shared.reach(|reached| reached.applied = optime.unwrap_or(reached.applied));
@@ -183,8 +204,8 @@ impl Applying {
         }
     }
 
-    /// Those on documents together, any other one after all before it and before all behind it.
-    async fn apply_operations(&self, mut operations: &[OplogEntry]) -> Result<(), StepError> {
+    /// Those of one batch.
+    async fn apply_operations(&self, operations: &[OplogEntry]) -> Result<(), StepError> {
         let catalog = &self.links.catalog;
         let receipts = Receipts::default();
         let applier = Applier::new(
@@ -192,17 +213,28 @@ impl Applying {
             &self.links.sessions,
             OperationContext::writing(catalog.store(), &receipts),
         );
-        while let Some(first) = operations.first() {
-            let count = operations.iter().take_while(|entry| parallel::parts_of(entry).is_some()).count();
-            let (now, later) = operations.split_at(count.max(1));
-            match count {
-                0 => applier.apply(first).await?,
-                _ => parallel::apply_together(&applier, catalog, now).await?,
-            }
-            operations = later;
+        match operations {
+            [alone] if parallel::parts_of(alone).is_none() => applier.apply(alone).await?,
+            _ => parallel::apply_together(&applier, catalog, operations).await?,
         }
         Ok(())
     }
+}
+
+/// How many of these readers are shown at once, and the operations in them: what changes more than documents is
+/// shown by itself, so that names and indexes never lead to what a view does not have.
+fn batch_of(entries: &[Committed]) -> Result<(usize, Vec<OplogEntry>), ApplyError> {
+    let mut operations = Vec::new();
+    for (place, Committed { entry, .. }) in entries.iter().enumerate() {
+        if let EntryKind::Operation(_) = entry.kind {
+            let operation = OplogEntry::decode(&entry.data)?;
+            if parallel::parts_of(&operation).is_none() {
+                return Ok(if place == 0 { (1, vec![operation]) } else { (place, operations) });
+            }
+            operations.push(operation);
+        }
+    }
+    Ok((entries.len(), operations))
 }
 
 /// The last state of the set among these.

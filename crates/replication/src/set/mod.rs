@@ -15,6 +15,7 @@
 
 mod apply;
 mod background;
+mod batches;
 pub mod config;
 mod copying;
 mod delay;
@@ -32,6 +33,7 @@ mod state;
 mod topology;
 
 pub use background::{Background, Turn};
+pub use batches::BatchFigures;
 pub use config::{Copies, MemberConfig, ReplSetConfig, Settings, normal_host};
 pub use error::SetError;
 pub use heartbeat::MemberStatus;

@@ -6,6 +6,7 @@ use crate::optime::OpTime;
 use crate::retryable::SessionTable;
 use crate::set::apply::ApplyQueue;
 use crate::set::background::{self, Background};
+use crate::set::batches::BatchFigures;
 use crate::set::copying::{Copying, source_for_others};
 use crate::set::driver::{Asked, Driver, Inbox, Links, Told};
 use crate::set::envelope::Envelope;
@@ -266,6 +267,22 @@ impl ReplicaSet {
     /// The last operation that is on this member's disk.
     pub fn last_durable(&self) -> OpTime {
         self.0.shared.reached().durable
+    }
+
+    /// What was applied of other leaders' operations.
+    pub fn batches(&self) -> BatchFigures {
+        self.0.shared.batches.figures()
+    }
+
+    /// Resolves when no batch is under way.
+    pub async fn between_batches(&self) {
+        let shared = &self.0.shared;
+        shared.until_advanced(|| (!shared.batches.is_under_way()).then_some(())).await;
+    }
+
+    /// For tests: a batch that is applied is not shown as long as this says so. To be called once.
+    pub fn pause_batches_while(&self, is_paused: impl Fn() -> bool + Send + Sync + 'static) {
+        self.0.shared.batches.pause_while(Box::new(is_paused));
     }
 
     /// Resolves when everything up to this time is in the data: `afterClusterTime`.

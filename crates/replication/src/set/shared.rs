@@ -2,6 +2,7 @@
 
 use crate::Oplog;
 use crate::optime::OpTime;
+use crate::set::batches::Batches;
 use crate::set::{SetError, Topology};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use document::{DocumentBuf, ObjectId};
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     copied: ArcSwap<Copied>,
     /// The state of the set that was learnt last, for members that are behind.
     pub(crate) state_note: ArcSwapOption<DocumentBuf>,
+    pub(crate) batches: Batches,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
     pub(crate) set_id: OnceLock<ObjectId>,
@@ -56,6 +58,7 @@ impl Shared {
             reached: ArcSwap::default(),
             copied: ArcSwap::default(),
             state_note: ArcSwapOption::empty(),
+            batches: Batches::default(),
             oplog: OnceLock::new(),
             set_id: OnceLock::new(),
             disk: OnceLock::new(),

@@ -35,7 +35,7 @@ pub(super) fn rocksdb(server: &Arc<Server>) -> Document {
 }
 
 /// The age of the oldest state that is kept for its readers.
-fn oldest_snapshot_seconds(engine: &EngineStatistics) -> i64 {
+pub(super) fn oldest_snapshot_seconds(engine: &EngineStatistics) -> i64 {
     let taken_at = Some(engine.oldest_snapshot_at).filter(|at| *at > 0);
     taken_at.map_or(0, |at| ambient::since_epoch().as_secs().saturating_sub(at) as i64)
 }
