@@ -8,7 +8,7 @@ use crate::replica_set::{Member, journaled};
 use catalog::{Catalog, ChangeObserver, OperationContext, Receipts};
 use dispatch::command::Command;
 use dispatch::concern::{ReadConcern, WriteConcern};
-use dispatch::{Node, ReplyTimes, Role};
+use dispatch::{Node, ReadFreshness, ReplyTimes, Role};
 use document::{Document, DocumentBuilder, Timestamp};
 use replication::oplog::OplogObserver;
 use replication::retryable::SessionTable;
@@ -130,6 +130,22 @@ impl Node for DataNode {
     async fn between_batches(&self) {
         if let Some(set) = self.replica_set() {
             set.between_batches().await;
+        }
+    }
+
+    #[inline]
+    fn read_freshness(&self) -> Option<ReadFreshness> {
+        let wanted = self.replica_set()?.read_freshness()?;
+        Some(ReadFreshness { staleness_max: wanted.staleness_max, wait: wanted.wait })
+    }
+
+    fn staleness(&self) -> Option<Duration> {
+        self.replica_set()?.staleness()
+    }
+
+    async fn fresh(&self, staleness_max: Duration) {
+        if let Some(set) = self.replica_set() {
+            set.fresh(staleness_max).await;
         }
     }
 

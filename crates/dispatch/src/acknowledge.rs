@@ -9,7 +9,7 @@ use document::{Document, doc};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a limited wait has ended.
 enum Waited<T> {
@@ -52,6 +52,27 @@ impl<N: Node> CommandContext<'_, N> {
         match wait(self, awaited, self.interrupt().deadline()).await {
             Waited::Done(outcome) => Ok(outcome),
             Waited::Ended => Err(end(self)),
+        }
+    }
+
+    /// The same for at most so long; `None` when that time is over.
+    ///
+    /// # Errors
+    /// As [`CommandContext::within_limits`].
+    pub(crate) async fn within_wait<T>(
+        &self,
+        awaited: impl Future<Output = T>,
+        limit: Duration,
+    ) -> CommandResult<Option<T>> {
+        let (own, deadline) = (ambient::now().checked_add(limit), self.interrupt().deadline());
+        match wait(self, awaited, [own, deadline].into_iter().flatten().min()).await {
+            Waited::Done(outcome) => Ok(Some(outcome)),
+            Waited::Ended
+                if self.interrupt().check().is_err() || deadline.is_some_and(|end| Some(end) <= own) =>
+            {
+                Err(end(self))
+            }
+            Waited::Ended => Ok(None),
         }
     }
 }

@@ -104,6 +104,12 @@ pub struct OperationCounters {
     pub retried_statements: Counter,
     /// Rows of sessions written with the data.
     pub session_rows_written: Counter,
+    /// Reads that wanted data of some freshness.
+    pub fresh_reads: Counter,
+    /// Those among them that did not find them at once.
+    pub waits_for_fresh_data: Counter,
+    /// Those that did not get them.
+    pub refused_as_stale: Counter,
     /// `hello` that asked for `saslSupportedMechs`.
     pub mechanisms_asked: Counter,
     /// Attempts to log in, by mechanism. None succeeds: there are no users.

@@ -8,6 +8,7 @@ use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
 use crate::failpoints::{self, FailPoint};
 use crate::fields::{Fields, wrong_type};
+use crate::freshness::{self, await_freshness, is_too_stale};
 use crate::generic::{ApiVersion, GenericArguments};
 use crate::node::Node;
 use crate::parameters::Parameter;
@@ -49,7 +50,7 @@ pub async fn dispatch<N: Node>(
         outcome.refused_under_overload = error.code == code::INGRESS_REQUEST_RATE_LIMIT_EXCEEDED;
         reply.truncate(start);
         let is_member = server.node.role().is_some();
-        if is_member && is_change_of_state(error.code) {
+        if is_member && is_change_of_state(error.code) && !is_too_stale(&error) {
             error = error.with_more(&topology_version(server));
         }
         let mut reply = DocumentBuilder::new(reply);
@@ -149,6 +150,7 @@ fn prepare<'a, N: Node>(
     if !generic.help {
         check_place(command, database, &generic)?;
     }
+    freshness::check(command, &generic)?;
     if let Some(role) = role {
         observe_cluster_time(server, command, &generic)?;
         admit(command, role, database, &generic)?;
@@ -368,6 +370,9 @@ async fn run_with_faults<'a, N: Node>(
     }
     if context.generic.read_concern.waits() {
         Box::pin(await_read_concern(context)).await?;
+    }
+    if let Some(wanted) = freshness::wanted(context) {
+        Box::pin(await_freshness(context, wanted)).await?;
     }
     // After the wait: what was waited for is in it.
     if let Some(source) = server.node.source_of_secondary(context.database) {

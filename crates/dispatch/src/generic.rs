@@ -5,6 +5,7 @@
 use crate::concern::{ReadConcern, WriteConcern, allows_secondary};
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::{integer, wrong_type};
+use crate::freshness::{READ_FRESHNESS, ReadFreshness};
 use crate::sessions::SessionId;
 use document::{Element, RawDocument, RawValue};
 use std::time::Duration;
@@ -22,6 +23,10 @@ pub struct GenericArguments<'a> {
     pub comment: Option<RawValue<'a>>,
     /// `readConcern`.
     pub read_concern: ReadConcern,
+    /// `$readFreshness`.
+    pub freshness: Option<ReadFreshness>,
+    /// The same within a document that is the `comment`.
+    pub freshness_in_comment: Option<ReadFreshness>,
     /// `writeConcern`; `None` when not given.
     pub write_concern: Option<WriteConcern>,
     /// `$readPreference` lets a secondary answer.
@@ -84,7 +89,15 @@ impl<'a> GenericArguments<'a> {
             b"$db" => self.database = Some(text(command, "$db", value)?),
             b"lsid" => self.session = Some(SessionId::parse(object(command, "lsid", value)?, "lsid")?),
             b"maxTimeMS" => self.max_time = max_time(command, value)?,
-            b"comment" => self.comment = Some(value),
+            b"comment" => {
+                self.comment = Some(value);
+                let freshness =
+                    value.as_document().and_then(|comment| comment.get(READ_FRESHNESS)?.as_document());
+                self.freshness_in_comment = freshness.map(ReadFreshness::parse).transpose()?;
+            }
+            b"$readFreshness" => {
+                self.freshness = Some(ReadFreshness::parse(object(command, READ_FRESHNESS, value)?)?)
+            }
             b"readConcern" => self.read_concern = ReadConcern::parse(object(command, "readConcern", value)?)?,
             b"writeConcern" => {
                 self.write_concern = Some(WriteConcern::parse(object(command, "writeConcern", value)?)?)

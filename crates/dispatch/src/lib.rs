@@ -45,6 +45,7 @@ pub mod error;
 pub mod failpoints;
 pub mod fields;
 mod figure;
+mod freshness;
 pub mod generic;
 pub mod host;
 pub mod interrupt;
@@ -62,6 +63,7 @@ pub mod timers;
 
 pub use dispatch::dispatch;
 pub use figure::narrow;
+pub use freshness::ReadFreshness;
 pub use node::Node;
 pub use role::{OnSecondary, ReplyTimes, Role};
 pub use server::{CommandStatistics, Server};

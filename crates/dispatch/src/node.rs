@@ -3,6 +3,7 @@
 use crate::command::Command;
 use crate::concern::{ReadConcern, WriteConcern};
 use crate::error::CommandResult;
+use crate::freshness::ReadFreshness;
 use crate::role::{ReplyTimes, Role};
 use document::{Document, DocumentBuilder, Timestamp};
 use std::fmt::Debug;
@@ -111,6 +112,22 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// Waits while a secondary applies a batch, which no reader needs to.
     fn between_batches(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
+    }
+
+    /// How fresh the data are to be for reads that do not say so.
+    #[inline]
+    fn read_freshness(&self) -> Option<ReadFreshness> {
+        None
+    }
+
+    /// How old the data may be; `None` where that is not known.
+    fn staleness(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Waits until the data are not older.
+    fn fresh(&self, _staleness_max: Duration) -> impl Future<Output = ()> + Send {
+        std::future::pending()
     }
 
     /// The write concern with what it does not say.

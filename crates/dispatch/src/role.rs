@@ -30,7 +30,7 @@ pub enum OnSecondary {
 }
 
 /// The database that is each member's own: it is read and written whatever the member is.
-const OWN_DATABASE: &str = "local";
+pub(crate) const OWN_DATABASE: &str = "local";
 
 /// Refuses what a member in this role does not answer.
 pub(crate) fn admit<N: Node>(

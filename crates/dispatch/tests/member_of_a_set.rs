@@ -9,9 +9,9 @@ use dispatch::error::{CommandError, CommandResult};
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::Parameters;
 use dispatch::request::{CommandRequest, Next};
-use dispatch::{Node, OnSecondary, ReplyTimes, Role, Server};
+use dispatch::{Node, OnSecondary, ReadFreshness, ReplyTimes, Role, Server};
 use document::{Document, DocumentBuilder, RawDocument, Timestamp, Value, doc};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,11 @@ struct Actor {
     role: Mutex<Role>,
     counter: AtomicI64,
     heard: AtomicU64,
+    /// How old its data are, in milliseconds, until somebody waits for fresher ones where that `helps`.
+    staleness: AtomicU64,
+    helps: AtomicBool,
+    /// What its set demands.
+    demanded: Mutex<Option<ReadFreshness>>,
     changed: event_listener::Event,
 }
 
@@ -121,6 +126,21 @@ impl Node for Actor {
         }
     }
 
+    fn read_freshness(&self) -> Option<ReadFreshness> {
+        *self.demanded.lock().expect("no panic")
+    }
+
+    fn staleness(&self) -> Option<Duration> {
+        Some(Duration::from_millis(self.staleness.load(Ordering::SeqCst)))
+    }
+
+    async fn fresh(&self, _staleness_max: Duration) {
+        if !self.helps.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        self.staleness.store(0, Ordering::SeqCst);
+    }
+
     fn complete(&self, concern: WriteConcern) -> WriteConcern {
         match concern.w {
             None => WriteConcern { provenance: Provenance::CustomDefault, ..concern },
@@ -170,6 +190,9 @@ impl Member {
             role: Mutex::new(role),
             counter: AtomicI64::new(7),
             heard: AtomicU64::new(0),
+            staleness: AtomicU64::new(700),
+            helps: AtomicBool::new(false),
+            demanded: Mutex::default(),
             changed: event_listener::Event::new(),
         };
         let server = Server::new(node, Arc::new(Parameters::default()), Host::detached());
@@ -310,6 +333,63 @@ fn a_read_waits_for_the_data_that_it_asks_for() {
     let read = doc! { "read": 1, "readConcern": { "level": "linearizable" }, "$readPreference": allowed };
     let reply = Member::new(Role::Secondary).run(read);
     assert_eq!(reply.get("code"), Some(&Value::Int32(10_107)), "{reply:?}");
+}
+
+#[test]
+fn a_read_gets_data_as_fresh_as_it_wants_them_or_an_error_that_drivers_retry() {
+    let member = Member::new(Role::Secondary);
+    let read = |freshness: Document| {
+        let preference = doc! { "mode": "secondary" };
+        member.run(doc! { "read": 1, "$readPreference": preference, "$readFreshness": freshness })
+    };
+    assert_eq!(read(doc! { "maxStalenessMS": 700 }).get("code"), None);
+    let refused = read(doc! { "maxStalenessMS": 699 });
+    assert_eq!(refused.get("code"), Some(&Value::Int32(13_436)), "{refused:?}");
+    let message = "the data of this member may be 700 ms old, and the read allows 699 ms";
+    assert_eq!(refused.get("errmsg"), Some(&message.into()));
+    assert_eq!(refused.get("stalenessMS"), Some(&Value::Int64(700)));
+    // By that drivers would take it for old news, and ask the same member again.
+    assert!(!refused.contains("topologyVersion"), "{refused:?}");
+    let began = Instant::now();
+    let refused = read(doc! { "maxStalenessMS": 0, "waitMS": 30 });
+    assert_eq!(refused.get("code"), Some(&Value::Int32(13_436)), "{refused:?}");
+    assert!(began.elapsed() >= Duration::from_millis(30), "it has waited");
+    member.server.node.helps.store(true, Ordering::SeqCst);
+    assert_eq!(read(doc! { "maxStalenessMS": 0, "waitMS": 60_000 }).get("code"), None);
+    let counters = &member.server.counters;
+    let counted = [&counters.fresh_reads, &counters.waits_for_fresh_data, &counters.refused_as_stale];
+    assert_eq!(counted.map(|counter| counter.get()), [4, 3, 2]);
+}
+
+#[test]
+fn freshness_is_wanted_by_a_command_its_comment_or_the_set() {
+    let member = Member::new(Role::Secondary);
+    let code = |more: Document| {
+        let mut command = doc! { "read": 1, "$readPreference": { "mode": "secondary" } };
+        command.extend(more);
+        let reply = member.run(command);
+        reply.get("code").and_then(Value::as_f64).map(|code| code as i32)
+    };
+    assert_eq!(code(doc! {}), None);
+    assert_eq!(code(doc! { "comment": { "$readFreshness": { "maxStalenessMS": 1 } } }), Some(13_436));
+    assert_eq!(code(doc! { "comment": { "$readFreshness": { "maxStalenessMS": 1_000 } } }), None);
+    assert_eq!(code(doc! { "comment": { "maxStalenessMS": 1 } }), None, "any comment");
+    let staleness_max = Duration::from_millis(1);
+    *member.server.node.demanded.lock().expect("no panic") =
+        Some(ReadFreshness { staleness_max, wait: Duration::ZERO });
+    assert_eq!(code(doc! {}), Some(13_436));
+    assert_eq!(
+        code(doc! { "$readFreshness": { "maxStalenessMS": 1_000 } }),
+        None,
+        "the command knows better"
+    );
+    assert_eq!(code(doc! { "$db": "local" }), None, "each member's own");
+    assert_eq!(code(doc! { "$readFreshness": { "waitMS": 1 } }), Some(40_414));
+    assert_eq!(code(doc! { "$readFreshness": { "maxStalenessMS": 1, "x": 1 } }), Some(40_415));
+    assert_eq!(code(doc! { "$readFreshness": 5 }), Some(14));
+    let write =
+        Member::new(Role::Primary).run(doc! { "write": 1, "$readFreshness": { "maxStalenessMS": 1 } });
+    assert_eq!(write.get("code"), Some(&Value::Int32(72)), "{write:?}");
 }
 
 #[test]

@@ -163,6 +163,16 @@ impl<L: Log> Member<L> {
         self.is_writable() && self.raw.raft.lead_transferee.is_none() && has_room
     }
 
+    /// The last entry that is known to be on a majority of disks.
+    pub fn committed(&self) -> Index {
+        self.raw.raft.raft_log.committed
+    }
+
+    /// Has a leader say now that it is there, rather than at the next heartbeat.
+    pub fn ping(&mut self) {
+        self.raw.ping();
+    }
+
     /// When [`Member::advance`] has something to do next.
     pub fn deadline(&self) -> Duration {
         self.next_tick

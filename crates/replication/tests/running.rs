@@ -63,7 +63,8 @@ impl Server {
         let shared: Arc<dyn Engine> = Arc::clone(&engine) as _;
         let store = Store::with_engine(shared, &StorageOptions::small()).expect("a store");
         let catalog = Catalog::open(store).expect("a catalog");
-        let options = SetOptions::new("rs", vec![host(id)], id as u64);
+        let mut options = SetOptions::new("rs", vec![host(id)], id as u64);
+        options.noop_interval = Duration::from_millis(500);
         let set =
             ReplicaSet::start(options, Arc::clone(&catalog), Arc::new(wires.clone())).expect("a member");
         wires.0.0.lock().unwrap().insert(host(id), set.clone());
@@ -381,4 +382,40 @@ fn a_delayed_member_has_what_it_does_not_show() {
     first.write(1, 3).expect("a write");
     let optime = first.set.last_applied();
     block_on(first.set.replicated(optime, &Copies::Members(3))).expect("all three");
+}
+
+#[test]
+fn an_idle_primary_writes_so_that_times_go_on() {
+    let (_wires, servers) = three();
+    let before = servers[1].set.last_applied();
+    // More than what an election leaves behind.
+    wait_until("operations that change nothing", || {
+        servers.iter().all(|server| server.set.last_applied().timestamp.time >= before.timestamp.time + 2)
+    });
+}
+
+#[test]
+fn secondaries_know_how_old_their_data_are_and_ask_for_the_present() {
+    let (wires, servers) = three();
+    for server in &servers {
+        let staleness = || server.set.staleness().unwrap_or(Duration::MAX);
+        wait_until("data that are fresh", || staleness() < Duration::from_secs(5));
+    }
+    for value in 0..20 {
+        servers[0].write(1, value).unwrap();
+        for server in &servers {
+            block_on(server.set.fresh(Duration::ZERO));
+            let seen = if server.set.is_writable() { server.latest(1) } else { server.published(1) };
+            assert_eq!(seen, Some(Value::Int32(value)), "acknowledged before it was asked for");
+        }
+    }
+    wires.0.0.lock().unwrap().clear();
+    std::thread::sleep(Duration::from_millis(300));
+    for server in &servers {
+        let staleness = server.set.staleness().expect("something is known");
+        assert!(
+            staleness >= Duration::from_millis(300),
+            "nobody is heard, and the data are {staleness:?} old"
+        );
+    }
 }

@@ -120,8 +120,22 @@ fn repl(server: &Arc<Server>) -> Document {
     views.append("oldestSecs", engine::oldest_snapshot_seconds(&engine));
     views.append("tooOld", server.counters.views_too_old.get() as i64);
     views.finish();
+    repl.append_value("readFreshness", &read_freshness(server).into());
     repl.finish();
     RawDocument::trusted(&bytes).to_document()
+}
+
+/// How old the data may be, and the reads that asked.
+fn read_freshness(server: &Arc<Server>) -> Document {
+    let counters = &server.counters;
+    let mut figures = doc! {
+        "reads": (counters.fresh_reads.get() as i64), "waited": (counters.waits_for_fresh_data.get() as i64),
+        "refused": (counters.refused_as_stale.get() as i64),
+    };
+    if let Some(staleness) = server.node.staleness() {
+        figures.push("stalenessMillis", i64::try_from(staleness.as_millis()).unwrap_or(i64::MAX));
+    }
+    figures
 }
 
 /// The numbers of `/proc/self/stat` after the name in parentheses, counted from the state (field 3).

@@ -59,6 +59,8 @@ pub(crate) enum Asked {
     Maintenance(bool),
     Read(Reply<()>),
     Note(DocumentBuf, Reply<OpTime>),
+    /// Somebody waits for fresher data.
+    Freshness,
     Stop,
 }
 
@@ -358,7 +360,7 @@ fn refuse(told: Told) {
         Told::Asked(
             Asked::Reconfigure { reply, .. } | Asked::Initiate(.., reply) | Asked::Note(_, reply),
         ) => reply.answer(Err(error())),
-        Told::Asked(Asked::Maintenance(_) | Asked::Stop) => {}
+        Told::Asked(Asked::Maintenance(_) | Asked::Freshness | Asked::Stop) => {}
         Told::Received(_) | Told::Synced(_) | Told::Applied { .. } => {
             unreachable!("{told:?} without a participant")
         }

@@ -2,6 +2,7 @@
 
 use crate::entry::MemberId;
 use crate::message::Message;
+use crate::set::freshness::{Claim, Stamps};
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
 
 /// Bytes of messages in one envelope, unless one alone has more.
@@ -27,6 +28,8 @@ pub(crate) struct Envelope {
     pub(crate) disk: Option<ObjectId>,
     /// Whether the sender wants to be primary where it may.
     pub(crate) electable: bool,
+    /// By which the receiver knows how old its data may be.
+    pub(crate) stamps: Stamps,
     pub(crate) messages: Vec<Message>,
 }
 
@@ -73,6 +76,11 @@ impl Envelope {
             builder.append("disk", disk);
         }
         builder.append("electable", self.electable);
+        let Stamps { term, stamp, echo, asks, claim } = self.stamps;
+        builder.append("term", term as i64).append("stamp", stamp).append("echo", echo).append("asks", asks);
+        if let Some(Claim { committed, age_us }) = claim {
+            builder.append("committed", committed as i64).append("age", age_us);
+        }
         let mut array = builder.start_array("m");
         for message in messages {
             array.push(RawValue::Binary { subtype: 0, bytes: message });
@@ -92,6 +100,21 @@ impl Envelope {
         let truth = |field: &str| match command.get(field) {
             Some(RawValue::Boolean(truth)) => Ok(truth),
             _ => Err(malformed(field)),
+        };
+        let number = |field: &str| {
+            let number = command.get(field).and_then(RawValue::as_i64_exact);
+            number.filter(|number| *number >= 0).ok_or_else(|| malformed(field))
+        };
+        let claim = match command.contains("committed") {
+            true => Some(Claim { committed: number("committed")?.unsigned_abs(), age_us: number("age")? }),
+            false => None,
+        };
+        let stamps = Stamps {
+            term: number("term")?.unsigned_abs(),
+            stamp: number("stamp")?,
+            echo: number("echo")?,
+            asks: truth("asks")?,
+            claim,
         };
         let address = |field: &str| -> Result<Address, String> {
             let address =
@@ -118,6 +141,7 @@ impl Envelope {
                 Some(_) => return Err(malformed("disk")),
             },
             electable: truth("electable")?,
+            stamps,
             messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         })
     }
@@ -145,6 +169,7 @@ mod tests {
             needs_copy: false,
             disk: Some(ObjectId::from_bytes([4; 12])),
             electable: true,
+            stamps: Stamps { claim: Some(Claim { committed: 9, age_us: 3 }), stamp: 8, ..Stamps::default() },
             messages: sizes.iter().map(message).collect(),
         }
     }
@@ -170,7 +195,7 @@ mod tests {
     #[test]
     fn what_is_no_envelope_is_refused() {
         let whole = envelope(&[1]).encode().remove(0);
-        for field in ["set", "setId", "from", "to", "needsCopy", "electable", "m"] {
+        for field in ["set", "setId", "from", "to", "needsCopy", "electable", "m", "stamp", "age"] {
             let rest: document::Document = whole
                 .as_raw()
                 .into_iter()

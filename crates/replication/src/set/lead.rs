@@ -77,6 +77,8 @@ pub(crate) struct Leading {
     hand_over_at: Duration,
     /// A member that stops waits until then for a successor.
     stop_at: Option<Duration>,
+    /// When an operation was logged last.
+    logged_at: Duration,
     /// What was last told of the others' logs.
     copied: Vec<(MemberId, Index, OpTime)>,
 }
@@ -130,6 +132,16 @@ impl Participant {
         self.hand_over(now);
         self.reconcile();
         self.propose(proposals, now);
+        self.note_idleness(now);
+    }
+
+    /// Logs something where nobody has for a while: by the times of the last operations clients judge how far
+    /// members are behind, and what has happened by a time is known when something later is in the data.
+    fn note_idleness(&mut self, now: Now) {
+        if now.monotonic >= self.leading.logged_at + self.noop_interval && self.leading.next_state.is_none() {
+            // What is refused now is asked for again by a later turn.
+            let _ = self.log_note(doc! { "msg": "periodic noop" }.to_buf(), now);
+        }
     }
 
     /// Opens for operations once everything that was logged before is applied.
@@ -209,6 +221,7 @@ impl Participant {
                 self.leading.held = Some(group);
                 return;
             }
+            self.leading.logged_at = now.monotonic;
             let mut last = OpTime::default();
             let mut waiting = group.entries_mut();
             let first = self.member.propose(now.wall, entries, |optime| {
@@ -243,6 +256,7 @@ impl Participant {
     fn log_note(&mut self, note: DocumentBuf, now: Now) -> Result<(Position, OpTime), ProposeError> {
         let wall = i64::try_from(now.wall.as_millis()).expect("a time of this age");
         let operation = Operation::Noop(note);
+        self.leading.logged_at = now.monotonic;
         let mut placed = OpTime::default();
         let position = self.member.propose(now.wall, 1, |optime| {
             placed = optime;

@@ -22,6 +22,7 @@ mod delay;
 mod driver;
 mod envelope;
 mod error;
+mod freshness;
 mod heartbeat;
 mod lead;
 mod own_place;
@@ -34,7 +35,7 @@ mod topology;
 
 pub use background::{Background, Turn};
 pub use batches::BatchFigures;
-pub use config::{Copies, MemberConfig, ReplSetConfig, Settings, normal_host};
+pub use config::{Copies, MemberConfig, ReadFreshness, ReplSetConfig, Settings, normal_host};
 pub use error::SetError;
 pub use heartbeat::MemberStatus;
 pub use replica_set::{ReplicaSet, SetOptions};

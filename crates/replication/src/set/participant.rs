@@ -10,6 +10,7 @@ use crate::set::apply::Work;
 use crate::set::config::MEMBERS_MAX;
 use crate::set::driver::{Asked, Links, Now, Told};
 use crate::set::envelope::{Address, Envelope};
+use crate::set::freshness::{Freshness, Stamps};
 use crate::set::lead::{Leading, Stepping};
 use crate::set::shared::Reply;
 use crate::set::state::SetState;
@@ -47,11 +48,14 @@ pub(crate) struct Participant {
     pub(super) member: Member<StoreLog>,
     /// As it was given; the times are asked for by what a leader does.
     pub(super) config: Config,
+    /// After so long without an operation a leader logs one that changes nothing.
+    pub(super) noop_interval: Duration,
     oplog: Oplog,
     /// As applied, for clients and for what is to be changed.
     pub(super) state: Option<SetState>,
     shown: Option<Arc<crate::set::ReplSetConfig>>,
     heard: BTreeMap<MemberId, Heard>,
+    freshness: Freshness,
     pub(super) leading: Leading,
     pub(super) leadership: Leadership,
     reads: Vec<Read>,
@@ -99,6 +103,7 @@ impl Participant {
             own_hosts: options.own_hosts.clone(),
             leadership: member.leadership(),
             config,
+            noop_interval: options.noop_interval,
             links,
             identity,
             member,
@@ -106,6 +111,7 @@ impl Participant {
             shown: None,
             state: None,
             heard: BTreeMap::new(),
+            freshness: Freshness::new(options.seed),
             leading: Leading::default(),
             reads: Vec::new(),
             standing: Vec::new(),
@@ -191,7 +197,7 @@ impl Participant {
 
     /// Word from another member.
     pub(crate) fn receive(&mut self, envelope: Envelope, now: Now) -> Result<(), LogError> {
-        let Envelope { from, to, disk, electable, messages, .. } = envelope;
+        let Envelope { from, to, disk, electable, messages, stamps, .. } = envelope;
         if to.number != self.identity.number && !self.take_number(to.number, disk)? {
             return Ok(());
         }
@@ -203,6 +209,11 @@ impl Participant {
         }
         if self.heard.len() < MEMBERS_MAX || self.heard.contains_key(&from.number) {
             self.heard.insert(from.number, Heard { host: from.host, electable });
+            let leads = self.leads().then_some(self.leadership.term);
+            self.freshness.heard(from.number, stamps, leads, now.monotonic);
+            if stamps.asks {
+                self.member.ping();
+            }
         }
         Ok(())
     }
@@ -244,6 +255,7 @@ impl Participant {
                 self.applied = through;
                 self.is_too_far_behind = false;
                 self.member.applied(through);
+                self.freshness.applied(through);
                 if let Some(state) = state {
                     self.learn(state);
                 }
@@ -280,6 +292,8 @@ impl Participant {
                 reply.answer(Ok(()));
             }
             Asked::Maintenance(is_on) => self.in_maintenance = is_on,
+            // Each turn looks who waits.
+            Asked::Freshness => {}
             Asked::Read(reply) => match self.member.read() {
                 Ok(id) if self.leading.is_open() => self.reads.push(Read { id, needs: None, reply }),
                 _ => reply.answer(Err(SetError::new(
@@ -301,6 +315,7 @@ impl Participant {
         }
         self.route(effects.committed);
         self.send(effects.messages, now);
+        self.keep_fresh(now);
         for (id, index) in effects.readable {
             let known = self.reads.iter_mut().filter(|read| read.id <= id && read.needs.is_none());
             known.for_each(|read| read.needs = Some(index));
@@ -366,27 +381,66 @@ impl Participant {
         }
     }
 
-    fn send(&self, messages: Vec<Message>, now: Now) {
+    fn send(&mut self, messages: Vec<Message>, now: Now) {
         let mut by_receiver: BTreeMap<MemberId, Vec<Message>> = BTreeMap::new();
         for message in messages {
             by_receiver.entry(message.to()).or_default().push(message);
         }
         for (number, messages) in by_receiver {
-            let Some(host) = self.host(number) else { continue };
-            let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
-            let own = own.map(|own| &own.host).or(self.own_hosts.first());
-            let envelope = Envelope {
-                set_name: self.identity.set_name.clone(),
-                set_id: self.identity.set_id,
-                from: Address { number: self.identity.number, host: own.cloned().unwrap_or_default() },
-                to: Address { number, host: host.to_owned() },
-                needs_copy: self.identity.needs_copy,
-                disk: self.state.as_ref().and_then(|state| state.disk(number)),
-                electable: self.is_electable(now),
-                messages,
-            };
-            for command in envelope.encode() {
-                self.links.peers.send(host, command);
+            self.send_to(number, messages, false, now);
+        }
+    }
+
+    fn send_to(&mut self, number: MemberId, messages: Vec<Message>, asks: bool, now: Now) {
+        let confirmed = self.confirmed(now);
+        let claimed = confirmed.map(|confirmed| (self.member.committed(), confirmed));
+        let stamps = self.freshness.stamps(number, now.monotonic, self.leadership.term, claimed);
+        let Some(host) = self.host(number) else { return };
+        let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
+        let own = own.map(|own| &own.host).or(self.own_hosts.first());
+        let envelope = Envelope {
+            set_name: self.identity.set_name.clone(),
+            set_id: self.identity.set_id,
+            from: Address { number: self.identity.number, host: own.cloned().unwrap_or_default() },
+            to: Address { number, host: host.to_owned() },
+            needs_copy: self.identity.needs_copy,
+            disk: self.state.as_ref().and_then(|state| state.disk(number)),
+            electable: self.is_electable(now),
+            stamps: Stamps { asks, ..stamps },
+            messages,
+        };
+        for command in envelope.encode() {
+            self.links.peers.send(host, command);
+        }
+    }
+
+    /// Until when nobody else can have led, of a leader that takes operations.
+    fn confirmed(&mut self, now: Now) -> Option<Duration> {
+        let (own, term) = (self.identity.number, self.leadership.term);
+        let leads = self.leading.is_open();
+        leads.then(|| self.freshness.confirm(self.member.membership(), own, term, now.monotonic)).flatten()
+    }
+
+    /// Tells readers how old the data may be, and asks for what is newer where somebody waits for it.
+    fn keep_fresh(&mut self, now: Now) {
+        match self.confirmed(now) {
+            Some(confirmed) => {
+                for asker in self.freshness.answerable(confirmed) {
+                    self.send_to(asker, Vec::new(), false, now);
+                }
+            }
+            None if !self.leads() => self.freshness.forget_askers(),
+            None => {}
+        }
+        if let Some(as_of) = self.freshness.as_of() {
+            self.links.shared.publish_freshness(as_of);
+        }
+        let Some(wanted) = self.links.shared.fresh_wanted() else { return };
+        if self.freshness.asks(wanted, now.monotonic) {
+            match self.leadership.leader.filter(|_| !self.leads()) {
+                Some(leader) => self.send_to(leader, Vec::new(), true, now),
+                // What a majority answers counts from now on.
+                None => self.member.ping(),
             }
         }
     }

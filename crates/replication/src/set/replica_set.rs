@@ -14,7 +14,7 @@ use crate::set::heartbeat::{self, MemberStatus, Statuses};
 use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
-use crate::set::{Copies, MemberState, ReplSetConfig, SetError, Topology};
+use crate::set::{Copies, MemberState, ReadFreshness, ReplSetConfig, SetError, Topology};
 use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
 use document::{DocumentBuf, ObjectId, RawDocument, Timestamp, doc};
@@ -24,6 +24,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::ENTRY_BYTES_MAX;
 use wire::ErrorCode;
+
+/// As in MongoDB (`periodicNoopIntervalSecs`): drivers reckon with it (`maxStalenessSeconds`).
+const NOOP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a member is told when it starts.
 #[derive(Debug, Clone)]
@@ -36,6 +39,8 @@ pub struct SetOptions {
     pub seed: u64,
     /// Bytes of entries that wait for a majority; further ones wait with their clients.
     pub uncommitted_bytes_max: u64,
+    /// After so long without an operation a primary logs one that changes nothing.
+    pub noop_interval: Duration,
     /// Of the oplog.
     pub log: LogOptions,
 }
@@ -49,6 +54,7 @@ impl SetOptions {
             own_hosts,
             seed,
             uncommitted_bytes_max: config.uncommitted_bytes_max,
+            noop_interval: NOOP_INTERVAL,
             log: LogOptions::default(),
         }
     }
@@ -283,6 +289,36 @@ impl ReplicaSet {
     /// For tests: a batch that is applied is not shown as long as this says so. To be called once.
     pub fn pause_batches_while(&self, is_paused: impl Fn() -> bool + Send + Sync + 'static) {
         self.0.shared.batches.pause_while(Box::new(is_paused));
+    }
+
+    /// What the configuration demands of reads that say nothing themselves.
+    #[inline]
+    pub fn read_freshness(&self) -> Option<ReadFreshness> {
+        self.0.shared.read_freshness()
+    }
+
+    /// How old the data may be at this time of the clock that only goes on: everything that was acknowledged
+    /// longer ago is in them, whoever leads the set. `None` before that is known.
+    pub fn staleness_at(&self, monotonic: Duration) -> Option<Duration> {
+        Some(monotonic.saturating_sub(self.0.shared.fresh_as_of()?))
+    }
+
+    /// The same, now.
+    pub fn staleness(&self) -> Option<Duration> {
+        self.staleness_at(background::clock().0)
+    }
+
+    /// Resolves when the data are as of so long ago, or later; asks the primary where they are not.
+    pub async fn fresh(&self, staleness_max: Duration) {
+        // In whole microseconds, none of them too few.
+        let as_of = background::clock().0.saturating_sub(staleness_max).as_nanos().div_ceil(1_000);
+        let as_of = Duration::from_micros(as_of as u64);
+        let is_fresh = || self.0.shared.fresh_as_of().is_some_and(|fresh| fresh >= as_of).then_some(());
+        if is_fresh().is_none() {
+            self.0.shared.want_fresh(as_of);
+            self.0.inbox.tell(Told::Asked(Asked::Freshness));
+            self.0.shared.until_advanced(is_fresh).await;
+        }
     }
 
     /// Resolves when everything up to this time is in the data: `afterClusterTime`.

@@ -3,15 +3,16 @@
 use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::batches::Batches;
-use crate::set::{SetError, Topology};
+use crate::set::{ReadFreshness, SetError, Topology};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use document::{DocumentBuf, ObjectId};
 use event_listener::Event;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
+use std::time::Duration;
 use wire::ErrorCode;
 
 /// How far this member has come.
@@ -38,6 +39,13 @@ pub(crate) struct Shared {
     /// The state of the set that was learnt last, for members that are behind.
     pub(crate) state_note: ArcSwapOption<DocumentBuf>,
     pub(crate) batches: Batches,
+    /// One more than the microseconds of the time that the data are as of; 0 where nothing is known of it.
+    fresh_as_of: AtomicU64,
+    /// The latest time that somebody waits for them to be as of.
+    fresh_wanted: AtomicU64,
+    /// The configuration's, so that reads look at one number: 0 for none, else one more than the milliseconds of
+    /// staleness, and behind 32 bits of it the wait.
+    read_freshness: AtomicU64,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
     pub(crate) set_id: OnceLock<ObjectId>,
@@ -59,6 +67,9 @@ impl Shared {
             copied: ArcSwap::default(),
             state_note: ArcSwapOption::empty(),
             batches: Batches::default(),
+            fresh_as_of: AtomicU64::new(0),
+            fresh_wanted: AtomicU64::new(0),
+            read_freshness: AtomicU64::new(0),
             oplog: OnceLock::new(),
             set_id: OnceLock::new(),
             disk: OnceLock::new(),
@@ -88,6 +99,11 @@ impl Shared {
         if topology.says_the_same(&before) {
             return;
         }
+        let freshness = topology.config.as_ref().and_then(|config| config.settings.read_freshness);
+        let freshness = freshness.map_or(0, |freshness| {
+            ((freshness.staleness_max.as_millis() as u64 + 1) << 32) | freshness.wait.as_millis() as u64
+        });
+        self.read_freshness.store(freshness, Ordering::Relaxed);
         let counter = before.counter + 1;
         self.is_writable.store(topology.is_writable, Ordering::Release);
         self.topology.store(Arc::new(Topology { counter, ..topology }));
@@ -114,6 +130,41 @@ impl Shared {
         self.reached.store(Arc::new(reached));
         drop(reaching);
         self.advanced.notify(usize::MAX);
+    }
+
+    /// All that was acknowledged anywhere until this time, on this member's clock, is in the data.
+    pub(crate) fn fresh_as_of(&self) -> Option<Duration> {
+        self.fresh_as_of.load(Ordering::Acquire).checked_sub(1).map(Duration::from_micros)
+    }
+
+    pub(crate) fn publish_freshness(&self, as_of: Duration) {
+        let as_of = as_of.as_micros() as u64;
+        // Told only where somebody waits for it.
+        if self.fresh_as_of.fetch_max(as_of + 1, Ordering::AcqRel)
+            <= self.fresh_wanted.load(Ordering::Acquire)
+        {
+            self.advanced.notify(usize::MAX);
+        }
+    }
+
+    /// From when on somebody wants the data to be; none where they are.
+    pub(crate) fn fresh_wanted(&self) -> Option<Duration> {
+        let wanted = Duration::from_micros(self.fresh_wanted.load(Ordering::Acquire));
+        (self.fresh_as_of().is_none_or(|as_of| as_of < wanted) && !wanted.is_zero()).then_some(wanted)
+    }
+
+    /// What the configuration demands of reads.
+    #[inline]
+    pub(crate) fn read_freshness(&self) -> Option<ReadFreshness> {
+        let packed = self.read_freshness.load(Ordering::Relaxed);
+        (packed != 0).then(|| ReadFreshness {
+            staleness_max: Duration::from_millis((packed >> 32) - 1),
+            wait: Duration::from_millis(packed & u64::from(u32::MAX)),
+        })
+    }
+
+    pub(crate) fn want_fresh(&self, as_of: Duration) {
+        self.fresh_wanted.fetch_max(as_of.as_micros() as u64, Ordering::AcqRel);
     }
 
     pub(crate) fn copied(&self) -> Arc<Copied> {

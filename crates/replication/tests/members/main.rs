@@ -25,7 +25,7 @@ fn nothing_acknowledged_is_lost_or_done_twice_and_members_become_equal() {
         Some(seed) => seed..seed + 1,
         None => 0..number("HEDDLE_SIMULATION_SEEDS").unwrap_or(40),
     };
-    let (mut writes, mut reads, mut views, mut terms) = (0, 0, 0, 0);
+    let (mut writes, mut reads, mut views, mut terms, mut fresh) = (0, 0, 0, 0, 0);
     for seed in seeds.clone() {
         let finding = catch_unwind(|| {
             let mut world = World::new(seed, None);
@@ -37,9 +37,10 @@ fn nothing_acknowledged_is_lost_or_done_twice_and_members_become_equal() {
         reads += world.checker.reads;
         views += world.checker.views;
         terms += world.terms();
+        fresh += world.fresh_claims;
     }
-    println!("{seeds:?}: {writes} writes, {reads} reads, {views} views, {terms} terms");
-    assert!(writes > 0 && reads > 0 && views > 0);
+    println!("{seeds:?}: {writes} writes, {reads} reads, {views} views, {fresh} of known age, {terms} terms");
+    assert!(writes > 0 && reads > 0 && views > 0 && fresh > 0);
 }
 
 #[track_caller]

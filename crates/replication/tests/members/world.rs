@@ -104,6 +104,8 @@ struct Running {
     applies: bool,
     /// What it has shown, by document.
     shown: BTreeMap<i32, Vec<i64>>,
+    /// How many of the acknowledged writes it has to have by what it says of its freshness.
+    fresh_through: usize,
 }
 
 struct Node {
@@ -127,6 +129,10 @@ pub(crate) struct World {
     events: BTreeMap<(Duration, u64), (usize, u64, Event)>,
     ordinal: u64,
     next_value: i64,
+    /// When what was acknowledged of which document.
+    acknowledged: Vec<(Duration, i32, i64)>,
+    /// How often a member said that its data have further ones of these.
+    pub(crate) fresh_claims: usize,
     is_prepared: bool,
     prints: bool,
     pub(crate) checker: Checker,
@@ -168,6 +174,8 @@ impl World {
             events: BTreeMap::new(),
             ordinal: 0,
             next_value: 0,
+            acknowledged: Vec::new(),
+            fresh_claims: 0,
             is_prepared: false,
             prints: std::env::var_os("HEDDLE_SIMULATION_TRACE").is_some(),
             checker: Checker::default(),
@@ -348,7 +356,10 @@ impl World {
             }
             match outcome {
                 Outcome::Written if value < 0 => self.is_prepared = true,
-                Outcome::Written => self.checker.acknowledged(document, value, floor),
+                Outcome::Written => {
+                    self.acknowledged.push((self.now, document, value));
+                    self.checker.acknowledged(document, value, floor);
+                }
                 Outcome::Never if value > 0 => self.checker.never(document, value),
                 Outcome::Read(seen) => self.checker.read(document, &seen, floor),
                 Outcome::Never | Outcome::Unknown => {}
@@ -396,6 +407,7 @@ impl World {
             return;
         }
         let store = running.catalog.store();
+        let fresh_as_of = running.set.staleness_at(self.now).map(|staleness| self.now - staleness);
         let view = match running.set.is_writable() {
             true => store.read_view(),
             false => store.published_view().expect("a member publishes as soon as it runs"),
@@ -406,6 +418,20 @@ impl World {
             let before = running.shown.insert(document, now.clone()).unwrap_or_default();
             self.checker.view(id, document, &before, &now);
             lists.insert(document, now);
+        }
+        if let Some(as_of) = fresh_as_of {
+            let through = self.acknowledged.partition_point(|(at, ..)| *at <= as_of);
+            self.fresh_claims += usize::from(through > running.fresh_through);
+            for (at, document, value) in self.acknowledged.iter().take(through).skip(running.fresh_through) {
+                assert!(
+                    lists[document].contains(value),
+                    "member {id} says at {:?} that its data are as of {as_of:?}, and {value} of {document}, \
+                     acknowledged at {at:?}, is missing: {:?}",
+                    self.now,
+                    lists[document]
+                );
+            }
+            running.fresh_through = running.fresh_through.max(through);
         }
         assert_eq!(lists[&PAIR[0]], lists[&PAIR[1]], "member {id} shows one half of a unit");
     }
@@ -453,6 +479,7 @@ impl World {
             turn_at: Duration::MAX,
             applies: false,
             shown: BTreeMap::new(),
+            fresh_through: 0,
         });
         self.settle(id);
     }

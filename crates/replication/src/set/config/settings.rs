@@ -23,12 +23,23 @@ pub struct Settings {
     pub catch_up_takeover_delay_ms: i64,
     /// `getLastErrorModes`: write concerns by name.
     pub modes: Vec<Mode>,
+    /// `readFreshness`: what every read of a member of the set demands that says nothing else.
+    pub read_freshness: Option<ReadFreshness>,
     /// `replicaSetId`; `None` in what an operator writes.
     pub set_id: Option<ObjectId>,
 }
 
 /// A process that waits for a processor for longer would be taken for dead.
 const ELECTION_TIMEOUT_MS_MIN: i64 = 50;
+
+/// How fresh the data are to be that a read gets (Heddle's own).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadFreshness {
+    /// `maxStalenessMS`: what was acknowledged longer ago is seen.
+    pub staleness_max: Duration,
+    /// `waitMS`: how long fresher data are waited for.
+    pub wait: Duration,
+}
 
 /// A name, and how many values of which tags it wants.
 pub type Mode = (String, Vec<(String, usize)>);
@@ -43,6 +54,7 @@ impl Default for Settings {
             catch_up_timeout_ms: -1,
             catch_up_takeover_delay_ms: 30_000,
             modes: Vec::new(),
+            read_freshness: None,
             set_id: None,
         }
     }
@@ -80,6 +92,7 @@ impl Settings {
                 .exact("catchUpTakeoverDelayMillis", -1..=i64::MAX)?
                 .unwrap_or(default.catch_up_takeover_delay_ms),
             modes: fields.document("getLastErrorModes")?.map_or(Ok(Vec::new()), modes)?,
+            read_freshness: fields.document("readFreshness")?.map(read_freshness).transpose()?,
             set_id: set_id(&mut fields)?,
         };
         check_defaults(fields.document("getLastErrorDefaults")?)?;
@@ -101,6 +114,11 @@ impl Settings {
             "getLastErrorModes": (modes.collect::<Document>()),
             "getLastErrorDefaults": { "w": 1, "wtimeout": 0 },
         };
+        if let Some(ReadFreshness { staleness_max, wait }) = self.read_freshness {
+            let (staleness, wait) = (staleness_max.as_millis() as i64, wait.as_millis() as i64);
+            let shown = doc! { "maxStalenessMS": (small(staleness)), "waitMS": (small(wait)) };
+            document.push("readFreshness", shown);
+        }
         if let Some(id) = self.set_id {
             document.push("replicaSetId", id);
         }
@@ -122,6 +140,18 @@ fn time(
 ) -> Result<Duration, SetError> {
     let number = fields.exact(name, least..=i64::from(i32::MAX))?;
     Ok(number.map_or(default, |number| Duration::from_millis(number.unsigned_abs() * unit_ms)))
+}
+
+fn read_freshness(document: RawDocument<'_>) -> Result<ReadFreshness, SetError> {
+    let mut fields = Fields::new("ReplSetConfig.settings.readFreshness", document)?;
+    let mut milliseconds = |name: &str| {
+        let number = fields.exact(name, 0..=i64::from(i32::MAX))?;
+        Ok(number.map(|number| Duration::from_millis(number.unsigned_abs())))
+    };
+    let (staleness_max, wait) = (milliseconds("maxStalenessMS")?, milliseconds("waitMS")?);
+    let staleness_max = staleness_max.ok_or_else(|| fields.missing("maxStalenessMS"))?;
+    fields.finish()?;
+    Ok(ReadFreshness { staleness_max, wait: wait.unwrap_or_default() })
 }
 
 fn set_id(fields: &mut Fields<'_>) -> Result<Option<ObjectId>, SetError> {

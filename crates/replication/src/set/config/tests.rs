@@ -74,6 +74,7 @@ fn what_is_shown_is_read_again() {
         "settings",
         doc! {
             "chainingAllowed": false, "electionTimeoutMillis": 1500, "getLastErrorModes": { "m": { "dc": 1 } },
+            "readFreshness": { "maxStalenessMS": 500, "waitMS": 20 },
             "replicaSetId": (document::ObjectId::from_bytes([7; 12])),
         },
     );
