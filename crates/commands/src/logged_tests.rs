@@ -5,6 +5,7 @@ use crate::server::Server;
 use crate::testing::{Member, TestClient, server};
 use document::{Document, DocumentBuf, Value, doc};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Takes a write concern and writes nothing, or needs a set that runs: see `replica_set_tests`.
 const NOT_TRIED: [&str; 15] = [
@@ -170,4 +171,23 @@ fn apply_ops_keeps_the_rules_of_indexes_and_tells_how_far_it_came() {
     let found = found.get("cursor").and_then(Value::as_document).and_then(|cursor| cursor.get("firstBatch"));
     let expected = [(1, 1), (2, 0), (8, 8)].map(|(id, u)| Value::from(doc! { "_id": id, "u": u }));
     assert_eq!(found, Some(&expected.to_vec().into()));
+}
+
+#[test]
+fn documents_that_are_merged_wait_for_the_others_together() {
+    let member = Member::far_from_others(Duration::from_millis(2));
+    let client = TestClient::of(&member.server);
+    let run = |command: Document| {
+        let (reply, _) = client.run(command);
+        assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)), "{reply:?}");
+    };
+    let documents: Vec<Value> = (0..600).map(|number| Value::from(doc! { "_id": number })).collect();
+    run(doc! { "insert": "c", "documents": documents });
+    for inserts in [true, false] {
+        let before = member.server.node.store.statistics().commit.groups;
+        let add = doc! { "$set": { "seen": inserts } };
+        run(doc! { "aggregate": "c", "pipeline": [add, { "$merge": { "into": "merged" } }], "cursor": {} });
+        let groups = member.server.node.store.statistics().commit.groups - before;
+        assert!(groups <= 60, "600 documents were merged in {groups} groups, inserted: {inserts}");
+    }
 }

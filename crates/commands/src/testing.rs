@@ -52,6 +52,11 @@ pub(crate) struct Member {
 impl Member {
     /// A primary without data.
     pub(crate) fn new() -> Self {
+        Member::far_from_others(Duration::ZERO)
+    }
+
+    /// One whose groups take so long.
+    pub(crate) fn far_from_others(pause: Duration) -> Self {
         let store = Store::in_memory(&StorageOptions::small()).expect("memory is to be had");
         let (notify, notified) = std::sync::mpsc::channel();
         let proposals = Arc::new(store.take_proposals(Arc::new(move || _ = notify.send(()))));
@@ -60,6 +65,7 @@ impl Member {
         let (owned, kept) = (Arc::clone(&proposals), Arc::clone(&log));
         std::thread::spawn(move || {
             while notified.recv().is_ok() {
+                std::thread::sleep(pause);
                 while let Some(mut group) = owned.next_group() {
                     let mut log = kept.lock();
                     for entry in group.entries_mut() {

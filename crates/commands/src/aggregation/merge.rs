@@ -1,4 +1,4 @@
-//! `$merge`: each document is written into a collection by itself.
+//! `$merge`: each document is written into a collection by itself, many of them at once.
 
 use super::RunningPipeline;
 use super::destination::{DestinationCodes, namespace};
@@ -19,7 +19,10 @@ use query::aggregate::{OutputStage, WhenMatched, WhenNotMatched};
 use query::expression::{Expression, Variables};
 use query::matcher::Matcher;
 use query::update::{EmptyTimestamps, Update};
+use std::collections::HashSet;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use storage::{CursorOptions, Direction, ReadTier};
 
 const CODES: DestinationCodes =
@@ -34,6 +37,10 @@ const ON_FIELD_ARRAY: i32 = 51185;
 const UNSUPPORTED_MODES: i32 = 51181;
 /// `whenNotMatched: "fail"` met a document that is not there.
 const NO_MATCHING_DOCUMENT: i32 = 13113;
+/// Documents that are written at once, at most: in a replica set they wait for the others together.
+const BATCH_DOCUMENTS: usize = 256;
+/// Bytes of documents that are written at once, about.
+const BATCH_BYTES: usize = 4 << 20;
 /// How often a document is looked up again because another writer was faster.
 const RETRIES: usize = 100;
 
@@ -64,6 +71,7 @@ pub(crate) async fn merge(
         environment,
         variables: Variables::new(),
         writing,
+        next: None,
     };
     merger.check_at_start()?;
     // The other modes write through update operators and pipelines, which keep empty timestamps.
@@ -72,10 +80,16 @@ pub(crate) async fn merge(
         _ => EmptyTimestamps::Kept,
     };
     let mut slices = Slices::new(context.scheduling());
-    while let Some(document) = pipeline.next(&mut slices).await? {
-        merger.write(stamped(document, timestamps)).await?;
+    loop {
+        let mut batch = Batch::default();
+        let gathered = merger.gather(pipeline, &mut slices, timestamps, &mut batch).await;
+        let is_last = gathered.as_ref().map_or(true, |next| next.is_none());
+        merger.write_all(&batch.writes).await?;
+        merger.next = gathered?;
+        if is_last {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 fn parse_path(path: &str) -> CommandResult<FieldPath> {
@@ -112,6 +126,37 @@ struct Merger<'m> {
     environment: &'m Environment,
     variables: Variables,
     writing: &'m OperationContext<'m>,
+    /// Did not go with the last batch.
+    next: Option<Write>,
+}
+
+/// A document that is to be merged.
+struct Write {
+    document: DocumentBuf,
+    replacement: Replacement,
+    /// Its `on` fields, encoded.
+    key: Vec<u8>,
+}
+
+/// Documents whose `on` fields differ, so that it does not matter which is written first.
+#[derive(Default)]
+struct Batch {
+    writes: Vec<Write>,
+    keys: HashSet<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Batch {
+    /// Gives back what does not go with the others.
+    fn add(&mut self, write: Write) -> Option<Write> {
+        let is_full = self.writes.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES;
+        if is_full || !self.keys.insert(write.key.clone()) {
+            return Some(write);
+        }
+        self.bytes += write.document.len();
+        self.writes.push(write);
+        None
+    }
 }
 
 /// What the document that is there already becomes.
@@ -157,18 +202,72 @@ impl Merger<'_> {
         definition.indexes.iter().find(serves).cloned()
     }
 
-    async fn write(&mut self, document: DocumentBuf) -> CommandResult {
+    /// Fills a batch; gives back the first document that does not go with it.
+    async fn gather(
+        &mut self,
+        pipeline: &mut RunningPipeline,
+        slices: &mut Slices<'_>,
+        timestamps: EmptyTimestamps,
+        batch: &mut Batch,
+    ) -> CommandResult<Option<Write>> {
+        let mut refused = self.next.take().and_then(|write| batch.add(write));
+        while refused.is_none() {
+            let Some(document) = pipeline.next(slices).await? else { break };
+            refused = batch.add(self.prepare(stamped(document, timestamps))?);
+        }
+        Ok(refused)
+    }
+
+    fn prepare(&mut self, document: DocumentBuf) -> CommandResult<Write> {
         let document = match document.as_raw().contains("_id") || !self.is_by_id() {
             true => document,
             false => with_id(RawValue::ObjectId(ObjectId::new()), document.as_raw()),
         };
         self.check_on_fields(document.as_raw())?;
         let replacement = self.replacement(document.as_raw())?;
+        let mut key = KeyBuilder::new();
+        for (_, path) in &self.on {
+            key.append(
+                path.get(document.as_raw()).unwrap_or(RawValue::Null),
+                document::key::Direction::Ascending,
+            );
+        }
+        let key = key.key().to_vec();
+        Ok(Write { document, replacement, key })
+    }
+
+    /// Writes all of them, also where one cannot be; the error is that of the first.
+    async fn write_all(&self, batch: &[Write]) -> CommandResult {
+        if !batch.is_empty() {
+            // Made once, and not by each that is to be inserted.
+            self.collection().await?;
+        }
+        let mut running: Vec<_> =
+            batch.iter().enumerate().map(|(place, write)| (place, Box::pin(self.write(write)))).collect();
+        let mut failure: Option<(usize, CommandError)> = None;
+        poll_fn(|context| {
+            running.retain_mut(|(place, write)| match write.as_mut().poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(Ok(())) => false,
+                Poll::Ready(Err(error)) => {
+                    if failure.as_ref().is_none_or(|(first, _)| *place < *first) {
+                        failure = Some((*place, error));
+                    }
+                    false
+                }
+            });
+            if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        failure.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    async fn write(&self, Write { document, replacement, .. }: &Write) -> CommandResult {
         for _ in 0..RETRIES {
             let collection = self.collection().await?;
             if let Some(collection) = &collection
                 && !matches!(self.when_matched, WhenMatched::Fail)
-                && self.change(collection, &document, &replacement).await?
+                && self.change(collection, document, replacement).await?
             {
                 return Ok(());
             }

@@ -348,6 +348,15 @@ fn merge_modes() {
 }
 
 #[test]
+fn what_is_merged_into_one_document_is_merged_in_its_order() {
+    let client = TestClient::new();
+    client.insert("source", &[doc! { "_id": 1, "n": [1, 2, 3] }, doc! { "_id": 2, "n": [4, 5] }]);
+    let merge = doc! { "$merge": { "into": "target", "whenMatched": "replace" } };
+    check(&client, "source", [doc! { "$unwind": "$n" }, merge], Ok(Vec::new()));
+    assert_eq!(client.all("target"), values([doc! { "_id": 1, "n": 3 }, doc! { "_id": 2, "n": 5 }]));
+}
+
+#[test]
 fn merge_by_other_fields() {
     let client = sales();
     client.insert("totals", &[doc! { "_id": 7, "item": "abc", "total": 0 }]);
