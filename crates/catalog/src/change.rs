@@ -368,6 +368,7 @@ impl<'o> Changes<'o> {
     /// The whole unit.
     fn seal(mut self) -> WriteUnit {
         self.add_counted();
+        self.unit.set_connection(self.context.connection);
         if let Some(bytes) = self.growth {
             self.unit.set_growth(Growth::of(bytes));
         }

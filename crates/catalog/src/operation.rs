@@ -23,6 +23,8 @@ pub struct OperationContext<'o> {
     pub writer: Writer,
     /// Who is told of its changes.
     pub observer: Option<&'o dyn ChangeObserver>,
+    /// The client's connection; 0 where the server writes by itself.
+    pub connection: u64,
     /// What it has written.
     pub receipts: &'o Receipts,
 }
@@ -53,6 +55,7 @@ impl<'o> OperationContext<'o> {
             bypass_validation: false,
             writer: Writer::Client,
             observer: None,
+            connection: 0,
             receipts,
         }
     }

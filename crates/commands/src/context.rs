@@ -25,6 +25,7 @@ impl<'a> OnDataNode<'a> for CommandContext<'a> {
     }
 
     fn writing(&self) -> OperationContext<'_> {
-        self.server.node.writing(&self.receipts)
+        let connection = self.client.id.unsigned_abs();
+        OperationContext { connection, ..self.server.node.writing(&self.receipts) }
     }
 }

@@ -42,12 +42,14 @@ pub(crate) struct Member {
     peers: Arc<TcpPeers>,
 }
 
-/// Starts the member that the options make of this server; `None` for a server of no set.
+/// Starts the member that the options make of this server, with so many bytes of memory for the process; `None` for
+/// a server of no set.
 ///
 /// # Errors
 /// Data of another set, a log that cannot be read, no thread left.
 pub(crate) fn start(
     parameters: &Parameters,
+    memory: u64,
     catalog: &Arc<Catalog>,
 ) -> Result<Option<Member>, Box<dyn Error>> {
     let given = parameters.text(Parameter::ReplSetName);
@@ -67,7 +69,8 @@ pub(crate) fn start(
     }
     let mut options = SetOptions::new(given, own_hosts(parameters), seed());
     options.log = log_options(parameters);
-    let peers = Arc::new(TcpPeers::start(NetworkOptions::default())?);
+    let options = options.within_memory(memory);
+    let peers = Arc::new(TcpPeers::start(NetworkOptions::default().within_memory(memory))?);
     let set = ReplicaSet::start(options, Arc::clone(catalog), Arc::<TcpPeers>::clone(&peers))?;
     set.set_replaces_data(parameters.is_on(Parameter::AutomaticInitialSync));
     let watched = set.clone();
@@ -75,6 +78,7 @@ pub(crate) fn start(
         watched.set_replaces_data(*setting == Setting::Boolean(true));
         Ok(())
     });
+    watch_flow(parameters, &set);
     Ok(Some(Member { set, peers }))
 }
 
@@ -131,6 +135,31 @@ impl Member {
             tracing::warn!(target: "repl", id = 5_710_012, %error, "No thread to forget outdated sessions");
         }
     }
+}
+
+/// Puts changes of the parameters of flow control into effect.
+fn watch_flow(parameters: &Parameters, set: &ReplicaSet) {
+    let switched = set.clone();
+    follow(parameters, Parameter::EnableFlowControl, move |setting| {
+        if let Setting::Boolean(is_on) = setting {
+            switched.flow_settings().switch(*is_on);
+        }
+    });
+    let set = set.clone();
+    follow(parameters, Parameter::FlowControlTargetLag, move |setting| {
+        if let Setting::Integer(seconds) = setting {
+            set.flow_settings().set_target_lag(Duration::from_secs(seconds.unsigned_abs()));
+        }
+    });
+}
+
+/// Tells what a parameter is, and what it becomes.
+fn follow(parameters: &Parameters, parameter: Parameter, apply: impl Fn(&Setting) + Send + Sync + 'static) {
+    apply(&parameters.get(parameter));
+    parameters.watch(parameter, move |setting| {
+        apply(setting);
+        Ok(())
+    });
 }
 
 /// What the first moments of a primary are for.

@@ -167,7 +167,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let store = open_store(parameters, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
     let catalog =
         Catalog::open(store.clone()).map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
-    let member = replica_set::start(parameters, &catalog).map_err(StartFailure::with(EXIT_OPTIONS))?;
+    let member =
+        replica_set::start(parameters, sizes.memory, &catalog).map_err(StartFailure::with(EXIT_OPTIONS))?;
     let node = DataNode::new(catalog, parameters);
     let node = match &member {
         Some(member) => node.member_of(member.set.clone()),

@@ -18,6 +18,9 @@ pub struct Config {
     pub messages_unanswered_max: usize,
     /// Bytes of entries that are logged by the leader and not committed. More are refused.
     pub uncommitted_bytes_max: u64,
+    /// Bytes of committed entries that are given out at once, but for one alone: after a start it may be much of
+    /// the log.
+    pub committed_bytes_max: u64,
     /// Where the random part of the time-outs comes from: another one at each start.
     pub seed: u64,
 }
@@ -38,6 +41,7 @@ impl Config {
             message_bytes_max: 1 << 20,
             messages_unanswered_max: 64,
             uncommitted_bytes_max: 256 << 20,
+            committed_bytes_max: 8 << 20,
             seed,
         }
     }
@@ -62,6 +66,7 @@ impl Config {
             max_size_per_msg: self.message_bytes_max,
             max_inflight_msgs: self.messages_unanswered_max,
             max_uncommitted_size: self.uncommitted_bytes_max,
+            max_committed_size_per_ready: self.committed_bytes_max,
             check_quorum: true,
             pre_vote: true,
             // The library would put any entries into a message without some that has not left yet, also those

@@ -71,4 +71,6 @@ pub struct Effects {
     pub readable: Vec<(ReadId, Index)>,
     /// This member is too far behind.
     pub snapshot: Option<SnapshotWanted>,
+    /// Much is committed: there is more to do at once.
+    pub has_more: bool,
 }

@@ -79,6 +79,7 @@ pub struct Member<L: Log> {
     uncommitted_bytes_max: usize,
     /// More is not taken for committed, whatever the leader says.
     committed_max: Index,
+    committed_bytes_max: u64,
     /// In the order in which the library gave them out.
     unsynced: VecDeque<Unsynced>,
     effects: Effects,
@@ -122,6 +123,7 @@ impl<L: Log> Member<L> {
             next_tick: now + tick(config.election_timeout),
             uncommitted_bytes_max: usize::try_from(config.uncommitted_bytes_max).unwrap_or(usize::MAX),
             committed_max: Index::MAX,
+            committed_bytes_max: config.committed_bytes_max,
             unsynced: VecDeque::new(),
             effects: Effects::default(),
             leadership,
@@ -485,14 +487,20 @@ impl<L: Log> Member<L> {
             let context = [self.raw.raft.term.to_be_bytes(), self.reads.latest.to_be_bytes()].concat();
             self.raw.read_index(context);
         }
+        let mut committed_bytes = 0;
         while self.raw.has_ready() {
-            self.take_ready()?;
+            if committed_bytes >= self.committed_bytes_max {
+                self.effects.has_more = true;
+                break;
+            }
+            committed_bytes += self.take_ready()?;
         }
         self.note_leadership();
         Ok(std::mem::take(&mut self.effects))
     }
 
-    fn take_ready(&mut self) -> Result<(), LogError> {
+    /// Returns the bytes of what is committed.
+    fn take_ready(&mut self) -> Result<u64, LogError> {
         let mut ready = self.raw.ready();
         let mut messages = ready.take_messages();
         for read in ready.take_read_states() {
@@ -515,10 +523,13 @@ impl<L: Log> Member<L> {
             messages.extend(promises);
         }
         self.send(messages);
+        let mut bytes = 0;
         for entry in committed {
-            self.commit(Entry::from_raft(entry))?;
+            let entry = Entry::from_raft(entry);
+            bytes += entry.size();
+            self.commit(entry)?;
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// The index of the data that replace the log, where they do.

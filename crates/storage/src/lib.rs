@@ -95,7 +95,7 @@ pub use latch::shared::{ExclusiveGuard, SharedGuard, SharedLatch};
 pub use latch::table::{LatchGuard, LatchGuards, LatchTable, Queueing};
 pub use options::StorageOptions;
 pub use pipeline::group::QueuePlace;
-pub use pipeline::proposals::{Proposals, ProposedGroup};
+pub use pipeline::proposals::{HeldProposals, ProposalWindow, Proposals, ProposedGroup};
 pub use pipeline::turn::{commit_inline, commits_are_deferred, defer_commits};
 pub use pipeline::{CommitFuture, JournaledFuture, Receipt};
 pub use space::{Disk, Room, SpaceState, SpaceStatistics};

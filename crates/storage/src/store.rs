@@ -504,7 +504,7 @@ impl StoreInner {
 
     fn finish_close(&self) -> Result<(), StorageError> {
         // The governor is gone: whoever waits at the gate goes on and is refused.
-        self.gate.set(Admission::Open, Duration::ZERO);
+        self.open_gates();
         // Whoever is still polling a journaled commit may be syncing; this one covers everything.
         let (covered, outcome) = (self.applied(), self.sync());
         self.journal.close(matches!(outcome, SyncOutcome::Synced).then_some(covered), CommitError::Closed);
@@ -531,8 +531,16 @@ impl StoreInner {
     pub(crate) fn break_down(&self, reason: &str) {
         let failure = self.note_breakdown(CommitError::Broken(reason.into()));
         self.journal.fail(failure);
-        self.gate.set(Admission::Open, Duration::ZERO);
+        self.open_gates();
         self.group.resume(self);
+    }
+
+    /// Whoever waits goes on, and hears what has become of the store.
+    fn open_gates(&self) {
+        self.gate.set(Admission::Open, Duration::ZERO);
+        if let Some(proposals) = self.proposals.get() {
+            proposals.gate.set(Admission::Open, Duration::ZERO);
+        }
     }
 
     fn note_breakdown(&self, failure: CommitError) -> CommitError {

@@ -212,6 +212,8 @@ pub struct WriteUnit {
     follows: Option<QueuePlace>,
     entries: Vec<Vec<u8>>,
     growth: Option<Growth>,
+    /// Whose it is; 0 where no client has brought it.
+    connection: u64,
     /// Whether there is a put among the mutations.
     puts: bool,
 }
@@ -243,6 +245,15 @@ impl WriteUnit {
     /// that puts something counts as growing, any other as shrinking.
     pub fn set_growth(&mut self, growth: Growth) {
         self.growth = Some(growth);
+    }
+
+    /// Says which client's connection has brought it: who brings the most waits the longest.
+    pub fn set_connection(&mut self, connection: u64) {
+        self.connection = connection;
+    }
+
+    pub(crate) fn connection(&self) -> u64 {
+        self.connection
     }
 
     /// What the unit does to the room its data takes.
@@ -289,6 +300,11 @@ impl WriteUnit {
     /// [`Store::take_proposals`](crate::Store::take_proposals).
     pub fn entries_mut(&mut self) -> &mut Vec<Vec<u8>> {
         &mut self.entries
+    }
+
+    /// What others are brought with it.
+    pub(crate) fn entry_bytes(&self) -> usize {
+        self.entries.iter().map(Vec::len).sum()
     }
 
     /// The same, lent.

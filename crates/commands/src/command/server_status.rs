@@ -9,12 +9,11 @@ use crate::counters::MECHANISMS;
 use crate::error::CommandResult;
 use crate::server::Server;
 use crate::spans::SPAN_NAMES;
-use dispatch::Node;
-use document::{Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
-use replication::set::BatchFigures;
+use document::{Document, DocumentBuilder, RawValue, Value, doc};
 use std::sync::Arc;
 
 mod engine;
+mod replication;
 
 pub(crate) static COMMAND: Command = Command {
     ..Command::diagnostic_walk("serverStatus", "Tells figures about the running server.", Run::Now(run))
@@ -68,7 +67,8 @@ pub(crate) fn write(server: &Arc<Server>, sections: &Sections, reply: &mut Docum
     reply.append("uptimeEstimate", uptime.as_secs() as i64);
     reply.append("localTime", RawValue::DateTime(server.now_ms()));
     for (name, section) in SECTIONS {
-        if sections.wants(name) && (*name != "repl" || server.node.replica_set().is_some()) {
+        let exists = !replication::SECTIONS.contains(name) || server.node.replica_set().is_some();
+        if exists && sections.wants(name) {
             reply.append_value(name, &section(server).into());
         }
     }
@@ -82,6 +82,7 @@ const SECTIONS: &[Section] = &[
     ("catalogStats", catalog_stats),
     ("connections", |server| server.host.transport.connections()),
     ("extra_info", extra_info),
+    ("flowControl", replication::flow_control),
     ("globalLock", global_lock),
     ("heddle", heddle),
     ("locks", |_| Document::new()),
@@ -90,7 +91,7 @@ const SECTIONS: &[Section] = &[
     ("opLatencies", |server| server.latencies.latencies()),
     ("opcounters", |server| server.counters.to_document()),
     ("opcountersRepl", |_| crate::counters::OperationCounters::default().to_document()),
-    ("repl", repl),
+    ("repl", replication::repl),
     ("rocksdb", engine::rocksdb),
     ("security", security),
     ("storageEngine", engine::storage_engine),
@@ -106,36 +107,6 @@ fn asserts(server: &Arc<Server>) -> Document {
         "regular": (server.counters.regular_asserts.get() as i32), "warning": 0, "msg": 0,
         "user": (server.counters.user_asserts.get() as i32), "tripwire": 0, "rollovers": 0,
     }
-}
-
-/// What `hello` tells of the set, and what reads of a secondary hold.
-fn repl(server: &Arc<Server>) -> Document {
-    let mut bytes = Vec::new();
-    let mut repl = DocumentBuilder::new(&mut bytes);
-    server.node.write_hello("isWritablePrimary", &mut repl);
-    repl.append("rbid", 1);
-    let engine = server.node.store.statistics().engine;
-    let mut views = repl.start_document("views");
-    views.append("open", engine.snapshots as i64);
-    views.append("oldestSecs", engine::oldest_snapshot_seconds(&engine));
-    views.append("tooOld", server.counters.views_too_old.get() as i64);
-    views.finish();
-    repl.append_value("readFreshness", &read_freshness(server).into());
-    repl.finish();
-    RawDocument::trusted(&bytes).to_document()
-}
-
-/// How old the data may be, and the reads that asked.
-fn read_freshness(server: &Arc<Server>) -> Document {
-    let counters = &server.counters;
-    let mut figures = doc! {
-        "reads": (counters.fresh_reads.get() as i64), "waited": (counters.waits_for_fresh_data.get() as i64),
-        "refused": (counters.refused_as_stale.get() as i64),
-    };
-    if let Some(staleness) = server.node.staleness() {
-        figures.push("stalenessMillis", i64::try_from(staleness.as_millis()).unwrap_or(i64::MAX));
-    }
-    figures
 }
 
 /// The numbers of `/proc/self/stat` after the name in parentheses, counted from the state (field 3).
@@ -325,15 +296,8 @@ fn metrics(server: &Arc<Server>) -> Document {
         "getLastError": { "wtime": { "num": 0, "totalMillis": 0 }, "wtimeouts": 0_i64 },
         "ttl": { "deletedDocuments": 0_i64, "passes": 0_i64 },
     };
-    if let Some(set) = server.node.replica_set() {
-        metrics.push("repl", doc! { "apply": (applied(&set.batches())) });
+    if let Some(repl) = replication::metrics(server) {
+        metrics.push("repl", repl);
     }
     metrics
-}
-
-/// What was applied of other members' operations.
-fn applied(figures: &BatchFigures) -> Document {
-    let operations = figures.operations as i64;
-    let batches = doc! { "num": (figures.batches as i64), "totalMillis": (figures.time.as_millis() as i64) };
-    doc! { "batchSize": operations, "batches": batches, "ops": operations }
 }

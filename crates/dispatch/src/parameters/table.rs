@@ -189,8 +189,12 @@ parameters! {
         "How often idle cursors and sessions are looked for.";
     CursorTimeout "cursorTimeoutMillis" integer(600_000, 1, i64::MAX), "ms", runtime(),
         "An idle cursor is closed after this time, unless it was opened with noCursorTimeout.";
+    EnableFlowControl "enableFlowControl" on(), "", runtime(),
+        "In a replica set, writes wait on the primary when a majority of the members cannot keep up, those of the connections that bring the most bytes first.";
     EnableTestCommands "enableTestCommands" off(), "", fixed(),
         "Allows commands that are meant for testing, such as configureFailPoint.";
+    FlowControlTargetLag "flowControlTargetLagSeconds" integer(10, 1, i32::MAX as i64), "s", runtime(),
+        "How far a majority of the members may be behind the primary in applying; from half of it on writes wait.";
     GroupMemory "internalDocumentSourceGroupMaxMemoryBytes" integer(100 * MIB, 1, i64::MAX), "bytes", runtime(),
         "Memory that one $group stage may use.";
     SortMemory "internalQueryMaxBlockingSortMemoryUsageBytes" integer(100 * MIB, 0, i64::MAX), "bytes", runtime(),

@@ -63,6 +63,17 @@ impl Default for NetworkOptions {
     }
 }
 
+impl NetworkOptions {
+    /// With bounds for a process that may use so many bytes of memory.
+    #[must_use]
+    pub fn within_memory(mut self, memory: u64) -> Self {
+        const LEAST: usize = 32 << 20;
+        let share = usize::try_from(memory / 128).unwrap_or(usize::MAX);
+        self.outbox_bytes_max = share.clamp(LEAST, self.outbox_bytes_max);
+        self
+    }
+}
+
 /// The other members, over TCP.
 #[derive(Debug)]
 pub struct TcpPeers {

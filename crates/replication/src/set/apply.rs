@@ -8,65 +8,19 @@
 
 use crate::effects::Committed;
 use crate::entry::{EntryKind, Position};
-use crate::log::Checkpoint;
+use crate::log::{Checkpoint, LogError};
 use crate::oplog::{Applier, ApplyError, Operation, OplogEntry};
 use crate::optime::OpTime;
+use crate::set::apply_queue::Work;
 use crate::set::driver::{Inbox, Links, Told};
 use crate::set::parallel;
-use crate::set::shared::Bell;
 use crate::set::state::SetState;
 use crate::set::{ReplSetConfig, SetError};
 use crate::{LocalState, Oplog};
 use catalog::{Collection, Decision, OperationContext, Receipts};
 use document::{RawDocument, RawValue};
-use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use storage::{CommitError, ProposedGroup, WriteUnit};
-
-/// Entries that readers are shown at once, at most.
-const BATCH_ENTRIES_MAX: usize = 4_096;
-
-/// What is committed and not applied.
-#[derive(Debug)]
-pub(crate) enum Work {
-    /// Of this member as the leader, up to this place; `None` where it has no entries.
-    Group { group: ProposedGroup, through: Option<(Position, OpTime)> },
-    /// To be computed.
-    Entries(Vec<Committed>),
-}
-
-/// From the driver to who applies.
-#[derive(Debug, Default)]
-pub(crate) struct ApplyQueue {
-    work: Mutex<VecDeque<Work>>,
-    pub(crate) bell: Bell,
-}
-
-impl ApplyQueue {
-    /// Adds work; entries join those that wait already.
-    pub(crate) fn push(&self, work: Work) {
-        let mut queue = self.work.lock();
-        match (queue.back_mut(), work) {
-            (Some(Work::Entries(waiting)), Work::Entries(more)) => waiting.extend(more),
-            (_, work) => queue.push_back(work),
-        }
-        drop(queue);
-        self.bell.ring();
-    }
-
-    /// The next work, of entries as many as readers wait for.
-    fn take(&self) -> Option<Work> {
-        let mut queue = self.work.lock();
-        if let Some(Work::Entries(entries)) = queue.front_mut()
-            && entries.len() > BATCH_ENTRIES_MAX
-        {
-            let later = entries.split_off(BATCH_ENTRIES_MAX);
-            return Some(Work::Entries(std::mem::replace(entries, later)));
-        }
-        queue.pop_front()
-    }
-}
 
 /// Why something is not applied yet.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +31,8 @@ pub(crate) enum StepError {
     Commit(#[from] CommitError),
     #[error("a state of the set that this member does not understand: {0}")]
     State(#[from] SetError),
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 /// Who applies.
@@ -93,10 +49,13 @@ pub(crate) struct Applying {
 impl Applying {
     /// Does the next piece of work; whether there was any. What fails is done again by the next call.
     pub(crate) async fn step(&mut self) -> Result<bool, StepError> {
-        let failed = self.failed.take().map(Work::Entries);
-        match failed.or_else(|| self.links.queue.take()) {
+        let work = match self.failed.take() {
+            Some(failed) => Some(Work::Entries(failed)),
+            None => self.links.queue.take(&self.oplog)?,
+        };
+        match work {
             None => return Ok(false),
-            Some(Work::Group { group, through }) => self.write(group, through),
+            Some(Work::Group { group, through, .. }) => self.write(group, through),
             Some(Work::Entries(mut entries)) => {
                 let applied = self.apply(&entries).await;
                 if applied.is_err() {

@@ -6,7 +6,7 @@ use crate::entry::Index;
 use crate::log::{Checkpoint, LogError};
 use crate::optime::OpTime;
 use crate::retryable::SessionTable;
-use crate::set::apply::ApplyQueue;
+use crate::set::apply_queue::ApplyQueue;
 use crate::set::copying::Copying;
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{Heartbeats, Statuses};
@@ -65,20 +65,66 @@ pub(crate) enum Asked {
 }
 
 /// What waits for the driver's next turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Inbox {
-    told: Mutex<Vec<Told>>,
+    waiting: Mutex<Waiting>,
+    /// Of envelopes; more are dropped, as the network might, and sent again.
+    bytes_max: usize,
     pub(crate) bell: Bell,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    told: Vec<Told>,
+    /// Of the envelopes among them.
+    bytes: usize,
+    received: Received,
+}
+
+/// What has come in from the other members.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Envelopes.
+    pub envelopes: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Envelopes that had no room.
+    pub dropped: u64,
+}
+
 impl Inbox {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Inbox { waiting: Mutex::default(), bytes_max, bell: Bell::default() }
+    }
+
     pub(crate) fn tell(&self, told: Told) {
-        self.told.lock().push(told);
+        self.waiting.lock().told.push(told);
         self.bell.ring();
     }
 
+    /// Word from another member, of so many bytes.
+    pub(crate) fn receive(&self, envelope: Envelope, bytes: usize) {
+        let mut waiting = self.waiting.lock();
+        if waiting.bytes > 0 && waiting.bytes + bytes > self.bytes_max {
+            waiting.received.dropped += 1;
+            return;
+        }
+        waiting.bytes += bytes;
+        waiting.received.envelopes += 1;
+        waiting.received.bytes += bytes as u64;
+        waiting.told.push(Told::Received(envelope));
+        drop(waiting);
+        self.bell.ring();
+    }
+
+    pub(crate) fn received(&self) -> Received {
+        self.waiting.lock().received
+    }
+
     fn take(&self) -> Vec<Told> {
-        std::mem::take(&mut self.told.lock())
+        let mut waiting = self.waiting.lock();
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.told)
     }
 }
 
@@ -204,6 +250,7 @@ impl Driver {
         participant.lead(&self.proposals, now);
         report.sync = participant.settle(&self.proposals, now)?;
         report.deadline = Some(asks.map_or(participant.deadline(), |asks| asks.min(participant.deadline())));
+        participant.control_flow(&self.proposals, now);
         report.has_ended = self.stops && participant.may_stop(&self.proposals, now);
         participant.publish_and_answer();
         Ok(report)
@@ -364,5 +411,35 @@ fn refuse(told: Told) {
         Told::Received(_) | Told::Synced(_) | Told::Applied { .. } => {
             unreachable!("{told:?} without a participant")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set::envelope::Address;
+
+    #[test]
+    fn what_comes_while_the_driver_is_held_up_is_bounded() {
+        let address = || Address { number: 1, host: "a:1".to_owned() };
+        let envelope = || Envelope {
+            set_name: "rs".to_owned(),
+            set_id: ObjectId::from_bytes([3; 12]),
+            from: address(),
+            to: address(),
+            needs_copy: false,
+            disk: None,
+            electable: true,
+            applied: None,
+            stamps: crate::set::freshness::Stamps::default(),
+            messages: Vec::new(),
+        };
+        let inbox = Inbox::new(1_000);
+        (0..30).for_each(|_| inbox.receive(envelope(), 100));
+        inbox.tell(Told::Asked(Asked::Stop));
+        assert_eq!(inbox.received(), Received { envelopes: 10, bytes: 1_000, dropped: 20 });
+        assert_eq!(inbox.take().len(), 11, "what somebody asks is not dropped");
+        inbox.receive(envelope(), 5_000);
+        assert_eq!(inbox.take().len(), 1, "one alone has room, however large");
     }
 }

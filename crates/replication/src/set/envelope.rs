@@ -1,6 +1,6 @@
 //! What members send each other: messages of the consensus, with what tells whether they are for this set and disk.
 
-use crate::entry::MemberId;
+use crate::entry::{Index, MemberId};
 use crate::message::Message;
 use crate::set::freshness::{Claim, Stamps};
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
@@ -30,6 +30,8 @@ pub(crate) struct Envelope {
     pub(crate) electable: bool,
     /// By which the receiver knows how old its data may be.
     pub(crate) stamps: Stamps,
+    /// Up to where the sender has applied the log.
+    pub(crate) applied: Option<Index>,
     pub(crate) messages: Vec<Message>,
 }
 
@@ -76,6 +78,9 @@ impl Envelope {
             builder.append("disk", disk);
         }
         builder.append("electable", self.electable);
+        if let Some(applied) = self.applied {
+            builder.append("applied", applied as i64);
+        }
         let Stamps { term, stamp, echo, asks, claim } = self.stamps;
         builder.append("term", term as i64).append("stamp", stamp).append("echo", echo).append("asks", asks);
         if let Some(Claim { committed, age_us }) = claim {
@@ -142,6 +147,7 @@ impl Envelope {
             },
             electable: truth("electable")?,
             stamps,
+            applied: command.get("applied").and_then(RawValue::as_i64_exact).map(i64::unsigned_abs),
             messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         })
     }
@@ -170,6 +176,7 @@ mod tests {
             disk: Some(ObjectId::from_bytes([4; 12])),
             electable: true,
             stamps: Stamps { claim: Some(Claim { committed: 9, age_us: 3 }), stamp: 8, ..Stamps::default() },
+            applied: Some(3),
             messages: sizes.iter().map(message).collect(),
         }
     }

@@ -15,7 +15,7 @@ use crate::log::LogError;
 use crate::member::ProposeError;
 use crate::oplog::{self, Operation, OplogEntry};
 use crate::optime::OpTime;
-use crate::set::apply::Work;
+use crate::set::apply_queue::Work;
 use crate::set::driver::Now;
 use crate::set::participant::Participant;
 use crate::set::shared::Reply;
@@ -37,6 +37,8 @@ struct InFlight {
     first: Position,
     last: OpTime,
     entries: usize,
+    /// Of the entries.
+    bytes: u64,
     group: ProposedGroup,
     /// Its first entries, as far as they are committed.
     committed: Vec<Committed>,
@@ -59,7 +61,7 @@ pub(crate) struct Leading {
     /// The term in which it takes operations.
     open_in: Option<Term>,
     in_flight: VecDeque<InFlight>,
-    /// Too much waits for a majority, or the leadership is being handed over.
+    /// Too much waits for a majority or to be applied, or the leadership is being handed over.
     held: Option<ProposedGroup>,
     /// Notes, with the place where they were logged.
     awaited: Vec<(Position, OpTime, Reply<OpTime>)>,
@@ -94,6 +96,11 @@ impl Leading {
         self.in_flight.front().is_some_and(|front| front.first.index <= committed.entry.position.index)
     }
 
+    /// What a member has on its disk, as was told last.
+    pub(crate) fn matched(&self, number: MemberId) -> Index {
+        self.copied.iter().find(|copied| copied.0 == number).map_or(0, |copied| copied.1)
+    }
+
     /// What is complete with this entry of a group.
     pub(crate) fn take_own(&mut self, committed: Committed) -> Vec<Work> {
         let position = committed.entry.position;
@@ -102,12 +109,12 @@ impl Leading {
         front.committed.push(committed);
         let mut complete = Vec::new();
         if front.committed.len() == front.entries
-            && let Some(InFlight { last, group, .. }) = self.in_flight.pop_front()
+            && let Some(InFlight { last, group, bytes, .. }) = self.in_flight.pop_front()
         {
-            complete.push(Work::Group { group, through: Some((position, last)) });
+            complete.push(Work::Group { group, through: Some((position, last)), bytes });
             // Answers that rest on it, without entries of their own.
             while let Some(InFlight { group, .. }) = self.in_flight.pop_front_if(|next| next.entries == 0) {
-                complete.push(Work::Group { group, through: None });
+                complete.push(Work::Group { group, through: None, bytes: 0 });
             }
         }
         complete
@@ -187,6 +194,8 @@ impl Participant {
             group.refuse(CommitError::SteppedDown);
         }
         proposals.refuse(CommitError::SteppedDown);
+        self.flow.end();
+        *self.links.shared.flow.lock() = self.flow.figures();
         self.apply_entries(&mut withheld);
         // What was read of the latest versions until now is read of published views from now on.
         self.links.publish_view();
@@ -216,8 +225,8 @@ impl Participant {
                 self.follow(group);
                 continue;
             }
-            let bytes = group.entries_mut().map(|entry| entry.len()).sum();
-            if !self.member.takes(bytes) {
+            let bytes = group.entries_mut().map(|entry| entry.len()).sum::<usize>();
+            if !self.member.takes(bytes) || !self.links.queue.takes(bytes as u64) {
                 self.leading.held = Some(group);
                 return;
             }
@@ -237,16 +246,19 @@ impl Participant {
                 self.leading.open_in,
                 "a group is proposed in the term of its leader"
             );
-            self.leading.in_flight.push_back(InFlight { first, last, entries, group, committed: Vec::new() });
+            let last_index = first.index + entries as Index - 1;
+            self.flow.logged(now, last_index, group.cost(), (group.unit_count(), entries));
+            let (bytes, committed) = (bytes as u64, Vec::new());
+            self.leading.in_flight.push_back(InFlight { first, last, entries, bytes, group, committed });
         }
     }
 
     /// Answers that rest on groups in flight, and change nothing.
     fn follow(&mut self, group: ProposedGroup) {
         match self.leading.in_flight.back() {
-            None => self.links.queue.push(Work::Group { group, through: None }),
+            None => self.links.queue.push(Work::Group { group, through: None, bytes: 0 }),
             Some(&InFlight { first, last, .. }) => {
-                let follower = InFlight { first, last, entries: 0, group, committed: Vec::new() };
+                let follower = InFlight { first, last, entries: 0, bytes: 0, group, committed: Vec::new() };
                 self.leading.in_flight.push_back(follower);
             }
         }

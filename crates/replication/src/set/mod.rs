@@ -14,6 +14,7 @@
 //! * The driver waits neither for the disk nor for data.
 
 mod apply;
+mod apply_queue;
 mod background;
 mod batches;
 pub mod config;
@@ -22,6 +23,7 @@ mod delay;
 mod driver;
 mod envelope;
 mod error;
+mod flow;
 mod freshness;
 mod heartbeat;
 mod lead;
@@ -33,10 +35,13 @@ mod shared;
 mod state;
 mod topology;
 
+pub use apply_queue::Unapplied;
 pub use background::{Background, Turn};
 pub use batches::BatchFigures;
 pub use config::{Copies, MemberConfig, ReadFreshness, ReplSetConfig, Settings, normal_host};
+pub use driver::Received;
 pub use error::SetError;
+pub use flow::{FlowFigures, FlowSettings};
 pub use heartbeat::MemberStatus;
 pub use replica_set::{ReplicaSet, SetOptions};
 pub use topology::{MemberState, Topology};

@@ -1,15 +1,16 @@
 //! This member as one of its set: what it is told by the others and by its own disk, and what follows from it.
 //! What only a leader does is in `lead.rs`.
 
-use crate::effects::{Committed, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
+use crate::effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
 use crate::entry::{EntryKind, Index, MemberId};
 use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
-use crate::set::apply::Work;
+use crate::set::apply_queue::Work;
 use crate::set::config::MEMBERS_MAX;
 use crate::set::driver::{Asked, Links, Now, Told};
 use crate::set::envelope::{Address, Envelope};
+use crate::set::flow::Flow;
 use crate::set::freshness::{Freshness, Stamps};
 use crate::set::lead::{Leading, Stepping};
 use crate::set::shared::Reply;
@@ -31,6 +32,7 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 struct Heard {
     host: String,
     electable: bool,
+    applied: Option<Index>,
 }
 
 /// A read that asks whether this member still leads, and how far the data must be then.
@@ -57,6 +59,7 @@ pub(crate) struct Participant {
     heard: BTreeMap<MemberId, Heard>,
     freshness: Freshness,
     pub(super) leading: Leading,
+    pub(super) flow: Flow,
     pub(super) leadership: Leadership,
     reads: Vec<Read>,
     /// Who has asked to become primary, until then.
@@ -113,6 +116,7 @@ impl Participant {
             heard: BTreeMap::new(),
             freshness: Freshness::new(options.seed),
             leading: Leading::default(),
+            flow: Flow::new(options.window_bytes_min, options.uncommitted_bytes_max),
             reads: Vec::new(),
             standing: Vec::new(),
             answers: Vec::new(),
@@ -197,7 +201,7 @@ impl Participant {
 
     /// Word from another member.
     pub(crate) fn receive(&mut self, envelope: Envelope, now: Now) -> Result<(), LogError> {
-        let Envelope { from, to, disk, electable, messages, stamps, .. } = envelope;
+        let Envelope { from, to, disk, electable, applied, messages, stamps, .. } = envelope;
         if to.number != self.identity.number && !self.take_number(to.number, disk)? {
             return Ok(());
         }
@@ -208,7 +212,7 @@ impl Participant {
             }
         }
         if self.heard.len() < MEMBERS_MAX || self.heard.contains_key(&from.number) {
-            self.heard.insert(from.number, Heard { host: from.host, electable });
+            self.heard.insert(from.number, Heard { host: from.host, electable, applied });
             let leads = self.leads().then_some(self.leadership.term);
             self.freshness.heard(from.number, stamps, leads, now.monotonic);
             if stamps.asks {
@@ -307,7 +311,21 @@ impl Participant {
 
     /// Does what the member of the consensus wants. A sync that is asked for covers all that was written.
     pub(crate) fn settle(&mut self, proposals: &Proposals, now: Now) -> Result<Option<SyncTicket>, LogError> {
-        let effects = self.member.effects()?;
+        let mut sync = None;
+        loop {
+            let effects = self.member.effects()?;
+            let has_more = effects.has_more;
+            sync = effects.sync.or(sync);
+            self.take(effects, proposals, now)?;
+            if !has_more {
+                break;
+            }
+        }
+        self.publish_copied()?;
+        Ok(sync)
+    }
+
+    fn take(&mut self, effects: Effects, proposals: &Proposals, now: Now) -> Result<(), LogError> {
         // First of all: nothing is acknowledged whose entry is committed after its term has ended.
         if let Some(leadership) = effects.leadership {
             self.leadership = leadership;
@@ -328,8 +346,7 @@ impl Participant {
             let optime = self.optime_at(self.member.log().last())?;
             self.syncing.push_back((ticket, optime));
         }
-        self.publish_copied()?;
-        Ok(effects.sync)
+        Ok(())
     }
 
     /// The others' logs do not go back to where this member is.
@@ -381,6 +398,11 @@ impl Participant {
         }
     }
 
+    /// Up to where another member has said that it has applied the log.
+    pub(super) fn heard_applied(&self, number: MemberId) -> Option<Index> {
+        self.heard.get(&number)?.applied
+    }
+
     fn send(&mut self, messages: Vec<Message>, now: Now) {
         let mut by_receiver: BTreeMap<MemberId, Vec<Message>> = BTreeMap::new();
         for message in messages {
@@ -406,6 +428,7 @@ impl Participant {
             needs_copy: self.identity.needs_copy,
             disk: self.state.as_ref().and_then(|state| state.disk(number)),
             electable: self.is_electable(now),
+            applied: Some(self.applied),
             stamps: Stamps { asks, ..stamps },
             messages,
         };

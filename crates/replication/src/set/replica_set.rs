@@ -4,17 +4,19 @@ use crate::initial_sync::CopyStatus;
 use crate::log::LogError;
 use crate::optime::OpTime;
 use crate::retryable::SessionTable;
-use crate::set::apply::ApplyQueue;
+use crate::set::apply_queue::{ApplyQueue, Unapplied};
 use crate::set::background::{self, Background};
 use crate::set::batches::BatchFigures;
 use crate::set::copying::{Copying, source_for_others};
-use crate::set::driver::{Asked, Driver, Inbox, Links, Told};
+use crate::set::driver::{Asked, Driver, Inbox, Links, Received, Told};
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
 use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
-use crate::set::{Copies, MemberState, ReadFreshness, ReplSetConfig, SetError, Topology};
+use crate::set::{
+    Copies, FlowFigures, FlowSettings, MemberState, ReadFreshness, ReplSetConfig, SetError, Topology,
+};
 use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
 use document::{DocumentBuf, ObjectId, RawDocument, Timestamp, doc};
@@ -41,6 +43,12 @@ pub struct SetOptions {
     pub uncommitted_bytes_max: u64,
     /// After so long without an operation a primary logs one that changes nothing.
     pub noop_interval: Duration,
+    /// Bytes of entries that may be on their way whatever a majority works off, before further ones wait.
+    pub window_bytes_min: u64,
+    /// Bytes of what is committed and waits in memory to be applied; further entries are read from the log again.
+    pub unapplied_bytes_max: u64,
+    /// Bytes from other members that wait for this one; more are dropped, and sent again.
+    pub received_bytes_max: usize,
     /// Of the oplog.
     pub log: LogOptions,
 }
@@ -55,8 +63,23 @@ impl SetOptions {
             seed,
             uncommitted_bytes_max: config.uncommitted_bytes_max,
             noop_interval: NOOP_INTERVAL,
+            window_bytes_min: 1 << 20,
+            unapplied_bytes_max: 128 << 20,
+            received_bytes_max: 128 << 20,
             log: LogOptions::default(),
         }
+    }
+
+    /// With bounds for a process that may use so many bytes of memory.
+    #[must_use]
+    pub fn within_memory(mut self, memory: u64) -> Self {
+        const MIB: u64 = 1 << 20;
+        self.uncommitted_bytes_max = (memory / 32).clamp(16 * MIB, self.uncommitted_bytes_max);
+        self.unapplied_bytes_max = (memory / 64).clamp(16 * MIB, self.unapplied_bytes_max);
+        let received = self.received_bytes_max as u64;
+        self.received_bytes_max = (memory / 64).clamp(32 * MIB, received) as usize;
+        self.log.recent_bytes = (memory / 256).clamp(4 * MIB, self.log.recent_bytes);
+        self
     }
 }
 
@@ -76,6 +99,7 @@ struct Running {
     statuses: Arc<Statuses>,
     sessions: Arc<SessionTable>,
     inbox: Arc<Inbox>,
+    queue: Arc<ApplyQueue>,
     /// A leaf in the lock order.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -107,7 +131,7 @@ impl ReplicaSet {
         peers: Arc<dyn Peers>,
         (monotonic, wall): (Duration, Duration),
     ) -> Result<(Self, Background), LogError> {
-        let (shared, inbox) = (Arc::new(Shared::new()), Arc::new(Inbox::default()));
+        let (shared, inbox) = (Arc::new(Shared::new()), Arc::new(Inbox::new(options.received_bytes_max)));
         let copying = Arc::new(Copying::new(catalog.store().clone(), &peers, &options.own_hosts));
         let links = Links {
             copying: Arc::clone(&copying),
@@ -116,7 +140,7 @@ impl ReplicaSet {
             statuses: Arc::default(),
             sessions: Arc::new(SessionTable::new(Arc::clone(&catalog))),
             catalog,
-            queue: Arc::new(ApplyQueue::default()),
+            queue: Arc::new(ApplyQueue::new(options.unapplied_bytes_max)),
         };
         let set = ReplicaSet(Arc::new(Running {
             copying,
@@ -128,6 +152,7 @@ impl ReplicaSet {
             statuses: Arc::clone(&links.statuses),
             sessions: Arc::clone(&links.sessions),
             inbox: Arc::clone(&inbox),
+            queue: Arc::clone(&links.queue),
             threads: Mutex::default(),
         }));
         let now = crate::set::driver::Now { monotonic, wall };
@@ -376,6 +401,26 @@ impl ReplicaSet {
         self.ask(|reply| Asked::Note(note, reply)).await
     }
 
+    /// What waits to be applied.
+    pub fn unapplied(&self) -> Unapplied {
+        self.0.queue.figures()
+    }
+
+    /// How flow control is set, to be changed at any time.
+    pub fn flow_settings(&self) -> &FlowSettings {
+        &self.0.shared.flow_settings
+    }
+
+    /// How clients are held.
+    pub fn flow(&self) -> FlowFigures {
+        *self.0.shared.flow.lock()
+    }
+
+    /// What has come in from the other members.
+    pub fn received(&self) -> Received {
+        self.0.inbox.received()
+    }
+
     /// The members of the configuration, as this one sees them; this one alone where it is in none.
     pub fn members(&self) -> Vec<MemberStatus> {
         heartbeat::members(&self.0.shared, &self.0.statuses)
@@ -386,9 +431,10 @@ impl ReplicaSet {
     /// # Errors
     /// `BadValue` for what no member sends.
     pub fn receive(&self, envelope: RawDocument<'_>) -> Result<(), SetError> {
+        let bytes = envelope.as_bytes().len();
         let envelope =
             Envelope::decode(envelope).map_err(|defect| SetError::new(ErrorCode::BadValue, defect))?;
-        self.0.inbox.tell(Told::Received(envelope));
+        self.0.inbox.receive(envelope, bytes);
         Ok(())
     }
 
@@ -452,4 +498,20 @@ fn check_length(note: &DocumentBuf) -> Result<(), SetError> {
         return Err(SetError::new(ErrorCode::BSONObjectTooLarge, message));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_members_keep_for_each_other_leaves_room_in_small_memory() {
+        for memory in [512_u64, 1_024, 4_096, 24_000, 100_000].map(|mib| mib << 20) {
+            let options = SetOptions::new("rs", Vec::new(), 1).within_memory(memory);
+            // A group that waits is there as entries and as data.
+            let writes = 2 * (options.uncommitted_bytes_max + options.unapplied_bytes_max);
+            let all = writes + options.received_bytes_max as u64 + options.log.recent_bytes;
+            assert!(all <= memory / 4, "{} MiB of {} MiB", all >> 20, memory >> 20);
+        }
+    }
 }

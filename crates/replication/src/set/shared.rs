@@ -3,7 +3,7 @@
 use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::batches::Batches;
-use crate::set::{ReadFreshness, SetError, Topology};
+use crate::set::{FlowFigures, FlowSettings, ReadFreshness, SetError, Topology};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use document::{DocumentBuf, ObjectId};
 use event_listener::Event;
@@ -46,6 +46,9 @@ pub(crate) struct Shared {
     /// The configuration's, so that reads look at one number: 0 for none, else one more than the milliseconds of
     /// staleness, and behind 32 bits of it the wait.
     read_freshness: AtomicU64,
+    pub(crate) flow_settings: FlowSettings,
+    /// As of the driver's last turn. A leaf in the lock order.
+    pub(crate) flow: Mutex<FlowFigures>,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
     pub(crate) set_id: OnceLock<ObjectId>,
@@ -70,6 +73,8 @@ impl Shared {
             fresh_as_of: AtomicU64::new(0),
             fresh_wanted: AtomicU64::new(0),
             read_freshness: AtomicU64::new(0),
+            flow_settings: FlowSettings::default(),
+            flow: Mutex::default(),
             oplog: OnceLock::new(),
             set_id: OnceLock::new(),
             disk: OnceLock::new(),

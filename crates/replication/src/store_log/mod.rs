@@ -131,7 +131,7 @@ impl StoreLog {
         let end = self.last() + 1;
         let mut gone = self.recent.truncate(from);
         if gone.len() as u64 != end - from {
-            gone = self.read(from, end, u64::MAX)?;
+            gone = self.oplog.entries(from, end, u64::MAX)?;
         }
         let (documents, bytes) = figures(&gone);
         self.collection.remove_records(unit, from..end, documents, bytes);
@@ -171,28 +171,6 @@ impl StoreLog {
         }
         Ok(())
     }
-
-    /// Entries from the store.
-    fn read(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError> {
-        let view = self.store.read_view();
-        let mut others = records::entries(&view, first..end)?.into_iter().peekable();
-        let mut operations =
-            self.collection.records(&view, first..end, Direction::Forward).map_err(failed)?;
-        let (mut entries, mut bytes) = (Vec::new(), 0);
-        for index in first..end {
-            let other = others.next_if(|other| other.position.index == index);
-            let entry = match other {
-                Some(other) => other,
-                None => next_operation(&mut operations, index)?,
-            };
-            bytes += entry.size();
-            if bytes > bytes_max && !entries.is_empty() {
-                break;
-            }
-            entries.push(entry);
-        }
-        Ok(entries)
-    }
 }
 
 impl Log for StoreLog {
@@ -226,7 +204,7 @@ impl Log for StoreLog {
 
     fn entries(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError> {
         if self.recent.first(self.last()) > first {
-            return self.read(first, end, bytes_max);
+            return self.oplog.entries(first, end, bytes_max);
         }
         let mut bytes = 0;
         let fitting = self.recent.range(first..end).take_while(|entry| {
@@ -284,7 +262,7 @@ impl Log for StoreLog {
         let part = whole.last.max(before) + 1..through.index + 1;
         let (documents, bytes) = match part.is_empty() {
             true => (0, 0),
-            false => figures(&self.read(part.start, part.end, u64::MAX)?),
+            false => figures(&self.oplog.entries(part.start, part.end, u64::MAX)?),
         };
         let mut unit = WriteUnit::new();
         let gone = 0..through.index + 1;

@@ -1,15 +1,16 @@
 //! The oplog as everybody but the member sees it.
 
-use super::records::failed;
+use super::next_operation;
+use super::records::{self, failed};
 use super::segments::Limits;
-use crate::entry::Index;
+use crate::entry::{Entry, Index};
 use crate::log::LogError;
 use catalog::{Catalog, CatalogError, Collection, OperationContext, Receipts};
 use document::{Timestamp, doc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use storage::ReadTier;
+use storage::{Direction, ReadTier};
 
 /// `local.oplog.rs`.
 #[derive(Debug, Clone)]
@@ -44,6 +45,28 @@ impl Oplog {
         let view = self.catalog.store().read_view();
         let nearest = self.collection.record_since(&view, timestamp, ReadTier::Any).map_err(failed)?;
         Ok(nearest.filter(|(_, found)| *found >= timestamp).map(|(index, _)| index))
+    }
+
+    /// Entries from the store, from `first` to before `end`; fewer where they have more bytes, but always one.
+    pub(crate) fn entries(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError> {
+        let view = self.catalog.store().read_view();
+        let mut others = records::entries(&view, first..end)?.into_iter().peekable();
+        let mut operations =
+            self.collection.records(&view, first..end, Direction::Forward).map_err(failed)?;
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        for index in first..end {
+            let other = others.next_if(|other| other.position.index == index);
+            let entry = match other {
+                Some(other) => other,
+                None => next_operation(&mut operations, index)?,
+            };
+            bytes += entry.size();
+            if bytes > bytes_max && !entries.is_empty() {
+                break;
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
     }
 
     /// From so many bytes of operations on the oldest go.

@@ -462,6 +462,8 @@ impl World {
         let mut options = SetOptions::new("rs", vec![host(id)], seed);
         options.log =
             LogOptions { recent_bytes: [0, 4 << 10, 32 << 20][(seed % 3) as usize], ..LogOptions::default() };
+        options.unapplied_bytes_max = [300, 128 << 20][(seed / 3 % 2) as usize];
+        options.window_bytes_min = [200, 1 << 20][(seed / 6 % 2) as usize];
         let line = Arc::new(Line(Arc::clone(&self.wires), id));
         let times = (self.now, self.now + node.wall_offset);
         let (set, own) =

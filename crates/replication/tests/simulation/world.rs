@@ -254,7 +254,7 @@ impl World {
     fn settle(&mut self, id: MemberId) {
         let server = self.servers.get_mut(&id).unwrap();
         let Some(running) = server.running.as_mut() else { return };
-        let Effects { messages, sync, committed, leadership, readable, snapshot } =
+        let Effects { messages, sync, committed, leadership, readable, snapshot, has_more } =
             running.member.effects().unwrap();
         for message in messages {
             assert_eq!(message.from(), id);
@@ -305,6 +305,9 @@ impl World {
         if let Some(wanted) = copies {
             let after = Duration::from_millis(self.random.u64(20..600));
             self.at(after, id, Event::Copied(wanted.from));
+        }
+        if has_more {
+            self.settle(id);
         }
     }
 
@@ -483,6 +486,7 @@ impl World {
         if self.bug.is_none() {
             // From one entry in a message to all.
             config.message_bytes_max = [1, 200, 1 << 20][(seed % 3) as usize];
+            config.committed_bytes_max = [1, 8 << 20][(seed / 9 % 2) as usize];
             config.messages_unanswered_max = [1, 4, 64][(seed / 3 % 3) as usize];
         }
         let data = server.durable.clone();

@@ -1,7 +1,13 @@
-//! The queue at the gate: lets commits through at the rate of the moment, keeps the others' wakers, first
-//! come, first served.
+//! The queue at a gate: lets commits through at the rate of the moment or while there is room behind it, and keeps
+//! the others' wakers. Who has brought the most bytes waits the longest: each connection's next commit has its
+//! turn when every other one that waits has brought as much (start-time fair queueing: Goyal, Vin, Cheng 1996).
+//!
+//! ```text
+//!  turns:   0 ──── 1 KB ──────────────────────── 4 MB ─────▶
+//!           a1 b1  a2                              h2          h1 was 4 MB, a1 and b1 1 KB each
+//! ```
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -9,32 +15,63 @@ use slab::Slab;
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
-/// Every commit costs at least this many bytes of a paced second.
-const COMMIT_BYTES_MIN: i64 = 128;
+/// Every commit costs at least this many bytes.
+const COMMIT_BYTES_MIN: u64 = 128;
 /// What a pause saves up at most, so that a quiet moment does not become a burst.
 const SAVED_UP_MAX: Duration = Duration::from_millis(100);
+/// Connections that are remembered before those that nobody need remember are forgotten.
+const REMEMBERED_MIN: usize = 64;
 
 /// What the gate lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Open,
-    Paced { bytes_per_second: u64 },
+    Paced {
+        bytes_per_second: u64,
+    },
+    /// Commits up to so many bytes in all, of which `taken` have gone on from behind the gate. One that is larger
+    /// than the `window` passes when it has that alone.
+    Window {
+        taken: u64,
+        room: u64,
+        window: u64,
+    },
     Closed,
 }
 
+/// When it is a waiting commit's turn; the number makes it its own.
+type Turn = (u64, u64);
+
 struct Waiter {
-    cost: i64,
+    cost: u64,
+    connection: u64,
+    turn: Turn,
     admitted: bool,
     waker: Waker,
+}
+
+/// What a connection has brought.
+#[derive(Default)]
+struct Brought {
+    /// The turn of its next commit, unless that of all is later.
+    next: u64,
+    waiting_bytes: u64,
 }
 
 struct State {
     admission: Admission,
     /// Bytes that may pass while paced; one commit may overdraw it.
     tokens: i64,
+    /// Bytes that have passed since there is a window.
+    passed: u64,
     waiters: Slab<Waiter>,
-    /// Waiters not admitted yet, oldest first.
-    queue: VecDeque<usize>,
+    /// Waiters not admitted yet.
+    queue: BTreeMap<Turn, usize>,
+    /// The turn of who was admitted last.
+    turn: u64,
+    arrivals: u64,
+    connections: BTreeMap<u64, Brought>,
+    remembered_max: usize,
 }
 
 /// Lets commits through, or keeps their wakers.
@@ -46,6 +83,11 @@ pub(crate) struct Gate {
     held: AtomicU64,
 }
 
+/// What a commit of so many bytes counts.
+pub(crate) fn cost(bytes: usize) -> u64 {
+    (bytes as u64).max(COMMIT_BYTES_MIN)
+}
+
 impl Gate {
     pub(crate) fn new() -> Gate {
         Gate {
@@ -53,20 +95,31 @@ impl Gate {
             state: Mutex::new(State {
                 admission: Admission::Open,
                 tokens: 0,
+                passed: 0,
                 waiters: Slab::new(),
-                queue: VecDeque::new(),
+                queue: BTreeMap::new(),
+                turn: 0,
+                arrivals: 0,
+                connections: BTreeMap::new(),
+                remembered_max: REMEMBERED_MIN,
             }),
             held: AtomicU64::new(0),
         }
     }
 
-    /// Passes a commit of `bytes` bytes or keeps its waker.
-    pub(crate) fn poll_admit(&self, bytes: usize, ticket: &mut Option<usize>, waker: &Waker) -> Poll<()> {
+    /// Passes a commit of `bytes` bytes, of this connection, or keeps its waker.
+    pub(crate) fn poll_admit(
+        &self,
+        bytes: usize,
+        connection: u64,
+        ticket: &mut Option<usize>,
+        waker: &Waker,
+    ) -> Poll<()> {
         let Some(known) = *ticket else {
             if self.is_open() {
                 return Poll::Ready(());
             }
-            return self.arrive(bytes, ticket, waker);
+            return self.arrive(cost(bytes), connection, ticket, waker);
         };
         let mut state = self.state.lock();
         let waiter = state.waiters.get_mut(known).expect("a commit keeps its place while it waits");
@@ -79,14 +132,21 @@ impl Gate {
         Poll::Ready(())
     }
 
-    fn arrive(&self, bytes: usize, ticket: &mut Option<usize>, waker: &Waker) -> Poll<()> {
-        let cost = i64::try_from(bytes).unwrap_or(i64::MAX / 4).max(COMMIT_BYTES_MIN);
+    fn arrive(&self, cost: u64, connection: u64, ticket: &mut Option<usize>, waker: &Waker) -> Poll<()> {
         let mut state = self.state.lock();
-        if state.queue.is_empty() && state.pass(cost) {
+        if state.admission == Admission::Open {
             return Poll::Ready(());
         }
-        let waiter = state.waiters.insert(Waiter { cost, admitted: false, waker: waker.clone() });
-        state.queue.push_back(waiter);
+        let turn = state.turn_of(connection, cost);
+        let is_next = state.queue.first_key_value().is_none_or(|(first, _)| turn < *first);
+        if is_next && state.pass(cost) {
+            state.turn = state.turn.max(turn.0);
+            return Poll::Ready(());
+        }
+        state.connections.entry(connection).or_default().waiting_bytes += cost;
+        let waiter = Waiter { cost, connection, turn, admitted: false, waker: waker.clone() };
+        let waiter = state.waiters.insert(waiter);
+        state.queue.insert(turn, waiter);
         *ticket = Some(waiter);
         self.held.fetch_add(1, Ordering::Relaxed);
         Poll::Pending
@@ -101,19 +161,26 @@ impl Gate {
             // What it did not use is there for the next ones, at the next call of `set`.
             state.give_back(waiter.cost);
         } else {
-            state.queue.retain(|queued| *queued != known);
+            state.queue.remove(&waiter.turn);
+            let brought = state.connections.entry(waiter.connection).or_default();
+            brought.waiting_bytes -= waiter.cost;
+            brought.next = brought.next.saturating_sub(waiter.cost);
         }
     }
 
     /// Sets what passes from now on; `elapsed` is the time since the last call, for the refill.
     pub(crate) fn set(&self, admission: Admission, elapsed: Duration) {
         let mut state = self.state.lock();
-        state.admission = admission;
-        if let Admission::Paced { bytes_per_second } = admission {
-            state.refill(bytes_per_second, elapsed);
+        match (admission, state.admission) {
+            (Admission::Paced { bytes_per_second }, _) => state.refill(bytes_per_second, elapsed),
+            (Admission::Window { .. }, Admission::Window { .. }) => {}
+            (Admission::Window { taken, .. }, _) => state.passed = taken,
+            _ => {}
         }
+        state.admission = admission;
         self.open.store(admission == Admission::Open, Ordering::Release);
         let wakers = state.admit();
+        state.forget();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -126,7 +193,7 @@ impl Gate {
     pub(crate) fn mode_name(&self) -> &'static str {
         match self.state.lock().admission {
             Admission::Open => "open",
-            Admission::Paced { .. } => "paced",
+            Admission::Paced { .. } | Admission::Window { .. } => "paced",
             Admission::Closed => "closed",
         }
     }
@@ -138,45 +205,84 @@ impl Gate {
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().queue.len()
     }
+
+    /// Connections whose commits wait, and the bytes of these.
+    pub(crate) fn waiting_bytes(&self) -> Vec<(u64, u64)> {
+        let state = self.state.lock();
+        let waiting = state.connections.iter().filter(|(_, brought)| brought.waiting_bytes > 0);
+        waiting.map(|(connection, brought)| (*connection, brought.waiting_bytes)).collect()
+    }
 }
 
 impl State {
-    /// Takes a commit's cost from the bucket, if it may pass.
-    fn pass(&mut self, cost: i64) -> bool {
+    /// When it is the turn of a connection's next commit.
+    fn turn_of(&mut self, connection: u64, cost: u64) -> Turn {
+        self.arrivals += 1;
+        let brought = self.connections.entry(connection).or_default();
+        let turn = brought.next.max(self.turn);
+        brought.next = turn + cost;
+        (turn, self.arrivals)
+    }
+
+    /// Takes a commit's cost from what may pass, if that is enough.
+    fn pass(&mut self, cost: u64) -> bool {
         match self.admission {
             Admission::Open => true,
             Admission::Closed => false,
             Admission::Paced { .. } => {
                 let passes = self.tokens > 0;
                 if passes {
-                    self.tokens = self.tokens.saturating_sub(cost);
+                    self.tokens = self.tokens.saturating_sub_unsigned(cost);
+                }
+                passes
+            }
+            Admission::Window { taken, room, window } => {
+                let passes = self.passed + cost.min(window) <= taken + room;
+                if passes {
+                    self.passed += cost;
                 }
                 passes
             }
         }
     }
 
-    fn give_back(&mut self, cost: i64) {
-        if matches!(self.admission, Admission::Paced { .. }) {
-            self.tokens = self.tokens.saturating_add(cost);
+    fn give_back(&mut self, cost: u64) {
+        match self.admission {
+            Admission::Paced { .. } => self.tokens = self.tokens.saturating_add_unsigned(cost),
+            Admission::Window { .. } => self.passed = self.passed.saturating_sub(cost),
+            Admission::Open | Admission::Closed => {}
         }
     }
 
-    /// Admits the oldest waiters as far as they may pass; returns whom to wake.
+    /// Admits waiters, each in its turn, as far as they may pass; returns whom to wake.
     fn admit(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();
-        while let Some(oldest) = self.queue.front().copied() {
-            let waiter = self.waiters.get(oldest).expect("what is in the queue waits");
-            if !self.pass(waiter.cost) {
+        while let Some((&turn, &next)) = self.queue.first_key_value() {
+            let cost = self.waiters.get(next).expect("what is in the queue waits").cost;
+            if !self.pass(cost) {
                 break;
             }
-            self.queue.pop_front();
-            let waiter = self.waiters.get_mut(oldest).expect("as above");
+            self.queue.remove(&turn);
+            self.turn = self.turn.max(turn.0);
+            let waiter = self.waiters.get_mut(next).expect("as above");
             assert!(!waiter.admitted, "a commit passes the gate twice");
             waiter.admitted = true;
             wakers.push(waiter.waker.clone());
+            let brought = self.connections.entry(waiter.connection).or_default();
+            brought.waiting_bytes -= waiter.cost;
         }
         wakers
+    }
+
+    /// Forgets the connections whose turn has come all the same.
+    fn forget(&mut self) {
+        if self.admission != Admission::Open && self.connections.len() <= self.remembered_max {
+            return;
+        }
+        let turn = self.turn;
+        let is_open = self.admission == Admission::Open;
+        self.connections.retain(|_, brought| brought.waiting_bytes > 0 || (!is_open && brought.next > turn));
+        self.remembered_max = REMEMBERED_MIN.max(2 * self.connections.len());
     }
 
     fn refill(&mut self, bytes_per_second: u64, elapsed: Duration) {

@@ -13,6 +13,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use pollster::block_on;
 
@@ -44,8 +45,20 @@ pub struct CommitFuture {
 }
 
 enum Stage {
-    Gate { unit: WriteUnit, ticket: Option<usize> },
-    Group { ticket: Ticket<WriteUnit>, queue: Queue },
+    Gate {
+        unit: WriteUnit,
+        ticket: Option<usize>,
+    },
+    /// Before the proposals: too much of what others have brought waits for a majority.
+    Window {
+        unit: WriteUnit,
+        ticket: Option<usize>,
+        began: Instant,
+    },
+    Group {
+        ticket: Ticket<WriteUnit>,
+        queue: Queue,
+    },
     Finished,
 }
 
@@ -121,11 +134,20 @@ impl CommitFuture {
                         self.stage = Stage::Finished;
                         return Poll::Ready(Err(refusal));
                     }
-                    if store.gate.poll_admit(unit.byte_len(), ticket, waker).is_pending() {
+                    if store.gate.poll_admit(unit.byte_len(), unit.connection(), ticket, waker).is_pending() {
                         return Poll::Pending;
                     }
-                    let queue = unit.queue();
-                    Stage::Group { ticket: Ticket::Unsent(std::mem::take(unit)), queue }
+                    let (queue, unit) = (unit.queue(), std::mem::take(unit));
+                    match queue == Queue::Proposals && store.proposal_queue().holds(&unit) {
+                        true => Stage::Window { unit, ticket: None, began: ambient::now() },
+                        false => Stage::Group { ticket: Ticket::Unsent(unit), queue },
+                    }
+                }
+                Stage::Window { unit, ticket, began } => {
+                    if store.proposal_queue().poll_admit(unit, ticket, *began, waker).is_pending() {
+                        return Poll::Pending;
+                    }
+                    Stage::Group { ticket: Ticket::Unsent(std::mem::take(unit)), queue: Queue::Proposals }
                 }
                 Stage::Group { ticket, queue } => {
                     let polled = match queue {
@@ -165,6 +187,7 @@ impl Drop for CommitFuture {
     fn drop(&mut self) {
         match &mut self.stage {
             Stage::Gate { ticket, .. } => self.store.gate.abandon(ticket),
+            Stage::Window { ticket, .. } => self.store.proposal_queue().gate.abandon(ticket),
             Stage::Group { ticket, queue } => self.store.queue(*queue).abandon(ticket, &***self.store),
             Stage::Finished => {}
         }

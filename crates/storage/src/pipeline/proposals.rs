@@ -6,9 +6,9 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -16,23 +16,69 @@ use super::Receipt;
 use super::group::{Group, GroupCommit, GroupWriter, Lead, Queue, Ticket, words_of};
 use crate::engine::EngineFailure;
 use crate::error::CommitError;
+use crate::gate::queue::{Admission, Gate, cost};
 use crate::store::{Store, StoreInner};
 use crate::unit::WriteUnit;
 
 /// How long a write that cannot be refused waits for the engine or for room before the next try.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
+/// How much may be enqueued. See [`Proposals::set_window`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProposalWindow {
+    /// Bytes that may be enqueued now.
+    pub room: u64,
+    /// Bytes that may be on their way; a larger unit passes when it has as much room alone.
+    pub window: u64,
+}
+
+/// What waits before the proposals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldProposals {
+    /// Units that have had to wait.
+    pub held: u64,
+    /// How long all together, in microseconds.
+    pub waited_us: u64,
+    /// Connections whose units wait now, and the bytes of these.
+    pub connections: Vec<(u64, u64)>,
+}
+
 /// Tells the owner that there is something to take.
 type Notify = Arc<dyn Fn() + Send + Sync>;
 
 /// The queue of a store whose units with entries have an owner.
 pub(crate) struct ProposalQueue {
+    /// Where units wait while those in front of them are too many for a majority of the members.
+    pub(crate) gate: Gate,
+    waited_us: AtomicU64,
+    /// Bytes of the units that the owner has taken.
+    taken: AtomicU64,
     pub(crate) group: GroupCommit<WriteUnit, CommitError>,
     /// `None` when the owner is gone. He may keep the store, so the store does not keep what is his for ever.
     notify: Mutex<Option<Notify>>,
 }
 
 impl ProposalQueue {
+    /// Whether the unit has to ask [`ProposalQueue::poll_admit`]. What only follows another one has nothing to log.
+    pub(super) fn holds(&self, unit: &WriteUnit) -> bool {
+        !self.gate.is_open() && !unit.entries().is_empty()
+    }
+
+    /// Resolves when the unit may be enqueued.
+    pub(super) fn poll_admit(
+        &self,
+        unit: &WriteUnit,
+        ticket: &mut Option<usize>,
+        began: Instant,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let admitted = self.gate.poll_admit(unit.entry_bytes(), unit.connection(), ticket, waker);
+        if admitted.is_ready() {
+            self.waited_us.fetch_add(ambient::elapsed(began).as_micros() as u64, Ordering::Relaxed);
+        }
+        admitted
+    }
+
     /// As [`GroupCommit::poll`].
     pub(super) fn poll(
         &self,
@@ -69,6 +115,9 @@ pub struct ProposedGroup {
     store: Arc<StoreInner>,
     group: Option<Group<WriteUnit>>,
     entries: Vec<Vec<u8>>,
+    cost: u64,
+    /// Of those with entries.
+    units: usize,
 }
 
 impl Store {
@@ -81,9 +130,25 @@ impl Store {
     pub fn take_proposals(&self, notify: Arc<dyn Fn() + Send + Sync>) -> Proposals {
         let store: &Arc<StoreInner> = &self.inner;
         let group = GroupCommit::owned(CommitError::NotPrimary);
-        let queue = ProposalQueue { group, notify: Mutex::new(Some(notify)) };
+        let queue = ProposalQueue {
+            gate: Gate::new(),
+            waited_us: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            group,
+            notify: Mutex::new(Some(notify)),
+        };
         assert!(store.proposals.set(queue).is_ok(), "the proposals of a store have one owner");
         Proposals { store: Arc::clone(store) }
+    }
+
+    /// What waits for room before the proposals, where they have an owner.
+    pub fn held_proposals(&self) -> HeldProposals {
+        let Some(queue) = self.inner.proposals.get() else { return HeldProposals::default() };
+        HeldProposals {
+            held: queue.gate.held(),
+            waited_us: queue.waited_us.load(Ordering::Relaxed),
+            connections: queue.gate.waiting_bytes(),
+        }
     }
 
     /// Writes a unit on this thread at once, beside both queues: the gate and the reserve for a full disk do not
@@ -155,16 +220,47 @@ impl Proposals {
     pub fn refuse(&self, why: CommitError) {
         // A panic on the way has broken the store, which tells everybody.
         let _ = self.queue().refuse_waiting(why, CommitError::NotPrimary, &*self.store);
+        self.set_window(None);
+    }
+
+    /// From now on units wait that would make more than these bytes be enqueued beside those that were taken, and
+    /// of them those the longest whose connections have brought the most. Without a window all are enqueued.
+    pub fn set_window(&self, window: Option<ProposalWindow>) {
+        let queue = self.store.proposal_queue();
+        let taken = queue.taken.load(Ordering::Relaxed);
+        let admission = window.map_or(Admission::Open, |ProposalWindow { room, window }| Admission::Window {
+            taken,
+            room,
+            window,
+        });
+        queue.gate.set(admission, Duration::ZERO);
+    }
+
+    /// Whether units wait for room.
+    pub fn are_held(&self) -> bool {
+        self.store.proposal_queue().gate.waiting() > 0
     }
 
     /// The next group, if a unit waits: at most 512 units and, unless one alone is larger, 8 MiB.
     pub fn next_group(&self) -> Option<ProposedGroup> {
         let mut group = self.queue().take(&*self.store)?;
+        let (mut taken, mut with_entries) = (0, 0);
         let take_entries = |units: &mut Vec<WriteUnit>| {
+            for unit in units.iter().filter(|unit| !unit.entries().is_empty()) {
+                with_entries += 1;
+                taken += cost(unit.entry_bytes());
+            }
             units.iter_mut().flat_map(WriteUnit::take_entries).collect::<Vec<_>>()
         };
         let entries = self.queue().change(&mut group, take_entries).unwrap_or_default();
-        Some(ProposedGroup { store: Arc::clone(&self.store), group: Some(group), entries })
+        self.store.proposal_queue().taken.fetch_add(taken, Ordering::Relaxed);
+        Some(ProposedGroup {
+            store: Arc::clone(&self.store),
+            group: Some(group),
+            entries,
+            cost: taken,
+            units: with_entries,
+        })
     }
 }
 
@@ -175,6 +271,7 @@ impl Drop for Proposals {
         }
         let closed = self.store.breakdown().cloned().unwrap_or(CommitError::Closed);
         let _ = self.queue().refuse_waiting(closed.clone(), closed, &*self.store);
+        self.set_window(None);
         *self.store.proposal_queue().notify.lock() = None;
     }
 }
@@ -189,6 +286,16 @@ impl ProposedGroup {
     /// How many there are.
     pub fn entry_count(&self) -> usize {
         self.entries.len()
+    }
+
+    /// What its units count in a [`ProposalWindow`].
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// How many of its units have entries.
+    pub fn unit_count(&self) -> usize {
+        self.units
     }
 
     /// Writes the units, with `beside`, as one batch, and settles them. The entries are committed: while the

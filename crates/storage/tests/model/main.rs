@@ -630,10 +630,12 @@ fn the_gate_admits_everyone_in_the_end() {
             thread::spawn(move || {
                 let mut ticket = None;
                 if thread == 3 {
-                    let _ = pipe.gate.poll_admit(1, &mut ticket, Waker::noop());
+                    let _ = pipe.gate.poll_admit(1, thread, &mut ticket, Waker::noop());
                     pipe.gate.abandon(&mut ticket);
                 } else {
-                    block_on(poll_fn(|context| pipe.gate.poll_admit(1, &mut ticket, context.waker())));
+                    block_on(poll_fn(|context| {
+                        pipe.gate.poll_admit(1, thread, &mut ticket, context.waker())
+                    }));
                 }
                 through.fetch_add(1, Ordering::SeqCst);
             })

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use storage::{
     CommitError, CommitFuture, ENTRY_BYTES_MAX, EnqueuedVersion, HeldLatches, Keyspace, LatchTable,
-    Proposals, ProposedGroup, Queueing, Store, WriteUnit,
+    ProposalWindow, Proposals, ProposedGroup, Queueing, Store, WriteUnit,
 };
 
 use crate::faults::{Fault, Faults, faulty_store};
@@ -113,6 +113,45 @@ fn the_owner_writes_what_has_entries_and_nobody_else() {
         assert_eq!(store.counter(COUNT), 3);
         write(proposals.next_group().expect("the late one"));
         assert!(is_written(&mut late) && exists(&store, "c"));
+    });
+}
+
+#[test]
+fn who_brings_the_most_waits_for_room_before_the_queue() {
+    for_each_store(|store| {
+        let proposals = accepting(&store);
+        let of = |connection: u64, key: &str, bytes: usize| {
+            let mut unit = logged(key);
+            *unit.entries_mut() = vec![vec![0; bytes]];
+            unit.set_connection(connection);
+            propose(&store, unit)
+        };
+        let count = || {
+            proposals.next_group().map_or(0, |group| {
+                let cost = group.cost();
+                write(group);
+                cost
+            })
+        };
+        proposals.set_window(Some(ProposalWindow { room: 1_000, window: 1_000 }));
+        let mut first = of(1, "load 1", 800);
+        let mut loads = [of(1, "load 2", 900), of(1, "load 3", 900)];
+        let mut small = of(2, "small", 150);
+        assert!(proposals.are_held());
+        let held = store.held_proposals();
+        assert_eq!((held.held, held.connections), (2, vec![(1, 1_800)]));
+        assert_eq!(count(), 950, "the first one and the small one");
+        assert!(is_written(&mut first) && is_written(&mut small));
+        assert!(poll(&mut loads[0]).is_none());
+        assert_eq!(count(), 0, "nobody has made room");
+        proposals.set_window(Some(ProposalWindow { room: 1_000, window: 1_000 }));
+        assert!(loads.iter_mut().all(|load| poll(load).is_none()));
+        assert_eq!(count(), 900);
+        assert!(is_written(&mut loads[0]) && poll(&mut loads[1]).is_none());
+        proposals.refuse(CommitError::SteppedDown);
+        assert_eq!(failure(&mut loads[1]), CommitError::NotPrimary, "who waits for room is refused as well");
+        assert!(exists(&store, "load 2") && !exists(&store, "load 3"));
+        assert!(!proposals.are_held());
     });
 }
 
