@@ -15,6 +15,8 @@ from bson import Int64
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
+from replica_set import ReplicaSet, eventually
+
 _numbers = itertools.count()
 RAW = CodecOptions(document_class=RawBSONDocument)
 CONCERN = {"w": "majority"}
@@ -72,11 +74,11 @@ def source(client):
     client.drop_database(database.name)
 
 
-def dump(database):
+def dump(database, of=None):
     """What mongodump writes: for each collection its metadata and the very bytes of its documents."""
     commands, raw = commands_of(database), commands_of(database, RAW)
     dumped = {}
-    for entry in commands({"listCollections": 1, "filter": {}, "cursor": {}}):
+    for entry in commands({"listCollections": 1, "filter": {"name": of} if of else {}, "cursor": {}}):
         name, view = entry["name"], entry["type"] == "view"
         if name.startswith("system."):
             continue
@@ -127,6 +129,96 @@ def test_dump_and_restore_give_the_same_database(client, source):
         assert dump(target) == again
     finally:
         client.drop_database(target.name)
+
+
+# --- mongodump --oplog and mongorestore --oplogReplay -------------------------------------------------
+
+
+def newest(local):
+    return local["oplog.rs"].find().sort("$natural", -1).limit(1).next()["ts"]
+
+
+def oplog_start(set_client):
+    """Where the entries of a dump begin: at the oldest transaction that is open, or now."""
+    assert set_client.admin.command("isMaster")["hosts"], "by which the tool knows a set"
+    now = newest(set_client.local)
+    is_open = {"state": {"$in": ["prepared", "inProgress"]}}
+    oldest = {"find": "transactions", "filter": is_open, "sort": {"startOpTime": 1}, "limit": 1, "singleBatch": True}
+    assert set_client.config.command(oldest)["cursor"]["firstBatch"] == []
+    return now
+
+
+def dump_oplog(set_client, start):
+    local = set_client.local
+    end = newest(local)
+    oldest = local["oplog.rs"].find().sort("$natural", 1).limit(1).next()["ts"]
+    assert oldest <= start, "what happened while it was dumped is still there"
+    between = {"$and": [{"ts": {"$gte": start}}, {"ts": {"$lte": end}}]}
+    return commands_of(local)({"find": "oplog.rs", "filter": between, "oplogReplay": True, "noCursorTimeout": True})
+
+
+def replay(client, entries):
+    """As the tool does it: without UUIDs, and what was done together one by one."""
+    for entry in entries:
+        if entry["op"] == "n" or entry["ns"].startswith("config."):
+            continue
+        if entry["op"] == "c" and "applyOps" in entry["o"] and "lsid" in entry:
+            replay(client, entry["o"]["applyOps"])
+            continue
+        entry.pop("ui", None)
+        done = client.admin.command({"applyOps": [entry]})
+        assert done["results"] == [True], done
+
+
+def changing(database, is_dumped, stopping):
+    """What a dump meets: documents that come, change and go, and collections that do once it has begun."""
+    number = 0
+    while not stopping.is_set():
+        number += 1
+        database.things.insert_many([{"_id": number * 10 + place, "n": 0, "list": [1]} for place in range(5)])
+        database.things.update_one({"_id": number * 5}, {"$inc": {"n": 1}, "$push": {"list": number}}, upsert=True)
+        database.things.update_many({"n": 0, "_id": {"$lt": 60}}, {"$set": {"n": number, "text": "x" * 40}})
+        database.things.replace_one({"_id": number * 10}, {"whole": number})
+        database.things.delete_one({"_id": number * 10 + 3})
+        database.counters.find_one_and_update({"_id": number % 7}, {"$inc": {"count": 1}}, upsert=True)
+        if is_dumped.is_set() and number % 20 == 0:
+            database.create_collection(f"made{number}").insert_one({"_id": number})
+            database[f"made{number}"].rename(f"renamed{number}")
+        if is_dumped.is_set() and number % 40 == 0:
+            database[f"renamed{number}"].drop()
+
+
+def test_dump_with_the_oplog_is_of_one_moment(client, tmp_path):
+    running = ReplicaSet(tmp_path, 1)
+    target = client[f"at_once_{next(_numbers)}"]
+    try:
+        with running.client() as source:
+            database, is_dumped, stopping = source[target.name], threading.Event(), threading.Event()
+            database.things.insert_many([{"_id": -number, "n": 1} for number in range(1, 400)])
+            thread = threading.Thread(target=changing, args=(database, is_dumped, stopping))
+            thread.start()
+            try:
+                eventually("some changes", lambda: database.counters.count_documents({}) == 7)
+                start, dumped = oplog_start(source), {}
+                is_dumped.set()
+                for name in ("counters", "things"):
+                    dumped |= dump(database, name)
+                    # What is dumped next is of another time.
+                    eventually("further changes", lambda: len(database.list_collection_names()) > 2 * len(dumped) + 2)
+            finally:
+                stopping.set()
+                thread.join()
+            entries = dump_oplog(source, start)
+            assert len(entries) > 100
+            expected = dump(database)
+        restore(target, dumped)
+        replay(client, entries)
+        assert {name: documents for name, (_, documents) in dump(target).items()} == {
+            name: documents for name, (_, documents) in expected.items()
+        }
+    finally:
+        client.drop_database(target.name)
+        running.kill_all()
 
 
 def test_import_modes(client):
