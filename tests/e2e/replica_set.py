@@ -13,7 +13,7 @@ from server_process import STOP_SECONDS, Server, free_port
 PATIENCE_SECONDS = 60
 
 
-def eventually(what, found, seconds=PATIENCE_SECONDS):
+def eventually(what, found, seconds=PATIENCE_SECONDS, pause=0.05):
     """Waits until `found()` is true, and answers with it."""
     deadline = time.monotonic() + seconds
     while True:
@@ -26,7 +26,7 @@ def eventually(what, found, seconds=PATIENCE_SECONDS):
         if result:
             return result
         assert time.monotonic() < deadline, f"{what} does not come: {last!r}"
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 class ReplicaSet:
@@ -143,7 +143,7 @@ class ReplicaSet:
 
     def hashes(self, member):
         """What the data of a member are, by database."""
-        with self.direct(member) as client:
+        with member.client() as client:
             names = [name for name in client.list_database_names() if name not in ("local",)]
             return {name: client[name].command("dbHash")["md5"] for name in names}
 
@@ -158,7 +158,7 @@ class ReplicaSet:
                     found[f"{name}.{collection}"] = told["nrecords"], told["keysPerIndex"]
         return found
 
-    def assert_members_are_equal(self):
+    def assert_members_are_equal(self, seconds=30):
         """Once they have applied the same."""
 
         def found():
@@ -171,7 +171,7 @@ class ReplicaSet:
             assert len({str(value) for value in values.values()}) == 1, f"the members' {what} differ: {values}"
 
         try:
-            eventually("equal members", found, 30)
+            eventually("equal members", found, seconds)
         except AssertionError:
             assert_same("data", self.hashes)
             raise
