@@ -6,6 +6,7 @@ choices come from `--round-seed`; `--rounds` says how many there are.
 
 import itertools
 import random
+import shutil
 import signal
 import time
 
@@ -121,6 +122,12 @@ class Round:
         member.process.wait(60)
         self.linger(0, 0.5)
 
+    def lose_disk(self):
+        member = self.others[0]
+        self.running.kill(member)
+        shutil.rmtree(member.directory)
+        self.linger(0, 1)
+
     # Stops.
     def pause(self, member, least, most):
         self.running.pause(member)
@@ -198,10 +205,31 @@ class Round:
             except pymongo.errors.OperationFailure as error:
                 assert error.code in (262, 10107), error
 
+    def leave_and_come_back(self):
+        host = self.running.hosts[self.running.members.index(self.others[0])]
+        left = []
+
+        def leave(members):
+            left.extend(member for member in members if member["host"] == host)
+            return [member for member in members if member["host"] != host]
+
+        self.reconfigure(leave)
+        self.linger(0, 1)
+        self.reconfigure(lambda members: members if any(member["host"] == host for member in members) else [*members, left[0]])
+
+    def reconfigure(self, change):
+        def done():
+            with self.running.direct(self.running.primary()) as direct:
+                config = direct.admin.command("replSetGetConfig")["config"]
+                changed = change(config["members"])
+                return direct.admin.command("replSetReconfig", {**config, "members": changed, "version": config["version"] + 1})
+
+        eventually("another configuration", done)
+
     FAULTS = (
         kill_primary, kill_primary, kill_secondary, kill_majority, kill_all, end_in_order, pause_primary, pause_secondary,
         pause_again_and_again, isolate, isolate, nobody_hears, hears_nobody, two_do_not_meet, clients_lose_the_primary, all_alone, flutter,
-        step_down,
+        step_down, lose_disk, leave_and_come_back,
     )
     # What may come on top of another fault: it asks nothing of a member that may not answer.
     FURTHER = (isolate, two_do_not_meet, flutter, clients_lose_the_primary)
@@ -250,6 +278,27 @@ def test_the_network_holds_and_refuses_what_it_is_told_to(running):
         running.network.heal()
         running.wait_until_healthy()
         eventually("a member that is heard", lambda: heard(primary, one) == 1 and heard(one, primary) == 1)
+
+
+def test_what_is_lost_or_doubled_is_told(running):
+    with running.client(**CLIENT) as client:
+        load = MixedLoad(client, concerns=CONCERNS)
+        load.wait_for_each(5)
+        load.stop()
+        load.check()
+        lists, counters = load.lists[0], load.counters[0]
+        # From what is looked for last to what is looked for first.
+        defects = {
+            "moves of writer 3 acknowledged and lost": lambda: lists.update_one({"_id": "3-1"}, {"$set": {"name": "3-1"}}),
+            "list of writer 2 twice": lambda: counters.update_one({"_id": "list 2"}, {"$push": {"numbers": 1}}),
+            "upserts of writer 1 twice": lambda: lists.insert_one({"by": 1, "upserted": 1, "times": 1, "name": "x"}),
+            "counter of writer 3": lambda: counters.update_one({"_id": 3}, {"$inc": {"count": 1 + len(load.errors)}}),
+            "inserts of writer 0 acknowledged and lost": lambda: lists.delete_one({"_id": "0-2"}),
+        }
+        for told, defect in defects.items():
+            defect()
+            found = pytest.raises(AssertionError, load.check)
+            assert told in str(found.value), f"expected {told}: {found.value}"
 
 
 def test_rounds_of_faults_lose_and_double_nothing(running, pytestconfig):
