@@ -11,7 +11,7 @@ use crate::optime::{OpTime, TimestampClock};
 use document::Timestamp;
 use protobuf::Message as _;
 use raft::eraftpb::{self, ConfChangeV2, MessageType};
-use raft::{RawNode, SnapshotStatus, StateRole};
+use raft::{GetEntriesContext, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -230,6 +230,51 @@ impl<L: Log> Member<L> {
             Err(raft::Error::Store(error)) => Err(log_error(raft::Error::Store(error))),
             _ => Ok(()),
         }
+    }
+
+    /// The last entry that this member takes for committed.
+    pub fn committed_position(&self) -> Position {
+        let log = &self.raw.raft.raft_log;
+        // The data are there, and the log reaches down to them.
+        let term = log.term(log.committed).expect("the place of the last committed entry");
+        Position { term, index: log.committed }
+    }
+
+    /// What is committed after this place, for another member: [`Member::take_passed_on`]. `None` where the place is
+    /// not among what is committed here.
+    pub fn committed_after(&self, to: MemberId, after: Position, bytes_max: u64) -> Option<Message> {
+        let (raft, log) = (&self.raw.raft, &self.raw.raft.raft_log);
+        if after.index > log.committed || !log.match_term(after.index, after.term) {
+            return None;
+        }
+        let context = GetEntriesContext::empty(false);
+        let entries = match after.index < log.committed {
+            true => log.slice(after.index + 1, log.committed + 1, Some(bytes_max), context).ok()?,
+            false => Vec::new(),
+        };
+        let mut message = eraftpb::Message::new();
+        message.set_msg_type(MessageType::MsgAppend);
+        (message.from, message.to, message.term) = (raft.id, to, raft.term);
+        (message.index, message.log_term, message.commit) = (after.index, after.term, log.committed);
+        message.set_entries(entries.into());
+        Some(Message(message))
+    }
+
+    /// Takes what another member than the leader has for committed as if the leader had sent it: it is in the leader's
+    /// log. Only for members without a vote, who know a leader; up to where, if anything was taken.
+    pub fn take_passed_on(&mut self, message: Message) -> Result<Option<Position>, LogError> {
+        let Message(mut message) = message;
+        let raft = &self.raw.raft;
+        let follows = raft.state == StateRole::Follower && !self.membership.is_voter(raft.id);
+        let leader = member(raft.leader_id).filter(|leader| follows && *leader != message.from);
+        let is_next = message.term <= raft.term
+            && message.get_msg_type() == MessageType::MsgAppend
+            && raft.raft_log.match_term(message.index, message.log_term);
+        let Some(leader) = leader.filter(|_| is_next) else { return Ok(None) };
+        (message.from, message.term) = (leader, raft.term);
+        let last = message.entries.last().map(|last| Position { term: last.term, index: last.index });
+        self.receive(Message(message))?;
+        Ok(last.filter(|last| self.raw.raft.raft_log.match_term(last.index, last.term)))
     }
 
     /// From now on entries behind this one are not taken for committed. Those that were stay it.

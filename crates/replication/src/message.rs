@@ -30,6 +30,16 @@ impl Message {
         self.0.get_msg_type() == MessageType::MsgTimeoutNow
     }
 
+    /// Whether it brings a follower's log forward.
+    pub(crate) fn appends(&self) -> bool {
+        self.0.get_msg_type() == MessageType::MsgAppend
+    }
+
+    /// Whether there are entries in it.
+    pub(crate) fn has_entries(&self) -> bool {
+        !self.0.entries.is_empty()
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         self.0.write_to_bytes().expect("every field of a message is set")

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use storage::{Engine, MemoryEngine, ReadTier, ReadView, StorageOptions, Store};
 use wire::ErrorCode;
 
-/// The members by their hosts.
+/// The members by their hosts, and how many bytes of messages went from one to another.
 #[derive(Debug, Default)]
-struct Network(Mutex<HashMap<String, ReplicaSet>>);
+struct Network(Mutex<HashMap<String, ReplicaSet>>, Mutex<HashMap<(String, String), usize>>);
 
 #[derive(Debug, Clone)]
 struct Wires(Arc<Network>);
@@ -29,8 +29,23 @@ impl Wires {
     }
 }
 
+impl Wires {
+    /// Bytes of messages from one to another since this was asked last.
+    fn moved(&self, from: i32, to: i32) -> usize {
+        self.0.1.lock().unwrap().remove(&(host(from), host(to))).unwrap_or(0)
+    }
+}
+
 impl Peers for Wires {
     fn send(&self, host: &str, envelope: DocumentBuf) {
+        let from = envelope.as_raw().get("from").and_then(|from| from.as_document()?.get("host")?.as_str());
+        let messages = envelope.as_raw().get("m").and_then(RawValue::as_array).unwrap();
+        let bytes = messages.iter().map(|message| match message {
+            RawValue::Binary { bytes, .. } => bytes.len(),
+            other => panic!("{other:?} is no message"),
+        });
+        let way = (from.unwrap_or_default().to_owned(), host.to_owned());
+        *self.0.1.lock().unwrap().entry(way).or_default() += bytes.sum::<usize>();
         if let Some(member) = self.member(host) {
             member.receive(envelope.as_raw()).expect("members send envelopes");
         }
@@ -418,4 +433,59 @@ fn secondaries_know_how_old_their_data_are_and_ask_for_the_present() {
             "nobody is heard, and the data are {staleness:?} old"
         );
     }
+}
+
+#[test]
+fn a_member_without_a_vote_follows_a_secondary_until_that_is_gone() {
+    const WRITES: i32 = 200;
+    let wires = Wires(Arc::default());
+    let mut servers: Vec<Server> = (0..4).map(|id| Server::start(&wires, id, Arc::default())).collect();
+    let mut members: Vec<Value> = (0..3).map(|id| Value::from(member(id))).collect();
+    let mut follower = member(3);
+    follower.extend(doc! { "votes": 0, "priority": 0 });
+    members.push(follower.into());
+    let settings = doc! { "heartbeatIntervalMillis": 50, "electionTimeoutMillis": 500 };
+    let config = doc! { "_id": "rs", "version": 1, "members": members, "settings": settings };
+    let config = ReplSetConfig::parse(config.to_buf().as_raw()).expect("a configuration");
+    block_on(servers[0].set.initiate(config)).expect("a set");
+    wait_until("all follow", || {
+        servers[1..].iter().all(|server| server.set.topology().state == MemberState::Secondary)
+    });
+    let write = |servers: &[Server], from: i32| {
+        (from..from + WRITES).for_each(|value| servers[0].write(1, value).expect("a write"));
+        let optime = servers[0].set.last_applied();
+        wait_until("the follower has it", || servers[3].set.last_applied() >= optime);
+        assert_eq!(servers[3].published(1), Some(Value::Int32(from + WRITES - 1)));
+    };
+    write(&servers, 0);
+    let direct = wires.moved(0, 3);
+    assert!(direct > wires.moved(1, 3), "the primary sends");
+
+    // Who votes is not asked twice.
+    servers[2].set.sync_from(1);
+    servers[3].set.sync_from(1);
+    wait_until("it follows the secondary", || servers[3].set.sync_source() == Some(1));
+    wait_until("the primary withholds", || {
+        wires.moved(0, 3);
+        (0..20).for_each(|value| servers[0].write(2, value).expect("a write"));
+        let moved = wires.moved(0, 3);
+        moved < wires.moved(1, 3)
+    });
+    wires.moved(0, 3);
+    write(&servers, 1_000);
+    let (from_primary, from_secondary) = (wires.moved(0, 3), wires.moved(1, 3));
+    assert!(from_primary * 4 < direct, "{from_primary} of {direct} bytes came from the primary");
+    assert!(from_secondary * 4 > direct, "{from_secondary} of {direct} bytes came from the secondary");
+    assert_eq!(servers[2].set.sync_source(), Some(0), "a voter follows the primary");
+    let optime = servers[0].set.last_applied();
+    assert!(comes(servers[0].set.replicated(optime, &Copies::Members(4))), "it counts as a copy");
+    let told = servers[0].set.members();
+    assert_eq!(told[0].sync_source, None);
+    wait_until("the primary hears of it", || servers[0].set.members()[3].sync_source == Some(1));
+
+    drop(servers.remove(1));
+    wires.0.0.lock().unwrap().remove(&host(1));
+    servers.insert(1, Server::start(&Wires(Arc::default()), 9, Arc::default()));
+    write(&servers, 2_000);
+    assert_eq!(servers[3].set.sync_source(), Some(0));
 }

@@ -56,6 +56,8 @@ pub(crate) enum Asked {
     },
     StepUp(Reply<()>),
     Freeze(Duration, Reply<()>),
+    /// The `_id` of the member whose log is to be followed.
+    Follow(i32),
     Maintenance(bool),
     Read(Reply<()>),
     Note(DocumentBuf, Reply<OpTime>),
@@ -407,7 +409,7 @@ fn refuse(told: Told) {
         Told::Asked(
             Asked::Reconfigure { reply, .. } | Asked::Initiate(.., reply) | Asked::Note(_, reply),
         ) => reply.answer(Err(error())),
-        Told::Asked(Asked::Maintenance(_) | Asked::Freshness | Asked::Stop) => {}
+        Told::Asked(Asked::Maintenance(_) | Asked::Follow(_) | Asked::Freshness | Asked::Stop) => {}
         Told::Received(_) | Told::Synced(_) | Told::Applied { .. } => {
             unreachable!("{told:?} without a participant")
         }
@@ -432,6 +434,7 @@ mod tests {
             electable: true,
             applied: None,
             stamps: crate::set::freshness::Stamps::default(),
+            chain: crate::set::chain::ChainWord::default(),
             messages: Vec::new(),
         };
         let inbox = Inbox::new(1_000);

@@ -2,6 +2,7 @@
 
 use crate::entry::{Index, MemberId};
 use crate::message::Message;
+use crate::set::chain::ChainWord;
 use crate::set::freshness::{Claim, Stamps};
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
 
@@ -32,6 +33,7 @@ pub(crate) struct Envelope {
     pub(crate) stamps: Stamps,
     /// Up to where the sender has applied the log.
     pub(crate) applied: Option<Index>,
+    pub(crate) chain: ChainWord,
     pub(crate) messages: Vec<Message>,
 }
 
@@ -86,6 +88,7 @@ impl Envelope {
         if let Some(Claim { committed, age_us }) = claim {
             builder.append("committed", committed as i64).append("age", age_us);
         }
+        self.chain.write(&mut builder);
         let mut array = builder.start_array("m");
         for message in messages {
             array.push(RawValue::Binary { subtype: 0, bytes: message });
@@ -148,6 +151,7 @@ impl Envelope {
             electable: truth("electable")?,
             stamps,
             applied: command.get("applied").and_then(RawValue::as_i64_exact).map(i64::unsigned_abs),
+            chain: ChainWord::read(command),
             messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         })
     }
@@ -177,6 +181,7 @@ mod tests {
             electable: true,
             stamps: Stamps { claim: Some(Claim { committed: 9, age_us: 3 }), stamp: 8, ..Stamps::default() },
             applied: Some(3),
+            chain: ChainWord::default(),
             messages: sizes.iter().map(message).collect(),
         }
     }

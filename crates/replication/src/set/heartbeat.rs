@@ -258,7 +258,7 @@ pub(crate) fn answer(
     let primary = topology.primary_member().map_or(-1, |primary| primary.id);
     reply.push("primaryId", primary);
     if !topology.is_writable {
-        reply.push("syncSourceId", primary);
+        reply.push("syncSourceId", shared.source().unwrap_or(-1));
     }
     reply.push("opTime", Value::from(optime_document(reached.applied)));
     reply.push("durableOpTime", Value::from(optime_document(reached.durable)));
@@ -324,7 +324,6 @@ pub(crate) fn members(shared: &Shared, statuses: &Statuses) -> Vec<MemberStatus>
     let (topology, reached, copied) = (shared.topology(), shared.reached(), shared.copied());
     let Some(config) = &topology.config else { return Vec::new() };
     let (statuses, own) = (statuses.lock(), topology.own_member().map(|member| member.id));
-    let primary = topology.primary_member().map(|member| member.id);
     let status = |member: &crate::set::MemberConfig| {
         let unknown = MemberStatus {
             id: member.id,
@@ -349,7 +348,7 @@ pub(crate) fn members(shared: &Shared, statuses: &Statuses) -> Vec<MemberStatus>
                 state: topology.state,
                 optime: reached.applied,
                 durable: reached.durable,
-                sync_source: primary.filter(|primary| Some(*primary) != own),
+                sync_source: shared.source(),
                 config_version: config.version,
                 config_term: config.term.unwrap_or(-1),
                 ..unknown

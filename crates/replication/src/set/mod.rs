@@ -17,6 +17,7 @@ mod apply;
 mod apply_queue;
 mod background;
 mod batches;
+mod chain;
 pub mod config;
 mod copying;
 mod delay;

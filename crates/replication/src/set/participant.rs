@@ -7,6 +7,7 @@ use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
 use crate::set::apply_queue::Work;
+use crate::set::chain::{Chain, ChainWord};
 use crate::set::config::MEMBERS_MAX;
 use crate::set::driver::{Asked, Links, Now, Told};
 use crate::set::envelope::{Address, Envelope};
@@ -33,6 +34,7 @@ struct Heard {
     host: String,
     electable: bool,
     applied: Option<Index>,
+    chain: ChainWord,
 }
 
 /// A read that asks whether this member still leads, and how far the data must be then.
@@ -72,6 +74,7 @@ pub(crate) struct Participant {
     /// Whether published views are withdrawn.
     pub(super) reads_latest: bool,
     pub(super) applied: Index,
+    pub(super) chain: Chain,
     /// Where this member stays behind by intention: up to here entries are old enough.
     pub(super) old_enough: Index,
     trim_at: Duration,
@@ -125,6 +128,7 @@ impl Participant {
             is_too_far_behind: false,
             reads_latest: false,
             applied: applied.index,
+            chain: Chain::default(),
             old_enough: 0,
             trim_at: now.monotonic,
             syncing: VecDeque::new(),
@@ -157,6 +161,10 @@ impl Participant {
         self.member.deadline()
     }
 
+    pub(super) fn is_too_far_behind(&self) -> bool {
+        self.is_too_far_behind
+    }
+
     pub(super) fn leads(&self) -> bool {
         self.leadership.role == Role::Leader
     }
@@ -165,6 +173,7 @@ impl Participant {
     pub(crate) fn advance(&mut self, now: Now) -> Result<(), LogError> {
         self.member.set_electable(self.is_electable(now));
         self.hold_back(now)?;
+        self.follow_source(now);
         self.member.advance(now.monotonic);
         if now.monotonic >= self.trim_at {
             self.trim_at = now.monotonic + TRIM_INTERVAL;
@@ -201,9 +210,13 @@ impl Participant {
 
     /// Word from another member.
     pub(crate) fn receive(&mut self, envelope: Envelope, now: Now) -> Result<(), LogError> {
-        let Envelope { from, to, disk, electable, applied, messages, stamps, .. } = envelope;
+        let Envelope { from, to, disk, electable, applied, chain, messages, stamps, .. } = envelope;
         if to.number != self.identity.number && !self.take_number(to.number, disk)? {
             return Ok(());
+        }
+        self.note_follower(from.number, chain, now);
+        if chain.is_passed_on() {
+            return self.take_passed_on(from.number, messages, now);
         }
         let is_electable = self.is_electable(now);
         for message in messages.into_iter().filter(|message| message.from() == from.number) {
@@ -212,7 +225,7 @@ impl Participant {
             }
         }
         if self.heard.len() < MEMBERS_MAX || self.heard.contains_key(&from.number) {
-            self.heard.insert(from.number, Heard { host: from.host, electable, applied });
+            self.heard.insert(from.number, Heard { host: from.host, electable, applied, chain });
             let leads = self.leads().then_some(self.leadership.term);
             self.freshness.heard(from.number, stamps, leads, now.monotonic);
             if stamps.asks {
@@ -295,6 +308,7 @@ impl Participant {
                 self.frozen_until = now.monotonic + lasts;
                 reply.answer(Ok(()));
             }
+            Asked::Follow(id) => self.chain.choose(id),
             Asked::Maintenance(is_on) => self.in_maintenance = is_on,
             // Each turn looks who waits.
             Asked::Freshness => {}
@@ -334,6 +348,7 @@ impl Participant {
         self.route(effects.committed);
         self.send(effects.messages, now);
         self.keep_fresh(now);
+        self.pass_on(now);
         for (id, index) in effects.readable {
             let known = self.reads.iter_mut().filter(|read| read.id <= id && read.needs.is_none());
             known.for_each(|read| read.needs = Some(index));
@@ -406,7 +421,12 @@ impl Participant {
     fn send(&mut self, messages: Vec<Message>, now: Now) {
         let mut by_receiver: BTreeMap<MemberId, Vec<Message>> = BTreeMap::new();
         for message in messages {
-            by_receiver.entry(message.to()).or_default().push(message);
+            let number = message.to();
+            let is_withheld = message.appends()
+                && self.heard.get(&number).is_some_and(|heard| heard.chain.follows_other_than(self.number()));
+            if !is_withheld {
+                by_receiver.entry(number).or_default().push(message);
+            }
         }
         for (number, messages) in by_receiver {
             self.send_to(number, messages, false, now);
@@ -414,6 +434,18 @@ impl Participant {
     }
 
     fn send_to(&mut self, number: MemberId, messages: Vec<Message>, asks: bool, now: Now) {
+        self.post(number, messages, asks, self.chain.word(), now);
+    }
+
+    /// Sends an envelope to the member with this number.
+    pub(super) fn post(
+        &mut self,
+        number: MemberId,
+        messages: Vec<Message>,
+        asks: bool,
+        chain: ChainWord,
+        now: Now,
+    ) {
         let confirmed = self.confirmed(now);
         let claimed = confirmed.map(|confirmed| (self.member.committed(), confirmed));
         let stamps = self.freshness.stamps(number, now.monotonic, self.leadership.term, claimed);
@@ -430,6 +462,7 @@ impl Participant {
             electable: self.is_electable(now),
             applied: Some(self.applied),
             stamps: Stamps { asks, ..stamps },
+            chain,
             messages,
         };
         for command in envelope.encode() {

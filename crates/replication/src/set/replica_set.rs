@@ -264,6 +264,17 @@ impl ReplicaSet {
         self.ask(|reply| Asked::Freeze(lasts, reply)).await
     }
 
+    /// Has a member without a vote follow the log of the member with this `_id`, or of the primary again, as long
+    /// as that can be followed.
+    pub fn sync_from(&self, id: i32) {
+        self.0.inbox.tell(Told::Asked(Asked::Follow(id)));
+    }
+
+    /// The `_id` of the member whose log this one follows.
+    pub fn sync_source(&self) -> Option<i32> {
+        self.0.shared.source()
+    }
+
     /// Has this member be primary.
     ///
     /// # Errors

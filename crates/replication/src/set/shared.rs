@@ -9,7 +9,7 @@ use document::{DocumentBuf, ObjectId};
 use event_listener::Event;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     is_writable: AtomicBool,
     reached: ArcSwap<Reached>,
     copied: ArcSwap<Copied>,
+    /// The `_id` of whom this member follows instead of the primary; negative for nobody.
+    source: AtomicI32,
     /// The state of the set that was learnt last, for members that are behind.
     pub(crate) state_note: ArcSwapOption<DocumentBuf>,
     pub(crate) batches: Batches,
@@ -68,6 +70,7 @@ impl Shared {
             is_writable: AtomicBool::new(false),
             reached: ArcSwap::default(),
             copied: ArcSwap::default(),
+            source: AtomicI32::new(-1),
             state_note: ArcSwapOption::empty(),
             batches: Batches::default(),
             fresh_as_of: AtomicU64::new(0),
@@ -170,6 +173,18 @@ impl Shared {
 
     pub(crate) fn want_fresh(&self, as_of: Duration) {
         self.fresh_wanted.fetch_max(as_of.as_micros() as u64, Ordering::AcqRel);
+    }
+
+    pub(crate) fn set_source(&self, id: Option<i32>) {
+        self.source.store(id.unwrap_or(-1), Ordering::Relaxed);
+    }
+
+    /// The `_id` of the member whose log this one follows; a primary follows nobody.
+    pub(crate) fn source(&self) -> Option<i32> {
+        let topology = self.topology();
+        let primary = topology.primary_member().map(|primary| primary.id);
+        let followed = Some(self.source.load(Ordering::Relaxed)).filter(|id| *id >= 0);
+        followed.or(primary).filter(|_| topology.primary.is_none() || topology.primary != topology.own)
     }
 
     pub(crate) fn copied(&self) -> Arc<Copied> {

@@ -587,11 +587,16 @@ impl World {
     fn operate(&mut self, id: usize, kind: u8) {
         let force = self.random.bool();
         let (other, votes, priority) = (self.random.usize(..), self.random.bool(), self.random.i32(0..4));
+        let count = self.nodes.len();
         if self.nodes[id].paused_until > self.now {
             return;
         }
         let Some(running) = &mut self.nodes[id].running else { return };
         let set = running.set.clone();
+        if force {
+            // Those that have no vote follow that member.
+            set.sync_from((other % count) as i32);
+        }
         running.operators.push(match kind {
             11 => Box::pin(async move {
                 let (wait, lasts) = (Duration::from_secs(1), Duration::from_secs(2));

@@ -29,7 +29,7 @@ pub(crate) static MAINTENANCE: Command = diagnostic(
 
 pub(crate) static SYNC_FROM: Command = diagnostic(
     "replSetSyncFrom",
-    "Chooses from whom a member gets the log: from the primary, always.",
+    "Chooses from whom a member without a vote gets the log.",
     Run::Now(sync_from),
 );
 
@@ -41,6 +41,8 @@ pub(crate) static ABORT_CATCH_UP: Command = diagnostic(
 
 /// For how long a primary that steps down does not stand for election, in seconds.
 const STEP_DOWN_SECONDS: i64 = 60;
+/// Of a source that is so far behind its follower the operator is warned.
+const SOURCE_LAG_SECONDS: u32 = 10;
 /// How long it waits for a secondary to catch up, in seconds.
 const CATCH_UP_SECONDS: i64 = 10;
 
@@ -114,23 +116,42 @@ fn sync_from(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     context.fields.finish()?;
     let host = normal_host(host).map_err(refused)?;
     let topology = set.topology();
-    let Some(config) = &topology.config else {
+    let (Some(config), Some(own)) = (&topology.config, topology.own_member()) else {
         return Err(not_initiated("New sync source cannot be set before the set is initiated"));
     };
     if topology.state == MemberState::Primary {
         return Err(CommandError::new(ErrorCode::NotSecondary as i32, "primaries don't sync"));
     }
-    if !config.members.iter().any(|member| member.host == host) {
+    let Some(source) = config.members.iter().find(|member| member.host == host) else {
         let message = format!("Could not find member \"{host}\" in replica set");
         return Err(CommandError::new(ErrorCode::NodeNotFound as i32, message));
+    };
+    if source.id == own.id {
+        return Err(CommandError::invalid_options("I cannot sync from myself"));
     }
-    let primary = topology.primary_member().map_or("", |member| member.host.as_str());
-    if host != primary {
-        let message =
-            format!("members get the log from the primary, {primary}: following others is not supported");
+    let primary = topology.primary_member().map(|member| member.id);
+    let is_primary = Some(source.id) == primary;
+    if !is_primary && (own.votes || !source.votes || !source.delay.is_zero()) {
+        let message = "a member that votes gets the log from the primary, and any other from a member that votes and is \
+                       not delayed";
         return Err(CommandError::new(ErrorCode::CommandNotSupported as i32, message));
     }
-    reply.append("syncFromRequested", host.as_str()).append("prevSyncTarget", primary);
+    let members = set.members();
+    let status = |id: i32| members.iter().find(|member| member.id == id);
+    let applied = |id: i32| status(id).map_or(0, |member| member.optime.timestamp.time);
+    if !status(source.id).is_some_and(|source| source.health) {
+        let message = format!("I cannot reach the requested member: {host}");
+        return Err(CommandError::new(ErrorCode::HostUnreachable as i32, message));
+    }
+    if applied(own.id).saturating_sub(applied(source.id)) > SOURCE_LAG_SECONDS {
+        let warning = format!("requested member \"{host}\" is more than 10 seconds behind us");
+        reply.append("warning", warning.as_str());
+    }
+    reply.append("syncFromRequested", host.as_str());
+    if let Some(before) = set.sync_source().and_then(|id| config.member(id)) {
+        reply.append("prevSyncTarget", before.host.as_str());
+    }
+    set.sync_from(source.id);
     Ok(())
 }
 
