@@ -51,8 +51,9 @@ def test_node_driver_with_a_replica_set(replica_set, tmp_path):
     run(["node", "--test", "--test-reporter=spec", "sets/replica_set.test.mjs"], replica_set.uri, tmp_path)
 
 
-def test_mongosh_with_a_replica_set(replica_set, tmp_path):
+def test_mongosh_with_a_replica_set(replica_set, start_server, tmp_path, monkeypatch):
     script = HERE / "mongosh" / "sets" / "replica_set.js"
     shell = str(NODE / "node_modules" / ".bin" / "mongosh")
+    monkeypatch.setenv("HEDDLE_SPARE", f"127.0.0.1:{start_server('--replSet', 'rs').port}")
     output = run([shell, "--quiet", "--norc", replica_set.uri, "--file", str(script)], replica_set.uri, tmp_path)
     assert "replica set: ok" in output, output
