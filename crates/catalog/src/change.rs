@@ -10,11 +10,11 @@
 //! them, does it as an observer: it sees each change once, in the unit that makes it, and what it adds is
 //! applied with it or not at all. Several changes may share a unit.
 
-use crate::OperationContext;
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::IndexEntryBuf;
 use crate::keys::{self, CollectionId, IndexId};
 use crate::namespace::Namespace;
+use crate::{OperationContext, Writer};
 use document::RawDocument;
 use std::sync::Arc;
 use storage::{CommitError, Growth, HeldLatches, KeyRange, Keyspace, QueuePlace, Store, WriteUnit};
@@ -369,8 +369,11 @@ impl<'o> Changes<'o> {
     fn seal(mut self) -> WriteUnit {
         self.add_counted();
         self.unit.set_connection(self.context.connection);
-        if let Some(bytes) = self.growth {
-            self.unit.set_growth(Growth::of(bytes));
+        match (self.context.writer, self.growth) {
+            // It was accepted, and what makes room may be behind it.
+            (Writer::Replication, _) => self.unit.set_growth(Growth::Shrinks),
+            (Writer::Client, Some(bytes)) => self.unit.set_growth(Growth::of(bytes)),
+            (Writer::Client, None) => {}
         }
         if let Some(observer) = self.observer() {
             observer.end_unit(&mut self.unit);

@@ -32,6 +32,13 @@ pub struct LogWrite {
 #[error("the log of the replica set: {0}")]
 pub struct LogError(#[from] pub Box<dyn std::error::Error + Send + Sync>);
 
+impl LogError {
+    /// Whether it could only not be written because the process ends.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self.0.downcast_ref(), Some(storage::CommitError::Closed))
+    }
+}
+
 /// The log on a member's disk.
 ///
 /// What was written is read at once, and survives a crash when a sync that began afterwards has ended

@@ -94,6 +94,8 @@ pub(crate) struct StoreInner {
     pace: BackgroundPace,
     pub(crate) memtable_bytes: u64,
     pub(crate) closed: AtomicBool,
+    /// What waits for room on the disk is to fail.
+    pub(crate) is_ending: AtomicBool,
 }
 
 impl Store {
@@ -220,6 +222,7 @@ impl Store {
             pace: BackgroundPace::new(options.io_budget_bytes_per_second),
             memtable_bytes: options.memtable_bytes,
             closed: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             engine,
         });
         inner.space.look(&inner.engine.pressure(), inner.memtable_bytes, ambient::now());

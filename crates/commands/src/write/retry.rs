@@ -11,6 +11,8 @@ use replication::oplog::Image;
 use replication::retryable::{
     CheckOutError, Executed, RetryObserver, RetryableWrite, Role, SessionTable, lsid,
 };
+use std::future::poll_fn;
+use std::task::Poll;
 use storage::ReadTier;
 
 /// The numbers of a command's statements, as it gives them.
@@ -95,7 +97,12 @@ pub(crate) async fn begin_retryable(
     let table = table.ok_or_else(|| CommandError::internal("a transaction number where no log is kept"))?;
     let ids = ids.of(statements)?;
     // In a box: a command without a number has no room for it.
-    let write = Box::pin(check_out(context, table, (session.0, txn_number))).await;
+    let mut write = Box::pin(check_out(context, table, (session.0, txn_number)));
+    let write = match poll_fn(|task| Poll::Ready(write.as_mut().poll(task))).await {
+        Poll::Ready(write) => write,
+        // Another command has the session.
+        Poll::Pending => Box::pin(context.within_limits(write)).await?,
+    };
     let advanced = write.and_then(|write| match context.server.sessions.advance(session, txn_number) {
         Ok(()) => Ok(write),
         Err(newer) => Err(CheckOutError::TooOld(newer)),

@@ -311,6 +311,36 @@ fn what_was_refused_is_not_confirmed_by_what_follows() {
 }
 
 #[test]
+fn a_wait_for_a_session_in_use_is_ended() {
+    let member = Member::new();
+    let client = TestClient::of(&member.server);
+    run(&client, filled()[0].clone());
+    let table = member.server.node.session_table.as_ref().expect("a member's");
+    let receipts = catalog::Receipts::default();
+    let writing = member.server.node.writing(&receipts);
+    block_on(table.create(&writing)).expect("nothing is in its way");
+    let used = block_on(table.check_out((lsid([SESSION; 16]), 1), &writing)).expect("it is free");
+    let again = |limit: i32| {
+        let mut command = numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 1);
+        if limit > 0 {
+            command.push("maxTimeMS", limit);
+        }
+        client.run(command).0.get("code").cloned()
+    };
+    assert_eq!(again(30), Some(Value::Int32(50)), "its time is over");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| again(0));
+        while !waiting.is_finished() {
+            client.client.interrupt.kill(11_601);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(waiting.join().expect("an answer"), Some(Value::Int32(11_601)));
+    });
+    drop(used);
+    assert_eq!(again(0), None);
+}
+
+#[test]
 fn an_entry_waits_for_the_command_that_has_the_session() {
     let (primary, other) = (Member::new(), Member::new());
     let client = TestClient::of(&primary.server);

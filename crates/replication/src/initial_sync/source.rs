@@ -2,6 +2,7 @@
 
 use super::plan::{CopiedFile, Plan, is_file_name, is_id};
 use crate::LocalState;
+use crate::entry::MemberId;
 use crate::set::SetError;
 use ambient::elapsed;
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
@@ -64,30 +65,35 @@ impl CopySource {
                 self.read(directory, id, file, offset)
             }
             _ if request.contains("begin") => {
-                self.check_is_of_use(request)?;
-                self.begin(directory)
+                let receiver = self.check_is_of_use(request)?;
+                self.begin(directory, receiver)
             }
             _ => Err(SetError::new(ErrorCode::BadValue, "expected what to do with a copy")),
         }
     }
 
-    /// Whether a copy of the data as they are now brings the member further that asks.
-    fn check_is_of_use(&self, request: RawDocument<'_>) -> Result<(), SetError> {
+    /// The member that asks, where a copy of the data as they are now brings it further.
+    fn check_is_of_use(&self, request: RawDocument<'_>) -> Result<MemberId, SetError> {
         let wanted = |name: &str| {
             let number = request.get(name).and_then(RawValue::as_i64_exact);
             number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
         };
         let data = LocalState::new(self.store.clone()).applied().map_err(failed)?.unwrap_or_default();
         if data.position.index >= wanted("at") && data.membership.members().contains(&wanted("for")) {
-            return Ok(());
+            return Ok(wanted("for"));
         }
         Err(SetError::new(ErrorCode::NotYetInitialized, "the data here have not come so far yet"))
     }
 
-    fn begin(&self, directory: &Path) -> Result<DocumentBuf, SetError> {
+    /// A member has one copy at a time: it asks for another one where it cannot use the one before.
+    fn begin(&self, directory: &Path, receiver: MemberId) -> Result<DocumentBuf, SetError> {
         self.expire();
+        let of_receiver = format!("{receiver}x");
+        let before: Vec<String> =
+            self.used.lock().keys().filter(|id| id.starts_with(&of_receiver)).cloned().collect();
+        before.iter().for_each(|id| self.end(directory, id));
         std::fs::create_dir_all(directory).map_err(failed)?;
-        let id = ObjectId::new().to_string();
+        let id = format!("{of_receiver}{}", ObjectId::new());
         let path = directory.join(&id);
         self.used.lock().insert(id.clone(), ambient::now());
         self.store.checkpoint(&path).map_err(failed)?;

@@ -319,6 +319,11 @@ fn a_source_reads_nothing_but_copies() {
     ] {
         assert!(read(id, file).is_err(), "{id} {file}");
     }
+    // Whoever asks again has no use for the one before.
+    let again = reads.answer(begin(2, 9).as_raw()).expect("another copy");
+    assert!(read(&id, "engine/CURRENT").is_err());
+    let id = again.as_raw().get("id").and_then(RawValue::as_str).expect("an id").to_owned();
+    assert_eq!(read(&id, "engine/CURRENT"), Ok(()));
     reads.answer(doc! { "end": (id.as_str()) }.to_buf().as_raw()).expect("an end");
     assert!(read(&id, "engine/CURRENT").is_err());
 }

@@ -35,6 +35,24 @@ pub(crate) enum StepError {
     Log(#[from] LogError),
 }
 
+impl StepError {
+    /// Whether it could only not be written because the process ends.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, StepError::Commit(CommitError::Closed))
+    }
+}
+
+/// What is committed is written, unless the process ends while the disk has no room for it.
+fn written(outcome: Result<storage::Receipt, CommitError>) -> Result<(), StepError> {
+    match outcome {
+        Err(CommitError::Closed) => Err(CommitError::Closed.into()),
+        outcome => {
+            outcome.expect("what is committed is written");
+            Ok(())
+        }
+    }
+}
+
 /// Who applies.
 pub(crate) struct Applying {
     pub(crate) links: Links,
@@ -55,7 +73,7 @@ impl Applying {
         };
         match work {
             None => return Ok(false),
-            Some(Work::Group { group, through, .. }) => self.write(group, through),
+            Some(Work::Group { group, through, .. }) => self.write(group, through)?,
             Some(Work::Entries(mut entries)) => {
                 let applied = self.apply(&entries).await;
                 if applied.is_err() {
@@ -69,12 +87,10 @@ impl Applying {
     }
 
     /// The data of a group that was proposed here. It is committed: a member whose data cannot follow must not
-    /// go on as if they did.
-    fn write(&mut self, group: ProposedGroup, through: Option<(Position, OpTime)>) {
-        const WRITTEN: &str = "what is committed is written";
+    /// go on as if they did. After an error nothing more may be applied.
+    fn write(&mut self, group: ProposedGroup, through: Option<(Position, OpTime)>) -> Result<(), StepError> {
         let Some((position, optime)) = through else {
-            group.write(WriteUnit::new(), |_| {}).expect(WRITTEN);
-            return;
+            return written(group.write(WriteUnit::new(), |_| {}));
         };
         assert!(position.index > self.mark.position.index, "{position:?} follows {:?}", self.mark.position);
         self.mark.position = position;
@@ -86,8 +102,9 @@ impl Applying {
             self.oplog.show_up_to(position.index);
             self.links.shared.reach(|reached| reached.applied = optime);
         };
-        group.write(beside, readable).expect(WRITTEN);
+        written(group.write(beside, readable))?;
         self.inbox.tell(Told::Applied { through: position.index, state: None });
+        Ok(())
     }
 
     /// Operations of other leaders, and what changes no data.

@@ -118,7 +118,15 @@ impl Background {
             inbox.bell.is_mine();
             loop {
                 let (monotonic, wall) = clock();
-                let turn = driver.turn(Now { monotonic, wall }).expect("the log of the replica set");
+                let turn = match driver.turn(Now { monotonic, wall }) {
+                    Ok(turn) => turn,
+                    // It has waited for room on the disk, and nothing of the turn was said to anybody.
+                    Err(error) if error.is_end() => {
+                        driver.give_up();
+                        break;
+                    }
+                    Err(error) => panic!("{error}"),
+                };
                 if let Some((mark, oplog)) = turn.begins {
                     let (links, inbox) = (links.clone(), Arc::clone(&inbox));
                     let applying = Applying { links, oplog, inbox, mark, failed: None };
@@ -154,7 +162,10 @@ fn run_applying(mut applying: Applying, links: &Links, ends: &AtomicBool) {
             Ok(true) => {}
             Ok(false) if is_last => return,
             Ok(false) => thread::park(),
-            Err(error) if is_last => return tracing::warn!(%error, "not applied before the end"),
+            // What is behind it must not be applied without it.
+            Err(error) if is_last || error.is_end() => {
+                return tracing::warn!(%error, "not applied before the end");
+            }
             Err(error) => {
                 tracing::error!(%error, "operations of the replica set cannot be applied yet");
                 thread::sleep(APPLY_AGAIN);

@@ -258,6 +258,13 @@ impl Driver {
         Ok(report)
     }
 
+    /// Refuses all that waits, without a last word to anybody.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(participant) = &mut self.participant {
+            participant.close(&self.proposals);
+        }
+    }
+
     fn receive(&mut self, envelope: Envelope, now: Now, report: &mut TurnReport) -> Result<(), LogError> {
         let own = self.participant.as_ref().map(|participant| participant.set_id());
         if envelope.set_name != self.options.set_name || own.is_some_and(|own| own != envelope.set_id) {

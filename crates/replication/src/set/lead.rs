@@ -179,7 +179,7 @@ impl Participant {
         }
     }
 
-    fn close(&mut self, proposals: &Proposals) {
+    pub(super) fn close(&mut self, proposals: &Proposals) {
         self.links.shared.forbid_writes();
         self.leading.open_in = None;
         // Who is refused looks at once for another primary, and must not find this member again.
@@ -421,7 +421,8 @@ impl Participant {
     fn priority(&self, number: MemberId) -> u32 {
         let place = self.state.as_ref().and_then(|state| state.place(number));
         let member = place.and_then(|place| self.state.as_ref()?.config.members.get(place));
-        let wants = number == self.number() || self.wants_to_lead(number);
+        // Somebody else should lead who can take writes that grow.
+        let wants = if number == self.number() { self.has_room() } else { self.wants_to_lead(number) };
         // Priorities have decimals, and end at 1000.
         member.filter(|_| wants).map_or(0, |member| (member.priority * 1_000.0).ceil() as u32)
     }
@@ -459,7 +460,9 @@ impl Participant {
 
     fn step_down(&mut self, now: Now) {
         let Some(stepping) = &self.leading.stepping else { return };
-        if let Some(to) = self.successor() {
+        // It may fail again and again, but each try is over after an election timeout.
+        let last_try = stepping.until + self.config.election_timeout;
+        if let Some(to) = self.successor().filter(|_| now.monotonic < last_try) {
             return self.member.transfer(to);
         }
         if now.monotonic < stepping.until {

@@ -198,6 +198,11 @@ impl Participant {
         is_wanted && now.monotonic >= self.frozen_until && !self.in_maintenance && !self.is_too_far_behind
     }
 
+    /// Whether its disk has room for what clients add.
+    pub(super) fn has_room(&self) -> bool {
+        self.links.catalog.store().has_room()
+    }
+
     /// Keeps this member from being primary until then.
     pub(super) fn freeze_until(&mut self, until: Duration) {
         self.frozen_until = until;
@@ -459,7 +464,7 @@ impl Participant {
             to: Address { number, host: host.to_owned() },
             needs_copy: self.identity.needs_copy,
             disk: self.state.as_ref().and_then(|state| state.disk(number)),
-            electable: self.is_electable(now),
+            electable: self.is_electable(now) && self.has_room(),
             applied: Some(self.applied),
             stamps: Stamps { asks, ..stamps },
             chain,

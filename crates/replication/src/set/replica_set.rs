@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use storage::ENTRY_BYTES_MAX;
+use storage::{ENTRY_BYTES_MAX, Store};
 use wire::ErrorCode;
 
 /// As in MongoDB (`periodicNoopIntervalSecs`): drivers reckon with it (`maxStalenessSeconds`).
@@ -83,6 +83,9 @@ impl SetOptions {
     }
 }
 
+/// When a member stops.
+const SYNC_ENDS_WITHIN: Duration = Duration::from_secs(2);
+
 /// A member of a replica set, running or not yet initiated. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct ReplicaSet(Arc<Running>);
@@ -100,6 +103,7 @@ struct Running {
     sessions: Arc<SessionTable>,
     inbox: Arc<Inbox>,
     queue: Arc<ApplyQueue>,
+    store: Store,
     /// A leaf in the lock order.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -153,6 +157,7 @@ impl ReplicaSet {
             sessions: Arc::clone(&links.sessions),
             inbox: Arc::clone(&inbox),
             queue: Arc::clone(&links.queue),
+            store: links.catalog.store().clone(),
             threads: Mutex::default(),
         }));
         let now = crate::set::driver::Now { monotonic, wall };
@@ -494,8 +499,16 @@ impl ReplicaSet {
     pub fn stop(&self) {
         self.0.copying.stop();
         self.0.inbox.tell(Told::Asked(Asked::Stop));
-        for thread in std::mem::take(&mut *self.0.threads.lock()) {
-            drop(thread.join());
+        self.0.store.end_waits();
+        let began = ambient::now();
+        for (place, thread) in std::mem::take(&mut *self.0.threads.lock()).into_iter().enumerate() {
+            // Behind the driver: who syncs may wait for room on the disk, and has nothing to lose.
+            while place > 0 && !thread.is_finished() && ambient::elapsed(began) < SYNC_ENDS_WITHIN {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if place == 0 || thread.is_finished() {
+                drop(thread.join());
+            }
         }
     }
 }

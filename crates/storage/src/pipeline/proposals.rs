@@ -17,6 +17,7 @@ use super::group::{Group, GroupCommit, GroupWriter, Lead, Queue, Ticket, words_o
 use crate::engine::EngineFailure;
 use crate::error::CommitError;
 use crate::gate::queue::{Admission, Gate, cost};
+use crate::space::SpaceState;
 use crate::store::{Store, StoreInner};
 use crate::unit::WriteUnit;
 
@@ -156,7 +157,7 @@ impl Store {
     /// behind or the disk has no room at all.
     ///
     /// # Errors
-    /// When the store is broken or closed, and never for a reason that passes.
+    /// When the store is broken or closed, or [ends](Store::end_waits), and never for a reason that passes.
     pub fn write_now(&self, unit: WriteUnit) -> Result<Receipt, CommitError> {
         assert!(unit.queue() == Queue::Commits, "a unit with entries is written when these are committed");
         let store = &self.inner;
@@ -164,6 +165,18 @@ impl Store {
         let written = catch_unwind(AssertUnwindSafe(|| store.write_committed(units)));
         let written = written.unwrap_or_else(|panic| Err(store.panicked(words_of(&*panic))));
         written.map(|sequence| Receipt { sequence })
+    }
+}
+
+impl Store {
+    /// The process ends: what waits for room on the disk, now or later, fails with [`CommitError::Closed`].
+    pub fn end_waits(&self) {
+        self.inner.is_ending.store(true, Ordering::Release);
+    }
+
+    /// Whether the disk has room for what grows.
+    pub fn has_room(&self) -> bool {
+        self.inner.space.state() == SpaceState::Normal
     }
 }
 
@@ -188,6 +201,9 @@ impl StoreInner {
                 Ok(sequence) => return Ok(sequence),
                 Err(EngineFailure::Stalled) => self.stalled(),
                 Err(EngineFailure::NoSpace(_)) => {
+                    if self.is_ending.load(Ordering::Acquire) {
+                        return Err(CommitError::Closed);
+                    }
                     self.space.make_way(ambient::now());
                 }
                 Err(EngineFailure::Failed(detail)) => {
