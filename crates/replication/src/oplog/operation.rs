@@ -153,10 +153,11 @@ pub(super) fn write_insert(
     write_key(builder.start_document("o2"), document);
 }
 
+/// Of the document of this `_id`.
 pub(super) fn write_update(
     builder: &mut DocumentBuilder<'_>,
     target: TargetRef<'_>,
-    document_key: RawDocument<'_>,
+    document: RawDocument<'_>,
     update: &Update<RawDocument<'_>>,
 ) {
     write_head(builder, "u", target);
@@ -166,16 +167,17 @@ pub(super) fn write_update(
             builder.start_document("o").append("$v", 2).append("diff", *delta);
         }
     }
-    builder.append("o2", document_key);
+    write_key(builder.start_document("o2"), document);
 }
 
+/// Of the document of this `_id`.
 pub(super) fn write_delete(
     builder: &mut DocumentBuilder<'_>,
     target: TargetRef<'_>,
-    document_key: RawDocument<'_>,
+    document: RawDocument<'_>,
 ) {
     write_head(builder, "d", target);
-    builder.append("o", document_key);
+    write_key(builder.start_document("o"), document);
 }
 
 /// `{ _id }` of a document.
@@ -190,7 +192,7 @@ fn write_key(mut builder: DocumentBuilder<'_>, document: RawDocument<'_>) {
 }
 
 fn write_head(builder: &mut DocumentBuilder<'_>, op: &str, (namespace, uuid): TargetRef<'_>) {
-    builder.append("op", op).append("ns", &namespace.to_string());
+    builder.append("op", op).append("ns", [namespace.database(), namespace.collection()].join(".").as_str());
     if let Some(uuid) = uuid {
         append_uuid(builder, "ui", uuid);
     }

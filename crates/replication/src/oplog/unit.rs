@@ -10,8 +10,8 @@ use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDoc
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Bytes that a part takes beside its document, names included, mostly.
-const PART_BYTES: usize = 128;
+/// Bytes that a part takes beside its document, names and what an entry ends with included, mostly.
+const PART_BYTES: usize = 256;
 /// Bytes that a part takes in the list of an `applyOps` beside its own, at most.
 const PLACE_BYTES: usize = 16;
 /// Bytes of the parts of one `applyOps` at most: it is to be read as a document.
@@ -40,12 +40,10 @@ pub(crate) fn append_parts(change: Change<'_>, statement: Option<Statement>, par
                 None => Update::Replacement(after),
             };
             let (Update::Delta(bytes) | Update::Replacement(bytes)) = &update;
-            let key = document_key(after);
-            append(bytes.as_bytes().len(), &|builder| write_update(builder, target, key.as_raw(), &update));
+            append(bytes.as_bytes().len(), &|builder| write_update(builder, target, after, &update));
         }
         Change::Delete { document, .. } => {
-            let key = document_key(document);
-            append(0, &|builder| write_delete(builder, target, key.as_raw()));
+            append(0, &|builder| write_delete(builder, target, document));
         }
         _ => {
             let operations = operations_of_catalog(change);
