@@ -524,3 +524,19 @@ fn a_cursor_that_waits_for_its_client_keeps_no_view() {
         assert_eq!(found(&rest), 18, "it goes on in what is shown now");
     }
 }
+
+#[test]
+fn maintenance_ends_as_often_as_it_was_begun() {
+    let (_wires, members) = three();
+    let (primary, secondary) = (&members[0], &members[1]);
+    let state = || secondary.admin(doc! { "replSetGetStatus": 1 }).get("myState").cloned();
+    primary.fails(doc! { "replSetMaintenance": true }, 95, "primaries can't modify maintenance mode");
+    secondary.fails(doc! { "replSetMaintenance": false }, 96, "already out of maintenance mode");
+    secondary.admin(doc! { "replSetMaintenance": true });
+    secondary.admin(doc! { "replSetMaintenance": 1 });
+    assert_eq!(state(), Some(Value::Int32(3)), "told when it has taken effect");
+    secondary.admin(doc! { "replSetMaintenance": false });
+    assert_eq!(state(), Some(Value::Int32(3)), "begun twice, ended once");
+    secondary.admin(doc! { "replSetMaintenance": false });
+    assert_eq!(state(), Some(Value::Int32(2)));
+}

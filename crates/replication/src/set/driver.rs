@@ -58,7 +58,7 @@ pub(crate) enum Asked {
     Freeze(Duration, Reply<()>),
     /// The `_id` of the member whose log is to be followed.
     Follow(i32),
-    Maintenance(bool),
+    Maintenance(bool, Reply<()>),
     Read(Reply<()>),
     Note(DocumentBuf, Reply<OpTime>),
     /// Somebody waits for fresher data.
@@ -411,12 +411,13 @@ fn refuse(told: Told) {
             Asked::StepDown { reply, .. }
             | Asked::StepUp(reply)
             | Asked::Freeze(_, reply)
+            | Asked::Maintenance(_, reply)
             | Asked::Read(reply),
         ) => reply.answer(Err(error())),
         Told::Asked(
             Asked::Reconfigure { reply, .. } | Asked::Initiate(.., reply) | Asked::Note(_, reply),
         ) => reply.answer(Err(error())),
-        Told::Asked(Asked::Maintenance(_) | Asked::Follow(_) | Asked::Freshness | Asked::Stop) => {}
+        Told::Asked(Asked::Follow(_) | Asked::Freshness | Asked::Stop) => {}
         Told::Received(_) | Told::Synced(_) | Told::Applied { .. } => {
             unreachable!("{told:?} without a participant")
         }

@@ -69,7 +69,8 @@ pub(crate) struct Participant {
     /// Who is answered when clients are told what has become of this member.
     pub(super) answers: Vec<Reply<()>>,
     frozen_until: Duration,
-    in_maintenance: bool,
+    /// So often it was asked for, and not ended again.
+    maintenance: u32,
     is_too_far_behind: bool,
     /// Whether published views are withdrawn.
     pub(super) reads_latest: bool,
@@ -124,7 +125,7 @@ impl Participant {
             standing: Vec::new(),
             answers: Vec::new(),
             frozen_until: Duration::ZERO,
-            in_maintenance: false,
+            maintenance: 0,
             is_too_far_behind: false,
             reads_latest: false,
             applied: applied.index,
@@ -195,7 +196,7 @@ impl Participant {
             (None, _) => true,
             (Some(_), own) => own.is_some_and(crate::set::MemberConfig::is_electable),
         };
-        is_wanted && now.monotonic >= self.frozen_until && !self.in_maintenance && !self.is_too_far_behind
+        is_wanted && now.monotonic >= self.frozen_until && self.maintenance == 0 && !self.is_too_far_behind
     }
 
     /// Whether its disk has room for what clients add.
@@ -314,7 +315,7 @@ impl Participant {
                 reply.answer(Ok(()));
             }
             Asked::Follow(id) => self.chain.choose(id),
-            Asked::Maintenance(is_on) => self.in_maintenance = is_on,
+            Asked::Maintenance(is_on, reply) => self.maintain(is_on, reply),
             // Each turn looks who waits.
             Asked::Freshness => {}
             Asked::Read(reply) => match self.member.read() {
@@ -325,6 +326,23 @@ impl Participant {
                 ))),
             },
             Asked::Initiate(..) | Asked::Stop => unreachable!("the driver's own"),
+        }
+    }
+
+    /// Answered when clients are told what has become of this member.
+    fn maintain(&mut self, is_on: bool, reply: Reply<()>) {
+        let refused = |code, message: &str| Err(SetError::new(code, message));
+        match (self.leads(), is_on, self.maintenance) {
+            (true, ..) => {
+                reply.answer(refused(ErrorCode::NotSecondary, "primaries can't modify maintenance mode"));
+            }
+            (_, false, 0) => {
+                reply.answer(refused(ErrorCode::OperationFailed, "already out of maintenance mode"));
+            }
+            (_, is_on, calls) => {
+                self.maintenance = if is_on { calls.saturating_add(1) } else { calls - 1 };
+                self.answers.push(reply);
+            }
         }
     }
 
@@ -585,7 +603,7 @@ impl Participant {
             (None, _) => MemberState::Startup,
             (Some(_), None) => MemberState::Removed,
             _ if is_writable => MemberState::Primary,
-            _ if self.is_too_far_behind || self.in_maintenance => MemberState::Recovering,
+            _ if self.is_too_far_behind || self.maintenance > 0 => MemberState::Recovering,
             _ => MemberState::Secondary,
         };
         let leader = self.leadership.leader.filter(|leader| is_writable || *leader != self.identity.number);

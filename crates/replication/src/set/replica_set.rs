@@ -14,9 +14,7 @@ use crate::set::heartbeat::{self, MemberStatus, Statuses};
 use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
-use crate::set::{
-    Copies, FlowFigures, FlowSettings, MemberState, ReadFreshness, ReplSetConfig, SetError, Topology,
-};
+use crate::set::{Copies, FlowFigures, FlowSettings, ReadFreshness, ReplSetConfig, SetError, Topology};
 use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
 use document::{DocumentBuf, ObjectId, RawDocument, Timestamp, doc};
@@ -291,13 +289,9 @@ impl ReplicaSet {
     /// Keeps this member from being read from, and from becoming primary, or ends that.
     ///
     /// # Errors
-    /// `NotSecondary` of a primary.
-    pub fn set_maintenance(&self, is_on: bool) -> Result<(), SetError> {
-        if self.topology().state == MemberState::Primary {
-            return Err(SetError::new(ErrorCode::NotSecondary, "primaries can't modify maintenance mode"));
-        }
-        self.0.inbox.tell(Told::Asked(Asked::Maintenance(is_on)));
-        Ok(())
+    /// `NotSecondary` of a primary; `OperationFailed` for an end too many: each beginning is ended by itself.
+    pub async fn set_maintenance(&self, is_on: bool) -> Result<(), SetError> {
+        self.ask(|reply| Asked::Maintenance(is_on, reply)).await
     }
 
     /// The last operation that is in the data.

@@ -21,10 +21,10 @@ pub(crate) static FREEZE: Command = waiting(
     Run::Later(|context, reply| Box::pin(freeze(context, reply))),
 );
 
-pub(crate) static MAINTENANCE: Command = diagnostic(
+pub(crate) static MAINTENANCE: Command = waiting(
     "replSetMaintenance",
     "Takes a secondary out of service, or puts it in again.",
-    Run::Now(maintain),
+    Run::Later(|context, _| Box::pin(maintain(context))),
 );
 
 pub(crate) static SYNC_FROM: Command = diagnostic(
@@ -97,14 +97,14 @@ async fn freeze(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_
     Ok(())
 }
 
-fn maintain(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> CommandResult {
+async fn maintain(context: &mut CommandContext<'_>) -> CommandResult {
     let set = set_of(context)?;
     let is_on = match context.fields.target() {
         RawValue::Boolean(is_on) => is_on,
         other => crate::fields::integer(other).is_some_and(|number| number != 0),
     };
     context.fields.finish()?;
-    set.set_maintenance(is_on).map_err(refused)
+    asked(context, set.set_maintenance(is_on)).await
 }
 
 fn sync_from(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
