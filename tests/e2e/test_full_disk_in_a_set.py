@@ -138,10 +138,14 @@ def test_where_nobody_has_room_writes_are_refused_and_deletes_go_on(disks, repli
         with pytest.raises(OperationFailure) as refused:
             write_until(things, lambda: False, first)
         assert refused.value.code == OUT_OF_DISK_SPACE, refused.value.details
+        with pytest.raises(OperationFailure) as refused:
+            things.create_index("data")
+        assert refused.value.code == OUT_OF_DISK_SPACE, refused.value.details
         assert things.delete_many({"_id": {"$lt": 25}}).deleted_count == 25
         for disk in small:
             disk.empty()
         eventually("room", lambda: all(disk_state(running, member) == "normal" for member in running.members))
         write_until(things, lambda: things.count_documents({}) > first, 1_000_000)
+        things.create_index("data")
         running.wait_until_healthy()
         running.assert_members_are_equal()

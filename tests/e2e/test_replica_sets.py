@@ -1,5 +1,6 @@
 """Replica sets of three members, as drivers see them."""
 
+import shutil
 import threading
 import time
 
@@ -246,6 +247,30 @@ def test_a_primary_that_stops_and_goes_on_takes_nothing_back(replica_set):
         running.assert_members_are_equal()
 
 
+def test_another_election_timeout_acts_at_once_on_all_members(replica_set):
+    running = replica_set(3, settings={"electionTimeoutMillis": 60_000})
+    killed = running.primary()
+    with running.direct(killed) as direct:
+        config = direct.admin.command("replSetGetConfig")["config"]
+        assert config["settings"]["electionTimeoutMillis"] == 60_000
+        config["version"] += 1
+        config["settings"]["electionTimeoutMillis"] = 500
+        direct.admin.command("replSetReconfig", config)
+        config["version"] += 1
+        config["settings"]["electionTimeoutMillis"] = 10
+        with pytest.raises(pymongo.errors.OperationFailure, match="value must be >= 50"):
+            direct.admin.command("replSetReconfig", config)
+
+    def has_it(member):
+        with running.direct(member) as direct:
+            return direct.admin.command("replSetGetConfig")["config"]["settings"]["electionTimeoutMillis"] == 500
+
+    eventually("the configuration", lambda: all(map(has_it, running.members)))
+    running.kill(killed)
+    others = [member for member in running.members if member is not killed]
+    eventually("another primary", lambda: any(running.hello(member).get("isWritablePrimary") for member in others), 30)
+
+
 def test_without_a_majority_nothing_is_written(replica_set):
     running = replica_set(3, settings=FAST)
     primary = running.primary()
@@ -256,6 +281,39 @@ def test_without_a_majority_nothing_is_written(replica_set):
         direct.refused.things.insert_one({"_id": 1})
     with running.direct(primary) as direct:
         assert direct.refused.get_collection("things", read_preference=ReadPreference.SECONDARY).count_documents({}) == 0
+
+
+def test_a_survivor_is_forced_to_go_on_and_the_others_come_back_empty(replica_set):
+    running = replica_set(3, settings=FAST)
+    survivor, *lost = running.members
+    with running.client() as client:
+        things = client.forced.get_collection("things", write_concern=WriteConcern(w=3))
+        things.insert_many([{"_id": number} for number in range(300)])
+        things.create_index("n")
+    for member in lost:
+        running.kill(member)
+    eventually("the step-down", lambda: not running.hello(survivor).get("isWritablePrimary"))
+    with running.direct(survivor) as direct:
+        config = direct.admin.command("replSetGetConfig")["config"]
+        config["version"] += 1
+        with pytest.raises(pymongo.errors.NotPrimaryError):
+            direct.admin.command("replSetReconfig", config)
+        eventually("the force", lambda: direct.admin.command("replSetReconfig", config, force=True))
+        eventually("a primary", lambda: direct.admin.command("hello")["isWritablePrimary"])
+        assert direct.admin.command("replSetGetConfig")["config"]["version"] > 10_000
+        assert direct.forced.things.count_documents({}) == 300
+        direct.forced.things.insert_one({"_id": "alone"})
+    for member in lost:
+        shutil.rmtree(member.directory)
+        running.restart(member)
+    running.wait_until_healthy()
+    with running.client() as client:
+        assert client.forced.things.count_documents({}) == 301
+        client.forced.get_collection("things", write_concern=WriteConcern(w=3, wtimeout=20_000)).insert_one({"_id": "together"})
+    running.assert_members_are_equal()
+    # The majority is theirs now.
+    running.kill(running.primary())
+    running.primary()
 
 
 def test_a_set_of_one_is_a_whole_set(replica_set):

@@ -1,6 +1,6 @@
 //! The times and bounds of a member.
 
-use crate::entry::MemberId;
+use crate::entry::{Index, MemberId};
 use std::time::Duration;
 
 /// How long a member waits and how much it sends.
@@ -21,6 +21,8 @@ pub struct Config {
     /// Bytes of committed entries that are given out at once, but for one alone: after a start it may be much of
     /// the log.
     pub committed_bytes_max: u64,
+    /// Changes of the members up to there do not count: [`crate::Member::force`].
+    pub forced_through: Index,
     /// Where the random part of the time-outs comes from: another one at each start.
     pub seed: u64,
 }
@@ -41,6 +43,7 @@ impl Config {
             message_bytes_max: 1 << 20,
             messages_unanswered_max: 64,
             uncommitted_bytes_max: 256 << 20,
+            forced_through: 0,
             committed_bytes_max: 8 << 20,
             seed,
         }

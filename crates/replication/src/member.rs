@@ -90,6 +90,7 @@ pub struct Member<L: Log> {
     reads: Reads,
     /// Messages that no member has sent.
     refused: u64,
+    forced_through: Index,
 }
 
 #[derive(Default)]
@@ -131,6 +132,7 @@ impl<L: Log> Member<L> {
             committed_timestamp,
             reads: Reads::default(),
             refused: 0,
+            forced_through: config.forced_through,
         })
     }
 
@@ -413,6 +415,35 @@ impl<L: Log> Member<L> {
         self.raw.raft.post_conf_change();
     }
 
+    /// This member alone votes from now on, and all of its log is committed as soon as it leads, whatever the others
+    /// have. Only where these will never be heard again: they may have committed something else.
+    ///
+    /// # Panics
+    /// If it leads.
+    pub fn force(&mut self) -> Index {
+        let raft = &mut self.raw.raft;
+        assert_ne!(raft.state, StateRole::Leader, "a leader has a majority");
+        raft.become_follower(raft.term, raft::INVALID_ID);
+        self.forced_through = raft.raft_log.last_index();
+        let own = raft.id;
+        // Out of a change that was under way, then to this member alone, in one step or two.
+        for step in 0..3 {
+            let change = match self.membership.is_changing() {
+                true => ConfChangeV2::new(),
+                false if step < 2 => self.membership.change(&[own], &[]),
+                false => break,
+            };
+            if change.changes.is_empty() && !self.membership.is_changing() {
+                break;
+            }
+            let state = self.raw.apply_conf_change(&change).expect("a member that votes alone");
+            self.membership = Membership::from_raft(&state);
+        }
+        assert_eq!(self.membership, Membership::of(&[own]), "one member votes alone");
+        self.raw.mut_store().membership = self.membership.clone();
+        self.forced_through
+    }
+
     /// Stops to lead at once.
     pub fn resign(&mut self) {
         if self.raw.raft.state == StateRole::Leader {
@@ -600,7 +631,10 @@ impl<L: Log> Member<L> {
     fn commit(&mut self, entry: Entry) -> Result<(), LogError> {
         let mut membership = None;
         match entry.kind {
+            // The first entry after a forced beginning tells who belongs to the set from there on.
+            EntryKind::LeaderElected if self.forced_through > 0 => membership = Some(self.membership.clone()),
             EntryKind::LeaderElected => {}
+            EntryKind::Membership if entry.position.index <= self.forced_through => {}
             EntryKind::Operation(timestamp) => {
                 let before = self.committed_timestamp;
                 assert!(timestamp > before, "{:?} at {timestamp:?} follows {before:?}", entry.position);

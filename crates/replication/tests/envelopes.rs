@@ -8,7 +8,7 @@ use document::{Document, DocumentBuf, RawDocument, Value, doc};
 use fastrand::Rng;
 use protobuf::{Message as _, ProtobufEnum};
 use raft::eraftpb::{self, EntryType, MessageType};
-use replication::set::{Background, MemberState, ReplSetConfig, ReplicaSet, SetOptions};
+use replication::set::{Background, MemberState, ReplSetConfig, ReplicaSet, SetError, SetOptions};
 use replication::{Answer, PeerError, Peers};
 use std::future::{Future, ready};
 use std::pin::{Pin, pin};
@@ -24,6 +24,8 @@ const WALL: Duration = Duration::from_secs(1_000_000);
 struct Wires {
     sent: Mutex<Vec<(usize, DocumentBuf)>>,
     running: Mutex<Vec<ReplicaSet>>,
+    /// Who does nothing.
+    down: Mutex<Vec<usize>>,
 }
 
 impl Peers for Wires {
@@ -35,7 +37,8 @@ impl Peers for Wires {
     }
 
     fn ask(&self, host: &str, command: DocumentBuf, _: Duration) -> Answer {
-        let member = place(host).and_then(|place| self.running.lock().unwrap().get(place).cloned());
+        let place = place(host).filter(|place| !self.down.lock().unwrap().contains(place));
+        let member = place.and_then(|place| self.running.lock().unwrap().get(place).cloned());
         let answer = match member.map(|member| member.heartbeat(command.as_raw())) {
             None => Err(PeerError::TimedOut { host: host.to_owned() }),
             Some(Ok(reply)) => Ok(reply),
@@ -54,6 +57,7 @@ fn place(host: &str) -> Option<usize> {
 }
 
 struct Node {
+    engine: Arc<MemoryEngine>,
     set: ReplicaSet,
     background: Background,
 }
@@ -79,7 +83,7 @@ impl World {
             asked: Vec::new(),
             recorded: Vec::new(),
         };
-        world.nodes = (0..3).map(|id| world.start(id)).collect();
+        world.nodes = (0..3).map(|id| world.start(id, Arc::default())).collect();
         let members = (0..3).map(|id| Value::from(doc! { "_id": id, "host": (host(id as usize)) }));
         let config = doc! { "_id": "rs", "version": 1, "members": (members.collect::<Vec<_>>()) };
         let config = ReplSetConfig::parse(config.to_buf().as_raw()).unwrap();
@@ -96,9 +100,9 @@ impl World {
         world
     }
 
-    fn start(&self, id: usize) -> Node {
-        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::default());
-        let store = Store::with_engine(engine, &StorageOptions::small()).unwrap();
+    fn start(&self, id: usize, engine: Arc<MemoryEngine>) -> Node {
+        let shared = Arc::clone(&engine) as Arc<dyn Engine>;
+        let store = Store::with_engine(shared, &StorageOptions::small()).unwrap();
         let options = SetOptions::new("rs", vec![host(id)], id as u64);
         let peers = Arc::clone(&self.wires) as Arc<dyn Peers>;
         let times = (self.now, self.now + WALL);
@@ -109,7 +113,7 @@ impl World {
             Some(before) => *before = set.clone(),
             None => running.push(set.clone()),
         }
-        Node { set, background }
+        Node { engine, set, background }
     }
 
     #[track_caller]
@@ -132,9 +136,11 @@ impl World {
         self.now += STEP;
         self.clock.advance(STEP);
         for _ in 0..3 {
-            (0..self.nodes.len()).for_each(|id| self.turn(id));
+            let is_up = |id: &usize| !self.wires.down.lock().unwrap().contains(id);
+            let up: Vec<usize> = (0..self.nodes.len()).filter(is_up).collect();
+            up.iter().for_each(|id| self.turn(*id));
             let sent = std::mem::take(&mut *self.wires.sent.lock().unwrap());
-            for (to, envelope) in sent {
+            for (to, envelope) in sent.into_iter().filter(|(to, _)| up.contains(to)) {
                 let _ = self.nodes[to].set.receive(envelope.as_raw());
                 self.recorded.push((to, envelope));
             }
@@ -256,7 +262,7 @@ fn an_empty_disk_takes_nothing_that_was_sent_to_the_one_before() {
     let mut world = World::new(2);
     world.note();
     (0..50).for_each(|_| world.round());
-    world.nodes[2] = world.start(2);
+    world.nodes[2] = world.start(2, Arc::default());
     let sent = world.recorded.clone();
     for (_, envelope) in sent.iter().filter(|(to, _)| *to == 2) {
         world.nodes[2].set.receive(envelope.as_raw()).unwrap();
@@ -381,4 +387,68 @@ fn no_bytes_end_a_member() {
             world.round();
         }
     }
+}
+
+/// Asks a member for these members, by their `_id`; the answer comes with further rounds.
+fn reconfigure(
+    world: &mut World,
+    id: usize,
+    members: &[i32],
+    force: bool,
+) -> Arc<Mutex<Option<Result<(), SetError>>>> {
+    let set = world.nodes[id].set.clone();
+    let mut asked = set.topology().config.clone().unwrap().to_document();
+    asked.insert("version", set.topology().config.as_ref().unwrap().version + 1);
+    let members = members.iter().map(|id| Value::from(doc! { "_id": (*id), "host": (host(*id as usize)) }));
+    asked.insert("members", members.collect::<Vec<_>>());
+    let asked = ReplSetConfig::parse(asked.to_buf().as_raw()).unwrap();
+    let answer = Arc::default();
+    let tell: Arc<Mutex<Option<Result<(), SetError>>>> = Arc::clone(&answer);
+    world.asked.push(Box::pin(async move {
+        let answered = set.reconfigure(asked, force).await;
+        *tell.lock().unwrap() = Some(answered);
+    }));
+    answer
+}
+
+#[test]
+fn a_survivor_is_forced_to_go_on_alone() {
+    let mut world = World::new(3);
+    for _ in 0..20 {
+        world.note();
+        world.round();
+    }
+    // The last ones are not known to be committed.
+    world.wires.down.lock().unwrap().extend([1, 2]);
+    (0..3).for_each(|_| world.note());
+    world.until("it steps down", |world| !world.nodes[0].set.is_writable());
+    world.until("it knows no primary", |world| world.nodes[0].set.topology().primary.is_none());
+    let applied = world.nodes[0].set.last_applied();
+    let refused = reconfigure(&mut world, 0, &[0], false);
+    world.until("an answer", |_| refused.lock().unwrap().is_some());
+    assert!(refused.lock().unwrap().as_ref().unwrap().is_err(), "it takes no for an answer without force");
+    let forced = reconfigure(&mut world, 0, &[0, 1], true);
+    world.until("an answer", |_| forced.lock().unwrap().is_some());
+    assert_eq!(*forced.lock().unwrap(), Some(Ok(())));
+    world.until("it is primary", |world| world.nodes[0].set.is_writable());
+    let config = world.nodes[0].set.topology().config.clone().unwrap();
+    assert_eq!((config.version, config.members.len()), (10_002, 2));
+    assert!(world.nodes[0].set.last_applied() > applied);
+
+    // The others have their data: they are of the set that has ended, and do not come back by themselves.
+    world.wires.down.lock().unwrap().retain(|id| *id != 1);
+    (0..300).for_each(|_| world.round());
+    assert!(world.nodes[0].set.is_writable() && !world.nodes[1].set.is_writable());
+    assert_eq!(world.nodes[1].set.topology().config.as_ref().unwrap().version, 1);
+
+    // It was written down: after a restart it goes on so.
+    let engine = Arc::clone(&world.nodes[0].engine);
+    world.nodes[0] = world.start(0, engine);
+    world.until("it is primary again", |world| world.nodes[0].set.is_writable());
+    assert_eq!(world.nodes[0].set.topology().config.as_ref().unwrap().version, 10_002);
+
+    // With an empty disk one joins, by a copy of the data.
+    world.nodes[1] = world.start(1, Arc::default());
+    world.until("it is to copy", |world| world.nodes[1].set.topology().state == MemberState::Startup2);
+    assert!(world.nodes[0].set.is_writable());
 }

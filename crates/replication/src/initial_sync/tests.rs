@@ -87,7 +87,7 @@ impl Server {
 
 fn identity(number: u64, needs_copy: bool) -> Identity {
     let set_id = ObjectId::from_bytes([1; 12]);
-    Identity { set_name: "rs".to_owned(), set_id, number, genesis: 1, needs_copy }
+    Identity { set_name: "rs".to_owned(), set_id, number, genesis: 1, needs_copy, forced_through: 0 }
 }
 
 fn operation(index: u64, term: u64) -> Entry {

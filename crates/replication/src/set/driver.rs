@@ -14,7 +14,7 @@ use crate::set::participant::Participant;
 use crate::set::shared::{Bell, Reply, Shared};
 use crate::set::state::{FIRST_NUMBER, SetState};
 use crate::set::{ReplSetConfig, SetError, SetOptions};
-use crate::{Identity, LocalState, Peers};
+use crate::{Identity, LocalState, Membership, Peers};
 use catalog::Catalog;
 use document::{DocumentBuf, ObjectId};
 use parking_lot::Mutex;
@@ -282,6 +282,7 @@ impl Driver {
                 number: envelope.to.number,
                 genesis: FIRST_NUMBER,
                 needs_copy: envelope.needs_copy,
+                forced_through: 0,
             };
             tracing::info!(set = %identity.set_name, number = identity.number, "joining the replica set");
             self.found(&identity)?;
@@ -316,6 +317,7 @@ impl Driver {
                 number: FIRST_NUMBER,
                 genesis: FIRST_NUMBER,
                 needs_copy,
+                forced_through: 0,
             };
             self.found(&identity)?;
             self.join(identity, now, report)?;
@@ -338,7 +340,10 @@ impl Driver {
 
     /// Takes part, as what the disk says.
     fn join(&mut self, identity: Identity, now: Now, report: &mut TurnReport) -> Result<(), LogError> {
-        let data = self.local.applied()?.unwrap_or_else(|| genesis(&identity));
+        let mut data = self.local.applied()?.unwrap_or_else(|| genesis(&identity));
+        if identity.is_forced_after(data.position.index) {
+            data.membership = Membership::of(&[identity.number]);
+        }
         let state = match self.local.set_state()? {
             None => None,
             Some(note) => {
@@ -349,7 +354,7 @@ impl Driver {
             Participant::open(&self.options, self.links.clone(), identity, data.clone(), state, now)?;
         let oplog = participant.oplog();
         self.links.shared.oplog.get_or_init(|| oplog.clone());
-        self.links.shared.set_id.get_or_init(|| participant.set_id());
+        *self.links.shared.set_id.lock() = Some(participant.set_id());
         report.begins = Some((data, oplog));
         self.participant = Some(Box::new(participant));
         Ok(())

@@ -262,9 +262,9 @@ pub(crate) fn answer(
     }
     reply.push("opTime", Value::from(optime_document(reached.applied)));
     reply.push("durableOpTime", Value::from(optime_document(reached.durable)));
-    for (field, id) in [("disk", &shared.disk), ("setId", &shared.set_id)] {
-        if let Some(id) = id.get() {
-            reply.push(field, *id);
+    for (field, id) in [("disk", shared.disk.get().copied()), ("setId", *shared.set_id.lock())] {
+        if let Some(id) = id {
+            reply.push(field, id);
         }
     }
     Ok(reply.to_buf())

@@ -21,10 +21,11 @@ use crate::set::participant::Participant;
 use crate::set::shared::Reply;
 use crate::set::state::SetState;
 use crate::set::{ReplSetConfig, SetError};
-use document::{DocumentBuf, doc};
+use crate::{Identity, LocalState};
+use document::{DocumentBuf, ObjectId, doc};
 use std::collections::VecDeque;
 use std::time::Duration;
-use storage::{CommitError, Proposals, ProposedGroup};
+use storage::{CommitError, Proposals, ProposedGroup, WriteUnit};
 use wire::ErrorCode;
 
 /// So many entries behind, a new member is near enough to get its vote.
@@ -350,6 +351,12 @@ impl Participant {
         if self.leading.gives_numbers {
             return self.leading.deferred.push((asked, force, reply));
         }
+        if force && !self.leads() && self.leadership.leader.is_none() {
+            if let Err(error) = self.force(asked) {
+                return reply.answer(Err(error));
+            }
+            return self.leading.initiators.push(reply);
+        }
         match self.next_state(asked, force).and_then(|state| {
             self.log_note(state.to_note(), now).map_err(|error| not_primary(&error.to_string()))
         }) {
@@ -359,6 +366,44 @@ impl Participant {
             }
             Err(error) => reply.answer(Err(error)),
         }
+    }
+
+    /// Begins the set anew with what this member has, where nobody leads and nobody will.
+    fn force(&mut self, asked: ReplSetConfig) -> Result<(), SetError> {
+        let state = self.state.as_ref().ok_or_else(|| not_primary("this member has no configuration"))?;
+        let own = self.own_id().ok_or_else(|| not_primary("this member is not in the configuration"))?;
+        let term = self.leadership.term as i64;
+        let config = state.config.successor(asked, own, term, Some(FORCED_VERSIONS))?;
+        if !config.member(own).is_some_and(|member| member.votes && member.is_electable()) {
+            let message = "the member on which a configuration is forced has to be electable in it";
+            return Err(SetError::new(ErrorCode::NodeNotElectable, message));
+        }
+        let state = state.forced(config, own);
+        let forced_through = self.member.force();
+        // Others of the same log are of another set from here on: what they have committed may be something else.
+        let identity =
+            Identity { set_id: ObjectId::new(), needs_copy: true, forced_through, ..self.identity.clone() };
+        tracing::warn!(
+            forced_through,
+            "the set is forced to go on without its majority: what only other members have is lost, and they come \
+             back with empty directories only"
+        );
+        let mut unit = WriteUnit::new();
+        LocalState::put_identity(&mut unit, &identity);
+        LocalState::put_set_state(&mut unit, state.to_note().as_raw());
+        let written = self.links.catalog.store().write_now(unit);
+        written.expect("the beginning of a forced set is written");
+        *self.links.shared.set_id.lock() = Some(identity.set_id);
+        self.identity = identity;
+        self.log_again(state.clone());
+        self.learn(state);
+        self.member.stand();
+        Ok(())
+    }
+
+    /// Has a state logged after all that is there, as soon as this member leads.
+    pub(super) fn log_again(&mut self, state: SetState) {
+        self.leading.initial = Some(state);
     }
 
     fn next_state(&self, asked: ReplSetConfig, force: bool) -> Result<SetState, SetError> {
@@ -381,7 +426,8 @@ impl Participant {
     fn reconcile(&mut self) {
         let Some(state) = &self.state else { return };
         let membership = self.member.membership();
-        if membership.is_changing() {
+        // A state that is on its way may know nothing of the members of this one.
+        if membership.is_changing() || self.leading.next_state.is_some() {
             return;
         }
         let progress = self.member.progress();

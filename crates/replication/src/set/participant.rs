@@ -97,6 +97,7 @@ impl Participant {
         let oplog = log.oplog();
         let config = Config {
             uncommitted_bytes_max: options.uncommitted_bytes_max,
+            forced_through: identity.forced_through,
             ..Config::new(identity.number, options.seed)
         };
         let applied = data.position;
@@ -139,6 +140,9 @@ impl Participant {
             (reached.applied, reached.committed, reached.durable) = (optime, optime, optime);
         });
         if let Some(state) = state {
+            if participant.identity.is_forced_after(applied.index) {
+                participant.log_again(state.clone());
+            }
             participant.learn(state);
         }
         participant.hold_back(now)?;
@@ -176,6 +180,11 @@ impl Participant {
         self.hold_back(now)?;
         self.follow_source(now);
         self.member.advance(now.monotonic);
+        let forced = self.identity.forced_through;
+        if forced > self.member.log().compacted().index && self.applied >= forced {
+            // Who comes later copies the data: the changes of the members before are not to be followed.
+            self.member.compact(forced)?;
+        }
         if now.monotonic >= self.trim_at {
             self.trim_at = now.monotonic + TRIM_INTERVAL;
             // The mark of what is applied is in the same journal, and before this.

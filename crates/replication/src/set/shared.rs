@@ -53,7 +53,8 @@ pub(crate) struct Shared {
     pub(crate) flow: Mutex<FlowFigures>,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
-    pub(crate) set_id: OnceLock<ObjectId>,
+    /// A leaf in the lock order.
+    pub(crate) set_id: Mutex<Option<ObjectId>>,
     /// Tells this member's disk from every other one.
     pub(crate) disk: OnceLock<ObjectId>,
     /// Rung after each change of one of these.
@@ -79,7 +80,7 @@ impl Shared {
             flow_settings: FlowSettings::default(),
             flow: Mutex::default(),
             oplog: OnceLock::new(),
-            set_id: OnceLock::new(),
+            set_id: Mutex::default(),
             disk: OnceLock::new(),
             changed: Event::new(),
             advanced: Event::new(),

@@ -39,6 +39,15 @@ impl SetState {
         SetState { config, ..self.clone() }.with_numbers()
     }
 
+    /// With another configuration, for a set that goes on from one member alone: what the others have promised, and
+    /// to whom their numbers belonged, counts no more.
+    pub(crate) fn forced(&self, config: ReplSetConfig, own: i32) -> Self {
+        let mut state = SetState { config, ..self.clone() };
+        state.numbers.retain(|id, _| *id == own);
+        state.disks.retain(|id, _| *id == own);
+        state.with_numbers()
+    }
+
     fn with_numbers(mut self) -> Self {
         let config = &self.config;
         self.numbers.retain(|id, _| config.member(*id).is_some());

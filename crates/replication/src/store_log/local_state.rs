@@ -1,7 +1,7 @@
 //! What a member keeps for itself beside its log: who it is, up to where its data are, who belongs to the set.
 
 use super::records::failed;
-use crate::entry::{MemberId, Position};
+use crate::entry::{Index, MemberId, Position};
 use crate::log::{Checkpoint, LogError};
 use crate::membership::Membership;
 use document::{DocumentBuf, ObjectId, RawDocument, RawValue, Value, doc};
@@ -26,6 +26,16 @@ pub struct Identity {
     pub genesis: u64,
     /// The set began with data that this member did not have: it begins with a copy.
     pub needs_copy: bool,
+    /// Up to there this member alone has decided what is in the log, and who had a vote does not count:
+    /// the set was forced to go on without its majority.
+    pub forced_through: Index,
+}
+
+impl Identity {
+    /// Whether data of this place are from before the member was forced to go on alone.
+    pub(crate) fn is_forced_after(&self, index: Index) -> bool {
+        self.forced_through > 0 && index <= self.forced_through
+    }
 }
 
 /// Reads and writes these; writes go into a unit of the caller's.
@@ -59,6 +69,7 @@ impl LocalState {
         let document = doc! {
             "set": (identity.set_name.as_str()), "setId": (identity.set_id), "number": (number(identity.number)),
             "genesis": (number(identity.genesis)), "needsCopy": (identity.needs_copy),
+            "forcedThrough": (number(identity.forced_through)),
         };
         unit.put(Keyspace::Meta, IDENTITY, document.to_buf().as_bytes());
     }
@@ -139,6 +150,7 @@ fn decode_identity(document: RawDocument<'_>) -> Result<Identity, LogError> {
         number: counted(document.get("number"), "number")?,
         genesis: counted(document.get("genesis"), "genesis")?,
         needs_copy,
+        forced_through: counted(document.get("forcedThrough"), "forcedThrough").unwrap_or(0),
     })
 }
 

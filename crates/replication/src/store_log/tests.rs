@@ -148,6 +148,7 @@ fn the_local_state_comes_back() {
         number: 3,
         genesis: 1,
         needs_copy: true,
+        forced_through: 7,
     };
     let members = |ids: &[MemberId]| ids.to_vec();
     let applied = Checkpoint {
