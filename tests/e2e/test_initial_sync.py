@@ -110,8 +110,8 @@ def test_a_new_member_copies_from_a_secondary_within_the_budget_and_tells_how_fa
     fill(tmp_path / "member0", 1_000, 6_000)
     running = replica_set(2)
     primary = running.hosts[running.members.index(running.primary())]
-    # A quarter of the budget: 6 MB take six seconds.
-    late = join(running, tmp_path, "--backgroundMBPerSecond", "4")
+    # An eighth of the budget: 6 MB take six seconds.
+    late = join(running, tmp_path, "--backgroundMBPerSecond", "8")
 
     def told():
         with running.direct(late) as client:

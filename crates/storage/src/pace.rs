@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 /// At most this share of the budget is taken, so that flush and compaction never wait for long, …
-const SHARE: u64 = 4;
+const SHARE: u64 = 8;
 /// … and this one in any case, however much they write: what is copied must end.
 const SHARE_MIN: u64 = 16;
 /// Over how long the engine's own rate is taken.
@@ -92,16 +92,16 @@ mod tests {
 
     #[test]
     fn what_is_moved_is_what_flush_and_compaction_leave() {
-        check(512 * MIB, 0, 128 * MIB);
-        check(512 * MIB, 256 * MIB, 128 * MIB);
-        check(512 * MIB, 448 * MIB, 64 * MIB);
+        check(512 * MIB, 0, 64 * MIB);
+        check(512 * MIB, 256 * MIB, 64 * MIB);
+        check(512 * MIB, 464 * MIB, 48 * MIB);
         check(512 * MIB, 600 * MIB, 32 * MIB);
-        check(40 * MIB, 0, 10 * MIB);
+        check(40 * MIB, 0, 5 * MIB);
     }
 
     #[test]
     fn two_share_and_without_a_budget_nobody_waits() {
-        let (pace, now) = (BackgroundPace::new(4 * MIB), Instant::now());
+        let (pace, now) = (BackgroundPace::new(8 * MIB), Instant::now());
         assert_eq!(pace.pause_after(MIB, || 0, now), Duration::from_secs(1));
         assert_eq!(pace.pause_after(MIB, || 0, now), Duration::from_secs(2), "behind the other one");
         assert_eq!(BackgroundPace::new(0).pause_after(MIB, || 0, now), Duration::ZERO);

@@ -150,7 +150,7 @@ parameters! {
     MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB", start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
         "Size at which a memtable is written to disk; 0 takes a thirty-second of storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB, but at most a sixty-fourth of the memory that the process may use.";
     BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s", start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
-        "What flush and compaction may write to the disk, together; 0 takes 512. Copies for members of a replica set, on both sides, take what they leave of it: at most a quarter, and a sixteenth in any case. What is read, the journal and the entries of an index being built are not held to it: those entries come to the disk by flush and compaction.";
+        "What flush and compaction may write to the disk, together; 0 takes 512. Copies for members of a replica set, on both sides, take what they leave of it: at most an eighth, and a sixteenth in any case. What is read, the journal and the entries of an index being built are not held to it: those entries come to the disk by flush and compaction.";
     LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "", start("" "systemLog.destination"),
         "`file` asks for systemLog.path; empty leaves the choice to systemLog.path.";
     LogAppend "systemLog.logAppend" off(), "", start("logappend" "systemLog.logAppend"),

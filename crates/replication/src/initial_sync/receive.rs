@@ -231,6 +231,8 @@ impl Receiver {
         while offset < file.bytes {
             let Chunk { data, pause } = self.fetch_chunk(plan, file, offset)?;
             written.write_all(&data)?;
+            // A whole file at once would hold up other syncs of this disk.
+            written.sync_data()?;
             offset += data.len() as u64;
             let progress = self.attempts.lock().copied(data.len() as u64);
             if ambient::elapsed(*told) >= TOLD_EVERY {

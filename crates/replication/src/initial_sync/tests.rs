@@ -402,7 +402,7 @@ fn a_copy_keeps_to_the_pace_of_either_side() {
         receiver.fetch(&wanted()).expect("a copy");
         (ambient::elapsed(began).as_secs_f64(), *way.read.lock(), way.sources.lock().len())
     };
-    let (seconds, bytes, _) = pace(1 << 20, 0);
+    let (seconds, bytes, _) = pace(2 << 20, 0);
     let least = bytes as f64 / f64::from(256 << 10);
     assert!(seconds >= least && least > 0.05, "{bytes} bytes in {seconds} s");
     let (seconds, _, reads) = pace(0, 30);
