@@ -33,7 +33,7 @@ const GRAIN: Duration = Duration::from_millis(10);
 const GRAIN_BYTES: u64 = 64 << 10;
 /// No more are remembered one by one: a minute at 20 MB a second.
 const REMEMBERED_MAX: usize = 1 << 15;
-/// What passes each second however far the majority lags: a set whose secondaries are stuck goes on.
+/// What passes each second, about, however far the majority lags: a set whose secondaries are stuck goes on.
 const LEAST_RATE: u64 = 128 << 10;
 /// `targetRateLimit` when nothing is limited.
 const UNLIMITED: u64 = 1_000_000_000;
@@ -284,7 +284,7 @@ impl Flow {
         let lag = age(unapplied);
         let target_lag = settings.target_lag();
         let is_lagged = settings.is_on() && lag * 2 >= target_lag;
-        self.tell(now, lag, is_lagged);
+        let elapsed = self.tell(now, lag, is_lagged);
         (self.figures.unanswered_bytes, self.figures.unapplied_bytes) = (in_flight, behind);
         if !settings.is_on() {
             return None;
@@ -303,7 +303,12 @@ impl Flow {
         if is_lagged {
             // Less than what is worked off in the target, for the limit is set from half of it on.
             let may_wait = self.apply_rate.within(target_lag * 3 / 4);
-            room = room.min(may_wait.saturating_sub(behind).max(self.allowed.saturating_sub(self.logged)));
+            let more = (LEAST_RATE as f64 * elapsed.as_secs_f64()).ceil() as u64;
+            // Enough for what is larger than the window, in the end.
+            self.allowed = (self.allowed.max(self.logged) + more).min(self.logged + window);
+            room = room.min(may_wait.saturating_sub(behind).max(self.allowed - self.logged));
+        } else {
+            self.allowed = self.logged;
         }
         Some(ProposalWindow { room, window })
     }
@@ -326,17 +331,14 @@ impl Flow {
         part
     }
 
-    fn tell(&mut self, now: Duration, lag: Duration, is_lagged: bool) {
+    /// Returns the time since it was told before.
+    fn tell(&mut self, now: Duration, lag: Duration, is_lagged: bool) -> Duration {
         let elapsed = now.saturating_sub(std::mem::replace(&mut self.told_at, now));
         let figures = &mut self.figures;
         figures.lag = lag;
         figures.lagged_count += u64::from(is_lagged && !figures.is_lagged);
         if is_lagged && figures.is_lagged {
             figures.lagged_time += elapsed;
-            let more = (LEAST_RATE as f64 * elapsed.as_secs_f64()).ceil() as u64;
-            self.allowed = (self.allowed + more).min(self.logged + LEAST_RATE);
-        } else {
-            self.allowed = self.logged;
         }
         figures.is_lagged = is_lagged;
         figures.target_rate = match is_lagged {
@@ -344,6 +346,7 @@ impl Flow {
             false => UNLIMITED,
         };
         figures.sustainer_rate = self.operation_rate.per_second as u64;
+        elapsed
     }
 
     pub(crate) fn figures(&self) -> FlowFigures {

@@ -1,10 +1,10 @@
 //! The queue at a gate: lets commits through at the rate of the moment or while there is room behind it, and keeps
-//! the others' wakers. Who has brought the most bytes waits the longest: each connection's next commit has its
-//! turn when every other one that waits has brought as much (start-time fair queueing: Goyal, Vin, Cheng 1996).
+//! the others' wakers. Who brings the most bytes waits the longest: a commit has its turn when every other connection
+//! that waits has brought as much as its own has with it (self-clocked fair queueing: Golestani 1994).
 //!
 //! ```text
-//!  turns:   0 ──── 1 KB ──────────────────────── 4 MB ─────▶
-//!           a1 b1  a2                              h2          h1 was 4 MB, a1 and b1 1 KB each
+//!  turns:   0 ── 1 KB ── 2 KB ─────────────────── 4 MB ─────▶
+//!                a1 b1    a2                       h1           h1 has 4 MB, the others 1 KB each
 //! ```
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ struct Waiter {
 /// What a connection has brought.
 #[derive(Default)]
 struct Brought {
-    /// The turn of its next commit, unless that of all is later.
+    /// The turn of its last commit.
     next: u64,
     waiting_bytes: u64,
 }
@@ -215,13 +215,12 @@ impl Gate {
 }
 
 impl State {
-    /// When it is the turn of a connection's next commit.
+    /// When it is the turn of a connection's next commit: behind all that brings less.
     fn turn_of(&mut self, connection: u64, cost: u64) -> Turn {
         self.arrivals += 1;
         let brought = self.connections.entry(connection).or_default();
-        let turn = brought.next.max(self.turn);
-        brought.next = turn + cost;
-        (turn, self.arrivals)
+        brought.next = brought.next.max(self.turn) + cost;
+        (brought.next, self.arrivals)
     }
 
     /// Takes a commit's cost from what may pass, if that is enough.

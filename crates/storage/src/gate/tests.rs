@@ -123,7 +123,19 @@ fn connections_that_bring_the_same_take_turns_and_nobody_starves() {
         };
         tickets.iter_mut().map(admitted).filter(|is_admitted| *is_admitted).count()
     };
-    assert_eq!((count(&mut large, 10_000, 1), count(&mut small, 1_000, 2)), (2, 20));
+    assert_eq!((count(&mut large, 10_000, 1), count(&mut small, 1_000, 2)), (2, 21));
+}
+
+#[test]
+fn what_has_no_room_yet_holds_up_nobody_who_brings_less() {
+    let gate = Gate::new();
+    gate.set(window(0, 0), Duration::ZERO);
+    let (mut large, mut small) = (None, None);
+    assert!(gate.poll_admit(4 * MIB, 1, &mut large, Waker::noop()).is_pending());
+    assert!(gate.poll_admit(1_000, 2, &mut small, Waker::noop()).is_pending());
+    gate.set(window(0, MIB / 2), Duration::ZERO);
+    assert!(gate.poll_admit(1_000, 2, &mut small, Waker::noop()).is_ready());
+    assert!(passes(&gate, 1_000, 3) && gate.poll_admit(4 * MIB, 1, &mut large, Waker::noop()).is_pending());
 }
 
 #[test]
