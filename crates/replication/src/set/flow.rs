@@ -299,7 +299,9 @@ impl Flow {
             self.probe = Probe { at: now + PROBE_EVERY, logged: None };
             return None;
         }
-        let mut room = self.probed(now, window, in_flight).saturating_sub(in_flight);
+        // What is larger than it passes alone, also while only a part is used.
+        let window = self.probed(now, window, in_flight);
+        let mut room = window.saturating_sub(in_flight);
         if is_lagged {
             // Less than what is worked off in the target, for the limit is set from half of it on.
             let may_wait = self.apply_rate.within(target_lag * 3 / 4);
@@ -400,47 +402,49 @@ mod tests {
         last: Index,
         /// Clients' bytes that wait for room.
         limited: bool,
-        room: Option<u64>,
+        room: Option<ProposalWindow>,
+        /// Each group has so many bytes, and one entry.
+        group: u64,
     }
 
     const STEP: Duration = Duration::from_millis(20);
-    /// Each group has so many bytes, and one entry.
-    const GROUP: u64 = 16 << 10;
 
     impl Set {
         fn new() -> Self {
             let flow = Flow::new(MIB, 256 * MIB);
             let settings = FlowSettings::default();
-            Set { flow, settings, now: Duration::ZERO, last: 0, limited: false, room: None }
+            Set { flow, settings, now: Duration::ZERO, last: 0, limited: false, room: None, group: 16 << 10 }
         }
 
         /// What happens in a time: `brought`, and what the members do, in bytes a second.
         fn run(&mut self, time: Duration, brought: u64, (own, majority): (u64, u64)) {
-            let end = self.now + time;
-            let groups = |rate: u64| rate as f64 * STEP.as_secs_f64() / GROUP as f64;
+            let (end, group) = (self.now + time, self.group);
+            let groups = |rate: u64| rate as f64 * STEP.as_secs_f64() / group as f64;
             let (mut waiting, mut done) = (0.0, [self.applied().0 as f64, self.applied().1 as f64]);
             while self.now < end {
                 self.now += STEP;
                 let now = Now { monotonic: self.now, wall: self.now };
                 waiting += groups(brought);
-                while waiting >= 1.0 && self.room.is_none_or(|room| room >= GROUP) {
+                while waiting >= 1.0 && self.room.is_none_or(|room| room.room >= group.min(room.window)) {
                     waiting -= 1.0;
                     self.last += 1;
-                    self.flow.logged(now, self.last, GROUP, (1, 1));
-                    self.room = self.room.map(|room| room - GROUP);
+                    self.flow.logged(now, self.last, group, (1, 1));
+                    if let Some(room) = &mut self.room {
+                        room.room = room.room.saturating_sub(group);
+                    }
                 }
                 done[0] = (done[0] + groups(own)).min(self.last as f64);
                 done[1] = (done[1] + groups(majority)).min(done[0]);
                 let applied = (done[0] as Index, done[1] as Index);
                 let window = self.flow.window(self.now, applied, &self.settings, || waiting >= 1.0);
                 self.flow.figures.window = window.map(|window| window.window);
-                self.room = window.map(|window| window.room);
+                self.room = window;
                 self.limited |= window.is_some();
             }
         }
 
         fn applied(&self) -> (Index, Index) {
-            (self.flow.answered / GROUP, self.flow.applied / GROUP)
+            (self.flow.answered / self.group, self.flow.applied / self.group)
         }
     }
 
@@ -468,6 +472,14 @@ mod tests {
         assert!(rate > 19 * MIB, "{} MiB a second", rate / MIB);
         set.run(Duration::from_secs(5), MIB, (20 * MIB, 20 * MIB));
         assert_eq!(set.flow.figures().window, None, "{:?}", set.flow);
+    }
+
+    #[test]
+    fn groups_larger_than_any_window_go_on() {
+        let mut set = Set { group: 4 * MIB, ..Set::new() };
+        set.run(Duration::from_secs(60), 20 * MIB, (2 * MIB, 2 * MIB));
+        let rate = set.flow.answered / 60;
+        assert!(rate > MIB, "{rate} bytes a second: {:?}", set.flow);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The queue at a gate: lets commits through at the rate of the moment or while there is room behind it, and keeps
 //! the others' wakers. Who brings the most bytes waits the longest: a commit has its turn when every other connection
-//! that waits has brought as much as its own has with it (self-clocked fair queueing: Golestani 1994).
+//! that waits has brought as much as its own has with it (fair queueing; the time is that of start-time fair queueing:
+//! Goyal, Vin, Cheng 1996).
 //!
 //! ```text
 //!  turns:   0 ── 1 KB ── 2 KB ─────────────────── 4 MB ─────▶
@@ -67,7 +68,7 @@ struct State {
     waiters: Slab<Waiter>,
     /// Waiters not admitted yet.
     queue: BTreeMap<Turn, usize>,
-    /// The turn of who was admitted last.
+    /// Where the bytes of who was admitted last begin.
     turn: u64,
     arrivals: u64,
     connections: BTreeMap<u64, Brought>,
@@ -140,7 +141,7 @@ impl Gate {
         let turn = state.turn_of(connection, cost);
         let is_next = state.queue.first_key_value().is_none_or(|(first, _)| turn < *first);
         if is_next && state.pass(cost) {
-            state.turn = state.turn.max(turn.0);
+            state.turn = state.turn.max(turn.0 - cost);
             return Poll::Ready(());
         }
         state.connections.entry(connection).or_default().waiting_bytes += cost;
@@ -262,7 +263,7 @@ impl State {
                 break;
             }
             self.queue.remove(&turn);
-            self.turn = self.turn.max(turn.0);
+            self.turn = self.turn.max(turn.0 - cost);
             let waiter = self.waiters.get_mut(next).expect("as above");
             assert!(!waiter.admitted, "a commit passes the gate twice");
             waiter.admitted = true;

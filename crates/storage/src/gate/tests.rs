@@ -139,6 +139,22 @@ fn what_has_no_room_yet_holds_up_nobody_who_brings_less() {
 }
 
 #[test]
+fn several_that_load_are_no_more_in_the_way_than_one() {
+    let gate = Gate::new();
+    gate.set(window(0, 0), Duration::ZERO);
+    let mut loads = [None; 4];
+    for (connection, load) in loads.iter_mut().enumerate() {
+        assert!(gate.poll_admit(4 * MIB, connection as u64, load, Waker::noop()).is_pending());
+    }
+    gate.set(window(0, MIB), Duration::ZERO);
+    assert_eq!(gate.waiting(), 3, "one passes alone");
+    let mut small = None;
+    assert!(gate.poll_admit(1_000, 9, &mut small, Waker::noop()).is_pending());
+    gate.set(window(4 * MIB as u64, MIB), Duration::ZERO);
+    assert!(gate.poll_admit(1_000, 9, &mut small, Waker::noop()).is_ready(), "it is before those that wait");
+}
+
+#[test]
 fn a_commit_larger_than_the_window_passes_alone() {
     let gate = Gate::new();
     gate.set(window(0, MIB), Duration::ZERO);
