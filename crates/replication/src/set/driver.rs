@@ -80,6 +80,8 @@ struct Waiting {
     told: Vec<Told>,
     /// Of the envelopes among them.
     bytes: usize,
+    /// Whether a turn is wanted as soon as more is applied.
+    awaits_data: bool,
     received: Received,
 }
 
@@ -100,8 +102,25 @@ impl Inbox {
     }
 
     pub(crate) fn tell(&self, told: Told) {
-        self.waiting.lock().told.push(told);
-        self.bell.ring();
+        let can_wait = matches!(told, Told::Applied { state: None, .. });
+        let mut waiting = self.waiting.lock();
+        waiting.told.push(told);
+        let rings = waiting.awaits_data || !can_wait;
+        drop(waiting);
+        if rings {
+            self.bell.ring();
+        }
+    }
+
+    /// That data are applied makes a turn of its own only while something waits for it.
+    fn await_data(&self, awaits: bool) {
+        let mut waiting = self.waiting.lock();
+        waiting.awaits_data = awaits;
+        let has_missed = awaits && !waiting.told.is_empty();
+        drop(waiting);
+        if has_missed {
+            self.bell.ring();
+        }
     }
 
     /// Word from another member, of so many bytes.
@@ -255,6 +274,7 @@ impl Driver {
         participant.control_flow(&self.proposals, now);
         report.has_ended = self.stops && participant.may_stop(&self.proposals, now);
         participant.publish_and_answer();
+        self.inbox.await_data(participant.awaits_data());
         Ok(report)
     }
 

@@ -92,6 +92,11 @@ impl Leading {
         self.open_in.is_some()
     }
 
+    /// Whether notes wait to be applied.
+    pub(crate) fn awaits_data(&self) -> bool {
+        !self.awaited.is_empty() || self.next_state.is_some()
+    }
+
     /// Whether the next entry that is committed is of a group that was proposed here.
     pub(crate) fn is_own(&self, committed: &Committed) -> bool {
         self.in_flight.front().is_some_and(|front| front.first.index <= committed.entry.position.index)

@@ -170,6 +170,11 @@ impl Participant {
         self.is_too_far_behind
     }
 
+    /// Whether something is to be done when more is applied: a primary learns of it soon enough by its next turn.
+    pub(crate) fn awaits_data(&self) -> bool {
+        !self.leading.is_open() || self.leading.awaits_data() || !self.reads.is_empty()
+    }
+
     pub(super) fn leads(&self) -> bool {
         self.leadership.role == Role::Leader
     }
