@@ -438,7 +438,7 @@ fn already_exists(namespace: &Namespace, existing: &CatalogEntry) -> CatalogErro
     })
 }
 
-fn load_records(view: &ReadView) -> Result<Vec<CollectionDefinition>, CatalogError> {
+pub(crate) fn load_records(view: &ReadView) -> Result<Vec<CollectionDefinition>, CatalogError> {
     let mut cursor = view.cursor(Keyspace::Meta, keys::record_range(), Direction::Forward)?;
     let mut definitions = Vec::new();
     while let Some((key, value)) = cursor.next()? {

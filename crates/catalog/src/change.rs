@@ -366,7 +366,7 @@ impl<'o> Changes<'o> {
     }
 
     /// The whole unit.
-    fn seal(mut self) -> WriteUnit {
+    pub(crate) fn seal(mut self) -> WriteUnit {
         self.add_counted();
         self.unit.set_connection(self.context.connection);
         match (self.context.writer, self.growth) {

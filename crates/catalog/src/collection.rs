@@ -101,7 +101,7 @@ impl Collection {
         Ok(Arc::new(collection))
     }
 
-    fn last_record(&self, view: &ReadView) -> Result<u64, CatalogError> {
+    pub(crate) fn last_record(&self, view: &ReadView) -> Result<u64, CatalogError> {
         let range = keys::document_range(self.id);
         let mut cursor = view.cursor(Keyspace::Documents, range, Direction::Backward)?;
         let Some((key, _)) = cursor.next()? else { return Ok(0) };
@@ -224,16 +224,17 @@ impl Collection {
         (!self.is_dropped()).then_some(guard)
     }
 
-    /// Puts a new definition in force; the caller has stored its record.
     /// The definition for a reader of this source: without indexes that are younger than what it reads from.
     pub fn definition_for(&self, source: &ReadSource) -> Arc<CollectionDefinition> {
         match source {
-            ReadSource::View(view) => CollectionDefinition::as_of(self.definition(), view.sequence()),
+            ReadSource::View(view) | ReadSource::Past(view) => {
+                CollectionDefinition::as_of(self.definition(), view.sequence())
+            }
             ReadSource::Latest(_) | ReadSource::Released => self.definition(),
         }
     }
 
-    /// What it says is in the store.
+    /// Puts a new definition in force. What it says is in the store.
     pub(crate) fn publish(&self, mut definition: CollectionDefinition) {
         definition.note_completed(&self.definition.load(), self.store.read_view().sequence());
         self.definition.store(Arc::new(definition));

@@ -52,6 +52,7 @@ mod namespace;
 mod operation;
 mod oplog;
 mod options;
+mod past;
 mod read;
 mod state;
 mod statistics;

@@ -28,6 +28,8 @@ mod replica_set_tests;
 mod scheduling;
 mod server;
 #[cfg(test)]
+mod snapshot_tests;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;

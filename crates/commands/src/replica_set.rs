@@ -94,17 +94,21 @@ impl Member {
     }
 
     pub(crate) async fn readable(&self, concern: ReadConcern) -> CommandResult {
-        if let Some(after) = concern.after {
+        let wanted = concern.after.map(|after| ("afterClusterTime", after));
+        if let Some((name, time)) = wanted.or(concern.at.map(|at| ("atClusterTime", at))) {
             let current = self.cluster_time();
-            if after > current {
+            if time > current {
                 return Err(CommandError::invalid_options(format!(
-                    "readConcern afterClusterTime value must not be greater than the current clusterTime. Requested \
+                    "readConcern {name} value must not be greater than the current clusterTime. Requested \
                      clusterTime: {}; current clusterTime: {}",
-                    Value::from(after).quoted(),
+                    Value::from(time).quoted(),
                     Value::from(current).quoted()
                 )));
             }
-            self.set.applied(after).await;
+            if time > self.set.last_applied().timestamp {
+                self.set.reach(time);
+            }
+            self.set.applied(time).await;
         }
         if concern.level != ReadConcernLevel::Linearizable {
             return Ok(());

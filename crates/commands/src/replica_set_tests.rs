@@ -20,7 +20,7 @@ use storage::{StorageOptions, Store};
 
 /// The members by their hosts.
 #[derive(Debug, Clone, Default)]
-struct Wires(Arc<Mutex<HashMap<String, ReplicaSet>>>);
+pub(crate) struct Wires(Arc<Mutex<HashMap<String, ReplicaSet>>>);
 
 impl Wires {
     fn member(&self, host: &str) -> Option<ReplicaSet> {
@@ -55,9 +55,9 @@ fn host(id: i32) -> String {
 }
 
 /// A member and a client of it.
-struct Member {
+pub(crate) struct Member {
     client: TestClient,
-    set: ReplicaSet,
+    pub(crate) set: ReplicaSet,
 }
 
 impl Member {
@@ -74,25 +74,25 @@ impl Member {
         Member { client: TestClient::of(&server), set }
     }
 
-    fn run(&self, command: Document) -> Document {
+    pub(crate) fn run(&self, command: Document) -> Document {
         self.client.run(command).0
     }
 
     #[track_caller]
-    fn ok(&self, command: Document) -> Document {
+    pub(crate) fn ok(&self, command: Document) -> Document {
         let reply = self.run(command);
         assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)), "{reply:?}");
         reply
     }
 
     #[track_caller]
-    fn admin(&self, mut command: Document) -> Document {
+    pub(crate) fn admin(&self, mut command: Document) -> Document {
         command.push("$db", "admin");
         self.ok(command)
     }
 
     #[track_caller]
-    fn fails(&self, mut command: Document, code: i32, message: &str) -> Document {
+    pub(crate) fn fails(&self, mut command: Document, code: i32, message: &str) -> Document {
         let name = command.first().map(|(name, _)| name.to_owned()).unwrap_or_default();
         if name.starts_with("replSet") || name.ends_with("RWConcern") || name == "appendOplogNote" {
             command.push("$db", "admin");
@@ -119,14 +119,14 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn inner<'d>(document: &'d Document, name: &str) -> &'d Document {
+pub(crate) fn inner<'d>(document: &'d Document, name: &str) -> &'d Document {
     match document.get(name) {
         Some(Value::Document(inner)) => inner,
         other => panic!("{name} is {other:?} in {document:?}"),
     }
 }
 
-fn operation_time(reply: &Document) -> Timestamp {
+pub(crate) fn operation_time(reply: &Document) -> Timestamp {
     match reply.get("operationTime") {
         Some(Value::Timestamp(time)) => *time,
         other => panic!("operationTime is {other:?} in {reply:?}"),
@@ -142,19 +142,19 @@ fn note() -> Document {
     doc! { "appendOplogNote": 1, "data": { "msg": "a note" } }
 }
 
-fn with(mut command: Document, more: Document) -> Document {
+pub(crate) fn with(mut command: Document, more: Document) -> Document {
     command.extend(more);
     command
 }
 
-fn one() -> (Wires, Member) {
+pub(crate) fn one() -> (Wires, Member) {
     let wires = Wires::default();
     let member = Member::start(&wires, 0);
     member.admin(doc! { "replSetInitiate": {} });
     (wires, member)
 }
 
-fn three() -> (Wires, Vec<Member>) {
+pub(crate) fn three() -> (Wires, Vec<Member>) {
     let wires = Wires::default();
     let members: Vec<Member> = (0..3).map(|id| Member::start(&wires, id)).collect();
     let described = (0..3).map(|id| doc! { "_id": id, "host": (host(id)) }.into()).collect::<Vec<Value>>();
@@ -383,7 +383,7 @@ fn documents_are_hashed_whatever_the_order_of_their_coming() {
 const ONE_DOCUMENT: &str = "ac31f467545a7db3022b1c5083a9a0a0";
 
 /// On a secondary.
-fn preferred(command: Document) -> Document {
+pub(crate) fn preferred(command: Document) -> Document {
     with(command, doc! { "$readPreference": { "mode": "secondaryPreferred" } })
 }
 
@@ -506,6 +506,8 @@ fn an_index_serves_a_secondary_when_its_view_has_it() {
 fn a_cursor_that_waits_for_its_client_keeps_no_view() {
     let (_wires, members) = three();
     let (primary, secondary) = (&members[0], &members[1]);
+    // What is kept of the past is not meant.
+    secondary.set.set_history_window(Duration::ZERO);
     primary.ok(insert(0..10));
     let all = || found(&secondary.ok(preferred(doc! { "find": "c", "batchSize": 100 })));
     wait_until("all are seen", || all() == 10);

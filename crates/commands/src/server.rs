@@ -4,7 +4,7 @@ use crate::command::{COMMANDS, copy_operation};
 use crate::error::CommandResult;
 use crate::exec::Spill;
 use crate::parameters::Parameters;
-use crate::replica_set::{Member, journaled};
+use crate::replica_set::{Member, journaled, no_replica_set, refused};
 use catalog::{Catalog, ChangeObserver, OperationContext, Receipts};
 use dispatch::command::Command;
 use dispatch::concern::{ReadConcern, WriteConcern};
@@ -125,6 +125,16 @@ impl Node for DataNode {
             Some(member) => member.readable(concern).await,
             None => Ok(()),
         }
+    }
+
+    fn snapshot(&self, at: Option<Timestamp>) -> CommandResult<(ReadSource, Timestamp)> {
+        let set = self.replica_set().ok_or_else(no_replica_set)?;
+        let moment = match at {
+            Some(time) => set.moment_at(time),
+            None => set.moment(),
+        };
+        let moment = moment.map_err(refused)?;
+        Ok((ReadSource::Past(moment.view), moment.timestamp))
     }
 
     async fn between_batches(&self) {

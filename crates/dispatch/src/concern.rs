@@ -104,14 +104,21 @@ impl ReadConcern {
         if !is_member {
             return self.check_alone();
         }
-        if self.after.is_some() && self.level == ReadConcernLevel::Available {
+        if self.after.is_some() && self.at.is_some() {
+            return Err(CommandError::invalid_options(
+                "Specifying a timestamp for readConcern snapshot in a causally consistent session is not allowed. See \
+                 https://docs.mongodb.com/manual/core/read-isolation-consistency-recency/#causal-consistency",
+            ));
+        }
+        let is_timed = !matches!(self.level, ReadConcernLevel::Available | ReadConcernLevel::Linearizable);
+        if self.after.is_some() && !is_timed {
             return Err(CommandError::invalid_options(
                 "afterClusterTime field can be set only if level is equal to majority, local, or snapshot",
             ));
         }
-        if self.level == ReadConcernLevel::Snapshot || self.at.is_some() {
-            let message = "read concern level snapshot and atClusterTime are not supported yet";
-            return Err(CommandError::new(code::COMMAND_NOT_SUPPORTED, message));
+        if self.at.is_some() && self.level != ReadConcernLevel::Snapshot {
+            let message = "atClusterTime field can be set only if level is equal to snapshot";
+            return Err(CommandError::invalid_options(message));
         }
         Ok(())
     }
@@ -122,11 +129,10 @@ impl ReadConcern {
             let message = format!("Cannot specify {name} readConcern without replication enabled");
             return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
         }
-        let level = match self.level {
-            ReadConcernLevel::Linearizable => "linearizable",
-            ReadConcernLevel::Snapshot => "snapshot",
-            _ => return Ok(()),
-        };
+        if !matches!(self.level, ReadConcernLevel::Linearizable | ReadConcernLevel::Snapshot) {
+            return Ok(());
+        }
+        let level = self.level.name();
         Err(CommandError::new(
             wire::ErrorCode::NotAReplicaSet as i32,
             format!("node needs to be a replica set member to use readConcern: {level}"),
@@ -135,11 +141,49 @@ impl ReadConcern {
 
     /// Whether there is something to wait for before the command.
     pub(crate) fn waits(&self) -> bool {
-        self.after.is_some() || self.level == ReadConcernLevel::Linearizable
+        self.after.is_some() || self.at.is_some() || self.level == ReadConcernLevel::Linearizable
+    }
+}
+
+/// Which read concerns a command takes outside of transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadConcerns {
+    /// `local`, with or without a time to wait for.
+    Local,
+    /// All but `snapshot`.
+    OfTheSet,
+    /// All.
+    All,
+}
+
+impl ReadConcerns {
+    /// Refuses a read concern that the command does not take.
+    pub(crate) fn check(self, concern: &ReadConcern, command: &str) -> CommandResult {
+        let reason = match (self, concern.level) {
+            (ReadConcerns::All, _) | (_, ReadConcernLevel::Local) => return Ok(()),
+            (ReadConcerns::OfTheSet, ReadConcernLevel::Snapshot) => "read concern snapshot not supported",
+            (ReadConcerns::OfTheSet, _) => return Ok(()),
+            (ReadConcerns::Local, _) => "read concern not supported",
+        };
+        Err(CommandError::invalid_options(format!(
+            "Command {command} does not support {{ readConcern: {{ level: \"{}\", provenance: \"clientSupplied\" }} }} \
+             :: caused by :: {reason}",
+            concern.level.name()
+        )))
     }
 }
 
 impl ReadConcernLevel {
+    const fn name(self) -> &'static str {
+        match self {
+            ReadConcernLevel::Local => "local",
+            ReadConcernLevel::Available => "available",
+            ReadConcernLevel::Majority => "majority",
+            ReadConcernLevel::Linearizable => "linearizable",
+            ReadConcernLevel::Snapshot => "snapshot",
+        }
+    }
+
     fn parse(level: &str) -> CommandResult<Self> {
         Ok(match level {
             "local" => ReadConcernLevel::Local,
@@ -294,6 +338,22 @@ mod tests {
     }
 
     #[test]
+    fn commands_take_the_read_concerns_that_they_can_keep() {
+        let refused = |taken: ReadConcerns, level: &str| {
+            let concern = ReadConcern::parse(doc! { "level": level }.to_buf().as_raw()).expect("a level");
+            taken.check(&concern, "count").err().map(|error| error.message.into_owned())
+        };
+        let all = ["local", "available", "majority", "linearizable", "snapshot"];
+        let taken = |taken| all.map(|level| refused(taken, level).is_none());
+        assert_eq!(taken(ReadConcerns::All), [true; 5]);
+        assert_eq!(taken(ReadConcerns::OfTheSet), [true, true, true, true, false]);
+        assert_eq!(taken(ReadConcerns::Local), [true, false, false, false, false]);
+        let message = "Command count does not support { readConcern: { level: \"snapshot\", provenance: \
+                       \"clientSupplied\" } } :: caused by :: read concern snapshot not supported";
+        assert_eq!(refused(ReadConcerns::OfTheSet, "snapshot").as_deref(), Some(message));
+    }
+
+    #[test]
     fn read_concerns_of_a_set() {
         let check = |given: Document, expected: Result<bool, i32>| {
             let parsed = ReadConcern::parse(given.to_buf().as_raw());
@@ -307,6 +367,12 @@ mod tests {
         check(doc! { "afterClusterTime": 5 }, Err(14));
         check(doc! { "afterClusterTime": (Timestamp::default()) }, Err(72));
         check(doc! { "level": "available", "afterClusterTime": time }, Err(72));
-        check(doc! { "level": "snapshot" }, Err(115));
+        check(doc! { "level": "linearizable", "afterClusterTime": time }, Err(72));
+        check(doc! { "level": "snapshot" }, Ok(false));
+        check(doc! { "level": "snapshot", "atClusterTime": time }, Ok(true));
+        check(doc! { "level": "snapshot", "afterClusterTime": time }, Ok(true));
+        check(doc! { "level": "snapshot", "atClusterTime": time, "afterClusterTime": time }, Err(72));
+        check(doc! { "level": "majority", "atClusterTime": time }, Err(72));
+        check(doc! { "atClusterTime": time }, Err(72));
     }
 }

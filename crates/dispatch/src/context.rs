@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::node::Node;
 use crate::request::Next;
 use crate::server::Server;
-use document::RawDocument;
+use document::{DocumentBuilder, RawDocument, RawValue, Timestamp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ pub struct CommandContext<'a, N: Node> {
     pub next: Option<Next>,
     /// What it reads from; decided by dispatch, and followed all the way down.
     pub source: &'a N::Source,
+    /// The time of what it reads from, with read concern `snapshot`.
+    pub snapshot_time: Option<Timestamp>,
     /// What it has written so far; the write concern is awaited for it when the command is done.
     pub receipts: N::Receipts,
 }
@@ -83,6 +85,17 @@ impl<'a, N: Node> CommandContext<'a, N> {
         Some(deadline.saturating_duration_since(ambient::now()))
     }
 
+    /// What a cursor that this command opens goes on reading from, with read concern `snapshot`.
+    pub fn snapshot(&self) -> Option<(N::Source, Timestamp)> {
+        Some((self.source.clone(), self.snapshot_time?))
+    }
+
+    /// Appends `atClusterTime`, with read concern `snapshot`.
+    #[inline]
+    pub fn append_snapshot_time(&self, reply: &mut DocumentBuilder<'_>) {
+        append_snapshot_time(reply, self.snapshot_time);
+    }
+
     /// What a cursor source sees when this command fills a batch.
     pub fn batch_context(&self, await_until: Option<Instant>) -> BatchContext<'a, N> {
         BatchContext { server: self.server, client: self.client, source: self.source, await_until }
@@ -100,4 +113,12 @@ pub struct BatchContext<'a, N: Node> {
     pub source: &'a N::Source,
     /// How long a tailable cursor may wait for new documents.
     pub await_until: Option<Instant>,
+}
+
+/// Appends `atClusterTime`, where there is one.
+#[inline]
+pub(crate) fn append_snapshot_time(reply: &mut DocumentBuilder<'_>, time: Option<Timestamp>) {
+    if let Some(time) = time {
+        reply.append("atClusterTime", RawValue::Timestamp(time));
+    }
 }

@@ -5,7 +5,7 @@ use crate::context::{BatchContext, CommandContext};
 use crate::error::{CommandError, CommandResult, code};
 use crate::node::Node;
 use crate::sessions::SessionId;
-use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, ElementType, RawArray, RawDocument};
+use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, ElementType, RawArray, RawDocument, Timestamp};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -140,6 +140,8 @@ pub struct Cursor<N: Node> {
     pub created: Instant,
     /// What is left of the time limit (`maxTimeMS`) of the command that opened it, for all batches together.
     pub time_left: Option<Duration>,
+    /// What all its batches are read from, and of which time that is: read concern `snapshot`.
+    pub snapshot: Option<(N::Source, Timestamp)>,
     /// Where the documents come from.
     pub source: Box<dyn BatchProducer<N>>,
 }
@@ -166,6 +168,7 @@ impl<N: Node> Cursor<N> {
             batches: 1,
             created: ambient::now(),
             time_left: None,
+            snapshot: None,
             source,
         }
     }

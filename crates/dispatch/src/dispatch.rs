@@ -3,6 +3,7 @@
 use crate::acknowledge::{await_read_concern, await_write_concern};
 use crate::client::{Client, OperationStart};
 use crate::command::{Command, Execution, Run, TimeLimit};
+use crate::concern::ReadConcernLevel;
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::{CommandError, CommandResult, code};
@@ -151,6 +152,7 @@ fn prepare<'a, N: Node>(
         check_place(command, database, &generic)?;
     }
     freshness::check(command, &generic)?;
+    command.read_concerns.check(&generic.read_concern, command.name)?;
     if let Some(role) = role {
         observe_cluster_time(server, command, &generic)?;
         admit(command, role, database, &generic)?;
@@ -197,6 +199,7 @@ fn prepare<'a, N: Node>(
             exhaust_allowed: request.exhaust_allowed,
             next: None,
             source: server.node.source(),
+            snapshot_time: None,
             receipts: N::Receipts::default(),
         },
         position,
@@ -375,7 +378,15 @@ async fn run_with_faults<'a, N: Node>(
         Box::pin(await_freshness(context, wanted)).await?;
     }
     // After the wait: what was waited for is in it.
-    if let Some(source) = server.node.source_of_secondary(context.database) {
+    let is_snapshot = context.generic.read_concern.level == ReadConcernLevel::Snapshot;
+    if is_snapshot && context.command.class != OperationClass::GetMore {
+        if context.generic.read_concern.at.is_some() {
+            context.offload().await;
+        }
+        let (source, time) = server.node.snapshot(context.generic.read_concern.at)?;
+        context.source = chosen.get_or_init(|| source);
+        context.snapshot_time = Some(time);
+    } else if let Some(source) = server.node.source_of_secondary(context.database) {
         context.source = chosen.get_or_init(|| source);
     }
     let mut builder = DocumentBuilder::new(reply);

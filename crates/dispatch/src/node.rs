@@ -2,7 +2,7 @@
 
 use crate::command::Command;
 use crate::concern::{ReadConcern, WriteConcern};
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 use crate::freshness::ReadFreshness;
 use crate::role::{ReplyTimes, Role};
 use document::{Document, DocumentBuilder, Timestamp};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// a detour.
 pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// What an operation reads from.
-    type Source: Debug + Send + Sync;
+    type Source: Debug + Clone + Send + Sync;
 
     /// What one operation has written on this node.
     type Receipts: Debug + Default + Send + Sync;
@@ -107,6 +107,15 @@ pub trait Node: Debug + Send + Sync + Sized + 'static {
     /// When they will not be here.
     fn readable(&self, _concern: ReadConcern) -> impl Future<Output = CommandResult> + Send {
         std::future::ready(Ok(()))
+    }
+
+    /// What a read of read concern `snapshot` reads from: the data as of a time up to which they are
+    /// [readable](Node::readable), or now; and which time that is. May block where a time is given.
+    ///
+    /// # Errors
+    /// When that is not to be had.
+    fn snapshot(&self, _at: Option<Timestamp>) -> CommandResult<(Self::Source, Timestamp)> {
+        Err(CommandError::internal("a server alone has refused read concern snapshot before"))
     }
 
     /// Waits while a secondary applies a batch, which no reader needs to.

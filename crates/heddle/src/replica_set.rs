@@ -79,6 +79,14 @@ pub(crate) fn start(
         Ok(())
     });
     watch_flow(parameters, &set);
+    let (watched, seconds) = (set.clone(), parameters.unsigned(Parameter::SnapshotHistoryWindow));
+    set.set_history_window(Duration::from_secs(seconds));
+    parameters.watch(Parameter::SnapshotHistoryWindow, move |setting| {
+        if let Setting::Integer(seconds) = setting {
+            watched.set_history_window(Duration::from_secs(seconds.unsigned_abs()));
+        }
+        Ok(())
+    });
     Ok(Some(Member { set, peers }))
 }
 

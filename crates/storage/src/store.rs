@@ -30,7 +30,7 @@ use crate::space::{DataDisk, Disk, Space, SpaceState};
 use crate::statistics::{CommitCounts, StorageStatistics};
 use crate::unit::{Growth, WriteUnit};
 use crate::view::ReadView;
-use crate::views::PublishedViews;
+use crate::views::PublishedView;
 use crate::watch::RecentWrites;
 
 /// A loop writes a group in the middle of its turn when so many units wait. Each write costs a few
@@ -73,7 +73,7 @@ pub(crate) struct StoreInner {
     latest_for_writes: ReadView,
     /// Before the engine in `latest` and in views in time; `None` when it is switched off.
     rows: Option<Arc<RowCache>>,
-    pub(crate) views: PublishedViews,
+    pub(crate) published: PublishedView,
     pub(crate) recent_writes: Arc<RecentWrites>,
     directory: Option<DataDirectory>,
     pub(crate) gate: Gate,
@@ -204,7 +204,7 @@ impl Store {
             latest: ReadView::new(latest(true)),
             latest_for_writes: ReadView::new(latest(false)),
             rows,
-            views: PublishedViews::default(),
+            published: PublishedView::default(),
             recent_writes: Arc::default(),
             directory,
             gate: Gate::new(),

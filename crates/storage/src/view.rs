@@ -8,8 +8,10 @@ use crate::engine::rocks::PinnedSlice;
 use crate::engine::{EngineCursor, EngineReader};
 use crate::error::StorageError;
 use crate::keyspace::{CursorOptions, Direction, KeyRange, Keyspace, ReadTier};
+use crate::layered::LayeredReader;
 use crate::row_cache::Row;
 use crate::store::Store;
+use crate::unit::WriteUnit;
 
 /// A key and its value, lent by a cursor until it moves.
 pub type KeyValue<'a> = (&'a [u8], &'a [u8]);
@@ -83,7 +85,18 @@ impl ReadView {
         Ok(Cursor { inner: self.reader.cursor(keyspace, range, direction, options)? })
     }
 
-    /// The sequence number up to which this view sees.
+    /// This view with units above it: what it would be if they had been committed then. Counters do not count what
+    /// is in them.
+    ///
+    /// # Panics
+    /// With a unit that removes ranges.
+    #[must_use]
+    pub fn with(&self, units: &[WriteUnit]) -> ReadView {
+        let mutations = units.iter().flat_map(|unit| unit.log().iter());
+        ReadView::new(Arc::new(LayeredReader::new(Arc::clone(&self.reader), mutations)))
+    }
+
+    /// The sequence number up to which this view sees, without units above it.
     pub fn sequence(&self) -> u64 {
         self.reader.sequence()
     }
@@ -96,6 +109,8 @@ pub enum ReadSource {
     Latest(Store),
     /// One state.
     View(ReadView),
+    /// One of before: names may have stood for something else then.
+    Past(ReadView),
     /// None: what is put aside keeps no state, and is given another source before it reads again.
     Released,
 }
@@ -106,7 +121,7 @@ impl ReadSource {
     pub fn view(&self) -> &ReadView {
         match self {
             ReadSource::Latest(store) => store.latest(),
-            ReadSource::View(view) => view,
+            ReadSource::View(view) | ReadSource::Past(view) => view,
             ReadSource::Released => released(),
         }
     }
@@ -115,7 +130,7 @@ impl ReadSource {
     pub fn moment(&self) -> ReadView {
         match self {
             ReadSource::Latest(store) => store.pinned_view(),
-            ReadSource::View(view) => view.clone(),
+            ReadSource::View(view) | ReadSource::Past(view) => view.clone(),
             ReadSource::Released => released(),
         }
     }

@@ -15,7 +15,6 @@ use crate::keyspace::Keyspace;
 use crate::store::Store;
 use crate::unit::{Mutation, WriteUnit};
 use crate::view::ReadView;
-use crate::views::ViewUnavailable;
 
 /// Writes that are noted at most: about 25 MB.
 const WRITES_MAX: usize = 1 << 19;
@@ -86,15 +85,23 @@ impl RecentWrites {
         self.hasher.hash_one((keyspace as u8, key))
     }
 
-    fn newest(&self, after: u64, keyspace: Keyspace, key: &[u8]) -> Result<Option<u64>, ViewUnavailable> {
+    fn newest(&self, after: u64, keyspace: Keyspace, key: &[u8]) -> Result<Option<u64>, TooOld> {
         let hash = self.hash(keyspace, key);
         let noted = self.noted.lock();
         if after < noted.complete_from {
-            return Err(ViewUnavailable::TooOld { oldest: noted.complete_from });
+            return Err(TooOld { oldest: noted.complete_from });
         }
         let newest = noted.newest.get(&hash).copied().max(noted.newest_removal(keyspace, key));
         Ok(newest.filter(|newest| *newest > after))
     }
+}
+
+/// What was written since a view is not known any more.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("what is known goes back to sequence number {oldest}")]
+pub struct TooOld {
+    /// From here on it is known.
+    pub oldest: u64,
 }
 
 impl Noted {
@@ -173,7 +180,7 @@ impl WatchedView {
     ///
     /// # Errors
     /// When too much was written since for anybody to know.
-    pub fn newest_sequence(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<u64>, ViewUnavailable> {
+    pub fn newest_sequence(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<u64>, TooOld> {
         self.watch.writes.newest(self.view.sequence(), keyspace, key)
     }
 }

@@ -23,6 +23,7 @@ mod update;
 
 pub use found::FoundDocuments;
 pub use insert::InsertReport;
+pub(crate) use update::index_changes;
 pub use update::{Decision, UpdateReport};
 
 use storage::{CursorOptions, ReadTier};

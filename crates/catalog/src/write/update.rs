@@ -66,10 +66,10 @@ const UNIT_TIME_MAX: Duration = Duration::from_millis(5);
 const CHANGES_PER_LOOK: usize = 8;
 
 /// The difference an update makes in one index.
-struct IndexChange<'c> {
+pub(crate) struct IndexChange<'c> {
     index: &'c Arc<IndexDefinition>,
-    removed: Vec<IndexEntryBuf>,
-    added: Vec<IndexEntryBuf>,
+    pub(crate) removed: Vec<IndexEntryBuf>,
+    pub(crate) added: Vec<IndexEntryBuf>,
     /// Those of `added` whose fields the old version did not have.
     fresh: Vec<usize>,
     entries: Option<IndexEntries>,
@@ -378,7 +378,7 @@ fn check_same_id(old: RawDocument<'_>, new: RawDocument<'_>) -> Result<(), Write
     )))
 }
 
-fn index_changes<'c>(
+pub(crate) fn index_changes<'c>(
     context: &OperationContext<'_>,
     definition: &'c CollectionDefinition,
     old: RawDocument<'_>,

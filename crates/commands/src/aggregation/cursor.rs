@@ -133,10 +133,12 @@ pub(crate) async fn give_first_batch(
             let mut open = Cursor::new(namespace, context.generic.session, context.body, source);
             open.returned = returned;
             open.time_left = context.time_left();
+            open.snapshot = context.snapshot();
             context.server.cursors.open(open)
         }
         _ => 0,
     };
+    context.append_snapshot_time(&mut cursor);
     cursor.append("id", id).append("ns", namespace);
     Ok(())
 }

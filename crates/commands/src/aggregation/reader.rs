@@ -1,6 +1,7 @@
 //! Opening the sources of a pipeline: collections, views, documents of the pipeline itself, reports.
 
 use super::views;
+use crate::context::check_name;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Executor, Query, Spill};
 use crate::parameters::Parameter;
@@ -137,6 +138,7 @@ impl Reader {
         matcher: Matcher,
     ) -> CommandResult<Box<dyn DocumentSource>> {
         let query = self.query(leading, needs, hint, matcher);
+        check_name(&self.catalog, &self.source.lock(), &self.database, name)?;
         match self.catalog.collection(&self.database, name) {
             Some(collection) => {
                 let executor = Executor::open(&self.source.lock(), &collection, query)?;

@@ -10,6 +10,7 @@ use crate::counters::OperationClass;
 use crate::error::CommandResult;
 use crate::exec::environment;
 use catalog::OperationContext;
+use dispatch::concern::ReadConcerns;
 use document::{DocumentBuilder, RawDocument, RawValue};
 use query::Environment;
 use query::aggregate::{OutputStage, Pipeline, PipelineSource};
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 pub(crate) static COMMAND: Command = Command {
     on_secondary: OnSecondary::IfAllowed,
+    read_concerns: ReadConcerns::All,
     api_version_1: true,
     unstable_fields: &["explain"],
     latency_class: Some(OperationClass::Query),
@@ -53,7 +55,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let target = AggregateTarget::parse(&context.fields)?;
     match target {
         AggregateTarget::Collection(_) => {
-            context.collection_namespace()?;
+            let (_, name) = context.collection_namespace()?;
+            context.check_name(name)?;
         }
         AggregateTarget::Database => context.operation.set_namespace(context.database, "$cmd.aggregate"),
     }

@@ -14,6 +14,7 @@ use crate::exec::{Executor, Query, Verdict, check_collation, environment, parse_
 use crate::fields::Fields;
 use crate::parameters::Parameter;
 use crate::server::Server;
+use dispatch::concern::ReadConcerns;
 use document::{DocumentBuilder, RawDocument};
 use query::Environment;
 use query::matcher::Matcher;
@@ -21,6 +22,7 @@ use query::plan::{Hint, NeededFields};
 
 pub(crate) static COMMAND: Command = Command {
     on_secondary: OnSecondary::IfAllowed,
+    read_concerns: ReadConcerns::OfTheSet,
     latency_class: Some(OperationClass::Query),
     time_limit: TimeLimit::GivenOrDefault,
     execution: Execution::InlineFirst,

@@ -13,6 +13,7 @@ use crate::exec::{Executor, Query, Verdict, check_collation, environment, parse_
 use crate::fields::Fields;
 use crate::parameters::Parameter;
 use crate::server::Server;
+use dispatch::concern::ReadConcerns;
 use document::key::encode_value;
 use document::path::{FieldPath, LeafArray, Place};
 use document::{DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue, Value};
@@ -24,6 +25,7 @@ use std::ops::ControlFlow;
 
 pub(crate) static COMMAND: Command = Command {
     on_secondary: OnSecondary::IfAllowed,
+    read_concerns: ReadConcerns::All,
     latency_class: Some(OperationClass::Query),
     time_limit: TimeLimit::GivenOrDefault,
     execution: Execution::InlineFirst,
@@ -96,6 +98,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let request = DistinctRequest::take(&mut context.fields)?;
     let environment = environment(context.server, None)?;
     let mut values = DistinctValues::of(request.path)?;
+    context.check_name(name)?;
     match context.server.node.catalog.collection(database, name) {
         None if is_view(&context.server.node.catalog, database, name) => {
             let collect = |document: RawDocument<'_>| values.add(document).map(drop);
@@ -122,6 +125,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     for value in &values.list {
         array.push_value(value);
     }
+    drop(array);
+    context.append_snapshot_time(reply);
     Ok(())
 }
 

@@ -20,12 +20,14 @@ use crate::generic::GenericArguments;
 use crate::parameters::Parameter;
 use crate::server::Server;
 use crate::write::{DeleteStatement, Selection, UpdateStatement};
+use dispatch::concern::ReadConcerns;
 use document::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value, doc};
 use query::plan::{ExplainOptions, Plan, ProjectionKind};
 use query::projection::Projection;
 
 pub(crate) static COMMAND: Command = Command {
     on_secondary: OnSecondary::IfAllowed,
+    read_concerns: ReadConcerns::All,
     api_version_1: true,
     ..Command::new(
         "explain",

@@ -21,6 +21,7 @@ use crate::parameters::Parameter;
 use crate::scheduling::Scheduling;
 use crate::server::{DataNode, Server};
 use catalog::Collection;
+use dispatch::concern::ReadConcerns;
 use document::{DocumentBuilder, RawDocument, RawValue};
 use query::Environment;
 use query::matcher::Matcher;
@@ -36,6 +37,7 @@ use storage::ReadTier;
 
 pub(crate) static COMMAND: Command = Command {
     on_secondary: OnSecondary::IfAllowed,
+    read_concerns: ReadConcerns::All,
     execution: Execution::InlineFirst,
     class: OperationClass::Query,
     time_limit: TimeLimit::GivenOrDefault,
@@ -85,6 +87,10 @@ async fn find_by_id(
     let Some(collection) = server.node.catalog.collection(database, name) else {
         return Ok(false);
     };
+    if context.snapshot_time.is_some() {
+        // Names are looked up in it.
+        return Ok(false);
+    }
     let projection = match projection.filter(|projection| !projection.is_empty()) {
         None => None,
         Some(spec) => {
@@ -285,13 +291,14 @@ async fn run_planned(context: &mut CommandContext<'_>, reply: &mut DocumentBuild
     let (database, name) = context.collection_namespace()?;
     let request = FindRequest::take(&mut context.fields)?;
     let environment = environment(context.server, request.variables)?;
+    context.check_name(name)?;
     let Some(collection) = context.server.node.catalog.collection(database, name) else {
         if is_view(&context.server.node.catalog, database, name) {
             return find_view(context, reply, name, request, environment).await;
         }
         // The arguments are checked all the same.
         request.query(context.server, &environment)?;
-        append_empty(reply, database, name);
+        append_empty(context, reply, database, name);
         return Ok(());
     };
     let compile = || request.query(context.server, &environment);
@@ -345,9 +352,11 @@ async fn give_first_batch(
             cursor.await_data = request.await_data;
             cursor.returned = returned;
             cursor.time_left = context.time_left();
+            cursor.snapshot = context.snapshot();
             context.server.cursors.open(cursor)
         }
     };
+    context.append_snapshot_time(&mut cursor);
     cursor.append("id", id);
     append_namespace(&mut cursor, database, name);
     Ok(())
@@ -384,9 +393,10 @@ async fn find_view(
     find_on_view(context, reply, name, find, environment).await
 }
 
-fn append_empty(reply: &mut DocumentBuilder<'_>, database: &str, name: &str) {
+fn append_empty(context: &CommandContext<'_>, reply: &mut DocumentBuilder<'_>, database: &str, name: &str) {
     let mut cursor = reply.start_document("cursor");
     cursor.start_array("firstBatch").finish();
+    context.append_snapshot_time(&mut cursor);
     cursor.append("id", 0_i64);
     append_namespace(&mut cursor, database, name);
 }

@@ -4,7 +4,8 @@
 //! Source: MongoDB manual, "getMore" (database command).
 
 use super::{Command, Execution, Run, TimeLimit};
-use crate::context::CommandContext;
+use crate::concern::ReadConcerns;
+use crate::context::{CommandContext, append_snapshot_time};
 use crate::counters::OperationClass;
 use crate::cursors::{Batch, BatchEnd, Cursor, PinnedCursor, append_namespace};
 use crate::error::{CommandError, CommandResult, code};
@@ -18,6 +19,8 @@ pub(crate) const fn command<N: Node>() -> Command<N> {
     Command {
         execution: Execution::InlineFirst,
         class: OperationClass::GetMore,
+        // Its cursor has what it reads from; drivers send it all the same.
+        read_concerns: ReadConcerns::All,
         time_limit: TimeLimit::Own,
         api_version_1: true,
         ..Command::new(
@@ -117,7 +120,11 @@ async fn give_batch<N: Node>(
     if !cursor.source.begins_inline() {
         context.offload().await;
     }
-    let batch_context = context.batch_context(await_until);
+    let snapshot = cursor.snapshot.clone();
+    let mut batch_context = context.batch_context(await_until);
+    if let Some((source, _)) = &snapshot {
+        batch_context.source = source;
+    }
     let end = cursor.source.fill(&batch_context, &mut batch).await;
     let returned = batch.count() as u64;
     drop(batch);
@@ -153,6 +160,7 @@ async fn give_batch<N: Node>(
             }
         }
     };
+    append_snapshot_time(&mut shown, snapshot.as_ref().map(|(_, time)| *time));
     shown.append("id", next_id);
     append_namespace(&mut shown, context.database, name);
     Ok(next_id)

@@ -1,6 +1,7 @@
 //! What is said about a command, the table of a server's commands, and those that need nothing of their node:
 //! one file each.
 
+use crate::concern::ReadConcerns;
 use crate::context::CommandContext;
 use crate::counters::OperationClass;
 use crate::error::CommandResult;
@@ -120,6 +121,8 @@ pub struct Command<N: Node> {
     pub takes_write_concern: bool,
     /// Whether a member of a replica set that is not its primary answers it.
     pub on_secondary: OnSecondary,
+    /// The read concerns that it takes.
+    pub read_concerns: ReadConcerns,
     /// Takes a transaction number: a write that is done once however often it is sent.
     pub takes_txn_number: bool,
     /// May come in the retired OP_QUERY form and without `apiVersion`.
@@ -154,6 +157,7 @@ impl<N: Node> Command<N> {
             unstable_fields: &[],
             takes_write_concern: false,
             on_secondary: OnSecondary::Always,
+            read_concerns: ReadConcerns::Local,
             takes_txn_number: false,
             accepts_op_query: false,
             only_for_tests: false,

@@ -205,6 +205,8 @@ parameters! {
         "Sessions in use at most; new ones are refused beyond it.";
     MaxTimeMs "defaultMaxTimeMS" integer(0, 0, i32::MAX as i64), "ms", runtime(),
         "Time limit of reads that bring none; 0 for none.";
+    SnapshotHistoryWindow "minSnapshotHistoryWindowInSeconds" integer(300, 0, i32::MAX as i64), "s", runtime(),
+        "How far back a member of a replica set can be read with read concern `snapshot` and a time, at least; versions of that time are kept.";
     NoTableScan "notablescan" off(), "", runtime(),
         "Refuses queries with a filter that no index serves, but in collections of the server's own.";
     OverloadProtection "overloadProtection" on(), "", runtime(),

@@ -34,7 +34,7 @@ pub(super) fn between(before: RawDocument<'_>, after: RawDocument<'_>) -> Option
 ///
 /// # Errors
 /// A delta that makes no sense.
-pub(super) fn apply(before: RawDocument<'_>, delta: RawDocument<'_>) -> Result<DocumentBuf, MalformedEntry> {
+pub(crate) fn apply(before: RawDocument<'_>, delta: RawDocument<'_>) -> Result<DocumentBuf, MalformedEntry> {
     let mut bytes = Vec::with_capacity(before.as_bytes().len() + delta.as_bytes().len());
     apply_to_document(before, delta, &mut DocumentBuilder::new(&mut bytes))?;
     Ok(DocumentBuf::trusted(bytes))

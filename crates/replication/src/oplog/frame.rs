@@ -47,3 +47,12 @@ pub fn place(entry: &mut [u8], optime: OpTime) {
     timestamp.copy_from_slice(&optime.timestamp.as_u64().to_le_bytes());
     term.copy_from_slice(&optime.term.to_le_bytes());
 }
+
+/// Whether an encoded entry is a command on names or indexes, as far as a look at its beginning tells.
+pub(crate) fn changes_names(entry: &[u8]) -> bool {
+    // Behind the length: `op`, a string of two bytes.
+    const COMMAND: &[u8] = b"\x02op\0\x02\0\0\0c\0";
+    const HEAD: usize = 96;
+    let is_command = entry.get(4..).is_some_and(|fields| fields.starts_with(COMMAND));
+    is_command && !entry.windows(b"applyOps\0".len()).take(HEAD).any(|found| found == b"applyOps\0")
+}

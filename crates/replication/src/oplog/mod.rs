@@ -10,7 +10,7 @@
 
 mod apply;
 mod command;
-mod delta;
+pub(crate) mod delta;
 mod entry;
 mod frame;
 mod observer;
@@ -24,6 +24,7 @@ mod unit;
 pub use apply::{Applier, ApplyError};
 pub use command::{BuildStep, Command};
 pub use entry::{Image, OplogEntry, Statement, StatementOrigin};
+pub(crate) use frame::changes_names;
 pub use frame::place;
 pub use observer::OplogObserver;
 pub(crate) use observer::{end_unit, is_logged, wall};

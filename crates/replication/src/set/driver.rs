@@ -10,13 +10,14 @@ use crate::set::apply_queue::ApplyQueue;
 use crate::set::copying::Copying;
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{Heartbeats, Statuses};
+use crate::set::history::History;
 use crate::set::participant::Participant;
 use crate::set::shared::{Bell, Reply, Shared};
 use crate::set::state::{FIRST_NUMBER, SetState};
 use crate::set::{ReplSetConfig, SetError, SetOptions};
 use crate::{Identity, LocalState, Membership, Peers};
 use catalog::Catalog;
-use document::{DocumentBuf, ObjectId};
+use document::{DocumentBuf, ObjectId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub(crate) enum Asked {
     Note(DocumentBuf, Reply<OpTime>),
     /// Somebody waits for fresher data.
     Freshness,
+    /// Somebody waits for an operation of this time or later.
+    Reach(Timestamp),
     Stop,
 }
 
@@ -181,14 +184,13 @@ pub(crate) struct Links {
     pub(crate) sessions: Arc<SessionTable>,
     pub(crate) queue: Arc<ApplyQueue>,
     pub(crate) copying: Arc<Copying>,
+    pub(crate) history: Arc<History>,
 }
 
 impl Links {
     /// Shows readers of published views all that is in the data.
     pub(crate) fn publish_view(&self) {
-        let store = self.catalog.store();
-        let view = store.publish_view();
-        store.retire_views(view.sequence());
+        self.catalog.store().publish_view();
     }
 }
 
@@ -442,7 +444,7 @@ fn refuse(told: Told) {
         Told::Asked(
             Asked::Reconfigure { reply, .. } | Asked::Initiate(.., reply) | Asked::Note(_, reply),
         ) => reply.answer(Err(error())),
-        Told::Asked(Asked::Follow(_) | Asked::Freshness | Asked::Stop) => {}
+        Told::Asked(Asked::Follow(_) | Asked::Freshness | Asked::Reach(_) | Asked::Stop) => {}
         Told::Received(_) | Told::Synced(_) | Told::Applied { .. } => {
             unreachable!("{told:?} without a participant")
         }

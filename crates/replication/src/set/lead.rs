@@ -11,7 +11,7 @@
 
 use crate::effects::Committed;
 use crate::entry::{Index, MemberId, Position, Term};
-use crate::log::LogError;
+use crate::log::{Log, LogError};
 use crate::member::ProposeError;
 use crate::oplog::{self, Operation, OplogEntry};
 use crate::optime::OpTime;
@@ -22,7 +22,7 @@ use crate::set::shared::Reply;
 use crate::set::state::SetState;
 use crate::set::{ReplSetConfig, SetError};
 use crate::{Identity, LocalState};
-use document::{DocumentBuf, ObjectId, doc};
+use document::{DocumentBuf, ObjectId, Timestamp, doc};
 use std::collections::VecDeque;
 use std::time::Duration;
 use storage::{CommitError, Proposals, ProposedGroup, WriteUnit};
@@ -157,6 +157,16 @@ impl Participant {
         }
     }
 
+    /// Logs something after this time where nothing is: somebody waits for it, and there may be no other write.
+    pub(crate) fn reach(&mut self, timestamp: Timestamp, now: Now) {
+        let last = self.optime_at(self.member.log().last());
+        if self.leading.is_open() && last.is_ok_and(|last| last.timestamp < timestamp) {
+            self.member.observe(timestamp);
+            // What is refused now is not waited for: whoever asked is told of the step-down.
+            let _ = self.log_note(doc! { "msg": "a read waits for this time" }.to_buf(), now);
+        }
+    }
+
     /// Opens for operations once everything that was logged before is applied.
     fn open_for_writes(&mut self, proposals: &Proposals, now: Now) {
         let is_open = self.leading.is_open();
@@ -237,11 +247,13 @@ impl Participant {
                 return;
             }
             self.leading.logged_at = now.monotonic;
-            let mut last = OpTime::default();
+            self.links.history.add_bytes(bytes as u64);
+            let (mut last, mut names_change) = (OpTime::default(), false);
             let mut waiting = group.entries_mut();
             let first = self.member.propose(now.wall, entries, |optime| {
                 last = optime;
                 let mut entry = waiting.next().map(std::mem::take).expect("as many entries as were counted");
+                names_change |= oplog::changes_names(&entry);
                 oplog::place(&mut entry, optime);
                 entry
             });
@@ -254,6 +266,9 @@ impl Participant {
             );
             let last_index = first.index + entries as Index - 1;
             self.flow.logged(now, last_index, group.cost(), (group.unit_count(), entries));
+            if names_change {
+                self.links.history.names_change(last_index);
+            }
             let (bytes, committed) = (bytes as u64, Vec::new());
             self.leading.in_flight.push_back(InFlight { first, last, entries, bytes, group, committed });
         }

@@ -2,11 +2,12 @@
 //! What only a leader does is in `lead.rs`.
 
 use crate::effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
-use crate::entry::{EntryKind, Index, MemberId};
+use crate::entry::{EntryKind, Index, MemberId, Position};
 use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
 use crate::set::apply_queue::Work;
+use crate::set::background;
 use crate::set::chain::{Chain, ChainWord};
 use crate::set::config::MEMBERS_MAX;
 use crate::set::driver::{Asked, Links, Now, Told};
@@ -135,6 +136,9 @@ impl Participant {
             trim_at: now.monotonic,
             syncing: VecDeque::new(),
         };
+        let last = participant.member.log().last();
+        let log = Position { term: participant.leadership.term, index: last };
+        participant.links.history.begin(log);
         let optime = participant.optime_at(applied.index)?;
         participant.links.shared.reach(|reached| {
             (reached.applied, reached.committed, reached.durable) = (optime, optime, optime);
@@ -192,8 +196,10 @@ impl Participant {
         }
         if now.monotonic >= self.trim_at {
             self.trim_at = now.monotonic + TRIM_INTERVAL;
+            self.links.history.retire(background::clock().0);
             // The mark of what is applied is in the same journal, and before this.
             if let Some(through) = self.member.log().trim_through(self.applied, now.wall) {
+                self.links.history.trimmed_through(through);
                 self.member.compact(through)?;
             }
         }
@@ -332,6 +338,7 @@ impl Participant {
             Asked::Maintenance(is_on, reply) => self.maintain(is_on, reply),
             // Each turn looks who waits.
             Asked::Freshness => {}
+            Asked::Reach(timestamp) => self.reach(timestamp, now),
             Asked::Read(reply) => match self.member.read() {
                 Ok(id) if self.leading.is_open() => self.reads.push(Read { id, needs: None, reply }),
                 _ => reply.answer(Err(SetError::new(
@@ -604,7 +611,7 @@ impl Participant {
         self.publish();
         if self.links.shared.is_writable() && !std::mem::replace(&mut self.reads_latest, true) {
             // Kept any longer it would keep every version since.
-            self.links.catalog.store().withdraw_views();
+            self.links.catalog.store().withdraw_view();
         }
         self.answers.drain(..).for_each(|reply| reply.answer(Ok(())));
     }

@@ -11,6 +11,7 @@ use crate::set::copying::{Copying, source_for_others};
 use crate::set::driver::{Asked, Driver, Inbox, Links, Received, Told};
 use crate::set::envelope::Envelope;
 use crate::set::heartbeat::{self, MemberStatus, Statuses};
+use crate::set::history::{History, HistoryFigures, Moment};
 use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
@@ -99,6 +100,7 @@ struct Running {
     shared: Arc<Shared>,
     statuses: Arc<Statuses>,
     sessions: Arc<SessionTable>,
+    history: Arc<History>,
     inbox: Arc<Inbox>,
     queue: Arc<ApplyQueue>,
     store: Store,
@@ -134,6 +136,7 @@ impl ReplicaSet {
         (monotonic, wall): (Duration, Duration),
     ) -> Result<(Self, Background), LogError> {
         let (shared, inbox) = (Arc::new(Shared::new()), Arc::new(Inbox::new(options.received_bytes_max)));
+        let history = Arc::new(History::new(Arc::clone(&catalog)));
         let copying = Arc::new(Copying::new(catalog.store().clone(), &peers, &options.own_hosts));
         let links = Links {
             copying: Arc::clone(&copying),
@@ -143,6 +146,7 @@ impl ReplicaSet {
             sessions: Arc::new(SessionTable::new(Arc::clone(&catalog))),
             catalog,
             queue: Arc::new(ApplyQueue::new(options.unapplied_bytes_max)),
+            history: Arc::clone(&history),
         };
         let set = ReplicaSet(Arc::new(Running {
             copying,
@@ -153,6 +157,7 @@ impl ReplicaSet {
             shared,
             statuses: Arc::clone(&links.statuses),
             sessions: Arc::clone(&links.sessions),
+            history,
             inbox: Arc::clone(&inbox),
             queue: Arc::clone(&links.queue),
             store: links.catalog.store().clone(),
@@ -360,6 +365,38 @@ impl ReplicaSet {
     pub async fn applied(&self, at_least: Timestamp) {
         let is_there = || (self.last_applied().timestamp >= at_least).then_some(());
         self.0.shared.until_advanced(is_there).await;
+    }
+
+    /// Has a primary log something where nothing of this time or later is logged.
+    pub fn reach(&self, timestamp: Timestamp) {
+        self.0.inbox.tell(Told::Asked(Asked::Reach(timestamp)));
+    }
+
+    /// The data as they are now, and of which time that is.
+    ///
+    /// # Errors
+    /// `InternalError`: what the store reports.
+    pub fn moment(&self) -> Result<Moment, SetError> {
+        self.0.history.now(self.is_writable(), background::clock().0)
+    }
+
+    /// The data exactly as of a time up to which everything is [applied](ReplicaSet::applied). May block: what is not
+    /// kept is computed.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld`, `SnapshotUnavailable`; `InternalError`: what the store reports.
+    pub fn moment_at(&self, timestamp: Timestamp) -> Result<Moment, SetError> {
+        self.0.history.at(timestamp, self.is_writable(), background::clock().0)
+    }
+
+    /// How long the past is kept for [`ReplicaSet::moment_at`].
+    pub fn set_history_window(&self, window: Duration) {
+        self.0.history.set_window(window);
+    }
+
+    /// What `serverStatus` tells of it.
+    pub fn history_figures(&self) -> HistoryFigures {
+        self.0.history.figures()
     }
 
     /// Resolves when an operation has reached so many members; never where they do not exist.

@@ -5,7 +5,7 @@ use crate::entry::{Index, MemberId, Position};
 use crate::log::{Checkpoint, LogError};
 use crate::membership::Membership;
 use document::{DocumentBuf, ObjectId, RawDocument, RawValue, Value, doc};
-use storage::{Keyspace, Store, WriteUnit};
+use storage::{Keyspace, ReadView, Store, WriteUnit};
 
 const IDENTITY: &[u8] = b"ri";
 const APPLIED: &[u8] = b"ra";
@@ -51,7 +51,11 @@ impl LocalState {
     }
 
     fn read(&self, key: &[u8]) -> Result<Option<DocumentBuf>, LogError> {
-        let found = self.store.read_view().get(Keyspace::Meta, key).map_err(failed)?;
+        Self::read_in(&self.store.read_view(), key)
+    }
+
+    fn read_in(view: &ReadView, key: &[u8]) -> Result<Option<DocumentBuf>, LogError> {
+        let found = view.get(Keyspace::Meta, key).map_err(failed)?;
         let parsed = found.map(|bytes| RawDocument::parse(&bytes).map(RawDocument::to_buf));
         parsed.transpose().map_err(failed)
     }
@@ -96,7 +100,15 @@ impl LocalState {
     /// # Errors
     /// Damage; what the store reports.
     pub fn applied(&self) -> Result<Option<Checkpoint>, LogError> {
-        self.read(APPLIED)?.map(|document| decode_checkpoint(document.as_raw())).transpose()
+        Self::applied_in(&self.store.read_view())
+    }
+
+    /// Up to where it is applied in a view.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn applied_in(view: &ReadView) -> Result<Option<Checkpoint>, LogError> {
+        Self::read_in(view, APPLIED)?.map(|document| decode_checkpoint(document.as_raw())).transpose()
     }
 
     /// Stores that, in the unit that applies the last of it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use storage::{Keyspace, ReadView, StorageOptions, Store, ViewUnavailable, WatchedView, WriteUnit};
+use storage::{Direction, KeyRange, Keyspace, ReadView, StorageOptions, Store, WatchedView, WriteUnit};
 
 use crate::faults::{faulty_engine, faulty_store};
 use crate::for_each_store;
@@ -67,43 +67,6 @@ fn readers_go_on_with_the_view_before_until_the_next_is_published() {
 }
 
 #[test]
-fn a_view_opens_at_a_sequence_number_as_far_back_as_views_are_kept() {
-    for_each(|store| {
-        assert_eq!(store.view_at(0).unwrap_err(), ViewUnavailable::NotPublished);
-        let first = put(store, &KEYS, "1");
-        store.publish_view();
-        let second = put(store, &["a"], "2");
-        assert_eq!(store.view_at(second).unwrap_err(), ViewUnavailable::NotPublished);
-        let third = remove(store, |unit| unit.delete(Keyspace::Documents, b"b"));
-        store.publish_view();
-        store.publish_view();
-        let fourth = remove(store, |unit| unit.delete_range(Keyspace::Documents, b"c", b"d"));
-        store.publish_view();
-        let too_old = |oldest| ViewUnavailable::TooOld { oldest };
-        assert_eq!(store.view_at(first - 1).unwrap_err(), too_old(first));
-        check(&store.view_at(first).unwrap(), "1 1 1 1");
-        check(&store.view_at(second).unwrap(), "1 1 1 1");
-        check(&store.view_at(third).unwrap(), "2 - 1 1");
-        check(&store.view_at(fourth).unwrap(), "2 - - 1");
-        assert_eq!(store.view_at(fourth + 1).unwrap_err(), ViewUnavailable::NotPublished);
-        let held = store.view_at(first).unwrap();
-        store.retire_views(second);
-        check(&store.view_at(second).unwrap(), "1 1 1 1");
-        store.retire_views(third);
-        assert_eq!(store.view_at(second).unwrap_err(), too_old(third));
-        check(&store.view_at(third).unwrap(), "2 - 1 1");
-        check(&held, "1 1 1 1");
-        store.retire_views(u64::MAX);
-        check(&store.view_at(fourth).unwrap(), "2 - - 1");
-        assert_eq!(
-            store.statistics().engine.snapshots,
-            2,
-            "the one that is held, and the last one published"
-        );
-    });
-}
-
-#[test]
 fn what_is_refused_is_in_no_view() {
     let (engine, store) = faulty_store();
     let first = put(&store, &KEYS, "1");
@@ -155,7 +118,6 @@ fn views_hold_while_others_write() {
                         remove(store, |unit| unit.delete_range(Keyspace::Documents, b"a", b"z"));
                     }
                     store.publish_view();
-                    store.retire_views(store.sequence().saturating_sub(20));
                 }
                 written.store(true, Ordering::SeqCst);
             });
@@ -222,12 +184,11 @@ fn what_no_reader_needs_is_kept_for_nobody() {
         let kept = || store.statistics().engine.snapshots;
         for round in 0..3 {
             put(store, &KEYS, &round.to_string());
-            let published = store.publish_view();
-            store.retire_views(published.sequence());
+            store.publish_view();
             assert_eq!(kept(), 1, "the views before it went with their last reader");
         }
         let reader = store.published_view().unwrap();
-        store.withdraw_views();
+        store.withdraw_view();
         assert!(store.published_view().is_none());
         assert_eq!((kept(), values(&reader)), (1, "2 2 2 2".to_owned()));
         drop(reader);
@@ -296,5 +257,73 @@ fn no_write_of_ones_own_key_is_missed_while_others_write() {
                 });
             }
         });
+    });
+}
+
+/// All entries of a walk over a range, from where it was sought.
+fn walk(
+    view: &ReadView,
+    range: &KeyRange,
+    direction: Direction,
+    from: Option<&[u8]>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut cursor = view.cursor(Keyspace::Documents, range.clone(), direction).unwrap();
+    if let Some(from) = from {
+        cursor.seek(from);
+    }
+    let mut entries = Vec::new();
+    while let Some((key, value)) = cursor.next().unwrap() {
+        entries.push((key.to_vec(), value.to_vec()));
+    }
+    entries
+}
+
+#[test]
+fn a_view_with_units_above_it_is_what_their_commit_makes_of_it() {
+    for_each(|store| {
+        let mut random = fastrand::Rng::with_seed(11);
+        for round in 0..40 {
+            let key = |random: &mut fastrand::Rng| vec![random.u8(..6), random.u8(..6)];
+            put(store, &["zz"], "between");
+            let base = store.pinned_view();
+            let units: Vec<WriteUnit> = (0..random.usize(..4))
+                .map(|_| {
+                    let mut unit = WriteUnit::new();
+                    for _ in 0..random.usize(..8) {
+                        let key = key(&mut random);
+                        match random.bool() {
+                            true => unit.put(Keyspace::Documents, &key, &[round, random.u8(..)]),
+                            false => unit.delete(Keyspace::Documents, &key),
+                        }
+                    }
+                    unit
+                })
+                .collect();
+            let layered = base.with(&units);
+            put(store, &["a"], "not in either");
+            for unit in units {
+                store.commit(unit).wait().unwrap();
+            }
+            remove(store, |unit| unit.delete(Keyspace::Documents, b"a"));
+            let without_a = |entries: Vec<(Vec<u8>, Vec<u8>)>| -> Vec<_> {
+                entries.into_iter().filter(|(key, _)| key != b"a").collect()
+            };
+            let committed = store.read_view();
+            for _ in 0..20 {
+                let bound = |random: &mut fastrand::Rng| random.bool().then(|| key(random));
+                let range = KeyRange { lower: bound(&mut random), upper: bound(&mut random) };
+                let from = bound(&mut random);
+                for direction in [Direction::Forward, Direction::Backward] {
+                    let expect = without_a(walk(&committed, &range, direction, from.as_deref()));
+                    let found = without_a(walk(&layered, &range, direction, from.as_deref()));
+                    assert_eq!(found, expect, "{range:?} {direction:?} from {from:?}");
+                }
+                let key = key(&mut random);
+                let get = |view: &ReadView| {
+                    view.get(Keyspace::Documents, &key).unwrap().map(|found| found.to_vec())
+                };
+                assert_eq!(get(&layered), get(&committed), "{key:?}");
+            }
+        }
     });
 }

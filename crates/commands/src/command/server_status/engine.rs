@@ -4,6 +4,7 @@ use super::active_operations;
 use crate::parameters::Parameter;
 use crate::server::Server;
 use document::{Document, doc};
+use replication::set::HistoryFigures;
 use std::sync::Arc;
 use storage::EngineStatistics;
 
@@ -43,7 +44,7 @@ pub(super) fn oldest_snapshot_seconds(engine: &EngineStatistics) -> i64 {
 pub(super) fn storage_engine(server: &Arc<Server>) -> Document {
     doc! {
         "name": (server.node.store.statistics().engine.engine), "supportsCommittedReads": true,
-        "supportsPendingDrops": false, "supportsSnapshotReadConcern": false, "readOnly": false, "persistent": true,
+        "supportsPendingDrops": false, "supportsSnapshotReadConcern": (server.node.replica_set().is_some()), "readOnly": false, "persistent": true,
     }
 }
 
@@ -63,7 +64,7 @@ pub(super) fn wired_tiger(server: &Arc<Server>) -> Document {
     let most = connections_max(server);
     let tickets =
         |out: i32| doc! { "out": out, "available": (most.saturating_sub(out)), "totalTickets": most };
-    doc! {
+    let mut figures = doc! {
         "uri": "statistics:",
         "cache": {
             "bytes currently in the cache": ((engine.cache_usage_bytes + rows.bytes) as i64),
@@ -75,6 +76,24 @@ pub(super) fn wired_tiger(server: &Arc<Server>) -> Document {
         // Memtables written to tables: what a checkpoint is there.
         "transaction": { "transaction checkpoints": (engine.flushes as i64) },
         "concurrentTransactions": { "write": (tickets(writers)), "read": (tickets(readers)) },
+    };
+    if let Some(set) = server.node.replica_set() {
+        figures.push("snapshot-window-settings", snapshot_window(&set.history_figures()));
+    }
+    figures
+}
+
+/// How far back can be read, under the names of MongoDB, and what it took.
+fn snapshot_window(figures: &HistoryFigures) -> Document {
+    let available = figures.newest.time.saturating_sub(figures.oldest.time);
+    doc! {
+        "total number of SnapshotTooOld errors": (figures.too_old as i64),
+        "minimum target snapshot window size in seconds": (figures.window.as_secs() as i64),
+        "current available snapshot window size in seconds": (i64::from(available)),
+        "latest majority snapshot timestamp available": (figures.newest),
+        "oldest majority snapshot timestamp available": (figures.oldest),
+        "moments kept": (figures.kept as i64), "times computed": (figures.replays as i64),
+        "operations replayed for them": (figures.replayed_operations as i64),
     }
 }
 
