@@ -32,6 +32,8 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         running = []
+        for name in ("base", "set"):
+            (directory / name).mkdir()
         try:
             base = started(given.before, lambda: begin_base(directory / "base", given), running)
             ours = started(None, lambda: ReplicaSet(directory / "set", given.members, "--quiet"), running)
@@ -55,7 +57,7 @@ def started(binary, start, running):
 def begin_base(directory, given):
     if given.before:
         return ReplicaSet(directory, given.members, "--quiet", name="before")
-    return Server(directory, "--quiet").wait_until_it_answers()
+    return Server(directory / "alone", "--quiet").wait_until_it_answers()
 
 
 def address(one):
