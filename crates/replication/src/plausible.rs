@@ -94,7 +94,7 @@ impl<L: Log> Member<L> {
         None
     }
 
-    /// Of the last operation up to this entry, where this member has it.
+    /// Of the last operation up to this entry, where this member knows it.
     fn timestamp_up_to(&self, index: Index, term: Term) -> Option<Timestamp> {
         let log = &self.raw.raft.raft_log;
         if !log.match_term(index, term) {
@@ -107,7 +107,8 @@ impl<L: Log> Member<L> {
                 return Some(timestamp);
             }
         }
-        Some(self.committed_timestamp())
+        // A leader that does not know how far this member has come begins anywhere.
+        (log.committed <= index).then(|| self.committed_timestamp())
     }
 }
 

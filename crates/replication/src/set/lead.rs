@@ -45,6 +45,15 @@ struct InFlight {
     committed: Vec<Committed>,
 }
 
+/// Who has logged a note and waits until it is applied.
+struct Awaited {
+    at: Index,
+    optime: OpTime,
+    /// And until the consensus has not those any more that were removed by it: only then they may be switched off.
+    until_left: bool,
+    reply: Reply<OpTime>,
+}
+
 /// A primary that has been asked to step down.
 pub(crate) struct Stepping {
     /// Until then it waits for another one that is electable.
@@ -64,8 +73,7 @@ pub(crate) struct Leading {
     in_flight: VecDeque<InFlight>,
     /// Too much waits for a majority or to be applied, or the leadership is being handed over.
     held: Option<ProposedGroup>,
-    /// Notes, with the place where they were logged.
-    awaited: Vec<(Position, OpTime, Reply<OpTime>)>,
+    awaited: Vec<Awaited>,
     /// The first state of the set, and who wants it.
     initial: Option<SetState>,
     initiators: Vec<Reply<OpTime>>,
@@ -144,6 +152,7 @@ impl Participant {
         self.step_down(now);
         self.hand_over(now);
         self.reconcile();
+        self.answer_applied();
         self.propose(proposals, now);
         self.note_idleness(now);
     }
@@ -171,6 +180,12 @@ impl Participant {
     fn open_for_writes(&mut self, proposals: &Proposals, now: Now) {
         let is_open = self.leading.is_open();
         if is_open || !self.leads() || !self.member.is_writable() {
+            return;
+        }
+        if !self.is_electable(now) {
+            if let Some(to) = self.successor() {
+                self.member.transfer(to);
+            }
             return;
         }
         let term = self.leadership.term;
@@ -219,7 +234,7 @@ impl Participant {
         self.links.catalog.cancel_index_builds();
         let interrupted =
             SetError::new(ErrorCode::InterruptedDueToReplStateChange, "operation was interrupted");
-        self.leading.awaited.drain(..).for_each(|(_, _, reply)| reply.answer(Err(interrupted.clone())));
+        self.leading.awaited.drain(..).for_each(|waiting| waiting.reply.answer(Err(interrupted.clone())));
         self.refuse_reads(&interrupted);
         self.leading.next_state = None;
         self.leading.gives_numbers = false;
@@ -305,15 +320,23 @@ impl Participant {
             return reply.answer(Err(not_primary("not primary")));
         }
         match self.log_note(note, now) {
-            Ok((position, optime)) => self.leading.awaited.push((position, optime, reply)),
+            Ok((position, optime)) => {
+                self.leading.awaited.push(Awaited { at: position.index, optime, until_left: false, reply });
+            }
             Err(error) => reply.answer(Err(not_primary(&error.to_string()))),
         }
     }
 
     /// Everything up to where this member has come by now is applied.
     pub(crate) fn answer_applied(&mut self) {
+        if self.leading.awaited.is_empty() && self.leading.next_state.is_none() {
+            return;
+        }
         let applied = self.applied;
-        for (_, optime, reply) in self.leading.awaited.extract_if(.., |(at, ..)| at.index <= applied) {
+        let members = self.member.membership().members();
+        let have_left = || !self.state.iter().flat_map(SetState::leaving).any(|one| members.contains(&one));
+        let is_done = |waiting: &mut Awaited| waiting.at <= applied && (!waiting.until_left || have_left());
+        for Awaited { optime, reply, .. } in self.leading.awaited.extract_if(.., is_done) {
             reply.answer(Ok(optime));
         }
         self.leading.next_state = self.leading.next_state.filter(|at| *at > applied);
@@ -339,7 +362,13 @@ impl Participant {
             Ok((position, optime)) => {
                 self.leading.next_state = Some(position.index);
                 let initiators = self.leading.initiators.drain(..);
-                self.leading.awaited.extend(initiators.map(|reply| (position, optime, reply)));
+                let (at, until_left) = (position.index, false);
+                self.leading.awaited.extend(initiators.map(|reply| Awaited {
+                    at,
+                    optime,
+                    until_left,
+                    reply,
+                }));
             }
             Err(_) => self.leading.initial = Some(state),
         }
@@ -382,7 +411,7 @@ impl Participant {
         }) {
             Ok((position, optime)) => {
                 self.leading.next_state = Some(position.index);
-                self.leading.awaited.push((position, optime, reply));
+                self.leading.awaited.push(Awaited { at: position.index, optime, until_left: true, reply });
             }
             Err(error) => reply.answer(Err(error)),
         }
@@ -438,7 +467,8 @@ impl Participant {
         }
         let force = force.then_some(FORCED_VERSIONS);
         let own = self.own_id().ok_or_else(|| not_primary("this member is not in the configuration"))?;
-        Ok(state.with_config(state.config.successor(asked, own, term as i64, force)?))
+        let config = state.config.successor(asked, own, term as i64, force)?;
+        Ok(state.with_config(config, &self.member.membership().members()))
     }
 
     /// Makes the members of the consensus those of the configuration. Who is new follows the log at first, and

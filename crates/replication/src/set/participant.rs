@@ -29,6 +29,9 @@ use wire::ErrorCode;
 /// How often the log is looked at for what may go.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
+/// So many election timeouts are for those that may be primary, before others stand for them.
+const OTHERS_STAND: u32 = 4;
+
 /// What another member has said of itself.
 #[derive(Debug)]
 struct Heard {
@@ -72,6 +75,8 @@ pub(crate) struct Participant {
     frozen_until: Duration,
     /// So often it was asked for, and not ended again.
     maintenance: u32,
+    /// Since when nobody is known to lead.
+    leaderless_since: Duration,
     is_too_far_behind: bool,
     /// Whether published views are withdrawn.
     pub(super) reads_latest: bool,
@@ -128,6 +133,7 @@ impl Participant {
             answers: Vec::new(),
             frozen_until: Duration::ZERO,
             maintenance: 0,
+            leaderless_since: now.monotonic,
             is_too_far_behind: false,
             reads_latest: false,
             applied: applied.index,
@@ -185,7 +191,8 @@ impl Participant {
 
     /// Time has passed.
     pub(crate) fn advance(&mut self, now: Now) -> Result<(), LogError> {
-        self.member.set_electable(self.is_electable(now));
+        let stands = self.is_electable(now) || self.stands_for_others(now);
+        self.member.set_electable(stands);
         self.hold_back(now)?;
         self.follow_source(now);
         self.member.advance(now.monotonic);
@@ -210,7 +217,7 @@ impl Participant {
     }
 
     /// Whether this member should be primary where it may.
-    fn is_electable(&self, now: Now) -> bool {
+    pub(super) fn is_electable(&self, now: Now) -> bool {
         let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
         let is_wanted = match (&self.state, own) {
             (None, _) => true,
@@ -222,6 +229,21 @@ impl Participant {
     /// Whether its disk has room for what clients add.
     pub(super) fn has_room(&self) -> bool {
         self.links.catalog.store().has_room()
+    }
+
+    /// Whether this member is to lead although it may not be primary: nobody who may is elected, perhaps because
+    /// this one alone has the end of the log. It brings the others up to date and hands over.
+    fn stands_for_others(&mut self, now: Now) -> bool {
+        let since = match self.leadership.leader {
+            Some(_) => now.monotonic,
+            None => self.leaderless_since.min(now.monotonic),
+        };
+        self.leaderless_since = since;
+        let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
+        let is_one_that_votes = own.is_some_and(|own| own.votes && own.delay.is_zero());
+        let may_stand = now.monotonic >= self.frozen_until && self.maintenance == 0 && !self.is_too_far_behind;
+        let waited = now.monotonic - since >= self.config.election_timeout * OTHERS_STAND;
+        is_one_that_votes && may_stand && waited
     }
 
     /// Keeps this member from being primary until then.
@@ -547,10 +569,7 @@ impl Participant {
 
     /// Where a member is: as the configuration says, else where it has said that it is.
     fn host(&self, number: MemberId) -> Option<&str> {
-        let configured = self.state.as_ref().and_then(|state| {
-            let place = state.place(number)?;
-            state.config.members.get(place).map(|member| member.host.as_str())
-        });
+        let configured = self.state.as_ref().and_then(|state| state.host(number));
         configured.or_else(|| self.heard.get(&number).map(|heard| heard.host.as_str()))
     }
 

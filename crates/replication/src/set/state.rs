@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  { op: "n", o: { msg: "Reconfig set", config: <as rs.conf() shows it>, numbers: { <_id>: <number> }, next,
-//!                  disks: { <_id>: <of which disk the number is> } } }
+//!                  disks: { <_id>: <of which disk the number is> }, leaving: { <number>: <host> } } }
 //! ```
 //! A number belongs to one disk for ever: what was promised under it is on that disk, and nowhere else.
 
@@ -23,6 +23,9 @@ pub(crate) struct SetState {
     numbers: BTreeMap<i32, MemberId>,
     /// By `_id`, as soon as a member has told it. Who has not belongs to no majority.
     disks: BTreeMap<i32, ObjectId>,
+    /// Where those are that the configuration does not have any more and the consensus may still have: until it
+    /// has not, their votes may be needed.
+    leaving: BTreeMap<MemberId, String>,
     /// Never given before.
     next: MemberId,
 }
@@ -31,12 +34,18 @@ impl SetState {
     /// Of a new set; `own` is the `_id` of the member that initiates it, with this disk.
     pub(crate) fn initial(config: ReplSetConfig, own: i32, disk: ObjectId) -> Self {
         let (numbers, disks) = (BTreeMap::from([(own, FIRST_NUMBER)]), BTreeMap::from([(own, disk)]));
-        SetState { config, numbers, disks, next: FIRST_NUMBER + 1 }.with_numbers()
+        let leaving = BTreeMap::new();
+        SetState { config, numbers, disks, leaving, next: FIRST_NUMBER + 1 }.with_numbers()
     }
 
-    /// With another configuration, whose new members get numbers.
-    pub(crate) fn with_config(&self, config: ReplSetConfig) -> Self {
-        SetState { config, ..self.clone() }.with_numbers()
+    /// With another configuration, whose new members get numbers; `members` are those of the consensus.
+    pub(crate) fn with_config(&self, config: ReplSetConfig, members: &[MemberId]) -> Self {
+        let mut state = self.clone();
+        for member in self.config.members.iter().filter(|member| config.member(member.id).is_none()) {
+            state.leaving.insert(self.number(member.id), member.host.clone());
+        }
+        state.leaving.retain(|number, _| members.contains(number));
+        SetState { config, ..state }.with_numbers()
     }
 
     /// With another configuration, for a set that goes on from one member alone: what the others have promised, and
@@ -92,6 +101,17 @@ impl SetState {
         self.config.members.iter().position(|member| self.numbers.get(&member.id) == Some(&number))
     }
 
+    /// Where the member with this number is.
+    pub(crate) fn host(&self, number: MemberId) -> Option<&str> {
+        let configured = self.place(number).and_then(|place| self.config.members.get(place));
+        configured.map(|member| &member.host).or_else(|| self.leaving.get(&number)).map(String::as_str)
+    }
+
+    /// Who is not in the configuration any more, and may still be in the consensus.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = MemberId> {
+        self.leaving.keys().copied()
+    }
+
     /// What the operation says.
     pub(crate) fn to_note(&self) -> DocumentBuf {
         let mut note = Document::new();
@@ -104,6 +124,9 @@ impl SetState {
         note.push("next", self.next as i64);
         let disks = self.disks.iter().map(|(id, disk)| (id.to_string(), Value::from(*disk)));
         note.push("disks", disks.collect::<Document>());
+        let leaving = self.leaving.iter();
+        let leaving = leaving.map(|(number, host)| (number.to_string(), Value::from(host.as_str())));
+        note.push("leaving", leaving.collect::<Document>());
         note.to_buf()
     }
 
@@ -134,12 +157,17 @@ impl SetState {
             let RawValue::ObjectId(disk) = element.value() else { return Err(damaged()) };
             disks.insert(element.name().parse().map_err(|_| damaged())?, disk);
         }
+        let mut leaving = BTreeMap::new();
+        for element in note.get("leaving").and_then(RawValue::as_document).into_iter().flatten() {
+            let host = element.value().as_str().ok_or_else(damaged)?.to_owned();
+            leaving.insert(element.name().parse().map_err(|_| damaged())?, host);
+        }
         let are_all = config.members.iter().all(|member| by_id.contains_key(&member.id));
         let are_given = by_id.values().all(|number| *number < next);
         if !are_all || !are_given {
             return Err(damaged());
         }
-        Ok(SetState { config, numbers: by_id, disks, next })
+        Ok(SetState { config, numbers: by_id, disks, leaving, next })
     }
 }
 
@@ -160,9 +188,9 @@ mod tests {
     fn numbers_are_given_once() {
         let state = SetState::initial(config(&[5, 6]), 6, disk(6));
         assert_eq!((state.number(6), state.number(5)), (1, 2));
-        let without = state.with_config(config(&[6]));
+        let without = state.with_config(config(&[6]), &[]);
         assert_eq!(without.place(2), None);
-        let again = without.with_config(config(&[5, 6]));
+        let again = without.with_config(config(&[5, 6]), &[]);
         assert_eq!((again.number(6), again.number(5)), (1, 3), "who comes back is another voter");
         assert_eq!(again.place(3), Some(0));
     }
@@ -183,14 +211,25 @@ mod tests {
         let state = state.with_disk(1, disk(9)).unwrap();
         assert_eq!((state.number(1), state.disk(2), state.disk(3)), (3, None, Some(disk(9))));
         // Removed and added with its data: another number for the same disk.
-        let state = state.with_config(config(&[0])).with_config(config(&[0, 1]));
+        let state = state.with_config(config(&[0]), &[]).with_config(config(&[0, 1]), &[]);
         assert_eq!((state.number(1), state.disk(4)), (4, None));
         assert_eq!(state.with_disk(1, disk(9)).unwrap().disk(4), Some(disk(9)));
     }
 
     #[test]
+    fn who_is_removed_is_reached_as_long_as_its_vote_counts() {
+        let state = SetState::initial(config(&[0, 1, 2]), 0, disk(0));
+        let without = state.with_config(config(&[0, 1]), &[1, 2, 3]);
+        assert_eq!((without.place(3), without.host(3)), (None, Some("h2:1")));
+        assert_eq!(without.leaving().collect::<Vec<_>>(), [3]);
+        let later = without.with_config(config(&[0]), &[1, 2]);
+        assert_eq!((later.host(3), later.host(2)), (None, Some("h1:1")));
+    }
+
+    #[test]
     fn a_state_survives_its_note() {
-        let state = SetState::initial(config(&[0, 1, 2]), 0, disk(0)).with_disk(2, disk(2)).unwrap();
+        let state = SetState::initial(config(&[0, 1, 2, 3]), 0, disk(0)).with_disk(2, disk(2)).unwrap();
+        let state = state.with_config(config(&[0, 1, 2]), &[1, 2, 3, 4]);
         assert_eq!(SetState::of_note(state.to_note().as_raw()), Some(Ok(state)));
         assert_eq!(SetState::of_note(doc! { "msg": "new primary" }.to_buf().as_raw()), None);
     }
