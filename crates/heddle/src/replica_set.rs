@@ -69,6 +69,7 @@ pub(crate) fn start(
     }
     let mut options = SetOptions::new(given, own_hosts(parameters), seed());
     options.log = log_options(parameters);
+    options.data = catalog.store().path().map(Path::to_owned);
     let options = options.within_memory(memory);
     let peers = Arc::new(TcpPeers::start(NetworkOptions::default().within_memory(memory))?);
     let set = ReplicaSet::start(options, Arc::clone(catalog), Arc::<TcpPeers>::clone(&peers))?;

@@ -270,7 +270,7 @@ fn open_store(
     }
     let path = PathBuf::from(parameters.text(Parameter::DbPath));
     if !parameters.text(Parameter::ReplSetName).is_empty() {
-        replication::initial_sync::adopt_copy(&path, &options)?;
+        replication::initial_sync::adopt_copy(&path, &|path| Store::open(path, &options))?;
     }
     let store = Store::open(path, &options)?;
     let watched = store.clone();

@@ -63,5 +63,5 @@ pub use member::{Member, Progress, ProposeError};
 pub use membership::Membership;
 pub use message::{Message, MessageError};
 pub use optime::OpTime;
-pub use peers::{Answer, PeerError, Peers};
+pub use peers::{Answer, Pause, PeerError, Peers};
 pub use store_log::{Identity, LocalState, LogOptions, Oplog, StoreLog};

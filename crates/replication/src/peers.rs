@@ -2,7 +2,7 @@
 
 use document::DocumentBuf;
 use std::fmt::Debug;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -16,7 +16,16 @@ pub trait Peers: Debug + Send + Sync {
     /// takes back a command that was not sent yet. The answer comes within the limit, and is also `Ok` where
     /// the other member says that the command failed.
     fn ask(&self, host: &str, command: DocumentBuf, limit: Duration) -> Answer;
+
+    /// Lets time pass between questions, for who has a thread of his own: that one sleeps.
+    fn pause(&self, time: Duration) -> Pause {
+        std::thread::sleep(time);
+        Box::pin(ready(()))
+    }
 }
+
+/// Resolves when the time has passed.
+pub type Pause = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What another member answers.
 pub type Answer = Pin<Box<dyn Future<Output = Result<DocumentBuf, PeerError>> + Send>>;

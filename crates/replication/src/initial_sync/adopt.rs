@@ -7,7 +7,7 @@ use crate::store_log::{self, Identity, LocalState, LogOptions, StoreLog};
 use catalog::Catalog;
 use document::ObjectId;
 use std::path::Path;
-use storage::{StorageOptions, Store, WriteUnit};
+use storage::{OpenError, Store, WriteUnit};
 
 impl From<LogError> for CopyError {
     fn from(error: LogError) -> Self {
@@ -18,6 +18,9 @@ impl From<LogError> for CopyError {
 fn failed(error: impl std::fmt::Display) -> CopyError {
     CopyError(error.to_string())
 }
+
+/// How the store in a directory is opened.
+pub type OpenStore<'o> = &'o dyn Fn(&Path) -> Result<Store, OpenError>;
 
 /// What a member must not lose.
 struct Own {
@@ -31,7 +34,7 @@ struct Own {
 ///
 /// # Errors
 /// What the stores and the file system say. The copy stays, for another try.
-pub fn adopt_copy(data: &Path, options: &StorageOptions) -> Result<bool, CopyError> {
+pub fn adopt_copy(data: &Path, open: OpenStore<'_>) -> Result<bool, CopyError> {
     remove(&data.join(RUBBISH))?;
     let directory = data.join(DIRECTORY);
     if !directory.join(READY).exists() {
@@ -40,7 +43,7 @@ pub fn adopt_copy(data: &Path, options: &StorageOptions) -> Result<bool, CopyErr
     let copy = directory.join(COPY);
     let is_there = copy.join("engine").exists();
     // A crash between the two renamings leaves no store: this one was judged before.
-    if is_there && data.join("engine").exists() && !prepare(data, &copy, options)? {
+    if is_there && data.join("engine").exists() && !prepare(data, &copy, open)? {
         tracing::warn!("the copy of the data is of no use any more");
         discard(data)?;
         return Ok(false);
@@ -54,14 +57,14 @@ pub fn adopt_copy(data: &Path, options: &StorageOptions) -> Result<bool, CopyErr
 }
 
 /// Writes into the copy what is the member's own; whether the copy is of use.
-pub(super) fn prepare(data: &Path, copy: &Path, options: &StorageOptions) -> Result<bool, CopyError> {
-    let store = Store::open(copy, options).map_err(failed)?;
+pub(super) fn prepare(data: &Path, copy: &Path, open: OpenStore<'_>) -> Result<bool, CopyError> {
+    let store = open(copy).map_err(failed)?;
     let applied = LocalState::new(store.clone()).applied()?;
     let applied = applied.ok_or_else(|| CopyError("the copy is not of a member's data".to_owned()))?;
     let copied = log_of(&store)?;
     let (last, term) = (copied.last(), copied.term(copied.last())?);
     drop(copied);
-    let is_of_use = match own(data, options, applied.position)? {
+    let is_of_use = match own(data, open, applied.position)? {
         Some(own) if applied.membership.members().contains(&own.identity.number) => {
             let mut unit = WriteUnit::new();
             LocalState::put_identity(&mut unit, &own.identity);
@@ -91,8 +94,8 @@ fn log_of(store: &Store) -> Result<StoreLog, CopyError> {
 }
 
 /// What is the member's own; `None` where the copy brings it nothing: its log has that entry.
-fn own(data: &Path, options: &StorageOptions, copied: Position) -> Result<Option<Own>, CopyError> {
-    let store = Store::open(data, options).map_err(failed)?;
+fn own(data: &Path, open: OpenStore<'_>, copied: Position) -> Result<Option<Own>, CopyError> {
+    let store = open(data).map_err(failed)?;
     let local = LocalState::new(store.clone());
     let (identity, disk) = (local.identity()?, local.disk()?);
     let applied = local.applied()?.unwrap_or_default();

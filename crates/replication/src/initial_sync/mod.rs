@@ -16,7 +16,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use adopt::adopt_copy;
+pub use adopt::{OpenStore, adopt_copy};
 pub use receive::{CopyWanted, Receiver};
 pub use source::CopySource;
 pub use status::{CopyProgress, CopyStatus, FailedAttempt};

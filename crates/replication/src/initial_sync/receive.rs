@@ -85,26 +85,26 @@ impl Receiver {
     }
 
     /// Waits, unless it is to end.
-    pub(crate) fn rest(&self, time: Duration) {
+    pub(crate) async fn rest(&self, time: Duration) {
         const STEP: Duration = Duration::from_millis(100);
         let began = ambient::now();
         while !self.ends.load(Ordering::Relaxed) {
             match time.saturating_sub(ambient::elapsed(began)) {
                 Duration::ZERO => return,
-                left => std::thread::sleep(STEP.min(left)),
+                left => self.peers.pause(STEP.min(left)).await,
             }
         }
     }
 
     /// Fetches all files from whom the leader names, or from whom an initial sync was begun with that is not at its
-    /// end; the next start takes them for its data. Blocks for as long as it takes.
+    /// end; the next start takes them for its data. What is between two answers or pauses blocks.
     ///
     /// # Errors
     /// The source does not answer any more: ask again, with another one. There is no room. What the file system
     /// says.
-    pub fn fetch(&self, wanted: &CopyWanted) -> Result<(), CopyError> {
+    pub async fn fetch(&self, wanted: &CopyWanted) -> Result<(), CopyError> {
         self.attempts.lock().begin(&wanted.leader);
-        let fetched = self.try_fetch(wanted);
+        let fetched = self.try_fetch(wanted).await;
         match &fetched {
             Ok(()) => self.attempts.lock().end(),
             Err(error) => self.attempts.lock().fail(error),
@@ -112,19 +112,19 @@ impl Receiver {
         fetched
     }
 
-    fn try_fetch(&self, wanted: &CopyWanted) -> Result<(), CopyError> {
+    async fn try_fetch(&self, wanted: &CopyWanted) -> Result<(), CopyError> {
         let directory = self.data.join(DIRECTORY);
         if directory.join(READY).exists() {
             return Ok(());
         }
         let plan = match Plan::load(&directory) {
             Some(plan) => plan,
-            None => self.begin(&directory, wanted)?,
+            None => self.begin(&directory, wanted).await?,
         };
-        self.check_room(&directory, &plan)?;
+        self.check_room(&directory, &plan).await?;
         let (bytes, files) = (plan.bytes(), plan.files.len());
         tracing::info!(source = plan.host, bytes, files, "copying the data");
-        match self.fetch_files(&directory, &plan) {
+        match self.fetch_files(&directory, &plan).await {
             Ok(()) => {}
             Err(Failure::Gone | Failure::NotYet) => {
                 discard(&self.data)?;
@@ -134,60 +134,62 @@ impl Receiver {
         }
         File::create(directory.join(READY))?.sync_all()?;
         sync_directory(&directory)?;
-        self.end(&plan);
+        self.end(&plan).await;
         tracing::info!(source = plan.host, bytes, "the data are copied");
         Ok(())
     }
 
     /// The source need not keep the copy any longer.
-    fn end(&self, plan: &Plan) {
-        drop(self.ask(&plan.host, doc! { "end": (plan.id.as_str()) }));
+    async fn end(&self, plan: &Plan) {
+        drop(self.ask(&plan.host, doc! { "end": (plan.id.as_str()) }).await);
     }
 
     /// With a secondary that the leader names, so that clients of the leader do not notice; with the leader where
     /// there is none.
-    fn begin(&self, directory: &Path, wanted: &CopyWanted) -> Result<Plan, CopyError> {
+    async fn begin(&self, directory: &Path, wanted: &CopyWanted) -> Result<Plan, CopyError> {
         discard(&self.data)?;
-        let named = self.ask(&wanted.leader, doc! { "chooseSource": true }).ok();
+        let named = self.ask(&wanted.leader, doc! { "chooseSource": true }).await.ok();
         let named = named.and_then(|answer| Some(answer.as_raw().get("source")?.as_str()?.to_owned()));
         let named = named.filter(|host| *host != wanted.leader && !self.own_hosts.contains(host));
-        let begun = named.and_then(|host| match self.begin_with(&host, wanted) {
-            Ok(plan) => Some(plan),
-            Err(error) => {
-                tracing::info!(%error, "the leader is copied from instead");
-                None
-            }
-        });
-        let plan = begun.map_or_else(|| self.begin_with(&wanted.leader, wanted), Ok)?;
+        let mut begun = None;
+        if let Some(host) = named {
+            let with = self.begin_with(&host, wanted).await;
+            begun =
+                with.inspect_err(|error| tracing::info!(%error, "the leader is copied from instead")).ok();
+        }
+        let plan = match begun {
+            Some(plan) => plan,
+            None => self.begin_with(&wanted.leader, wanted).await?,
+        };
         std::fs::create_dir_all(directory.join(COPY).join("engine"))?;
         plan.store(directory)?;
         sync_directory(&self.data)?;
         Ok(plan)
     }
 
-    fn begin_with(&self, host: &str, wanted: &CopyWanted) -> Result<Plan, CopyError> {
+    async fn begin_with(&self, host: &str, wanted: &CopyWanted) -> Result<Plan, CopyError> {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         for _ in 0..BEGIN_TRIES {
             let request = doc! { "begin": true, "for": (number(wanted.number)), "at": (number(wanted.at)) };
-            match self.ask(host, request) {
+            match self.ask(host, request).await {
                 Ok(answer) => return Ok(Plan { host: host.to_owned(), ..Plan::decode(answer.as_raw())? }),
                 Err(Failure::Other(error)) => return Err(error),
                 Err(Failure::Gone) => break,
-                Err(Failure::NotYet) => self.rest(PAUSE),
+                Err(Failure::NotYet) => self.rest(PAUSE).await,
             }
         }
         Err(CopyError(format!("{host} makes no copy")))
     }
 
     /// Copies nothing that the disk cannot hold beside what is there.
-    fn check_room(&self, directory: &Path, plan: &Plan) -> Result<(), CopyError> {
+    async fn check_room(&self, directory: &Path, plan: &Plan) -> Result<(), CopyError> {
         let copy = directory.join(COPY);
         let wanted: u64 = plan.files.iter().filter(|file| !file.is_in(&copy)).map(|file| file.bytes).sum();
         let room = self.store.room_beside_data();
         if wanted <= room {
             return Ok(());
         }
-        self.end(plan);
+        self.end(plan).await;
         let asked = std::fs::metadata(directory).and_then(|metadata| metadata.modified());
         if asked.is_ok_and(|asked| asked.elapsed().is_ok_and(|passed| passed > ASKED_AGAIN_AFTER)) {
             discard(&self.data)?;
@@ -199,7 +201,7 @@ impl Receiver {
         )))
     }
 
-    fn fetch_files(&self, directory: &Path, plan: &Plan) -> Result<(), Failure> {
+    async fn fetch_files(&self, directory: &Path, plan: &Plan) -> Result<(), Failure> {
         let copy = directory.join(COPY);
         let began = ambient::now();
         let source = plan.host.clone();
@@ -211,14 +213,14 @@ impl Receiver {
                 self.attempts.lock().copied(file.bytes);
                 continue;
             }
-            self.fetch_file(plan, file, &copy.join(&file.name), &mut told)?;
+            self.fetch_file(plan, file, &copy.join(&file.name), &mut told).await?;
         }
         sync_directory(&copy.join("engine"))?;
         sync_directory(&copy)?;
         Ok(())
     }
 
-    fn fetch_file(
+    async fn fetch_file(
         &self,
         plan: &Plan,
         file: &CopiedFile,
@@ -229,7 +231,7 @@ impl Receiver {
         let mut written = File::create(&part)?;
         let mut offset = 0;
         while offset < file.bytes {
-            let Chunk { data, pause } = self.fetch_chunk(plan, file, offset)?;
+            let Chunk { data, pause } = self.fetch_chunk(plan, file, offset).await?;
             written.write_all(&data)?;
             // A whole file at once would hold up other syncs of this disk.
             written.sync_data()?;
@@ -240,14 +242,14 @@ impl Receiver {
                 let percent = progress.percent();
                 tracing::info!(source = plan.host, bytes = progress.bytes, percent, "copying the data");
             }
-            self.rest(pause.max(self.store.background_pause(data.len() as u64)));
+            self.rest(pause.max(self.store.background_pause(data.len() as u64))).await;
         }
         written.sync_all()?;
         Ok(std::fs::rename(part, path)?)
     }
 
     /// A chunk that came as it was sent, however often it takes.
-    fn fetch_chunk(&self, plan: &Plan, file: &CopiedFile, offset: u64) -> Result<Chunk, Failure> {
+    async fn fetch_chunk(&self, plan: &Plan, file: &CopiedFile, offset: u64) -> Result<Chunk, Failure> {
         let request = doc! {
             "id": (plan.id.as_str()), "file": (file.name.as_str()),
             "offset": (i64::try_from(offset).unwrap_or(i64::MAX)),
@@ -257,7 +259,7 @@ impl Receiver {
             if self.ends.load(Ordering::Relaxed) {
                 return Err(CopyError("this member stops".to_owned()).into());
             }
-            match self.ask(&plan.host, request.clone()).and_then(|answer| chunk(&answer)) {
+            match self.ask(&plan.host, request.clone()).await.and_then(|answer| chunk(&answer)) {
                 Ok(chunk) if chunk.is_within(file.bytes - offset) => return Ok(chunk),
                 Ok(_) | Err(Failure::Gone | Failure::NotYet) => return Err(Failure::Gone),
                 Err(Failure::Other(error)) if failed == TRIES => {
@@ -267,18 +269,18 @@ impl Receiver {
                 Err(Failure::Other(error)) => {
                     tracing::debug!(%error, source = plan.host, file = file.name, "asking again");
                     failed += 1;
-                    self.rest(PAUSE);
+                    self.rest(PAUSE).await;
                 }
             }
         }
     }
 
-    fn ask(&self, host: &str, request: Document) -> Result<DocumentBuf, Failure> {
+    async fn ask(&self, host: &str, request: Document) -> Result<DocumentBuf, Failure> {
         let mut command = doc! { COPY_COMMAND: 1 };
         command.extend(request);
         command.push("$db", "admin");
-        let answer = self.peers.ask(host, command.to_buf(), ANSWER_WITHIN);
-        let answer = pollster::block_on(answer).map_err(|error| CopyError(error.to_string()))?;
+        let answer = self.peers.ask(host, command.to_buf(), ANSWER_WITHIN).await;
+        let answer = answer.map_err(|error| CopyError(error.to_string()))?;
         let found = |name: &str| answer.as_raw().get(name);
         if found("ok").and_then(RawValue::as_f64) == Some(1.0) {
             return Ok(answer);

@@ -36,9 +36,9 @@ pub struct CopySource {
 }
 
 impl CopySource {
-    /// Of this store. Checkpoints that were made before a restart are still there.
-    pub fn new(store: Store) -> Self {
-        let directory = store.path().map(|path| path.join(DIRECTORY));
+    /// Of this store, in the data directory `data`. Checkpoints that were made before a restart are still there.
+    pub fn new(store: Store, data: Option<&Path>) -> Self {
+        let directory = data.map(|path| path.join(DIRECTORY));
         let mut used = HashMap::new();
         for entry in directory.iter().filter_map(|path| std::fs::read_dir(path).ok()).flatten().flatten() {
             used.insert(entry.file_name().to_string_lossy().into_owned(), ambient::now());

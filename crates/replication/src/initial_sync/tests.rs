@@ -10,10 +10,10 @@ use catalog::{Catalog, OperationContext, Receipts};
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue, Timestamp, doc};
 use parking_lot::Mutex;
 use pollster::block_on;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use storage::{Disk, MemoryEngine, ReadTier, Room, StorageOptions, Store, WriteUnit};
+use storage::{Disk, MemoryEngine, OpenError, ReadTier, Room, StorageOptions, Store, WriteUnit};
 use tempfile::TempDir;
 
 const DOCUMENTS: i32 = 60;
@@ -117,7 +117,7 @@ struct Way {
 impl Way {
     fn to(source: &Server) -> Arc<Self> {
         let way = Arc::new(Way::default());
-        *way.source.lock() = Some(CopySource::new(source.catalog.store().clone()));
+        *way.source.lock() = Some(copy_source(&source));
         *way.answers.lock() = usize::MAX;
         way
     }
@@ -130,7 +130,9 @@ impl Way {
     }
 
     fn fetch(self: &Arc<Self>, member: &Server) -> Result<(), CopyError> {
-        let fetched = self.receiver(member.path(), member.catalog.store().clone()).fetch(&wanted());
+        let receiver = self.receiver(member.path(), member.catalog.store().clone());
+        let fetched = block_on(receiver.fetch(&wanted()));
+        drop(receiver);
         // It keeps the data open.
         *self.receiver.lock() = None;
         fetched
@@ -190,12 +192,20 @@ impl Peers for Way {
     }
 }
 
+fn copy_source(of: &Server) -> CopySource {
+    CopySource::new(of.catalog.store().clone(), Some(&of.path()))
+}
+
+fn open(path: &Path) -> Result<Store, OpenError> {
+    Store::open(path, &StorageOptions::small())
+}
+
 fn wanted() -> CopyWanted {
     CopyWanted { leader: "source:1".to_owned(), number: 1, at: 0 }
 }
 
 fn adopt(data: &TempDir) -> bool {
-    adopt_copy(&data.path().join("data"), &StorageOptions::small()).expect("no failure")
+    adopt_copy(&data.path().join("data"), &open).expect("no failure")
 }
 
 #[test]
@@ -212,7 +222,7 @@ fn a_copy_survives_both_ends_and_becomes_the_members_own() {
     *way.source.lock() = None;
     source.log().write(LogWrite { entries: vec![operation(12, 6)], ..LogWrite::default() }).expect("a write");
     let source = Server::open(source.close());
-    *way.source.lock() = Some(CopySource::new(source.catalog.store().clone()));
+    *way.source.lock() = Some(copy_source(&source));
     *way.answers.lock() = usize::MAX;
     *way.damages_next.lock() = true;
     let member = Server::open(member);
@@ -272,7 +282,7 @@ fn a_crash_between_the_renamings_is_made_good() {
     let data = member.path();
     let member = member.close();
     let copy = data.join(DIRECTORY).join(COPY);
-    super::adopt::prepare(&data, &copy, &StorageOptions::small()).expect("it is prepared");
+    super::adopt::prepare(&data, &copy, &open).expect("it is prepared");
     std::fs::rename(data.join("engine"), copy.join("replaced")).expect("a renaming");
     assert!(adopt(&member));
     let member = Server::open(member);
@@ -296,7 +306,7 @@ fn a_source_that_is_gone_is_not_waited_for() {
 #[test]
 fn a_source_reads_nothing_but_copies() {
     let source = Server::member(1, 5, 9, &[1, 2]);
-    let reads = CopySource::new(source.catalog.store().clone());
+    let reads = copy_source(&source);
     let begin = |number: i64, at: i64| doc! { "begin": true, "for": number, "at": at }.to_buf();
     for (number, at) in [(3, 0), (2, 10)] {
         let refused = reads.answer(begin(number, at).as_raw()).expect_err("a copy of no use");
@@ -374,7 +384,7 @@ fn nothing_is_copied_that_the_disk_cannot_hold() {
     let store = Store::with_engine_and_disk(engine, Arc::clone(&disk) as _, &StorageOptions::small());
     let receiver = way.receiver(data.path().to_owned(), store.expect("a store"));
     for failed in 1..3 {
-        let refused = receiver.fetch(&wanted()).expect_err("there is no room").to_string();
+        let refused = block_on(receiver.fetch(&wanted())).expect_err("there is no room").to_string();
         assert!(refused.contains("the disk has room for 1048576"), "{refused}");
         let status = receiver.status().expect("an initial sync");
         assert_eq!((status.failed, status.progress), (failed, None));
@@ -383,8 +393,8 @@ fn nothing_is_copied_that_the_disk_cannot_hold() {
     assert_eq!(*way.read.lock(), 0, "nothing was read");
     assert_eq!(files(&source.path().join("copies")), [], "the source does not keep the copy");
     *disk.0.lock() = 1 << 30;
-    assert!(receiver.fetch(&wanted()).is_err(), "the copy it was told of is gone");
-    receiver.fetch(&wanted()).expect("another one");
+    assert!(block_on(receiver.fetch(&wanted())).is_err(), "the copy it was told of is gone");
+    block_on(receiver.fetch(&wanted())).expect("another one");
     let progress = receiver.status().and_then(|status| status.progress).expect("a copy");
     assert_eq!((progress.bytes, progress.percent()), (progress.bytes_total, 100.0));
     assert_eq!(*way.read.lock(), progress.bytes_total);
@@ -399,7 +409,7 @@ fn a_copy_keeps_to_the_pace_of_either_side() {
         let options = StorageOptions { io_budget_bytes_per_second: budget, ..StorageOptions::small() };
         let receiver = way.receiver(data.path().to_owned(), Store::in_memory(&options).expect("a store"));
         let began = ambient::now();
-        receiver.fetch(&wanted()).expect("a copy");
+        block_on(receiver.fetch(&wanted())).expect("a copy");
         (ambient::elapsed(began).as_secs_f64(), *way.read.lock(), way.sources.lock().len())
     };
     let (seconds, bytes, _) = pace(2 << 20, 0);

@@ -16,6 +16,7 @@ use crate::set::shared::Bell;
 use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
@@ -98,9 +99,16 @@ impl Background {
         }
     }
 
+    /// The copy of another member's data that is to be made next: it is to be polled when an answer has come, or
+    /// a [pause](crate::Peers::pause) has ended.
+    pub fn take_copy(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        self.links.copying.take_begun()
+    }
+
     /// Does all of it on threads.
     pub(crate) fn start(self) -> io::Result<Vec<JoinHandle<()>>> {
         let Background { mut driver, links, inbox, applying } = self;
+        links.copying.start_threads();
         let syncing = Arc::new(Syncing::default());
         let (store, told, waiting) =
             (links.catalog.store().clone(), Arc::clone(&inbox), Arc::clone(&syncing));

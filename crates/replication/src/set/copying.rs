@@ -8,9 +8,10 @@ use crate::set::shared::Shared;
 use event_listener::Event;
 use parking_lot::Mutex;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 use storage::Store;
 
@@ -20,7 +21,6 @@ const BEFORE_ANOTHER_TRY: Duration = Duration::from_secs(5);
 const LAG_SECONDS_MAX: u32 = 10;
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Copying {
     pub(crate) source: CopySource,
     /// `None`: the store is in memory.
@@ -28,29 +28,50 @@ pub(crate) struct Copying {
     copied: Arc<Copied>,
     /// Whether a member that has data is to replace them by itself.
     replaces_data: AtomicBool,
-    /// A leaf in the lock order.
-    thread: Mutex<Option<JoinHandle<()>>>,
+    has_threads: AtomicBool,
+    /// Without threads: the copy that was begun last. A leaf in the lock order.
+    begun: Mutex<Option<Copy>>,
 }
 
+/// A try to copy.
+pub(crate) type Copy = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Whether all files are here.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Copied {
+    is_under_way: AtomicBool,
     is_whole: AtomicBool,
     changed: Event,
 }
 
 impl Copying {
-    pub(crate) fn new(store: Store, peers: &Arc<dyn Peers>, own_hosts: &[String]) -> Self {
-        let data = store.path().map(Path::to_owned);
-        let receiver = data
-            .map(|data| Arc::new(Receiver::new(data, store.clone(), Arc::clone(peers), own_hosts.to_vec())));
+    pub(crate) fn new(
+        store: Store,
+        data: Option<&Path>,
+        peers: &Arc<dyn Peers>,
+        own_hosts: &[String],
+    ) -> Self {
+        let receiver = |data: &Path| {
+            Arc::new(Receiver::new(data.to_owned(), store.clone(), Arc::clone(peers), own_hosts.to_vec()))
+        };
         Copying {
-            source: CopySource::new(store),
-            receiver,
+            receiver: data.map(receiver),
+            source: CopySource::new(store, data),
             copied: Arc::default(),
             replaces_data: AtomicBool::new(true),
-            thread: Mutex::default(),
+            has_threads: AtomicBool::new(false),
+            begun: Mutex::default(),
         }
+    }
+
+    /// From now on each copy has a thread of its own.
+    pub(crate) fn start_threads(&self) {
+        self.has_threads.store(true, Ordering::Relaxed);
+    }
+
+    /// The copy that is to be made, of a member without threads.
+    pub(crate) fn take_begun(&self) -> Option<Copy> {
+        self.begun.lock().take()
     }
 
     /// Whether a member that has fallen behind replaces its data by itself.
@@ -65,26 +86,33 @@ impl Copying {
     /// This member is too far behind. Nothing where it copies already.
     pub(crate) fn want(&self, wanted: CopyWanted) {
         let Some(receiver) = &self.receiver else { return };
-        let mut thread = self.thread.lock();
-        let is_running = thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        if is_running || self.copied.is_whole.load(Ordering::Acquire) {
+        let (receiver, copied) = (Arc::clone(receiver), Arc::clone(&self.copied));
+        if copied.is_whole.load(Ordering::Acquire) || copied.is_under_way.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (receiver, copied) = (Arc::clone(receiver), Arc::clone(&self.copied));
-        let copy = move || match receiver.fetch(&wanted) {
-            Ok(()) => {
-                copied.is_whole.store(true, Ordering::Release);
-                copied.changed.notify(usize::MAX);
+        let copy = async move {
+            match receiver.fetch(&wanted).await {
+                Ok(()) => {
+                    copied.is_whole.store(true, Ordering::Release);
+                    copied.changed.notify(usize::MAX);
+                }
+                // The consensus says again that this member is too far behind.
+                Err(error) => {
+                    tracing::warn!(%error, "the data were not copied");
+                    receiver.rest(BEFORE_ANOTHER_TRY).await;
+                }
             }
-            // The consensus says again that this member is too far behind.
-            Err(error) => {
-                tracing::warn!(%error, "the data were not copied");
-                receiver.rest(BEFORE_ANOTHER_TRY);
-            }
+            copied.is_under_way.store(false, Ordering::Release);
         };
-        match thread::Builder::new().name("replication-copy".into()).spawn(copy) {
-            Ok(spawned) => *thread = Some(spawned),
-            Err(error) => tracing::warn!(%error, "no thread to copy the data"),
+        if !self.has_threads.load(Ordering::Relaxed) {
+            *self.begun.lock() = Some(Box::pin(copy));
+            return;
+        }
+        let spawned =
+            thread::Builder::new().name("replication-copy".into()).spawn(|| pollster::block_on(copy));
+        if let Err(error) = spawned {
+            self.copied.is_under_way.store(false, Ordering::Release);
+            tracing::warn!(%error, "no thread to copy the data");
         }
     }
 
@@ -104,6 +132,12 @@ impl Copying {
         if let Some(receiver) = &self.receiver {
             receiver.stop();
         }
+    }
+}
+
+impl std::fmt::Debug for Copying {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Copying").field("receiver", &self.receiver).finish_non_exhaustive()
     }
 }
 

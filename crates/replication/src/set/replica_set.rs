@@ -20,6 +20,7 @@ use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
 use document::{DocumentBuf, ObjectId, RawDocument, Timestamp, doc};
 use parking_lot::Mutex;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -50,6 +51,8 @@ pub struct SetOptions {
     pub received_bytes_max: usize,
     /// Of the oplog.
     pub log: LogOptions,
+    /// The data directory, for initial syncs; without one there are none.
+    pub data: Option<PathBuf>,
 }
 
 impl SetOptions {
@@ -66,6 +69,7 @@ impl SetOptions {
             unapplied_bytes_max: 128 << 20,
             received_bytes_max: 128 << 20,
             log: LogOptions::default(),
+            data: None,
         }
     }
 
@@ -137,7 +141,12 @@ impl ReplicaSet {
     ) -> Result<(Self, Background), LogError> {
         let (shared, inbox) = (Arc::new(Shared::new()), Arc::new(Inbox::new(options.received_bytes_max)));
         let history = Arc::new(History::new(Arc::clone(&catalog)));
-        let copying = Arc::new(Copying::new(catalog.store().clone(), &peers, &options.own_hosts));
+        let copying = Arc::new(Copying::new(
+            catalog.store().clone(),
+            options.data.as_deref(),
+            &peers,
+            &options.own_hosts,
+        ));
         let links = Links {
             copying: Arc::clone(&copying),
             peers: Arc::clone(&peers),

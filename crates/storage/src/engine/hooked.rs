@@ -34,6 +34,10 @@ pub trait EngineHooks: Send + Sync + 'static {
         memory.flush()
     }
 
+    fn checkpoint(&self, memory: &MemoryEngine, directory: &Path) -> Result<(), StorageError> {
+        memory.checkpoint(directory)
+    }
+
     fn accepts_writes(&self) -> bool {
         true
     }
@@ -124,7 +128,7 @@ impl<H: EngineHooks> Engine for HookedEngine<H> {
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {
-        self.memory.checkpoint(directory)
+        self.hooks.checkpoint(&self.memory, directory)
     }
 
     fn range_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> RangeBytes {
