@@ -117,7 +117,7 @@ struct Way {
 impl Way {
     fn to(source: &Server) -> Arc<Self> {
         let way = Arc::new(Way::default());
-        *way.source.lock() = Some(copy_source(&source));
+        *way.source.lock() = Some(copy_source(source));
         *way.answers.lock() = usize::MAX;
         way
     }

@@ -241,7 +241,8 @@ impl Participant {
         self.leaderless_since = since;
         let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
         let is_one_that_votes = own.is_some_and(|own| own.votes && own.delay.is_zero());
-        let may_stand = now.monotonic >= self.frozen_until && self.maintenance == 0 && !self.is_too_far_behind;
+        let may_stand =
+            now.monotonic >= self.frozen_until && self.maintenance == 0 && !self.is_too_far_behind;
         let waited = now.monotonic - since >= self.config.election_timeout * OTHERS_STAND;
         is_one_that_votes && may_stand && waited
     }

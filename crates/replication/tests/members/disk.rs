@@ -1,6 +1,6 @@
 //! The disk of a member: all of it is one journal; a crash loses what was not synced, from its end.
 
-use crate::client::{PAIR, list};
+use crate::client::{PAIR, last};
 use catalog::Catalog;
 use fastrand::Rng;
 use std::collections::VecDeque;
@@ -11,12 +11,19 @@ use storage::{
     WriteUnit,
 };
 
+const DISK_BYTES: u64 = 1 << 40;
+
 #[derive(Debug, Default)]
 struct Journal {
     stable: StableImage,
     /// How many batches are in it.
     synced: u64,
     tail: VecDeque<Vec<MutationLog>>,
+    reserve: u64,
+    /// There is no room.
+    is_full: bool,
+    /// Whether something was written since.
+    waits_for_room: bool,
 }
 
 impl Journal {
@@ -51,12 +58,49 @@ impl MemberDisk {
         journal.make_stable(batches);
     }
 
+    pub(crate) fn fill(&self, is_full: bool) {
+        let mut journal = self.0.lock().unwrap();
+        (journal.is_full, journal.waits_for_room) = (is_full, false);
+    }
+
+    /// Whether a write is under way that only ends when there is room. What it writes may be there after a crash
+    /// or not.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.0.lock().unwrap().waits_for_room
+    }
+
+    pub(crate) fn room(&self) -> Arc<dyn Disk> {
+        Arc::new(self.clone())
+    }
+
     /// Some first part of what was not synced is there by chance.
     pub(crate) fn crash(&self, random: &mut Rng) {
         let mut journal = self.0.lock().unwrap();
         let survivors = random.usize(..=journal.tail.len());
         journal.make_stable(survivors);
         journal.tail.clear();
+        journal.waits_for_room = false;
+    }
+}
+
+impl Disk for MemberDisk {
+    fn room(&self) -> std::io::Result<Room> {
+        let journal = self.0.lock().unwrap();
+        let free = if journal.is_full { 0 } else { DISK_BYTES - journal.reserve };
+        Ok(Room { total: DISK_BYTES, free })
+    }
+
+    fn set_reserve(&self, bytes: u64) -> std::io::Result<()> {
+        let mut journal = self.0.lock().unwrap();
+        if journal.is_full && bytes > journal.reserve {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        journal.reserve = bytes;
+        Ok(())
+    }
+
+    fn reserve(&self) -> u64 {
+        self.0.lock().unwrap().reserve
     }
 }
 
@@ -77,7 +121,7 @@ impl Reader {
             catalog.store().publish_view();
         }
         let Some(view) = catalog.store().published_view() else { return };
-        let [one, other] = PAIR.map(|id| list(catalog, &view, id));
+        let [one, other] = PAIR.map(|id| last(catalog, &view, id));
         if one != other {
             self.is_torn.store(true, Ordering::Relaxed);
         }
@@ -99,28 +143,14 @@ impl EngineHooks for Recorder {
     ) -> Result<u64, EngineFailure> {
         if !self.dead.load(Ordering::Relaxed) {
             let batch = units.iter().map(WriteUnit::log).chain([counters]).cloned().collect();
-            self.journal.lock().unwrap().tail.push_back(batch);
+            let mut journal = self.journal.lock().unwrap();
+            journal.tail.push_back(batch);
+            journal.waits_for_room |= journal.is_full;
         }
         let sequence = memory.write(units, counters)?;
         if !self.dead.load(Ordering::Relaxed) {
             self.reader.look();
         }
         Ok(sequence)
-    }
-}
-
-pub(crate) struct EndlessRoom;
-
-impl Disk for EndlessRoom {
-    fn room(&self) -> std::io::Result<Room> {
-        Ok(Room { total: 1 << 40, free: 1 << 39 })
-    }
-
-    fn set_reserve(&self, _: u64) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn reserve(&self) -> u64 {
-        0
     }
 }

@@ -1,0 +1,325 @@
+//! A machine, and the member that runs on it.
+
+use crate::checker::documents;
+use crate::client::{self, Outcome, PAIR, Request, Task};
+use crate::clock::Clock;
+use crate::disk::{MemberDisk, Reader};
+use crate::planted::{self, Bug};
+use crate::wires::Line;
+use crate::world::{Event, World};
+use catalog::Catalog;
+use document::DocumentBuf;
+use fastrand::Rng;
+use replication::set::{Background, ReplicaSet, SetOptions};
+use replication::{LocalState, LogOptions, MemberId};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use storage::{StorageOptions, Store};
+
+/// How often the governor looks.
+const GOVERNOR_TICK: Duration = Duration::from_millis(20);
+
+/// A request and when it was made.
+pub(crate) struct Pending {
+    pub(crate) request: Request,
+    pub(crate) task: Task,
+    pub(crate) called: u64,
+}
+
+pub(crate) struct Running {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) set: ReplicaSet,
+    pub(crate) background: Background,
+    pub(crate) store: storage::Background,
+    dead: Arc<AtomicBool>,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) clients: Vec<Pending>,
+    pub(crate) operators: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    governs_at: Duration,
+    /// When the next turn is, at the latest.
+    pub(crate) turn_at: Duration,
+    /// Whether it is to apply soon.
+    pub(crate) applies: bool,
+    /// Which state of it was looked at last.
+    looked_at: i64,
+    /// What it has shown, by document.
+    shown: BTreeMap<i32, (DocumentBuf, Vec<i64>)>,
+    /// How many of the acknowledged writes it has to have by what it says of its freshness.
+    fresh_through: usize,
+}
+
+/// Whether a machine belongs to the set, as far as its operator knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Configured,
+    /// It is to have an empty disk before it is configured again.
+    Removed,
+    Spare,
+}
+
+pub(crate) struct Node {
+    pub(crate) disk: MemberDisk,
+    /// Which process runs on it.
+    pub(crate) epoch: u64,
+    pub(crate) running: Option<Running>,
+    pub(crate) sync_delay_max: u64,
+    pub(crate) last_sync: Duration,
+    pub(crate) clock: Clock,
+    pub(crate) paused_until: Duration,
+    pub(crate) full_until: Duration,
+    /// The process ends when it has given its vote to somebody.
+    pub(crate) dies_with_vote: bool,
+    pub(crate) place: Place,
+}
+
+pub(crate) fn host(id: usize) -> String {
+    format!("h{id}:1")
+}
+
+pub(crate) fn machine(host: &str) -> usize {
+    host.trim_start_matches('h').trim_end_matches(":1").parse().expect("a host of this world")
+}
+
+impl Node {
+    pub(crate) fn new(random: &mut Rng, place: Place) -> Self {
+        Node {
+            disk: MemberDisk::default(),
+            epoch: 0,
+            running: None,
+            sync_delay_max: [500, 5_000, 50_000][random.usize(..3)],
+            last_sync: Duration::ZERO,
+            clock: Clock::new(Duration::from_secs(1_000_000 + random.u64(..20))),
+            paused_until: Duration::ZERO,
+            full_until: Duration::ZERO,
+            dies_with_vote: false,
+            place,
+        }
+    }
+
+    /// Under which number its disk votes.
+    pub(crate) fn number(&self) -> Option<MemberId> {
+        let store = self.running.as_ref()?.catalog.store().clone();
+        LocalState::new(store).identity().expect("a whole disk").map(|identity| identity.number)
+    }
+}
+
+impl World {
+    pub(crate) fn start(&mut self, id: usize) {
+        let seed = self.random.u64(..);
+        let node = &mut self.nodes[id];
+        let dead = Arc::new(AtomicBool::new(false));
+        let publishes = self.bug == Some(Bug::PublishedEarly);
+        let reader = Arc::new(Reader { publishes, ..Reader::default() });
+        let engine = node.disk.engine(Arc::clone(&dead), Arc::clone(&reader));
+        let options = StorageOptions { row_cache_bytes: 0, ..StorageOptions::small() };
+        let (store, background) =
+            Store::without_threads(engine, node.disk.room(), &options).expect("a store");
+        let catalog = Catalog::open(store).expect("a catalog");
+        if self.bug == Some(Bug::ForgottenVote) {
+            planted::forget_vote(&catalog);
+        }
+        drop(reader.catalog.set(Arc::clone(&catalog)));
+        let mut options = SetOptions::new("rs", vec![host(id)], seed);
+        options.log =
+            LogOptions { recent_bytes: [0, 4 << 10, 32 << 20][(seed % 3) as usize], ..LogOptions::default() };
+        options.unapplied_bytes_max = [300, 128 << 20][(seed / 3 % 2) as usize];
+        let line = Arc::new(Line(Arc::clone(&self.wires), id));
+        let times = node.clock.read(self.now);
+        let (set, own) =
+            ReplicaSet::without_threads(options, Arc::clone(&catalog), line, times).expect("a member");
+        node.running = Some(Running {
+            catalog,
+            set,
+            background: own,
+            store: background,
+            dead,
+            reader,
+            clients: Vec::new(),
+            operators: Vec::new(),
+            governs_at: Duration::ZERO,
+            turn_at: Duration::MAX,
+            applies: false,
+            looked_at: -1,
+            shown: BTreeMap::new(),
+            fresh_through: 0,
+        });
+        self.say(|| format!("member {id} starts"));
+        self.settle(id);
+    }
+
+    /// The process dies: what was not synced may be lost, from its end.
+    pub(crate) fn crash(&mut self, id: usize) {
+        let node = &mut self.nodes[id];
+        let Some(running) = node.running.take() else { return };
+        running.dead.store(true, Ordering::Relaxed);
+        node.epoch += 1;
+        node.disk.crash(&mut self.random);
+        (node.last_sync, node.paused_until, node.dies_with_vote) = (self.now, self.now, false);
+        for Pending { task, called, .. } in &running.clients {
+            self.checker.answered(*task, *called, &Outcome::Unknown);
+        }
+        drop(running);
+        let after = match self.random.u8(..4) {
+            0 => Duration::from_micros(self.random.u64(100..20_000)),
+            _ => Duration::from_millis(self.random.u64(1..2_000)),
+        };
+        self.say(|| format!("member {id} dies, for {after:?}"));
+        self.at(after, id, Event::Start);
+    }
+
+    /// Does what follows on a member.
+    pub(crate) fn settle(&mut self, id: usize) {
+        self.look_at_room(id);
+        self.poll_clients(id);
+        let (now, node) = (self.now, &mut self.nodes[id]);
+        let Some(running) = &mut node.running else { return };
+        let (monotonic, wall) = node.clock.read(now);
+        let turn = running.background.turn(monotonic, wall).expect("a log in memory");
+        let synced = turn.sync.map(|ticket| (ticket, node.disk.begin_sync()));
+        let deadline = turn.deadline.map(|deadline| node.clock.reaches(deadline).max(now));
+        let turn_at = deadline.filter(|at| *at < running.turn_at);
+        running.turn_at = turn_at.unwrap_or(running.turn_at);
+        let applies = !std::mem::replace(&mut running.applies, true);
+        let topology = running.set.topology();
+        if running.set.is_writable() {
+            self.checker.leads(id, topology.term);
+        }
+        self.term_max = self.term_max.max(topology.term);
+        if let Some((ticket, through)) = synced {
+            let delay = Duration::from_micros(self.random.u64(50..=node.sync_delay_max));
+            node.last_sync = node.last_sync.max(now + delay);
+            let after = node.last_sync - now;
+            self.at(after, id, Event::Synced(ticket, through));
+        }
+        if let Some(at) = turn_at {
+            self.at(at - now, id, Event::Turn);
+        }
+        if applies {
+            let after = Duration::from_micros(self.random.u64(..3_000));
+            self.at(after, id, Event::Apply);
+        }
+        // A member that has written to a full disk stands still until there is room.
+        let node = &mut self.nodes[id];
+        let held =
+            if node.disk.waits_for_room() { node.full_until.saturating_sub(now) } else { Duration::ZERO };
+        node.paused_until = node.paused_until.max(now + held);
+        if held.is_zero() {
+            self.poll_clients(id);
+        }
+        self.transmit(held);
+    }
+
+    /// The governor looks at the disk, as its thread would: for how long there is no room.
+    fn look_at_room(&mut self, id: usize) -> Duration {
+        let (now, node) = (self.now, &mut self.nodes[id]);
+        let left = node.full_until.saturating_sub(now);
+        if left.is_zero() && !std::mem::take(&mut node.full_until).is_zero() {
+            node.disk.fill(false);
+        }
+        if let Some(running) = &mut node.running
+            && now >= running.governs_at
+        {
+            running.governs_at = now + GOVERNOR_TICK;
+            running.store.govern();
+        }
+        left
+    }
+
+    /// Applies what is committed; whether there was any.
+    pub(crate) fn apply(&mut self, id: usize) -> bool {
+        let is_full_for = self.look_at_room(id);
+        if !is_full_for.is_zero() {
+            self.at(is_full_for, id, Event::Apply);
+            return false;
+        }
+        // What was refused lets go of its latches.
+        self.poll_clients(id);
+        let mut context = Context::from_waker(Waker::noop());
+        let twice = self.bug == Some(Bug::AppliedTwice) && self.random.u8(..20) == 0;
+        let Some(running) = &mut self.nodes[id].running else { return false };
+        running.applies = false;
+        let mut has_applied = false;
+        loop {
+            let mut step = pin!(running.background.apply());
+            let mut polls = 0;
+            let applied = loop {
+                match step.as_mut().poll(&mut context) {
+                    Poll::Ready(applied) => break applied.expect("data in memory"),
+                    Poll::Pending => {
+                        // It waits for a latch of a client's, or until the governor lets commits go on.
+                        polls += 1;
+                        if polls == 500 {
+                            running.store.govern();
+                        }
+                        assert!(
+                            polls < 1_000,
+                            "applying waits for ever: {:?}, {} requests, {:?}",
+                            running.set.topology().state,
+                            running.clients.len(),
+                            running.catalog.store().statistics()
+                        );
+                    }
+                }
+            };
+            if !applied {
+                break;
+            }
+            has_applied = true;
+        }
+        assert!(!running.reader.is_torn.load(Ordering::Relaxed), "member {id} shows one half of a unit");
+        if twice {
+            planted::apply_again(&running.catalog, running.set.sessions());
+        }
+        let state = running.set.topology().counter;
+        if std::mem::replace(&mut running.looked_at, state) != state || has_applied || twice {
+            self.look(id);
+        }
+        has_applied
+    }
+
+    /// Looks at what a member shows its readers.
+    fn look(&mut self, id: usize) {
+        let node = &mut self.nodes[id];
+        let Some(running) = &mut node.running else { return };
+        if !running.set.topology().state.is_readable() {
+            return;
+        }
+        let store = running.catalog.store();
+        let staleness = running.set.staleness_at(node.clock.read(self.now).0);
+        let view = match running.set.is_writable() {
+            true => store.read_view(),
+            false => store.published_view().expect("a member publishes as soon as it runs"),
+        };
+        for document in documents() {
+            let found = client::document(&running.catalog, &view, document);
+            let (known, before) = running.shown.entry(document).or_default();
+            if known.as_bytes() != found.as_bytes() {
+                let now = client::numbers(found.as_raw());
+                self.checker.view(id, document, before, &now);
+                (*known, *before) = (found, now);
+            }
+        }
+        if let Some(staleness) = staleness {
+            let as_of = self.now.saturating_sub(Clock::real(staleness));
+            let through = self.acknowledged.partition_point(|(at, ..)| *at <= as_of);
+            self.figures.fresh += usize::from(through > running.fresh_through);
+            for (at, document, value) in self.acknowledged.iter().take(through).skip(running.fresh_through) {
+                assert!(
+                    running.shown[document].1.contains(value),
+                    "member {id} says at {:?} that its data are as of {as_of:?}, and {value} of {document}, \
+                     acknowledged at {at:?}, is missing: {:?}",
+                    self.now,
+                    running.shown[document].1
+                );
+            }
+            running.fresh_through = running.fresh_through.max(through);
+        }
+        let [one, other] = PAIR.map(|document| &running.shown[&document].1);
+        assert_eq!(one, other, "member {id} shows one half of a unit");
+    }
+}
