@@ -155,6 +155,11 @@ impl<L: Log> Member<L> {
         self.committed_timestamp
     }
 
+    /// Whether it leads now, which [`Member::leadership`] may not tell yet.
+    pub(crate) fn leads_now(&self) -> bool {
+        self.raw.raft.state == StateRole::Leader
+    }
+
     /// Whether operations are taken: it leads, and has applied all that was logged before its term.
     pub fn is_writable(&self) -> bool {
         self.raw.raft.state == StateRole::Leader && self.raw.raft.apply_to_current_term()

@@ -428,8 +428,10 @@ fn a_survivor_is_forced_to_go_on_alone() {
     world.until("an answer", |_| refused.lock().unwrap().is_some());
     assert!(refused.lock().unwrap().as_ref().unwrap().is_err(), "it takes no for an answer without force");
     let forced = reconfigure(&mut world, 0, &[0, 1], true);
+    let at_once = reconfigure(&mut world, 0, &[0, 1], true);
     world.until("an answer", |_| forced.lock().unwrap().is_some());
     assert_eq!(*forced.lock().unwrap(), Some(Ok(())));
+    assert!(at_once.lock().unwrap().as_ref().unwrap().is_err(), "it leads by then");
     world.until("it is primary", |world| world.nodes[0].set.is_writable());
     let config = world.nodes[0].set.topology().config.clone().unwrap();
     assert_eq!((config.version, config.members.len()), (10_002, 2));
@@ -451,4 +453,68 @@ fn a_survivor_is_forced_to_go_on_alone() {
     world.nodes[1] = world.start(1, Arc::default());
     world.until("it is to copy", |world| world.nodes[1].set.topology().state == MemberState::Startup2);
     assert!(world.nodes[0].set.is_writable());
+}
+
+/// An envelope of nobody's, with fields of this one's in the place of its own.
+fn told(like: &Document, from: i64, to: i64, fields: Document) -> DocumentBuf {
+    let mut envelope = like.clone();
+    envelope.insert("from", doc! { "number": from, "host": "nobody:1" });
+    envelope.insert("to", doc! { "number": to, "host": (host(0)) });
+    envelope.insert("m", Vec::<Value>::new());
+    for (name, value) in fields {
+        envelope.insert(name.as_str(), value);
+    }
+    envelope.to_buf()
+}
+
+#[test]
+fn who_begins_to_lead_takes_no_other_number() {
+    let mut world = World::new(5);
+    world.wires.down.lock().unwrap().extend([1, 2]);
+    world.until("it knows no primary", |world| world.nodes[0].set.topology().primary.is_none());
+    drop(reconfigure(&mut world, 0, &[0], true));
+    world.until("it is primary", |world| world.nodes[0].set.is_writable());
+    let set = world.nodes[0].set.clone();
+    let down = set.clone();
+    world.asked.push(Box::pin(async move {
+        down.step_down(Duration::ZERO, Duration::from_secs(60), true).await.unwrap();
+        down.freeze(Duration::ZERO).await.unwrap();
+    }));
+    world.until("it is none", |world| !world.nodes[0].set.is_writable() && world.asked.is_empty());
+
+    let question = doc! { "replSetHeartbeat": "rs", "$db": "admin" }.to_buf();
+    let known = set.heartbeat(question.as_raw()).unwrap().as_raw().to_document();
+    let of_set = doc! {
+        "setId": (known.get("setId").unwrap().clone()), "disk": (known.get("disk").unwrap().clone()),
+    };
+    let like = world.recorded.iter().rev().find(|(to, _)| *to == 0).unwrap().1.as_raw().to_document();
+    let up = set.clone();
+    world.asked.push(Box::pin(async move { drop(up.step_up().await) }));
+    let mut context = Context::from_waker(Waker::noop());
+    world.asked.retain_mut(|asked| asked.as_mut().poll(&mut context).is_pending());
+    set.receive(told(&like, 2, 9, of_set).as_raw()).unwrap();
+    world.until("it is primary again", |world| world.nodes[0].set.is_writable());
+}
+
+#[test]
+fn senders_that_nobody_knows_are_not_in_the_way_of_members() {
+    let mut world = World::new(6);
+    for _ in 0..20 {
+        world.note();
+        world.round();
+    }
+    let like = world.recorded.iter().rev().find(|(to, _)| *to == 1).unwrap().1.as_raw().to_document();
+    let whole = like.to_buf();
+    let to = whole.as_raw().get("to").unwrap().as_document().unwrap();
+    let to = to.get("number").unwrap().as_i64_exact().unwrap();
+    let engine = Arc::clone(&world.nodes[1].engine);
+    world.nodes[1] = world.start(1, engine);
+    world.wires.down.lock().unwrap().extend([0, 2]);
+    (0..20).for_each(|_| world.round());
+    for number in 1_000..1_100 {
+        world.nodes[1].set.receive(told(&like, number, to, doc! { "echo": 0_i64 }).as_raw()).unwrap();
+    }
+    world.round();
+    world.wires.down.lock().unwrap().clear();
+    world.until("it knows how old its data are", |world| world.nodes[1].set.staleness().is_some());
 }

@@ -9,6 +9,9 @@ use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
 /// Bytes of messages in one envelope, unless one alone has more.
 const BYTES_MAX: usize = 8 << 20;
 
+/// Of a name and a port: what is longer is nobody's, and would be kept.
+const HOST_BYTES_MAX: usize = 1 << 10;
+
 /// Who sends or receives an envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
@@ -129,7 +132,8 @@ impl Envelope {
                 command.get(field).and_then(RawValue::as_document).ok_or_else(|| malformed(field))?;
             let number = address.get("number").and_then(RawValue::as_i64_exact);
             let number = number.filter(|number| *number > 0).ok_or_else(|| malformed(field))?;
-            Ok(Address { number: number.unsigned_abs(), host: text(address, "host")? })
+            let host = Some(text(address, "host")?).filter(|host| host.len() <= HOST_BYTES_MAX);
+            Ok(Address { number: number.unsigned_abs(), host: host.ok_or_else(|| malformed(field))? })
         };
         let Some(RawValue::ObjectId(set_id)) = command.get("setId") else { return Err(malformed("setId")) };
         let Some(RawValue::Array(messages)) = command.get("m") else { return Err(malformed("m")) };
@@ -216,5 +220,8 @@ mod tests {
                 .collect();
             assert!(Envelope::decode(rest.to_buf().as_raw()).is_err(), "without {field}");
         }
+        let mut long = envelope(&[1]);
+        long.from.host = "x".repeat(HOST_BYTES_MAX + 1);
+        assert!(Envelope::decode(long.encode()[0].as_raw()).is_err());
     }
 }

@@ -188,6 +188,13 @@ impl Freshness {
         self.askers.extract_if(.., |_, asked| *asked <= confirmed).map(|(member, _)| member).collect()
     }
 
+    /// Forgets those that are no members.
+    pub(crate) fn forget_others(&mut self, is_known: impl Fn(MemberId) -> bool) {
+        self.stamps.retain(|member, _| is_known(*member));
+        self.answered.1.retain(|member, _| is_known(*member));
+        self.askers.retain(|member, _| is_known(*member));
+    }
+
     /// Nobody is answered by who does not lead.
     pub(crate) fn forget_askers(&mut self) {
         self.askers.clear();

@@ -400,7 +400,7 @@ impl Participant {
         if self.leading.gives_numbers {
             return self.leading.deferred.push((asked, force, reply));
         }
-        if force && !self.leads() && self.leadership.leader.is_none() {
+        if force && !self.leads() && !self.member.leads_now() && self.leadership.leader.is_none() {
             if let Err(error) = self.force(asked) {
                 return reply.answer(Err(error));
             }

@@ -273,7 +273,7 @@ impl Participant {
                 self.member.receive(message)?;
             }
         }
-        if self.heard.len() < MEMBERS_MAX || self.heard.contains_key(&from.number) {
+        if self.has_room_for(from.number) {
             self.heard.insert(from.number, Heard { host: from.host, electable, applied, chain });
             let leads = self.leads().then_some(self.leadership.term);
             self.freshness.heard(from.number, stamps, leads, now.monotonic);
@@ -284,12 +284,27 @@ impl Participant {
         Ok(())
     }
 
+    /// Whether what this sender says of itself is kept. Numbers that nobody has are not kept for long: anybody may
+    /// send them, and they must not be in the way of members.
+    fn has_room_for(&mut self, number: MemberId) -> bool {
+        if self.heard.len() < MEMBERS_MAX || self.heard.contains_key(&number) {
+            return true;
+        }
+        let Some(state) = self.state.as_ref().filter(|state| state.place(number).is_some()) else {
+            return false;
+        };
+        let membership = self.member.membership();
+        self.heard.retain(|known, _| state.place(*known).is_some() || membership.members().contains(known));
+        self.freshness.forget_others(|known| self.heard.contains_key(&known));
+        true
+    }
+
     /// Goes on under a later number, where that was given to this disk: this member was removed and added again. Its
     /// log stays, for all entries of it are a leader's; whoever has a number for the first time has never voted
     /// under it. Under the old one it says nothing any more. Whether it was so.
     fn take_number(&mut self, number: MemberId, disk: Option<ObjectId>) -> Result<bool, LogError> {
         let is_given = disk.is_some() && disk.as_ref() == self.links.shared.disk.get();
-        if !is_given || number < self.identity.number || self.leads() {
+        if !is_given || number < self.identity.number || self.member.leads_now() {
             return Ok(false);
         }
         tracing::info!(before = self.identity.number, number, "this member was added again");
