@@ -14,8 +14,23 @@ pub(crate) struct Elections {
     timeout: usize,
     /// A time-out is drawn anew for each of these.
     drawn_for: (Term, StateRole),
-    pub(crate) electable: bool,
+    pub(crate) candidacy: Candidacy,
 }
+
+/// When a member that hears of no leader asks to lead (`priority: 0`, `replSetFreeze`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Candidacy {
+    /// When the election time-out has passed.
+    Own,
+    /// Some time-outs later: nobody was elected who may stay leader, perhaps because this member alone has the end of
+    /// the log.
+    ForOthers,
+    /// Never.
+    None,
+}
+
+/// So many election time-outs are for those that may stay leaders.
+const OTHERS_STAND: usize = 4;
 
 impl Elections {
     pub(crate) fn new(seed: u64) -> Self {
@@ -24,7 +39,7 @@ impl Elections {
             random: fastrand::Rng::with_seed(seed),
             timeout: ELECTION_TICKS,
             drawn_for,
-            electable: true,
+            candidacy: Candidacy::Own,
         };
         elections.draw();
         elections
@@ -41,8 +56,12 @@ impl Elections {
             self.drawn_for = now;
             self.draw();
         }
-        let may_ask = self.electable && !is_unsynced;
-        raw.raft.set_randomized_election_timeout(if may_ask { self.timeout } else { NEVER });
+        let timeout = match self.candidacy {
+            Candidacy::Own if !is_unsynced => self.timeout,
+            Candidacy::ForOthers if !is_unsynced => self.timeout * OTHERS_STAND,
+            _ => NEVER,
+        };
+        raw.raft.set_randomized_election_timeout(timeout);
         let asked = raw.tick() && raw.raft.state != StateRole::Leader;
         if asked {
             self.draw();

@@ -57,6 +57,7 @@ mod store_log;
 pub use bytes::Bytes;
 pub use config::Config;
 pub use effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
+pub use elections::Candidacy;
 pub use entry::{Entry, EntryKind, Index, MemberId, Position, Term};
 pub use log::{Checkpoint, HardState, Log, LogError, LogWrite};
 pub use member::{Member, Progress, ProposeError};

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ELECTION_TICKS, tick};
 use crate::effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
-use crate::elections::Elections;
+use crate::elections::{Candidacy, Elections};
 use crate::entry::{self, Entry, EntryKind, Index, MemberId, Position};
 use crate::log::{Checkpoint, HardState, Log, LogError, LogWrite, Storage, snapshot};
 use crate::membership::Membership;
@@ -456,9 +456,9 @@ impl<L: Log> Member<L> {
         }
     }
 
-    /// Whether this member asks to be elected when there is no leader (`priority: 0`, `replSetFreeze`).
-    pub fn set_electable(&mut self, electable: bool) {
-        self.elections.electable = electable;
+    /// When this member asks to be elected.
+    pub fn set_candidacy(&mut self, candidacy: Candidacy) {
+        self.elections.candidacy = candidacy;
     }
 
     /// To whom a leader of lower priority hands over: the voter of the highest priority above its own that

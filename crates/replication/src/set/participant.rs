@@ -18,7 +18,7 @@ use crate::set::lead::{Leading, Stepping};
 use crate::set::shared::Reply;
 use crate::set::state::SetState;
 use crate::set::{MemberState, SetError, SetOptions, Topology};
-use crate::{Config, Identity, LocalState, Member, Message, Oplog, StoreLog};
+use crate::{Candidacy, Config, Identity, LocalState, Member, Message, Oplog, StoreLog};
 use document::ObjectId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -28,9 +28,6 @@ use wire::ErrorCode;
 
 /// How often the log is looked at for what may go.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
-
-/// So many election timeouts are for those that may be primary, before others stand for them.
-const OTHERS_STAND: u32 = 4;
 
 /// What another member has said of itself.
 #[derive(Debug)]
@@ -75,8 +72,6 @@ pub(crate) struct Participant {
     frozen_until: Duration,
     /// So often it was asked for, and not ended again.
     maintenance: u32,
-    /// Since when nobody is known to lead.
-    leaderless_since: Duration,
     is_too_far_behind: bool,
     /// Whether published views are withdrawn.
     pub(super) reads_latest: bool,
@@ -133,7 +128,6 @@ impl Participant {
             answers: Vec::new(),
             frozen_until: Duration::ZERO,
             maintenance: 0,
-            leaderless_since: now.monotonic,
             is_too_far_behind: false,
             reads_latest: false,
             applied: applied.index,
@@ -191,8 +185,7 @@ impl Participant {
 
     /// Time has passed.
     pub(crate) fn advance(&mut self, now: Now) -> Result<(), LogError> {
-        let stands = self.is_electable(now) || self.stands_for_others(now);
-        self.member.set_electable(stands);
+        self.member.set_candidacy(self.candidacy(now));
         self.hold_back(now)?;
         self.follow_source(now);
         self.member.advance(now.monotonic);
@@ -218,33 +211,26 @@ impl Participant {
 
     /// Whether this member should be primary where it may.
     pub(super) fn is_electable(&self, now: Now) -> bool {
+        self.candidacy(now) == Candidacy::Own
+    }
+
+    /// Who may not be primary leads for a moment where nobody else can, and hands over.
+    fn candidacy(&self, now: Now) -> Candidacy {
+        if now.monotonic < self.frozen_until || self.maintenance > 0 || self.is_too_far_behind {
+            return Candidacy::None;
+        }
         let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
-        let is_wanted = match (&self.state, own) {
-            (None, _) => true,
-            (Some(_), own) => own.is_some_and(crate::set::MemberConfig::is_electable),
-        };
-        is_wanted && now.monotonic >= self.frozen_until && self.maintenance == 0 && !self.is_too_far_behind
+        match (&self.state, own) {
+            (None, _) => Candidacy::Own,
+            (_, Some(own)) if own.is_electable() => Candidacy::Own,
+            (_, Some(own)) if own.votes && own.delay.is_zero() => Candidacy::ForOthers,
+            _ => Candidacy::None,
+        }
     }
 
     /// Whether its disk has room for what clients add.
     pub(super) fn has_room(&self) -> bool {
         self.links.catalog.store().has_room()
-    }
-
-    /// Whether this member is to lead although it may not be primary: nobody who may is elected, perhaps because
-    /// this one alone has the end of the log. It brings the others up to date and hands over.
-    fn stands_for_others(&mut self, now: Now) -> bool {
-        let since = match self.leadership.leader {
-            Some(_) => now.monotonic,
-            None => self.leaderless_since.min(now.monotonic),
-        };
-        self.leaderless_since = since;
-        let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
-        let is_one_that_votes = own.is_some_and(|own| own.votes && own.delay.is_zero());
-        let may_stand =
-            now.monotonic >= self.frozen_until && self.maintenance == 0 && !self.is_too_far_behind;
-        let waited = now.monotonic - since >= self.config.election_timeout * OTHERS_STAND;
-        is_one_that_votes && may_stand && waited
     }
 
     /// Keeps this member from being primary until then.

@@ -54,6 +54,7 @@ impl SetState {
         let mut state = SetState { config, ..self.clone() };
         state.numbers.retain(|id, _| *id == own);
         state.disks.retain(|id, _| *id == own);
+        state.leaving.clear();
         state.with_numbers()
     }
 

@@ -1,6 +1,7 @@
 //! What goes wrong.
 
 use crate::clock::RATES;
+use crate::planted::Bug;
 use crate::world::{Event, World};
 use replication::MemberId;
 use std::time::Duration;
@@ -12,6 +13,9 @@ impl World {
         }
         let after = Duration::from_millis(self.random.u64(50..1_500));
         self.at(after, 0, Event::Fault);
+        if self.bug == Some(Bug::ForgottenVote) {
+            return self.have_elections();
+        }
         let id = match self.random.bool() {
             true => self.leader().unwrap_or(0),
             false => self.random.usize(..self.nodes.len()),

@@ -50,6 +50,15 @@ pub(crate) fn gives_vote(envelope: &DocumentBuf) -> bool {
 }
 
 impl World {
+    /// Elections that overlap, and voters that die when they have voted: whoever forgets a vote votes twice.
+    pub(crate) fn have_elections(&mut self) {
+        self.network.change(&mut self.random);
+        self.nodes.iter_mut().for_each(|node| node.dies_with_vote = true);
+        if let Some(leader) = self.leader() {
+            self.crash(leader);
+        }
+    }
+
     /// Tells the leader that the receiver has what it is only being sent.
     pub(crate) fn forge_answer(&mut self, from: usize, envelope: &DocumentBuf) {
         let mut answer = envelope.as_raw().to_document();

@@ -85,7 +85,7 @@ fn it_leads_after_the_election_timeout() {
 #[test]
 fn who_is_not_electable_does_not_lead() {
     let mut alone = Alone::new();
-    alone.member.set_electable(false);
+    alone.member.set_candidacy(replication::Candidacy::None);
     alone.wait();
     alone.settle();
     assert_eq!(alone.member.leadership().role, Role::Follower);
