@@ -49,7 +49,7 @@ def test_an_idle_set_is_fresh_and_a_secondary_reads_the_present_when_asked(runni
         for number in range(15):
             things.insert_one({"_id": number})
             for direct in directs:
-                found = find(direct, {"maxStalenessMS": 0, "waitMS": 20_000})
+                found = find(direct, {"maxStalenessMS": 0, "waitMS": 5_000})
                 assert len(found) == number + 1, "what was acknowledged before is seen"
         own = directs[0].fresh.get_collection("things", read_preference=ReadPreference.SECONDARY)
         comment = {"$readFreshness": {"maxStalenessMS": 0, "waitMS": 20_000}}

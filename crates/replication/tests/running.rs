@@ -416,6 +416,7 @@ fn secondaries_know_how_old_their_data_are_and_ask_for_the_present() {
         let staleness = || server.set.staleness().unwrap_or(Duration::MAX);
         wait_until("data that are fresh", || staleness() < Duration::from_secs(5));
     }
+    let began = Instant::now();
     for value in 0..20 {
         servers[0].write(1, value).unwrap();
         for server in &servers {
@@ -424,6 +425,10 @@ fn secondaries_know_how_old_their_data_are_and_ask_for_the_present() {
             assert_eq!(seen, Some(Value::Int32(value)), "acknowledged before it was asked for");
         }
     }
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "they wait for operations rather than for the primary"
+    );
     wires.0.0.lock().unwrap().clear();
     std::thread::sleep(Duration::from_millis(300));
     for server in &servers {

@@ -208,7 +208,7 @@ impl Freshness {
         });
         let asks = self.as_of.is_none_or(|as_of| as_of < wanted) && !waits;
         if asks {
-            self.asked = Some(now);
+            self.asked = Some(Duration::from_micros(now.as_micros() as u64));
         }
         asks
     }

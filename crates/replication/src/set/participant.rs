@@ -547,6 +547,8 @@ impl Participant {
 
     /// Tells readers how old the data may be, and asks for what is newer where somebody waits for it.
     fn keep_fresh(&mut self, now: Now) {
+        // What was claimed since is about what is applied already, where nothing is written.
+        self.freshness.applied(self.applied);
         match self.confirmed(now) {
             Some(confirmed) => {
                 for asker in self.freshness.answerable(confirmed) {
