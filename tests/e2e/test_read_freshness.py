@@ -21,6 +21,11 @@ def running(tmp_path):
     replica_set.stop()
 
 
+def direct_to(member):
+    """A driver that has been refused takes a member for unknown until its next heartbeat."""
+    return member.client(socketTimeoutMS=30_000, heartbeatFrequencyMS=500)
+
+
 def figures(running, member):
     with running.direct(member) as direct:
         return direct.admin.command("serverStatus")["repl"]["readFreshness"]
@@ -64,7 +69,7 @@ def test_a_member_that_is_cut_off_refuses_what_it_cannot_answer_for(running):
     with running.client() as client:
         client.fresh.get_collection("things", write_concern=pymongo.WriteConcern(w=3)).insert_one({"_id": 1})
     alone, *others = running.secondaries()
-    with running.direct(alone) as direct:
+    with direct_to(alone) as direct:
         assert len(find(direct, {"maxStalenessMS": 60_000})) == 1
         for member in [running.primary(), *others]:
             running.pause(member)
@@ -98,7 +103,7 @@ def test_a_set_may_demand_freshness_of_all_reads(running):
         shown = client.admin.command("replSetGetConfig")["config"]["settings"]["readFreshness"]
         assert shown == {"maxStalenessMS": 2_000, "waitMS": 0}
     alone, *others = running.secondaries()
-    with running.direct(alone) as direct:
+    with direct_to(alone) as direct:
         for member in [running.primary(), *others]:
             running.pause(member)
         try:

@@ -29,6 +29,11 @@ def test_a_snapshot_session_sees_one_moment(running, preference):
         writes.insert_many([{"_id": number, "n": 0} for number in range(50)])
         writes.create_index("n")
         writes.update_many({}, {"$set": {"n": 1}})
+        # Copies are on the members' disks; what they show follows.
+        for member in running.members:
+            with running.direct(member) as direct:
+                own = direct.past.get_collection("things", read_preference=ReadPreference.SECONDARY_PREFERRED)
+                eventually("the update", lambda: own.count_documents({"n": 1}) == 50)
         reads = client.past.get_collection("things", read_preference=preference)
         with client.start_session(snapshot=True) as session:
             assert reads.find_one({"_id": 3}, session=session)["n"] == 1
