@@ -114,12 +114,18 @@ class ReplicaSet:
         return [member for member in self.running() if member is not primary]
 
     def wait_until_healthy(self):
-        """Until every member is primary or secondary, and the primary knows it."""
+        """Until every member is primary or secondary, all vote that are to, and the primary knows it."""
 
         def found():
-            states = [member["state"] for member in self.status(self.primary())["members"]]
+            primary = self.primary()
+            status = self.status(primary)
+            states = [member["state"] for member in status["members"]]
             own = [self.status(member)["myState"] for member in self.running()]
-            return sorted(own) == [1] + [2] * (len(self.members) - 1) and sorted(states) == sorted(own)
+            with self.direct(primary) as direct:
+                config = direct.admin.command("replSetGetConfig")["config"]
+            voters = sum(member["votes"] for member in config["members"])
+            are_well = sorted(own) == [1] + [2] * (len(self.members) - 1) and sorted(states) == sorted(own)
+            return are_well and status["votingMembersCount"] == voters
 
         eventually("a set that is well", found)
 

@@ -325,6 +325,8 @@ impl Participant {
                 self.freshness.applied(through);
                 if let Some(state) = state {
                     self.learn(state);
+                    // Who is answered now asks for the configuration next.
+                    self.publish();
                 }
                 self.answer_applied();
             }
@@ -652,6 +654,15 @@ impl Participant {
         };
         let leader = self.leadership.leader.filter(|leader| is_writable || *leader != self.identity.number);
         let primary = leader.and_then(|leader| self.state.as_ref()?.place(leader));
+        let membership = self.member.membership();
+        let votes = |number: &MemberId| {
+            let outgoing = &membership.voters_outgoing;
+            membership.voters.contains(number) && (outgoing.is_empty() || outgoing.contains(number))
+        };
+        let numbers = self.state.iter().flat_map(|state| {
+            let members = state.config.members.iter();
+            members.filter(|member| member.votes).map(|member| state.number(member.id))
+        });
         self.links.shared.publish(Topology {
             counter: 0,
             config: self.shown.clone(),
@@ -661,6 +672,7 @@ impl Participant {
             is_writable: is_writable && state == MemberState::Primary,
             primary,
             term: self.leadership.term,
+            voters: numbers.filter(votes).count(),
         });
     }
 }

@@ -95,6 +95,8 @@ pub struct Topology {
     pub primary: Option<usize>,
     /// The latest term that it knows.
     pub term: Term,
+    /// How many members of the configuration vote by now: who is new, or has lost its disk, catches up first.
+    pub voters: usize,
 }
 
 impl Topology {
@@ -107,6 +109,7 @@ impl Topology {
             is_writable: false,
             primary: None,
             term: 0,
+            voters: 0,
         }
     }
 
@@ -137,7 +140,8 @@ impl Topology {
             _ => false,
         };
         let rest = |topology: &Topology| {
-            (topology.own, topology.state, topology.is_writable, topology.primary, topology.term)
+            let Topology { own, state, is_writable, primary, term, voters, .. } = *topology;
+            (own, state, is_writable, primary, term, voters)
         };
         config && rest(self) == rest(other)
     }

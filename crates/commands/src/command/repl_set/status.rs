@@ -45,14 +45,15 @@ fn status(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> 
     let members = set.members();
     let source = members.iter().find(|member| member.is_self).and_then(|member| member.sync_source);
     let source_host = source.and_then(|id| config.member(id)).map_or("", |member| member.host.as_str());
-    let voters = config.voters().count() as i32;
-    let majority = config.majority() as i32;
+    // Who votes by now; `writeMajorityCount` is of the configuration.
+    let voters = topology.voters as i32;
+    let (majority, write_majority) = (voters / 2 + 1, config.majority() as i32);
     reply.append("set", config.set_name.as_str());
     reply.append("date", RawValue::DateTime(context.server.now_ms()));
     reply.append("myState", topology.state.number()).append("term", topology.term as i64);
     reply.append("syncSourceHost", source_host).append("syncSourceId", source.unwrap_or(-1));
     reply.append("heartbeatIntervalMillis", config.settings.heartbeat_interval.as_millis() as i64);
-    reply.append("majorityVoteCount", majority).append("writeMajorityCount", majority);
+    reply.append("majorityVoteCount", majority).append("writeMajorityCount", write_majority);
     reply.append("votingMembersCount", voters).append("writableVotingMembersCount", voters);
     write_optimes(reply.start_document("optimes"), set);
     let uptime = ambient::elapsed(context.server.started).as_secs() as i32;
