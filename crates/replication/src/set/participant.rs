@@ -223,7 +223,9 @@ impl Participant {
         match (&self.state, own) {
             (None, _) => Candidacy::Own,
             (_, Some(own)) if own.is_electable() => Candidacy::Own,
-            (_, Some(own)) if own.votes && own.delay.is_zero() => Candidacy::ForOthers,
+            (_, Some(own)) if !own.delay.is_zero() => Candidacy::None,
+            // Its vote counts until the consensus has followed the configuration.
+            _ if self.member.membership().is_voter(self.number()) => Candidacy::ForOthers,
             _ => Candidacy::None,
         }
     }
