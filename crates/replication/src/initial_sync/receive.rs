@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use storage::Store;
 use wire::ErrorCode;
 
@@ -191,7 +191,8 @@ impl Receiver {
         }
         self.end(plan).await;
         let asked = std::fs::metadata(directory).and_then(|metadata| metadata.modified());
-        if asked.is_ok_and(|asked| asked.elapsed().is_ok_and(|passed| passed > ASKED_AGAIN_AFTER)) {
+        let asked = asked.ok().and_then(|asked| asked.duration_since(SystemTime::UNIX_EPOCH).ok());
+        if asked.is_some_and(|asked| ambient::since_epoch().saturating_sub(asked) > ASKED_AGAIN_AFTER) {
             discard(&self.data)?;
         }
         Err(CopyError(format!(
