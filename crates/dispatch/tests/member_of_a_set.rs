@@ -3,7 +3,7 @@
 
 use dispatch::client::Client;
 use dispatch::command::{Command, Run};
-use dispatch::concern::{Provenance, ReadConcern, ReadConcernLevel, W, WriteConcern};
+use dispatch::concern::{Provenance, ReadConcern, ReadConcernLevel, ReadConcerns, W, WriteConcern};
 use dispatch::context::CommandContext;
 use dispatch::error::{CommandError, CommandResult};
 use dispatch::host::{Detached, Host};
@@ -153,6 +153,7 @@ static COMMANDS: &[&Command<Actor>] = &[&READ, &WRITE];
 
 static READ: Command<Actor> = Command {
     on_secondary: OnSecondary::IfAllowed,
+    read_concerns: ReadConcerns::OfTheSet,
     ..Command::new("read", "Tells what it reads from.", Run::Now(read))
 };
 
