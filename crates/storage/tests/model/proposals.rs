@@ -47,13 +47,15 @@ impl Owner {
     fn run(mut self, stop: &AtomicBool) {
         let documents = Arc::clone(&self.documents);
         loop {
+            // Read first: whoever leaves does not wait for what it has left, and it may have come since the last take.
+            let stops = stop.load(Ordering::SeqCst);
             while self.in_flight.len() < GROUPS_IN_FLIGHT_MAX {
                 let Some(group) = documents.group.take(&documents.disk) else { break };
                 self.in_flight.push_back(group);
                 thread::yield_now();
             }
             if self.in_flight.is_empty() {
-                if stop.load(Ordering::SeqCst) {
+                if stops {
                     return;
                 }
                 documents.bell.wait();
