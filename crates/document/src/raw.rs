@@ -64,10 +64,7 @@ impl<'a> RawDocument<'a> {
     /// The first field of this name as an element.
     #[inline]
     pub fn element(self, name: &[u8]) -> Option<Element<'a>> {
-        match NameWord::of(name) {
-            Some(name) => self.iter().find_short(name),
-            None => self.iter().find(|element| element.name_bytes() == name),
-        }
+        self.iter().find_name(name)
     }
 
     /// The first field.
@@ -256,8 +253,16 @@ impl<'a> Elements<'a> {
         self.rest
     }
 
-    /// The next field of this name.
-    fn find_short(mut self, name: NameWord) -> Option<Element<'a>> {
+    /// The next field of this name. Linear in the number of fields before it.
+    #[inline]
+    pub fn find_name(&mut self, name: &[u8]) -> Option<Element<'a>> {
+        match NameWord::of(name) {
+            Some(name) => self.find_short(name),
+            None => self.find(|element| element.name_bytes() == name),
+        }
+    }
+
+    fn find_short(&mut self, name: NameWord) -> Option<Element<'a>> {
         loop {
             match self.rest.get(1..)?.first_chunk().map(|word| u64::from_le_bytes(*word)) {
                 Some(word) if name.begins(word) => return self.next(),
@@ -266,6 +271,27 @@ impl<'a> Elements<'a> {
                 None => return self.find(|element| name.is(element.name_bytes())),
             }
         }
+    }
+
+    /// Goes past the fields that both have next, byte for byte the same.
+    pub fn pass_same(&mut self, other: &mut Elements<'_>) {
+        let same = same_at_front(self.rest, other.rest);
+        let mut passed = 0;
+        loop {
+            let mut behind = self.clone();
+            let word = behind.rest.get(1..).and_then(|name| name.first_chunk());
+            let next = match word {
+                Some(word) => behind.pass(u64::from_le_bytes(*word)),
+                // A last element may be shorter than a word.
+                None => behind.next().map(drop),
+            };
+            let end = passed + (self.rest.len() - behind.rest.len());
+            if next.is_none() || end > same {
+                break;
+            }
+            (*self, passed) = (behind, end);
+        }
+        other.rest = other.rest.get(passed..).unwrap_or_default();
     }
 
     /// Goes past an element whose name begins with this word.
@@ -283,6 +309,15 @@ impl<'a> Elements<'a> {
         self.rest = self.rest.get(value.checked_add(length)?..)?;
         Some(())
     }
+}
+
+/// How many bytes two begin with alike.
+fn same_at_front(one: &[u8], other: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    let ((blocks, _), (other_blocks, _)) = (one.as_chunks::<BLOCK>(), other.as_chunks::<BLOCK>());
+    let blocks = blocks.iter().zip(other_blocks).take_while(|(one, other)| one == other).count();
+    let bytes = one.iter().zip(other).skip(blocks * BLOCK);
+    blocks * BLOCK + bytes.take_while(|(one, other)| one == other).count()
 }
 
 /// How long values are, by the code of their type: so many bytes, or with [`PREFIXED`] so many more than
@@ -636,5 +671,48 @@ mod tests {
         }
         let last = crate::doc! { "x": (crate::Value::Null), "y": (crate::Value::Null) }.to_buf();
         assert_eq!(last.as_raw().get("y"), Some(RawValue::Null), "a last field shorter than a word");
+    }
+
+    #[test]
+    fn what_two_documents_begin_with_is_passed() {
+        let field = |name: &str, length: usize| (name.to_owned(), crate::Value::from("x".repeat(length)));
+        let documents = |lengths: &[usize], other: &[usize]| {
+            let document = |lengths: &[usize]| {
+                let fields =
+                    lengths.iter().enumerate().map(|(place, length)| field(&place.to_string(), *length));
+                fields.collect::<crate::Document>().to_buf()
+            };
+            (document(lengths), document(other))
+        };
+        let check = |lengths: &[usize], other: &[usize], expected: usize| {
+            let (one, other) = documents(lengths, other);
+            for (one, other) in [(&one, &other), (&other, &one)] {
+                let (mut left, mut right) = (one.as_raw().iter(), other.as_raw().iter());
+                left.pass_same(&mut right);
+                let behind = |document: &DocumentBuf| {
+                    let mut elements = document.as_raw().iter();
+                    elements.by_ref().take(expected).for_each(drop);
+                    elements.rest().to_vec()
+                };
+                assert_eq!(
+                    (left.rest(), right.rest()),
+                    (&*behind(one), &*behind(other)),
+                    "{one:?} {other:?}"
+                );
+            }
+        };
+        check(&[], &[], 0);
+        check(&[3], &[], 0);
+        check(&[3, 40, 0], &[3, 40, 0], 3);
+        check(&[3, 40, 0], &[3, 40], 2);
+        check(&[3, 40, 7], &[3, 41, 7], 1);
+        check(&[100, 100, 100, 5], &[100, 100, 100, 6], 3);
+        for (length, place) in (0..70).flat_map(|length| (0..length).map(move |place| (length, place))) {
+            let mut bytes = vec![7; length];
+            let before = bytes.clone();
+            bytes[place] = 8;
+            assert_eq!(same_at_front(&before, &bytes), place);
+            assert_eq!(same_at_front(&before, &before[..place]), place);
+        }
     }
 }

@@ -92,7 +92,9 @@ fn identity(number: u64, needs_copy: bool) -> Identity {
 
 fn operation(index: u64, term: u64) -> Entry {
     let timestamp = Timestamp { time: index as u32, increment: 1 };
-    let data = doc! { "ts": timestamp, "t": (term as i64), "op": "n" }.to_buf().into_bytes().into();
+    let wall = document::Value::DateTime(0);
+    let data = doc! { "op": "n", "ts": timestamp, "t": (term as i64), "v": 2_i64, "wall": wall };
+    let data = data.to_buf().into_bytes().into();
     let position = Position { term, index };
     Entry { position, kind: EntryKind::Operation(timestamp), data, context: Bytes::new() }
 }

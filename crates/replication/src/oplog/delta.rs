@@ -81,8 +81,8 @@ fn head(name: usize) -> usize {
     1 + name + 1
 }
 
-/// Names that each field is compared with, one after the other, at most.
-const NAMES_COMPARED_MAX: usize = 8;
+/// Names that are looked for among all fields, each by itself, at most.
+const NAMES_SOUGHT_MAX: usize = 8;
 
 /// Bytes of a document without its elements.
 const FRAME: usize = 5;
@@ -98,15 +98,16 @@ struct DocumentDelta<'d> {
 impl<'d> DocumentDelta<'d> {
     fn between(before: RawDocument<'d>, after: RawDocument<'d>) -> Self {
         let (mut gone, mut updated, mut nested) = (Vec::new(), Vec::new(), Vec::new());
-        let mut rest = after.iter().peekable();
-        for old in before.iter() {
-            let Some(new) = rest.next_if(|new| new.name_bytes() == old.name_bytes()) else {
+        let (mut fields, mut rest) = (before.iter(), after.iter());
+        loop {
+            fields.pass_same(&mut rest);
+            let Some(old) = fields.next() else { break };
+            let mut behind = rest.clone();
+            let Some(new) = behind.next().filter(|new| new.name_bytes() == old.name_bytes()) else {
                 gone.push(old.name());
                 continue;
             };
-            if old.raw() == new.raw() {
-                continue;
-            }
+            rest = behind;
             match Nested::between(&old, &new) {
                 Some(delta) => nested.push((new.name(), delta)),
                 None => updated.push(new),
@@ -124,13 +125,13 @@ impl<'d> DocumentDelta<'d> {
 
     /// Whether there are only new values of fields that are there once: nothing to try out.
     fn only_updates_of(&self, before: RawDocument<'_>) -> bool {
-        let updates = |field: &Element<'_>| {
-            self.updated.iter().any(|updated| updated.name_bytes() == field.name_bytes())
+        let is_once = |updated: &Element<'_>| {
+            let mut fields = before.iter();
+            fields.find_name(updated.name_bytes()).is_some()
+                && fields.find_name(updated.name_bytes()).is_none()
         };
         let stays = self.gone.is_empty() && self.inserted.is_empty() && self.nested.is_empty();
-        stays
-            && self.updated.len() <= NAMES_COMPARED_MAX
-            && before.iter().filter(updates).count() == self.updated.len()
+        stays && self.updated.len() <= NAMES_SOUGHT_MAX && self.updated.iter().all(is_once)
     }
 
     fn measure(&self) -> usize {

@@ -130,7 +130,7 @@ impl OplogEntry {
 }
 
 /// `ts` and `t`.
-fn optime(document: RawDocument<'_>) -> Result<OpTime, MalformedEntry> {
+pub(crate) fn optime(document: RawDocument<'_>) -> Result<OpTime, MalformedEntry> {
     let Some(RawValue::Timestamp(timestamp)) = document.get("ts") else {
         return Err(expected("ts", "a timestamp"));
     };

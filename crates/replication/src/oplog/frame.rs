@@ -48,6 +48,15 @@ pub fn place(entry: &mut [u8], optime: OpTime) {
     term.copy_from_slice(&optime.term.to_le_bytes());
 }
 
+/// Where in the log an encoded entry is; `None` for what is no entry.
+pub(crate) fn placed(entry: &[u8]) -> Option<OpTime> {
+    let end = entry.get(entry.len().checked_sub(PLACED_BYTES)?..)?;
+    let (timestamp, end) = end.strip_prefix(TIMESTAMP)?.split_first_chunk()?;
+    let (term, _) = end.strip_prefix(TERM)?.split_first_chunk()?;
+    let timestamp = Timestamp::from_u64(u64::from_le_bytes(*timestamp));
+    Some(OpTime { timestamp, term: u64::from_le_bytes(*term) })
+}
+
 /// Whether an encoded entry is a command on names or indexes, as far as a look at its beginning tells.
 pub(crate) fn changes_names(entry: &[u8]) -> bool {
     // Behind the length: `op`, a string of two bytes.

@@ -23,9 +23,10 @@ mod unit;
 
 pub use apply::{Applier, ApplyError};
 pub use command::{BuildStep, Command};
+pub(crate) use entry::optime;
 pub use entry::{Image, OplogEntry, Statement, StatementOrigin};
-pub(crate) use frame::changes_names;
 pub use frame::place;
+pub(crate) use frame::{changes_names, placed};
 pub use observer::OplogObserver;
 pub(crate) use observer::{end_unit, is_logged, wall};
 pub use operation::{Operation, Target, Update};

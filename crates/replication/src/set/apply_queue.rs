@@ -209,7 +209,10 @@ mod tests {
 
     fn entry(index: Index, bytes: usize) -> Entry {
         let timestamp = Timestamp { time: index as u32, increment: 1 };
-        let document = doc! { "ts": timestamp, "t": 1_i64, "op": "n", "filler": ("x".repeat(bytes)) };
+        let wall = document::Value::DateTime(0);
+        let document = doc! {
+            "op": "n", "filler": ("x".repeat(bytes)), "ts": timestamp, "t": 1_i64, "v": 2_i64, "wall": wall,
+        };
         let (kind, data) = match index % 10 {
             0 => (EntryKind::Membership, Vec::new()),
             _ => (EntryKind::Operation(timestamp), document.to_buf().into_bytes()),

@@ -4,13 +4,16 @@ use super::records::failed;
 use crate::entry::{Index, MemberId, Position};
 use crate::log::{Checkpoint, LogError};
 use crate::membership::Membership;
-use document::{DocumentBuf, ObjectId, RawDocument, RawValue, Value, doc};
+use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue, doc};
 use storage::{Keyspace, ReadView, Store, WriteUnit};
 
 const IDENTITY: &[u8] = b"ri";
 const APPLIED: &[u8] = b"ra";
 const SET_STATE: &[u8] = b"rc";
 const DISK: &[u8] = b"rd";
+
+/// An applied mark has about so many bytes.
+const MARK_BYTES: usize = 256;
 
 /// Who a member is. It belongs to the same set as long as the disk is the same; a member that was removed and
 /// added again gets another number.
@@ -114,15 +117,24 @@ impl LocalState {
     /// Stores that, in the unit that applies the last of it.
     pub fn put_applied(unit: &mut WriteUnit, applied: &Checkpoint) {
         let Checkpoint { position, timestamp, membership } = applied;
-        let members =
-            |members: &[MemberId]| Value::Array(members.iter().map(|id| number(*id).into()).collect());
-        let document = doc! {
-            "t": (number(position.term)), "index": (number(position.index)), "ts": (*timestamp),
-            "voters": (members(&membership.voters)), "learners": (members(&membership.learners)),
-            "votersOutgoing": (members(&membership.voters_outgoing)),
-            "learnersNext": (members(&membership.learners_next)),
-        };
-        unit.put(Keyspace::Meta, APPLIED, document.to_buf().as_bytes());
+        let mut bytes = Vec::with_capacity(MARK_BYTES);
+        let mut document = DocumentBuilder::new(&mut bytes);
+        document.append("t", number(position.term)).append("index", number(position.index));
+        document.append("ts", *timestamp);
+        let Membership { voters, learners, voters_outgoing, learners_next } = membership;
+        for (name, members) in [
+            ("voters", voters),
+            ("learners", learners),
+            ("votersOutgoing", voters_outgoing),
+            ("learnersNext", learners_next),
+        ] {
+            let mut list = document.start_array(name);
+            for member in members {
+                list.push(number(*member));
+            }
+        }
+        document.finish();
+        unit.put(Keyspace::Meta, APPLIED, &bytes);
     }
 
     /// The state of the set as it was applied last: its configuration and the numbers of its members.

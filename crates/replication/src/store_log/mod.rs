@@ -21,9 +21,11 @@ pub(crate) use records::put_hard_state;
 
 use crate::entry::{Entry, EntryKind, Index, Position, Term};
 use crate::log::{HardState, Log, LogError, LogWrite};
+use crate::oplog::{optime, placed};
+use crate::optime::OpTime;
 use bytes::Bytes;
 use catalog::{Catalog, Collection, DocumentCursor, OperationContext, Receipts};
-use document::{RawDocument, RawValue, Timestamp};
+use document::RawDocument;
 use recent::Recent;
 use records::failed;
 use segments::Segments;
@@ -196,7 +198,7 @@ impl Log for StoreLog {
         let view = self.store.read_view();
         let document = self.collection.fetch(&view, &index.to_be_bytes(), ReadTier::Any).map_err(failed)?;
         if let Some(document) = document {
-            return Ok(place(RawDocument::trusted(&document))?.1);
+            return Ok(place(&document)?.term);
         }
         let entry = records::entry(&view, index)?;
         entry.map(|entry| entry.position.term).ok_or_else(|| missing(index))
@@ -217,8 +219,11 @@ impl Log for StoreLog {
     fn check(&self, entry: &Entry) -> Result<(), LogError> {
         match entry.kind {
             EntryKind::Operation(_) => {
-                RawDocument::parse(&entry.data).map_err(failed)?;
-                document_of(entry).map(drop)
+                let document = RawDocument::parse(&entry.data).map_err(failed)?;
+                document_of(entry)?;
+                // Nor do the fields of these names say anything else.
+                let named = optime(document).map_err(failed)?;
+                if named == place(&entry.data)? { Ok(()) } else { Err(failed("an operation has two places")) }
             }
             EntryKind::LeaderElected if !entry.data.is_empty() => Err(failed("an election has no data")),
             EntryKind::LeaderElected | EntryKind::Membership => Ok(()),
@@ -306,7 +311,7 @@ fn open_segments(collection: &Arc<Collection>, view: &ReadView, last: Index) -> 
     open.bytes = rest(collection.data_bytes(), bytes)?;
     let mut cursor = collection.records(view, 0..Index::MAX, Direction::Backward).map_err(failed)?;
     if let Some((_, document)) = cursor.next().map_err(failed)? {
-        open.timestamp = place(document)?.0;
+        open.timestamp = place(document.as_bytes())?.timestamp;
     }
     Ok(segments)
 }
@@ -322,7 +327,7 @@ fn next_operation(operations: &mut DocumentCursor, index: Index) -> Result<Entry
     if index_of(key)? != index {
         return Err(missing(index));
     }
-    let (timestamp, term) = place(document)?;
+    let OpTime { timestamp, term } = place(document.as_bytes())?;
     Ok(Entry {
         position: Position { term, index },
         kind: EntryKind::Operation(timestamp),
@@ -333,11 +338,10 @@ fn next_operation(operations: &mut DocumentCursor, index: Index) -> Result<Entry
 
 /// An operation as it is stored: what tells its place must tell the same as the entry.
 fn document_of(entry: &Entry) -> Result<RawDocument<'_>, LogError> {
-    let document = RawDocument::trusted(&entry.data);
-    let (timestamp, term) = place(document)?;
+    let OpTime { timestamp, term } = place(&entry.data)?;
     let is_its_own = entry.kind == EntryKind::Operation(timestamp) && term == entry.position.term;
     match is_its_own {
-        true => Ok(document),
+        true => Ok(RawDocument::trusted(&entry.data)),
         false => {
             Err(failed(format!("{:?} holds an operation of {timestamp:?}, term {term}", entry.position)))
         }
@@ -345,12 +349,8 @@ fn document_of(entry: &Entry) -> Result<RawDocument<'_>, LogError> {
 }
 
 /// `ts` and `t` of an operation.
-fn place(document: RawDocument<'_>) -> Result<(Timestamp, Term), LogError> {
-    let term = document.get("t").and_then(RawValue::as_i64_exact).and_then(|term| u64::try_from(term).ok());
-    match (document.get("ts"), term) {
-        (Some(RawValue::Timestamp(timestamp)), Some(term)) => Ok((timestamp, term)),
-        _ => Err(failed("an operation of the oplog has no place")),
-    }
+fn place(operation: &[u8]) -> Result<OpTime, LogError> {
+    placed(operation).ok_or_else(|| failed("an operation of the oplog has no place"))
 }
 
 fn index_of(key: &[u8]) -> Result<Index, LogError> {

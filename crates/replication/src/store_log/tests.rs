@@ -2,7 +2,7 @@ use super::*;
 use crate::entry::MemberId;
 use crate::log::Checkpoint;
 use crate::membership::Membership;
-use document::{ObjectId, doc};
+use document::{ObjectId, Timestamp, doc};
 use storage::StorageOptions;
 
 const SIZE_BYTES: u64 = 1 << 16;
@@ -19,7 +19,9 @@ fn open(catalog: &Arc<Catalog>, recent_bytes: u64) -> StoreLog {
 
 fn operation(index: Index, term: Term) -> Entry {
     let timestamp = Timestamp { time: index as u32, increment: 1 };
-    let data = doc! { "ts": timestamp, "t": (term as i64), "op": "n" }.to_buf().into_bytes().into();
+    let wall = document::Value::DateTime(0);
+    let data = doc! { "op": "n", "ts": timestamp, "t": (term as i64), "v": 2_i64, "wall": wall };
+    let data = data.to_buf().into_bytes().into();
     let position = Position { term, index };
     Entry { position, kind: EntryKind::Operation(timestamp), data, context: Bytes::new() }
 }
@@ -99,6 +101,14 @@ fn an_operation_tells_its_own_place() {
     let mut strange = operation(1, 4);
     strange.position.term = 5;
     assert!(log.write(LogWrite { entries: vec![strange], ..LogWrite::default() }).is_err());
+    assert!(log.check(&operation(1, 4)).is_ok());
+    let (place, wall) = (Timestamp { time: 1, increment: 1 }, document::Value::DateTime(0));
+    for first in [Timestamp { time: 2, increment: 1 }, place] {
+        let twice =
+            doc! { "ts": first, "op": "n", "ts": place, "t": 4_i64, "v": 2_i64, "wall": (wall.clone()) };
+        let entry = Entry { data: twice.to_buf().into_bytes().into(), ..operation(1, 4) };
+        assert_eq!(log.check(&entry).is_ok(), first == place, "{twice:?}");
+    }
 }
 
 #[test]

@@ -121,5 +121,6 @@ impl Stored {
 
 /// The oplog entry of an operation that says nothing but a number.
 pub(crate) fn operation(optime: OpTime, value: u64) -> DocumentBuf {
-    doc! { "ts": (optime.timestamp), "t": (optime.term as i64), "value": (value as i64) }.to_buf()
+    let (term, wall) = (optime.term as i64, document::Value::DateTime(0));
+    doc! { "value": (value as i64), "ts": (optime.timestamp), "t": term, "v": 2_i64, "wall": wall }.to_buf()
 }
