@@ -80,6 +80,7 @@ impl Asker {
             _ => Connection::open(
                 &self.host,
                 question.deadline,
+                question.deadline,
                 options.untaken_limit,
                 &self.held,
                 Purpose::Questions,

@@ -67,16 +67,17 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Looks the name up, connects to the first address that takes it, and greets.
+    /// Looks the name up, connects to the first address that takes it until `connected`, and greets, until `greeted`.
     pub(super) fn open(
         host: &str,
-        deadline: Instant,
+        connected: Instant,
+        greeted: Instant,
         untaken_limit: Duration,
         held: &Held,
         purpose: Purpose,
     ) -> Result<Self, PeerError> {
         let unreachable = |error: io::Error| failure(host, &error);
-        let socket = connect(host, deadline).map_err(unreachable)?;
+        let socket = connect(host, connected).map_err(unreachable)?;
         let prepare = || -> io::Result<TcpStream> {
             socket.set_nodelay(true)?;
             socket.set_write_timeout(Some(untaken_limit))?;
@@ -85,7 +86,7 @@ impl Connection {
         };
         held.hold(prepare().map_err(unreachable)?)?;
         let mut connection = Connection { host: host.to_owned(), socket, last_request: 0 };
-        connection.exchange(greeting(purpose).as_raw(), deadline)?;
+        connection.exchange(greeting(purpose).as_raw(), greeted)?;
         Ok(connection)
     }
 

@@ -32,8 +32,11 @@ use std::time::{Duration, Instant};
 /// Times and bounds of the connections to other members.
 #[derive(Debug, Clone)]
 pub struct NetworkOptions {
-    /// How long the making of a connection for envelopes may take, the greeting included.
+    /// How long a connection for envelopes may take to be made.
     pub connect_limit: Duration,
+    /// How long its greeting may go unanswered: whoever has connections may still be short of processors, and would
+    /// not be sooner with another one.
+    pub greeting_limit: Duration,
     /// What was sent and is not taken for so long ends a connection: a way that is cut shows only so, and the
     /// kernel alone would go on trying for a quarter of an hour.
     pub untaken_limit: Duration,
@@ -53,6 +56,7 @@ impl Default for NetworkOptions {
     fn default() -> Self {
         NetworkOptions {
             connect_limit: Duration::from_secs(3),
+            greeting_limit: Duration::from_secs(12),
             untaken_limit: Duration::from_secs(5),
             first_pause: Duration::from_millis(20),
             longest_pause: Duration::from_secs(1),

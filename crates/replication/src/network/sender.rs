@@ -108,8 +108,9 @@ impl Sender {
         let current = match connection.take() {
             Some(current) if !current.is_over() => current,
             _ => {
-                let deadline = ambient::now() + options.connect_limit;
-                Connection::open(&self.host, deadline, options.untaken_limit, &self.held, Purpose::Envelopes)?
+                let connected = ambient::now() + options.connect_limit;
+                let (greeted, untaken) = (connected + options.greeting_limit, options.untaken_limit);
+                Connection::open(&self.host, connected, greeted, untaken, &self.held, Purpose::Envelopes)?
             }
         };
         connection.insert(current).write(batch)

@@ -15,6 +15,7 @@ fn options() -> NetworkOptions {
     NetworkOptions {
         untaken_limit: Duration::from_millis(300),
         connect_limit: Duration::from_millis(500),
+        greeting_limit: Duration::from_millis(500),
         longest_pause: Duration::from_millis(50),
         ..NetworkOptions::default()
     }
@@ -182,7 +183,7 @@ fn a_dead_member_is_tried_again_until_it_is_back() {
 fn who_accepts_and_never_reads_holds_up_nobody() {
     let (_listener, silent) = black_hole();
     let member = TestMember::start();
-    let peers = peers(NetworkOptions { connect_limit: PATIENCE, ..options() });
+    let peers = peers(NetworkOptions { greeting_limit: PATIENCE, ..options() });
     let _patient = peers.ask(&silent, question(0), PATIENCE);
     let late = peers.ask(&silent, question(1), Duration::from_millis(100));
     let later = peers.ask(&silent, question(2), Duration::from_millis(50));
@@ -198,13 +199,41 @@ fn who_accepts_and_never_reads_holds_up_nobody() {
 }
 
 #[test]
+fn who_greets_late_is_reached() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let host = listener.local_addr().expect("an address").to_string();
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            let tell = tell.clone();
+            std::thread::spawn(move || {
+                let Some(hello) = read_message(&mut socket) else { return };
+                std::thread::sleep(Duration::from_secs(4));
+                let hello = MessageRef::parse(&hello, MAX_MESSAGE_SIZE).expect("a message");
+                reply_to(&mut socket, hello.header().request_id, doc! { "ok": 1.0 }.to_buf().as_raw());
+                answer_all(socket, &tell);
+            });
+        }
+    });
+    let peers = peers(NetworkOptions::default());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        peers.send(&host, envelope(1));
+        match told.recv_timeout(Duration::from_millis(100)) {
+            Ok(told) => break assert_eq!(told, envelope(1)),
+            Err(_) => assert!(Instant::now() < deadline, "it is never reached"),
+        }
+    }
+}
+
+#[test]
 fn who_reads_slowly_gets_the_latest() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let host = listener.local_addr().expect("an address").to_string();
     let peers = peers(NetworkOptions {
         outbox_bytes_max: 1 << 20,
         untaken_limit: PATIENCE,
-        connect_limit: PATIENCE,
+        greeting_limit: PATIENCE,
         ..options()
     });
     const COUNT: i32 = 500;
@@ -299,7 +328,7 @@ fn more_questions_than_can_wait_are_refused() {
 fn stopping_ends_every_thread_and_every_wait() {
     let (_listener, silent) = black_hole();
     let member = TestMember::start();
-    let peers = peers(NetworkOptions { untaken_limit: PATIENCE, connect_limit: PATIENCE, ..options() });
+    let peers = peers(NetworkOptions { untaken_limit: PATIENCE, greeting_limit: PATIENCE, ..options() });
     peers.send(&member.host, envelope(1));
     peers.send(&silent, envelope(1));
     peers.send(&dead_host(), envelope(1));
