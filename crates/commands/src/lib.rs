@@ -18,6 +18,8 @@
 mod aggregation;
 mod command;
 mod context;
+#[cfg(test)]
+mod election_tests;
 mod exec;
 #[cfg(test)]
 mod logged_tests;

@@ -111,10 +111,10 @@ impl Drop for Member {
 }
 
 #[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain: {what}");
+        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -155,10 +155,15 @@ pub(crate) fn one() -> (Wires, Member) {
 }
 
 pub(crate) fn three() -> (Wires, Vec<Member>) {
+    three_that_wait(300)
+}
+
+/// So long without word of a primary.
+pub(crate) fn three_that_wait(milliseconds: i32) -> (Wires, Vec<Member>) {
     let wires = Wires::default();
     let members: Vec<Member> = (0..3).map(|id| Member::start(&wires, id)).collect();
     let described = (0..3).map(|id| doc! { "_id": id, "host": (host(id)) }.into()).collect::<Vec<Value>>();
-    let settings = doc! { "electionTimeoutMillis": 300, "heartbeatIntervalMillis": 200 };
+    let settings = doc! { "electionTimeoutMillis": milliseconds, "heartbeatIntervalMillis": 200 };
     let config = doc! { "_id": "rs", "members": described, "settings": settings };
     members[0].admin(doc! { "replSetInitiate": config });
     let state =
@@ -406,7 +411,7 @@ fn insert(ids: std::ops::Range<i32>) -> Document {
 fn pause(member: &Member, is_meant: impl Fn() -> bool + Send + Sync + 'static) -> Arc<AtomicBool> {
     let paused = Arc::new(AtomicBool::new(true));
     let (flag, began) = (Arc::clone(&paused), Instant::now());
-    let holds = move || flag.load(Ordering::Acquire) && began.elapsed() < Duration::from_secs(30);
+    let holds = move || flag.load(Ordering::Acquire) && began.elapsed() < Duration::from_secs(60);
     member.set.pause_batches_while(move || holds() && is_meant());
     paused
 }
@@ -537,6 +542,9 @@ fn maintenance_ends_as_often_as_it_was_begun() {
     secondary.admin(doc! { "replSetMaintenance": true });
     secondary.admin(doc! { "replSetMaintenance": 1 });
     assert_eq!(state(), Some(Value::Int32(3)), "told when it has taken effect");
+    let told = secondary.admin(doc! { "replSetGetStatus": 1 });
+    let own = format!("{:?}", told.get("members"));
+    assert!(own.contains("maintenanceMode"), "{own}");
     secondary.admin(doc! { "replSetMaintenance": false });
     assert_eq!(state(), Some(Value::Int32(3)), "begun twice, ended once");
     secondary.admin(doc! { "replSetMaintenance": false });

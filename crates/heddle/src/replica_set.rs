@@ -51,6 +51,7 @@ pub(crate) fn start(
     parameters: &Parameters,
     memory: u64,
     catalog: &Arc<Catalog>,
+    has_copied: bool,
 ) -> Result<Option<Member>, Box<dyn Error>> {
     let given = parameters.text(Parameter::ReplSetName);
     let stored = LocalState::new(catalog.store().clone()).identity()?.map(|identity| identity.set_name);
@@ -69,6 +70,7 @@ pub(crate) fn start(
     }
     let mut options = SetOptions::new(given, own_hosts(parameters), seed());
     options.log = log_options(parameters);
+    options.has_copied = has_copied;
     options.data = catalog.store().path().map(Path::to_owned);
     let options = options.within_memory(memory);
     let peers = Arc::new(TcpPeers::start(NetworkOptions::default().within_memory(memory))?);

@@ -164,11 +164,12 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     allocator::keep_free_memory(sizes.keep_free);
     watch_signals(ends.clone(), Arc::clone(log))
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
-    let store = open_store(parameters, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
+    let (store, has_copied) =
+        open_store(parameters, &sizes, budget).map_err(StartFailure::with(EXIT_DATA))?;
     let catalog =
         Catalog::open(store.clone()).map_err(|error| StartFailure::with(EXIT_DATA)(Box::new(error)))?;
-    let member =
-        replica_set::start(parameters, sizes.memory, &catalog).map_err(StartFailure::with(EXIT_OPTIONS))?;
+    let member = replica_set::start(parameters, sizes.memory, &catalog, has_copied)
+        .map_err(StartFailure::with(EXIT_OPTIONS))?;
     let node = DataNode::new(catalog, parameters);
     let node = match &member {
         Some(member) => node.member_of(member.set.clone()),
@@ -256,7 +257,7 @@ fn open_store(
     parameters: &Arc<Parameters>,
     sizes: &Sizes,
     budget: DescriptorBudget,
-) -> Result<Store, Box<dyn Error>> {
+) -> Result<(Store, bool), Box<dyn Error>> {
     let mut options = StorageOptions {
         journal_interval: Duration::from_millis(parameters.unsigned(Parameter::JournalCommitInterval)),
         open_files_max: budget.table_files,
@@ -269,9 +270,8 @@ fn open_store(
         options.io_budget_bytes_per_second = mib * MIB;
     }
     let path = PathBuf::from(parameters.text(Parameter::DbPath));
-    if !parameters.text(Parameter::ReplSetName).is_empty() {
-        replication::initial_sync::adopt_copy(&path, &|path| Store::open(path, &options))?;
-    }
+    let has_copied = !parameters.text(Parameter::ReplSetName).is_empty()
+        && replication::initial_sync::adopt_copy(&path, &|path| Store::open(path, &options))?;
     let store = Store::open(path, &options)?;
     let watched = store.clone();
     parameters.watch(Parameter::JournalCommitInterval, move |setting| {
@@ -280,7 +280,7 @@ fn open_store(
         }
         Ok(())
     });
-    Ok(store)
+    Ok((store, has_copied))
 }
 
 fn warn_about_access(parameters: &Parameters) {

@@ -15,6 +15,8 @@ pub(crate) struct Elections {
     /// A time-out is drawn anew for each of these.
     drawn_for: (Term, StateRole),
     pub(crate) candidacy: Candidacy,
+    /// How often one has passed since this was taken last.
+    pub(crate) passed: u32,
 }
 
 /// When a member that hears of no leader asks to lead (`priority: 0`, `replSetFreeze`).
@@ -40,6 +42,7 @@ impl Elections {
             timeout: ELECTION_TICKS,
             drawn_for,
             candidacy: Candidacy::Own,
+            passed: 0,
         };
         elections.draw();
         elections
@@ -62,7 +65,9 @@ impl Elections {
             _ => NEVER,
         };
         raw.raft.set_randomized_election_timeout(timeout);
-        let asked = raw.tick() && raw.raft.state != StateRole::Leader;
+        let is_due = raw.tick();
+        self.passed += u32::from(is_due && now.1 != StateRole::Leader);
+        let asked = is_due && raw.raft.state != StateRole::Leader;
         if asked {
             self.draw();
         }

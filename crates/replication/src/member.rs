@@ -456,6 +456,16 @@ impl<L: Log> Member<L> {
         }
     }
 
+    /// How often it has asked because a time-out has passed, since this was asked last.
+    pub(crate) fn take_timeouts(&mut self) -> u32 {
+        std::mem::take(&mut self.elections.passed)
+    }
+
+    /// Whether it wants to lead, or does.
+    pub(crate) fn stands(&self) -> bool {
+        self.raw.raft.state != StateRole::Follower
+    }
+
     /// When this member asks to be elected.
     pub fn set_candidacy(&mut self, candidacy: Candidacy) {
         self.elections.candidacy = candidacy;

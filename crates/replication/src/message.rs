@@ -1,6 +1,6 @@
 //! Messages between members, as bytes.
 
-use crate::entry::MemberId;
+use crate::entry::{MemberId, Term};
 use protobuf::Message as _;
 use protobuf::wire_format::WireType;
 use raft::eraftpb::{self, MessageType};
@@ -8,6 +8,13 @@ use raft::eraftpb::{self, MessageType};
 /// What one member tells another one. It may be lost, delayed, doubled and overtaken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message(pub(crate) eraftpb::Message);
+
+/// An answer to who wants to be elected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Vote {
+    pub(crate) term: Term,
+    pub(crate) is_granted: bool,
+}
 
 /// Bytes that are no message.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -28,6 +35,12 @@ impl Message {
     /// Whether its sender hands the leadership over to its receiver.
     pub(crate) fn hands_over(&self) -> bool {
         self.0.get_msg_type() == MessageType::MsgTimeoutNow
+    }
+
+    /// The vote that it gives or refuses.
+    pub(crate) fn vote(&self) -> Option<Vote> {
+        let is_vote = self.0.get_msg_type() == MessageType::MsgRequestVoteResponse;
+        is_vote.then_some(Vote { term: self.0.term, is_granted: !self.0.reject })
     }
 
     /// Whether it brings a follower's log forward.

@@ -81,6 +81,7 @@ const SECTIONS: &[Section] = &[
     ("asserts", asserts),
     ("catalogStats", catalog_stats),
     ("connections", |server| server.host.transport.connections()),
+    ("electionMetrics", replication::elections),
     ("extra_info", extra_info),
     ("flowControl", replication::flow_control),
     ("globalLock", global_lock),

@@ -142,6 +142,9 @@ impl Participant {
             let after = self.member.committed_position();
             let new = |source| Following { source, after, asked_at: None, heard_at: now.monotonic };
             self.chain.following = source.map(new);
+            if source.is_some() && self.chain.chosen.is_none() {
+                self.links.shared.sources.lock().chose_closer += 1;
+            }
             self.publish_source();
         }
         let Some(following) = &mut self.chain.following else { return };

@@ -4,7 +4,7 @@ use crate::optime::OpTime;
 use crate::set::driver::Now;
 use crate::set::shared::Shared;
 use crate::set::state::SetState;
-use crate::set::{MemberState, ReplSetConfig, SetError};
+use crate::set::{MemberState, ReplSetConfig, SetError, Topology};
 use crate::{Answer, PeerError, Peers};
 use document::{Document, DocumentBuf, ObjectId, RawDocument, RawValue, Timestamp, Value, doc};
 use parking_lot::Mutex;
@@ -37,8 +37,14 @@ pub struct MemberStatus {
     pub durable: OpTime,
     /// The time of a question and its answer.
     pub ping: Option<Duration>,
+    /// Since when it answers, in milliseconds since 1970.
+    pub up_since: Option<i64>,
     /// When it answered last, in milliseconds since 1970.
     pub last_heartbeat: Option<i64>,
+    /// When it asked last, likewise.
+    pub last_asked: Option<i64>,
+    /// When it was elected, of a primary.
+    pub election_time: Option<Timestamp>,
     /// What went wrong.
     pub heartbeat_message: String,
     /// The `_id` of the member whose log it follows.
@@ -165,7 +171,10 @@ fn heard(
         optime: OpTime::default(),
         durable: OpTime::default(),
         ping: None,
+        up_since: None,
         last_heartbeat: before.and_then(|before| before.last_heartbeat),
+        last_asked: None,
+        election_time: None,
         heartbeat_message: String::new(),
         sync_source: None,
         config_version: -1,
@@ -183,7 +192,12 @@ fn heard(
                 optime: optime(reply, "opTime"),
                 durable: optime(reply, "durableOpTime"),
                 ping: Some(now.monotonic.saturating_sub(asked.at.monotonic)),
+                up_since: before.and_then(|before| before.up_since).or(Some(now.wall.as_millis() as i64)),
                 last_heartbeat: Some(now.wall.as_millis() as i64),
+                election_time: match reply.get("electionTime") {
+                    Some(RawValue::Timestamp(time)) => Some(time),
+                    _ => None,
+                },
                 sync_source: number("syncSourceId").and_then(|id| i32::try_from(id).ok()),
                 config_version: number("v").unwrap_or(-1),
                 config_term: number("configTerm").unwrap_or(-1),
@@ -242,7 +256,15 @@ pub(crate) fn answer(
         return Err(SetError::new(ErrorCode::AlreadyInitialized, "this member belongs to a set already"));
     }
     let mut reply = doc! { "set": (set_name), "state": (topology.state.number()) };
+    if let Some(time) = election_time(shared, &topology) {
+        reply.push("electionTime", time);
+    }
     if let Some(config) = &topology.config {
+        let asks = request.get("fromId").and_then(RawValue::as_i64_exact);
+        if let Some(id) = asks.and_then(|id| i32::try_from(id).ok()).filter(|id| config.member(*id).is_some())
+        {
+            shared.asked_by.lock().insert(id, ambient::since_epoch().as_millis() as i64);
+        }
         reply.push("v", config.version);
         reply.push("configTerm", config.term.unwrap_or(-1));
     }
@@ -268,6 +290,11 @@ pub(crate) fn answer(
         }
     }
     Ok(reply.to_buf())
+}
+
+/// When this member was elected, where it is the primary.
+fn election_time(shared: &Shared, topology: &Topology) -> Option<Timestamp> {
+    topology.is_writable.then(|| shared.elections.lock().election_time())?
 }
 
 /// Asks all members of a new set but this one whether they are there, and free.
@@ -323,6 +350,7 @@ pub(crate) async fn check_all_answer(
 pub(crate) fn members(shared: &Shared, statuses: &Statuses) -> Vec<MemberStatus> {
     let (topology, reached, copied) = (shared.topology(), shared.reached(), shared.copied());
     let Some(config) = &topology.config else { return Vec::new() };
+    let asked_by = shared.asked_by.lock().clone();
     let (statuses, own) = (statuses.lock(), topology.own_member().map(|member| member.id));
     let status = |member: &crate::set::MemberConfig| {
         let unknown = MemberStatus {
@@ -334,7 +362,10 @@ pub(crate) fn members(shared: &Shared, statuses: &Statuses) -> Vec<MemberStatus>
             optime: OpTime::default(),
             durable: OpTime::default(),
             ping: None,
+            up_since: None,
             last_heartbeat: None,
+            last_asked: None,
+            election_time: None,
             heartbeat_message: String::new(),
             sync_source: None,
             config_version: -1,
@@ -348,6 +379,7 @@ pub(crate) fn members(shared: &Shared, statuses: &Statuses) -> Vec<MemberStatus>
                 state: topology.state,
                 optime: reached.applied,
                 durable: reached.durable,
+                election_time: election_time(shared, &topology),
                 sync_source: shared.source(),
                 config_version: config.version,
                 config_term: config.term.unwrap_or(-1),
@@ -355,6 +387,7 @@ pub(crate) fn members(shared: &Shared, statuses: &Statuses) -> Vec<MemberStatus>
             };
         }
         let mut status = statuses.get(&member.id).cloned().unwrap_or(unknown);
+        status.last_asked = asked_by.get(&member.id).copied();
         // A primary knows of the others' logs by each of their answers.
         if let Some(copied) = copied.get(&member.id).filter(|_| topology.is_writable) {
             status.durable = status.durable.max(*copied);

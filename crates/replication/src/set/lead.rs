@@ -17,6 +17,7 @@ use crate::oplog::{self, Operation, OplogEntry};
 use crate::optime::OpTime;
 use crate::set::apply_queue::Work;
 use crate::set::driver::Now;
+use crate::set::election_metrics::ElectionReason;
 use crate::set::participant::Participant;
 use crate::set::shared::Reply;
 use crate::set::state::SetState;
@@ -98,6 +99,11 @@ impl Leading {
     /// Whether operations are taken.
     pub(crate) fn is_open(&self) -> bool {
         self.open_in.is_some()
+    }
+
+    /// Whether it was asked to step down, or to stop.
+    pub(crate) fn is_to_end(&self) -> bool {
+        self.stepping.is_some() || self.stop_at.is_some()
     }
 
     /// Whether notes wait to be applied.
@@ -189,9 +195,8 @@ impl Participant {
             return;
         }
         let term = self.leadership.term;
-        if self.log_note(doc! { "msg": "new primary" }.to_buf(), now).is_err() {
-            return;
-        }
+        let Ok((_, first)) = self.log_note(doc! { "msg": "new primary" }.to_buf(), now) else { return };
+        self.note_first(first);
         tracing::info!(term, "this member is primary");
         self.leading.open_in = Some(term);
         self.leading.hand_over_at = now.monotonic + self.config.election_timeout;
@@ -404,6 +409,7 @@ impl Participant {
             if let Err(error) = self.force(asked) {
                 return reply.answer(Err(error));
             }
+            self.note_candidature(ElectionReason::ElectionTimeout, now);
             return self.leading.initiators.push(reply);
         }
         match self.next_state(asked, force).and_then(|state| {

@@ -22,6 +22,7 @@ pub mod config;
 mod copying;
 mod delay;
 mod driver;
+mod election_metrics;
 mod envelope;
 mod error;
 mod flow;
@@ -42,6 +43,9 @@ pub use background::{Background, Turn};
 pub use batches::BatchFigures;
 pub use config::{Copies, MemberConfig, ReadFreshness, ReplSetConfig, Settings, normal_host};
 pub use driver::Received;
+pub use election_metrics::{
+    Candidature, ElectionCount, ElectionFigures, ElectionReason, NewTerm, SyncSourceFigures, VoteGiven,
+};
 pub use error::SetError;
 pub use flow::{FlowFigures, FlowSettings};
 pub use heartbeat::MemberStatus;

@@ -2,7 +2,7 @@
 //! What only a leader does is in `lead.rs`.
 
 use crate::effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
-use crate::entry::{EntryKind, Index, MemberId, Position};
+use crate::entry::{EntryKind, Index, MemberId, Position, Term};
 use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
@@ -11,6 +11,7 @@ use crate::set::background;
 use crate::set::chain::{Chain, ChainWord};
 use crate::set::config::MEMBERS_MAX;
 use crate::set::driver::{Asked, Links, Now, Told};
+use crate::set::election_metrics::ElectionReason;
 use crate::set::envelope::{Address, Envelope};
 use crate::set::flow::Flow;
 use crate::set::freshness::{Freshness, Stamps};
@@ -69,7 +70,7 @@ pub(crate) struct Participant {
     standing: Vec<(Duration, Reply<()>)>,
     /// Who is answered when clients are told what has become of this member.
     pub(super) answers: Vec<Reply<()>>,
-    frozen_until: Duration,
+    pub(super) frozen_until: Duration,
     /// So often it was asked for, and not ended again.
     maintenance: u32,
     is_too_far_behind: bool,
@@ -80,6 +81,8 @@ pub(crate) struct Participant {
     /// Where this member stays behind by intention: up to here entries are old enough.
     pub(super) old_enough: Index,
     trim_at: Duration,
+    /// The first operation of this term or a later one is not applied yet.
+    pub(super) awaited_term: Option<Term>,
     /// Syncs that run or wait, and what is on the disk afterwards.
     syncing: VecDeque<(SyncTicket, OpTime)>,
 }
@@ -108,6 +111,7 @@ impl Participant {
             // Nobody else is to be asked.
             member.stand();
         }
+        let is_alone = member.leads_now();
         let mut participant = Participant {
             own_hosts: options.own_hosts.clone(),
             leadership: member.leadership(),
@@ -134,6 +138,7 @@ impl Participant {
             chain: Chain::default(),
             old_enough: 0,
             trim_at: now.monotonic,
+            awaited_term: None,
             syncing: VecDeque::new(),
         };
         let last = participant.member.log().last();
@@ -148,6 +153,9 @@ impl Participant {
                 participant.log_again(state.clone());
             }
             participant.learn(state);
+        }
+        if is_alone {
+            participant.note_candidature(ElectionReason::ElectionTimeout, now);
         }
         participant.hold_back(now)?;
         participant.publish();
@@ -189,6 +197,7 @@ impl Participant {
         self.hold_back(now)?;
         self.follow_source(now);
         self.member.advance(now.monotonic);
+        self.note_timeouts(now);
         let forced = self.identity.forced_through;
         if forced > self.member.log().compacted().index && self.applied >= forced {
             // Who comes later copies the data: the changes of the members before are not to be followed.
@@ -257,8 +266,13 @@ impl Participant {
         }
         let is_electable = self.is_electable(now);
         for message in messages.into_iter().filter(|message| message.from() == from.number) {
-            if !message.hands_over() || is_electable {
+            let hands_over = message.hands_over();
+            if !hands_over || is_electable {
+                let stood = self.member.stands();
                 self.member.receive(message)?;
+                if hands_over && !stood && self.member.stands() && self.standing.is_empty() {
+                    self.note_hand_over(from.number, now);
+                }
             }
         }
         if self.has_room_for(from.number) {
@@ -321,7 +335,8 @@ impl Participant {
             }
             Told::Applied { through, state } => {
                 assert!(through > self.applied, "applied up to {through} after {}", self.applied);
-                self.applied = through;
+                let before = std::mem::replace(&mut self.applied, through);
+                self.note_applied(before, through);
                 self.is_too_far_behind = false;
                 self.member.applied(through);
                 self.freshness.applied(through);
@@ -351,6 +366,7 @@ impl Participant {
                 "Election failed: this member is not electable",
             ))),
             Asked::StepUp(reply) => {
+                self.note_candidature(ElectionReason::StepUpRequest, now);
                 self.member.stand();
                 self.standing.push((now.monotonic + self.config.election_timeout * 2, reply));
             }
@@ -414,7 +430,8 @@ impl Participant {
     fn take(&mut self, effects: Effects, proposals: &Proposals, now: Now) -> Result<(), LogError> {
         // First of all: nothing is acknowledged whose entry is committed after its term has ended.
         if let Some(leadership) = effects.leadership {
-            self.leadership = leadership;
+            let before = std::mem::replace(&mut self.leadership, leadership);
+            self.note_leadership(before, self.leading.is_to_end());
             self.close_if_deposed(proposals);
         }
         self.route(effects.committed);
@@ -494,6 +511,9 @@ impl Participant {
         let mut by_receiver: BTreeMap<MemberId, Vec<Message>> = BTreeMap::new();
         for message in messages {
             let number = message.to();
+            if let Some(vote) = message.vote() {
+                self.note_vote(number, vote, now);
+            }
             let is_withheld = message.appends()
                 && self.heard.get(&number).is_some_and(|heard| heard.chain.follows_other_than(self.number()));
             if !is_withheld {
@@ -672,6 +692,7 @@ impl Participant {
             state,
             // Before there is a configuration only the driver itself writes.
             is_writable: is_writable && state == MemberState::Primary,
+            maintenance: self.maintenance,
             primary,
             term: self.leadership.term,
             voters: numbers.filter(votes).count(),

@@ -15,7 +15,10 @@ use crate::set::history::{History, HistoryFigures, Moment};
 use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
-use crate::set::{Copies, FlowFigures, FlowSettings, ReadFreshness, ReplSetConfig, SetError, Topology};
+use crate::set::{
+    Copies, ElectionFigures, FlowFigures, FlowSettings, ReadFreshness, ReplSetConfig, SetError,
+    SyncSourceFigures, Topology,
+};
 use crate::{LogOptions, Oplog, Peers};
 use catalog::Catalog;
 use document::{DocumentBuf, ObjectId, RawDocument, Timestamp, doc};
@@ -53,6 +56,8 @@ pub struct SetOptions {
     pub log: LogOptions,
     /// The data directory, for initial syncs; without one there are none.
     pub data: Option<PathBuf>,
+    /// Whether the data have just been copied from another member.
+    pub has_copied: bool,
 }
 
 impl SetOptions {
@@ -70,6 +75,7 @@ impl SetOptions {
             received_bytes_max: 128 << 20,
             log: LogOptions::default(),
             data: None,
+            has_copied: false,
         }
     }
 
@@ -108,6 +114,7 @@ struct Running {
     inbox: Arc<Inbox>,
     queue: Arc<ApplyQueue>,
     store: Store,
+    has_copied: bool,
     /// A leaf in the lock order.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -170,6 +177,7 @@ impl ReplicaSet {
             inbox: Arc::clone(&inbox),
             queue: Arc::clone(&links.queue),
             store: links.catalog.store().clone(),
+            has_copied: options.has_copied,
             threads: Mutex::default(),
         }));
         let now = crate::set::driver::Now { monotonic, wall };
@@ -518,6 +526,21 @@ impl ReplicaSet {
     /// How an initial sync goes that this process has begun.
     pub fn copy_status(&self) -> Option<CopyStatus> {
         self.0.copying.receiver.as_ref()?.status()
+    }
+
+    /// Elections, as this member has seen them.
+    pub fn elections(&self) -> ElectionFigures {
+        self.0.shared.elections.lock().clone()
+    }
+
+    /// Whose log it has followed.
+    pub fn sync_sources(&self) -> SyncSourceFigures {
+        *self.0.shared.sources.lock()
+    }
+
+    /// Whether this process has begun with the data of an initial sync.
+    pub fn has_copied(&self) -> bool {
+        self.0.has_copied
     }
 
     /// Whether a member that the log cannot bring up to date replaces its data by itself. A new one always does.

@@ -3,7 +3,9 @@
 use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::batches::Batches;
-use crate::set::{FlowFigures, FlowSettings, ReadFreshness, SetError, Topology};
+use crate::set::{
+    ElectionFigures, FlowFigures, FlowSettings, ReadFreshness, SetError, SyncSourceFigures, Topology,
+};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use document::{DocumentBuf, ObjectId};
 use event_listener::Event;
@@ -51,6 +53,11 @@ pub(crate) struct Shared {
     pub(crate) flow_settings: FlowSettings,
     /// As of the driver's last turn. A leaf in the lock order.
     pub(crate) flow: Mutex<FlowFigures>,
+    /// Leaves in the lock order.
+    pub(crate) elections: Mutex<ElectionFigures>,
+    pub(crate) sources: Mutex<SyncSourceFigures>,
+    /// When members have asked this one last, by `_id`, in milliseconds since 1970. A leaf in the lock order.
+    pub(crate) asked_by: Mutex<BTreeMap<i32, i64>>,
     /// Known from the beginning of the set on.
     pub(crate) oplog: OnceLock<Oplog>,
     /// A leaf in the lock order.
@@ -79,6 +86,9 @@ impl Shared {
             read_freshness: AtomicU64::new(0),
             flow_settings: FlowSettings::default(),
             flow: Mutex::default(),
+            elections: Mutex::default(),
+            sources: Mutex::default(),
+            asked_by: Mutex::default(),
             oplog: OnceLock::new(),
             set_id: Mutex::default(),
             disk: OnceLock::new(),
@@ -116,6 +126,7 @@ impl Shared {
         let counter = before.counter + 1;
         self.is_writable.store(topology.is_writable, Ordering::Release);
         self.topology.store(Arc::new(Topology { counter, ..topology }));
+        self.note_source();
         self.changed.notify(usize::MAX);
         self.advanced.notify(usize::MAX);
     }
@@ -178,6 +189,13 @@ impl Shared {
 
     pub(crate) fn set_source(&self, id: Option<i32>) {
         self.source.store(id.unwrap_or(-1), Ordering::Relaxed);
+        self.note_source();
+    }
+
+    fn note_source(&self) {
+        let topology = self.topology();
+        let is_primary = topology.own.is_some() && topology.primary == topology.own;
+        self.sources.lock().note(self.source(), is_primary);
     }
 
     /// The `_id` of the member whose log this one follows; a primary follows nobody.

@@ -95,6 +95,8 @@ pub struct Topology {
     pub primary: Option<usize>,
     /// The latest term that it knows.
     pub term: Term,
+    /// How often this member was taken out of service (`replSetMaintenance`) and not put in again.
+    pub maintenance: u32,
     /// How many members of the configuration vote by now: who is new, or has lost its disk, catches up first.
     pub voters: usize,
 }
@@ -109,6 +111,7 @@ impl Topology {
             is_writable: false,
             primary: None,
             term: 0,
+            maintenance: 0,
             voters: 0,
         }
     }
@@ -140,8 +143,8 @@ impl Topology {
             _ => false,
         };
         let rest = |topology: &Topology| {
-            let Topology { own, state, is_writable, primary, term, voters, .. } = *topology;
-            (own, state, is_writable, primary, term, voters)
+            let Topology { own, state, is_writable, primary, term, maintenance, voters, .. } = *topology;
+            (own, state, is_writable, primary, term, maintenance, voters)
         };
         config && rest(self) == rest(other)
     }

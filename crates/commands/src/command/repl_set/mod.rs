@@ -13,6 +13,7 @@ use wire::ErrorCode;
 
 mod configuration;
 mod copy;
+mod elections;
 mod oplog;
 mod state;
 mod status;

@@ -57,11 +57,16 @@ fn status(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> 
     reply.append("votingMembersCount", voters).append("writableVotingMembersCount", voters);
     write_optimes(reply.start_document("optimes"), set);
     let uptime = ambient::elapsed(context.server.started).as_secs() as i32;
+    elections::write(set, reply);
     copy::write_status(set, context.server.now_ms(), reply);
     let mut shown = reply.start_array("members");
     for member in &members {
         let info = if member.is_self { copy::hindrance(set) } else { String::new() };
-        shown.push_value(&describe(member, config, uptime, info).into());
+        let mut described = describe(member, config, uptime, info);
+        if member.is_self && topology.maintenance > 0 {
+            described.push("maintenanceMode", topology.maintenance as i32);
+        }
+        shown.push_value(&described.into());
     }
     Ok(())
 }
@@ -83,9 +88,9 @@ fn describe(member: &MemberStatus, config: &ReplSetConfig, uptime: i32, info: St
         "_id": (member.id), "name": (member.host.as_str()), "health": (f64::from(u8::from(member.health))),
         "state": (member.state.number()), "stateStr": (member.state.name()),
     };
-    if member.is_self {
-        shown.push("uptime", uptime);
-    }
+    let now_ms = ambient::since_epoch().as_millis() as i64;
+    let since = |began: i64| (now_ms.saturating_sub(began) / 1000) as i32;
+    shown.push("uptime", if member.is_self { uptime } else { member.up_since.map_or(0, since) });
     let date = |optime: OpTime| Value::DateTime(i64::from(optime.timestamp.time) * 1000);
     shown.push("optime", shown_optime(member.optime));
     if !member.is_self {
@@ -100,6 +105,9 @@ fn describe(member: &MemberStatus, config: &ReplSetConfig, uptime: i32, info: St
     if let Some(heard) = member.last_heartbeat.filter(|_| !member.is_self) {
         shown.push("lastHeartbeat", Value::DateTime(heard));
     }
+    if let Some(asked) = member.last_asked.filter(|_| !member.is_self) {
+        shown.push("lastHeartbeatRecv", Value::DateTime(asked));
+    }
     if let Some(ping) = member.ping.filter(|_| !member.is_self) {
         shown.push("pingMs", ping.as_millis() as i64);
     }
@@ -108,6 +116,10 @@ fn describe(member: &MemberStatus, config: &ReplSetConfig, uptime: i32, info: St
     shown.push("syncSourceHost", source.map_or("", |source| source.host.as_str()));
     shown.push("syncSourceId", member.sync_source.unwrap_or(-1));
     shown.push("infoMessage", info);
+    if let Some(time) = member.election_time {
+        shown.push("electionTime", time);
+        shown.push("electionDate", Value::DateTime(i64::from(time.time) * 1000));
+    }
     shown.push("configVersion", member.config_version);
     shown.push("configTerm", member.config_term);
     if member.is_self {

@@ -4,10 +4,11 @@ use super::engine::oldest_snapshot_seconds;
 use crate::server::Server;
 use dispatch::Node;
 use document::{Document, DocumentBuilder, RawDocument, Value, doc};
+use replication::set::ElectionCount;
 use std::sync::Arc;
 
 /// The sections that only a member of a set has.
-pub(super) const SECTIONS: [&str; 2] = ["flowControl", "repl"];
+pub(super) const SECTIONS: [&str; 3] = ["electionMetrics", "flowControl", "repl"];
 
 /// What `hello` tells of the set, and what reads of a secondary hold.
 pub(super) fn repl(server: &Arc<Server>) -> Document {
@@ -39,6 +40,19 @@ fn read_freshness(server: &Arc<Server>) -> Document {
     figures
 }
 
+/// What begins and ends the time of a primary. Who is elected has everything that was committed: nobody catches up.
+pub(super) fn elections(server: &Arc<Server>) -> Document {
+    let Some(set) = server.node.replica_set() else { return Document::new() };
+    let figures = set.elections();
+    let count = |count: ElectionCount| doc! { "called": (count.called as i64), "successful": (count.successful as i64) };
+    doc! {
+        "stepUpCmd": (count(figures.step_up_command)), "priorityTakeover": (count(figures.priority_takeover)),
+        "electionTimeout": (count(figures.election_timeout)), "freezeTimeout": (count(figures.freeze_timeout)),
+        "numStepDownsCausedByHigherTerm": (figures.step_downs_by_higher_term as i64),
+        "numCatchUpsAlreadyCaughtUp": (figures.won() as i64),
+    }
+}
+
 /// Who waits because a majority cannot keep up. What are locks in MongoDB are units of writes here, and its rates of
 /// locks are bytes.
 pub(super) fn flow_control(server: &Arc<Server>) -> Document {
@@ -67,6 +81,7 @@ pub(super) fn flow_control(server: &Arc<Server>) -> Document {
 pub(super) fn metrics(server: &Arc<Server>) -> Option<Document> {
     let set = server.node.replica_set()?;
     let (applied, buffer, network) = (set.batches(), set.unapplied(), set.received());
+    let (sources, failed_syncs) = (set.sync_sources(), set.copy_status().map_or(0, |copy| copy.failed));
     let operations = applied.operations as i64;
     Some(doc! {
         "apply": {
@@ -76,8 +91,14 @@ pub(super) fn metrics(server: &Arc<Server>) -> Option<Document> {
         "buffer": {
             "count": (buffer.entries as i64), "sizeBytes": (buffer.bytes as i64), "maxSizeBytes": (buffer.bytes_max as i64),
         },
+        "initialSync": { "completed": (i64::from(set.has_copied())), "failedAttempts": (failed_syncs as i64) },
         "network": {
             "bytes": (network.bytes as i64), "messages": (network.envelopes as i64), "messagesDropped": (network.dropped as i64),
+        },
+        "syncSource": {
+            "numSelections": (sources.selections as i64), "numTimesChoseDifferent": (sources.chose_different as i64),
+            "numTimesChoseSame": (sources.chose_same as i64), "numTimesCouldNotFind": (sources.could_not_find as i64),
+            "numSyncSourceChangesDueToSignificantlyCloserNode": (sources.chose_closer as i64),
         },
     })
 }
