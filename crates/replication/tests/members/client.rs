@@ -131,6 +131,20 @@ pub(crate) fn request(task: Task, set: &ReplicaSet, catalog: Arc<Catalog>, belie
     }
 }
 
+/// What a server has before it makes a set: the others begin with a copy of it.
+pub(crate) fn write_before(store: storage::Store) {
+    let catalog = Catalog::open(store.clone()).expect("a catalog");
+    let receipts = Receipts::default();
+    let context = OperationContext::writing(&store, &receipts);
+    let made = pollster::block_on(catalog.collection_or_create(&context, "test", "before"));
+    let collection = made.expect("a collection");
+    for id in SINGLES {
+        pollster::block_on(collection.insert(&context, document_of(id, vec![1]).as_raw()))
+            .expect("an insert");
+    }
+    store.close().expect("it closes");
+}
+
 /// Makes the collections and documents, where they are not there yet.
 fn prepare(catalog: Arc<Catalog>) -> Request {
     Box::pin(async move {

@@ -1,17 +1,31 @@
-//! The disk of a member: all of it is one journal; a crash loses what was not synced, from its end.
+//! The disk of a member: the data are one journal, of which a crash loses what was not synced, from its end; beside
+//! them are the files of initial syncs.
 
 use crate::client::{PAIR, last};
+use crate::files;
 use catalog::Catalog;
 use fastrand::Rng;
+use replication::initial_sync::{CopyError, adopt_copy};
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use storage::{
-    Disk, Engine, EngineFailure, EngineHooks, HookedEngine, MemoryEngine, MutationLog, Room, StableImage,
-    WriteUnit,
+    Disk, Engine, EngineFailure, EngineHooks, HookedEngine, MemoryEngine, MutationLog, OpenError, Room,
+    StableImage, StorageError, StorageOptions, Store, WriteUnit,
 };
+use tempfile::TempDir;
 
 const DISK_BYTES: u64 = 1 << 40;
+/// Where the engine's files are in a data directory; they tell that there is one where the journal has the data.
+const ENGINE: &str = "engine";
+
+/// Of every store.
+pub(crate) fn options() -> StorageOptions {
+    // Copies take a while, so that much happens meanwhile.
+    StorageOptions { row_cache_bytes: 0, io_budget_bytes_per_second: 512 << 10, ..StorageOptions::small() }
+}
 
 #[derive(Debug, Default)]
 struct Journal {
@@ -36,37 +50,96 @@ impl Journal {
 }
 
 /// It outlives the processes on it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct MemberDisk(Arc<Mutex<Journal>>);
+#[derive(Debug, Clone)]
+pub(crate) struct MemberDisk {
+    journal: Arc<Mutex<Journal>>,
+    directory: Arc<TempDir>,
+}
 
 impl MemberDisk {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        // Syncs cost nothing there.
+        let memory = Path::new("/dev/shm");
+        let directory = if memory.exists() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let directory = directory.expect("a directory");
+        std::fs::create_dir(directory.path().join(ENGINE)).expect("a directory");
+        MemberDisk { journal: Arc::default(), directory: Arc::new(directory) }
+    }
+
+    /// The data directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// An engine with what is stable. It writes to the disk until `dead`; `reader` looks while it does.
     pub(crate) fn engine(&self, dead: Arc<AtomicBool>, reader: Arc<Reader>) -> Arc<dyn Engine> {
-        let memory = self.0.lock().unwrap().stable.engine();
-        Arc::new(HookedEngine::new(memory, Arc::new(Recorder { journal: Arc::clone(&self.0), dead, reader })))
+        let memory = self.journal.lock().unwrap().stable.engine();
+        let recorder = Recorder { journal: Arc::clone(&self.journal), dead, reader };
+        Arc::new(HookedEngine::new(memory, Arc::new(recorder)))
+    }
+
+    /// The store in a directory: that of the data, or of a copy.
+    pub(crate) fn open(&self, path: &Path) -> Result<Store, OpenError> {
+        let engine = match path == self.path() {
+            true => self.engine(Arc::default(), Arc::default()),
+            false => files::open(path.join(ENGINE)),
+        };
+        Ok(Store::without_threads(engine, self.room(), &options())?.0)
+    }
+
+    /// A copy that is whole takes the place of the data; whether there was one. The store that is opened as this one
+    /// cannot be.
+    pub(crate) fn adopt_copy(&self, fails: Option<usize>) -> Result<bool, CopyError> {
+        let opened = Cell::new(0);
+        let open = |path: &Path| {
+            opened.set(opened.get() + 1);
+            if fails == Some(opened.get()) {
+                let source = std::io::Error::other("simulated");
+                return Err(OpenError::Unreadable { path: path.to_owned(), source });
+            }
+            self.open(path)
+        };
+        let is_adopted = adopt_copy(self.path(), &open)?;
+        if is_adopted {
+            self.load_files().expect("a directory");
+        }
+        Ok(is_adopted)
+    }
+
+    /// What is in files becomes the data.
+    fn load_files(&self) -> std::io::Result<()> {
+        let engine = self.path().join(ENGINE);
+        let mut stable = StableImage::default();
+        files::load(&engine).iter().for_each(|mutation| stable.apply(mutation));
+        let mut journal = self.journal.lock().unwrap();
+        let (reserve, is_full) = (journal.reserve, journal.is_full);
+        *journal = Journal { stable, reserve, is_full, ..Journal::default() };
+        std::fs::remove_dir_all(&engine)?;
+        std::fs::create_dir(engine)
     }
 
     /// Up to where a sync that begins now makes it stable.
     pub(crate) fn begin_sync(&self) -> u64 {
-        let journal = self.0.lock().unwrap();
+        let journal = self.journal.lock().unwrap();
         journal.synced + journal.tail.len() as u64
     }
 
     pub(crate) fn end_sync(&self, through: u64) {
-        let mut journal = self.0.lock().unwrap();
+        let mut journal = self.journal.lock().unwrap();
         let batches = through.saturating_sub(journal.synced) as usize;
         journal.make_stable(batches);
     }
 
     pub(crate) fn fill(&self, is_full: bool) {
-        let mut journal = self.0.lock().unwrap();
+        let mut journal = self.journal.lock().unwrap();
         (journal.is_full, journal.waits_for_room) = (is_full, false);
     }
 
     /// Whether a write is under way that only ends when there is room. What it writes may be there after a crash
     /// or not.
     pub(crate) fn waits_for_room(&self) -> bool {
-        self.0.lock().unwrap().waits_for_room
+        self.journal.lock().unwrap().waits_for_room
     }
 
     pub(crate) fn room(&self) -> Arc<dyn Disk> {
@@ -75,7 +148,7 @@ impl MemberDisk {
 
     /// Some first part of what was not synced is there by chance.
     pub(crate) fn crash(&self, random: &mut Rng) {
-        let mut journal = self.0.lock().unwrap();
+        let mut journal = self.journal.lock().unwrap();
         let survivors = random.usize(..=journal.tail.len());
         journal.make_stable(survivors);
         journal.tail.clear();
@@ -85,13 +158,13 @@ impl MemberDisk {
 
 impl Disk for MemberDisk {
     fn room(&self) -> std::io::Result<Room> {
-        let journal = self.0.lock().unwrap();
+        let journal = self.journal.lock().unwrap();
         let free = if journal.is_full { 0 } else { DISK_BYTES - journal.reserve };
         Ok(Room { total: DISK_BYTES, free })
     }
 
     fn set_reserve(&self, bytes: u64) -> std::io::Result<()> {
-        let mut journal = self.0.lock().unwrap();
+        let mut journal = self.journal.lock().unwrap();
         if journal.is_full && bytes > journal.reserve {
             return Err(std::io::ErrorKind::StorageFull.into());
         }
@@ -100,14 +173,14 @@ impl Disk for MemberDisk {
     }
 
     fn reserve(&self) -> u64 {
-        self.0.lock().unwrap().reserve
+        self.journal.lock().unwrap().reserve
     }
 }
 
 /// Who reads published views while batches are written.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    pub(crate) catalog: OnceLock<Arc<Catalog>>,
+    pub(crate) catalog: OnceLock<Weak<Catalog>>,
     /// Planted: each batch is published at once.
     pub(crate) publishes: bool,
     /// A part of a unit was seen.
@@ -116,12 +189,12 @@ pub(crate) struct Reader {
 
 impl Reader {
     fn look(&self) {
-        let Some(catalog) = self.catalog.get() else { return };
+        let Some(catalog) = self.catalog.get().and_then(Weak::upgrade) else { return };
         if self.publishes {
             catalog.store().publish_view();
         }
         let Some(view) = catalog.store().published_view() else { return };
-        let [one, other] = PAIR.map(|id| last(catalog, &view, id));
+        let [one, other] = PAIR.map(|id| last(&catalog, &view, id));
         if one != other {
             self.is_torn.store(true, Ordering::Relaxed);
         }
@@ -152,5 +225,21 @@ impl EngineHooks for Recorder {
             self.reader.look();
         }
         Ok(sequence)
+    }
+
+    fn sync_journal(&self, _: &MemoryEngine, _: bool) -> Result<(), EngineFailure> {
+        if !self.dead.load(Ordering::Relaxed) {
+            let mut journal = self.journal.lock().unwrap();
+            let all = journal.tail.len();
+            journal.make_stable(all);
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self, memory: &MemoryEngine, directory: &Path) -> Result<(), StorageError> {
+        if self.journal.lock().unwrap().is_full {
+            return Err(StorageError::NoSpace("simulated".into()));
+        }
+        files::store(memory, directory).map_err(|error| StorageError::Engine(error.to_string().into()))
     }
 }

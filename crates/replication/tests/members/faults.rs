@@ -20,7 +20,7 @@ impl World {
             true => self.leader().unwrap_or(0),
             false => self.random.usize(..self.nodes.len()),
         };
-        let kind = self.random.u8(..17);
+        let kind = self.random.u8(..18);
         self.say(|| format!("fault {kind} of member {id}"));
         match kind {
             0..=2 => self.crash(id),
@@ -48,6 +48,12 @@ impl World {
                 node.full_until = self.now + Duration::from_millis(self.random.u64(1..4_000));
                 node.disk.fill(true);
                 self.figures.full_disks += 1;
+            }
+            17 => {
+                let pair = self.copies().next();
+                let ends = |(receiver, source)| if self.random.bool() { receiver } else { source };
+                let id = pair.map_or(id, ends);
+                self.crash(id);
             }
             13 => self.nodes.iter_mut().for_each(|node| node.dies_with_vote = self.random.bool()),
             _ => self.operate(id, kind),

@@ -12,6 +12,7 @@ mod clock;
 mod disk;
 mod end;
 mod faults;
+mod files;
 mod linear;
 mod member;
 #[path = "../simulation/network.rs"]

@@ -3,7 +3,7 @@
 use crate::checker::documents;
 use crate::client::{self, Outcome, PAIR, Request, Task};
 use crate::clock::Clock;
-use crate::disk::{MemberDisk, Reader};
+use crate::disk::{self, MemberDisk, Reader};
 use crate::planted::{self, Bug};
 use crate::wires::Line;
 use crate::world::{Event, World};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use storage::{StorageOptions, Store};
+use storage::Store;
 
 /// How often the governor looks.
 const GOVERNOR_TICK: Duration = Duration::from_millis(20);
@@ -39,7 +39,10 @@ pub(crate) struct Running {
     dead: Arc<AtomicBool>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) clients: Vec<Pending>,
+    /// What operators have asked, and what the member does by itself that takes time.
     pub(crate) operators: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    /// All files of another member are there: it ends, and begins again with them.
+    pub(crate) has_copied: Arc<AtomicBool>,
     governs_at: Duration,
     /// When the next turn is, at the latest.
     pub(crate) turn_at: Duration,
@@ -88,7 +91,7 @@ pub(crate) fn machine(host: &str) -> usize {
 impl Node {
     pub(crate) fn new(random: &mut Rng, place: Place) -> Self {
         Node {
-            disk: MemberDisk::default(),
+            disk: MemberDisk::new(),
             epoch: 0,
             running: None,
             sync_delay_max: [500, 5_000, 50_000][random.usize(..3)],
@@ -109,38 +112,72 @@ impl Node {
 }
 
 impl World {
+    /// As every process does before it opens its data; whether it goes on.
+    fn adopt_copy(&mut self, id: usize) -> bool {
+        let fails = Some(self.random.usize(..6)).filter(|_| !self.is_healed());
+        match self.nodes[id].disk.adopt_copy(fails) {
+            Ok(is_adopted) => {
+                if is_adopted {
+                    self.say(|| format!("member {id} has the data of another one"));
+                }
+                self.figures.copied += usize::from(is_adopted);
+                true
+            }
+            Err(error) => {
+                self.say(|| format!("member {id} does not start: {error}"));
+                let after = Duration::from_millis(self.random.u64(1..500));
+                self.at(after, id, Event::Start);
+                false
+            }
+        }
+    }
+
     pub(crate) fn start(&mut self, id: usize) {
+        if !self.adopt_copy(id) {
+            return;
+        }
         let seed = self.random.u64(..);
         let node = &mut self.nodes[id];
         let dead = Arc::new(AtomicBool::new(false));
         let publishes = self.bug == Some(Bug::PublishedEarly);
         let reader = Arc::new(Reader { publishes, ..Reader::default() });
         let engine = node.disk.engine(Arc::clone(&dead), Arc::clone(&reader));
-        let options = StorageOptions { row_cache_bytes: 0, ..StorageOptions::small() };
         let (store, background) =
-            Store::without_threads(engine, node.disk.room(), &options).expect("a store");
+            Store::without_threads(engine, node.disk.room(), &disk::options()).expect("a store");
         let catalog = Catalog::open(store).expect("a catalog");
         if self.bug == Some(Bug::ForgottenVote) {
             planted::forget_vote(&catalog);
         }
-        drop(reader.catalog.set(Arc::clone(&catalog)));
+        drop(reader.catalog.set(Arc::downgrade(&catalog)));
         let mut options = SetOptions::new("rs", vec![host(id)], seed);
-        options.log =
-            LogOptions { recent_bytes: [0, 4 << 10, 32 << 20][(seed % 3) as usize], ..LogOptions::default() };
+        let recent_bytes = [0, 4 << 10, 32 << 20][(seed % 3) as usize];
+        options.log = LogOptions { recent_bytes, ..LogOptions::default() };
+        if self.bug.is_none() {
+            // Who is behind for long finds that the others have trimmed what it needs.
+            options.log.size_bytes = [1_000, 8_000, 990 << 20][(seed / 6 % 3) as usize];
+        }
         options.unapplied_bytes_max = [300, 128 << 20][(seed / 3 % 2) as usize];
+        options.data = Some(node.disk.path().to_owned());
         let line = Arc::new(Line(Arc::clone(&self.wires), id));
         let times = node.clock.read(self.now);
         let (set, own) =
             ReplicaSet::without_threads(options, Arc::clone(&catalog), line, times).expect("a member");
+        let has_copied = Arc::new(AtomicBool::new(false));
+        let (copied, whole) = (set.clone(), Arc::clone(&has_copied));
+        let waits = async move {
+            copied.copied().await;
+            whole.store(true, Ordering::Relaxed);
+        };
         node.running = Some(Running {
             catalog,
             set,
+            has_copied,
             background: own,
             store: background,
             dead,
             reader,
             clients: Vec::new(),
-            operators: Vec::new(),
+            operators: vec![Box::pin(waits)],
             governs_at: Duration::ZERO,
             turn_at: Duration::MAX,
             applies: false,
@@ -152,8 +189,17 @@ impl World {
         self.settle(id);
     }
 
+    /// Who copies from whom.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.nodes.iter().enumerate().filter_map(|(id, node)| {
+            let running = node.running.as_ref().filter(|one| !one.has_copied.load(Ordering::Relaxed))?;
+            Some((id, machine(&running.set.copy_status()?.progress?.source)))
+        })
+    }
+
     /// The process dies: what was not synced may be lost, from its end.
     pub(crate) fn crash(&mut self, id: usize) {
+        self.figures.interrupted += self.copies().filter(|ends| ends.0 == id || ends.1 == id).count();
         let node = &mut self.nodes[id];
         let Some(running) = node.running.take() else { return };
         running.dead.store(true, Ordering::Relaxed);
@@ -182,6 +228,7 @@ impl World {
         let Some(running) = &mut node.running else { return };
         let (monotonic, wall) = node.clock.read(now);
         let turn = running.background.turn(monotonic, wall).expect("a log in memory");
+        running.operators.extend(running.background.take_copy().map(|copy| copy as _));
         let synced = turn.sync.map(|ticket| (ticket, node.disk.begin_sync()));
         let deadline = turn.deadline.map(|deadline| node.clock.reaches(deadline).max(now));
         let turn_at = deadline.filter(|at| *at < running.turn_at);

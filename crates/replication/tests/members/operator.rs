@@ -125,7 +125,7 @@ impl World {
         }
         self.say(|| format!("member {id} gets an empty disk"));
         self.crash(id);
-        self.nodes[id].disk = MemberDisk::default();
+        self.nodes[id].disk = MemberDisk::new();
         self.nodes[id].place = Place::Spare;
     }
 

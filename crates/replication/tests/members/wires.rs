@@ -1,9 +1,10 @@
 //! What members have sent and asked, until the world takes it on its way.
 
 use document::DocumentBuf;
-use replication::{Answer, PeerError, Peers};
-use std::future::Future;
+use replication::{Answer, Pause, PeerError, Peers};
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(crate) struct Question {
 pub(crate) struct Wires {
     pub(crate) sent: Mutex<Vec<(usize, String, DocumentBuf)>>,
     pub(crate) asked: Mutex<Vec<Question>>,
+    /// Who pauses, for how long, and where it is told that it is over.
+    pub(crate) pauses: Mutex<Vec<(usize, Duration, Arc<AtomicBool>)>>,
 }
 
 /// A member's way to the others.
@@ -42,6 +45,14 @@ impl Peers for Line {
         let question = Question { from, host, command, limit, slot: Arc::clone(&slot) };
         self.0.asked.lock().unwrap().push(question);
         Box::pin(Waiting(slot))
+    }
+
+    fn pause(&self, time: Duration) -> Pause {
+        let is_over = Arc::new(AtomicBool::new(false));
+        self.0.pauses.lock().unwrap().push((self.1, time, Arc::clone(&is_over)));
+        Box::pin(poll_fn(
+            move |_| if is_over.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending },
+        ))
     }
 }
 

@@ -8,11 +8,13 @@ use crate::planted::{self, Bug};
 use crate::wires::{Question, Slot, Wires};
 use document::{DocumentBuf, Value, doc};
 use fastrand::Rng;
+use replication::initial_sync::COPY_COMMAND;
 use replication::set::ReplSetConfig;
 use replication::{MemberId, PeerError, SyncTicket, Term};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -32,6 +34,7 @@ pub(crate) enum Event {
     Deliver(DocumentBuf),
     Asked(Question),
     Answered(Slot, Result<DocumentBuf, PeerError>),
+    Paused(Arc<AtomicBool>),
     Synced(SyncTicket, u64),
     Apply,
     Start,
@@ -55,6 +58,10 @@ pub(crate) struct Figures {
     pub(crate) removed: usize,
     /// How often a member said that its data have further ones of the acknowledged writes.
     pub(crate) fresh: usize,
+    /// Copies of other members' data that have become a member's.
+    pub(crate) copied: usize,
+    /// How often one of both died before all files were there.
+    pub(crate) interrupted: usize,
     pub(crate) simulated: Duration,
 }
 
@@ -68,6 +75,8 @@ impl AddAssign for Figures {
         self.added += more.added;
         self.removed += more.removed;
         self.fresh += more.fresh;
+        self.copied += more.copied;
+        self.interrupted += more.interrupted;
         self.simulated += more.simulated;
     }
 }
@@ -76,7 +85,8 @@ impl Figures {
     /// Whether everything that can happen has.
     pub(crate) fn are_all_there(&self) -> bool {
         let Figures { writes, reads, views, terms, full_disks, added, removed, fresh, .. } = *self;
-        [writes, reads, views, terms, full_disks, added, removed, fresh].iter().all(|count| *count > 0)
+        let faults = [full_disks, added, removed, self.copied, self.interrupted];
+        [writes, reads, views, terms, fresh].iter().chain(&faults).all(|count| *count > 0)
     }
 }
 
@@ -137,6 +147,10 @@ impl World {
             nodes,
         };
         world.network.heal();
+        if bug.is_none() && world.random.u8(..4) == 0 {
+            let disk = &world.nodes[0].disk;
+            client::write_before(disk.open(disk.path()).expect("a store"));
+        }
         (0..world.nodes.len()).for_each(|id| world.start(id));
         world.initiate(members);
         world.at(Duration::from_millis(100), 0, Event::Client);
@@ -228,6 +242,7 @@ impl World {
             }
             Event::Asked(question) => return self.answer(id, question),
             Event::Answered(slot, answer) => *slot.lock().unwrap() = Some(answer),
+            Event::Paused(is_over) => is_over.store(true, Ordering::Relaxed),
             Event::Synced(ticket, through) => {
                 if self.bug != Some(Bug::ForgottenSync) {
                     self.nodes[id].disk.end_sync(through);
@@ -257,8 +272,20 @@ impl World {
 
     fn answer(&mut self, id: usize, question: Question) {
         let Some(running) = &self.nodes[id].running else { return };
-        let answer = running.set.heartbeat(question.command.as_raw());
-        let answer = answer.unwrap_or_else(|error| doc! { "ok": 0, "errmsg": (error.message) }.to_buf());
+        let command = question.command.as_raw();
+        let answer = match command.contains(COPY_COMMAND) {
+            true => running.set.copy(command),
+            false => running.set.heartbeat(command),
+        };
+        let answer = match answer {
+            Ok(answer) => {
+                let mut answer = answer.as_raw().to_document();
+                answer.push("ok", 1.0);
+                answer
+            }
+            Err(error) => doc! { "ok": 0.0, "code": (error.code as i32), "errmsg": (error.message) },
+        };
+        let answer = answer.to_buf();
         let from = question.from;
         match self.network.send(id as MemberId, from as MemberId, &mut self.random).first() {
             Some(after) => self.at(*after, from, Event::Answered(question.slot, Ok(answer))),
@@ -284,6 +311,10 @@ impl World {
                 }
                 self.at(held + last, to, Event::Deliver(envelope));
             }
+        }
+        let pauses = std::mem::take(&mut *self.wires.pauses.lock().unwrap());
+        for (id, time, is_over) in pauses {
+            self.at(time, id, Event::Paused(is_over));
         }
         let asked = std::mem::take(&mut *self.wires.asked.lock().unwrap());
         for question in asked {
@@ -324,6 +355,7 @@ impl World {
             Event::Answered(_, answer) => format!("member {id} is answered: {}", answer.is_ok()),
             Event::Synced(_, through) => format!("member {id} has synced {through} batches"),
             Event::Turn => format!("member {id} has its turn"),
+            Event::Paused(_) => format!("member {id} has paused"),
             _ => format!("member {id} applies"),
         });
     }
@@ -332,6 +364,7 @@ impl World {
         let Some(running) = &mut self.nodes[id].running else { return };
         let mut context = Context::from_waker(Waker::noop());
         running.operators.retain_mut(|operator| operator.as_mut().poll(&mut context).is_pending());
+        let begins_again = running.has_copied.load(Ordering::Relaxed);
         let mut done = Vec::new();
         running.clients.retain_mut(|pending| match pending.request.as_mut().poll(&mut context) {
             Poll::Pending => true,
@@ -340,6 +373,10 @@ impl World {
                 false
             }
         });
+        if begins_again {
+            let after = Duration::from_micros(self.random.u64(..5_000));
+            self.at(after, id, Event::Die);
+        }
         for (task, called, outcome) in done {
             self.say(|| format!("member {id} answers {task:?}: {outcome:?}"));
             self.checker.answered(task, called, &outcome);
