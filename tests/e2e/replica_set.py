@@ -40,9 +40,7 @@ class ReplicaSet:
         self.network = None
         self.arguments = arguments
         self.settings = settings or {}
-        ports = set()
-        while len(ports) < size:
-            ports.add(free_port())
+        ports = {free_port() for _ in range(size)}
         if can_be_cut:
             self.network = Network({str(number): port for number, port in enumerate(sorted(ports))})
         self.members = []

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -15,10 +16,28 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("HEDDLE_BINARY", str(ROOT / "target" / "debug" / "heddle"))
 
 
-def free_port():
+# Below those that the system gives to connections (ip_local_port_range): a port there may be some connection's while its server is down.
+PORTS = range(12_000, 32_000)
+given_ports = set()
+
+
+def free_port(count=1):
+    """The first of so many free ports in a row, none of which was given before."""
+    while True:
+        first = random.choice(PORTS)
+        ports = range(first, first + count)
+        if given_ports.isdisjoint(ports) and all(is_free(port) for port in ports):
+            given_ports.update(ports)
+            return first
+
+
+def is_free(port):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Server:

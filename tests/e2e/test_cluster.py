@@ -13,14 +13,6 @@ from replica_set import eventually
 from server_process import BINARY, free_port
 
 
-def free_ports(count):
-    """The first of so many free ports in a row."""
-    while True:
-        first = free_port()
-        if first + count < 60_000:
-            return first
-
-
 class Cluster:
     def __init__(self, output, *arguments):
         self.output = output
@@ -66,7 +58,7 @@ def is_over(port):
 
 
 def test_three_members_with_one_command(start_cluster, tmp_path):
-    port = free_ports(3)
+    port = free_port(3)
     arguments = ["--members", "3", "--port", str(port), "--dbpath", str(tmp_path / "kept")]
     cluster = start_cluster(*arguments)
     cluster.wait_for("PRIMARY")
@@ -90,7 +82,7 @@ def test_three_members_with_one_command(start_cluster, tmp_path):
 
 
 def test_members_end_with_a_cluster_that_is_killed(start_cluster):
-    port = free_ports(1)
+    port = free_port()
     cluster = start_cluster("--members", "1", "--port", str(port))
     cluster.wait_for("PRIMARY")
     cluster.process.kill()
@@ -98,8 +90,10 @@ def test_members_end_with_a_cluster_that_is_killed(start_cluster):
     eventually("the member's end", lambda: is_over(port))
 
 
-def test_what_cannot_start_is_told(start_cluster, start_server):
-    taken = start_server()
-    cluster = start_cluster("--members", "1", "--port", str(taken.port))
+def test_what_cannot_start_is_told_and_nothing_starts(start_cluster, start_server, tmp_path):
+    port = free_port(2)
+    start_server(port=port + 1)
+    cluster = start_cluster("--members", "2", "--port", str(port), "--dbpath", str(tmp_path / "none"))
     assert cluster.process.wait(60) == 1
-    assert f"port {taken.port} cannot be had" in cluster.output.read_text()
+    assert f"port {port + 1} cannot be had" in cluster.output.read_text()
+    assert not (tmp_path / "none").exists()

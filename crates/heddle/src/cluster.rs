@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
@@ -137,11 +138,10 @@ impl Cluster {
             }
         };
         let name = text(REPL_SET).unwrap_or_default();
+        let ports = number(PORT)..number(PORT) + number(MEMBERS);
+        can_be_had(ports.clone())?;
         let mut members = Vec::new();
-        for place in 0..number(MEMBERS) {
-            let port = number(PORT) + place;
-            TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-                .map_err(|error| ClusterError::Port { port, error })?;
+        for (place, port) in ports.enumerate() {
             let directory = directory.join(format!("member{}", place + 1));
             let process = start_member(&name, port, &directory)?;
             let host = format!("127.0.0.1:{port}");
@@ -308,6 +308,14 @@ impl MemberProcess {
 
 fn log_of(directory: &Path) -> PathBuf {
     directory.with_extension("log")
+}
+
+/// All of them, before anything starts.
+fn can_be_had(ports: Range<u16>) -> Result<(), ClusterError> {
+    for port in ports {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| ClusterError::Port { port, error })?;
+    }
+    Ok(())
 }
 
 fn start_member(name: &str, port: u16, directory: &Path) -> io::Result<Child> {
