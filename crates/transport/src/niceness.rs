@@ -1,5 +1,7 @@
 //! How much a thread yields to others, or others to it.
 
+use std::time::Duration;
+
 /// Makes the calling thread nicer than the process by this much, or less nice if negative (setpriority(2):
 /// each step is worth about a tenth of the processor time). Where the system does not allow that, it competes
 /// as an equal.
@@ -8,4 +10,33 @@ pub(crate) fn shift(by: i32) {
         // No thread but the calling one is meant by `None`, and the kernel bounds the sum.
         let _ = rustix::process::setpriority_process(None, usual + by);
     }
+}
+
+/// How long the calling thread runs on although another one waits that has more right to the processor, and how
+/// much it gives up when it offers the processor. Linux 6.12 and later take 0.1 to 100 ms (sched_setattr(2)) of
+/// anybody; where the system does not, the usual slices stay.
+pub(crate) fn set_slice(slice: Duration) {
+    if let Some(mut attributes) = attributes() {
+        attributes.sched_runtime = slice.as_nanos() as u64;
+        // SAFETY: the calling thread (0) is meant, and the kernel reads as many bytes as the structure says that
+        // it has.
+        let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    }
+}
+
+/// The calling thread's slice; zero where the kernel knows none of its own.
+#[cfg(test)]
+pub(crate) fn slice() -> Duration {
+    attributes().map_or(Duration::ZERO, |attributes| Duration::from_nanos(attributes.sched_runtime))
+}
+
+/// The calling thread's scheduling; `None` where the kernel does not tell, and for real-time classes.
+fn attributes() -> Option<libc::sched_attr> {
+    // SAFETY: a structure of numbers, for which zero is a value.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: the kernel writes no more than the size it is told.
+    let failed = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) } != 0;
+    let shares = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attributes.sched_policy as i32));
+    (!failed && shares).then_some(attributes)
 }

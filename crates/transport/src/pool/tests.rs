@@ -374,6 +374,19 @@ fn threads_of_the_pool_yield_to_others() {
 }
 
 #[test]
+fn threads_of_the_pool_have_short_slices() {
+    let usual = niceness::slice();
+    let pool = start(options(1, 1));
+    let (sender, done) = mpsc::channel();
+    spawn(&pool, async move { sender.send(niceness::slice()).expect("the test waits") });
+    let own = receive(&done);
+    // Kernels before 6.12 know no slices of one's own.
+    assert!(own == SLICE || usual.is_zero(), "{own:?}, elsewhere {usual:?}");
+    assert_eq!(niceness::slice(), usual, "the slices of the whole process were changed");
+    stop(&pool);
+}
+
+#[test]
 fn threads_of_the_pool_offer_the_processor_now_and_then() {
     // Whether this thread offers the processor after so long.
     let offers_after = |computed: Duration| {
