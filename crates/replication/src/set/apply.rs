@@ -142,6 +142,7 @@ impl Applying {
                 optime = Some(OpTime { timestamp, term: entry.position.term });
             }
         }
+        self.note_begun(&mark, operations)?;
         self.apply_operations(operations).await?;
         let state = state_in(operations)?;
         let mut unit = WriteUnit::new();
@@ -165,6 +166,18 @@ impl Applying {
         self.oplog.show_up_to(last.entry.position.index);
         self.links.shared.reach(|reached| reached.applied = optime.unwrap_or(reached.applied));
         self.inbox.tell(Told::Applied { through: last.entry.position.index, state });
+        Ok(())
+    }
+
+    /// After a crash a part of the batch may be there, and what is done again goes back to earlier versions: readers
+    /// wait until all of it is there. One operation alone is there or not.
+    fn note_begun(&self, mark: &Checkpoint, operations: &[OplogEntry]) -> Result<(), StepError> {
+        let parts = operations.iter().map(|operation| parallel::parts_of(operation).map_or(1, <[_]>::len));
+        if parts.sum::<usize>() > 1 {
+            let mut unit = WriteUnit::new();
+            LocalState::put_begun(&mut unit, mark.position.index);
+            self.links.catalog.store().write_now(unit)?;
+        }
         Ok(())
     }
 

@@ -74,6 +74,8 @@ pub(crate) struct Participant {
     /// So often it was asked for, and not ended again.
     maintenance: u32,
     is_too_far_behind: bool,
+    /// Before the last crash a part of what is up to here was applied: the data are of no moment before all of it is.
+    begun: Index,
     /// Whether published views are withdrawn.
     pub(super) reads_latest: bool,
     pub(super) applied: Index,
@@ -98,6 +100,7 @@ impl Participant {
         now: Now,
     ) -> Result<Self, LogError> {
         let log = StoreLog::open(&links.catalog, options.log.clone())?;
+        let begun = LocalState::new(links.catalog.store().clone()).begun()?;
         let oplog = log.oplog();
         let config = Config {
             uncommitted_bytes_max: options.uncommitted_bytes_max,
@@ -133,6 +136,7 @@ impl Participant {
             frozen_until: Duration::ZERO,
             maintenance: 0,
             is_too_far_behind: false,
+            begun,
             reads_latest: false,
             applied: applied.index,
             chain: Chain::default(),
@@ -671,7 +675,9 @@ impl Participant {
             (None, _) => MemberState::Startup,
             (Some(_), None) => MemberState::Removed,
             _ if is_writable => MemberState::Primary,
-            _ if self.is_too_far_behind || self.maintenance > 0 => MemberState::Recovering,
+            _ if self.is_too_far_behind || self.maintenance > 0 || self.applied < self.begun => {
+                MemberState::Recovering
+            }
             _ => MemberState::Secondary,
         };
         let leader = self.leadership.leader.filter(|leader| is_writable || *leader != self.identity.number);

@@ -11,6 +11,7 @@ const IDENTITY: &[u8] = b"ri";
 const APPLIED: &[u8] = b"ra";
 const SET_STATE: &[u8] = b"rc";
 const DISK: &[u8] = b"rd";
+const BEGUN: &[u8] = b"rb";
 
 /// An applied mark has about so many bytes.
 const MARK_BYTES: usize = 256;
@@ -135,6 +136,20 @@ impl LocalState {
         }
         document.finish();
         unit.put(Keyspace::Meta, APPLIED, &bytes);
+    }
+
+    /// Up to where a batch was begun: before the mark is there, a part of it may be in the data.
+    ///
+    /// # Errors
+    /// Damage; what the store reports.
+    pub fn begun(&self) -> Result<Index, LogError> {
+        let begun = self.read(BEGUN)?;
+        Ok(begun.map(|begun| counted(begun.as_raw().get("index"), "index")).transpose()?.unwrap_or(0))
+    }
+
+    /// Stores that, before anything of the batch.
+    pub fn put_begun(unit: &mut WriteUnit, through: Index) {
+        unit.put(Keyspace::Meta, BEGUN, doc! { "index": (number(through)) }.to_buf().as_bytes());
     }
 
     /// The state of the set as it was applied last: its configuration and the numbers of its members.
