@@ -19,8 +19,10 @@ use storage::{ProposalWindow, Proposals};
 
 /// What is logged should be answered in this time, beside what it takes when little waits.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
-/// For so long the shortest answer counts as what it takes when little waits.
-const SHORTEST_FOR: Duration = Duration::from_secs(10);
+/// For so long the shortest answer counts as what it takes when little waits, and the largest unit as what comes.
+const REMEMBERED_FOR: Duration = Duration::from_secs(10);
+/// Units as large as the largest that may be on their way: of one alone the members would wait for the next one.
+const LARGEST_UNITS: u64 = 2;
 /// While clients are held, so often only this part of the window is used for a moment, to learn that again.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBE_PART: u64 = 4;
@@ -138,25 +140,24 @@ impl Rate {
     }
 }
 
-/// The shortest of the last times.
+/// The best of what was noted lately.
 #[derive(Debug, Default)]
-struct Shortest {
+struct Lately<T> {
     since: Duration,
-    before: Option<Duration>,
-    now: Option<Duration>,
+    before: Option<T>,
+    now: Option<T>,
 }
 
-impl Shortest {
-    fn note(&mut self, now: Duration, time: Duration) {
-        if now.saturating_sub(self.since) > SHORTEST_FOR {
+impl<T: Copy> Lately<T> {
+    fn note(&mut self, now: Duration, noted: T, best: impl FnOnce(T, T) -> T) {
+        if now.saturating_sub(self.since) > REMEMBERED_FOR {
             (self.since, self.before) = (now, self.now.take());
         }
-        self.now = Some(self.now.map_or(time, |known| known.min(time)));
+        self.now = Some(self.now.map_or(noted, |known| best(known, noted)));
     }
 
-    fn get(&self) -> Duration {
-        let known = self.now.into_iter().chain(self.before).min();
-        known.unwrap_or_default()
+    fn get(&self, best: impl FnMut(T, T) -> T) -> Option<T> {
+        self.now.into_iter().chain(self.before).reduce(best)
     }
 }
 
@@ -183,7 +184,9 @@ pub(crate) struct Flow {
     answer_rate: Rate,
     apply_rate: Rate,
     operation_rate: Rate,
-    answer_time: Shortest,
+    /// The shortest one, and the largest unit.
+    answer_time: Lately<Duration>,
+    unit_bytes: Lately<u64>,
     probe: Probe,
     /// Up to where [`LEAST_RATE`] has allowed.
     allowed: u64,
@@ -203,12 +206,18 @@ impl Flow {
             answer_rate: Rate::default(),
             apply_rate: Rate::default(),
             operation_rate: Rate::default(),
-            answer_time: Shortest::default(),
+            answer_time: Lately::default(),
+            unit_bytes: Lately::default(),
             probe: Probe::default(),
             allowed: 0,
             told_at: Duration::ZERO,
             figures: FlowFigures::default(),
         }
+    }
+
+    /// The largest unit of a group that is logged.
+    pub(crate) fn unit_logged(&mut self, now: Now, bytes: u64) {
+        self.unit_bytes.note(now.monotonic, bytes, u64::max);
     }
 
     /// A group was logged.
@@ -271,7 +280,7 @@ impl Flow {
         if answered > self.answered
             && let Some(latest) = self.groups.iter().rev().find(|group| group.last <= own)
         {
-            self.answer_time.note(now, now.saturating_sub(latest.at));
+            self.answer_time.note(now, now.saturating_sub(latest.at), Duration::min);
         }
         (self.answered, self.applied) = (answered.max(self.answered), applied.max(self.applied));
         while self.groups.pop_front_if(|group| group.last <= own.min(majority)).is_some() {}
@@ -290,8 +299,9 @@ impl Flow {
             return None;
         }
 
-        let answer_time = ANSWER_TIME + self.answer_time.get();
-        let window = self.answer_rate.within(answer_time).clamp(self.window_min, self.window_max);
+        let answer_time = ANSWER_TIME + self.answer_time.get(Duration::min).unwrap_or_default();
+        let units = LARGEST_UNITS * self.unit_bytes.get(u64::max).unwrap_or_default();
+        let window = self.answer_rate.within(answer_time).max(units).clamp(self.window_min, self.window_max);
         let was_limited = self.figures.window.is_some();
         let is_slow = age(unanswered) > answer_time && in_flight >= window;
         let goes_on = was_limited && (in_flight > window / 2 || are_held());
@@ -428,6 +438,7 @@ mod tests {
                 while waiting >= 1.0 && self.room.is_none_or(|room| room.room >= group.min(room.window)) {
                     waiting -= 1.0;
                     self.last += 1;
+                    self.flow.unit_logged(now, group);
                     self.flow.logged(now, self.last, group, (1, 1));
                     if let Some(room) = &mut self.room {
                         room.room = room.room.saturating_sub(group);
@@ -480,6 +491,23 @@ mod tests {
         set.run(Duration::from_secs(60), 20 * MIB, (2 * MIB, 2 * MIB));
         let rate = set.flow.answered / 60;
         assert!(rate > MIB, "{rate} bytes a second: {:?}", set.flow);
+    }
+
+    #[test]
+    fn while_one_large_unit_is_answered_the_next_is_on_its_way() {
+        // Who answers at intervals only answers all that is there by then.
+        let mut set = Set { group: 8 * MIB, ..Set::new() };
+        let mut run = |intervals: u32| {
+            let before = set.flow.answered;
+            for _ in 0..intervals {
+                set.run(STEP, 1_000 * MIB, (1_000 * MIB, 1_000 * MIB));
+                set.run(STEP * 9, 1_000 * MIB, (0, 0));
+            }
+            (set.flow.answered - before) / set.group
+        };
+        run(50);
+        let answered = run(100);
+        assert!((150..250).contains(&answered), "{answered} units in 100 intervals: {:?}", set.flow);
     }
 
     #[test]

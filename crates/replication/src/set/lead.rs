@@ -285,6 +285,7 @@ impl Participant {
                 "a group is proposed in the term of its leader"
             );
             let last_index = first.index + entries as Index - 1;
+            self.flow.unit_logged(now, group.largest_cost());
             self.flow.logged(now, last_index, group.cost(), (group.unit_count(), entries));
             if names_change {
                 self.links.history.names_change(last_index);

@@ -117,6 +117,7 @@ pub struct ProposedGroup {
     group: Option<Group<WriteUnit>>,
     entries: Vec<Vec<u8>>,
     cost: u64,
+    largest: u64,
     /// Of those with entries.
     units: usize,
 }
@@ -260,11 +261,13 @@ impl Proposals {
     /// The next group, if a unit waits: at most 512 units and, unless one alone is larger, 8 MiB.
     pub fn next_group(&self) -> Option<ProposedGroup> {
         let mut group = self.queue().take(&*self.store)?;
-        let (mut taken, mut with_entries) = (0, 0);
+        let (mut taken, mut largest, mut with_entries) = (0, 0, 0);
         let take_entries = |units: &mut Vec<WriteUnit>| {
             for unit in units.iter().filter(|unit| !unit.entries().is_empty()) {
+                let cost = cost(unit.entry_bytes());
                 with_entries += 1;
-                taken += cost(unit.entry_bytes());
+                taken += cost;
+                largest = cost.max(largest);
             }
             units.iter_mut().flat_map(WriteUnit::take_entries).collect::<Vec<_>>()
         };
@@ -275,6 +278,7 @@ impl Proposals {
             group: Some(group),
             entries,
             cost: taken,
+            largest,
             units: with_entries,
         })
     }
@@ -307,6 +311,11 @@ impl ProposedGroup {
     /// What its units count in a [`ProposalWindow`].
     pub fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// What the largest of them counts.
+    pub fn largest_cost(&self) -> u64 {
+        self.largest
     }
 
     /// How many of its units have entries.
