@@ -9,6 +9,7 @@ use crate::state::{CatalogEntry, CatalogState};
 use crate::{CatalogError, CollectionOptions, OperationContext, Receipts};
 use arc_swap::ArcSwap;
 use document::{RawDocument, Value, doc};
+use query::{QueryError, checkpoint};
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage::{Direction, ExclusiveGuard, Keyspace, ReadView, SharedLatch, Store};
@@ -115,9 +116,15 @@ impl Catalog {
     }
 
     /// Keeps other changes of the catalog out. Whatever this one finds done already, others have done.
-    pub(crate) async fn begin_change(&self, context: &OperationContext<'_>) -> ExclusiveGuard {
+    ///
+    /// # Errors
+    /// The operation's end.
+    pub(crate) async fn begin_change(
+        &self,
+        context: &OperationContext<'_>,
+    ) -> Result<ExclusiveGuard, QueryError> {
         context.receipts.observed();
-        self.latch.exclusive().await
+        checkpoint::wait(self.latch.exclusive()).await
     }
 
     /// Swaps in a changed copy of the state. The caller holds the catalog's latch.
@@ -152,7 +159,7 @@ impl Catalog {
         uuid: Uuid,
     ) -> Result<CatalogEntry, CatalogError> {
         namespace.check_creatable()?;
-        let _guard = self.begin_change(context).await;
+        let _guard = self.begin_change(context).await?;
         if let Some(existing) = self.entry(namespace.database(), namespace.collection()) {
             if same_options(&existing.definition().options, &options) {
                 return Ok(existing);
@@ -178,7 +185,7 @@ impl Catalog {
             }
             let namespace = Namespace::new(database, name);
             namespace.check_creatable()?;
-            let _guard = self.begin_change(context).await;
+            let _guard = self.begin_change(context).await?;
             match self.entry(database, name) {
                 Some(CatalogEntry::Collection(collection)) => return Ok(collection),
                 Some(CatalogEntry::View(_)) => {
@@ -268,7 +275,7 @@ impl Catalog {
         context: &OperationContext<'_>,
         namespace: &Namespace,
     ) -> Result<DropReport, CatalogError> {
-        let _guard = self.begin_change(context).await;
+        let _guard = self.begin_change(context).await?;
         let entry = self.entry(namespace.database(), namespace.collection());
         let entry = entry.ok_or_else(|| CatalogError::NamespaceNotFound("ns not found".into()))?;
         entry.check_droppable()?;
@@ -287,7 +294,7 @@ impl Catalog {
         database: &str,
     ) -> Result<bool, CatalogError> {
         check_database(database)?;
-        let _guard = self.begin_change(context).await;
+        let _guard = self.begin_change(context).await?;
         let entries = self.state().entries(database);
         if entries.is_empty() {
             return Ok(false);
@@ -311,8 +318,7 @@ impl Catalog {
         let mut latches = Vec::new();
         for (_, entry) in &entries {
             if let CatalogEntry::Collection(collection) = entry {
-                collection.builds().iter().for_each(|build| build.cancel());
-                latches.push(collection.begin_change().await);
+                latches.push(collection.begin_change().await?);
             }
         }
         let mut changes = Changes::new(context);
@@ -362,7 +368,7 @@ impl Catalog {
                 "error with target or source namespace: renaming system collections is not allowed: {from} to {to}"
             )));
         }
-        let _guard = self.begin_change(context).await;
+        let _guard = self.begin_change(context).await?;
         let source = self.entry(from.database(), from.collection());
         if let Some(source) = &source {
             source.check_renamable()?;
@@ -393,7 +399,7 @@ impl Catalog {
             }
             _ => {}
         }
-        let _source = collection.begin_change().await;
+        let _source = collection.begin_change().await?;
         let mut definition = collection.definition().copy()?;
         definition.namespace = to.clone();
         let dropped = target.map(|target| (to.clone(), target)).into_iter().collect();

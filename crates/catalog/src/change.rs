@@ -11,12 +11,17 @@
 //! applied with it or not at all. Several changes may share a unit.
 
 use crate::definition::{CollectionDefinition, IndexDefinition};
+use crate::error::Uncommitted;
 use crate::index_keys::IndexEntryBuf;
 use crate::keys::{self, CollectionId, IndexId};
 use crate::namespace::Namespace;
 use crate::{OperationContext, Writer};
 use document::RawDocument;
+use query::checkpoint::End;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use storage::{CommitError, Growth, HeldLatches, KeyRange, Keyspace, QueuePlace, Store, WriteUnit};
 
 /// A change, lent to those who are told of it. Definitions are those from the change on, of what is dropped
@@ -360,6 +365,11 @@ impl<'o> Changes<'o> {
         self.unit.hold(latches);
     }
 
+    /// Says that the unit takes back what another one began, and waits at no gate for that.
+    pub(crate) fn pass_gates(&mut self) {
+        self.unit.pass_gates();
+    }
+
     /// Says that the changes go on from an enqueued unit; see [`WriteUnit::follow`].
     pub(crate) fn follow(&mut self, place: QueuePlace) {
         self.unit.follow(place);
@@ -386,10 +396,19 @@ impl<'o> Changes<'o> {
         self.context.observer.filter(|_| self.is_told)
     }
 
-    /// Commits the changes and waits until they are applied; the receipt is in the context then.
-    pub(crate) async fn commit(self, store: &Store) -> Result<(), CommitError> {
+    /// Commits the changes and waits until they are applied; the receipt is in the context then. Until they are
+    /// enqueued, the end of the operation takes them back; from then on it is not asked any more.
+    pub(crate) async fn commit(self, store: &Store) -> Result<(), Uncommitted> {
         let (receipts, observer, began) = (self.context.receipts, self.observer(), ambient::now());
-        let receipt = store.commit(self.seal()).await?;
+        let (mut commit, mut end) = (store.commit(self.seal()), End::default());
+        let committed = poll_fn(|task| match Pin::new(&mut commit).poll(task) {
+            Poll::Ready(committed) => Poll::Ready(committed.map_err(Uncommitted::Refused)),
+            Poll::Pending if commit.is_held() => {
+                end.poll(task).map(|reason| Err(Uncommitted::Withdrawn(reason)))
+            }
+            Poll::Pending => Poll::Pending,
+        });
+        let receipt = committed.await?;
         receipts.add(receipt, ambient::elapsed(began));
         observer.inspect(|observer| observer.committed());
         Ok(())

@@ -9,6 +9,7 @@ use crate::waiters::Waiters;
 use crate::{CatalogError, OperationContext, ReadError, WriteError};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use query::{QueryError, checkpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::{
@@ -150,13 +151,20 @@ impl Collection {
         u64::try_from(self.store.counter(keys::bytes_counter(self.id))).unwrap_or(0)
     }
 
-    /// Rewrites the tables that hold the collection without what was replaced or removed. Blocks.
+    /// Rewrites the tables that hold the collection without what was replaced or removed. Blocks; told to end,
+    /// it does so between two tables.
     ///
     /// # Errors
-    /// Storage errors.
+    /// Storage errors, the end of the operation.
     pub fn compact(&self) -> Result<(), CatalogError> {
-        self.store.compact(Keyspace::Documents, &keys::document_range(self.id))?;
-        Ok(self.store.compact(Keyspace::Indexes, &keys::indexes_range(self.id))?)
+        let mut ended = Ok(());
+        let mut goes_on = || {
+            ended = checkpoint::look();
+            ended.is_ok()
+        };
+        self.store.compact(Keyspace::Documents, &keys::document_range(self.id), &mut goes_on)?;
+        self.store.compact(Keyspace::Indexes, &keys::indexes_range(self.id), &mut goes_on)?;
+        Ok(ended?)
     }
 
     /// Whether the collection was dropped.
@@ -199,7 +207,7 @@ impl Collection {
     pub(crate) async fn begin_write(&self) -> Result<Writing, WriteError> {
         let shared = match self.latch.try_shared() {
             Some(guard) => guard,
-            None => self.latch.shared().await,
+            None => checkpoint::wait(self.latch.shared()).await?,
         };
         if self.is_dropped() {
             return Err(WriteError::QueryPlanKilled(self.dropped_message()));
@@ -213,15 +221,18 @@ impl Collection {
         let mut latches = HeldLatches::default();
         latches.add_shared(shared);
         if self.capped {
-            latches.add_exclusive(self.capped_latch.exclusive().await);
+            latches.add_exclusive(checkpoint::wait(self.capped_latch.exclusive()).await?);
         }
         Ok(Writing { definition: self.definition(), latches })
     }
 
     /// Keeps writers out. `None` when the collection was dropped meanwhile.
-    pub(crate) async fn begin_change(&self) -> Option<ExclusiveGuard> {
-        let guard = self.latch.exclusive().await;
-        (!self.is_dropped()).then_some(guard)
+    ///
+    /// # Errors
+    /// The operation's end.
+    pub(crate) async fn begin_change(&self) -> Result<Option<ExclusiveGuard>, QueryError> {
+        let guard = checkpoint::wait(self.latch.exclusive()).await?;
+        Ok((!self.is_dropped()).then_some(guard))
     }
 
     /// The definition for a reader of this source: without indexes that are younger than what it reads from.
@@ -267,7 +278,7 @@ impl Collection {
         context: &OperationContext<'_>,
         additions: &[(keys::IndexId, Vec<u128>)],
     ) -> Result<(), WriteError> {
-        let _guard = self.definition_latch.exclusive().await;
+        let _guard = checkpoint::wait(self.definition_latch.exclusive()).await?;
         let mut definition = self.definition().copy().map_err(internal)?;
         let mut changed = false;
         for (id, paths) in additions {

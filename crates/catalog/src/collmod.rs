@@ -26,12 +26,12 @@ impl Catalog {
         namespace: &Namespace,
         fields: RawDocument<'_>,
     ) -> Result<Document, CatalogError> {
-        let _guard = self.begin_change(context).await;
+        let _guard = self.begin_change(context).await?;
         match self.entry(namespace.database(), namespace.collection()) {
             None => Err(CatalogError::NamespaceNotFound(format!("ns does not exist: {namespace}"))),
             Some(CatalogEntry::View(definition)) => self.modify_view(context, &definition, fields).await,
             Some(CatalogEntry::Collection(collection)) => {
-                let writers = collection.begin_change().await;
+                let writers = collection.begin_change().await?;
                 let _writers = writers.ok_or_else(|| {
                     CatalogError::NamespaceNotFound(format!("ns does not exist: {namespace}"))
                 })?;

@@ -145,6 +145,32 @@ impl CodedError for CatalogError {
     }
 }
 
+/// Why a unit is not applied.
+#[derive(Debug)]
+pub(crate) enum Uncommitted {
+    Refused(CommitError),
+    /// It was taken back, since its operation is to end.
+    Withdrawn(QueryError),
+}
+
+impl From<Uncommitted> for WriteError {
+    fn from(uncommitted: Uncommitted) -> Self {
+        match uncommitted {
+            Uncommitted::Refused(error) => WriteError::Commit(error),
+            Uncommitted::Withdrawn(end) => WriteError::Query(end),
+        }
+    }
+}
+
+impl From<Uncommitted> for CatalogError {
+    fn from(uncommitted: Uncommitted) -> Self {
+        match uncommitted {
+            Uncommitted::Refused(error) => CatalogError::Commit(error),
+            Uncommitted::Withdrawn(end) => CatalogError::Query(end),
+        }
+    }
+}
+
 const INTERNAL_ERROR: i32 = 1;
 const NOT_WRITABLE_PRIMARY: i32 = 10_107;
 const INTERRUPTED_AT_SHUTDOWN: i32 = 11_600;

@@ -160,7 +160,7 @@ async fn fill_slice(
     let next = [keys::behind_collection(last), &[0]].concat();
     let mut writing = collection.begin_write().await?;
     let hashes: Vec<u64> = keys.iter().map(|key| LatchTable::hash(key)).collect();
-    writing.latches.add_keys(collection.key_latches.documents.lock_many(hashes).await);
+    writing.latches.add_keys(checkpoint::wait(collection.key_latches.documents.lock_many(hashes)).await?);
     let definition = &*writing.definition;
     let mut entries: Vec<(IndexId, bool, IndexEntryBuf)> = Vec::new();
     let mut additions = Vec::new();
@@ -184,7 +184,7 @@ async fn fill_slice(
         .filter(|(_, unique, _)| *unique)
         .map(|(_, _, entry)| LatchTable::hash(entry.fields()))
         .collect();
-    writing.latches.add_keys(collection.key_latches.unique_keys.lock_many(unique).await);
+    writing.latches.add_keys(checkpoint::wait(collection.key_latches.unique_keys.lock_many(unique)).await?);
     if context.keeps_rules() {
         note_suspects(context, collection, build, &entries)?;
     }
@@ -333,7 +333,9 @@ pub(crate) async fn abandon(
     collection: &Collection,
     build: &BuildProgress,
 ) -> Result<(), CatalogError> {
-    remove_indexes(context, collection, &build.index_ids).await
+    let mut changes = Changes::new(context);
+    changes.pass_gates();
+    remove_indexes(changes, collection, &build.index_ids).await
 }
 
 /// Gives up indexes that cannot be removed from the store now, as a full disk may have it: nobody maintains
@@ -348,13 +350,12 @@ pub(crate) fn forget(collection: &Collection, build: &BuildProgress) -> Result<(
 
 /// Removes indexes and all their entries in one unit.
 pub(crate) async fn remove_indexes(
-    context: &OperationContext<'_>,
+    mut changes: Changes<'_>,
     collection: &Collection,
     ids: &[IndexId],
 ) -> Result<(), CatalogError> {
     let mut definition = collection.definition().copy()?;
     let dropped = definition.take_indexes(|index| ids.contains(&index.id));
-    let mut changes = Changes::new(context);
     changes.drop_indexes(&definition, &dropped);
     changes.commit(&collection.store).await?;
     collection.publish(definition);

@@ -4,11 +4,12 @@ use crate::catalog::Catalog;
 use crate::change::Changes;
 use crate::collection::Collection;
 use crate::definition::{CollectionDefinition, IndexState};
-use crate::index_build;
+use crate::index_build::{self, BuildProgress};
 use crate::keys::{self, IndexId};
 use crate::state::CatalogEntry;
 use crate::{CatalogError, IndexSpec, Namespace, OperationContext};
 use document::Document;
+use query::checkpoint;
 use std::sync::Arc;
 
 /// Indexes of one collection at most, `_id_` included.
@@ -74,7 +75,7 @@ impl Catalog {
         loop {
             match self.register_indexes(context, &collection, specs).await? {
                 Plan::Nothing | Plan::Done => break,
-                Plan::WaitFor(build) => build.finished().after(0).await,
+                Plan::WaitFor(build) => checkpoint::wait(build.finished().after(0)).await?,
                 Plan::Build(indexes) => {
                     let built = build_indexes(context, &collection, indexes).await;
                     built.map_err(|error| failed_build(&collection, error))?;
@@ -92,8 +93,8 @@ impl Catalog {
         collection: &Collection,
         specs: &[IndexSpec],
     ) -> Result<Plan, CatalogError> {
-        let _guard = self.begin_change(context).await;
-        let _writers = collection.begin_change().await.ok_or_else(|| dropped(collection))?;
+        let _guard = self.begin_change(context).await?;
+        let _writers = collection.begin_change().await?.ok_or_else(|| dropped(collection))?;
         let mut definition = collection.definition().copy()?;
         let empty = collection.document_count() == 0;
         let state = if empty { IndexState::Ready } else { IndexState::Building };
@@ -166,8 +167,8 @@ impl Catalog {
         context: &OperationContext<'_>,
         collection: &Collection,
     ) -> Result<Vec<(IndexId, String)>, CatalogError> {
-        let _guard = self.begin_change(context).await;
-        let _writers = collection.begin_change().await.ok_or_else(|| dropped(collection))?;
+        let _guard = self.begin_change(context).await?;
+        let _writers = collection.begin_change().await?.ok_or_else(|| dropped(collection))?;
         if !collection.builds().is_empty() {
             return Err(CatalogError::Location {
                 code: CONFLICTING_OPERATION_IN_PROGRESS,
@@ -209,7 +210,7 @@ impl Catalog {
         namespace: &Namespace,
         selection: &IndexSelection,
     ) -> Result<usize, CatalogError> {
-        let _guard = self.begin_change(context).await;
+        let _guard = self.begin_change(context).await?;
         let collection = match self.entry(namespace.database(), namespace.collection()) {
             Some(CatalogEntry::Collection(collection)) => collection,
             Some(CatalogEntry::View(_)) => {
@@ -219,14 +220,14 @@ impl Catalog {
             }
             None => return Err(CatalogError::NamespaceNotFound(format!("ns not found {namespace}"))),
         };
-        let _writers = collection.begin_change().await.ok_or_else(|| dropped(&collection))?;
+        let _writers = collection.begin_change().await?.ok_or_else(|| dropped(&collection))?;
         let definition = collection.definition();
         let ids = select(&definition, selection)?;
         for build in ids.iter().filter_map(|&id| collection.build(id)) {
             build.cancel();
         }
         if !ids.is_empty() {
-            index_build::remove_indexes(context, &collection, &ids).await?;
+            index_build::remove_indexes(Changes::new(context), &collection, &ids).await?;
         }
         Ok(definition.indexes.len())
     }
@@ -250,36 +251,47 @@ async fn build_indexes(
     let Some(build) = ids.first().and_then(|&id| collection.build(id)) else {
         return Err(dropped(collection));
     };
-    let filled = index_build::fill(context, collection, &build).await;
-    let outcome = match collection.begin_change().await {
-        // The collection's data and all its indexes went with it.
-        None => Err(dropped(collection)),
-        Some(_writers) => {
-            let finished = match filled {
-                Ok(()) => index_build::finish(context, collection, &build).await,
-                Err(error) => Err(error),
-            };
-            match finished {
-                Ok(()) => Ok(()),
-                Err(error) => {
-                    let mut abandoned = index_build::abandon(context, collection, &build).await;
-                    if abandoned.is_err() && context.observer.is_some() {
-                        // Who must not tell of it any more removes what it has; nobody else has these indexes.
-                        let untold = OperationContext { observer: None, ..*context };
-                        abandoned = index_build::abandon(&untold, collection, &build).await;
-                    }
-                    if let Err(failure) = abandoned {
-                        tracing::warn!(%failure, indexes = ?build.names(), "an index build leaves its entries");
-                        index_build::forget(collection, &build)?;
-                    }
-                    Err(error)
-                }
-            }
-        }
+    let built = match index_build::fill(context, collection, &build).await {
+        Ok(()) => finish(context, collection, &build).await,
+        Err(error) => Err(error),
+    };
+    let outcome = match built {
+        Ok(()) => Ok(()),
+        // Also when the operation is to end.
+        Err(error) => checkpoint::to_the_end(give_up(context, collection, &build)).await.and(Err(error)),
     };
     collection.remove_build(&build);
     build.finished().notify();
     outcome
+}
+
+async fn finish(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: &BuildProgress,
+) -> Result<(), CatalogError> {
+    let _writers = collection.begin_change().await?.ok_or_else(|| dropped(collection))?;
+    index_build::finish(context, collection, build).await
+}
+
+/// Removes what a build has done. Fails when the collection's data and all its indexes went with it.
+async fn give_up(
+    context: &OperationContext<'_>,
+    collection: &Collection,
+    build: &BuildProgress,
+) -> Result<(), CatalogError> {
+    let _writers = collection.begin_change().await?.ok_or_else(|| dropped(collection))?;
+    let mut abandoned = index_build::abandon(context, collection, build).await;
+    if abandoned.is_err() && context.observer.is_some() {
+        // Who must not tell of it any more removes what it has; nobody else has these indexes.
+        let untold = OperationContext { observer: None, ..*context };
+        abandoned = index_build::abandon(&untold, collection, build).await;
+    }
+    if let Err(failure) = abandoned {
+        tracing::warn!(%failure, indexes = ?build.names(), "an index build leaves its entries");
+        index_build::forget(collection, build)?;
+    }
+    Ok(())
 }
 
 /// Tells of which build an error is that lies in the collection's documents.

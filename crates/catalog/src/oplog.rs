@@ -77,7 +77,7 @@ impl Catalog {
         context: &OperationContext<'_>,
         size_bytes: u64,
     ) -> Result<Arc<Collection>, CatalogError> {
-        let _guard = self.begin_change(context).await;
+        let _guard = self.begin_change(context).await?;
         let namespace = namespace();
         match self.entry(namespace.database(), namespace.collection()) {
             Some(CatalogEntry::Collection(oplog)) if oplog.is_oplog() => return Ok(oplog),

@@ -67,7 +67,7 @@ impl Collection {
     /// # Errors
     /// Storage errors, the end of the operation; damage is no error, the report tells of it.
     pub async fn validate(&self, pin: impl FnOnce() -> ReadView) -> Result<ValidationReport, CatalogError> {
-        let Some(_writers) = self.begin_change().await else {
+        let Some(_writers) = self.begin_change().await? else {
             return Err(CatalogError::NamespaceNotFound("the collection was dropped".into()));
         };
         let (view, definition) = (pin(), self.definition());

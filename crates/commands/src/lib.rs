@@ -35,6 +35,8 @@ mod snapshot_tests;
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waits_tests;
 mod write;
 
 use dispatch::{

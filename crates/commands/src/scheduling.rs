@@ -120,8 +120,7 @@ impl<'c> Scheduling<'c> {
     /// The reason for the operation's end.
     pub(crate) async fn reply_room(&self) -> CommandResult {
         let link = &self.client.link;
-        self.interrupt().wait_for(poll_fn(|task| link.poll_reply_room(task))).await;
-        self.interrupt().check()
+        self.interrupt().wait_for(poll_fn(|task| link.poll_reply_room(task))).await
     }
 
     /// Computes something that can begin again: what takes too long for an event loop does so where it may.

@@ -19,8 +19,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use storage::{
     CommitError, Engine, EngineCursor, EngineFailure, EngineHooks, EngineReader, HookedEngine, Keyspace,
-    MemoryEngine, MutationLog, PinnedBytes, Proposals, ReadTier, StorageError, StorageOptions, Store,
-    WriteUnit,
+    MemoryEngine, MutationLog, PinnedBytes, ProposalWindow, Proposals, ReadTier, StorageError,
+    StorageOptions, Store, WriteUnit,
 };
 
 /// A fresh server.
@@ -87,6 +87,11 @@ impl Member {
             true => self.proposals.accept(),
             false => self.proposals.refuse(CommitError::SteppedDown),
         }
+    }
+
+    /// Lets units wait in front of its log from now on, or no longer.
+    pub(crate) fn hold(&self, is_held: bool) {
+        self.proposals.set_window(is_held.then_some(ProposalWindow { room: 0, window: 1 << 20 }));
     }
 
     /// What it has logged so far.

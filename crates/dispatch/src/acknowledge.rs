@@ -3,7 +3,7 @@
 
 use crate::concern::WriteConcern;
 use crate::context::CommandContext;
-use crate::error::{CommandError, CommandResult, code};
+use crate::error::{CommandError, CommandResult};
 use crate::node::Node;
 use document::{Document, doc};
 use std::future::{Future, poll_fn};
@@ -11,75 +11,40 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// How a limited wait has ended.
-enum Waited<T> {
-    Done(T),
-    /// The time was over, or the operation was told to end.
-    Ended,
-}
-
+/// Waits until this limit at most: `None` when it is over.
 async fn wait<N: Node, T>(
     context: &CommandContext<'_, N>,
     awaited: impl Future<Output = T>,
     limit: Option<Instant>,
-) -> Waited<T> {
+) -> CommandResult<Option<T>> {
     let mut awaited = pin!(awaited);
     let mut limit = limit.map(|limit| context.server.sleep_until(limit));
-    let mut outcome = Waited::Ended;
-    let ended = poll_fn(|task| match awaited.as_mut().poll(task) {
-        Poll::Ready(done) => {
-            outcome = Waited::Done(done);
-            Poll::Ready(())
+    let limited = poll_fn(|task| match awaited.as_mut().poll(task) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => {
+            limit.as_mut().map_or(Poll::Pending, |limit| Pin::new(limit).poll(task)).map(|()| None)
         }
-        Poll::Pending => limit.as_mut().map_or(Poll::Pending, |limit| Pin::new(limit).poll(task)),
     });
-    context.interrupt().wait_for(ended).await;
-    outcome
-}
-
-/// Why the operation has ended.
-fn end<N: Node>(context: &CommandContext<'_, N>) -> CommandError {
-    let past_limit = || CommandError::new(code::MAX_TIME_EXPIRED, "operation exceeded time limit");
-    context.interrupt().check().err().unwrap_or_else(past_limit)
+    context.interrupt().wait_for(limited).await
 }
 
 impl<N: Node> CommandContext<'_, N> {
-    /// Waits for something, until the operation's time is over or it is told to end.
+    /// Waits for something, for at most so long; `None` when that time is over.
     ///
     /// # Errors
-    /// The reason for its end.
-    pub async fn within_limits<T>(&self, awaited: impl Future<Output = T>) -> CommandResult<T> {
-        match wait(self, awaited, self.interrupt().deadline()).await {
-            Waited::Done(outcome) => Ok(outcome),
-            Waited::Ended => Err(end(self)),
-        }
-    }
-
-    /// The same for at most so long; `None` when that time is over.
-    ///
-    /// # Errors
-    /// As [`CommandContext::within_limits`].
+    /// The reason for the operation's end.
     pub(crate) async fn within_wait<T>(
         &self,
         awaited: impl Future<Output = T>,
         limit: Duration,
     ) -> CommandResult<Option<T>> {
-        let (own, deadline) = (ambient::now().checked_add(limit), self.interrupt().deadline());
-        match wait(self, awaited, [own, deadline].into_iter().flatten().min()).await {
-            Waited::Done(outcome) => Ok(Some(outcome)),
-            Waited::Ended
-                if self.interrupt().check().is_err() || deadline.is_some_and(|end| Some(end) <= own) =>
-            {
-                Err(end(self))
-            }
-            Waited::Ended => Ok(None),
-        }
+        wait(self, awaited, ambient::now().checked_add(limit)).await
     }
 }
 
 /// Waits until a read has the data that it asks for.
 pub(crate) async fn await_read_concern<N: Node>(context: &CommandContext<'_, N>) -> CommandResult {
-    context.within_limits(context.server.node.readable(context.generic.read_concern)).await?
+    context.interrupt().wait_for(context.server.node.readable(context.generic.read_concern)).await?
 }
 
 /// Waits once, for whatever the command has written, also when it failed afterwards. Answers with what the
@@ -92,18 +57,16 @@ pub(crate) async fn await_write_concern<N: Node>(context: &CommandContext<'_, N>
         None => WriteConcern::default(),
     };
     let concern = if is_member { node.complete(concern) } else { concern };
-    let deadline = context.interrupt().deadline();
     // Of members that do not answer: the time that the own disk takes is not limited.
     let timeout = concern.timeout.filter(|_| is_member).and_then(|limit| ambient::now().checked_add(limit));
-    let limit = [deadline, timeout].into_iter().flatten().min();
     let acknowledged = node.acknowledged(&context.receipts, &concern, context.database);
-    let (error, timed_out) = match wait(context, acknowledged, limit).await {
-        Waited::Done(result) => (result.err()?, false),
-        Waited::Ended if timeout.is_some() && limit == timeout && !context.interrupt().is_killed() => {
+    let (error, timed_out) = match wait(context, acknowledged, timeout).await {
+        Ok(Some(result)) => (result.err()?, false),
+        Ok(None) => {
             let code = wire::ErrorCode::WriteConcernFailed as i32;
             (CommandError::new(code, "waiting for replication timed out"), true)
         }
-        Waited::Ended => (end(context), false),
+        Err(error) => (error, false),
     };
     let mut unmet =
         doc! { "code": (error.code), "codeName": (&*error.code_name()), "errmsg": (&*error.message) };

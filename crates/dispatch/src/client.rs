@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use query::QueryError;
 use query::checkpoint::Watch;
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -255,6 +256,13 @@ impl Client {
 impl Watch for Client {
     fn look(&self) -> Result<(), QueryError> {
         self.interrupt.check().map_err(|error| QueryError::new(error.code, error.message))
+    }
+
+    fn ended(self: Arc<Self>) -> Pin<Box<dyn Future<Output = QueryError> + Send>> {
+        Box::pin(async move {
+            let error = self.interrupt.ended().await;
+            QueryError::new(error.code, error.message)
+        })
     }
 }
 

@@ -171,7 +171,7 @@ fn prepare<'a, N: Node>(
     });
     if let Some(deadline) = time_limit(server, command, &generic).and_then(|limit| started.checked_add(limit))
     {
-        client.interrupt.set_deadline(deadline);
+        client.interrupt.set_deadline(deadline, &server.timers);
     }
     let times = match request.began {
         Some(began) => request.times.with(Span::Parse, started.saturating_duration_since(began)),
@@ -418,7 +418,7 @@ async fn run_with_faults<'a, N: Node>(
 
 async fn faults_before<N: Node>(server: &Server<N>, context: &CommandContext<'_, N>) -> CommandResult {
     if context.command.name != "configureFailPoint" {
-        failpoints::check_time_limit(&server.failpoints, context.interrupt())?;
+        failpoints::check_time_limit(server, context.interrupt())?;
     }
     let command = context.command;
     let reads = command.on_secondary == OnSecondary::IfAllowed || command.class == OperationClass::GetMore;

@@ -2,19 +2,21 @@
 
 use crate::error::{CommandError, CommandResult, code};
 use crate::host::{ClientLink, Detached};
+use crate::timers::{Sleep, Timers};
 use parking_lot::Mutex;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// The reasons an operation is ended for, in the form of an error code. Zero: it goes on.
 const RUNNING: i32 = 0;
 
 /// The interrupt switch of one connection's running operation. Executors call [`Interrupt::check`] at the end
-/// of each time slice; whoever waits registers a waker and is woken by a kill.
+/// of each time slice; whoever waits does so with [`Interrupt::wait_for`], or below dispatch with
+/// [`query::checkpoint::wait`], and is woken by a kill and at the time limit.
 #[derive(Debug)]
 pub struct Interrupt {
     /// The error code to end with, or [`RUNNING`].
@@ -25,6 +27,8 @@ pub struct Interrupt {
     next_look_us: AtomicU64,
     epoch: Instant,
     link: Arc<dyn ClientLink>,
+    /// What wakes who waits at the time limit; there since the first one.
+    timers: OnceLock<Timers>,
     /// Who waits and wants to hear of a kill. Innermost in the lock order: nothing is locked while it is
     /// held.
     waiters: Mutex<Vec<Waker>>,
@@ -49,6 +53,7 @@ impl Interrupt {
             next_look_us: AtomicU64::new(LOOK_EVERY_US),
             epoch: ambient::now(),
             link,
+            timers: OnceLock::new(),
             waiters: Mutex::new(Vec::new()),
         }
     }
@@ -59,8 +64,9 @@ impl Interrupt {
         self.deadline_us.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Sets the time limit (`maxTimeMS`).
-    pub fn set_deadline(&self, deadline: Instant) {
+    /// Sets the time limit (`maxTimeMS`), which these timers tell.
+    pub(crate) fn set_deadline(&self, deadline: Instant, timers: &Timers) {
+        self.timers.get_or_init(|| timers.clone());
         let after = deadline.saturating_duration_since(self.epoch).as_micros();
         self.deadline_us.store(u64::try_from(after).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -91,16 +97,23 @@ impl Interrupt {
         self.reason.load(Ordering::Relaxed) != RUNNING
     }
 
-    /// Waits for `awaited`, or until somebody asks for the end: [`Interrupt::check`] tells then. Afterwards
-    /// the switch holds nobody: a waker holds its connection, which holds the switch.
-    pub async fn wait_for<F: Future>(&self, awaited: F) {
-        let _forgets = ForgetsWaiters(self);
-        let mut awaited = pin!(awaited);
-        poll_fn(|context| {
-            self.register(context.waker());
-            if self.is_killed() { Poll::Ready(()) } else { awaited.as_mut().poll(context).map(drop) }
+    /// Waits for `awaited`, or until the operation is to end.
+    ///
+    /// # Errors
+    /// As [`Interrupt::check`].
+    pub async fn wait_for<F: Future>(&self, awaited: F) -> CommandResult<F::Output> {
+        let (mut awaited, mut end) = (pin!(awaited), None);
+        poll_fn(|task| match awaited.as_mut().poll(task) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => end.get_or_insert_with(|| End::of(self)).poll(task).map(Err),
         })
-        .await;
+        .await
+    }
+
+    /// Resolves with the reason when the operation is to end.
+    pub(crate) async fn ended(&self) -> CommandError {
+        let mut end = End::of(self);
+        poll_fn(|task| end.poll(task)).await
     }
 
     /// Wakes `waker` at the next kill.
@@ -135,12 +148,41 @@ impl Interrupt {
     }
 }
 
-/// A connection runs one operation at a time, and that waits for one thing.
-struct ForgetsWaiters<'i>(&'i Interrupt);
+/// The end of an operation that waits. Afterwards the switch holds nobody: a waker holds its connection, which
+/// holds the switch.
+struct End<'i> {
+    interrupt: &'i Interrupt,
+    limit: Option<Sleep>,
+}
 
-impl Drop for ForgetsWaiters<'_> {
+impl<'i> End<'i> {
+    const fn of(interrupt: &'i Interrupt) -> Self {
+        End { interrupt, limit: None }
+    }
+
+    fn poll(&mut self, task: &mut Context<'_>) -> Poll<CommandError> {
+        self.interrupt.register(task.waker());
+        if let Err(error) = self.interrupt.check() {
+            return Poll::Ready(error);
+        }
+        if self.limit.is_none() {
+            let Some(deadline) = self.interrupt.deadline() else { return Poll::Pending };
+            let timers = self.interrupt.timers.get().expect("a time limit comes with timers");
+            self.limit = Some(timers.sleep_until(deadline));
+        }
+        let Some(Poll::Ready(())) = self.limit.as_mut().map(|limit| Pin::new(limit).poll(task)) else {
+            return Poll::Pending;
+        };
+        // Timers that were stopped are over before the time limit is.
+        let stopped = || interrupted(code::INTERRUPTED_AT_SHUTDOWN);
+        Poll::Ready(self.interrupt.check().err().unwrap_or_else(stopped))
+    }
+}
+
+/// A connection runs one operation at a time, and that waits for one thing.
+impl Drop for End<'_> {
     fn drop(&mut self) {
-        let waiters = std::mem::take(&mut *self.0.waiters.lock());
+        let waiters = std::mem::take(&mut *self.interrupt.waiters.lock());
         // Not under the lock.
         drop(waiters);
     }
@@ -173,8 +215,12 @@ mod tests {
     fn ends_for_the_first_reason() {
         check(|_| {}, None);
         check(|interrupt| interrupt.kill(code::INTERRUPTED), Some(11601));
-        check(|interrupt| interrupt.set_deadline(Instant::now()), Some(50));
-        check(|interrupt| interrupt.set_deadline(Instant::now() + Duration::from_secs(60)), None);
+        let limit = |interrupt: &Interrupt, after: u64| {
+            let timers = Timers::without_thread();
+            interrupt.set_deadline(ambient::now() + Duration::from_secs(after), &timers);
+        };
+        check(|interrupt| limit(interrupt, 0), Some(50));
+        check(|interrupt| limit(interrupt, 60), None);
         let twice = |interrupt: &Interrupt| {
             interrupt.kill(code::INTERRUPTED_AT_SHUTDOWN);
             interrupt.kill(code::INTERRUPTED);

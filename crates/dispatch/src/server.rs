@@ -146,9 +146,7 @@ impl<N: Node> Server<N> {
     /// # Errors
     /// The reason for the end.
     pub async fn sleep(&self, interrupt: &Interrupt, when: Instant) -> CommandResult {
-        let until = interrupt.deadline().map_or(when, |deadline| deadline.min(when));
-        interrupt.wait_for(self.timers.sleep_until(until)).await;
-        interrupt.check()
+        interrupt.wait_for(self.timers.sleep_until(when)).await
     }
 
     /// A future that completes at `when`, whatever happens.

@@ -9,9 +9,14 @@
 //! Most loops of a query go over documents, and whoever reads those looks between them. A filter, an update
 //! or an expression can be as large as a message, though, and the document as well: their product may keep a
 //! processor for hours.
+//!
+//! Whoever waits for something that can be given up hears of the end here as well: [`wait`].
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use crate::error::{QueryError, code};
 
@@ -31,6 +36,9 @@ pub trait Watch: Send + Sync {
     /// # Errors
     /// The reason.
     fn look(&self) -> Result<(), QueryError>;
+
+    /// Resolves with the reason when the operation is to end.
+    fn ended(self: Arc<Self>) -> Pin<Box<dyn Future<Output = QueryError> + Send>>;
 }
 
 thread_local! {
@@ -132,6 +140,43 @@ pub fn look() -> Result<(), QueryError> {
     WATCH.with_borrow(|watch| watch.as_ref().map_or(Ok(()), |watch| watch.look()))
 }
 
+/// Waits for something that is given up when it is dropped; for no longer than until the operation is to end.
+///
+/// # Errors
+/// The operation's end.
+pub async fn wait<F: Future>(awaited: F) -> Result<F::Output, QueryError> {
+    let (mut awaited, mut end) = (pin!(awaited), End::default());
+    poll_fn(|context| match awaited.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => end.poll(context).map(Err),
+    })
+    .await
+}
+
+/// The end of the operation, as one hears of it who waits: nothing before the first poll.
+#[derive(Default)]
+pub struct End(Option<Pin<Box<dyn Future<Output = QueryError> + Send>>>);
+
+impl End {
+    /// Resolves when the operation is to end; never where this thread watches none.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<QueryError> {
+        if self.0.is_none() {
+            self.0 = WATCH.with_borrow(|watch| watch.as_ref().map(|watch| Arc::clone(watch).ended()));
+        }
+        self.0.as_mut().map_or(Poll::Pending, |end| end.as_mut().poll(context))
+    }
+}
+
+/// Does what has to be done although the operation is to end: nothing in it looks.
+pub async fn to_the_end<F: Future>(work: F) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let _unwatched = Watched { before: WATCH.take() };
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -155,6 +200,27 @@ pub(crate) mod tests {
                 _ => Ok(()),
             }
         }
+
+        fn ended(self: Arc<Self>) -> Pin<Box<dyn Future<Output = QueryError> + Send>> {
+            Box::pin(poll_fn(move |_| self.look().map_or_else(Poll::Ready, |()| Poll::Pending)))
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_operation_and_what_must_be_done_does_not() {
+        let _watched = watch(Ends::after(3));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut polls =
+            |future: Pin<&mut dyn Future<Output = Result<(), QueryError>>>| future.poll(&mut context);
+        assert_eq!(polls(pin!(wait(async {}))), Poll::Ready(Ok(())), "there is nothing to wait for");
+        let mut waits = pin!(wait(std::future::pending()));
+        let mut to_the_end = pin!(to_the_end(wait(std::future::pending())));
+        for _ in 0..2 {
+            assert!(polls(waits.as_mut()).is_pending() && polls(to_the_end.as_mut()).is_pending());
+        }
+        assert!(matches!(polls(waits), Poll::Ready(Err(error)) if error.code == 11_601));
+        assert!(polls(to_the_end).is_pending());
+        assert!(look().is_err(), "the operation is watched again");
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn main() {
         black_box(view.exists(Keyspace::Documents, &key(number + DOCUMENTS)).unwrap());
     });
     store.flush().unwrap();
-    store.compact(Keyspace::Documents, &KeyRange::all()).unwrap();
+    store.compact(Keyspace::Documents, &KeyRange::all(), &mut || true).unwrap();
     let scan = |direction, upper: u64| {
         let mut cursor = view.cursor(Keyspace::Documents, KeyRange::all(), direction).unwrap();
         for _ in 0..upper {

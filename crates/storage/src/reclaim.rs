@@ -155,7 +155,7 @@ fn reclaim(store: &StoreInner, keyspace: Keyspace, range: &KeyRange) -> Result<(
         return Ok(());
     }
     store.engine.drop_files(keyspace, range)?;
-    if is_worth_it() { store.engine.compact(keyspace, range) } else { Ok(()) }
+    if is_worth_it() { store.engine.compact(keyspace, range, &mut || true) } else { Ok(()) }
 }
 
 /// Makes one of ranges that lie side by side: what was dropped together is compacted together.

@@ -357,12 +357,18 @@ impl Store {
         self.inner.open()?.engine.flush()
     }
 
-    /// Compacts a range, which gives back the room of deleted keys. Blocks for as long as it takes.
+    /// Compacts a range, which gives back the room of deleted keys. Blocks for as long as it takes, or as
+    /// `goes_on` says, which is asked after each table.
     ///
     /// # Errors
     /// What the engine reports.
-    pub fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
-        self.inner.open()?.engine.compact(keyspace, range)
+    pub fn compact(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StorageError> {
+        self.inner.open()?.engine.compact(keyspace, range, goes_on)
     }
 
     /// Gives back the room of a range whose keys are all deleted and never come again, in the background.

@@ -216,6 +216,7 @@ pub struct WriteUnit {
     connection: u64,
     /// Whether there is a put among the mutations.
     puts: bool,
+    passes_gates: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -254,6 +255,15 @@ impl WriteUnit {
 
     pub(crate) fn connection(&self) -> u64 {
         self.connection
+    }
+
+    /// Says that the unit is small and gives up what another one began: it waits at no gate.
+    pub fn pass_gates(&mut self) {
+        self.passes_gates = true;
+    }
+
+    pub(crate) fn passes_gates(&self) -> bool {
+        self.passes_gates
     }
 
     /// What the unit does to the room its data takes.

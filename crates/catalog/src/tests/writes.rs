@@ -4,6 +4,7 @@ use super::*;
 use crate::FoundDocuments;
 use document::doc;
 use query::{QueryError, checkpoint};
+use std::pin::Pin;
 
 #[test]
 fn documents_come_back() {
@@ -158,6 +159,9 @@ fn a_validator_that_is_ended_amid_the_old_document_has_not_found_it_invalid() {
     impl checkpoint::Watch for Ended {
         fn look(&self) -> Result<(), QueryError> {
             Err(QueryError::new(11601, "operation was interrupted"))
+        }
+        fn ended(self: Arc<Self>) -> Pin<Box<dyn Future<Output = QueryError> + Send>> {
+            Box::pin(std::future::pending())
         }
     }
     on_both_engines(|catalog| {

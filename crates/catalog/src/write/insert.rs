@@ -12,7 +12,7 @@ use crate::{OperationContext, WriteError};
 use document::key::encode_value;
 use document::{RawDocument, RawValue};
 use hashbrown::HashSet;
-use query::checkpoint;
+use query::{QueryError, checkpoint};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -227,8 +227,8 @@ impl Collection {
     ) -> Result<(), WriteError> {
         let definition = &*Arc::clone(&writing.definition);
         let hashes: Vec<u64> = candidates.iter().map(|candidate| LatchTable::hash(&candidate.key)).collect();
-        writing.latches.add_keys(self.key_latches.documents.lock_many(hashes).await);
-        self.lock_unique_keys(writing, definition, &candidates).await;
+        writing.latches.add_keys(checkpoint::wait(self.key_latches.documents.lock_many(hashes)).await?);
+        self.lock_unique_keys(writing, definition, &candidates).await?;
         let accepted = self.accept(context, definition, candidates, ordered, report)?;
         if accepted.is_empty() {
             return Ok(());
@@ -301,11 +301,12 @@ impl Collection {
         writing: &mut Writing,
         definition: &CollectionDefinition,
         candidates: &[Candidate<'_>],
-    ) {
+    ) -> Result<(), QueryError> {
         let hashes = unique_hashes(definition, candidates);
         if !hashes.is_empty() {
-            writing.latches.add_keys(self.key_latches.unique_keys.lock_many(hashes).await);
+            writing.latches.add_keys(checkpoint::wait(self.key_latches.unique_keys.lock_many(hashes)).await?);
         }
+        Ok(())
     }
 
     async fn commit_inserts(
@@ -353,7 +354,7 @@ impl Collection {
             ));
         }
         let candidates = vec![candidate];
-        self.lock_unique_keys(writing, definition, &candidates).await;
+        self.lock_unique_keys(writing, definition, &candidates).await?;
         let mut report = InsertReport::default();
         let accepted = self.accept(context, definition, candidates, true, &mut report)?;
         if let Some((_, error)) = report.errors.pop() {

@@ -3,11 +3,11 @@
 
 use crate::change::Changes;
 use crate::collection::Collection;
+use crate::error::Uncommitted;
 use crate::{OperationContext, WriteError};
 use document::RawDocument;
-use storage::{
-    CommitError, EnqueuedVersion, Keyspace, LatchGuard, LatchTable, PinnedBytes, QueuePlace, Queueing,
-};
+use query::checkpoint;
+use storage::{EnqueuedVersion, Keyspace, LatchGuard, LatchTable, PinnedBytes, QueuePlace, Queueing};
 
 /// A version of a document.
 pub(super) enum Version {
@@ -45,7 +45,7 @@ impl Collection {
         let latches = &self.key_latches.documents;
         let hash = LatchTable::hash(key);
         let queueing = if storage::commits_are_deferred() { Queueing::Together } else { Queueing::InOrder };
-        let (mut latch, last) = latches.lock_latest(hash, queueing).await;
+        let (mut latch, last) = checkpoint::wait(latches.lock_latest(hash, queueing)).await?;
         if let Some(place) = last {
             match self.store.enqueued_version(place, Keyspace::Documents, key) {
                 EnqueuedVersion::Value(bytes) => {
@@ -54,7 +54,7 @@ impl Collection {
                 EnqueuedVersion::Settled => {}
                 EnqueuedVersion::OutOfReach => {
                     drop(latch);
-                    latch = latches.lock_hash(hash).await;
+                    latch = checkpoint::wait(latches.lock_hash(hash)).await?;
                 }
             }
         }
@@ -67,7 +67,7 @@ impl Collection {
         &self,
         context: &OperationContext<'_>,
         place: Option<QueuePlace>,
-    ) -> Result<(), CommitError> {
+    ) -> Result<(), Uncommitted> {
         let Some(place) = place else {
             context.receipts.observed();
             return Ok(());

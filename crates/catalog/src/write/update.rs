@@ -13,6 +13,7 @@ use crate::index_keys::{IndexEntries, IndexEntryBuf};
 use crate::{OperationContext, WriteError, keys};
 use document::key::encode_value;
 use document::{DocumentBuf, RawDocument};
+use query::checkpoint;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Keyspace, LatchTable};
@@ -180,7 +181,10 @@ impl Collection {
             Err(error) => return (0, Err(error.into())),
         };
         let hashes = found.from(position).map(|found| LatchTable::hash(found.row_key)).collect();
-        writing.latches.add_keys(self.key_latches.documents.lock_many(hashes).await);
+        match checkpoint::wait(self.key_latches.documents.lock_many(hashes)).await {
+            Ok(latches) => writing.latches.add_keys(latches),
+            Err(end) => return (0, Err(WriteError::from(end).into())),
+        }
         // From here on nobody else writes them.
         let sequence = context.view.sequence();
         let mut changes = Changes::with_capacity(context, found.byte_len());
@@ -270,7 +274,7 @@ impl Collection {
             if company == Company::Others {
                 return Ok(Planned::Alone);
             }
-            writing.latches.add_keys(self.key_latches.unique_keys.lock_many(fresh).await);
+            writing.latches.add_keys(checkpoint::wait(self.key_latches.unique_keys.lock_many(fresh)).await?);
             self.check_fresh(context, definition, &entries)?;
         }
         self.record_changed_paths(context, &entries).await?;

@@ -15,6 +15,7 @@ use catalog::{
 };
 use document::{DocumentBuf, RawDocument};
 use query::aggregate::Destination;
+use query::checkpoint;
 use query::update::EmptyTimestamps;
 use std::sync::Arc;
 
@@ -74,7 +75,8 @@ pub(crate) async fn out(
         Err(error) => Err(error),
     };
     if result.is_err() && catalog.collection(target.database(), &name).is_some() {
-        catalog.drop_collection(writing, &temporary).await?;
+        // Also when the operation is to end.
+        checkpoint::to_the_end(catalog.drop_collection(writing, &temporary)).await?;
     }
     result
 }

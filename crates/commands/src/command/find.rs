@@ -476,11 +476,9 @@ async fn wait_for_insert(
 ) -> CommandResult {
     let mut arrival = pin!(collection.inserted().after(seen));
     let mut sleep = pin!(context.server.sleep_until(until));
-    let interrupt = Scheduling::of_batch(context).interrupt();
     let either = poll_fn(|task| match arrival.as_mut().poll(task) {
         Poll::Ready(_) => Poll::Ready(()),
         Poll::Pending => sleep.as_mut().poll(task),
     });
-    interrupt.wait_for(either).await;
-    interrupt.check()
+    context.client.interrupt.wait_for(either).await
 }

@@ -101,7 +101,7 @@ pub(crate) async fn begin_retryable(
     let write = match poll_fn(|task| Poll::Ready(write.as_mut().poll(task))).await {
         Poll::Ready(write) => write,
         // Another command has the session.
-        Poll::Pending => Box::pin(context.within_limits(write)).await?,
+        Poll::Pending => Box::pin(context.interrupt().wait_for(write)).await?,
     };
     let advanced = write.and_then(|write| match context.server.sessions.advance(session, txn_number) {
         Ok(()) => Ok(write),

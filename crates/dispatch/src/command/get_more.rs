@@ -87,10 +87,10 @@ async fn fail_points_before<N: Node>(
 /// The limit on the time of all batches of a cursor together; an awaiting one has none.
 fn limit_time<N: Node>(context: &CommandContext<'_, N>, cursor: &Cursor<N>) -> CommandResult {
     if let Some(left) = cursor.time_left.filter(|_| !cursor.await_data) {
-        context.interrupt().set_deadline(context.started + left);
+        context.interrupt().set_deadline(context.started + left, &context.server.timers);
         context.interrupt().check()?;
     }
-    check_time_limit(&context.server.failpoints, context.interrupt())
+    check_time_limit(context.server, context.interrupt())
 }
 
 /// Appends `cursor: {nextBatch, id, ns}` and gives the cursor's number, 0 once it is closed.

@@ -216,16 +216,13 @@ async fn wait<N: Node>(context: &CommandContext<'_, N>, (until, counter): (Insta
     if context.server.is_shutting_down() {
         return Ok(());
     }
-    let interrupt = context.interrupt();
-    let until = interrupt.deadline().map_or(until, |deadline| deadline.min(until));
     let mut is_over = context.server.sleep_until(until);
     let mut changed = pin!(context.server.node.topology_changed(counter));
     let awaited = poll_fn(|task| match changed.as_mut().poll(task) {
         Poll::Ready(()) => Poll::Ready(()),
         Poll::Pending => Pin::new(&mut is_over).poll(task),
     });
-    interrupt.wait_for(awaited).await;
-    interrupt.check()
+    context.interrupt().wait_for(awaited).await
 }
 
 fn write<N: Node>(

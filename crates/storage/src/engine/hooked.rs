@@ -123,8 +123,13 @@ impl<H: EngineHooks> Engine for HookedEngine<H> {
         self.hooks.flush(&self.memory)
     }
 
-    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
-        self.memory.compact(keyspace, range)
+    fn compact(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StorageError> {
+        self.memory.compact(keyspace, range, goes_on)
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<(), StorageError> {

@@ -345,7 +345,12 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn compact(&self, _keyspace: Keyspace, _range: &KeyRange) -> Result<(), StorageError> {
+    fn compact(
+        &self,
+        _keyspace: Keyspace,
+        _range: &KeyRange,
+        _goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StorageError> {
         Ok(())
     }
 

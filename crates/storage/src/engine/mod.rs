@@ -52,11 +52,17 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports.
     fn flush(&self) -> Result<(), StorageError>;
 
-    /// Compacts a range of keys, which gives back the room of deleted ones. Blocks for as long as it takes.
+    /// Compacts a range of keys, which gives back the room of deleted ones. Blocks for as long as it takes, or
+    /// as `goes_on` says, which is asked after each table.
     ///
     /// # Errors
     /// What the engine reports.
-    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError>;
+    fn compact(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StorageError>;
 
     /// Makes a consistent copy of everything in a new directory (table files are linked, not copied).
     ///

@@ -122,6 +122,11 @@ impl Drop for JournaledFuture {
 }
 
 impl CommitFuture {
+    /// Whether the unit waits at a gate: dropping the future withdraws it whole.
+    pub const fn is_held(&self) -> bool {
+        matches!(self.stage, Stage::Gate { .. } | Stage::Window { .. })
+    }
+
     /// One poll; `deferred` when the thread must not write in it.
     fn poll_on(&mut self, waker: &Waker, deferred: bool) -> Poll<Result<Receipt, CommitError>> {
         let store: &Arc<StoreInner> = &self.store;
@@ -135,7 +140,10 @@ impl CommitFuture {
                         return Poll::Ready(Err(refusal));
                     }
                     if store.gate.poll_admit(unit.byte_len(), unit.connection(), ticket, waker).is_pending() {
-                        return Poll::Pending;
+                        if !unit.passes_gates() {
+                            return Poll::Pending;
+                        }
+                        store.gate.abandon(ticket);
                     }
                     let (queue, unit) = (unit.queue(), std::mem::take(unit));
                     match queue == Queue::Proposals && store.proposal_queue().holds(&unit) {

@@ -62,7 +62,7 @@ pub(crate) struct ProposalQueue {
 impl ProposalQueue {
     /// Whether the unit has to ask [`ProposalQueue::poll_admit`]. What only follows another one has nothing to log.
     pub(super) fn holds(&self, unit: &WriteUnit) -> bool {
-        !self.gate.is_open() && !unit.entries().is_empty()
+        !self.gate.is_open() && !unit.entries().is_empty() && !unit.passes_gates()
     }
 
     /// Resolves when the unit may be enqueued.

@@ -205,7 +205,7 @@ fn several_views_each_see_their_own_time() {
             views.push((view, keys));
             match round % 3 {
                 0 => engine.flush().unwrap(),
-                1 => engine.compact(DOCUMENTS, &KeyRange::all()).unwrap(),
+                1 => engine.compact(DOCUMENTS, &KeyRange::all(), &mut || true).unwrap(),
                 _ => {}
             }
         }
@@ -213,7 +213,7 @@ fn several_views_each_see_their_own_time() {
         // Given up in no order.
         while !views.is_empty() {
             drop(views.remove(views.len() * 2 / 3));
-            engine.compact(DOCUMENTS, &KeyRange::all()).unwrap();
+            engine.compact(DOCUMENTS, &KeyRange::all(), &mut || true).unwrap();
             for (view, keys) in &views {
                 assert_eq!(keys_of(view), *keys, "at {}", view.sequence());
             }
@@ -282,7 +282,7 @@ fn maintenance_keeps_the_data() {
         engine.sync_journal(false).unwrap();
         engine.sync_journal(true).unwrap();
         engine.flush().unwrap();
-        engine.compact(DOCUMENTS, &KeyRange::all()).unwrap();
+        engine.compact(DOCUMENTS, &KeyRange::all(), &mut || true).unwrap();
         check(engine, KeyRange::all(), None, Direction::Forward, "a c");
         assert!(engine.range_bytes(DOCUMENTS, &KeyRange::all()).total() > 0);
         assert_eq!(engine.range_bytes(DOCUMENTS, &KeyRange::starting_at(*b"x")).total(), 0);

@@ -51,7 +51,7 @@ fn a_dropped_range_gives_its_files_back_and_its_neighbours_stay() {
         put(&store, collection, 400);
     }
     store.flush().unwrap();
-    store.compact(Keyspace::Documents, &KeyRange::all()).unwrap();
+    store.compact(Keyspace::Documents, &KeyRange::all(), &mut || true).unwrap();
     assert!(bytes(&store, 2) > 20 * MIB);
     let mut reading =
         store.read_view().cursor(Keyspace::Documents, KeyRange::prefix([2]), Direction::Forward).unwrap();
@@ -86,12 +86,43 @@ fn a_dropped_range_gives_its_files_back_and_its_neighbours_stay() {
 }
 
 #[test]
+fn a_compaction_ends_between_two_tables_when_it_is_told_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = StorageOptions { table_bytes: 2 * MIB, ..StorageOptions::small() };
+    let store = Store::open(directory.path(), &options).unwrap();
+    for collection in 1..=2 {
+        put(&store, collection, 400);
+    }
+    store.flush().unwrap();
+    let mut tables = 0;
+    let compact = |goes_on: &mut dyn FnMut() -> bool| {
+        store.compact(Keyspace::Documents, &KeyRange::prefix([1]), goes_on).unwrap();
+    };
+    compact(&mut || true);
+    compact(&mut || {
+        tables += 1;
+        true
+    });
+    assert!((5..40).contains(&tables), "{tables} tables");
+    let mut unit = WriteUnit::new();
+    unit.delete_range(Keyspace::Documents, &[1], &[2]);
+    store.commit(unit).wait().unwrap();
+    store.flush().unwrap();
+    compact(&mut || false);
+    let left = bytes(&store, 1);
+    assert!(left > 10 * MIB, "{left} bytes are left: it has gone on");
+    compact(&mut || true);
+    assert!(bytes(&store, 1) < 2 * MIB, "as a whole it has given the room back");
+    assert!(bytes(&store, 2) > 20 * MIB, "the neighbour stays");
+}
+
+#[test]
 fn many_deletions_give_their_room_back() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), &StorageOptions::small()).unwrap();
     put(&store, 1, 400);
     store.flush().unwrap();
-    store.compact(Keyspace::Documents, &KeyRange::all()).unwrap();
+    store.compact(Keyspace::Documents, &KeyRange::all(), &mut || true).unwrap();
     for number in 0..400 {
         let mut unit = WriteUnit::new();
         unit.delete(Keyspace::Documents, &key(1, number));

@@ -45,7 +45,7 @@ async fn asked(
     context: &CommandContext<'_>,
     answer: impl Future<Output = Result<(), SetError>>,
 ) -> CommandResult {
-    context.within_limits(answer).await?.map_err(refused)
+    context.interrupt().wait_for(answer).await?.map_err(refused)
 }
 
 fn not_initiated(message: &'static str) -> CommandError {

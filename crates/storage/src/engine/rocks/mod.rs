@@ -84,6 +84,26 @@ impl Database {
         })
     }
 
+    /// The last keys of the tables within a range, in order: of those on the lowest level that has any, where
+    /// nearly all of the data is.
+    fn table_ends(&self, keyspace: Keyspace, range: &KeyRange) -> Result<Vec<Vec<u8>>, StorageError> {
+        let (lower, upper) = (range.lower.as_deref().unwrap_or_default(), range.upper.as_deref());
+        let mut ends: Vec<(i32, Vec<u8>)> = Vec::new();
+        for table in self.rocks.live_files().map_err(storage_error)? {
+            if let Some(end) = table.end_key
+                && table.column_family_name == keyspace.name()
+                && *end >= *lower
+                && upper.is_none_or(|upper| *end < *upper)
+            {
+                ends.push((table.level, end));
+            }
+        }
+        let lowest = ends.iter().map(|(level, _)| *level).max();
+        ends.retain(|(level, _)| Some(*level) == lowest);
+        ends.sort_unstable();
+        Ok(ends.into_iter().map(|(_, end)| end).collect())
+    }
+
     /// Whether a write would find the disk full. An entry without content tells whether the engine has
     /// recovered.
     fn is_out_of_space(&self) -> bool {
@@ -234,10 +254,26 @@ impl Engine for RocksEngine {
         Ok(())
     }
 
-    fn compact(&self, keyspace: Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+    fn compact(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), StorageError> {
         let family = self.database.family(keyspace)?;
-        let (lower, upper) = (range.lower.as_deref(), range.upper.as_deref());
-        self.database.rocks.compact_range_cf_opt(family, lower, upper, &options::full_compaction());
+        let compact = |lower: Option<&[u8]>, upper: Option<&[u8]>| {
+            self.database.rocks.compact_range_cf_opt(family, lower, upper, &options::full_compaction());
+        };
+        let mut lower = range.lower.clone();
+        for end in self.database.table_ends(keyspace, range)? {
+            compact(lower.as_deref(), Some(&end));
+            if !goes_on() {
+                return Ok(());
+            }
+            // Bounds are inclusive, and what one call has written the next one is not to write again.
+            lower = Some([&end[..], &[0]].concat());
+        }
+        compact(lower.as_deref(), range.upper.as_deref());
         Ok(())
     }
 
