@@ -15,7 +15,7 @@ use crate::definition::IndexState;
 use crate::index_keys::IndexEntryBuf;
 use crate::keys::{self, IndexId};
 use crate::waiters::{Waiters, give_way};
-use crate::write::unique::{UniqueProbe, duplicate};
+use crate::write::unique::{ReleasedKeys, UniqueProbe, duplicate};
 use crate::{CatalogError, OperationContext};
 use document::RawDocument;
 use parking_lot::Mutex;
@@ -223,6 +223,7 @@ fn note_suspects(
     build: &BuildProgress,
     entries: &[(IndexId, bool, IndexEntryBuf)],
 ) -> Result<(), CatalogError> {
+    let none = ReleasedKeys::default();
     for &index in &build.index_ids {
         let mut own: Vec<&IndexEntryBuf> = entries
             .iter()
@@ -237,7 +238,7 @@ fn note_suspects(
         let mut previous: Option<&IndexEntryBuf> = None;
         for entry in own {
             if previous.is_some_and(|previous| previous.fields() == entry.fields())
-                || probe.is_taken(entry)?
+                || probe.is_taken(entry, &none)?
             {
                 build.suspect(index, entry);
             }

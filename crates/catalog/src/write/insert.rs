@@ -1,12 +1,13 @@
 //! Inserting: many documents in one write unit, errors per document.
 
 use super::rules::{check_document, check_only_id, check_validator, with_leading_id};
-use super::unique::{UniqueProbe, Uniqueness, duplicate, duplicate_id};
+use super::unique::{ReleasedKeys, UniqueProbe, Uniqueness, duplicate, duplicate_id};
 use crate::change::Changes;
 use crate::collection::{Collection, Writing, adds_paths};
 use crate::definition::{CollectionDefinition, IndexDefinition};
 use crate::index_keys::IndexEntries;
 use crate::keys;
+use crate::options::CappedLimits;
 use crate::waiters::give_way;
 use crate::{OperationContext, WriteError};
 use document::key::encode_value;
@@ -101,7 +102,8 @@ impl Collection {
         ordered: bool,
     ) -> InsertReport {
         let mut report = InsertReport::default();
-        let mut next = first;
+        // Up to here each of a unit that was too much for one is inserted by itself.
+        let (mut next, mut alone_until) = (first, first);
         while next < documents.len() {
             if next > first {
                 give_way().await;
@@ -110,7 +112,10 @@ impl Collection {
                     break;
                 }
             }
-            let end = unit_end(documents, next, self.is_capped());
+            let end = match next < alone_until {
+                true => next + 1,
+                false => unit_end(documents, next, self.definition().options.capped.as_ref()),
+            };
             let failures = report.errors.len();
             if let Err(error) = self.insert_unit(context, documents, next..end, ordered, &mut report).await {
                 if ordered || error.would_block() {
@@ -119,6 +124,11 @@ impl Collection {
                 }
                 report.fail(next..documents.len(), ordered, error);
                 break;
+            }
+            if self.is_capped() && end > next + 1 && report.errors.len() > failures {
+                report.errors.truncate(failures);
+                alone_until = end;
+                continue;
             }
             if ordered && report.errors.len() > failures {
                 break;
@@ -154,6 +164,7 @@ impl Collection {
     ) -> Result<(), WriteError> {
         let mut writing = self.begin_write().await?;
         let definition = &*writing.definition;
+        let failures = report.errors.len();
         let mut candidates = Vec::with_capacity(range.len());
         for (position, document) in documents.iter().enumerate().skip(range.start).take(range.len()) {
             let ahead = candidates.len() as u64;
@@ -167,7 +178,12 @@ impl Collection {
                 }
             }
         }
-        let inserted = self.insert_candidates(context, &mut writing, candidates, ordered, report).await;
+        let refused = self.is_capped() && report.errors.len() > failures;
+        let inserted = match refused {
+            // None of them: a key may be free when those in front of it have pushed another document out.
+            true => Ok(()),
+            false => self.insert_candidates(context, &mut writing, candidates, ordered, report).await,
+        };
         report.errors.sort_by_key(|(position, _)| *position);
         if ordered {
             report.errors.truncate(1);
@@ -226,11 +242,12 @@ impl Collection {
         report: &mut InsertReport,
     ) -> Result<(), WriteError> {
         let definition = &*Arc::clone(&writing.definition);
+        let count = candidates.len();
         let hashes: Vec<u64> = candidates.iter().map(|candidate| LatchTable::hash(&candidate.key)).collect();
         writing.latches.add_keys(checkpoint::wait(self.key_latches.documents.lock_many(hashes)).await?);
         self.lock_unique_keys(writing, definition, &candidates).await?;
         let accepted = self.accept(context, definition, candidates, ordered, report)?;
-        if accepted.is_empty() {
+        if accepted.is_empty() || (self.is_capped() && accepted.len() < count) {
             return Ok(());
         }
         let entries = accepted.iter().map(|candidate| candidate.entries.as_slice());
@@ -367,16 +384,17 @@ impl Collection {
     }
 }
 
-/// Where the write unit that begins at `start` ends.
-fn unit_end(documents: &[RawDocument<'_>], start: usize, capped: bool) -> usize {
-    if capped {
-        // Each document may push others out, itself excepted: one at a time keeps that simple.
-        return start + 1;
-    }
+/// Where the write unit that begins at `start` ends. It takes at most half of a capped collection: none of its
+/// documents pushes another one of them out.
+fn unit_end(documents: &[RawDocument<'_>], start: usize, capped: Option<&CappedLimits>) -> usize {
+    let half = |limit: u64| usize::try_from(limit / 2).unwrap_or(usize::MAX);
+    let documents_max = capped.and_then(|limits| limits.documents_max).map_or(usize::MAX, half);
+    let bytes_max = capped.map_or(usize::MAX, |limits| half(limits.size_bytes_max)).min(UNIT_BYTES_MAX);
     let mut bytes = 0;
-    let fitting = documents.iter().skip(start).take(UNIT_DOCUMENTS_MAX).take_while(|document| {
+    let fitting = documents.iter().skip(start).take(UNIT_DOCUMENTS_MAX.min(documents_max));
+    let fitting = fitting.take_while(|document| {
         bytes += document.as_bytes().len();
-        bytes <= UNIT_BYTES_MAX
+        bytes <= bytes_max
     });
     start + fitting.count().max(1)
 }
@@ -399,6 +417,8 @@ struct FreshKeys<'c> {
     definition: &'c CollectionDefinition,
     probes: Vec<(usize, Arc<IndexDefinition>, UniqueProbe)>,
     claimed: HashSet<Vec<u8>>,
+    /// Nothing goes in a unit of inserts.
+    released: ReleasedKeys,
 }
 
 impl<'c> FreshKeys<'c> {
@@ -414,7 +434,14 @@ impl<'c> FreshKeys<'c> {
             let probe = UniqueProbe::new(context, collection.id(), index.id)?;
             probes.push((position, Arc::clone(index), probe));
         }
-        Ok(FreshKeys { context, collection, definition, probes, claimed: HashSet::default() })
+        Ok(FreshKeys {
+            context,
+            collection,
+            definition,
+            probes,
+            claimed: HashSet::default(),
+            released: ReleasedKeys::default(),
+        })
     }
 
     fn check(&mut self, candidate: &Candidate<'_>) -> Result<(), WriteError> {
@@ -429,7 +456,7 @@ impl<'c> FreshKeys<'c> {
                 let uniqueness = match self.claimed.contains(entry.fields()) {
                     true if index.is_ready() => Uniqueness::Taken,
                     true => Uniqueness::Suspect,
-                    false => probe.check(index, entry)?,
+                    false => probe.check(index, entry, &self.released)?,
                 };
                 match uniqueness {
                     Uniqueness::Free => {}

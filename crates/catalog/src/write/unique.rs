@@ -6,6 +6,7 @@ use crate::keys::{index_range, split_entry};
 use crate::{DuplicateKey, OperationContext, WriteError};
 use document::key::decode;
 use document::{Document, Value};
+use hashbrown::HashSet;
 use storage::{Cursor, Direction, KeyRange, Keyspace, StorageError};
 
 /// What a look-up of a unique key found.
@@ -16,6 +17,9 @@ pub(crate) enum Uniqueness {
     Suspect,
     Taken,
 }
+
+/// Entries of unique indexes that go with the unit in which others come: the store still has them.
+pub(crate) type ReleasedKeys = HashSet<Vec<u8>>;
 
 /// Looks up unique keys of one index. The latches of the keys are held before it is made.
 pub(crate) struct UniqueProbe {
@@ -34,8 +38,12 @@ impl UniqueProbe {
         Ok(UniqueProbe { cursor })
     }
 
-    /// Whether a document other than the entry's own has the entry's fields.
-    pub(crate) fn is_taken(&mut self, entry: &IndexEntryBuf) -> Result<bool, StorageError> {
+    /// Whether a document other than the entry's own has the entry's fields, and has not released them.
+    pub(crate) fn is_taken(
+        &mut self,
+        entry: &IndexEntryBuf,
+        released: &ReleasedKeys,
+    ) -> Result<bool, StorageError> {
         let fields = entry.fields();
         self.cursor.seek(fields);
         while let Some((key, value)) = self.cursor.next()? {
@@ -44,7 +52,7 @@ impl UniqueProbe {
             }
             // Values are prefix-free, so that an entry beginning with these fields has exactly these fields.
             let other = split_entry(key, value).map(|found| found.document_key);
-            if other != entry.key.get(entry.fields_end..) {
+            if other != entry.key.get(entry.fields_end..) && !released.contains(key) {
                 return Ok(true);
             }
         }
@@ -55,8 +63,9 @@ impl UniqueProbe {
         &mut self,
         index: &IndexDefinition,
         entry: &IndexEntryBuf,
+        released: &ReleasedKeys,
     ) -> Result<Uniqueness, StorageError> {
-        Ok(match (self.is_taken(entry)?, index.state) {
+        Ok(match (self.is_taken(entry, released)?, index.state) {
             (false, _) => Uniqueness::Free,
             (true, IndexState::Building) => Uniqueness::Suspect,
             (true, IndexState::Ready) => Uniqueness::Taken,

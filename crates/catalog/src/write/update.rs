@@ -5,7 +5,7 @@ use super::found::FoundDocuments;
 use super::insert::UNIT_BYTES_MAX;
 use super::latest::{Latest, Version};
 use super::rules::{check_extent, check_id, check_validator};
-use super::unique::{UniqueProbe, Uniqueness, duplicate};
+use super::unique::{ReleasedKeys, UniqueProbe, Uniqueness, duplicate};
 use crate::change::Changes;
 use crate::collection::{Collection, Writing};
 use crate::definition::{CollectionDefinition, IndexDefinition};
@@ -48,15 +48,9 @@ enum Planned {
     Replacement,
     /// It is among the changes.
     Removal,
-    /// It takes keys of unique indexes, whose latches are taken once per unit: it needs one of its own.
+    /// It needs a unit of its own: it takes keys of unique indexes of which another one has the latches, or it
+    /// grows in a capped collection and may push others out.
     Alone,
-}
-
-/// What else is in the unit of a change.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Company {
-    Nothing,
-    Others,
 }
 
 /// Room for the entries of a document that is replaced.
@@ -103,14 +97,13 @@ impl Collection {
         };
         let mut changes = Changes::with_capacity(context, bytes);
         let planned = match decision {
-            Ok(decision) => match self
-                .plan(context, &mut writing, (&key, old), decision, &mut changes, Company::Nothing)
-                .await
-            {
-                // Nothing is told of the old version: the caller does it again.
-                Err(error) if error.would_block() => return Err(error.into()),
-                planned => planned.map_err(E::from),
-            },
+            Ok(decision) => {
+                match self.plan(context, &mut writing, (&key, old), decision, &mut changes, None).await {
+                    // Nothing is told of the old version: the caller does it again.
+                    Err(error) if error.would_block() => return Err(error.into()),
+                    planned => planned.map_err(E::from),
+                }
+            }
             Err(error) => Err(error),
         };
         // Whoever keeps the old bytes may write the new ones in their place.
@@ -162,7 +155,8 @@ impl Collection {
     /// Changes found documents in one write unit, from this position on, each as [`Collection::update`] does.
     /// `decide` is also told whether it sees what the walk saw. Tells how many are settled; an error is that
     /// of the next one. The unit may end early without one. When nothing is settled then, the first one is to
-    /// be changed by itself: it is inserted, takes keys of unique indexes, or is in a capped collection.
+    /// be changed by itself: it is inserted, takes keys of unique indexes that others want as well, or grows in
+    /// a capped collection.
     ///
     /// Drive it to its end: dropped halfway, the changes may have been made or not.
     pub async fn update_many<E: From<WriteError>>(
@@ -172,10 +166,6 @@ impl Collection {
         position: usize,
         mut decide: impl FnMut(Option<RawDocument<'_>>, bool) -> Result<Decision, E>,
     ) -> (usize, Result<(), E>) {
-        if self.is_capped() {
-            // Each may push others out.
-            return (0, Ok(()));
-        }
         let mut writing = match self.begin_write().await {
             Ok(writing) => writing,
             Err(error) => return (0, Err(error.into())),
@@ -188,13 +178,14 @@ impl Collection {
         // From here on nobody else writes them.
         let sequence = context.view.sequence();
         let mut changes = Changes::with_capacity(context, found.byte_len());
+        let mut released = ReleasedKeys::default();
         let (mut settled, mut result, began) = (0usize, Ok(()), ambient::now());
         for found in found.from(position) {
             let seen = found.seen.filter(|(_, as_of)| {
                 *as_of == sequence || self.store.written_at_most(found.row_key) <= *as_of
             });
             let seen = seen.map(|(document, _)| document);
-            let change = (found.row_key, seen);
+            let change = (found.row_key, seen, &mut released);
             match self.add_change(context, &mut writing, change, &mut decide, &mut changes).await {
                 Ok(Planned::Alone | Planned::Insert(_)) => break,
                 Ok(Planned::Replacement | Planned::Removal) => {}
@@ -224,7 +215,7 @@ impl Collection {
         &self,
         context: &OperationContext<'_>,
         writing: &mut Writing,
-        (key, seen): (&[u8], Option<RawDocument<'_>>),
+        (key, seen, released): (&[u8], Option<RawDocument<'_>>, &mut ReleasedKeys),
         decide: &mut impl FnMut(Option<RawDocument<'_>>, bool) -> Result<Decision, E>,
         changes: &mut Changes<'_>,
     ) -> Result<Planned, E> {
@@ -236,10 +227,11 @@ impl Collection {
         };
         let old = seen.or_else(|| stored.as_ref().map(|bytes| RawDocument::trusted(bytes)));
         let decision = decide(old, seen.is_some())?;
-        Ok(self.plan(context, writing, (key, old), decision, changes, Company::Others).await?)
+        Ok(self.plan(context, writing, (key, old), decision, changes, Some(released)).await?)
     }
 
-    /// Adds to the changes what becomes of a document, unless it is inserted.
+    /// Adds to the changes what becomes of a document, unless it is inserted. Others in the same unit have
+    /// released keys; without such a list there are none.
     async fn plan(
         &self,
         context: &OperationContext<'_>,
@@ -247,7 +239,7 @@ impl Collection {
         (key, old): (&[u8], Option<RawDocument<'_>>),
         decision: Decision,
         changes: &mut Changes<'_>,
-        company: Company,
+        company: Option<&mut ReleasedKeys>,
     ) -> Result<Planned, WriteError> {
         let (old, new, replaces) = match (old, decision) {
             (_, Decision::Keep) | (None, Decision::Remove) => return Ok(Planned::Nothing),
@@ -264,6 +256,10 @@ impl Collection {
             return Ok(Planned::Nothing);
         }
         let definition = &*Arc::clone(&writing.definition);
+        let growth = new.as_bytes().len().saturating_sub(old.as_bytes().len()) as u64;
+        if company.is_some() && definition.is_capped() && growth > 0 {
+            return Ok(Planned::Alone);
+        }
         check_same_id(old, new)?;
         if context.keeps_rules() && !context.bypass_validation {
             check_validator(definition, Some(old), new)?;
@@ -271,20 +267,30 @@ impl Collection {
         let entries = index_changes(context, definition, old, new, keys::behind_collection(key))?;
         let fresh = fresh_hashes(&entries);
         if !fresh.is_empty() && context.keeps_rules() {
-            if company == Company::Others {
-                return Ok(Planned::Alone);
-            }
-            writing.latches.add_keys(checkpoint::wait(self.key_latches.unique_keys.lock_many(fresh)).await?);
-            self.check_fresh(context, definition, &entries)?;
+            let latches = &self.key_latches.unique_keys;
+            let held = match company {
+                // Who waits has no other latches of keys: two that do could wait for each other.
+                Some(_) => match latches.try_lock_many(fresh) {
+                    Some(held) => held,
+                    None => return Ok(Planned::Alone),
+                },
+                None => checkpoint::wait(latches.lock_many(fresh)).await?,
+            };
+            writing.latches.add_keys(held);
+            let none = ReleasedKeys::default();
+            self.check_fresh(context, definition, &entries, company.as_deref().unwrap_or(&none))?;
         }
         self.record_changed_paths(context, &entries).await?;
         if definition.is_capped() && context.keeps_rules() {
-            let growth = new.as_bytes().len().saturating_sub(old.as_bytes().len()) as u64;
             self.trim_for_growth(context, definition, key, growth, changes)?;
         }
         let removed = entries.iter().flat_map(|change| &change.removed);
         let added = entries.iter().flat_map(|change| &change.added);
         changes.update(definition, key, (old, new, replaces), removed, added);
+        if let Some(released) = company {
+            let unique = entries.iter().filter(|change| change.index.keeps_unique());
+            released.extend(unique.flat_map(|change| &change.removed).map(|entry| entry.key.clone()));
+        }
         Ok(Planned::Replacement)
     }
 
@@ -324,12 +330,13 @@ impl Collection {
         context: &OperationContext<'_>,
         definition: &CollectionDefinition,
         changes: &[IndexChange<'_>],
+        released: &ReleasedKeys,
     ) -> Result<(), WriteError> {
         for change in changes.iter().filter(|change| change.index.keeps_unique() && !change.fresh.is_empty())
         {
             let mut probe = UniqueProbe::new(context, self.id(), change.index.id)?;
             for entry in change.fresh.iter().filter_map(|&position| change.added.get(position)) {
-                match probe.check(change.index, entry)? {
+                match probe.check(change.index, entry, released)? {
                     Uniqueness::Free => {}
                     Uniqueness::Taken => return Err(duplicate(definition, change.index, entry)),
                     Uniqueness::Suspect => {

@@ -109,8 +109,27 @@ fn unique_keys_are_kept_among_the_documents_of_a_statement() {
     index(&client, doc! { "a": 1 }, true);
     check_failing(&client, update(doc! {}, doc! { "$set": { "a": -1 } }), 11000, (doc! { "a": -1 }, 1));
     // Each takes the key that the one before it has left.
+    let commits = || client.server.node.store.statistics().commit.commits;
+    let before = commits();
     let reply = run(&client, update(doc! { "_id": { "$gte": 1 } }, doc! { "$inc": { "a": -1 } }));
     assert_eq!(reply.get("nModified"), Some(&(MANY - 1).into()), "{reply:?}");
+    assert!(commits() - before <= 150, "{} commits for {MANY} updates", commits() - before);
+    // Two that want the same one, which a third one leaves to the first of them.
+    let third = doc! { "$switch": { "branches": [
+        { "case": { "$eq": ["$_id", 10] }, "then": -5 },
+        { "case": { "$in": ["$_id", [11, 12]] }, "then": 9 },
+    ], "default": "$a" } };
+    let pipeline: Vec<Value> = vec![doc! { "$set": { "c": 1, "a": third } }.into()];
+    let statement = doc! { "q": {}, "u": pipeline, "multi": true };
+    check_failing(&client, doc! { "update": "c", "updates": [statement] }, 11000, (doc! { "c": 1 }, 12));
+    let back: Vec<Value> = vec![
+        doc! { "$set": { "a": { "$cond": [{ "$eq": ["$_id", 0] }, -1, { "$subtract": ["$_id", 1] }] } } }
+            .into(),
+    ];
+    let reversed = doc! { "q": { "_id": { "$in": [10, 11] } }, "u": back, "multi": true };
+    check_failing(&client, doc! { "update": "c", "updates": [reversed] }, 11000, (doc! { "a": 9 }, 1));
+    run(&client, update(doc! { "_id": 11 }, doc! { "$set": { "a": 10 } }));
+    run(&client, update(doc! { "_id": 10 }, doc! { "$set": { "a": 9 } }));
     // What the index does not concern is changed together, and a duplicate in the middle ends it.
     let pipeline: Vec<Value> =
         vec![doc! { "$set": { "b": 1, "a": { "$cond": [{ "$eq": ["$_id", 40] }, 500, "$a"] } } }.into()];
@@ -146,6 +165,42 @@ fn capped_collections_lose_their_oldest_by_single_documents() {
     assert_eq!(reply.get("ok"), Some(&Value::Double(1.0)));
     let left = count(&client, doc! {});
     assert!((20..50).contains(&left), "{left} documents are left");
+    assert_valid(&client);
+}
+
+#[test]
+fn capped_collections_change_in_few_units() {
+    let client = TestClient::of(&server());
+    run(&client, doc! { "create": "c", "capped": true, "size": 1_000_000, "max": MANY });
+    let commits = || client.server.node.store.statistics().commit.commits;
+    let before = commits();
+    let documents =
+        |ids: std::ops::Range<i32>| ids.map(|id| doc! { "_id": id, "a": id }.into()).collect::<Vec<Value>>();
+    run(&client, doc! { "insert": "c", "documents": documents(0..2 * MANY) });
+    let reply = run(&client, update(doc! {}, doc! { "$inc": { "a": 1 } }));
+    assert_eq!(reply.get("nModified"), Some(&MANY.into()), "{reply:?}");
+    assert_eq!(count(&client, doc! { "_id": { "$gte": MANY } }), MANY, "the newest are left");
+    assert!(commits() - before <= 200, "{} commits for {} changes", commits() - before, 3 * MANY);
+    // The head goes for the first of these, and with it a key that a later one has.
+    let mut reused = documents(2 * MANY..2 * MANY + 20);
+    reused.push(doc! { "_id": MANY }.into());
+    let reply = run(&client, doc! { "insert": "c", "documents": reused });
+    assert_eq!(reply.get("n"), Some(&21.into()), "{reply:?}");
+    // One that is there stops an ordered insert behind those in front of it.
+    let mut repeated = documents(3 * MANY..3 * MANY + 5);
+    repeated.insert(3, doc! { "_id": MANY }.into());
+    check_failing(
+        &client,
+        doc! { "insert": "c", "documents": repeated },
+        11000,
+        (doc! { "_id": { "$gte": (3 * MANY) } }, 3),
+    );
+    let before = commits();
+    assert_eq!(
+        run(&client, delete(doc! { "_id": { "$lt": (2 * MANY) } })).get("n"),
+        Some(&(MANY - 23).into())
+    );
+    assert!(commits() - before <= 150, "{} commits for the deletes", commits() - before);
     assert_valid(&client);
 }
 

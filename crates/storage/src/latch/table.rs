@@ -181,6 +181,15 @@ impl LatchTable {
         }
     }
 
+    /// The same when that needs no waiting: for who holds others of this table.
+    pub fn try_lock_many(&self, mut hashes: Vec<u64>) -> Option<LatchGuards> {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut guards = LatchGuards { table: self.clone(), hashes, held: 0 };
+        guards.take_free();
+        (guards.held == guards.hashes.len()).then_some(guards)
+    }
+
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         match self.shards.get(shard_of(hash)) {
             Some(shard) => shard.lock(),
