@@ -278,15 +278,23 @@ fn a_write_that_is_refused_is_not_taken_for_done() {
     assert_eq!(reply.get("nModified"), Some(&Value::Int32(1)));
 }
 
-#[test]
-fn what_was_refused_is_not_confirmed_by_what_follows() {
+/// A member with documents and the collections of its sessions, and a client of it.
+fn keeping_sessions() -> (Member, TestClient) {
     let member = Member::new();
     let client = TestClient::of(&member.server);
     run(&client, filled()[0].clone());
     let table = member.server.node.session_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
+    block_on(table.create(&member.server.node.writing(&receipts))).expect("nothing is in its way");
+    (member, client)
+}
+
+#[test]
+fn what_was_refused_is_not_confirmed_by_what_follows() {
+    let (member, _) = keeping_sessions();
+    let table = member.server.node.session_table.as_ref().expect("a member's");
+    let receipts = catalog::Receipts::default();
     let writing = member.server.node.writing(&receipts);
-    block_on(table.create(&writing)).expect("nothing is in its way");
     let check_out = || block_on(table.check_out((lsid([SESSION; 16]), 1), &writing));
     let write = check_out().expect("it is free").expect("there are rows");
     let collection = member.server.node.catalog.collection("test", "c").expect("the collection");
@@ -312,13 +320,10 @@ fn what_was_refused_is_not_confirmed_by_what_follows() {
 
 #[test]
 fn a_wait_for_a_session_in_use_is_ended() {
-    let member = Member::new();
-    let client = TestClient::of(&member.server);
-    run(&client, filled()[0].clone());
+    let (member, client) = keeping_sessions();
     let table = member.server.node.session_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = member.server.node.writing(&receipts);
-    block_on(table.create(&writing)).expect("nothing is in its way");
     let used = block_on(table.check_out((lsid([SESSION; 16]), 1), &writing)).expect("it is free");
     let again = |limit: i32| {
         let mut command = numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 1);
