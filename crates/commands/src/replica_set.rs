@@ -179,10 +179,15 @@ impl Member {
             reply.append("info", "Does not have a valid replica set config").append("isreplicaset", true);
             return;
         };
-        let shown = || config.members.iter().filter(|member| !member.hidden);
+        let (arbiters, others): (Vec<&MemberConfig>, Vec<&MemberConfig>) =
+            config.members.iter().filter(|member| !member.hidden).partition(|member| member.arbiter_only);
+        let shown = || others.iter().copied();
         write_hosts(reply, "hosts", shown().filter(|member| member.is_electable()));
         if shown().any(|member| !member.is_electable()) {
             write_hosts(reply, "passives", shown().filter(|member| !member.is_electable()));
+        }
+        if !arbiters.is_empty() {
+            write_hosts(reply, "arbiters", arbiters.into_iter());
         }
         reply.append("setName", config.set_name.as_str()).append("setVersion", config.version as i32);
         reply.append(writable, topology.is_writable);
@@ -233,7 +238,9 @@ fn write_hosts<'m>(
 }
 
 fn write_own(reply: &mut DocumentBuilder<'_>, own: &MemberConfig) {
-    if !own.is_electable() {
+    if own.arbiter_only {
+        reply.append("arbiterOnly", true);
+    } else if !own.is_electable() {
         reply.append("passive", true);
     }
     if own.hidden {

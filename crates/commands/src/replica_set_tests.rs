@@ -328,6 +328,41 @@ fn a_planned_step_down_is_told_to_who_waits_for_it() {
 }
 
 #[test]
+fn an_arbiter_is_what_clients_know_one_by() {
+    let wires = Wires::default();
+    let members: Vec<Member> = (0..3).map(|id| Member::start(&wires, id)).collect();
+    let described = (0..3).map(|id| doc! { "_id": id, "host": (host(id)), "arbiterOnly": (id == 2) }.into());
+    let config = doc! { "_id": "rs", "members": (described.collect::<Vec<Value>>()) };
+    members[0].admin(doc! { "replSetInitiate": config });
+    let (primary, arbiter) = (&members[0], &members[2]);
+    wait_until("there is an arbiter", || {
+        let status = arbiter.run(doc! { "replSetGetStatus": 1, "$db": "admin" });
+        status.get("myState") == Some(&Value::Int32(7))
+    });
+    let hello = arbiter.ok(doc! { "hello": 1 });
+    assert_eq!(hello.get("arbiterOnly"), Some(&true.into()), "{hello:?}");
+    assert_eq!(hello.get("secondary"), Some(&false.into()), "{hello:?}");
+    assert_eq!(hello.get("arbiters"), doc! { "arbiters": [(host(2))] }.get("arbiters"), "{hello:?}");
+    assert_eq!(hello.get("hosts"), doc! { "hosts": [(host(0)), (host(1))] }.get("hosts"), "{hello:?}");
+    assert!(!hello.contains("passives") && !hello.contains("passive"), "{hello:?}");
+    arbiter.fails(doc! { "insert": "c", "documents": [{ "_id": 1 }] }, 10_107, "not primary");
+    let read = arbiter.run(preferred(doc! { "find": "c" }));
+    assert_eq!(read.get("code"), Some(&Value::Int32(13_436)), "{read:?}");
+    arbiter.fails(doc! { "replSetMaintenance": true }, 95, "arbiters can't modify maintenance mode");
+    arbiter.fails(doc! { "replSetSyncFrom": (host(1)) }, 95, "arbiters don't sync");
+    wait_until("all vote", || {
+        let status = primary.admin(doc! { "replSetGetStatus": 1 });
+        status.get("votingMembersCount") == Some(&Value::Int32(3))
+    });
+    let status = primary.admin(doc! { "replSetGetStatus": 1 });
+    assert_eq!(status.get("writableVotingMembersCount"), Some(&Value::Int32(2)), "{status:?}");
+    assert_eq!(status.get("writeMajorityCount"), Some(&Value::Int32(2)), "{status:?}");
+    let unmet_of =
+        |w: i32| unmet(&primary.admin(with(note(), doc! { "writeConcern": { "w": w, "wtimeout": 60_000 } })));
+    assert_eq!((unmet_of(2), unmet_of(3)), (None, Some(Value::Int32(100))), "two have data");
+}
+
+#[test]
 fn default_concerns_are_told_and_kept() {
     let (_wires, member) = one();
     let defaults = member.admin(doc! { "getDefaultRWConcern": 1 });

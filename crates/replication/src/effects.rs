@@ -36,12 +36,14 @@ pub struct ReadId(pub(crate) u64);
 
 /// The log of this member cannot be brought up to date by entries: copy the files of the data from another
 /// member and tell [`crate::Member::install`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotWanted {
     /// The leader, which offers it.
     pub from: MemberId,
     /// Where its data are; a copy of this or a later place will do.
     pub at: Position,
+    /// Who belonged to the set there.
+    pub membership: Membership,
 }
 
 /// A committed entry, to be applied.
@@ -73,4 +75,11 @@ pub struct Effects {
     pub snapshot: Option<SnapshotWanted>,
     /// Much is committed: there is more to do at once.
     pub has_more: bool,
+}
+
+impl Effects {
+    /// Whether something is to be applied or copied.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.committed.is_empty() || self.snapshot.is_some()
+    }
 }

@@ -229,7 +229,8 @@ impl<L: Log> Member<L> {
             if message.term >= self.raw.raft.term {
                 let offer = message.get_snapshot().get_metadata();
                 let at = Position { index: offer.index, term: offer.term };
-                self.effects.snapshot = Some(SnapshotWanted { from: message.from, at });
+                let membership = Membership::from_raft(offer.get_conf_state());
+                self.effects.snapshot = Some(SnapshotWanted { from: message.from, at, membership });
             }
             return Ok(());
         }

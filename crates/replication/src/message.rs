@@ -48,6 +48,11 @@ impl Message {
         self.0.get_msg_type() == MessageType::MsgAppend
     }
 
+    /// Whether it says that the leader's log does not go back to the receiver's.
+    pub(crate) fn offers_place(&self) -> bool {
+        self.0.get_msg_type() == MessageType::MsgSnapshot
+    }
+
     /// Whether there are entries in it.
     pub(crate) fn has_entries(&self) -> bool {
         !self.0.entries.is_empty()

@@ -7,7 +7,7 @@ use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
 use pollster::block_on;
 use replication::oplog::OplogObserver;
 use replication::set::{Copies, MemberState, ReplSetConfig, ReplicaSet, SetOptions};
-use replication::{Answer, PeerError, Peers};
+use replication::{Answer, LogOptions, PeerError, Peers};
 use std::collections::HashMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex};
@@ -78,11 +78,16 @@ fn host(id: i32) -> String {
 
 impl Server {
     fn start(wires: &Wires, id: i32, engine: Arc<MemoryEngine>) -> Self {
+        Server::start_with(wires, id, engine, LogOptions::default())
+    }
+
+    fn start_with(wires: &Wires, id: i32, engine: Arc<MemoryEngine>, log: LogOptions) -> Self {
         let shared: Arc<dyn Engine> = Arc::clone(&engine) as _;
         let store = Store::with_engine(shared, &StorageOptions::small()).expect("a store");
         let catalog = Catalog::open(store).expect("a catalog");
         let mut options = SetOptions::new("rs", vec![host(id)], id as u64);
         options.noop_interval = Duration::from_millis(500);
+        options.log = log;
         let set =
             ReplicaSet::start(options, Arc::clone(&catalog), Arc::new(wires.clone())).expect("a member");
         wires.0.0.lock().unwrap().insert(host(id), set.clone());
@@ -108,6 +113,11 @@ impl Server {
         let found =
             self.catalog.collection("test", "c")?.get(view, RawValue::Int32(id), ReadTier::Any).unwrap()?;
         RawDocument::trusted(&found).to_document().get("value").cloned()
+    }
+
+    /// How many operations it keeps.
+    fn logged(&self) -> u64 {
+        self.catalog.collection("local", "oplog.rs").expect("an oplog").document_count()
     }
 
     fn latest(&self, id: i32) -> Option<Value> {
@@ -139,6 +149,13 @@ fn config(members: impl IntoIterator<Item = Document>) -> ReplSetConfig {
     let settings = doc! { "electionTimeoutMillis": 1_000, "heartbeatIntervalMillis": 200 };
     let config = doc! { "_id": "rs", "version": 1, "members": (members), "settings": settings };
     ReplSetConfig::parse(config.to_buf().as_raw()).expect("a configuration")
+}
+
+/// On a busy machine, too, nobody else is elected.
+fn patient(members: impl IntoIterator<Item = Document>) -> ReplSetConfig {
+    let mut config = config(members);
+    config.settings.election_timeout = Duration::from_secs(1);
+    config
 }
 
 fn member(id: i32) -> Document {
@@ -362,6 +379,72 @@ fn members_come_and_go_by_configuration() {
 }
 
 /// Whether something comes within a short time.
+fn with(mut member: Document, more: Document) -> Document {
+    member.extend(more);
+    member
+}
+
+#[test]
+fn an_arbiter_votes_without_data_and_hands_on_what_it_alone_has() {
+    let wires = Wires(Arc::default());
+    let servers: Vec<Server> = (0..3).map(|id| Server::start(&wires, id, Arc::default())).collect();
+    let arbiter = with(member(2), doc! { "arbiterOnly": true });
+    block_on(servers[0].set.initiate(patient([member(0), member(1), arbiter]))).expect("a set");
+    wait_for_voters(&servers, 3);
+    servers[0].write(1, 1).unwrap();
+    wait_until("the secondary has it", || servers[1].published(1) == Some(Value::Int32(1)));
+    let arbiter = &servers[2];
+    wait_until("the arbiter knows what it is", || arbiter.set.topology().state == MemberState::Arbiter);
+    // The secondary is away; the primary and the arbiter go on.
+    wires.0.0.lock().unwrap().remove(&host(1));
+    servers[0].write(1, 2).unwrap();
+    assert!(
+        !comes(servers[0].set.replicated(servers[0].set.last_applied(), &Copies::Members(2))),
+        "it is no copy"
+    );
+    assert_eq!(block_on(arbiter.set.step_up()).unwrap_err().code, ErrorCode::CommandFailed);
+    // Then the primary is gone, and the secondary is back: only the arbiter has the end of the log.
+    wires.0.0.lock().unwrap().remove(&host(0));
+    servers[0].set.stop();
+    wires.0.0.lock().unwrap().insert(host(1), servers[1].set.clone());
+    wait_until("the secondary leads", || servers[1].set.is_writable());
+    assert_eq!(servers[1].latest(1), Some(Value::Int32(2)), "what was acknowledged is there");
+    servers[1].write(1, 3).unwrap();
+    assert_eq!(arbiter.latest(1), None, "the arbiter has no data");
+    assert!(arbiter.catalog.collection("test", "c").is_none(), "nor the names of any");
+}
+
+#[test]
+fn an_arbiter_joins_behind_a_short_log_and_keeps_what_a_member_lacks() {
+    const WRITES: i32 = 400;
+    let wires = Wires(Arc::default());
+    let start = |id| {
+        let log = LogOptions { size_bytes: 16 << 10, ..LogOptions::default() };
+        Server::start_with(&wires, id, Arc::default(), log)
+    };
+    let servers: Vec<Server> = (0..3).map(start).collect();
+    let (primary, secondary, arbiter) = (&servers[0], &servers[1], &servers[2]);
+    block_on(primary.set.initiate(patient([member(0), member(1)]))).expect("a set");
+    wait_for_voters(&servers, 2);
+    (0..WRITES).for_each(|value| primary.write(1, value).unwrap());
+    let is_trimmed = || primary.logged() < WRITES as u64 / 2;
+    wait_until("the beginning of the log is gone", is_trimmed);
+    change_members(&servers, [member(0), member(1), with(member(2), doc! { "arbiterOnly": true })]);
+    wait_for_voters(&servers, 3);
+    assert_eq!(arbiter.set.topology().state, MemberState::Arbiter, "it knows the set, though not by the log");
+    assert!(arbiter.logged() < WRITES as u64 / 2, "it has taken the primary's place");
+    wires.0.0.lock().unwrap().remove(&host(1));
+    (0..WRITES).for_each(|value| primary.write(1, value).unwrap());
+    wait_until("the primary keeps no more than it has to", is_trimmed);
+    // Long enough for the arbiter to do the same.
+    std::thread::sleep(Duration::from_secs(2));
+    wires.0.0.lock().unwrap().remove(&host(0));
+    primary.set.stop();
+    wires.0.0.lock().unwrap().insert(host(1), secondary.set.clone());
+    wait_until("the secondary leads", || secondary.set.is_writable());
+    assert_eq!(secondary.latest(1), Some(Value::Int32(WRITES - 1)), "what was acknowledged is there");
+}
+
 fn comes(future: impl Future) -> bool {
     let (mut future, began) = (std::pin::pin!(future), Instant::now());
     while began.elapsed() < Duration::from_millis(500) {

@@ -59,13 +59,15 @@ pub fn adopt_copy(data: &Path, open: OpenStore<'_>) -> Result<bool, CopyError> {
 /// Writes into the copy what is the member's own; whether the copy is of use.
 pub(super) fn prepare(data: &Path, copy: &Path, open: OpenStore<'_>) -> Result<bool, CopyError> {
     let store = open(copy).map_err(failed)?;
-    let applied = LocalState::new(store.clone()).applied()?;
+    let local = LocalState::new(store.clone());
+    let has_data = !local.identity()?.is_some_and(|identity| identity.is_arbiter);
+    let applied = local.applied()?;
     let applied = applied.ok_or_else(|| CopyError("the copy is not of a member's data".to_owned()))?;
     let copied = log_of(&store)?;
     let (last, term) = (copied.last(), copied.term(copied.last())?);
     drop(copied);
     let is_of_use = match own(data, open, applied.position)? {
-        Some(own) if applied.membership.members().contains(&own.identity.number) => {
+        Some(own) if has_data && applied.membership.members().contains(&own.identity.number) => {
             let mut unit = WriteUnit::new();
             LocalState::put_identity(&mut unit, &own.identity);
             if let Some(disk) = own.disk {

@@ -78,7 +78,11 @@ impl CopySource {
             let number = request.get(name).and_then(RawValue::as_i64_exact);
             number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
         };
-        let data = LocalState::new(self.store.clone()).applied().map_err(failed)?.unwrap_or_default();
+        let local = LocalState::new(self.store.clone());
+        if local.identity().map_err(failed)?.is_some_and(|identity| identity.is_arbiter) {
+            return Err(failed("an arbiter has no data"));
+        }
+        let data = local.applied().map_err(failed)?.unwrap_or_default();
         if data.position.index >= wanted("at") && data.membership.members().contains(&wanted("for")) {
             return Ok(wanted("for"));
         }

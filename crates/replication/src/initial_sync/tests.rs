@@ -87,7 +87,15 @@ impl Server {
 
 fn identity(number: u64, needs_copy: bool) -> Identity {
     let set_id = ObjectId::from_bytes([1; 12]);
-    Identity { set_name: "rs".to_owned(), set_id, number, genesis: 1, needs_copy, forced_through: 0 }
+    Identity {
+        set_name: "rs".to_owned(),
+        set_id,
+        number,
+        genesis: 1,
+        needs_copy,
+        forced_through: 0,
+        is_arbiter: false,
+    }
 }
 
 fn operation(index: u64, term: u64) -> Entry {

@@ -206,6 +206,8 @@ pub(crate) struct Driver {
     /// `None` until the set is initiated, here or by another member that has sent us word.
     participant: Option<Box<Participant>>,
     strangers: Strangers,
+    /// Whether it was said that the disk is not that of a member of this kind.
+    is_misused: bool,
     stops: bool,
 }
 
@@ -235,6 +237,7 @@ impl Driver {
             waker,
             participant: None,
             strangers: Strangers::default(),
+            is_misused: false,
             stops: false,
         };
         let mut report = TurnReport::default();
@@ -293,6 +296,16 @@ impl Driver {
             self.strangers.note(envelope);
             return Ok(());
         }
+        let is_arbiter = self.participant.as_ref().map(|participant| participant.is_arbiter());
+        if envelope.disk.is_some() && is_arbiter.is_some_and(|is| is != envelope.arbiter.is_some()) {
+            if !std::mem::replace(&mut self.is_misused, true) {
+                tracing::error!(
+                    "an arbiter has no data, and no other member is without: this directory is to be emptied before \
+                     the server takes part as what the configuration says"
+                );
+            }
+            return Ok(());
+        }
         if self.participant.is_none() {
             // Under a number of another disk there may be votes that this one does not know of.
             if envelope.disk.is_none() || envelope.disk.as_ref() != self.links.shared.disk.get() {
@@ -305,6 +318,7 @@ impl Driver {
                 genesis: FIRST_NUMBER,
                 needs_copy: envelope.needs_copy,
                 forced_through: 0,
+                is_arbiter: envelope.arbiter.is_some(),
             };
             tracing::info!(set = %identity.set_name, number = identity.number, "joining the replica set");
             self.found(&identity)?;
@@ -340,6 +354,7 @@ impl Driver {
                 genesis: FIRST_NUMBER,
                 needs_copy,
                 forced_through: 0,
+                is_arbiter: false,
             };
             self.found(&identity)?;
             self.join(identity, now, report)?;
@@ -377,7 +392,7 @@ impl Driver {
         let oplog = participant.oplog();
         self.links.shared.oplog.get_or_init(|| oplog.clone());
         *self.links.shared.set_id.lock() = Some(participant.set_id());
-        report.begins = Some((data, oplog));
+        report.begins = (!participant.is_arbiter()).then_some((data, oplog));
         self.participant = Some(Box::new(participant));
         Ok(())
     }
@@ -469,6 +484,7 @@ mod tests {
             electable: true,
             applied: None,
             stamps: crate::set::freshness::Stamps::default(),
+            arbiter: None,
             chain: crate::set::chain::ChainWord::default(),
             messages: Vec::new(),
         };

@@ -2,6 +2,7 @@
 
 use crate::entry::{Index, MemberId};
 use crate::message::Message;
+use crate::set::arbiter::ArbiterWord;
 use crate::set::chain::ChainWord;
 use crate::set::freshness::{Claim, Stamps};
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
@@ -37,6 +38,8 @@ pub(crate) struct Envelope {
     /// Up to where the sender has applied the log.
     pub(crate) applied: Option<Index>,
     pub(crate) chain: ChainWord,
+    /// Where the receiver is an arbiter.
+    pub(crate) arbiter: Option<ArbiterWord>,
     pub(crate) messages: Vec<Message>,
 }
 
@@ -92,6 +95,9 @@ impl Envelope {
             builder.append("committed", committed as i64).append("age", age_us);
         }
         self.chain.write(&mut builder);
+        if let Some(word) = &self.arbiter {
+            word.write(&mut builder);
+        }
         let mut array = builder.start_array("m");
         for message in messages {
             array.push(RawValue::Binary { subtype: 0, bytes: message });
@@ -156,6 +162,7 @@ impl Envelope {
             stamps,
             applied: command.get("applied").and_then(RawValue::as_i64_exact).map(i64::unsigned_abs),
             chain: ChainWord::read(command),
+            arbiter: ArbiterWord::read(command),
             messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         })
     }
@@ -186,6 +193,7 @@ mod tests {
             stamps: Stamps { claim: Some(Claim { committed: 9, age_us: 3 }), stamp: 8, ..Stamps::default() },
             applied: Some(3),
             chain: ChainWord::default(),
+            arbiter: Some(ArbiterWord { trims_through: 3, state: None }),
             messages: sizes.iter().map(message).collect(),
         }
     }

@@ -495,12 +495,23 @@ impl Participant {
                 has_joined && known.is_active && known.matched + CAUGHT_UP_ENTRIES >= self.applied
             })
         };
+        // What is before an arbiter's log has to be with every voter that has data.
+        let (common, committed) = (self.common_to_data(false).unwrap_or(0), self.member.committed());
+        let has_arbiter = state.config.members.iter().any(|member| member.arbiter_only);
+        let is_covered = |number: MemberId| {
+            let known = progress.iter().find(|progress| progress.member == number);
+            let matched = known.map_or(0, |known| known.matched);
+            match state.is_arbiter(number) {
+                true => matched <= common,
+                false => !has_arbiter || matched >= committed,
+            }
+        };
         let numbers = state.config.members.iter().map(|member| (member.votes, state.number(member.id)));
         let (mut voters, mut learners): (Vec<MemberId>, Vec<MemberId>) = (Vec::new(), Vec::new());
         for (votes, number) in numbers {
             let (is_voter, is_learner) =
                 (membership.voters.contains(&number), membership.learners.contains(&number));
-            match is_voter || (is_learner && has_caught_up(number)) {
+            match is_voter || (is_learner && has_caught_up(number) && is_covered(number)) {
                 true if votes => voters.push(number),
                 // Nobody can take a number of which it is not known to whom it belongs.
                 _ if is_voter || is_learner || state.disk(number).is_some() => learners.push(number),

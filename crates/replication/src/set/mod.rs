@@ -15,6 +15,7 @@
 
 mod apply;
 mod apply_queue;
+mod arbiter;
 mod background;
 mod batches;
 mod chain;

@@ -7,6 +7,7 @@ use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
 use crate::set::apply_queue::Work;
+use crate::set::arbiter::Arbiter;
 use crate::set::background;
 use crate::set::chain::{Chain, ChainWord};
 use crate::set::config::MEMBERS_MAX;
@@ -56,7 +57,7 @@ pub(crate) struct Participant {
     pub(super) config: Config,
     /// After so long without an operation a leader logs one that changes nothing.
     pub(super) noop_interval: Duration,
-    oplog: Oplog,
+    pub(super) oplog: Oplog,
     /// As applied, for clients and for what is to be changed.
     pub(super) state: Option<SetState>,
     shown: Option<Arc<crate::set::ReplSetConfig>>,
@@ -80,6 +81,7 @@ pub(crate) struct Participant {
     pub(super) reads_latest: bool,
     pub(super) applied: Index,
     pub(super) chain: Chain,
+    pub(super) arbiter: Option<Arbiter>,
     /// Where this member stays behind by intention: up to here entries are old enough.
     pub(super) old_enough: Index,
     trim_at: Duration,
@@ -108,6 +110,7 @@ impl Participant {
             ..Config::new(identity.number, options.seed)
         };
         let applied = data.position;
+        let arbiter = identity.is_arbiter.then(|| Arbiter::new(data.clone()));
         let mut member = Member::open(&config, log, data, now.monotonic)?;
         oplog.show_up_to(applied.index);
         if member.membership().voters == [identity.number] {
@@ -140,6 +143,7 @@ impl Participant {
             reads_latest: false,
             applied: applied.index,
             chain: Chain::default(),
+            arbiter,
             old_enough: 0,
             trim_at: now.monotonic,
             awaited_term: None,
@@ -149,9 +153,11 @@ impl Participant {
         let log = Position { term: participant.leadership.term, index: last };
         participant.links.history.begin(log);
         let optime = participant.optime_at(applied.index)?;
-        participant.links.shared.reach(|reached| {
-            (reached.applied, reached.committed, reached.durable) = (optime, optime, optime);
-        });
+        if !participant.is_arbiter() {
+            participant.links.shared.reach(|reached| {
+                (reached.applied, reached.committed, reached.durable) = (optime, optime, optime);
+            });
+        }
         if let Some(state) = state {
             if participant.identity.is_forced_after(applied.index) {
                 participant.log_again(state.clone());
@@ -180,6 +186,10 @@ impl Participant {
 
     pub(crate) fn deadline(&self) -> Duration {
         self.member.deadline()
+    }
+
+    pub(crate) fn is_arbiter(&self) -> bool {
+        self.arbiter.is_some()
     }
 
     pub(super) fn is_too_far_behind(&self) -> bool {
@@ -211,7 +221,9 @@ impl Participant {
             self.trim_at = now.monotonic + TRIM_INTERVAL;
             self.links.history.retire(background::clock().0);
             // The mark of what is applied is in the same journal, and before this.
-            if let Some(through) = self.member.log().trim_through(self.applied, now.wall) {
+            let common = self.arbiter.as_ref().map_or(self.applied, |arbiter| arbiter.trims_through);
+            let through = self.member.log().trim_through(self.applied.min(common), now.wall);
+            if let Some(through) = through {
                 self.links.history.trimmed_through(through);
                 self.member.compact(through)?;
             }
@@ -234,7 +246,7 @@ impl Participant {
         }
         let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
         match (&self.state, own) {
-            (None, _) => Candidacy::Own,
+            (None, _) if !self.is_arbiter() => Candidacy::Own,
             (_, Some(own)) if own.is_electable() => Candidacy::Own,
             (_, Some(own)) if !own.delay.is_zero() => Candidacy::None,
             // Its vote counts until the consensus has followed the configuration.
@@ -260,10 +272,11 @@ impl Participant {
 
     /// Word from another member.
     pub(crate) fn receive(&mut self, envelope: Envelope, now: Now) -> Result<(), LogError> {
-        let Envelope { from, to, disk, electable, applied, chain, messages, stamps, .. } = envelope;
+        let Envelope { from, to, disk, electable, applied, chain, arbiter, messages, stamps, .. } = envelope;
         if to.number != self.identity.number && !self.take_number(to.number, disk)? {
             return Ok(());
         }
+        self.hear_as_arbiter(arbiter);
         self.note_follower(from.number, chain, now);
         if chain.is_passed_on() {
             return self.take_passed_on(from.number, messages, now);
@@ -333,7 +346,7 @@ impl Participant {
                 while let Some((_, optime)) = self.syncing.pop_front_if(|(next, _)| *next <= ticket) {
                     durable = Some(optime);
                 }
-                if let Some(optime) = durable {
+                if let Some(optime) = durable.filter(|_| !self.is_arbiter()) {
                     self.links.shared.reach(|reached| reached.durable = optime);
                 }
             }
@@ -420,7 +433,8 @@ impl Participant {
         let mut sync = None;
         loop {
             let effects = self.member.effects()?;
-            let has_more = effects.has_more;
+            // What an arbiter passes over may be what something waits for.
+            let has_more = effects.has_more || (self.is_arbiter() && effects.has_news());
             sync = effects.sync.or(sync);
             self.take(effects, proposals, now)?;
             if !has_more {
@@ -438,7 +452,10 @@ impl Participant {
             self.note_leadership(before, self.leading.is_to_end());
             self.close_if_deposed(proposals);
         }
-        self.route(effects.committed);
+        match self.is_arbiter() {
+            true => self.pass_over(&effects.committed, now)?,
+            false => self.route(effects.committed),
+        }
         self.send(effects.messages, now);
         self.keep_fresh(now);
         self.pass_on(now);
@@ -447,8 +464,10 @@ impl Participant {
             known.for_each(|read| read.needs = Some(index));
         }
         self.answer_reads();
-        if let Some(wanted) = effects.snapshot {
-            self.fall_behind(wanted);
+        match effects.snapshot {
+            Some(wanted) if self.is_arbiter() => self.take_place(wanted)?,
+            Some(wanted) => self.fall_behind(&wanted),
+            None => {}
         }
         if let Some(ticket) = effects.sync {
             let optime = self.optime_at(self.member.log().last())?;
@@ -458,7 +477,7 @@ impl Participant {
     }
 
     /// The others' logs do not go back to where this member is.
-    fn fall_behind(&mut self, wanted: SnapshotWanted) {
+    fn fall_behind(&mut self, wanted: &SnapshotWanted) {
         let copying = &self.links.copying;
         // A new member has nothing to lose.
         let is_to_copy = self.state.is_none() || copying.replaces_data();
@@ -559,6 +578,7 @@ impl Participant {
             applied: Some(self.applied),
             stamps: Stamps { asks, ..stamps },
             chain,
+            arbiter: self.word_to_arbiter(number, &messages),
             messages,
         };
         for command in envelope.encode() {
@@ -674,6 +694,7 @@ impl Participant {
             (None, _) if self.is_too_far_behind => MemberState::Startup2,
             (None, _) => MemberState::Startup,
             (Some(_), None) => MemberState::Removed,
+            _ if self.is_arbiter() => MemberState::Arbiter,
             _ if is_writable => MemberState::Primary,
             _ if self.is_too_far_behind || self.maintenance > 0 || self.applied < self.begun => {
                 MemberState::Recovering
@@ -681,6 +702,9 @@ impl Participant {
             _ => MemberState::Secondary,
         };
         let leader = self.leadership.leader.filter(|leader| is_writable || *leader != self.identity.number);
+        // Which leads for a moment to hand on what it alone has.
+        let leader =
+            leader.filter(|leader| !self.state.as_ref().is_some_and(|state| state.is_arbiter(*leader)));
         let primary = leader.and_then(|leader| self.state.as_ref()?.place(leader));
         let membership = self.member.membership();
         let votes = |number: &MemberId| {

@@ -108,6 +108,12 @@ impl SetState {
         configured.map(|member| &member.host).or_else(|| self.leaving.get(&number)).map(String::as_str)
     }
 
+    /// Whether the member with this number is an arbiter.
+    pub(crate) fn is_arbiter(&self, number: MemberId) -> bool {
+        let member = self.place(number).and_then(|place| self.config.members.get(place));
+        member.is_some_and(|member| member.arbiter_only)
+    }
+
     /// Who is not in the configuration any more, and may still be in the consensus.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = MemberId> {
         self.leaving.keys().copied()

@@ -33,6 +33,8 @@ pub struct Identity {
     /// Up to there this member alone has decided what is in the log, and who had a vote does not count:
     /// the set was forced to go on without its majority.
     pub forced_through: Index,
+    /// It votes and has no data. A disk stays what it is: where nothing was applied nobody may look for data.
+    pub is_arbiter: bool,
 }
 
 impl Identity {
@@ -77,7 +79,7 @@ impl LocalState {
         let document = doc! {
             "set": (identity.set_name.as_str()), "setId": (identity.set_id), "number": (number(identity.number)),
             "genesis": (number(identity.genesis)), "needsCopy": (identity.needs_copy),
-            "forcedThrough": (number(identity.forced_through)),
+            "forcedThrough": (number(identity.forced_through)), "arbiter": (identity.is_arbiter),
         };
         unit.put(Keyspace::Meta, IDENTITY, document.to_buf().as_bytes());
     }
@@ -190,6 +192,7 @@ fn decode_identity(document: RawDocument<'_>) -> Result<Identity, LogError> {
         genesis: counted(document.get("genesis"), "genesis")?,
         needs_copy,
         forced_through: counted(document.get("forcedThrough"), "forcedThrough").unwrap_or(0),
+        is_arbiter: document.get("arbiter").and_then(RawValue::as_bool).unwrap_or(false),
     })
 }
 

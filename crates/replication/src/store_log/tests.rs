@@ -159,6 +159,7 @@ fn the_local_state_comes_back() {
         genesis: 1,
         needs_copy: true,
         forced_through: 7,
+        is_arbiter: true,
     };
     let members = |ids: &[MemberId]| ids.to_vec();
     let applied = Checkpoint {

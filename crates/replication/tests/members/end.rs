@@ -21,8 +21,10 @@ impl World {
         let (applied, committed) = (leading.set.last_applied(), leading.set.last_committed());
         let is_there = |(id, node): (usize, &Node)| {
             let Some(running) = &node.running else { return false };
-            let is_level =
-                running.set.topology().state.is_readable() && running.set.last_applied() == applied;
+            let is_level = match running.set.topology().state {
+                MemberState::Arbiter => running.mark() == leading.mark(),
+                state => state.is_readable() && running.set.last_applied() == applied,
+            };
             running.clients.is_empty() && (is_level || !self.is_member(id, leader))
         };
         applied == committed && self.nodes.iter().enumerate().all(is_there)
@@ -50,7 +52,13 @@ impl World {
             };
             let is_primary = running.set.topology().state == MemberState::Primary;
             assert_eq!(is_primary, id == leader, "{}", self.describe());
-            check_equal(id, leader, &self::content(&running.catalog), &content);
+            let own = self::content(&running.catalog);
+            match running.set.topology().state {
+                MemberState::Arbiter => {
+                    assert!(own.is_empty(), "the arbiter {id} has data: {:?}", own.keys())
+                }
+                _ => check_equal(id, leader, &own, &content),
+            }
             check_oplogs(id, leader, &self::oplog(&running.catalog), &oplog);
             check_valid(id, running);
         }

@@ -11,7 +11,7 @@ use catalog::Catalog;
 use document::DocumentBuf;
 use fastrand::Rng;
 use replication::set::{Background, ReplicaSet, SetOptions};
-use replication::{LocalState, LogOptions, MemberId};
+use replication::{LocalState, LogOptions, MemberId, Position};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -54,6 +54,14 @@ pub(crate) struct Running {
     shown: BTreeMap<i32, (DocumentBuf, Vec<i64>)>,
     /// How many of the acknowledged writes it has to have by what it says of its freshness.
     fresh_through: usize,
+}
+
+impl Running {
+    /// Up to where its disk says that it has come.
+    pub(crate) fn mark(&self) -> Option<Position> {
+        let local = LocalState::new(self.catalog.store().clone());
+        local.applied().expect("a whole disk").map(|mark| mark.position)
+    }
 }
 
 /// Whether a machine belongs to the set, as far as its operator knows.

@@ -136,7 +136,14 @@ impl World {
             number = (number + 1) % 20;
         }
         let Some(other) = config.members.first().cloned() else { return };
-        config.members.push(MemberConfig { id: number, host: host(id), votes: true, priority: 1.0, ..other });
+        config.members.push(MemberConfig {
+            id: number,
+            host: host(id),
+            votes: true,
+            priority: 1.0,
+            arbiter_only: false,
+            ..other
+        });
         self.figures.added += 1;
         self.reconfigure(leader, config);
     }

@@ -104,6 +104,10 @@ async fn maintain(context: &mut CommandContext<'_>) -> CommandResult {
         other => crate::fields::integer(other).is_some_and(|number| number != 0),
     };
     context.fields.finish()?;
+    if set.topology().state == MemberState::Arbiter {
+        let message = "arbiters can't modify maintenance mode";
+        return Err(CommandError::new(ErrorCode::NotSecondary as i32, message));
+    }
     asked(context, set.set_maintenance(is_on)).await
 }
 
@@ -122,12 +126,19 @@ fn sync_from(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     if topology.state == MemberState::Primary {
         return Err(CommandError::new(ErrorCode::NotSecondary as i32, "primaries don't sync"));
     }
+    if own.arbiter_only {
+        return Err(CommandError::new(ErrorCode::NotSecondary as i32, "arbiters don't sync"));
+    }
     let Some(source) = config.members.iter().find(|member| member.host == host) else {
         let message = format!("Could not find member \"{host}\" in replica set");
         return Err(CommandError::new(ErrorCode::NodeNotFound as i32, message));
     };
     if source.id == own.id {
         return Err(CommandError::invalid_options("I cannot sync from myself"));
+    }
+    if source.arbiter_only {
+        let message = format!("Cannot sync from \"{host}\" because it is an arbiter");
+        return Err(CommandError::invalid_options(message));
     }
     let primary = topology.primary_member().map(|member| member.id);
     let is_primary = Some(source.id) == primary;

@@ -47,14 +47,15 @@ fn status(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) -> 
     let source_host = source.and_then(|id| config.member(id)).map_or("", |member| member.host.as_str());
     // Who votes by now; `writeMajorityCount` is of the configuration.
     let voters = topology.voters as i32;
-    let (majority, write_majority) = (voters / 2 + 1, config.majority() as i32);
+    let writable = voters.min(config.writable_voters().count() as i32);
+    let (majority, write_majority) = (voters / 2 + 1, config.write_majority() as i32);
     reply.append("set", config.set_name.as_str());
     reply.append("date", RawValue::DateTime(context.server.now_ms()));
     reply.append("myState", topology.state.number()).append("term", topology.term as i64);
     reply.append("syncSourceHost", source_host).append("syncSourceId", source.unwrap_or(-1));
     reply.append("heartbeatIntervalMillis", config.settings.heartbeat_interval.as_millis() as i64);
     reply.append("majorityVoteCount", majority).append("writeMajorityCount", write_majority);
-    reply.append("votingMembersCount", voters).append("writableVotingMembersCount", voters);
+    reply.append("votingMembersCount", voters).append("writableVotingMembersCount", writable);
     write_optimes(reply.start_document("optimes"), set);
     let uptime = ambient::elapsed(context.server.started).as_secs() as i32;
     elections::write(set, reply);
@@ -91,17 +92,9 @@ fn describe(member: &MemberStatus, config: &ReplSetConfig, uptime: i32, info: St
     let now_ms = ambient::since_epoch().as_millis() as i64;
     let since = |began: i64| (now_ms.saturating_sub(began) / 1000) as i32;
     shown.push("uptime", if member.is_self { uptime } else { member.up_since.map_or(0, since) });
-    let date = |optime: OpTime| Value::DateTime(i64::from(optime.timestamp.time) * 1000);
-    shown.push("optime", shown_optime(member.optime));
-    if !member.is_self {
-        shown.push("optimeDurable", shown_optime(member.durable));
+    if !config.member(member.id).is_some_and(|member| member.arbiter_only) {
+        describe_data(member, &mut shown);
     }
-    shown.push("optimeDate", date(member.optime));
-    if !member.is_self {
-        shown.push("optimeDurableDate", date(member.durable));
-    }
-    shown.push("lastAppliedWallTime", date(member.optime));
-    shown.push("lastDurableWallTime", date(member.durable));
     if let Some(heard) = member.last_heartbeat.filter(|_| !member.is_self) {
         shown.push("lastHeartbeat", Value::DateTime(heard));
     }
@@ -126,4 +119,19 @@ fn describe(member: &MemberStatus, config: &ReplSetConfig, uptime: i32, info: St
         shown.push("self", true);
     }
     shown
+}
+
+/// How far its data and its log are.
+fn describe_data(member: &MemberStatus, shown: &mut Document) {
+    let date = |optime: OpTime| Value::DateTime(i64::from(optime.timestamp.time) * 1000);
+    shown.push("optime", shown_optime(member.optime));
+    if !member.is_self {
+        shown.push("optimeDurable", shown_optime(member.durable));
+    }
+    shown.push("optimeDate", date(member.optime));
+    if !member.is_self {
+        shown.push("optimeDurableDate", date(member.durable));
+    }
+    shown.push("lastAppliedWallTime", date(member.optime));
+    shown.push("lastDurableWallTime", date(member.durable));
 }

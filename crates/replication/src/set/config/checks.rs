@@ -38,6 +38,9 @@ impl ReplSetConfig {
                  {VOTERS_MAX}"
             )));
         }
+        if self.members.iter().filter(|member| member.arbiter_only).count() > 1 {
+            return Err(invalid("Multiple arbiters are not allowed"));
+        }
         if !self.members.iter().any(MemberConfig::is_electable) {
             return Err(invalid(
                 "Replica set configuration must contain at least one non-arbiter member with priority > 0",
@@ -152,6 +155,15 @@ impl ReplSetConfig {
                     "New and old configurations both have members with host of {} but in the new configuration the \
                      _id field is {} and in the old configuration it is {} for replica set {}",
                     member.host, member.id, old.id, self.set_name
+                ));
+            }
+        }
+        for member in &asked.members {
+            if self.member(member.id).is_some_and(|old| old.arbiter_only != member.arbiter_only) {
+                return incompatible(format!(
+                    "New and old configurations differ in the setting of the arbiterOnly field for member {}; to make \
+                     this change, remove then re-add the member",
+                    member.host
                 ));
             }
         }

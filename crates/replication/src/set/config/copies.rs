@@ -9,7 +9,7 @@ use wire::ErrorCode;
 pub enum Copies {
     /// So many members, whoever they are.
     Members(usize),
-    /// A majority of those that vote.
+    /// As many of those that vote as a majority has, as far as they have data.
     Majority,
     /// What `settings.getLastErrorModes` means by this name.
     Mode(String),
@@ -39,10 +39,10 @@ impl ReplSetConfig {
 
     /// Whether the members that `has` says so of are as many copies.
     pub fn has_copies(&self, copies: &Copies, has: impl Fn(&MemberConfig) -> bool) -> bool {
-        let members = || self.members.iter().filter(|member| has(member));
+        let members = || self.members.iter().filter(|member| !member.arbiter_only && has(member));
         match copies {
             Copies::Members(wanted) => members().count() >= *wanted,
-            Copies::Majority => members().filter(|member| member.votes).count() >= self.majority(),
+            Copies::Majority => members().filter(|member| member.votes).count() >= self.write_majority(),
             Copies::Mode(name) => self.mode(name).is_some_and(|tags| {
                 tags.iter().all(|(tag, wanted)| {
                     let tags = members().flat_map(|member| &member.tags);
@@ -54,6 +54,11 @@ impl ReplSetConfig {
                 })
             }),
         }
+    }
+
+    /// `writeMajorityCount`.
+    pub fn write_majority(&self) -> usize {
+        self.majority().min(self.writable_voters().count())
     }
 
     fn mode(&self, name: &str) -> Option<&[(String, usize)]> {

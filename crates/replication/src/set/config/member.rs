@@ -23,6 +23,8 @@ pub struct MemberConfig {
     pub delay: Duration,
     /// `votes`: it votes and counts for majorities.
     pub votes: bool,
+    /// `arbiterOnly`: it votes and has no data.
+    pub arbiter_only: bool,
 }
 
 /// The greatest `priority`.
@@ -40,21 +42,19 @@ impl MemberConfig {
     fn read(document: RawDocument<'_>) -> Result<Self, SetError> {
         let mut fields = Fields::new("MemberConfig", document)?;
         let host = fields.text("host")?.ok_or_else(|| fields.missing("host"))?;
+        let arbiter_only = fields.truth("arbiterOnly")?.unwrap_or(false);
+        // Of an arbiter 1 is what nobody has said.
+        let priority = fields.share("priority", PRIORITY_MAX)?.unwrap_or(1.0);
         let member = MemberConfig {
             id: id(&mut fields)?,
             host: normal_host(host)?,
             hidden: fields.truth("hidden")?.unwrap_or(false),
-            priority: fields.share("priority", PRIORITY_MAX)?.unwrap_or(1.0),
+            priority: if arbiter_only && priority == 1.0 { 0.0 } else { priority },
             tags: tags(fields.document("tags")?)?,
             delay: fields.whole("secondaryDelaySecs", 0..=DELAY_SECONDS_MAX)?.map_or(Duration::ZERO, seconds),
             votes: fields.whole("votes", 0..=1)?.unwrap_or(1) == 1,
+            arbiter_only,
         };
-        if fields.truth("arbiterOnly")?.unwrap_or(false) {
-            return Err(invalid(
-                "arbiters are not supported: every member that votes has the data, so that what a majority \
-                 has acknowledged is there; add a member with priority: 0 and hidden: true",
-            ));
-        }
         if !fields.truth("buildIndexes")?.unwrap_or(true) {
             return Err(invalid("buildIndexes: false is not supported: every member has all indexes"));
         }
@@ -62,14 +62,28 @@ impl MemberConfig {
             return Err(invalid("horizons are not supported: clients reach a member at its host"));
         }
         fields.finish()?;
+        member.check_arbiter()?;
         member.check_priority()?;
         Ok(member)
+    }
+
+    fn check_arbiter(&self) -> Result<(), SetError> {
+        if !self.arbiter_only {
+            return Ok(());
+        }
+        match (self.votes, self.tags.is_empty(), self.delay.is_zero()) {
+            (false, ..) => Err(invalid("Arbiter must vote (cannot have 0 votes)")),
+            (_, false, _) => Err(invalid("Cannot set tags on arbiters.")),
+            (.., false) => Err(invalid("an arbiter has no data: secondaryDelaySecs must be 0")),
+            _ => Ok(()),
+        }
     }
 
     /// Who cannot be primary must not be told to want it.
     fn check_priority(&self) -> Result<(), SetError> {
         let reasons = [
             (!self.votes, "non-voting (votes:0)"),
+            (self.arbiter_only, "arbiterOnly=true"),
             (!self.delay.is_zero(), "secondaryDelaySecs is used"),
             (self.hidden, "hidden=true"),
         ];
@@ -87,7 +101,7 @@ impl MemberConfig {
     pub(super) fn to_document(&self) -> Document {
         let tags = self.tags.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
         doc! {
-            "_id": (self.id), "host": (self.host.as_str()), "arbiterOnly": false, "buildIndexes": true,
+            "_id": (self.id), "host": (self.host.as_str()), "arbiterOnly": (self.arbiter_only), "buildIndexes": true,
             "hidden": (self.hidden), "priority": (self.priority), "tags": (tags.collect::<Document>()),
             "secondaryDelaySecs": (self.delay.as_secs() as i64), "votes": (i32::from(self.votes)),
         }

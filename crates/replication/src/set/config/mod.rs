@@ -102,6 +102,11 @@ impl ReplSetConfig {
         self.voters().count() / 2 + 1
     }
 
+    /// Those that vote and have data.
+    pub fn writable_voters(&self) -> impl Iterator<Item = &MemberConfig> {
+        self.voters().filter(|member| !member.arbiter_only)
+    }
+
     /// The member of this `_id`.
     pub fn member(&self, id: i32) -> Option<&MemberConfig> {
         self.members.iter().find(|member| member.id == id)

@@ -144,8 +144,31 @@ fn a_member_says_nothing_that_contradicts_itself() {
         "buildIndexes: false is not supported: every member has all indexes",
     );
     refused_member(doc! { "color": 1 }, "BSON field 'MemberConfig.color' is an unknown field.");
-    let arbiter = parse(&of(vec![member(0).into(), with(member(1), doc! { "arbiterOnly": true })]));
-    assert!(arbiter.expect_err("an arbiter").message.contains("arbiters are not supported"));
+}
+
+#[test]
+fn an_arbiter_votes_and_has_nothing_else() {
+    let arbiter = |more: Document| {
+        with(member(1), [doc! { "arbiterOnly": true }, more].into_iter().flatten().collect())
+    };
+    let config =
+        parse(&of(vec![member(0).into(), arbiter(doc! {}), member(2).into()])).expect("a configuration");
+    assert_eq!((config.members[1].priority, config.majority(), config.write_majority()), (0.0, 2, 2));
+    let pair = parse(&of(vec![member(0).into(), arbiter(doc! { "priority": 0 })])).expect("a configuration");
+    assert_eq!((pair.majority(), pair.write_majority()), (2, 1));
+    assert!(config.has_copies(&Copies::Members(2), |member| member.id != 1));
+    assert!(!config.has_copies(&Copies::Members(2), |member| member.id != 2), "an arbiter is no copy");
+    assert!(config.check_copies(&Copies::Members(3)).is_err(), "there are two with data");
+    refused_member(doc! { "arbiterOnly": true, "votes": 0 }, "Arbiter must vote (cannot have 0 votes)");
+    refused_member(doc! { "arbiterOnly": true, "tags": { "dc": "a" } }, "Cannot set tags on arbiters.");
+    refused_member(doc! { "arbiterOnly": true, "priority": 2 }, "priority must be 0 when arbiterOnly=true");
+    let two = vec![member(0).into(), arbiter(doc! {}), with(member(2), doc! { "arbiterOnly": true })];
+    refused(of(two), "Multiple arbiters are not allowed");
+    let mut other = config.clone();
+    other.members[1].arbiter_only = false;
+    other.version += 1;
+    let refused = config.successor(other, 0, 1, None).expect_err("another kind of member");
+    assert!(refused.message.contains("differ in the setting of the arbiterOnly field"), "{refused}");
 }
 
 #[test]
