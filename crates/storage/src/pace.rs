@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 const SHARE: u64 = 8;
 /// … and this one in any case, however much they write: what is copied must end.
 const SHARE_MIN: u64 = 16;
+/// So much is paid for in advance at most by who comes later: whoever moves much for nobody is not in the way for ever.
+const AHEAD_MAX: Duration = Duration::from_secs(10);
 /// Over how long the engine's own rate is taken.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -58,7 +60,7 @@ impl BackgroundPace {
         }
         let left = budget.saturating_sub(state.engine_rate);
         let rate = left.min(budget / SHARE).max(budget / SHARE_MIN).max(1);
-        let from = state.free_at.map_or(now, |free_at| free_at.max(now));
+        let from = state.free_at.map_or(now, |free_at| free_at.clamp(now, now + AHEAD_MAX));
         let free_at = from + Duration::from_secs_f64(bytes as f64 / rate as f64);
         state.free_at = Some(free_at);
         free_at.saturating_duration_since(now)
@@ -104,6 +106,10 @@ mod tests {
         let (pace, now) = (BackgroundPace::new(8 * MIB), Instant::now());
         assert_eq!(pace.pause_after(MIB, || 0, now), Duration::from_secs(1));
         assert_eq!(pace.pause_after(MIB, || 0, now), Duration::from_secs(2), "behind the other one");
+        for _ in 0..1_000 {
+            pace.pause_after(MIB, || 0, now);
+        }
+        assert_eq!(pace.pause_after(MIB, || 0, now), AHEAD_MAX + Duration::from_secs(1), "not for ever");
         assert_eq!(BackgroundPace::new(0).pause_after(MIB, || 0, now), Duration::ZERO);
     }
 }

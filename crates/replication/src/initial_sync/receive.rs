@@ -24,6 +24,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const TRIES: u32 = 60;
 /// So often a secondary is asked that has not come far enough yet: then the leader is.
 const BEGIN_TRIES: u32 = 10;
+/// Longer than this the source cannot have this member wait before the next chunk.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often the log tells how far it is.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// A source whose copy had no room here is asked again after this time: it may have less by then.
@@ -318,7 +320,8 @@ fn chunk(answer: &DocumentBuf) -> Result<Chunk, Failure> {
             if sum.as_i64_exact() == Some(i64::from(crc32c::crc32c(bytes))) =>
         {
             let pause = answer.get("pauseMillis").and_then(RawValue::as_i64_exact).unwrap_or(0);
-            Ok(Chunk { data: bytes.to_vec(), pause: Duration::from_millis(pause.max(0).unsigned_abs()) })
+            let pause = Duration::from_millis(pause.max(0).unsigned_abs()).min(PAUSE_MAX);
+            Ok(Chunk { data: bytes.to_vec(), pause })
         }
         _ => Err(CopyError("a chunk came damaged".to_owned()).into()),
     }

@@ -10,8 +10,8 @@ use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue};
 /// Bytes of messages in one envelope, unless one alone has more.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Of a name and a port: what is longer is nobody's, and would be kept.
-const HOST_BYTES_MAX: usize = 1 << 10;
+/// Of the name of a set, and of a name and a port: what is longer is nobody's, and would be kept.
+const NAME_BYTES_MAX: usize = 1 << 10;
 
 /// Who sends or receives an envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +111,8 @@ impl Envelope {
     pub(crate) fn decode(command: RawDocument<'_>) -> Result<Self, String> {
         let malformed = |field: &str| format!("malformed '{field}' of {COMMAND}");
         let text = |document: RawDocument<'_>, field: &str| {
-            let text = document.get(field).and_then(RawValue::as_str).map(str::to_owned);
+            let text = document.get(field).and_then(RawValue::as_str);
+            let text = text.filter(|text| text.len() <= NAME_BYTES_MAX).map(str::to_owned);
             text.ok_or_else(|| malformed(field))
         };
         let truth = |field: &str| match command.get(field) {
@@ -138,8 +139,7 @@ impl Envelope {
                 command.get(field).and_then(RawValue::as_document).ok_or_else(|| malformed(field))?;
             let number = address.get("number").and_then(RawValue::as_i64_exact);
             let number = number.filter(|number| *number > 0).ok_or_else(|| malformed(field))?;
-            let host = Some(text(address, "host")?).filter(|host| host.len() <= HOST_BYTES_MAX);
-            Ok(Address { number: number.unsigned_abs(), host: host.ok_or_else(|| malformed(field))? })
+            Ok(Address { number: number.unsigned_abs(), host: text(address, "host")? })
         };
         let Some(RawValue::ObjectId(set_id)) = command.get("setId") else { return Err(malformed("setId")) };
         let Some(RawValue::Array(messages)) = command.get("m") else { return Err(malformed("m")) };
@@ -228,8 +228,9 @@ mod tests {
                 .collect();
             assert!(Envelope::decode(rest.to_buf().as_raw()).is_err(), "without {field}");
         }
-        let mut long = envelope(&[1]);
-        long.from.host = "x".repeat(HOST_BYTES_MAX + 1);
-        assert!(Envelope::decode(long.encode()[0].as_raw()).is_err());
+        let (mut host, mut name) = (envelope(&[1]), envelope(&[1]));
+        host.from.host = "x".repeat(NAME_BYTES_MAX + 1);
+        name.set_name = "x".repeat(NAME_BYTES_MAX + 1);
+        assert!([host, name].iter().all(|long| Envelope::decode(long.encode()[0].as_raw()).is_err()));
     }
 }

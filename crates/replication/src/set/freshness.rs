@@ -138,14 +138,15 @@ impl Freshness {
     }
 
     fn claimed(&mut self, as_of: Duration, committed: Index) {
-        let has_room = self.claims.len() < CLAIMS_MAX;
-        match self.claims.back_mut() {
-            // Messages overtake each other: an older one tells nothing new.
-            Some((latest, index)) if as_of <= *latest || committed < *index => {}
-            Some((latest, index)) if committed == *index => *latest = as_of,
-            Some((latest, _)) if as_of - *latest < CLAIMS_APART => {}
-            _ if has_room => self.claims.push_back((as_of, committed)),
-            _ => {}
+        // Messages overtake each other: an older one tells nothing new.
+        if self.claims.back().is_some_and(|(latest, _)| as_of <= *latest) {
+            return;
+        }
+        // Of an earlier time by a later place, which may never be reached: anybody may have claimed it.
+        while self.claims.pop_back_if(|(_, index)| *index >= committed).is_some() {}
+        let is_near = |latest: &(Duration, Index)| as_of - latest.0 < CLAIMS_APART;
+        if !self.claims.back().is_some_and(is_near) && self.claims.len() < CLAIMS_MAX {
+            self.claims.push_back((as_of, committed));
         }
     }
 
@@ -333,6 +334,29 @@ mod tests {
         three.members[1] = Freshness::new(99 << 50);
         three.deliver(0, 1, late);
         assert_eq!(three.age(1, 5), None);
+    }
+
+    #[test]
+    fn a_place_that_is_never_reached_hides_no_other_one() {
+        let mut three = Three::new();
+        three.exchange(1, 5);
+        three.exchange(1, 5);
+        three.age(1, 5);
+        three.pass(1_000);
+        for _ in 0..CLAIMS_MAX * 2 {
+            three.pass(20);
+            let said = three.compose(0, 1, 1 << 62);
+            let echo = three.members[1].stamp(ms(three.clocks[1]));
+            three.deliver(
+                0,
+                1,
+                Stamps { echo, claim: Some(Claim { committed: 1 << 62, age_us: 0 }), ..said },
+            );
+        }
+        three.pass(20);
+        three.exchange(1, 6);
+        three.exchange(1, 6);
+        assert_eq!(three.age(1, 6), Some(5), "as of the last word");
     }
 
     #[test]
