@@ -177,6 +177,11 @@ impl<L: Log> Member<L> {
         self.raw.raft.raft_log.committed
     }
 
+    /// The last entry that it has, on its disk or on the way there.
+    pub fn last(&self) -> Index {
+        self.raw.raft.raft_log.last_index()
+    }
+
     /// Has a leader say now that it is there, rather than at the next heartbeat.
     pub fn ping(&mut self) {
         self.raw.ping();
@@ -426,7 +431,7 @@ impl<L: Log> Member<L> {
     ///
     /// # Panics
     /// If it leads.
-    pub fn force(&mut self) -> Index {
+    pub fn force(&mut self) {
         let raft = &mut self.raw.raft;
         assert_ne!(raft.state, StateRole::Leader, "a leader has a majority");
         raft.become_follower(raft.term, raft::INVALID_ID);
@@ -447,7 +452,6 @@ impl<L: Log> Member<L> {
         }
         assert_eq!(self.membership, Membership::of(&[own]), "one member votes alone");
         self.raw.mut_store().membership = self.membership.clone();
-        self.forced_through
     }
 
     /// Stops to lead at once.

@@ -435,20 +435,25 @@ impl Participant {
             return Err(SetError::new(ErrorCode::NodeNotElectable, message));
         }
         let state = state.forced(config, own);
-        let forced_through = self.member.force();
+        let forced_through = self.member.last();
         // Others of the same log are of another set from here on: what they have committed may be something else.
         let identity =
             Identity { set_id: ObjectId::new(), needs_copy: true, forced_through, ..self.identity.clone() };
+        let mut unit = WriteUnit::new();
+        LocalState::put_identity(&mut unit, &identity);
+        LocalState::put_set_state(&mut unit, state.to_note().as_raw());
+        self.links.catalog.store().write_now(unit).map_err(|error| {
+            SetError::new(
+                ErrorCode::OperationFailed,
+                format!("the beginning of the set is not written: {error}"),
+            )
+        })?;
+        self.member.force();
         tracing::warn!(
             forced_through,
             "the set is forced to go on without its majority: what only other members have is lost, and they come \
              back with empty directories only"
         );
-        let mut unit = WriteUnit::new();
-        LocalState::put_identity(&mut unit, &identity);
-        LocalState::put_set_state(&mut unit, state.to_note().as_raw());
-        let written = self.links.catalog.store().write_now(unit);
-        written.expect("the beginning of a forced set is written");
         *self.links.shared.set_id.lock() = Some(identity.set_id);
         self.identity = identity;
         self.log_again(state.clone());
