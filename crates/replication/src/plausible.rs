@@ -44,9 +44,10 @@ impl<L: Log> Member<L> {
         let last = raft.raft_log.last_index();
         match message.get_msg_type() {
             MessageType::MsgAppend => self.implausible_entries(message),
-            MessageType::MsgHeartbeat if message.term >= raft.term && message.commit > last => {
-                Some("it commits what this member does not have")
-            }
+            MessageType::MsgHeartbeat if message.term >= raft.term && message.commit > last => Some(
+                "it commits what this member does not have: it is forged, or an older copy of the member's own \
+                     directory was put back, which must be emptied then",
+            ),
             MessageType::MsgAppendResponse
                 if raft.state == StateRole::Leader && message.term == raft.term =>
             {

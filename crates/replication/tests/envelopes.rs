@@ -393,6 +393,111 @@ fn no_bytes_end_a_member() {
     }
 }
 
+/// What a field might be at its ends, and something else.
+fn extremes(value: &Value) -> Vec<Value> {
+    let numbers = [0, 1, -1, 1 << 31, 1 << 62, i64::MAX, i64::MIN].map(Value::Int64).to_vec();
+    match value {
+        Value::Int32(_) | Value::Int64(_) => numbers,
+        Value::Boolean(truth) => vec![Value::Boolean(!truth)],
+        Value::String(_) => vec![Value::from(""), Value::from("x".repeat(5_000)), Value::from(host(0))],
+        _ => vec![Value::Null, doc! {}.into(), Value::from(document::ObjectId::from_bytes([9; 12]))],
+    }
+}
+
+/// A document once for each of its fields and each of the ends of that.
+fn with_extremes(whole: &Document) -> Vec<Document> {
+    let mut all = Vec::new();
+    for (name, value) in whole.iter() {
+        let others = match value {
+            Value::Document(inner) => with_extremes(inner).into_iter().map(Value::from).collect(),
+            value => extremes(value),
+        };
+        for other in others {
+            let mut changed = whole.clone();
+            changed.insert(name, other);
+            all.push(changed);
+        }
+    }
+    all
+}
+
+/// Messages with each of their numbers at its ends.
+fn messages_with_extremes(whole: &eraftpb::Message) -> Vec<eraftpb::Message> {
+    type Set = fn(&mut eraftpb::Message, u64);
+    let fields: [Set; 10] = [
+        |message, number| message.from = number,
+        |message, number| message.to = number,
+        |message, number| message.term = number,
+        |message, number| message.log_term = number,
+        |message, number| message.index = number,
+        |message, number| message.commit = number,
+        |message, number| message.commit_term = number,
+        |message, number| message.reject_hint = number,
+        |message, number| message.request_snapshot = number,
+        |message, number| message.priority = number as i64,
+    ];
+    let numbers = [0, 1, 1 << 31, 1 << 62, i64::MAX as u64, u64::MAX];
+    let changed = |set: &Set, number: u64| {
+        let mut message = whole.clone();
+        set(&mut message, number);
+        message
+    };
+    fields.iter().flat_map(|set| numbers.map(|number| changed(set, number))).collect()
+}
+
+#[test]
+fn a_set_goes_on_whatever_single_fields_are_forged_to() {
+    let mut world = World::new(8);
+    let is_whole = |world: &World| {
+        let leads = |node: &&Node| node.set.is_writable() && node.set.topology().voters == 3;
+        let fresh = |node: &Node| node.set.staleness().is_some_and(|age| age < Duration::from_secs(5));
+        world.nodes.iter().find(leads).is_some() && world.nodes.iter().all(fresh)
+    };
+    world.until("all vote", is_whole);
+    for _ in 0..20 {
+        world.note();
+        world.round();
+    }
+    // One of each kind of message to each member, and one without.
+    let mut seen = Vec::new();
+    let mut samples = Vec::new();
+    for (to, envelope) in world.recorded.iter().rev() {
+        let first = messages(envelope.as_raw()).into_iter().next();
+        let kind = (*to, first.as_ref().map(eraftpb::Message::get_msg_type));
+        if !seen.contains(&kind) {
+            seen.push(kind);
+            samples.push((*to, envelope.as_raw().to_document(), first));
+        }
+    }
+    let mut count = 0;
+    for (to, mut envelope, message) in samples {
+        for (field, value) in [("committed", 5_i64), ("age", 1), ("applied", 5)] {
+            envelope.insert(field, value);
+        }
+        envelope.insert("chain", doc! { "follows": 2_i64, "term": 1_i64, "index": 5_i64, "passedOn": false });
+        let bytes = |message: &eraftpb::Message| Value::binary(0, message.write_to_bytes().unwrap());
+        let of_messages = message.iter().flat_map(messages_with_extremes).map(|message| {
+            let mut envelope = envelope.clone();
+            envelope.insert("m", vec![bytes(&message)]);
+            envelope
+        });
+        for forged in with_extremes(&envelope).into_iter().chain(of_messages) {
+            let _ = world.nodes[to].set.receive(forged.to_buf().as_raw());
+            count += 1;
+            if count % 8 == 0 {
+                world.round();
+            }
+        }
+    }
+    assert!(count > 400, "{count} were forged");
+    world.until("it is whole again", is_whole);
+    let before: Vec<_> = world.nodes.iter().map(|node| node.set.last_applied()).collect();
+    world.note();
+    world.until("a note is everywhere", |world| {
+        world.nodes.iter().zip(&before).all(|(node, before)| node.set.last_applied() > *before)
+    });
+}
+
 /// Asks a member for these members, by their `_id`; the answer comes with further rounds.
 fn reconfigure(
     world: &mut World,
@@ -486,8 +591,7 @@ fn who_begins_to_lead_takes_no_other_number() {
     }));
     world.until("it is none", |world| !world.nodes[0].set.is_writable() && world.asked.is_empty());
 
-    let question = doc! { "replSetHeartbeat": "rs", "$db": "admin" }.to_buf();
-    let known = set.heartbeat(question.as_raw()).unwrap().as_raw().to_document();
+    let known = known_of(&world, 0);
     let of_set = doc! {
         "setId": (known.get("setId").unwrap().clone()), "disk": (known.get("disk").unwrap().clone()),
     };
@@ -498,6 +602,48 @@ fn who_begins_to_lead_takes_no_other_number() {
     world.asked.retain_mut(|asked| asked.as_mut().poll(&mut context).is_pending());
     set.receive(told(&like, 2, 9, of_set).as_raw()).unwrap();
     world.until("it is primary again", |world| world.nodes[0].set.is_writable());
+}
+
+/// What every answer to a heartbeat tells, for an envelope.
+fn known_of(world: &World, id: usize) -> Document {
+    let question = doc! { "replSetHeartbeat": "rs", "$db": "admin" }.to_buf();
+    let answer = world.nodes[id].set.heartbeat(question.as_raw()).unwrap();
+    answer.as_raw().to_document()
+}
+
+/// An envelope like those to a member, which gives its disk this number.
+fn gives_number(world: &World, id: usize, number: i64) -> DocumentBuf {
+    let mut envelope =
+        world.recorded.iter().rev().find(|(to, _)| *to == id).unwrap().1.as_raw().to_document();
+    envelope.insert("disk", known_of(world, id).get("disk").unwrap().clone());
+    envelope.insert("to", doc! { "number": number, "host": (host(id)) });
+    envelope.insert("m", Vec::<Value>::new());
+    envelope.to_buf()
+}
+
+#[test]
+fn a_number_that_nobody_has_given_takes_no_vote_away() {
+    let mut world = World::new(7);
+    world.until("all vote", |world| world.nodes[0].set.topology().voters == 3);
+    let forged = gives_number(&world, 1, 1_000);
+    world.nodes[1].set.receive(forged.as_raw()).unwrap();
+    (0..5).for_each(|_| world.round());
+    // Its vote is needed now.
+    world.wires.down.lock().unwrap().push(2);
+    (0..200).for_each(|_| world.round());
+    let before = world.nodes[1].set.last_applied();
+    world.until("a primary", |world| world.nodes.iter().any(|node| node.set.is_writable()));
+    world.note();
+    world.until("a note is applied", |world| world.nodes[1].set.last_applied() > before);
+    // And an empty disk takes the true one after it.
+    world.wires.down.lock().unwrap().clear();
+    world.nodes[1] = world.start(1, Arc::default());
+    let forged = gives_number(&world, 1, 1_000);
+    world.nodes[1].set.receive(forged.as_raw()).unwrap();
+    world.until("it follows", |world| world.nodes[1].set.topology().state == MemberState::Secondary);
+    world.until("it votes", |world| {
+        world.nodes.iter().any(|node| node.set.is_writable() && node.set.topology().voters == 3)
+    });
 }
 
 #[test]

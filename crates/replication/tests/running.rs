@@ -346,6 +346,26 @@ fn an_empty_disk_comes_back_by_itself_and_votes() {
     write_to(&servers, 100, 2);
 }
 
+/// It would vote twice.
+#[test]
+fn a_directory_of_another_member_is_refused() {
+    let (wires, servers) = three();
+    write_to(&servers, 1, 3);
+    servers.iter().for_each(|server| server.set.stop());
+    let start = |hosts: Vec<String>| {
+        let copied: Arc<dyn Engine> = Arc::clone(&servers[1].engine) as _;
+        let store = Store::with_engine(copied, &StorageOptions::small()).expect("a store");
+        let catalog = Catalog::open(store).expect("a catalog");
+        let options = SetOptions::new("rs", hosts, 9);
+        ReplicaSet::start(options, catalog, Arc::new(wires.clone())).map(|set| set.stop())
+    };
+    let refused = start(vec![host(2), "localhost:1".to_owned()]).expect_err("not its directory").to_string();
+    assert!(refused.contains(&host(1)) && refused.contains(&host(2)), "{refused}");
+    // Who is known to the set by a name that he does not know himself may be any member.
+    start(vec!["elsewhere:1".to_owned()]).expect("a member");
+    start(vec![host(1)]).expect("a member");
+}
+
 #[test]
 fn who_was_removed_does_not_come_back_with_an_empty_disk() {
     let (wires, mut servers) = three();

@@ -9,7 +9,6 @@ use crate::log::{Log, LogError};
 use crate::set::MemberConfig;
 use crate::set::driver::Now;
 use crate::set::participant::Participant;
-use crate::set::state::SetState;
 use std::time::Duration;
 
 /// Bytes of entries that are looked at in a turn.
@@ -19,7 +18,7 @@ const UNAPPLIED_MAX: Index = 20_000;
 
 impl Participant {
     /// How far this member stays behind.
-    fn delay(&self) -> Duration {
+    pub(super) fn delay(&self) -> Duration {
         let own = self.own_place().and_then(|place| self.state.as_ref()?.config.members.get(place));
         own.map_or(Duration::ZERO, |own: &MemberConfig| own.delay)
     }
@@ -47,12 +46,5 @@ impl Participant {
         self.old_enough = old.map_or(from, |entry| entry.position.index);
         self.member.believe_committed_through(self.old_enough);
         Ok(())
-    }
-
-    /// A state of the set that another member has applied: of use to who stays behind.
-    pub(crate) fn learn_early(&mut self, state: SetState) {
-        if !self.delay().is_zero() && state.config.settings.set_id == Some(self.set_id()) {
-            self.learn(state);
-        }
     }
 }

@@ -271,7 +271,7 @@ impl Driver {
         let Links { peers, shared, statuses, .. } = &self.links;
         let asks = self.heartbeats.turn(now, &**peers, shared, statuses, &self.waker);
         if let Some(state) = self.heartbeats.take_newer() {
-            participant.learn_early(state);
+            participant.hear_of(state);
         }
         participant.lead(&self.proposals, now);
         report.sync = participant.settle(&self.proposals, now)?;
@@ -387,6 +387,18 @@ impl Driver {
                 SetState::of_note(note.as_raw()).transpose().map_err(|error| LogError(Box::new(error)))?
             }
         };
+        let hosts = &self.options.own_hosts;
+        if let Some((owner, own)) =
+            state.as_ref().and_then(|state| state.owner_of_copy(identity.number, hosts))
+        {
+            return Err(LogError(
+                format!(
+                    "the directory is that of the member {owner}, or a copy of it, and this is the member {own}: start \
+                     it with a directory of its own, or an empty one"
+                )
+                .into(),
+            ));
+        }
         let participant =
             Participant::open(&self.options, self.links.clone(), identity, data.clone(), state, now)?;
         let oplog = participant.oplog();

@@ -90,7 +90,7 @@ impl Heartbeats {
     ) -> Option<Duration> {
         let topology = shared.topology();
         let config = topology.config.as_ref()?;
-        self.collect(now, statuses, waker);
+        self.collect(now, shared, statuses, waker);
         let is_the_same = self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));
         if is_the_same && now.monotonic < self.next {
             return Some(self.next);
@@ -106,11 +106,16 @@ impl Heartbeats {
                 continue;
             }
             let limit = config.settings.heartbeat_timeout;
-            let answer = peers.ask(&member.host, request(config, own), limit);
+            let mut request = request(config, own);
+            if let Some(note) = &*shared.state_note.load() {
+                // Of what is newer than this.
+                request.push("wantsStateAfter", place_of(note.as_raw()).1);
+            }
+            let answer = peers.ask(&member.host, with_database(request), limit);
             self.asked.push(Asked { id: member.id, host: member.host.clone(), at: now, answer });
         }
         // An answer may be there at once, and its waker must be known.
-        self.collect(now, statuses, waker);
+        self.collect(now, shared, statuses, waker);
         Some(self.next)
     }
 
@@ -119,12 +124,13 @@ impl Heartbeats {
         self.newer.take()
     }
 
-    fn collect(&mut self, now: Now, statuses: &Statuses, waker: &Waker) {
+    fn collect(&mut self, now: Now, shared: &Shared, statuses: &Statuses, waker: &Waker) {
         let mut context = Context::from_waker(waker);
+        let set_id = *shared.set_id.lock();
         self.asked.retain_mut(|asked| match asked.answer.as_mut().poll(&mut context) {
             Poll::Pending => true,
             Poll::Ready(answer) => {
-                if let Some(state) = answer.as_ref().ok().and_then(newer_state) {
+                if let Some(state) = answer.as_ref().ok().and_then(|answer| newer_state(answer, set_id)) {
                     self.newer = Some(state);
                 }
                 let mut statuses = statuses.lock();
@@ -136,7 +142,7 @@ impl Heartbeats {
     }
 }
 
-fn request(config: &ReplSetConfig, own: Option<i32>) -> DocumentBuf {
+fn request(config: &ReplSetConfig, own: Option<i32>) -> Document {
     let mut request = doc! {
         "replSetHeartbeat": (config.set_name.as_str()), "configVersion": (config.version),
         "configTerm": (config.term.unwrap_or(-1)), "hbv": 1,
@@ -144,12 +150,19 @@ fn request(config: &ReplSetConfig, own: Option<i32>) -> DocumentBuf {
     if let Some(own) = own.and_then(|own| config.member(own)) {
         request.push("from", own.host.as_str());
         request.push("fromId", own.id);
-        if !own.delay.is_zero() {
-            request.push("wantsState", true);
-        }
     }
-    request.push("$db", "admin");
-    request.to_buf()
+    request
+}
+
+fn with_database(mut command: Document) -> DocumentBuf {
+    command.push("$db", "admin");
+    command.to_buf()
+}
+
+/// By which states of a set are told apart: the version of the configuration, and how many numbers were given.
+fn place_of(note: RawDocument<'_>) -> (i64, i64) {
+    let number = |field: &str| note.get(field).and_then(RawValue::as_i64_exact).unwrap_or(0);
+    (number("version"), number("next"))
 }
 
 fn heard(
@@ -216,8 +229,10 @@ fn object_id(reply: RawDocument<'_>, field: &str) -> Option<ObjectId> {
 }
 
 /// The state of the set that comes with an answer, to who has asked for a newer one.
-fn newer_state(answer: &DocumentBuf) -> Option<SetState> {
+fn newer_state(answer: &DocumentBuf, set_id: Option<ObjectId>) -> Option<SetState> {
     let note = answer.as_raw().get("stateOfSet")?.as_document()?;
+    // There may be another set of this name.
+    object_id(answer.as_raw(), "setId").filter(|id| Some(*id) == set_id)?;
     SetState::of_note(note)?
         .inspect_err(|error| tracing::warn!(%error, "a heartbeat with a damaged state"))
         .ok()
@@ -268,11 +283,10 @@ pub(crate) fn answer(
         reply.push("v", config.version);
         reply.push("configTerm", config.term.unwrap_or(-1));
     }
-    let version = topology.config.as_ref().map_or(-1, |config| config.version);
-    let known = request.get("configVersion").and_then(RawValue::as_i64_exact);
-    if request.get("wantsState").and_then(RawValue::as_bool) == Some(true)
-        && known.is_some_and(|known| known < version)
+    let known = |field: &str| request.get(field).and_then(RawValue::as_i64_exact);
+    if let (Some(version), Some(next)) = (known("configVersion"), known("wantsStateAfter"))
         && let Some(note) = &*shared.state_note.load()
+        && place_of(note.as_raw()) > (version, next)
     {
         reply.push("stateOfSet", note.as_raw().to_document());
     }
@@ -306,9 +320,9 @@ pub(crate) async fn check_all_answer(
     let others = config.members.iter().filter(|member| member.id != own);
     let mut asked: Vec<(String, Option<Answer>, String)> = others
         .map(|member| {
-            let mut request = request(config, Some(own)).as_raw().to_document();
+            let mut request = request(config, Some(own));
             request.push("checkEmpty", true);
-            let answer = peers.ask(&member.host, request.to_buf(), INITIATE_LIMIT);
+            let answer = peers.ask(&member.host, with_database(request), INITIATE_LIMIT);
             (member.host.clone(), Some(answer), String::new())
         })
         .collect();

@@ -31,6 +31,7 @@ mod freshness;
 mod heartbeat;
 mod history;
 mod lead;
+mod numbers;
 mod own_place;
 mod parallel;
 mod participant;

@@ -25,7 +25,7 @@ use document::ObjectId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use storage::{Proposals, WriteUnit};
+use storage::Proposals;
 use wire::ErrorCode;
 
 /// How often the log is looked at for what may go.
@@ -60,6 +60,8 @@ pub(crate) struct Participant {
     pub(super) oplog: Oplog,
     /// As applied, for clients and for what is to be changed.
     pub(super) state: Option<SetState>,
+    /// As another member has told it that was asked.
+    pub(super) heard_of: Option<SetState>,
     shown: Option<Arc<crate::set::ReplSetConfig>>,
     heard: BTreeMap<MemberId, Heard>,
     freshness: Freshness,
@@ -129,6 +131,7 @@ impl Participant {
             oplog,
             shown: None,
             state: None,
+            heard_of: None,
             heard: BTreeMap::new(),
             freshness: Freshness::new(options.seed),
             leading: Leading::default(),
@@ -316,25 +319,6 @@ impl Participant {
         self.heard.retain(|known, _| state.place(*known).is_some() || membership.members().contains(known));
         self.freshness.forget_others(|known| self.heard.contains_key(&known));
         true
-    }
-
-    /// Goes on under a later number, where that was given to this disk: this member was removed and added again. Its
-    /// log stays, for all entries of it are a leader's; whoever has a number for the first time has never voted
-    /// under it. Under the old one it says nothing any more. Whether it was so.
-    fn take_number(&mut self, number: MemberId, disk: Option<ObjectId>) -> Result<bool, LogError> {
-        let is_given = disk.is_some() && disk.as_ref() == self.links.shared.disk.get();
-        if !is_given || number < self.identity.number || self.member.leads_now() {
-            return Ok(false);
-        }
-        tracing::info!(before = self.identity.number, number, "this member was added again");
-        self.identity.number = number;
-        // On the disk before anything that is promised under it: they are in one journal.
-        let mut unit = WriteUnit::new();
-        LocalState::put_identity(&mut unit, &self.identity);
-        let written = self.links.catalog.store().write_now(unit);
-        written.map_err(|error| LogError(Box::new(error)))?;
-        self.member.take_number(number);
-        Ok(true)
     }
 
     /// Anything else.

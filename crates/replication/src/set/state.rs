@@ -102,6 +102,15 @@ impl SetState {
         self.config.members.iter().position(|member| self.numbers.get(&member.id) == Some(&number))
     }
 
+    /// The member with this number and the one that is a server at one of these hosts, where these are two: the
+    /// server's directory is a copy of the other one's.
+    pub(crate) fn owner_of_copy(&self, number: MemberId, hosts: &[String]) -> Option<(&str, &str)> {
+        let owner =
+            self.config.members.get(self.place(number)?).filter(|owner| !hosts.contains(&owner.host))?;
+        let own = self.config.members.iter().find(|member| hosts.contains(&member.host))?;
+        Some((&owner.host, &own.host))
+    }
+
     /// Where the member with this number is.
     pub(crate) fn host(&self, number: MemberId) -> Option<&str> {
         let configured = self.place(number).and_then(|place| self.config.members.get(place));
