@@ -218,6 +218,7 @@ impl Participant {
         let forced = self.identity.forced_through;
         if forced > self.member.log().compacted().index && self.applied >= forced {
             // Who comes later copies the data: the changes of the members before are not to be followed.
+            self.links.history.trimmed_through(forced);
             self.member.compact(forced)?;
         }
         if now.monotonic >= self.trim_at {
