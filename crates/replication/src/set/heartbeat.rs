@@ -159,10 +159,13 @@ fn with_database(mut command: Document) -> DocumentBuf {
     command.to_buf()
 }
 
-/// By which states of a set are told apart: the version of the configuration, and how many numbers were given.
+/// By which states of a set are told apart: the version of the configuration, and how many numbers were given and
+/// disks told.
 fn place_of(note: RawDocument<'_>) -> (i64, i64) {
     let number = |field: &str| note.get(field).and_then(RawValue::as_i64_exact).unwrap_or(0);
-    (number("version"), number("next"))
+    let disks =
+        note.get("disks").and_then(RawValue::as_document).map_or(0, |disks| disks.into_iter().count());
+    (number("version"), number("next") + disks as i64)
 }
 
 fn heard(
