@@ -113,6 +113,8 @@ def main():
     parser.add_argument("--kill", action="store_true", help="kill both ends in the middle of the copy")
     parser.add_argument("--directory", help="where the data go; a temporary one by default")
     given = parser.parse_args()
+    if given.directory:
+        pathlib.Path(given.directory).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=given.directory) as directory:
         measure(pathlib.Path(directory), given)
 
