@@ -127,7 +127,7 @@ def measure(directory, given):
     try:
         members, running.members = running.members, running.members[:2]
         began = time.monotonic()
-        running.initiate([{"priority": 2}, {}])
+        running.initiate([{"priority": 2}, {}], JOIN_SECONDS)
         print(f"second member, without load: {time.monotonic() - began:.1f} s", flush=True)
         running.members = members
         uri = f"mongodb://127.0.0.1:{running.primary().port}/?directConnection=true"
@@ -145,7 +145,7 @@ def measure(directory, given):
             latency = total["latency"]
             print(f"{when}: {total['rate']:.0f} operations/s, p50 {latency['p50Ms']:.2f} ms, p99 {latency['p99Ms']:.2f} ms, errors {total['errors']}")
         print(f"p99 meanwhile / before: {meanwhile['latency']['p99Ms'] / before['latency']['p99Ms']:.2f}")
-        running.wait_until_healthy()
+        running.wait_until_healthy(JOIN_SECONDS)
         running.assert_members_are_equal(JOIN_SECONDS)
         print("the members are equal")
     finally:

@@ -62,12 +62,12 @@ class ReplicaSet:
     def name_of(self, member):
         return str(self.members.index(member))
 
-    def initiate(self, fields):
+    def initiate(self, fields, seconds=PATIENCE_SECONDS):
         hosts = [{"_id": number, "host": host, **given} for number, (host, given) in enumerate(zip(self.hosts, fields))]
         config = {"_id": self.name, "members": hosts, "settings": self.settings}
         with self.direct(self.members[0]) as client:
             client.admin.command("replSetInitiate", config)
-        self.wait_until_healthy()
+        self.wait_until_healthy(seconds)
 
     @property
     def hosts(self):
@@ -111,7 +111,7 @@ class ReplicaSet:
         primary = self.primary()
         return [member for member in self.running() if member is not primary]
 
-    def wait_until_healthy(self):
+    def wait_until_healthy(self, seconds=PATIENCE_SECONDS):
         """Until every member is primary or secondary, all vote that are to, and the primary knows it."""
 
         def found():
@@ -125,7 +125,7 @@ class ReplicaSet:
             are_well = sorted(own) == [1] + [2] * (len(self.members) - 1) and sorted(states) == sorted(own)
             return are_well and status["votingMembersCount"] == voters
 
-        eventually("a set that is well", found)
+        eventually("a set that is well", found, seconds)
 
     def kill(self, member):
         member.process.kill()
