@@ -2,6 +2,7 @@
 
 import pytest
 
+from replica_set import FAST, ReplicaSet
 from server_process import Server
 
 
@@ -39,3 +40,11 @@ def server(tmp_path_factory):
 def client(server):
     with server.client() as client:
         yield client
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A replica set of three."""
+    members = ReplicaSet(tmp_path, 3, settings=FAST)
+    yield members
+    members.kill_all()

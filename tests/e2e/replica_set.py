@@ -11,6 +11,8 @@ from fault_network import Network
 from server_process import STOP_SECONDS, Server, free_port
 
 PATIENCE_SECONDS = 60
+# Settings of sets that are to have another primary soon.
+FAST = {"electionTimeoutMillis": 1_000, "heartbeatIntervalMillis": 500}
 
 
 def eventually(what, found, seconds=PATIENCE_SECONDS, pause=0.05):

@@ -7,7 +7,7 @@ import time
 import pymongo
 import pytest
 from pymongo.errors import OperationFailure
-from replica_set import Load, ReplicaSet, eventually
+from replica_set import FAST, Load, ReplicaSet, eventually
 from test_full_disk import OUT_OF_DISK_SPACE, SmallDisk
 
 
@@ -46,9 +46,6 @@ def replica_set(disks, tmp_path):
         one.kill_all()
 
 
-FAST = {"electionTimeoutMillis": 1_000, "heartbeatIntervalMillis": 500}
-
-
 def disk_state(running, member):
     with running.direct(member) as direct:
         return direct.admin.command("serverStatus")["heddle"]["disk"]["state"]
@@ -66,6 +63,11 @@ def write_until(collection, reached, first=0, bytes_each=16_000):
         assert time.monotonic() < deadline
 
 
+def insert_more_than_fits(things, first):
+    """More than any memtable or reserve of a small member holds."""
+    things.insert_many([{"_id": number, "data": os.urandom(16_000)} for number in range(first, first + 2_000)])
+
+
 def test_a_secondary_without_room_stalls_and_catches_up(disks, replica_set):
     disk = disks.of(2)
     running = replica_set(3, settings=FAST, members=[{}, {}, {"priority": 0}])
@@ -75,8 +77,7 @@ def test_a_secondary_without_room_stalls_and_catches_up(disks, replica_set):
         first = write_until(things, lambda: True)
         disk.fill()
         first = write_until(things, lambda: disk_state(running, small) == "full" and (disk.fill() or True) and disk.free() < 1 << 20, first)
-        # More than any memtable or reserve of it holds.
-        things.insert_many([{"_id": number, "data": os.urandom(16_000)} for number in range(first, first + 2_000)])
+        insert_more_than_fits(things, first)
         assert small.process.poll() is None, "it has ended"
         with running.direct(small) as direct:
             assert direct.full.get_collection("things", read_preference=pymongo.ReadPreference.SECONDARY).find_one({"_id": 0})
@@ -95,7 +96,7 @@ def test_a_member_that_waits_for_room_can_be_stopped(disks, replica_set):
         things = client.full.get_collection("things", write_concern=pymongo.WriteConcern("majority"))
         disk.fill()
         first = write_until(things, lambda: (disk.fill() or True) and disk_state(running, small) == "full")
-        things.insert_many([{"_id": number, "data": os.urandom(16_000)} for number in range(first, first + 2_000)])
+        insert_more_than_fits(things, first)
         assert small.stop() is not None
         things.delete_many({"_id": {"$gte": first}})
         disk.empty()

@@ -6,16 +6,8 @@ import threading
 import pymongo
 import pymongo.errors
 import pytest
-from replica_set import ReplicaSet, eventually
+from replica_set import eventually
 
-FAST = {"electionTimeoutMillis": 1_000, "heartbeatIntervalMillis": 500}
-
-
-@pytest.fixture
-def running(tmp_path):
-    members = ReplicaSet(tmp_path, 3, settings=FAST)
-    yield members
-    members.kill_all()
 
 
 def build_while(running, things, end_primary):

@@ -8,17 +8,9 @@ import pytest
 from pymongo import ReadPreference
 from pymongo.read_preferences import SecondaryPreferred
 
-from replica_set import ReplicaSet, eventually
+from replica_set import eventually
 
 STALE = 13436
-FAST = {"electionTimeoutMillis": 1_000, "heartbeatIntervalMillis": 500}
-
-
-@pytest.fixture
-def running(tmp_path):
-    replica_set = ReplicaSet(tmp_path, 3, settings=FAST)
-    yield replica_set
-    replica_set.stop()
 
 
 def direct_to(member):

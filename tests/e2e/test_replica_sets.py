@@ -13,7 +13,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import Secondary
 from pymongo.write_concern import WriteConcern
 
-from replica_set import Load, ReplicaSet, eventually
+from replica_set import FAST, Load, ReplicaSet, eventually
 
 TAGS = [{"tags": {"place": "a"}, "priority": 2}, {"tags": {"place": "b"}}, {"tags": {"place": "c"}}]
 
@@ -148,7 +148,6 @@ def test_members_become_equal(shared, client):
 
 # Sets of their own: what is done to them lasts.
 
-FAST = {"electionTimeoutMillis": 1_000, "heartbeatIntervalMillis": 500}
 
 
 def test_kill_9_of_the_primary_loses_and_doubles_nothing(replica_set):
