@@ -239,6 +239,7 @@ impl<L: Log> Member<L> {
             }
             return Ok(());
         }
+        self.elections.note(&self.raw.raft, &message);
         match self.raw.step(message) {
             Err(raft::Error::Store(error)) => Err(log_error(raft::Error::Store(error))),
             _ => Ok(()),

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail so")]
 
 mod alone;
+mod candidacy;
 mod checker;
 mod disk;
 mod network;
