@@ -434,9 +434,46 @@ fn an_arbiter_votes_without_data_and_hands_on_what_it_alone_has() {
     assert!(arbiter.catalog.collection("test", "c").is_none(), "nor the names of any");
 }
 
+/// The lines of the log that warn.
+#[derive(Debug, Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    fn has(&self, message: &str) -> bool {
+        self.0.lock().unwrap().iter().any(|line| line.contains(message))
+    }
+}
+
+impl tracing::field::Visit for Warnings {
+    fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap().push(format!("{value:?}"));
+    }
+}
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 #[test]
 fn an_arbiter_joins_behind_a_short_log_and_keeps_what_a_member_lacks() {
     const WRITES: i32 = 400;
+    let warnings = Warnings::default();
+    tracing::subscriber::set_global_default(warnings.clone()).expect("no other test reads the log");
     let wires = Wires(Arc::default());
     let start = |id| {
         let log = LogOptions { size_bytes: 16 << 10, ..LogOptions::default() };
@@ -456,8 +493,7 @@ fn an_arbiter_joins_behind_a_short_log_and_keeps_what_a_member_lacks() {
     wires.0.0.lock().unwrap().remove(&host(1));
     (0..WRITES).for_each(|value| primary.write(1, value).unwrap());
     wait_until("the primary keeps no more than it has to", is_trimmed);
-    // Long enough for the arbiter to do the same.
-    std::thread::sleep(Duration::from_secs(2));
+    wait_until("the arbiter would do the same, and warns", || warnings.has("this arbiter keeps the log"));
     wires.0.0.lock().unwrap().remove(&host(0));
     primary.set.stop();
     wires.0.0.lock().unwrap().insert(host(1), secondary.set.clone());

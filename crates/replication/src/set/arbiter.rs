@@ -21,6 +21,7 @@ use crate::set::driver::{Now, Told};
 use crate::set::participant::Participant;
 use crate::set::state::SetState;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Timestamp};
+use std::time::Duration;
 use storage::WriteUnit;
 
 /// What an envelope says to an arbiter.
@@ -56,13 +57,15 @@ pub(super) struct Arbiter {
     mark: Checkpoint,
     /// Its log may be trimmed up to there.
     pub(super) trims_through: Index,
+    /// The bytes of its log when it was last said that it keeps too many.
+    told_bytes: u64,
     /// What came with the offer of the leader's place.
     offered_state: Option<SetState>,
 }
 
 impl Arbiter {
     pub(super) fn new(mark: Checkpoint) -> Self {
-        Arbiter { mark, trims_through: 0, offered_state: None }
+        Arbiter { mark, trims_through: 0, told_bytes: 0, offered_state: None }
     }
 }
 
@@ -96,6 +99,25 @@ impl Participant {
         let state = word.state.and_then(|note| SetState::of_note(note.as_raw()));
         if let Some(Ok(state)) = state {
             arbiter.offered_state = Some(state);
+        }
+    }
+
+    /// Its disk fills where a member stays away: said at twice the log's size, and whenever it has doubled again.
+    pub(super) fn warn_of_kept_log(&mut self, wall: Duration) {
+        let (log, size) = (self.member.log(), self.oplog.size_bytes());
+        let Some(arbiter) = &mut self.arbiter else { return };
+        let (bytes, may_go) = (log.bytes(), log.trim_through(self.applied, wall));
+        let is_kept = may_go.is_some_and(|through| through > arbiter.trims_through);
+        if !is_kept || bytes < size.saturating_mul(2) {
+            arbiter.told_bytes = 0;
+        } else if bytes >= arbiter.told_bytes.saturating_mul(2) {
+            arbiter.told_bytes = bytes;
+            tracing::warn!(
+                bytes,
+                size_bytes = size,
+                kept_after = arbiter.trims_through,
+                "this arbiter keeps the log for a voting member that lacks it: start that member, or remove it"
+            );
         }
     }
 

@@ -227,6 +227,7 @@ impl Participant {
             // The mark of what is applied is in the same journal, and before this.
             let common = self.arbiter.as_ref().map_or(self.applied, |arbiter| arbiter.trims_through);
             let through = self.member.log().trim_through(self.applied.min(common), now.wall);
+            self.warn_of_kept_log(now.wall);
             if let Some(through) = through {
                 self.links.history.trimmed_through(through);
                 self.member.compact(through)?;

@@ -110,6 +110,11 @@ impl StoreLog {
         self.segments.trim_through(self.oplog.limits(), durable, wall)
     }
 
+    /// Of all operations in it.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.total().1
+    }
+
     fn commit(&self, unit: WriteUnit) -> Result<(), LogError> {
         self.store.write_now(unit).map(drop).map_err(failed)
     }
