@@ -81,7 +81,7 @@ impl Visit<'_> {
             let spinners = spinners.transpose()?;
             let groups = step.groups.iter().map(|group| self.group(group, step.on, rate, served.secondary()));
             let groups = groups.collect::<Result<Vec<GroupSpec>, BenchError>>()?;
-            let monitors = usize::from(step.groups.first().is_some_and(|group| group.pace == Pace::Monitor));
+            let monitors = usize::from(step.is_watched());
             let (outcomes, busy) = self.run(served, groups, monitors, &self.window(load))?;
             drop(spinners);
             if let Some(column) = step.behind
@@ -181,8 +181,8 @@ impl Visit<'_> {
         rig.fleet(served.address, groups, &asked.measure, self.round)
     }
 
-    /// One run of these groups on connections of their own, the first ones as monitors, and how busy the
-    /// generator was, in percent.
+    /// One run of these groups on connections of their own, the first ones on a thread of theirs that waits for
+    /// no other, and how busy the others' generator was, in percent.
     fn run(
         &self,
         served: &mut Served,
@@ -323,6 +323,12 @@ impl Visit<'_> {
 }
 
 impl Step {
+    /// Whether what the first group sees is to be the server's doing alone, beside whatever the others send.
+    fn is_watched(&self) -> bool {
+        let first = self.groups.first().filter(|_| self.groups.len() > 1);
+        first.is_some_and(|group| group.pace == Pace::Monitor || group.of_secondary)
+    }
+
     /// What the documents are loaded for: the load that is measured, not a monitor's.
     fn load(&self) -> Load {
         let groups = self.groups.iter().filter(|group| group.pace != Pace::Monitor);

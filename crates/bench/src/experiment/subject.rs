@@ -14,9 +14,10 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use tempfile::TempDir;
 
-/// The arguments of a member of a set: data are to be larger than its cache, and reads may be held.
+/// The arguments of a member of a set: data are to be larger than its cache and memtables together, and reads
+/// may be held.
 const OF_A_SET: &[&str] =
-    &["--replSet", "heddle", "--cacheSizeMB", "32", "--setParameter", "enableTestCommands=1"];
+    &["--replSet=heddle", "--cacheSizeMB=32", "--memtableSizeMB=16", "--setParameter=enableTestCommands=1"];
 
 /// Connections that load documents.
 const LOADERS: usize = 4;
