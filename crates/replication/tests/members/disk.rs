@@ -183,12 +183,17 @@ pub(crate) struct Reader {
     pub(crate) catalog: OnceLock<Weak<Catalog>>,
     /// Planted: each batch is published at once.
     pub(crate) publishes: bool,
+    /// Readers are let in.
+    pub(crate) is_let_in: AtomicBool,
     /// A part of a unit was seen.
     pub(crate) is_torn: AtomicBool,
 }
 
 impl Reader {
     fn look(&self) {
+        if !self.is_let_in.load(Ordering::Relaxed) {
+            return;
+        }
         let Some(catalog) = self.catalog.get().and_then(Weak::upgrade) else { return };
         if self.publishes {
             catalog.store().publish_view();

@@ -18,6 +18,7 @@ mod member;
 #[path = "../simulation/network.rs"]
 mod network;
 mod operator;
+mod past;
 mod planted;
 mod wires;
 mod world;

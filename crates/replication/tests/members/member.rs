@@ -39,8 +39,9 @@ pub(crate) struct Running {
     dead: Arc<AtomicBool>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) clients: Vec<Pending>,
-    /// What operators have asked, and what the member does by itself that takes time.
     pub(crate) operators: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+    /// What the member does by itself that takes time.
+    pub(crate) tasks: Vec<Pin<Box<dyn Future<Output = ()>>>>,
     /// All files of another member are there: it ends, and begins again with them.
     pub(crate) has_copied: Arc<AtomicBool>,
     governs_at: Duration,
@@ -68,7 +69,7 @@ impl Running {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Configured,
-    /// It is to have an empty disk before it is configured again.
+    /// It has the disk with which it was configured.
     Removed,
     Spare,
 }
@@ -86,6 +87,10 @@ pub(crate) struct Node {
     /// The process ends when it has given its vote to somebody.
     pub(crate) dies_with_vote: bool,
     pub(crate) place: Place,
+    /// It has lost its disk, and does not vote yet with the one that it has now.
+    pub(crate) is_new: bool,
+    /// Its disk is that of an arbiter.
+    pub(crate) is_arbiter: bool,
 }
 
 pub(crate) fn host(id: usize) -> String {
@@ -109,6 +114,8 @@ impl Node {
             full_until: Duration::ZERO,
             dies_with_vote: false,
             place,
+            is_new: false,
+            is_arbiter: false,
         }
     }
 
@@ -165,11 +172,13 @@ impl World {
             options.log.size_bytes = [1_000, 8_000, 990 << 20][(seed / 6 % 3) as usize];
         }
         options.unapplied_bytes_max = [300, 128 << 20][(seed / 3 % 2) as usize];
+        options.window_bytes_min = [200, 1 << 20][(seed / 18 % 2) as usize];
         options.data = Some(node.disk.path().to_owned());
         let line = Arc::new(Line(Arc::clone(&self.wires), id));
         let times = node.clock.read(self.now);
         let (set, own) =
             ReplicaSet::without_threads(options, Arc::clone(&catalog), line, times).expect("a member");
+        set.set_history_window(Duration::from_millis([1_000, 300_000][(seed / 36 % 2) as usize]));
         let has_copied = Arc::new(AtomicBool::new(false));
         let (copied, whole) = (set.clone(), Arc::clone(&has_copied));
         let waits = async move {
@@ -185,7 +194,8 @@ impl World {
             dead,
             reader,
             clients: Vec::new(),
-            operators: vec![Box::pin(waits)],
+            operators: Vec::new(),
+            tasks: vec![Box::pin(waits)],
             governs_at: Duration::ZERO,
             turn_at: Duration::MAX,
             applies: false,
@@ -236,7 +246,7 @@ impl World {
         let Some(running) = &mut node.running else { return };
         let (monotonic, wall) = node.clock.read(now);
         let turn = running.background.turn(monotonic, wall).expect("a log in memory");
-        running.operators.extend(running.background.take_copy().map(|copy| copy as _));
+        running.tasks.extend(running.background.take_copy().map(|copy| copy as _));
         let synced = turn.sync.map(|ticket| (ticket, node.disk.begin_sync()));
         let deadline = turn.deadline.map(|deadline| node.clock.reaches(deadline).max(now));
         let turn_at = deadline.filter(|at| *at < running.turn_at);
@@ -303,6 +313,8 @@ impl World {
             // What was settled before lets go of its latches.
             self.poll_clients(id);
             let Some(running) = &mut self.nodes[id].running else { return false };
+            let is_readable = running.set.topology().state.is_readable();
+            running.reader.is_let_in.store(is_readable, Ordering::Relaxed);
             let mut step = pin!(running.background.apply());
             let mut polls = 0;
             let applied = loop {
@@ -338,6 +350,7 @@ impl World {
         if !running.set.topology().state.is_readable() {
             return;
         }
+        self.shown_through = self.shown_through.max(running.set.last_applied());
         let store = running.catalog.store();
         let staleness = running.set.staleness_at(node.clock.read(self.now).0);
         let view = match running.set.is_writable() {

@@ -4,13 +4,14 @@ use crate::checker::Checker;
 use crate::client::{self, Outcome, PAIR, SINGLES, Task};
 use crate::member::{Node, Pending, Place, host, machine};
 use crate::network::Network;
+use crate::operator::Survivor;
 use crate::planted::{self, Bug};
 use crate::wires::{Question, Slot, Wires};
-use document::{DocumentBuf, Value, doc};
+use document::{DocumentBuf, Timestamp, Value, doc};
 use fastrand::Rng;
 use replication::initial_sync::COPY_COMMAND;
 use replication::set::ReplSetConfig;
-use replication::{MemberId, PeerError, SyncTicket, Term};
+use replication::{MemberId, OpTime, PeerError, SyncTicket, Term};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -62,6 +63,13 @@ pub(crate) struct Figures {
     pub(crate) copied: usize,
     /// How often one of both died before all files were there.
     pub(crate) interrupted: usize,
+    pub(crate) lost_disks: usize,
+    /// Members that were removed and come back with their disk.
+    pub(crate) added_again: usize,
+    /// Sets that went on without their majority.
+    pub(crate) forced: usize,
+    /// Reads of the past.
+    pub(crate) pasts: usize,
     pub(crate) simulated: Duration,
 }
 
@@ -77,6 +85,10 @@ impl AddAssign for Figures {
         self.fresh += more.fresh;
         self.copied += more.copied;
         self.interrupted += more.interrupted;
+        self.lost_disks += more.lost_disks;
+        self.added_again += more.added_again;
+        self.forced += more.forced;
+        self.pasts += more.pasts;
         self.simulated += more.simulated;
     }
 }
@@ -85,8 +97,17 @@ impl Figures {
     /// Whether everything that can happen has.
     pub(crate) fn are_all_there(&self) -> bool {
         let Figures { writes, reads, views, terms, full_disks, added, removed, fresh, .. } = *self;
-        let faults = [full_disks, added, removed, self.copied, self.interrupted];
-        [writes, reads, views, terms, fresh].iter().chain(&faults).all(|count| *count > 0)
+        let faults = [
+            full_disks,
+            added,
+            removed,
+            self.copied,
+            self.interrupted,
+            self.lost_disks,
+            self.added_again,
+            self.forced,
+        ];
+        [writes, reads, views, terms, fresh, self.pasts].iter().chain(&faults).all(|count| *count > 0)
     }
 }
 
@@ -108,6 +129,12 @@ pub(crate) struct World {
     heals_at: Option<Duration>,
     /// The latest term that anybody knows of.
     pub(crate) term_max: Term,
+    /// The only one that has its disk.
+    pub(crate) survivor: Option<Survivor>,
+    /// The last operation that any member has shown.
+    pub(crate) shown_through: OpTime,
+    /// What was there at which time.
+    pub(crate) pasts: BTreeMap<Timestamp, Vec<DocumentBuf>>,
     /// The latest configuration that the operator has seen applied.
     pub(crate) config_seen: i64,
     prints: bool,
@@ -140,6 +167,9 @@ impl World {
             inserted: Vec::new(),
             heals_at: None,
             term_max: 0,
+            survivor: None,
+            shown_through: OpTime::default(),
+            pasts: BTreeMap::new(),
             config_seen: 1,
             prints: std::env::var_os("HEDDLE_SIMULATION_TRACE").is_some(),
             checker: Checker::default(),
@@ -368,7 +398,9 @@ impl World {
     pub(crate) fn poll_clients(&mut self, id: usize) {
         let Some(running) = &mut self.nodes[id].running else { return };
         let mut context = Context::from_waker(Waker::noop());
-        running.operators.retain_mut(|operator| operator.as_mut().poll(&mut context).is_pending());
+        for futures in [&mut running.operators, &mut running.tasks] {
+            futures.retain_mut(|one| one.as_mut().poll(&mut context).is_pending());
+        }
         let begins_again = running.has_copied.load(Ordering::Relaxed);
         let mut done = Vec::new();
         running.clients.retain_mut(|pending| match pending.request.as_mut().poll(&mut context) {
@@ -425,6 +457,9 @@ impl World {
         let have_left = self.heals_at.is_some_and(|at| self.now > at + CLIENTS_LEAVE);
         if have_left || self.nodes[id].paused_until > self.now {
             return;
+        }
+        if self.bug.is_none() && self.random.u8(..16) == 0 {
+            self.read_past(id);
         }
         let believes = self.bug == Some(Bug::StaleRead);
         let Some(task) = self.task(id) else { return };
