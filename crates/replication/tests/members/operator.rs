@@ -245,8 +245,8 @@ impl World {
         }
         self.say(|| format!("member {id} gets an empty disk"));
         self.crash(id);
-        self.nodes[id].disk = MemberDisk::new();
-        self.nodes[id].place = Place::Spare;
+        let node = &mut self.nodes[id];
+        (node.disk, node.is_arbiter, node.place) = (MemberDisk::new(), false, Place::Spare);
     }
 
     fn add(&mut self, id: usize, Known { leader, mut config, .. }: Known) {

@@ -191,8 +191,12 @@ impl World {
 
     /// The last member may be an arbiter.
     fn initiate(&mut self, members: usize, has_arbiter: bool) {
+        let arbiter = has_arbiter.then(|| members - 1);
+        if let Some(id) = arbiter {
+            self.nodes[id].is_arbiter = true;
+        }
         let members = (0..members).map(|id| {
-            let is_arbiter = has_arbiter && id + 1 == members;
+            let is_arbiter = arbiter == Some(id);
             Value::from(doc! { "_id": (id as i32), "host": (host(id)), "arbiterOnly": is_arbiter })
         });
         let config = doc! { "_id": "rs", "version": 1, "members": (members.collect::<Vec<_>>()) };
