@@ -73,13 +73,14 @@ impl World {
         self.settle(id);
     }
 
-    /// Whether somebody of a configuration who has the data can be primary.
-    fn can_lead(&self, config: &ReplSetConfig) -> bool {
-        let can_lead = |member: &MemberConfig| {
-            let running = self.nodes[machine(&member.host)].running.as_ref();
-            member.is_electable() && running.is_some_and(|running| running.set.topology().state.is_readable())
+    /// The machines of a configuration that have the data and can be primary.
+    fn can_lead(&self, config: &ReplSetConfig) -> Vec<usize> {
+        let electable = config.members.iter().filter(|member| member.is_electable());
+        let is_readable = |id: &usize| {
+            let running = self.nodes[*id].running.as_ref();
+            running.is_some_and(|running| running.set.topology().state.is_readable())
         };
-        config.members.iter().any(can_lead)
+        electable.map(|member| machine(&member.host)).filter(is_readable).collect()
     }
 
     /// Whether a configuration has a majority, while disks that were lost are not replaced yet.
@@ -94,7 +95,7 @@ impl World {
 
     fn reconfigure(&mut self, id: usize, mut asked: ReplSetConfig) {
         asked.version += 1;
-        if !self.can_lead(&asked) || !self.can_lose_votes(&asked) {
+        if self.can_lead(&asked).is_empty() || !self.can_lose_votes(&asked) {
             return;
         }
         let Ok(asked) = ReplSetConfig::parse(asked.to_document().to_buf().as_raw()) else { return };
@@ -177,7 +178,9 @@ impl World {
         let mut sound = self.sound_voters(&known.config, membership);
         sound.retain(|other| *other != id);
         let leaves_majority = 2 * sound.len() > configured.max(membership.voters.len());
-        if is_calm && !membership.is_changing() && leaves_majority {
+        // A disk gets its number from a primary.
+        let leaves_primary = self.can_lead(&known.config).iter().any(|other| sound.contains(other));
+        if is_calm && !membership.is_changing() && leaves_majority && leaves_primary {
             self.say(|| format!("member {id} loses its disk"));
             self.figures.lost_disks += 1;
             self.crash(id);
