@@ -2,11 +2,11 @@
 
 use crate::entry::{Entry, Index, MemberId, Position, Term};
 use crate::membership::Membership;
-use crate::message::Message;
+use crate::message::RaftMessage;
 
 /// What a member may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum RaftRole {
     /// It takes operations (once [`crate::Member::is_writable`] says so).
     Leader,
     /// It has the log of a leader, or waits for one.
@@ -19,7 +19,7 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leadership {
     /// Its own part.
-    pub role: Role,
+    pub role: RaftRole,
     /// The latest term that it knows.
     pub term: Term,
     /// The leader of that term, where it is known.
@@ -59,7 +59,7 @@ pub struct Committed {
 #[derive(Debug, Default, PartialEq)]
 pub struct Effects {
     /// To send.
-    pub messages: Vec<Message>,
+    pub messages: Vec<RaftMessage>,
     /// The log is to be synced; afterwards tell [`crate::Member::synced`]. A later ticket covers earlier ones.
     pub sync: Option<SyncTicket>,
     /// To apply, each entry once and in this order, and then to tell [`crate::Member::applied`]. They are on

@@ -56,13 +56,13 @@ mod store_log;
 
 pub use bytes::Bytes;
 pub use config::Config;
-pub use effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
+pub use effects::{Committed, Effects, Leadership, RaftRole, ReadId, SnapshotWanted, SyncTicket};
 pub use elections::Candidacy;
 pub use entry::{Entry, EntryKind, Index, MemberId, Position, Term};
 pub use log::{Checkpoint, HardState, Log, LogError, LogWrite};
 pub use member::{Member, Progress, ProposeError};
 pub use membership::Membership;
-pub use message::{Message, MessageError};
+pub use message::{MessageError, RaftMessage};
 pub use optime::OpTime;
-pub use peers::{Answer, Pause, PeerError, Peers};
+pub use peers::{Answer, Delay, PeerError, Peers};
 pub use store_log::{Identity, LocalState, LogOptions, Oplog, StoreLog};

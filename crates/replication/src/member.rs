@@ -1,12 +1,12 @@
 //! A member of a set: what it is told, and what it wants done.
 
 use crate::config::{Config, ELECTION_TICKS, tick};
-use crate::effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
+use crate::effects::{Committed, Effects, Leadership, RaftRole, ReadId, SnapshotWanted, SyncTicket};
 use crate::elections::{Candidacy, Elections};
 use crate::entry::{self, Entry, EntryKind, Index, MemberId, Position};
 use crate::log::{Checkpoint, HardState, Log, LogError, LogWrite, Storage, snapshot};
 use crate::membership::Membership;
-use crate::message::Message;
+use crate::message::RaftMessage;
 use crate::optime::{OpTime, TimestampClock};
 use document::Timestamp;
 use protobuf::Message as _;
@@ -115,7 +115,7 @@ impl<L: Log> Member<L> {
         timestamps.observe(storage.latest_timestamp()?);
         let quiet = slog::Logger::root(slog::Discard, slog::o!());
         let raw = RawNode::new(&config.to_raft(applied), storage, &quiet).map_err(log_error)?;
-        let leadership = Leadership { role: Role::Follower, term: raw.raft.term, leader: None };
+        let leadership = Leadership { role: RaftRole::Follower, term: raw.raft.term, leader: None };
         Ok(Member {
             raw,
             elections: Elections::new(config.seed),
@@ -209,8 +209,8 @@ impl<L: Log> Member<L> {
     }
 
     /// A message has come in. Those that this member cannot do anything with are passed over.
-    pub fn receive(&mut self, message: Message) -> Result<(), LogError> {
-        let Message(mut message) = message;
+    pub fn receive(&mut self, message: RaftMessage) -> Result<(), LogError> {
+        let RaftMessage(mut message) = message;
         if message.to != self.raw.raft.id {
             return Ok(());
         }
@@ -256,7 +256,7 @@ impl<L: Log> Member<L> {
 
     /// What is committed after this place, for another member: [`Member::take_passed_on`]. `None` where the place is
     /// not among what is committed here.
-    pub fn committed_after(&self, to: MemberId, after: Position, bytes_max: u64) -> Option<Message> {
+    pub fn committed_after(&self, to: MemberId, after: Position, bytes_max: u64) -> Option<RaftMessage> {
         let (raft, log) = (&self.raw.raft, &self.raw.raft.raft_log);
         if after.index > log.committed || !log.match_term(after.index, after.term) {
             return None;
@@ -271,13 +271,13 @@ impl<L: Log> Member<L> {
         (message.from, message.to, message.term) = (raft.id, to, raft.term);
         (message.index, message.log_term, message.commit) = (after.index, after.term, log.committed);
         message.set_entries(entries.into());
-        Some(Message(message))
+        Some(RaftMessage(message))
     }
 
     /// Takes what another member than the leader has for committed as if the leader had sent it: it is in the leader's
     /// log. Only for members without a vote, who know a leader; up to where, if anything was taken.
-    pub fn take_passed_on(&mut self, message: Message) -> Result<Option<Position>, LogError> {
-        let Message(mut message) = message;
+    pub fn take_passed_on(&mut self, message: RaftMessage) -> Result<Option<Position>, LogError> {
+        let RaftMessage(mut message) = message;
         let raft = &self.raw.raft;
         let follows = raft.state == StateRole::Follower && !self.membership.is_voter(raft.id);
         let leader = member(raft.leader_id).filter(|leader| follows && *leader != message.from);
@@ -287,7 +287,7 @@ impl<L: Log> Member<L> {
         let Some(leader) = leader.filter(|_| is_next) else { return Ok(None) };
         (message.from, message.term) = (leader, raft.term);
         let last = message.entries.last().map(|last| Position { term: last.term, index: last.index });
-        self.receive(Message(message))?;
+        self.receive(RaftMessage(message))?;
         Ok(last.filter(|last| self.raw.raft.raft_log.match_term(last.index, last.term)))
     }
 
@@ -687,16 +687,16 @@ impl<L: Log> Member<L> {
                 // The leader goes on trying entries, and so offers it again until the copy is there.
                 self.raw.report_snapshot(message.to, SnapshotStatus::Finish);
             }
-            self.effects.messages.push(Message(message));
+            self.effects.messages.push(RaftMessage(message));
         }
     }
 
     fn note_leadership(&mut self) {
         let raft = &self.raw.raft;
         let role = match raft.state {
-            StateRole::Leader => Role::Leader,
-            StateRole::Follower => Role::Follower,
-            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+            StateRole::Leader => RaftRole::Leader,
+            StateRole::Follower => RaftRole::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => RaftRole::Candidate,
         };
         let now = Leadership { role, term: raft.term, leader: member(raft.leader_id) };
         if now != self.leadership {

@@ -7,7 +7,7 @@ use raft::eraftpb::{self, MessageType};
 
 /// What one member tells another one. It may be lost, delayed, doubled and overtaken.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message(pub(crate) eraftpb::Message);
+pub struct RaftMessage(pub(crate) eraftpb::Message);
 
 /// An answer to who wants to be elected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) struct Vote {
 #[error("expected a message between members of a replica set: {0}")]
 pub struct MessageError(&'static str);
 
-impl Message {
+impl RaftMessage {
     /// Who sent it.
     pub fn from(&self) -> MemberId {
         self.0.from
@@ -73,7 +73,7 @@ impl Message {
         if message.from == 0 || message.to == 0 {
             return Err(MessageError("no sender or no receiver"));
         }
-        Ok(Message(message))
+        Ok(RaftMessage(message))
     }
 }
 
@@ -148,7 +148,7 @@ fn without_groups(bytes: &[u8], nested: &Nested) -> Result<(), MessageError> {
 mod tests {
     use super::*;
 
-    fn sample() -> Message {
+    fn sample() -> RaftMessage {
         let mut message = eraftpb::Message::new();
         message.set_msg_type(MessageType::MsgAppend);
         (message.from, message.to, message.term) = (1, 2, 7);
@@ -156,19 +156,19 @@ mod tests {
         entry.data = b"data".as_slice().into();
         message.mut_entries().push(entry);
         message.mut_snapshot().mut_metadata().mut_conf_state().voters = vec![1, 2, 3];
-        Message(message)
+        RaftMessage(message)
     }
 
     #[test]
     fn a_message_survives_its_bytes() {
-        assert_eq!(Message::decode(&sample().encode()), Ok(sample()));
+        assert_eq!(RaftMessage::decode(&sample().encode()), Ok(sample()));
     }
 
     #[test]
     fn any_bytes_are_a_message_or_an_error() {
         let bytes = sample().encode();
         for end in 0..bytes.len() {
-            let _ = Message::decode(&bytes[..end]);
+            let _ = RaftMessage::decode(&bytes[..end]);
         }
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..20_000 {
@@ -177,7 +177,7 @@ mod tests {
                 let at = random.usize(..bytes.len());
                 bytes[at] = random.u8(..);
             }
-            let _ = Message::decode(&bytes);
+            let _ = RaftMessage::decode(&bytes);
         }
     }
 
@@ -185,21 +185,21 @@ mod tests {
     fn groups_without_end_are_refused() {
         // Field 100, a group, again and again: the decoder would call itself for each.
         let groups = [0xa3, 0x06].repeat(500_000);
-        assert_eq!(Message::decode(&groups), Err(MessageError("groups are not used")));
+        assert_eq!(RaftMessage::decode(&groups), Err(MessageError("groups are not used")));
         let mut inside = Vec::new();
         let mut stream = protobuf::CodedOutputStream::vec(&mut inside);
         stream.write_bytes(7, &groups).unwrap();
         stream.flush().unwrap();
-        assert_eq!(Message::decode(&inside), Err(MessageError("groups are not used")));
+        assert_eq!(RaftMessage::decode(&inside), Err(MessageError("groups are not used")));
     }
 
     #[test]
     fn what_members_do_not_send_is_refused() {
         let mut message = sample();
         message.0.set_msg_type(MessageType::MsgPropose);
-        assert!(Message::decode(&message.encode()).is_err());
+        assert!(RaftMessage::decode(&message.encode()).is_err());
         message.0.set_msg_type(MessageType::MsgHeartbeat);
         message.0.from = 0;
-        assert!(Message::decode(&message.encode()).is_err());
+        assert!(RaftMessage::decode(&message.encode()).is_err());
     }
 }

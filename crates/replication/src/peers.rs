@@ -18,14 +18,14 @@ pub trait Peers: Debug + Send + Sync {
     fn ask(&self, host: &str, command: DocumentBuf, limit: Duration) -> Answer;
 
     /// Lets time pass between questions, for who has a thread of his own: that one sleeps.
-    fn pause(&self, time: Duration) -> Pause {
+    fn pause(&self, time: Duration) -> Delay {
         std::thread::sleep(time);
         Box::pin(ready(()))
     }
 }
 
 /// Resolves when the time has passed.
-pub type Pause = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Delay = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What another member answers.
 pub type Answer = Pin<Box<dyn Future<Output = Result<DocumentBuf, PeerError>> + Send>>;

@@ -3,7 +3,7 @@
 //!
 //! Somebody who speaks as a leader, with its term and place, is still believed.
 
-use crate::effects::Role;
+use crate::effects::RaftRole;
 use crate::entry::{Entry, EntryKind, Index, Term};
 use crate::log::Log;
 use crate::member::Member;
@@ -56,7 +56,7 @@ impl<L: Log> Member<L> {
                 (!is_known || is_own_way).then_some("it answers what was not sent")
             }
             // Passed on it would not come from this member.
-            MessageType::MsgTransferLeader if self.leadership().role != Role::Leader => {
+            MessageType::MsgTransferLeader if self.leadership().role != RaftRole::Leader => {
                 Some("it is for the leader")
             }
             _ => None,

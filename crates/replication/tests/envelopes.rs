@@ -8,7 +8,7 @@ use document::{Document, DocumentBuf, RawDocument, Value, doc};
 use fastrand::Rng;
 use protobuf::{Message as _, ProtobufEnum};
 use raft::eraftpb::{self, EntryType, MessageType};
-use replication::set::{Background, MemberState, ReplSetConfig, ReplicaSet, SetError, SetOptions};
+use replication::set::{MemberState, MemberTasks, ReplSetConfig, ReplicaSet, SetError, SetOptions};
 use replication::{Answer, PeerError, Peers};
 use std::future::{Future, ready};
 use std::pin::{Pin, pin};
@@ -59,7 +59,7 @@ fn place(host: &str) -> Option<usize> {
 struct Node {
     engine: Arc<MemoryEngine>,
     set: ReplicaSet,
-    background: Background,
+    background: MemberTasks,
 }
 
 struct World {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use storage::{Background, StorageOptions, Store};
+use storage::{StorageOptions, Store, StoreTasks};
 
 /// How often the governor looks at the disk.
 const GOVERNOR_TICK: Duration = Duration::from_millis(10);
@@ -69,7 +69,7 @@ impl Port {
 struct Running {
     server: Arc<Server>,
     hooks: Arc<DiskHooks>,
-    background: Background,
+    background: StoreTasks,
     synced_at: Instant,
     governed_at: Instant,
 }

@@ -249,17 +249,17 @@ impl Governor {
 
 /// The work of the threads for a store that has none: a simulation decides when each would come to it. See
 /// [`Store::without_threads`](crate::Store::without_threads).
-pub struct Background {
+pub struct StoreTasks {
     store: Arc<StoreInner>,
     governor: Governor,
 }
 
-impl Background {
-    pub(crate) fn new(store: Arc<StoreInner>) -> Background {
-        Background { store, governor: Governor::new() }
+impl StoreTasks {
+    pub(crate) fn new(store: Arc<StoreInner>) -> StoreTasks {
+        StoreTasks { store, governor: Governor::new() }
     }
 
-    /// Whether somebody waits for [`Background::sync_journal`]; asked once.
+    /// Whether somebody waits for [`StoreTasks::sync_journal`]; asked once.
     pub fn take_sync_request(&self) -> bool {
         self.store.signal.take_sync_request()
     }
@@ -280,9 +280,9 @@ impl Background {
     }
 }
 
-impl std::fmt::Debug for Background {
+impl std::fmt::Debug for StoreTasks {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Background").finish_non_exhaustive()
+        formatter.debug_struct("StoreTasks").finish_non_exhaustive()
     }
 }
 

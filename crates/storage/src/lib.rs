@@ -81,7 +81,7 @@ mod view;
 mod views;
 mod watch;
 
-pub use background::Background;
+pub use background::StoreTasks;
 pub use directory::replace_engine;
 pub use engine::hooked::{EngineHooks, HookedEngine};
 pub use engine::image::StableImage;

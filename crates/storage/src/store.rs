@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::background::{self, Background, Signal};
+use crate::background::{self, Signal, StoreTasks};
 use crate::counters::Counters;
 use crate::directory::DataDirectory;
 use crate::engine::memory::MemoryEngine;
@@ -164,9 +164,9 @@ impl Store {
         engine: Arc<dyn Engine>,
         disk: Arc<dyn Disk>,
         options: &StorageOptions,
-    ) -> Result<(Store, Background), OpenError> {
+    ) -> Result<(Store, StoreTasks), OpenError> {
         let store = Store::on_disk(engine, disk, options)?;
-        let background = Background::new(Arc::clone(&store.inner));
+        let background = StoreTasks::new(Arc::clone(&store.inner));
         Ok((store, background))
     }
 

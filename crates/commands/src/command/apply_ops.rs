@@ -15,7 +15,7 @@ use catalog::{
     CatalogEntry, Collection, CollectionOptions, Decision, Namespace, OperationContext, WriteError,
 };
 use document::{DocumentBuf, DocumentBuilder, RawArray, RawDocument, RawValue, Value, doc};
-use replication::oplog::{Applier, ApplyError, Operation, Update};
+use replication::oplog::{Applier, ApplyError, Operation, OplogUpdate};
 use std::sync::Arc;
 use wire::ErrorCode;
 
@@ -108,7 +108,7 @@ async fn apply_to_document(
             ErrorCode::UpdateOperationFailed as i32,
             format!("failed to apply update: {namespace}"),
         )),
-        Operation::Update { update: Update::Replacement(document), .. } => {
+        Operation::Update { update: OplogUpdate::Replacement(document), .. } => {
             put(&writing, &collection, document).await
         }
         Operation::Update { document_key, .. } => {

@@ -9,7 +9,7 @@ use catalog::{OperationContext, ReadError};
 use document::{DocumentBuf, DocumentBuilder, RawValue};
 use replication::oplog::Image;
 use replication::retryable::{
-    CheckOutError, Executed, RetryObserver, RetryableWrite, Role, SessionTable, lsid,
+    CheckOutError, Executed, RetryObserver, RetryableWrite, SessionTable, WriterRole, lsid,
 };
 use std::future::poll_fn;
 use std::task::Poll;
@@ -213,17 +213,17 @@ impl Retry {
 
     /// Tells the log of an update, and keeps a version for the answer.
     pub(crate) fn of_update(&self, position: usize, image: Option<Image>) -> RetryObserver<'_> {
-        RetryObserver::of_update(&self.write, self.id(position), image, Role::Primary)
+        RetryObserver::of_update(&self.write, self.id(position), image, WriterRole::Primary)
     }
 
     /// Tells the log of a removal, and keeps the document for the answer.
     pub(crate) fn of_removal(&self, position: usize, image: Option<Image>) -> RetryObserver<'_> {
-        RetryObserver::of_removal(&self.write, self.id(position), image, Role::Primary)
+        RetryObserver::of_removal(&self.write, self.id(position), image, WriterRole::Primary)
     }
 
     /// Tells the log of inserts of documents that have these numbers, by their positions.
     pub(crate) fn of_inserts<'r>(&'r self, ids: &'r [i32]) -> RetryObserver<'r> {
-        RetryObserver::of_inserts(&self.write, ids, Role::Primary)
+        RetryObserver::of_inserts(&self.write, ids, WriterRole::Primary)
     }
 
     /// How many statements were done before.

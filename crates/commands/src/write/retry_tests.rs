@@ -5,7 +5,7 @@ use catalog::Decision;
 use document::{Document, Value, doc};
 use pollster::block_on;
 use replication::oplog::OplogEntry;
-use replication::retryable::{Executed, RetryObserver, Role, lsid};
+use replication::retryable::{Executed, RetryObserver, WriterRole, lsid};
 
 const SESSION: u8 = 7;
 
@@ -299,7 +299,7 @@ fn what_was_refused_is_not_confirmed_by_what_follows() {
     let write = check_out().expect("it is free").expect("there are rows");
     let collection = member.server.node.catalog.collection("test", "c").expect("the collection");
     let change = |id: i32, role: Option<i32>| {
-        let observer = RetryObserver::of_update(&write, role.unwrap_or(0), None, Role::Primary);
+        let observer = RetryObserver::of_update(&write, role.unwrap_or(0), None, WriterRole::Primary);
         let observed = catalog::OperationContext { observer: Some(&observer), ..writing };
         let to = doc! { "_id": id, "a": 5 }.to_buf();
         let decide = |_: Option<document::RawDocument<'_>>| {

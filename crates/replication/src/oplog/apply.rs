@@ -7,9 +7,10 @@
 
 use super::command::BuildStep;
 use super::{
-    Command, MalformedEntry, Operation, OplogEntry, Statement, StatementOrigin, Target, Update, delta,
+    MalformedEntry, Operation, OplogCommand, OplogEntry, OplogUpdate, Statement, StatementOrigin, Target,
+    delta,
 };
-use crate::retryable::{CheckOutError, RetryObserver, RetryableWrite, Role, SessionTable};
+use crate::retryable::{CheckOutError, RetryObserver, RetryableWrite, SessionTable, WriterRole};
 use catalog::{
     Catalog, CatalogEntry, CatalogError, Collection, CollectionOptions, Decision, IndexSelection, IndexSpec,
     Namespace, OperationContext, ReadError, WriteError, Writer,
@@ -63,7 +64,7 @@ impl<'a> Applier<'a> {
     /// What is wrong with it, or with the store.
     pub async fn apply(&self, entry: &OplogEntry) -> Result<(), ApplyError> {
         let parts = match &entry.operation {
-            Operation::Command(Command::ApplyOps(parts)) => parts.as_slice(),
+            Operation::Command(OplogCommand::ApplyOps(parts)) => parts.as_slice(),
             Operation::Command(command) => return self.apply_command(command).await,
             operation => std::slice::from_ref(operation),
         };
@@ -108,7 +109,7 @@ impl<'a> Applier<'a> {
         if write.executed(statement.id, context.view, context.tier)?.is_some() {
             return self.apply_to_document(context, operation).await;
         }
-        let (id, role) = ([statement.id], Role::Applier { wall });
+        let (id, role) = ([statement.id], WriterRole::Applier { wall });
         let observer = match operation {
             Operation::Insert { .. } if !statement.upserts => RetryObserver::of_inserts(write, &id, role),
             Operation::Delete { .. } => RetryObserver::of_removal(write, statement.id, statement.image, role),
@@ -188,7 +189,7 @@ impl<'a> Applier<'a> {
         }
         let (object, view) = match operation {
             Operation::Insert { document, .. } => (document, Some(document)),
-            Operation::Update { document_key, update: Update::Replacement(document), .. } => {
+            Operation::Update { document_key, update: OplogUpdate::Replacement(document), .. } => {
                 (document_key, Some(document))
             }
             Operation::Delete { document_key, .. } => (document_key, None),
@@ -209,37 +210,37 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    async fn apply_command(&self, command: &Command) -> Result<(), ApplyError> {
+    async fn apply_command(&self, command: &OplogCommand) -> Result<(), ApplyError> {
         match command {
-            Command::Create { target, options } => self.create(target, options).await,
-            Command::Drop(target) => self.drop_collection(target.uuid).await,
-            Command::Rename { target, to, drop_target } => {
+            OplogCommand::Create { target, options } => self.create(target, options).await,
+            OplogCommand::Drop(target) => self.drop_collection(target.uuid).await,
+            OplogCommand::Rename { target, to, drop_target } => {
                 self.drop_collection(*drop_target).await?;
                 match self.collection(target) {
                     Some(collection) => self.rename(&collection, to).await,
                     None => Ok(()),
                 }
             }
-            Command::Modify { target, fields, .. } => match self.collection(target) {
+            OplogCommand::Modify { target, fields, .. } => match self.collection(target) {
                 Some(collection) => self.modify(&collection, fields.as_raw()).await,
                 None => Ok(()),
             },
-            Command::CreateIndex { target, spec } => {
+            OplogCommand::CreateIndex { target, spec } => {
                 self.create_indexes(target, std::slice::from_ref(spec)).await
             }
-            Command::IndexBuild { target, step: BuildStep::Commit, specs, .. } => {
+            OplogCommand::IndexBuild { target, step: BuildStep::Commit, specs, .. } => {
                 self.create_indexes(target, specs).await
             }
             // Built where it is committed: so one that is given up has cost nothing.
-            Command::IndexBuild { .. } => Ok(()),
-            Command::DropIndex { target, spec } => match self.collection(target) {
+            OplogCommand::IndexBuild { .. } => Ok(()),
+            OplogCommand::DropIndex { target, spec } => match self.collection(target) {
                 Some(collection) => {
                     let name = super::operation::text(spec.as_raw(), "name")?;
                     self.drop_index(&collection, name).await
                 }
                 None => Ok(()),
             },
-            Command::ApplyOps(_) => unreachable!("applied by its parts"),
+            OplogCommand::ApplyOps(_) => unreachable!("applied by its parts"),
         }
     }
 
@@ -332,10 +333,10 @@ impl<'a> Applier<'a> {
     }
 }
 
-fn updated(found: Option<RawDocument<'_>>, update: &Update) -> Result<Decision, ApplyError> {
+fn updated(found: Option<RawDocument<'_>>, update: &OplogUpdate) -> Result<Decision, ApplyError> {
     Ok(match (found, update) {
         (None, _) => Decision::Keep,
-        (Some(_), Update::Replacement(document)) => Decision::Replace(document.clone()),
-        (Some(found), Update::Delta(delta)) => Decision::Update(delta::apply(found, delta.as_raw())?),
+        (Some(_), OplogUpdate::Replacement(document)) => Decision::Replace(document.clone()),
+        (Some(found), OplogUpdate::Delta(delta)) => Decision::Update(delta::apply(found, delta.as_raw())?),
     })
 }

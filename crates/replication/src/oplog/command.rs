@@ -11,7 +11,7 @@ const APPLY_OPS_NAMESPACE: &str = "admin.$cmd";
 
 /// A command of the log.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Command {
+pub enum OplogCommand {
     /// `create`: a collection comes.
     Create {
         /// Which.
@@ -91,15 +91,15 @@ impl BuildStep {
     }
 }
 
-impl Command {
+impl OplogCommand {
     /// Writes `op ns ui o o2`; an `applyOps` is written with its statements by [`Operation::write`].
     pub(super) fn write(&self, builder: &mut DocumentBuilder<'_>) {
         builder.append("op", "c");
         match self {
-            Command::ApplyOps(_) => unreachable!("written with the statements of its parts"),
-            Command::Create { target, options } => write_create(begin(builder, target), target, options),
-            Command::Drop(target) => drop(begin(builder, target).append("drop", name(target))),
-            Command::Rename { target, to, drop_target } => {
+            OplogCommand::ApplyOps(_) => unreachable!("written with the statements of its parts"),
+            OplogCommand::Create { target, options } => write_create(begin(builder, target), target, options),
+            OplogCommand::Drop(target) => drop(begin(builder, target).append("drop", name(target))),
+            OplogCommand::Rename { target, to, drop_target } => {
                 let mut object = begin(builder, target);
                 object.append("renameCollection", &target.namespace.to_string());
                 object.append("to", &to.to_string()).append("stayTemp", false);
@@ -107,14 +107,14 @@ impl Command {
                     append_uuid(&mut object, "dropTarget", *uuid);
                 }
             }
-            Command::Modify { target, fields, before } => {
+            OplogCommand::Modify { target, fields, before } => {
                 begin(builder, target).append("collMod", name(target)).append_all(fields.as_raw());
                 builder.start_document("o2").append("collectionOptions_old", before);
             }
-            Command::CreateIndex { target, spec } => {
+            OplogCommand::CreateIndex { target, spec } => {
                 begin(builder, target).append("createIndexes", name(target)).append_all(spec.as_raw());
             }
-            Command::IndexBuild { target, step, build, specs } => {
+            OplogCommand::IndexBuild { target, step, build, specs } => {
                 let mut object = begin(builder, target);
                 object.append(step.name(), name(target));
                 append_uuid(&mut object, "indexBuildUUID", *build);
@@ -127,7 +127,7 @@ impl Command {
                     object.append_value("cause", &cause_of_abort().into());
                 }
             }
-            Command::DropIndex { target, spec } => {
+            OplogCommand::DropIndex { target, spec } => {
                 let index = spec.as_raw().get("name").unwrap_or(RawValue::Null);
                 begin(builder, target).append("dropIndexes", name(target)).append("index", index);
                 builder.append("o2", spec);
@@ -139,17 +139,18 @@ impl Command {
     pub(super) fn read(entry: RawDocument<'_>, object: RawDocument<'_>) -> Result<Self, MalformedEntry> {
         let first = object.first().ok_or_else(|| MalformedEntry::new("a command without a name"))?;
         if first.name() == "applyOps" {
-            return read_apply_ops(first.value()).map(Command::ApplyOps);
+            return read_apply_ops(first.value()).map(OplogCommand::ApplyOps);
         }
         let target = || read_target(entry, first.value());
         match first.name() {
-            "create" => {
-                Ok(Command::Create { target: target()?, options: without(object, &["create", "idIndex"]) })
-            }
-            "drop" => Ok(Command::Drop(target()?)),
+            "create" => Ok(OplogCommand::Create {
+                target: target()?,
+                options: without(object, &["create", "idIndex"]),
+            }),
+            "drop" => Ok(OplogCommand::Drop(target()?)),
             "renameCollection" => {
                 let from = namespace(text(object, "renameCollection")?)?;
-                Ok(Command::Rename {
+                Ok(OplogCommand::Rename {
                     target: Target { namespace: from, uuid: Some(required_uuid(entry, "ui")?) },
                     to: namespace(text(object, "to")?)?,
                     drop_target: match object.get("dropTarget") {
@@ -162,19 +163,19 @@ impl Command {
                 let before = entry.get("o2").and_then(RawValue::as_document);
                 let before = before.and_then(|o2| o2.get("collectionOptions_old")?.as_document());
                 let before = before.unwrap_or_default().to_buf();
-                Ok(Command::Modify { target: target()?, fields: without(object, &["collMod"]), before })
+                Ok(OplogCommand::Modify { target: target()?, fields: without(object, &["collMod"]), before })
             }
             "createIndexes" => {
-                Ok(Command::CreateIndex { target: target()?, spec: without(object, &["createIndexes"]) })
+                Ok(OplogCommand::CreateIndex { target: target()?, spec: without(object, &["createIndexes"]) })
             }
             "dropIndexes" => {
                 let spec = document(entry, "o2")?.to_buf();
                 text(spec.as_raw(), "name")?;
-                Ok(Command::DropIndex { target: target()?, spec })
+                Ok(OplogCommand::DropIndex { target: target()?, spec })
             }
             other => match BuildStep::ALL.into_iter().find(|step| step.name() == other) {
                 None => Err(MalformedEntry::new(format!("unknown command '{other}'"))),
-                Some(step) => Ok(Command::IndexBuild {
+                Some(step) => Ok(OplogCommand::IndexBuild {
                     target: target()?,
                     step,
                     build: required_uuid(object, "indexBuildUUID")?,

@@ -22,14 +22,14 @@ mod tests;
 mod unit;
 
 pub use apply::{Applier, ApplyError};
-pub use command::{BuildStep, Command};
+pub use command::{BuildStep, OplogCommand};
 pub(crate) use entry::optime;
 pub use entry::{Image, OplogEntry, Statement, StatementOrigin};
 pub use frame::place;
 pub(crate) use frame::{changes_names, placed};
 pub use observer::OplogObserver;
 pub(crate) use observer::{end_unit, is_logged, wall};
-pub use operation::{Operation, Target, Update};
+pub use operation::{Operation, OplogUpdate, Target};
 pub(crate) use unit::append_parts;
 
 /// What is wrong with an entry's bytes.

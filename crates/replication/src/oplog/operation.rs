@@ -1,6 +1,6 @@
 //! What is done: `op ns ui o o2` of an entry, and of each part of an `applyOps`.
 
-use super::{Command, MalformedEntry, Statement};
+use super::{MalformedEntry, OplogCommand, Statement};
 use catalog::Namespace;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ pub struct Target {
 
 /// What an update makes of a document.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Update<D = DocumentBuf> {
+pub enum OplogUpdate<D = DocumentBuf> {
     /// What `$v: 2` entries have under `diff`.
     Delta(D),
     /// The whole document.
@@ -43,7 +43,7 @@ pub enum Operation {
         /// `{ _id }`.
         document_key: DocumentBuf,
         /// What it becomes.
-        update: Update,
+        update: OplogUpdate,
     },
     /// `d`: there is no such document.
     Delete {
@@ -53,7 +53,7 @@ pub enum Operation {
         document_key: DocumentBuf,
     },
     /// `c`.
-    Command(Command),
+    Command(OplogCommand),
     /// `n`: nothing but an entry.
     Noop(DocumentBuf),
 }
@@ -67,15 +67,15 @@ impl Operation {
             }
             Operation::Update { target, document_key, update } => {
                 let update = match update {
-                    Update::Delta(delta) => Update::Delta(delta.as_raw()),
-                    Update::Replacement(document) => Update::Replacement(document.as_raw()),
+                    OplogUpdate::Delta(delta) => OplogUpdate::Delta(delta.as_raw()),
+                    OplogUpdate::Replacement(document) => OplogUpdate::Replacement(document.as_raw()),
                 };
                 write_update(builder, target.as_ref(), document_key.as_raw(), &update);
             }
             Operation::Delete { target, document_key } => {
                 write_delete(builder, target.as_ref(), document_key.as_raw());
             }
-            Operation::Command(Command::ApplyOps(parts)) => {
+            Operation::Command(OplogCommand::ApplyOps(parts)) => {
                 return super::command::write_apply_ops(builder, |list| {
                     for (position, part) in parts.iter().enumerate() {
                         let statement = statements.get(position).copied().flatten();
@@ -111,9 +111,9 @@ impl Operation {
                 let update = match object.get("$v").map(RawValue::as_i64_exact) {
                     None => {
                         key_of(object)?;
-                        Update::Replacement(object.to_buf())
+                        OplogUpdate::Replacement(object.to_buf())
                     }
-                    Some(Some(2)) => Update::Delta(document(object, "diff")?.to_buf()),
+                    Some(Some(2)) => OplogUpdate::Delta(document(object, "diff")?.to_buf()),
                     Some(_) => return Err(MalformedEntry::new("'$v' of an update is to be 2")),
                 };
                 let document_key = document_key.to_buf();
@@ -123,7 +123,7 @@ impl Operation {
                 key_of(object)?;
                 Ok(Operation::Delete { target: Target::read(entry)?, document_key: object.to_buf() })
             }
-            "c" => Ok(Operation::Command(Command::read(entry, object)?)),
+            "c" => Ok(Operation::Command(OplogCommand::read(entry, object)?)),
             "n" => Ok(Operation::Noop(object.to_buf())),
             other => Err(MalformedEntry::new(format!("unknown kind of operation '{other}'"))),
         }
@@ -158,12 +158,12 @@ pub(super) fn write_update(
     builder: &mut DocumentBuilder<'_>,
     target: TargetRef<'_>,
     document: RawDocument<'_>,
-    update: &Update<RawDocument<'_>>,
+    update: &OplogUpdate<RawDocument<'_>>,
 ) {
     write_head(builder, "u", target);
     match update {
-        Update::Replacement(document) => drop(builder.append("o", *document)),
-        Update::Delta(delta) => {
+        OplogUpdate::Replacement(document) => drop(builder.append("o", *document)),
+        OplogUpdate::Delta(delta) => {
             builder.start_document("o").append("$v", 2).append("diff", *delta);
         }
     }

@@ -259,7 +259,7 @@ fn entries_of_retryable_writes() {
         "wall": (Value::DateTime(1_700_000_000_123)),
     });
     assert_eq!(read(&removal, true, &[Some(imaged)]), expect);
-    let several = Operation::Command(Command::ApplyOps(vec![removal.clone(), removal]));
+    let several = Operation::Command(OplogCommand::ApplyOps(vec![removal.clone(), removal]));
     let upsert = Statement { upserts: true, ..statement(7) };
     let found = read(&several, false, &[None, Some(upsert)]);
     let mut second = of_removal.clone();
@@ -284,7 +284,7 @@ fn what_is_too_long_for_one_document_becomes_several_entries() {
         OplogObserver.end_unit(&mut unit);
         let parts = unit.entries_mut().iter().map(|entry| {
             match OplogEntry::decode(entry).expect("an entry").operation {
-                Operation::Command(Command::ApplyOps(parts)) => parts.len(),
+                Operation::Command(OplogCommand::ApplyOps(parts)) => parts.len(),
                 _ => 1,
             }
         });

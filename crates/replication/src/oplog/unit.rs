@@ -4,7 +4,7 @@
 use super::command::{BuildStep, write_apply_ops};
 use super::entry::{Statement, StatementOrigin};
 use super::operation::{TargetRef, document_key, write_delete, write_insert, write_update};
-use super::{Command, Operation, Target, Update, delta, frame};
+use super::{Operation, OplogCommand, OplogUpdate, Target, delta, frame};
 use catalog::{Change, CollectionDefinition, IndexDefinition, Namespace};
 use document::{Document, DocumentBuf, DocumentBuilder, MAX_DOCUMENT_SIZE, RawDocument, RawValue};
 use std::sync::Arc;
@@ -36,10 +36,10 @@ pub(crate) fn append_parts(change: Change<'_>, statement: Option<Statement>, par
         Change::Update { before, after, replaces, .. } => {
             let delta = if replaces { None } else { delta::between(before, after) };
             let update = match &delta {
-                Some(delta) => Update::Delta(delta.as_raw()),
-                None => Update::Replacement(after),
+                Some(delta) => OplogUpdate::Delta(delta.as_raw()),
+                None => OplogUpdate::Replacement(after),
             };
-            let (Update::Delta(bytes) | Update::Replacement(bytes)) = &update;
+            let (OplogUpdate::Delta(bytes) | OplogUpdate::Replacement(bytes)) = &update;
             append(bytes.as_bytes().len(), &|builder| write_update(builder, target, after, &update));
         }
         Change::Delete { document, .. } => {
@@ -60,7 +60,7 @@ fn operations_of_catalog(change: Change<'_>) -> Vec<Operation> {
         }
         Change::Create(definition) => vec![creation(definition)],
         Change::Drop(definition) => vec![match definition.options.view {
-            None => Operation::Command(Command::Drop(Target::of(definition))),
+            None => Operation::Command(OplogCommand::Drop(Target::of(definition))),
             Some(_) => {
                 let document_key = document_key(view_document(definition).as_raw());
                 Operation::Delete { target: views_of(definition), document_key }
@@ -69,7 +69,7 @@ fn operations_of_catalog(change: Change<'_>) -> Vec<Operation> {
         Change::Rename { from, definition } => {
             let target = Target { namespace: from.clone(), uuid: Some(definition.uuid) };
             let to = definition.namespace.clone();
-            vec![Operation::Command(Command::Rename { target, to, drop_target: None })]
+            vec![Operation::Command(OplogCommand::Rename { target, to, drop_target: None })]
         }
         Change::Modify { before, definition } => vec![modification(before, definition)],
         Change::CreateIndexes { definition, indexes } => creation_of_indexes(definition, indexes),
@@ -149,12 +149,12 @@ fn end_run(run: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
 fn add_command(operations: &mut Vec<Vec<u8>>, command: Vec<u8>) {
     let read = |operation: &[u8]| Operation::read(RawDocument::trusted(operation));
     if let Some(last) = operations.last()
-        && let Ok(Operation::Command(Command::Drop(dropped))) = read(last)
-        && let Ok(Operation::Command(Command::Rename { target, to, .. })) = read(&command)
+        && let Ok(Operation::Command(OplogCommand::Drop(dropped))) = read(last)
+        && let Ok(Operation::Command(OplogCommand::Rename { target, to, .. })) = read(&command)
         && dropped.namespace == to
     {
         operations.pop();
-        let rename = Operation::Command(Command::Rename { target, to, drop_target: dropped.uuid });
+        let rename = Operation::Command(OplogCommand::Rename { target, to, drop_target: dropped.uuid });
         let mut bytes = Vec::new();
         rename.write(&mut DocumentBuilder::new(&mut bytes), &[]);
         operations.push(bytes);
@@ -184,7 +184,7 @@ fn view_document(definition: &CollectionDefinition) -> DocumentBuf {
 fn creation(definition: &CollectionDefinition) -> Operation {
     match definition.options.view {
         Some(_) => Operation::Insert { target: views_of(definition), document: view_document(definition) },
-        None => Operation::Command(Command::Create {
+        None => Operation::Command(OplogCommand::Create {
             target: Target::of(definition),
             options: definition.options.given().to_buf(),
         }),
@@ -197,7 +197,7 @@ fn modification(before: &CollectionDefinition, definition: &CollectionDefinition
         return Operation::Update {
             target: views_of(definition),
             document_key: document_key(document.as_raw()),
-            update: Update::Replacement(document),
+            update: OplogUpdate::Replacement(document),
         };
     }
     let mut fields = Document::new();
@@ -218,7 +218,7 @@ fn modification(before: &CollectionDefinition, definition: &CollectionDefinition
     if new.get("validator").is_none() && old.get("validator").is_some() {
         fields.push("validator", Document::new());
     }
-    Operation::Command(Command::Modify {
+    Operation::Command(OplogCommand::Modify {
         target: Target::of(definition),
         fields: fields.to_buf(),
         before: old.to_buf(),
@@ -262,7 +262,7 @@ fn creation_of_indexes(
         return index_build(definition, BuildStep::Start, indexes);
     }
     let create = |index: &Arc<IndexDefinition>| {
-        Operation::Command(Command::CreateIndex { target: Target::of(definition), spec: spec(index) })
+        Operation::Command(OplogCommand::CreateIndex { target: Target::of(definition), spec: spec(index) })
     };
     indexes.iter().map(create).collect()
 }
@@ -271,7 +271,7 @@ fn removal_of_indexes(definition: &CollectionDefinition, indexes: &[Arc<IndexDef
     let (ready, unfinished): (Vec<_>, Vec<_>) = indexes.iter().cloned().partition(|index| index.is_ready());
     let mut operations = index_build(definition, BuildStep::Abort, &unfinished);
     operations.extend(ready.iter().map(|index| {
-        Operation::Command(Command::DropIndex { target: Target::of(definition), spec: spec(index) })
+        Operation::Command(OplogCommand::DropIndex { target: Target::of(definition), spec: spec(index) })
     }));
     operations
 }
@@ -285,7 +285,7 @@ fn index_build(
     // Ids of indexes are never used again: no other build of this collection has this name.
     let build = Uuid::from_u128(definition.uuid.as_u128() ^ u128::from(first.id));
     let specs = indexes.iter().map(spec).collect();
-    vec![Operation::Command(Command::IndexBuild { target: Target::of(definition), step, build, specs })]
+    vec![Operation::Command(OplogCommand::IndexBuild { target: Target::of(definition), step, build, specs })]
 }
 
 fn spec(index: &Arc<IndexDefinition>) -> DocumentBuf {

@@ -16,7 +16,7 @@ mod expire;
 mod observer;
 mod row;
 
-pub use observer::{RetryObserver, Role};
+pub use observer::{RetryObserver, WriterRole};
 
 use crate::oplog::Image;
 use catalog::{Catalog, CatalogError, Collection, OperationContext, ReadError, WriteError};

@@ -10,7 +10,7 @@ use storage::WriteUnit;
 
 /// Who writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum WriterRole {
     /// The primary: its units get entries.
     Primary,
     /// The applier of an entry that was made at this time, in milliseconds since 1970.
@@ -36,7 +36,7 @@ enum Statements<'s> {
 pub struct RetryObserver<'w> {
     write: &'w RetryableWrite,
     statements: Statements<'w>,
-    role: Role,
+    role: WriterRole,
     /// What has been told of the unit.
     noted: Mutex<Vec<Noted>>,
 }
@@ -50,23 +50,23 @@ struct Noted {
 }
 
 impl<'w> RetryObserver<'w> {
-    fn new(write: &'w RetryableWrite, statements: Statements<'w>, role: Role) -> Self {
+    fn new(write: &'w RetryableWrite, statements: Statements<'w>, role: WriterRole) -> Self {
         RetryObserver { write, statements, role, noted: Mutex::default() }
     }
 
     /// For documents that are inserted: the statements, by the documents' positions.
-    pub fn of_inserts(write: &'w RetryableWrite, ids: &'w [i32], role: Role) -> Self {
+    pub fn of_inserts(write: &'w RetryableWrite, ids: &'w [i32], role: WriterRole) -> Self {
         RetryObserver::new(write, Statements::Inserts(ids), role)
     }
 
     /// For one document that is updated or, if there is none, inserted.
-    pub fn of_update(write: &'w RetryableWrite, id: i32, image: Option<Image>, role: Role) -> Self {
+    pub fn of_update(write: &'w RetryableWrite, id: i32, image: Option<Image>, role: WriterRole) -> Self {
         let statement = Statement { id, upserts: false, image };
         RetryObserver::new(write, Statements::One(statement), role)
     }
 
     /// For one document that is removed.
-    pub fn of_removal(write: &'w RetryableWrite, id: i32, image: Option<Image>, role: Role) -> Self {
+    pub fn of_removal(write: &'w RetryableWrite, id: i32, image: Option<Image>, role: WriterRole) -> Self {
         let statement = Statement { id, upserts: false, image };
         RetryObserver::new(write, Statements::Removal(statement), role)
     }
@@ -93,7 +93,7 @@ impl ChangeObserver for RetryObserver<'_> {
             return;
         }
         let statement = self.statement_of(&change);
-        if self.role == Role::Primary {
+        if self.role == WriterRole::Primary {
             oplog::append_parts(change, statement, unit.entries_mut());
         }
         self.noted.lock().extend(statement.map(|statement| Noted::of(statement, change)));
@@ -107,10 +107,10 @@ impl ChangeObserver for RetryObserver<'_> {
         let noted = std::mem::take(&mut *self.noted.lock());
         let mut state = self.write.state.lock();
         let wall = match self.role {
-            Role::Primary => oplog::wall(),
-            Role::Applier { wall } => wall,
+            WriterRole::Primary => oplog::wall(),
+            WriterRole::Applier { wall } => wall,
         };
-        if self.role == Role::Primary {
+        if self.role == WriterRole::Primary {
             let origin = StatementOrigin {
                 lsid: self.write.lsid.clone(),
                 txn_number: self.write.txn_number,

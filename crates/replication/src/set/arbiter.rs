@@ -16,7 +16,7 @@ use crate::LocalState;
 use crate::effects::{Committed, SnapshotWanted};
 use crate::entry::{EntryKind, Index, MemberId};
 use crate::log::{Checkpoint, LogError};
-use crate::message::Message;
+use crate::message::RaftMessage;
 use crate::set::driver::{Now, Told};
 use crate::set::participant::Participant;
 use crate::set::state::SetState;
@@ -71,11 +71,11 @@ impl Arbiter {
 
 impl Participant {
     /// What this member says to another one, where that is an arbiter.
-    pub(super) fn word_to_arbiter(&self, number: MemberId, messages: &[Message]) -> Option<ArbiterWord> {
+    pub(super) fn word_to_arbiter(&self, number: MemberId, messages: &[RaftMessage]) -> Option<ArbiterWord> {
         let state = self.state.as_ref()?;
         state.is_arbiter(number).then(|| ArbiterWord {
             trims_through: self.common_to_data(true).unwrap_or(0),
-            state: messages.iter().any(Message::offers_place).then(|| state.to_note()),
+            state: messages.iter().any(RaftMessage::offers_place).then(|| state.to_note()),
         })
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn clock() -> (Duration, Duration) {
 /// What the driver wants after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// The journal is to be synced, then [`Background::synced`] told. A later one covers earlier ones.
+    /// The journal is to be synced, then [`MemberTasks::synced`] told. A later one covers earlier ones.
     pub sync: Option<SyncTicket>,
     /// The latest time for the next turn; without one it waits for word.
     pub deadline: Option<Duration>,
@@ -46,22 +46,22 @@ pub struct Turn {
 }
 
 /// A member's threads, without threads.
-pub struct Background {
+pub struct MemberTasks {
     driver: Driver,
     links: Links,
     inbox: Arc<Inbox>,
     applying: Option<Applying>,
 }
 
-impl std::fmt::Debug for Background {
+impl std::fmt::Debug for MemberTasks {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Background").finish_non_exhaustive()
+        formatter.debug_struct("MemberTasks").finish_non_exhaustive()
     }
 }
 
-impl Background {
+impl MemberTasks {
     pub(crate) fn new(driver: Driver, report: TurnReport, links: Links, inbox: Arc<Inbox>) -> Self {
-        let mut background = Background { driver, links, inbox, applying: None };
+        let mut background = MemberTasks { driver, links, inbox, applying: None };
         background.begin_applying(report.begins);
         background
     }
@@ -107,7 +107,7 @@ impl Background {
 
     /// Does all of it on threads.
     pub(crate) fn start(self) -> io::Result<Vec<JoinHandle<()>>> {
-        let Background { mut driver, links, inbox, applying } = self;
+        let MemberTasks { mut driver, links, inbox, applying } = self;
         links.copying.start_threads();
         let syncing = Arc::new(Syncing::default());
         let (store, told, waiting) =

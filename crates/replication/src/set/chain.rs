@@ -11,7 +11,7 @@
 
 use crate::entry::{MemberId, Position};
 use crate::log::LogError;
-use crate::message::Message;
+use crate::message::RaftMessage;
 use crate::set::MemberState;
 use crate::set::config::MEMBERS_MAX;
 use crate::set::driver::Now;
@@ -243,7 +243,7 @@ impl Participant {
             }
             // Its place may be known here a moment later.
             let message = self.member.committed_after(number, follower.after, BYTES_MAX);
-            let has_entries = message.as_ref().is_some_and(Message::has_entries);
+            let has_entries = message.as_ref().is_some_and(RaftMessage::has_entries);
             let is_silent = now.monotonic.saturating_sub(follower.told_at) >= TELLS_EVERY;
             let is_told = message.is_some() && (has_entries || is_silent);
             if let Some(message) = message.filter(|_| is_told) {
@@ -261,7 +261,7 @@ impl Participant {
     pub(super) fn take_passed_on(
         &mut self,
         from: MemberId,
-        messages: Vec<Message>,
+        messages: Vec<RaftMessage>,
         now: Now,
     ) -> Result<(), LogError> {
         let Some(following) = self.chain.following.as_mut().filter(|following| following.source == from)

@@ -1,6 +1,6 @@
 //! Figures of elections and of whom a member follows, for those who watch it.
 
-use crate::effects::{Leadership, Role};
+use crate::effects::{Leadership, RaftRole};
 use crate::entry::{EntryKind, Index, MemberId, Term};
 use crate::log::Log;
 use crate::message::Vote;
@@ -244,12 +244,12 @@ impl Participant {
     pub(super) fn note_leadership(&mut self, before: Leadership, is_asked: bool) {
         let now = self.leadership;
         let mut figures = self.links.shared.elections.lock();
-        if before.role == Role::Leader && now.term > before.term && !is_asked {
+        if before.role == RaftRole::Leader && now.term > before.term && !is_asked {
             figures.step_downs_by_higher_term += 1;
         }
         match (before.role, now.role) {
-            (Role::Leader, Role::Leader) if before.term == now.term => {}
-            (_, Role::Leader) => {
+            (RaftRole::Leader, RaftRole::Leader) if before.term == now.term => {}
+            (_, RaftRole::Leader) => {
                 if let Some(reason) = figures.candidature.as_ref().map(|last| last.reason) {
                     figures.count(reason).successful += 1;
                 }
@@ -259,8 +259,8 @@ impl Participant {
                 figures.vote = None;
                 self.awaited_term = Some(now.term);
             }
-            (Role::Leader, _) => figures.candidature = None,
-            (_, Role::Follower) if now.leader.is_some() => figures.candidature = None,
+            (RaftRole::Leader, _) => figures.candidature = None,
+            (_, RaftRole::Follower) if now.leader.is_some() => figures.candidature = None,
             _ => {}
         }
         figures.prior_leader = now.leader.or(figures.prior_leader);

@@ -1,7 +1,7 @@
 //! What members send each other: messages of the consensus, with what tells whether they are for this set and disk.
 
 use crate::entry::{Index, MemberId};
-use crate::message::Message;
+use crate::message::RaftMessage;
 use crate::set::arbiter::ArbiterWord;
 use crate::set::chain::ChainWord;
 use crate::set::freshness::{Claim, Stamps};
@@ -40,7 +40,7 @@ pub(crate) struct Envelope {
     pub(crate) chain: ChainWord,
     /// Where the receiver is an arbiter.
     pub(crate) arbiter: Option<ArbiterWord>,
-    pub(crate) messages: Vec<Message>,
+    pub(crate) messages: Vec<RaftMessage>,
 }
 
 /// An entry fits into a command with all that is beside it.
@@ -52,7 +52,7 @@ pub(crate) const COMMAND: &str = "_heddleConsensus";
 impl Envelope {
     /// As commands, each short enough for one message of the wire.
     pub(crate) fn encode(&self) -> Vec<DocumentBuf> {
-        let messages: Vec<Vec<u8>> = self.messages.iter().map(Message::encode).collect();
+        let messages: Vec<Vec<u8>> = self.messages.iter().map(RaftMessage::encode).collect();
         let mut commands = Vec::new();
         let mut rest = messages.as_slice();
         loop {
@@ -144,7 +144,7 @@ impl Envelope {
         let Some(RawValue::ObjectId(set_id)) = command.get("setId") else { return Err(malformed("setId")) };
         let Some(RawValue::Array(messages)) = command.get("m") else { return Err(malformed("m")) };
         let message = |message: RawValue<'_>| match message {
-            RawValue::Binary { bytes, .. } => Message::decode(bytes).map_err(|error| error.to_string()),
+            RawValue::Binary { bytes, .. } => RaftMessage::decode(bytes).map_err(|error| error.to_string()),
             _ => Err(malformed("m")),
         };
         Ok(Envelope {
@@ -179,7 +179,7 @@ mod tests {
             message.set_msg_type(eraftpb::MessageType::MsgHeartbeat);
             (message.from, message.to) = (1, 2);
             message.context = vec![7; *size].into();
-            Message(message)
+            RaftMessage(message)
         };
         let address = |number, host: &str| Address { number, host: host.to_owned() };
         Envelope {

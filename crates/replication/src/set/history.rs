@@ -9,7 +9,7 @@
 //! two was never published, and readers of another member may still ask for it: a secondary's batches end elsewhere.
 
 use crate::entry::{Index, Position};
-use crate::oplog::{Command, Operation, OplogEntry, Target, Update, delta};
+use crate::oplog::{Operation, OplogCommand, OplogEntry, OplogUpdate, Target, delta};
 use crate::set::SetError;
 use crate::store_log::LocalState;
 use catalog::{Catalog, CatalogError, Collection};
@@ -371,7 +371,7 @@ impl Replayed<'_> {
             Operation::Update { target, document_key, .. } | Operation::Delete { target, document_key } => {
                 (target, document_key)
             }
-            Operation::Command(Command::ApplyOps(parts)) => {
+            Operation::Command(OplogCommand::ApplyOps(parts)) => {
                 return parts.iter().try_for_each(|part| self.replay(part));
             }
             Operation::Command(_) | Operation::Noop(_) => return Ok(()),
@@ -386,8 +386,8 @@ impl Replayed<'_> {
         let place = documents.places.get(&key).copied();
         let after = match operation {
             Operation::Insert { document, .. }
-            | Operation::Update { update: Update::Replacement(document), .. } => Some(document.clone()),
-            Operation::Update { update: Update::Delta(delta), .. } => {
+            | Operation::Update { update: OplogUpdate::Replacement(document), .. } => Some(document.clone()),
+            Operation::Update { update: OplogUpdate::Delta(delta), .. } => {
                 let before = match place.and_then(|place| documents.documents.get(place)) {
                     Some((_, before)) => before.clone(),
                     None => {

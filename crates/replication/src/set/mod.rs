@@ -41,9 +41,9 @@ mod state;
 mod topology;
 
 pub use apply_queue::Unapplied;
-pub use background::{Background, Turn};
+pub use background::{MemberTasks, Turn};
 pub use batches::BatchFigures;
-pub use config::{Copies, MemberConfig, ReadFreshness, ReplSetConfig, Settings, normal_host};
+pub use config::{Copies, DefaultReadFreshness, MemberConfig, ReplSetConfig, Settings, normal_host};
 pub use driver::Received;
 pub use election_metrics::{
     Candidature, ElectionCount, ElectionFigures, ElectionReason, NewTerm, SyncSourceFigures, VoteGiven,

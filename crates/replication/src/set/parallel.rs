@@ -7,7 +7,7 @@
 //! One thread polls them; what they commit in a round is written as one group. Nobody sees it before the batch is
 //! published, so that only the order of what touches the same counts.
 
-use crate::oplog::{Applier, ApplyError, Command, Operation, OplogEntry, Target};
+use crate::oplog::{Applier, ApplyError, Operation, OplogCommand, OplogEntry, Target};
 use catalog::{Catalog, Collection};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -39,7 +39,7 @@ struct Plan<'e> {
 /// The operations on documents of an entry; `None` where it is to be applied alone.
 pub(super) fn parts_of(entry: &OplogEntry) -> Option<&[Operation]> {
     let parts = match &entry.operation {
-        Operation::Command(Command::ApplyOps(parts)) => parts.as_slice(),
+        Operation::Command(OplogCommand::ApplyOps(parts)) => parts.as_slice(),
         Operation::Command(_) => return None,
         operation => std::slice::from_ref(operation),
     };

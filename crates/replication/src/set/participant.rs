@@ -1,7 +1,7 @@
 //! This member as one of its set: what it is told by the others and by its own disk, and what follows from it.
 //! What only a leader does is in `lead.rs`.
 
-use crate::effects::{Committed, Effects, Leadership, ReadId, Role, SnapshotWanted, SyncTicket};
+use crate::effects::{Committed, Effects, Leadership, RaftRole, ReadId, SnapshotWanted, SyncTicket};
 use crate::entry::{EntryKind, Index, MemberId, Position, Term};
 use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
@@ -20,7 +20,7 @@ use crate::set::lead::{Leading, Stepping};
 use crate::set::shared::Reply;
 use crate::set::state::SetState;
 use crate::set::{MemberState, SetError, SetOptions, Topology};
-use crate::{Candidacy, Config, Identity, LocalState, Member, Message, Oplog, StoreLog};
+use crate::{Candidacy, Config, Identity, LocalState, Member, Oplog, RaftMessage, StoreLog};
 use document::ObjectId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -205,7 +205,7 @@ impl Participant {
     }
 
     pub(super) fn leads(&self) -> bool {
-        self.leadership.role == Role::Leader
+        self.leadership.role == RaftRole::Leader
     }
 
     /// Time has passed.
@@ -516,8 +516,8 @@ impl Participant {
         self.heard.get(&number)?.applied
     }
 
-    fn send(&mut self, messages: Vec<Message>, now: Now) {
-        let mut by_receiver: BTreeMap<MemberId, Vec<Message>> = BTreeMap::new();
+    fn send(&mut self, messages: Vec<RaftMessage>, now: Now) {
+        let mut by_receiver: BTreeMap<MemberId, Vec<RaftMessage>> = BTreeMap::new();
         for message in messages {
             let number = message.to();
             if let Some(vote) = message.vote() {
@@ -534,7 +534,7 @@ impl Participant {
         }
     }
 
-    fn send_to(&mut self, number: MemberId, messages: Vec<Message>, asks: bool, now: Now) {
+    fn send_to(&mut self, number: MemberId, messages: Vec<RaftMessage>, asks: bool, now: Now) {
         self.post(number, messages, asks, self.chain.word(), now);
     }
 
@@ -542,7 +542,7 @@ impl Participant {
     pub(super) fn post(
         &mut self,
         number: MemberId,
-        messages: Vec<Message>,
+        messages: Vec<RaftMessage>,
         asks: bool,
         chain: ChainWord,
         now: Now,

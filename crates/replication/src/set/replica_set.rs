@@ -5,7 +5,7 @@ use crate::log::LogError;
 use crate::optime::OpTime;
 use crate::retryable::SessionTable;
 use crate::set::apply_queue::{ApplyQueue, Unapplied};
-use crate::set::background::{self, Background};
+use crate::set::background::{self, MemberTasks};
 use crate::set::batches::BatchFigures;
 use crate::set::copying::{Copying, source_for_others};
 use crate::set::driver::{Asked, Driver, Inbox, Links, Received, Told};
@@ -16,7 +16,7 @@ use crate::set::own_place;
 use crate::set::shared::{Reply, Shared, question};
 use crate::set::state::SetState;
 use crate::set::{
-    Copies, ElectionFigures, FlowFigures, FlowSettings, ReadFreshness, ReplSetConfig, SetError,
+    Copies, DefaultReadFreshness, ElectionFigures, FlowFigures, FlowSettings, ReplSetConfig, SetError,
     SyncSourceFigures, Topology,
 };
 use crate::{LogOptions, Oplog, Peers};
@@ -145,7 +145,7 @@ impl ReplicaSet {
         catalog: Arc<Catalog>,
         peers: Arc<dyn Peers>,
         (monotonic, wall): (Duration, Duration),
-    ) -> Result<(Self, Background), LogError> {
+    ) -> Result<(Self, MemberTasks), LogError> {
         let (shared, inbox) = (Arc::new(Shared::new()), Arc::new(Inbox::new(options.received_bytes_max)));
         let history = Arc::new(History::new(Arc::clone(&catalog)));
         let copying = Arc::new(Copying::new(
@@ -182,7 +182,7 @@ impl ReplicaSet {
         }));
         let now = crate::set::driver::Now { monotonic, wall };
         let (driver, report) = Driver::open(options, links.clone(), Arc::clone(&inbox), now)?;
-        Ok((set, Background::new(driver, report, links, inbox)))
+        Ok((set, MemberTasks::new(driver, report, links, inbox)))
     }
 
     /// The set, as this member sees it.
@@ -350,7 +350,7 @@ impl ReplicaSet {
 
     /// What the configuration demands of reads that say nothing themselves.
     #[inline]
-    pub fn read_freshness(&self) -> Option<ReadFreshness> {
+    pub fn read_freshness(&self) -> Option<DefaultReadFreshness> {
         self.0.shared.read_freshness()
     }
 

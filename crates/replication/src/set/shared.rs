@@ -4,7 +4,7 @@ use crate::Oplog;
 use crate::optime::OpTime;
 use crate::set::batches::Batches;
 use crate::set::{
-    ElectionFigures, FlowFigures, FlowSettings, ReadFreshness, SetError, SyncSourceFigures, Topology,
+    DefaultReadFreshness, ElectionFigures, FlowFigures, FlowSettings, SetError, SyncSourceFigures, Topology,
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
 use document::{DocumentBuf, ObjectId};
@@ -175,9 +175,9 @@ impl Shared {
 
     /// What the configuration demands of reads.
     #[inline]
-    pub(crate) fn read_freshness(&self) -> Option<ReadFreshness> {
+    pub(crate) fn read_freshness(&self) -> Option<DefaultReadFreshness> {
         let packed = self.read_freshness.load(Ordering::Relaxed);
-        (packed != 0).then(|| ReadFreshness {
+        (packed != 0).then(|| DefaultReadFreshness {
             staleness_max: Duration::from_millis((packed >> 32) - 1),
             wait: Duration::from_millis(packed & u64::from(u32::MAX)),
         })

@@ -10,7 +10,7 @@ use crate::world::{Event, World};
 use catalog::Catalog;
 use document::DocumentBuf;
 use fastrand::Rng;
-use replication::set::{Background, ReplicaSet, SetOptions};
+use replication::set::{MemberTasks, ReplicaSet, SetOptions};
 use replication::{LocalState, LogOptions, MemberId, Position};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -34,8 +34,8 @@ pub(crate) struct Pending {
 pub(crate) struct Running {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) set: ReplicaSet,
-    pub(crate) background: Background,
-    pub(crate) store: storage::Background,
+    pub(crate) background: MemberTasks,
+    pub(crate) store: storage::StoreTasks,
     dead: Arc<AtomicBool>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) clients: Vec<Pending>,

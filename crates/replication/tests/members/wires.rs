@@ -1,7 +1,7 @@
 //! What members have sent and asked, until the world takes it on its way.
 
 use document::DocumentBuf;
-use replication::{Answer, Pause, PeerError, Peers};
+use replication::{Answer, Delay, PeerError, Peers};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ impl Peers for Line {
         Box::pin(Waiting(slot))
     }
 
-    fn pause(&self, time: Duration) -> Pause {
+    fn pause(&self, time: Duration) -> Delay {
         let is_over = Arc::new(AtomicBool::new(false));
         self.0.pauses.lock().unwrap().push((self.1, time, Arc::clone(&is_over)));
         Box::pin(poll_fn(

@@ -2,7 +2,7 @@
 
 use crate::disk::{Disk, DiskLog};
 use document::Timestamp;
-use replication::{Checkpoint, Committed, Config, EntryKind, Member, ProposeError, ReadId, Role};
+use replication::{Checkpoint, Committed, Config, EntryKind, Member, ProposeError, RaftRole, ReadId};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -75,10 +75,10 @@ fn it_leads_after_the_election_timeout() {
     let mut alone = Alone::new();
     alone.member.advance(Duration::from_millis(900));
     alone.settle();
-    assert_eq!(alone.member.leadership().role, Role::Follower);
+    assert_eq!(alone.member.leadership().role, RaftRole::Follower);
     alone.wait();
     alone.settle();
-    assert_eq!(alone.member.leadership().role, Role::Leader);
+    assert_eq!(alone.member.leadership().role, RaftRole::Leader);
     assert!(alone.member.is_writable());
 }
 
@@ -88,7 +88,7 @@ fn who_is_not_electable_does_not_lead() {
     alone.member.set_candidacy(replication::Candidacy::None);
     alone.wait();
     alone.settle();
-    assert_eq!(alone.member.leadership().role, Role::Follower);
+    assert_eq!(alone.member.leadership().role, RaftRole::Follower);
     assert_eq!(alone.propose(1), Err(ProposeError::NotLeader { leader: None }));
 }
 
@@ -139,7 +139,7 @@ fn a_leader_that_has_not_applied_what_was_before_refuses() {
     let mut alone = Alone::new();
     alone.wait();
     let committed = alone.work();
-    assert_eq!(alone.member.leadership().role, Role::Leader);
+    assert_eq!(alone.member.leadership().role, RaftRole::Leader);
     assert_eq!(alone.propose(1), Err(ProposeError::Draining));
     alone.member.applied(committed.last().unwrap().entry.position.index);
     assert_eq!(alone.propose(1), Ok(()));
@@ -181,7 +181,7 @@ fn who_resigns_takes_no_operations() {
     let mut alone = Alone::leader();
     alone.member.resign();
     alone.settle();
-    assert_eq!(alone.member.leadership().role, Role::Follower);
+    assert_eq!(alone.member.leadership().role, RaftRole::Follower);
     assert_eq!(alone.propose(1), Err(ProposeError::NotLeader { leader: None }));
     assert_eq!(alone.member.read(), Err(ProposeError::NotLeader { leader: None }));
 }

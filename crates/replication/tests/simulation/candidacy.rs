@@ -1,7 +1,7 @@
 //! Who stands when: two members that may stay leaders, and a third that stands for them.
 
 use crate::disk::{Disk, DiskLog};
-use replication::{Candidacy, Checkpoint, Config, Member, MemberId, Role};
+use replication::{Candidacy, Checkpoint, Config, Member, MemberId, RaftRole};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Three {
             member.advance(self.now);
         }
         while self.exchange() {}
-        self.third_stood |= self.member(THIRD).leadership().role != Role::Follower;
+        self.third_stood |= self.member(THIRD).leadership().role != RaftRole::Follower;
     }
 
     /// Whether anything was sent.
@@ -115,7 +115,7 @@ fn who_alone_has_the_end_of_the_log_stands_soon_after_it_has_refused_a_vote() {
         assert!(three.has_all_of(THIRD, leader) && !three.has_all_of(other, leader));
         three.away = Some(leader);
         let began = three.now;
-        three.wait_for("the third leads", |three| three.member(THIRD).leadership().role == Role::Leader);
+        three.wait_for("the third leads", |three| three.member(THIRD).leadership().role == RaftRole::Leader);
         let took = three.now - began;
         assert!(took < UNASKED, "seed {seed}: {took:?}, as if nobody had asked for its vote");
     }

@@ -7,8 +7,8 @@ use crate::network::Network;
 use crate::stored::operation;
 use fastrand::Rng;
 use replication::{
-    Checkpoint, Committed, Config, Effects, EntryKind, Index, Member, MemberId, Message, Position, ReadId,
-    Role, SyncTicket, Term,
+    Checkpoint, Committed, Config, Effects, EntryKind, Index, Member, MemberId, Position, RaftMessage,
+    RaftRole, ReadId, SyncTicket, Term,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -180,7 +180,7 @@ impl World {
     fn leader(&self) -> Option<MemberId> {
         let leads = |server: &Server| {
             let member = &server.running.as_ref()?.member;
-            (member.leadership().role == Role::Leader).then(|| member.leadership().term)
+            (member.leadership().role == RaftRole::Leader).then(|| member.leadership().term)
         };
         let leaders = self.servers.iter().filter_map(|(id, server)| Some((leads(server)?, *id)));
         leaders.max().map(|(_, id)| id)
@@ -215,7 +215,7 @@ impl World {
                 self.at(wait, id, Event::Wake);
             }
             Event::Deliver(bytes) => {
-                running.member.receive(Message::decode(&bytes).unwrap()).unwrap();
+                running.member.receive(RaftMessage::decode(&bytes).unwrap()).unwrap();
             }
             Event::Synced(ticket, changes) => {
                 server.disk.borrow_mut().end_sync(changes);
@@ -274,7 +274,7 @@ impl World {
                 println!("{:?} {id} {now:?}", self.now);
             }
             running.reads.clear();
-            if now.role == Role::Leader {
+            if now.role == RaftRole::Leader {
                 self.checker.leads(id, now.term, &server.disk.borrow().written);
             }
         }
@@ -370,7 +370,7 @@ impl World {
         }
         let Some(running) = server.running.as_mut() else { return };
         if reads {
-            if self.bug == Some(Bug::StaleRead) && running.member.leadership().role == Role::Leader {
+            if self.bug == Some(Bug::StaleRead) && running.member.leadership().role == RaftRole::Leader {
                 let index = running.data.checkpoint.position.index;
                 self.checker.read(id, self.checker.seen, index);
             } else if let Ok(read) = running.member.read() {

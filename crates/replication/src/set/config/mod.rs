@@ -19,7 +19,7 @@ pub use checks::{MEMBERS_MAX, VOTERS_MAX};
 pub use copies::Copies;
 pub use host::normal_host;
 pub use member::MemberConfig;
-pub use settings::{Mode, ReadFreshness, Settings};
+pub use settings::{DefaultReadFreshness, Mode, Settings};
 
 /// What `rs.conf()` tells, checked by itself.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,7 +24,7 @@ pub struct Settings {
     /// `getLastErrorModes`: write concerns by name.
     pub modes: Vec<Mode>,
     /// `readFreshness`: what every read of a member of the set demands that says nothing else.
-    pub read_freshness: Option<ReadFreshness>,
+    pub read_freshness: Option<DefaultReadFreshness>,
     /// `replicaSetId`; `None` in what an operator writes.
     pub set_id: Option<ObjectId>,
 }
@@ -34,7 +34,7 @@ const ELECTION_TIMEOUT_MS_MIN: i64 = 50;
 
 /// How fresh the data are to be that a read gets (Heddle's own).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReadFreshness {
+pub struct DefaultReadFreshness {
     /// `maxStalenessMS`: what was acknowledged longer ago is seen.
     pub staleness_max: Duration,
     /// `waitMS`: how long fresher data are waited for.
@@ -114,7 +114,7 @@ impl Settings {
             "getLastErrorModes": (modes.collect::<Document>()),
             "getLastErrorDefaults": { "w": 1, "wtimeout": 0 },
         };
-        if let Some(ReadFreshness { staleness_max, wait }) = self.read_freshness {
+        if let Some(DefaultReadFreshness { staleness_max, wait }) = self.read_freshness {
             let (staleness, wait) = (staleness_max.as_millis() as i64, wait.as_millis() as i64);
             let shown = doc! { "maxStalenessMS": (small(staleness)), "waitMS": (small(wait)) };
             document.push("readFreshness", shown);
@@ -142,7 +142,7 @@ fn time(
     Ok(number.map_or(default, |number| Duration::from_millis(number.unsigned_abs() * unit_ms)))
 }
 
-fn read_freshness(document: RawDocument<'_>) -> Result<ReadFreshness, SetError> {
+fn read_freshness(document: RawDocument<'_>) -> Result<DefaultReadFreshness, SetError> {
     let mut fields = Fields::new("ReplSetConfig.settings.readFreshness", document)?;
     let mut milliseconds = |name: &str| {
         let number = fields.exact(name, 0..=i64::from(i32::MAX))?;
@@ -151,7 +151,7 @@ fn read_freshness(document: RawDocument<'_>) -> Result<ReadFreshness, SetError> 
     let (staleness_max, wait) = (milliseconds("maxStalenessMS")?, milliseconds("waitMS")?);
     let staleness_max = staleness_max.ok_or_else(|| fields.missing("maxStalenessMS"))?;
     fields.finish()?;
-    Ok(ReadFreshness { staleness_max, wait: wait.unwrap_or_default() })
+    Ok(DefaultReadFreshness { staleness_max, wait: wait.unwrap_or_default() })
 }
 
 fn set_id(fields: &mut Fields<'_>) -> Result<Option<ObjectId>, SetError> {
