@@ -1,7 +1,7 @@
 //! What dispatch alone costs: `cargo run --release -p commands --example dispatch_cost`.
 
 use catalog::Catalog;
-use commands::{DataNode, Server};
+use commands::{DataNode, ServiceContext};
 use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
@@ -20,7 +20,7 @@ const RUNS: u32 = 2_000_000;
 fn main() -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::open(Store::in_memory(&StorageOptions::small())?)?;
     let parameters = Arc::new(Parameters::default());
-    let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
+    let server = ServiceContext::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
     let client = Arc::new(Client::new(1, "example", Arc::new(Detached)));
     let session = document::Value::binary(4, vec![7; 16]);
     let cases = [
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn measure(server: &Arc<Server>, client: &Arc<Client>, name: &str, command: &Document) {
+fn measure(server: &Arc<ServiceContext>, client: &Arc<Client>, name: &str, command: &Document) {
     let command = command.to_buf();
     let mut reply = Vec::new();
     let mut task = Context::from_waker(Waker::noop());

@@ -4,7 +4,7 @@
 //! `cargo run --release -p commands --example read_speed [documents]`
 
 use catalog::Catalog;
-use commands::{DataNode, Server};
+use commands::{DataNode, ServiceContext};
 use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
@@ -23,7 +23,7 @@ const BATCH: usize = 1_000;
 const DOCUMENT_PAD_BYTES: usize = 960;
 
 struct Bench {
-    server: Arc<Server>,
+    server: Arc<ServiceContext>,
     client: Arc<Client>,
     reply: Vec<u8>,
 }
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::temp_dir().join(format!("read-speed-{}", std::process::id()));
     let store = Store::open(&directory, &StorageOptions::default())?;
     let (parameters, catalog) = (Arc::new(Parameters::default()), Catalog::open(store.clone())?);
-    let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
+    let server = ServiceContext::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
     let client = Arc::new(Client::new(1, "bench", Arc::new(Detached)));
     let mut bench = Bench { server, client, reply: Vec::new() };
     bench.fill(documents);

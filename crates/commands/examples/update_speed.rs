@@ -5,7 +5,7 @@
 //! the number of updates in a turn, with `j` behind it for journaled ones (`256 256j`).
 
 use catalog::Catalog;
-use commands::{DataNode, Server};
+use commands::{DataNode, ServiceContext};
 use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{Detached, Host};
@@ -52,7 +52,7 @@ impl Wake for Unpark {
 }
 
 struct Loop {
-    server: Arc<Server>,
+    server: Arc<ServiceContext>,
     store: Store,
     connections: Vec<Arc<Client>>,
     unpark: Arc<Unpark>,
@@ -143,7 +143,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = Store::open(&directory, &StorageOptions::default())?;
     let catalog = Catalog::open(store.clone())?;
     let parameters = Arc::new(Parameters::default());
-    let server = Server::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
+    let server = ServiceContext::new(DataNode::new(catalog, &parameters), parameters, Host::detached())?;
     let connections = (1..=1024).map(|id| Arc::new(Client::new(id, "example", Arc::new(Detached))));
     let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
     let mut event_loop = Loop { server, store: store.clone(), connections: connections.collect(), unpark };

@@ -2,9 +2,9 @@
 //! writing `catalog`'s.
 //!
 //! ```text
-//!   dispatch (table, generic arguments, sessions, cursors, …)  ──▶  one file per command  ──▶  exec, aggregation, write
-//!                                                                                                     │
-//!   Server = dispatch::Server<DataNode>: catalog, store, spill             ◀──────────────────────────┘
+//!   dispatch (table, generic arguments, cursors, …) ──▶ one file per command ──▶ exec, aggregation, write
+//!                                                                                            │
+//!   ServiceContext = dispatch::ServiceContext<DataNode>: catalog, store, spill ◀─────────────┘
 //! ```
 //!
 //! # Invariant
@@ -45,4 +45,4 @@ use dispatch::{
 
 pub use aggregation::remove_unfinished_outputs;
 pub use own_collections::{expire_retryable_writes, prepare_own_collections, prepare_replicated};
-pub use server::{DataNode, Server};
+pub use server::{DataNode, ServiceContext};

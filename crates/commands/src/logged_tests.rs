@@ -1,7 +1,7 @@
 //! Whatever the commands of a member of a set write is in the log, and the log makes the same of other members.
 
 use crate::command::COMMANDS;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use crate::testing::{Member, TestClient, server};
 use document::{Document, DocumentBuf, Value, doc};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn writes() -> Vec<Document> {
 }
 
 /// All collections with their documents and indexes.
-fn shown(server: &Arc<Server>) -> Vec<String> {
+fn shown(server: &Arc<ServiceContext>) -> Vec<String> {
     let client = TestClient::of(server);
     let batch = |command: Document| {
         let (reply, _) = client.run(command);

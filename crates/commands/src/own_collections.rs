@@ -7,7 +7,7 @@ use crate::aggregation::remove_unfinished_outputs;
 use crate::command::load_default_concerns;
 use crate::error::CommandResult;
 use crate::parameters::Parameter;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use catalog::{
     CappedLimits, CatalogEntry, Collection, CollectionOptions, IndexSpec, Namespace, OperationContext,
     Receipts, WriteError,
@@ -25,7 +25,7 @@ const STARTUP_LOG_BYTES: u64 = 10 << 20;
 ///
 /// # Errors
 /// Storage errors: a full disk, for one.
-pub async fn prepare_own_collections(server: &Arc<Server>) -> CommandResult {
+pub async fn prepare_own_collections(server: &Arc<ServiceContext>) -> CommandResult {
     let receipts = Receipts::default();
     note_start(server, &OperationContext::writing(&server.node.store, &receipts)).await?;
     match &server.node.session_table {
@@ -39,7 +39,7 @@ pub async fn prepare_own_collections(server: &Arc<Server>) -> CommandResult {
 ///
 /// # Errors
 /// Storage errors; it is the primary no more.
-pub async fn prepare_replicated(server: &Arc<Server>) -> CommandResult {
+pub async fn prepare_replicated(server: &Arc<ServiceContext>) -> CommandResult {
     let receipts = Receipts::default();
     remove_unfinished_outputs(&server.node).await?;
     make_missing(server, &receipts).await?;
@@ -54,7 +54,7 @@ pub async fn prepare_replicated(server: &Arc<Server>) -> CommandResult {
 ///
 /// # Errors
 /// Storage errors; it is the primary no more.
-pub async fn expire_retryable_writes(server: &Server) -> CommandResult<usize> {
+pub async fn expire_retryable_writes(server: &ServiceContext) -> CommandResult<usize> {
     let Some(table) = &server.node.session_table else { return Ok(0) };
     let receipts = Receipts::default();
     let lifetime_ms = 60_000 * server.parameters.integer(Parameter::SessionTimeout);
@@ -62,13 +62,13 @@ pub async fn expire_retryable_writes(server: &Server) -> CommandResult<usize> {
     expired.map_err(crate::write::failed_session)
 }
 
-async fn make_missing(server: &Arc<Server>, receipts: &Receipts) -> CommandResult {
+async fn make_missing(server: &Arc<ServiceContext>, receipts: &Receipts) -> CommandResult {
     let writing = server.node.writing(receipts);
     keep_feature_version(server, &writing).await?;
     keep_sessions(server, &writing).await
 }
 
-async fn note_start(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
+async fn note_start(server: &Arc<ServiceContext>, writing: &OperationContext<'_>) -> CommandResult {
     let namespace = Namespace::new("local", "startup_log");
     let collection = match server.node.catalog.collection(namespace.database(), namespace.collection()) {
         Some(collection) => collection,
@@ -86,7 +86,7 @@ async fn note_start(server: &Arc<Server>, writing: &OperationContext<'_>) -> Com
 }
 
 /// The entry of this start.
-fn startup(server: &Server) -> Document {
+fn startup(server: &ServiceContext) -> Document {
     let now = server.now_ms();
     let host = host_info::host_name();
     let mut build = Vec::new();
@@ -100,14 +100,14 @@ fn startup(server: &Server) -> Document {
     }
 }
 
-async fn keep_feature_version(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
+async fn keep_feature_version(server: &Arc<ServiceContext>, writing: &OperationContext<'_>) -> CommandResult {
     let collection = server.node.catalog.collection_or_create(writing, "admin", "system.version").await?;
     let version = doc! { "_id": "featureCompatibilityVersion", "version": (build_info::FEATURE_VERSION) };
     insert(writing, &collection, &version).await
 }
 
 /// Sessions are kept in memory; clients find the collection with the index that it has elsewhere.
-async fn keep_sessions(server: &Arc<Server>, writing: &OperationContext<'_>) -> CommandResult {
+async fn keep_sessions(server: &Arc<ServiceContext>, writing: &OperationContext<'_>) -> CommandResult {
     let namespace = Namespace::new("config", "system.sessions");
     if server.node.catalog.entry(namespace.database(), namespace.collection()).is_some() {
         return Ok(());

@@ -3,7 +3,7 @@
 use crate::server::DataNode;
 use crate::testing::TestClient;
 use catalog::Catalog;
-use dispatch::Server;
+use dispatch::ServiceContext;
 use dispatch::concern::WriteConcern;
 use dispatch::host::Host;
 use dispatch::parameters::Parameters;
@@ -70,7 +70,7 @@ impl Member {
         wires.0.lock().insert(host(id), set.clone());
         let parameters = Parameters::default();
         let node = DataNode::new(catalog, &parameters).member_of(set.clone());
-        let server = Server::new(node, Arc::new(parameters), Host::detached()).expect("threads");
+        let server = ServiceContext::new(node, Arc::new(parameters), Host::detached()).expect("threads");
         Member { client: TestClient::of(&server), set }
     }
 

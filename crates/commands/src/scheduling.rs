@@ -11,7 +11,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::exec::Slice;
 use crate::interrupt::Interrupt;
 use crate::parameters::{Parameter, Parameters};
-use crate::server::Server;
+use crate::server::ServiceContext;
 use catalog::{ReadError, give_way};
 use query::checkpoint;
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ pub(crate) struct Scheduling<'c> {
 }
 
 impl<'c> Scheduling<'c> {
-    pub(crate) fn new(client: &'c Client, server: &'c Server) -> Self {
+    pub(crate) fn new(client: &'c Client, server: &'c ServiceContext) -> Self {
         Scheduling {
             client,
             parameters: &server.parameters,

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use storage::{ReadSource, Store};
 
-/// A server with documents.
-pub type Server = dispatch::Server<DataNode>;
+/// The service context of a server with documents.
+pub type ServiceContext = dispatch::ServiceContext<DataNode>;
 
 /// The documents of a server, and what reading them shares.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use crate::client::Client;
 use crate::parameters::{Parameter, Parameters, Setting};
-use crate::server::{DataNode, Server};
+use crate::server::{DataNode, ServiceContext};
 use catalog::{Catalog, OperationContext, Receipts};
 use dispatch::host::{ClientLink, Detached, Host};
 use dispatch::request::{CommandOutcome, CommandRequest};
@@ -24,27 +24,27 @@ use storage::{
 };
 
 /// A fresh server.
-pub(crate) fn server() -> Arc<Server> {
+pub(crate) fn server() -> Arc<ServiceContext> {
     server_on(Store::in_memory(&StorageOptions::small()).expect("memory is to be had"))
 }
 
 /// A server over this store.
-pub(crate) fn server_on(store: Store) -> Arc<Server> {
+pub(crate) fn server_on(store: Store) -> Arc<ServiceContext> {
     server_of(store, |node| node)
 }
 
-fn server_of(store: Store, kind: impl FnOnce(DataNode) -> DataNode) -> Arc<Server> {
+fn server_of(store: Store, kind: impl FnOnce(DataNode) -> DataNode) -> Arc<ServiceContext> {
     let catalog = Catalog::open(store).expect("the store has a catalog");
     let parameters = Parameters::default();
     // How fast this machine is must not decide what tests see.
     parameters.set(Parameter::LoopSlice, Setting::Integer(1_000_000)).expect("a second is allowed");
     let node = kind(DataNode::new(catalog, &parameters));
-    Server::new(node, Arc::new(parameters), Host::detached()).expect("threads are to be had")
+    ServiceContext::new(node, Arc::new(parameters), Host::detached()).expect("threads are to be had")
 }
 
 /// A member of a set that has no other: whatever it proposes is committed at once.
 pub(crate) struct Member {
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Arc<ServiceContext>,
     proposals: Arc<Proposals>,
     log: Arc<Mutex<Vec<Vec<u8>>>>,
 }
@@ -145,26 +145,26 @@ impl ClientLink for LoopLink {
 }
 
 /// What a test hands to a write that it makes beside the commands; it outlives whatever becomes of the write.
-pub(crate) fn writing(server: &Server) -> &OperationContext<'_> {
+pub(crate) fn writing(server: &ServiceContext) -> &OperationContext<'_> {
     Box::leak(Box::new(OperationContext::writing(&server.node.store, Box::leak(Box::default()))))
 }
 
 /// A client of a server; its commands run on the database `test`.
 pub(crate) struct TestClient {
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Arc<ServiceContext>,
     pub(crate) client: Arc<Client>,
     link: Option<Arc<LoopLink>>,
 }
 
 impl TestClient {
     /// A client whose thread may block.
-    pub(crate) fn of(server: &Arc<Server>) -> Self {
+    pub(crate) fn of(server: &Arc<ServiceContext>) -> Self {
         let client = Arc::new(Client::new(1, "test", Arc::new(Detached)));
         TestClient { server: Arc::clone(server), client, link: None }
     }
 
     /// A client in an event loop.
-    pub(crate) fn in_loop(server: &Arc<Server>) -> Self {
+    pub(crate) fn in_loop(server: &Arc<ServiceContext>) -> Self {
         let link = Arc::new(LoopLink::default());
         let client = Arc::new(Client::new(1, "test", Arc::<LoopLink>::clone(&link)));
         TestClient { server: Arc::clone(server), client, link: Some(link) }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use storage::{ReadSource, StorageOptions, Store};
 use tempfile::TempDir;
 
-type Server = Arc<crate::server::Server>;
+type Server = Arc<crate::server::ServiceContext>;
 
 const DOCUMENTS: i32 = 200;
 

@@ -161,7 +161,7 @@ enum How {
 }
 
 /// Runs a command until it has ended so.
-fn end(server: &Arc<crate::server::Server>, mut command: Document, how: How) -> Option<Document> {
+fn end(server: &Arc<crate::server::ServiceContext>, mut command: Document, how: How) -> Option<Document> {
     let client = TestClient::of(server);
     server.opened(Arc::clone(&client.client));
     if how == How::TooLate {

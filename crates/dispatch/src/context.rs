@@ -8,7 +8,7 @@ use crate::generic::GenericArguments;
 use crate::interrupt::Interrupt;
 use crate::node::Node;
 use crate::request::Next;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use document::{DocumentBuilder, RawDocument, RawValue, Timestamp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct CommandContext<'a, N: Node> {
     /// The server.
-    pub server: &'a Arc<Server<N>>,
+    pub server: &'a Arc<ServiceContext<N>>,
     /// Whose request it is.
     pub client: &'a Arc<Client>,
     /// The command's row of the table.
@@ -106,7 +106,7 @@ impl<'a, N: Node> CommandContext<'a, N> {
 #[derive(Debug)]
 pub struct BatchContext<'a, N: Node> {
     /// The server.
-    pub server: &'a Arc<Server<N>>,
+    pub server: &'a Arc<ServiceContext<N>>,
     /// Whose operation wants the batch.
     pub client: &'a Client,
     /// What the batch is read from.

@@ -109,7 +109,7 @@ pub fn open_fixed<N: Node>(
         BatchEnd::Exhausted => 0,
         BatchEnd::More => {
             let session = context.generic.session;
-            context.server.cursors.open(Cursor::new(namespace, session, context.body, Box::new(source)))
+            context.server.cursors.open(ClientCursor::new(namespace, session, context.body, Box::new(source)))
         }
     };
     let mut cursor = reply.start_document("cursor");
@@ -119,7 +119,7 @@ pub fn open_fixed<N: Node>(
 }
 
 /// An open cursor and what is known of it.
-pub struct Cursor<N: Node> {
+pub struct ClientCursor<N: Node> {
     /// `database.collection`, as replies name it.
     pub namespace: String,
     /// The owning session.
@@ -146,7 +146,7 @@ pub struct Cursor<N: Node> {
     pub source: Box<dyn BatchProducer<N>>,
 }
 
-impl<N: Node> Cursor<N> {
+impl<N: Node> ClientCursor<N> {
     /// A cursor over `source`, opened by this command.
     pub fn new(
         namespace: impl Into<String>,
@@ -157,7 +157,7 @@ impl<N: Node> Cursor<N> {
         /// A longer command is not kept.
         const KEPT_COMMAND_BYTES: usize = 4096;
         let kept = originating_command.as_bytes().len() <= KEPT_COMMAND_BYTES;
-        Cursor {
+        ClientCursor {
             namespace: namespace.into(),
             session,
             no_timeout: false,
@@ -174,9 +174,9 @@ impl<N: Node> Cursor<N> {
     }
 }
 
-impl<N: Node> std::fmt::Debug for Cursor<N> {
+impl<N: Node> std::fmt::Debug for ClientCursor<N> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Cursor").field("namespace", &self.namespace).finish_non_exhaustive()
+        formatter.debug_struct("ClientCursor").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 
@@ -203,7 +203,7 @@ pub struct CursorReport {
 
 #[derive(Debug)]
 enum Entry<N: Node> {
-    Idle { cursor: Box<Cursor<N>>, last_use: Instant },
+    Idle { cursor: Box<ClientCursor<N>>, last_use: Instant },
     Pinned { session: Option<SessionId>, namespace: String, doom: Option<Doom>, user: Option<Arc<Client>> },
 }
 
@@ -259,7 +259,7 @@ impl<N: Node> Cursors<N> {
     }
 
     /// Registers a cursor and returns its number.
-    pub fn open(&self, cursor: Cursor<N>) -> i64 {
+    pub fn open(&self, cursor: ClientCursor<N>) -> i64 {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let mut cursor = Some(Box::new(cursor));
         loop {
@@ -442,7 +442,7 @@ impl<N: Node> Cursors<N> {
     }
 
     /// A user gives a cursor back.
-    fn unpin(&self, id: i64, cursor: Option<Box<Cursor<N>>>) {
+    fn unpin(&self, id: i64, cursor: Option<Box<ClientCursor<N>>>) {
         let mut shard = self.shard(id).lock();
         let Some(Entry::Pinned { doom, .. }) = shard.get(&id) else {
             panic!("cursor {id} is given back and was not in use");
@@ -527,12 +527,12 @@ fn random_id() -> i64 {
 pub struct PinnedCursor<'r, N: Node> {
     cursors: &'r Cursors<N>,
     id: i64,
-    cursor: Option<Box<Cursor<N>>>,
+    cursor: Option<Box<ClientCursor<N>>>,
 }
 
 impl<N: Node> PinnedCursor<'_, N> {
     /// The cursor.
-    pub fn cursor(&mut self) -> &mut Cursor<N> {
+    pub fn cursor(&mut self) -> &mut ClientCursor<N> {
         self.cursor.as_deref_mut().expect("a cursor is there until it is closed, which takes what holds it")
     }
 
@@ -572,8 +572,8 @@ impl<N: Node> Drop for PinnedCursor<'_, N> {
 mod tests {
     use super::*;
 
-    fn cursor(session: Option<SessionId>) -> Cursor<()> {
-        Cursor::new("db.c", session, RawDocument::EMPTY, Box::new(FixedDocuments::new(Vec::new())))
+    fn cursor(session: Option<SessionId>) -> ClientCursor<()> {
+        ClientCursor::new("db.c", session, RawDocument::EMPTY, Box::new(FixedDocuments::new(Vec::new())))
     }
 
     fn check(namespace: &str, owner: Option<SessionId>, caller: Option<SessionId>, expect: Option<i32>) {
@@ -665,7 +665,7 @@ mod tests {
     fn idle_cursors_expire() {
         let cursors = Cursors::<()>::default();
         cursors.open(cursor(None));
-        cursors.open(Cursor { no_timeout: true, ..cursor(None) });
+        cursors.open(ClientCursor { no_timeout: true, ..cursor(None) });
         let later = Instant::now() + Duration::from_secs(601);
         assert_eq!(cursors.expire(later, Duration::from_secs(600)), 1);
         assert_eq!(cursors.figures().no_timeout, 1);

@@ -15,7 +15,7 @@ use crate::node::Node;
 use crate::parameters::Parameter;
 use crate::request::{CommandOutcome, CommandRequest};
 use crate::role::{OnSecondary, admit, cluster_time, is_change_of_state, topology_version};
-use crate::server::{Server, next_operation_id};
+use crate::server::{ServiceContext, next_operation_id};
 use crate::spans::{SlowOperation, Span, SpanTimes};
 use document::{Document, DocumentBuilder, RawDocument, RawValue, Value, doc};
 use query::checkpoint::watch;
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Runs one request and appends the body of its reply to `reply`.
 pub async fn dispatch<N: Node>(
-    server: &Arc<Server<N>>,
+    server: &Arc<ServiceContext<N>>,
     client: &Arc<Client>,
     request: CommandRequest<'_>,
     reply: &mut Vec<u8>,
@@ -62,7 +62,7 @@ pub async fn dispatch<N: Node>(
 }
 
 /// What every reply of a member of a set ends with.
-fn append_times<N: Node>(server: &Server<N>, reply: &mut DocumentBuilder<'_>) {
+fn append_times<N: Node>(server: &ServiceContext<N>, reply: &mut DocumentBuilder<'_>) {
     if let Some(times) = server.node.reply_times() {
         times.append_to(reply);
     }
@@ -106,7 +106,7 @@ struct Prepared<'a, N: Node> {
 }
 
 fn prepare<'a, N: Node>(
-    server: &'a Arc<Server<N>>,
+    server: &'a Arc<ServiceContext<N>>,
     client: &'a Arc<Client>,
     request: &CommandRequest<'a>,
 ) -> CommandResult<Prepared<'a, N>> {
@@ -261,7 +261,7 @@ fn check_place<N: Node>(
 }
 
 fn observe_cluster_time<N: Node>(
-    server: &Server<N>,
+    server: &ServiceContext<N>,
     command: &Command<N>,
     generic: &GenericArguments<'_>,
 ) -> CommandResult {
@@ -273,7 +273,7 @@ fn observe_cluster_time<N: Node>(
 }
 
 fn check_api<N: Node>(
-    server: &Server<N>,
+    server: &ServiceContext<N>,
     command: &Command<N>,
     generic: &GenericArguments<'_>,
     fields: &Fields<'_>,
@@ -320,7 +320,7 @@ fn check_strictly<N: Node>(command: &Command<N>, version: ApiVersion, fields: &F
 
 /// The time limit of a command.
 fn time_limit<N: Node>(
-    server: &Server<N>,
+    server: &ServiceContext<N>,
     command: &Command<N>,
     generic: &GenericArguments<'_>,
 ) -> Option<Duration> {
@@ -335,7 +335,7 @@ fn time_limit<N: Node>(
 }
 
 async fn run<'a, N: Node>(
-    server: &Arc<Server<N>>,
+    server: &Arc<ServiceContext<N>>,
     prepared: &mut Prepared<'a, N>,
     chosen: &'a OnceLock<N::Source>,
     reply: &mut Vec<u8>,
@@ -363,7 +363,7 @@ async fn run<'a, N: Node>(
 }
 
 async fn run_with_faults<'a, N: Node>(
-    server: &Arc<Server<N>>,
+    server: &Arc<ServiceContext<N>>,
     context: &mut CommandContext<'a, N>,
     chosen: &'a OnceLock<N::Source>,
     reply: &mut Vec<u8>,
@@ -416,7 +416,10 @@ async fn run_with_faults<'a, N: Node>(
     Ok(())
 }
 
-async fn faults_before<N: Node>(server: &Server<N>, context: &CommandContext<'_, N>) -> CommandResult {
+async fn faults_before<N: Node>(
+    server: &ServiceContext<N>,
+    context: &CommandContext<'_, N>,
+) -> CommandResult {
     if context.command.name != "configureFailPoint" {
         failpoints::check_time_limit(server, context.interrupt())?;
     }
@@ -471,7 +474,7 @@ fn panicked() -> CommandError {
 
 /// Counts the time, logs failed commands and prepares the log line of slow ones.
 fn report<N: Node>(
-    server: &Server<N>,
+    server: &ServiceContext<N>,
     context: &CommandContext<'_, N>,
     times: &SpanTimes,
     error: Option<&CommandError>,

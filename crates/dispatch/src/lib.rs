@@ -66,5 +66,5 @@ pub use figure::narrow;
 pub use freshness::ReadFreshness;
 pub use node::Node;
 pub use role::{OnSecondary, ReplyTimes, Role};
-pub use server::{CommandStatistics, Server};
+pub use server::{CommandStatistics, ServiceContext};
 pub use time_text::{calendar_text, utc_text};

@@ -75,7 +75,7 @@ pub(crate) fn is_change_of_state(code: i32) -> bool {
 }
 
 /// `topologyVersion`, which tells clients whether what an error says is news.
-pub(crate) fn topology_version<N: Node>(server: &crate::Server<N>) -> Document {
+pub(crate) fn topology_version<N: Node>(server: &crate::ServiceContext<N>) -> Document {
     let counter = server.node.topology_counter();
     doc! { "topologyVersion": { "processId": (server.process_id), "counter": counter } }
 }

@@ -32,7 +32,7 @@ pub struct CommandStatistics {
 
 /// All state of a running server. One per process.
 #[derive(Debug)]
-pub struct Server<N: Node> {
+pub struct ServiceContext<N: Node> {
     /// Tunables.
     pub parameters: Arc<Parameters>,
     /// What its commands work on.
@@ -66,7 +66,7 @@ pub struct Server<N: Node> {
     shutting_down: AtomicBool,
 }
 
-impl<N: Node> Server<N> {
+impl<N: Node> ServiceContext<N> {
     /// A server on this node, with these parameters and surroundings.
     ///
     /// # Errors
@@ -75,13 +75,13 @@ impl<N: Node> Server<N> {
         Ok(Self::with_timers(node, parameters, host, Timers::start()?))
     }
 
-    /// As [`Server::new`], with timers of the caller's.
+    /// As [`ServiceContext::new`], with timers of the caller's.
     pub fn with_timers(node: N, parameters: Arc<Parameters>, host: Host, timers: Timers) -> Arc<Self> {
         // Facts of the machine that are in files are read before anybody waits for them.
         host_info::read_facts();
         let sessions_max = usize::try_from(parameters.unsigned(Parameter::SessionsMax)).unwrap_or(usize::MAX);
         let commands = CommandTable::of_node();
-        Arc::new(Server {
+        Arc::new(ServiceContext {
             parameters,
             node,
             cursors: Cursors::default(),

@@ -6,7 +6,7 @@ use crate::error::CommandResult;
 use crate::host::Host;
 use crate::node::Node;
 use crate::parameters::Parameters;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +36,6 @@ impl Node for () {
 }
 
 /// A server that has the generic commands only.
-pub(crate) fn server() -> Arc<Server<()>> {
-    Server::new((), Arc::new(Parameters::default()), Host::detached()).expect("threads are to be had")
+pub(crate) fn server() -> Arc<ServiceContext<()>> {
+    ServiceContext::new((), Arc::new(Parameters::default()), Host::detached()).expect("threads are to be had")
 }

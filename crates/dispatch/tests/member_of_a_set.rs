@@ -9,7 +9,7 @@ use dispatch::error::{CommandError, CommandResult};
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::Parameters;
 use dispatch::request::{CommandRequest, Next};
-use dispatch::{Node, OnSecondary, ReadFreshness, ReplyTimes, Role, Server};
+use dispatch::{Node, OnSecondary, ReadFreshness, ReplyTimes, Role, ServiceContext};
 use document::{Document, DocumentBuilder, RawDocument, Timestamp, Value, doc};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -181,7 +181,7 @@ fn write(context: &mut CommandContext<'_, Actor>, reply: &mut DocumentBuilder<'_
 }
 
 struct Member {
-    server: Arc<Server<Actor>>,
+    server: Arc<ServiceContext<Actor>>,
     client: Arc<Client>,
 }
 
@@ -196,7 +196,7 @@ impl Member {
             demanded: Mutex::default(),
             changed: event_listener::Event::new(),
         };
-        let server = Server::new(node, Arc::new(Parameters::default()), Host::detached());
+        let server = ServiceContext::new(node, Arc::new(Parameters::default()), Host::detached());
         let server = server.expect("threads are to be had");
         Member { server, client: Arc::new(Client::new(1, "test", Arc::new(Detached))) }
     }

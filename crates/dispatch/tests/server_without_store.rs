@@ -5,12 +5,12 @@ use dispatch::client::Client;
 use dispatch::command::{Command, Execution, Run};
 use dispatch::concern::WriteConcern;
 use dispatch::context::{BatchContext, CommandContext};
-use dispatch::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor};
+use dispatch::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, ClientCursor};
 use dispatch::error::{CommandError, CommandResult, code};
 use dispatch::host::{Detached, Host};
 use dispatch::parameters::{Parameter, Parameters, Setting};
 use dispatch::request::CommandRequest;
-use dispatch::{Node, Server};
+use dispatch::{Node, ServiceContext};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Value, doc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,7 +118,12 @@ fn numbers(context: &mut CommandContext<'_, Counting>, reply: &mut DocumentBuild
         BatchEnd::Exhausted => 0,
         BatchEnd::More => {
             let session = context.generic.session;
-            context.server.cursors.open(Cursor::new(&*namespace, session, context.body, Box::new(source)))
+            context.server.cursors.open(ClientCursor::new(
+                &*namespace,
+                session,
+                context.body,
+                Box::new(source),
+            ))
         }
     };
     cursor.append("id", id).append("ns", namespace.as_str());
@@ -132,7 +137,7 @@ async fn dawdle(context: &mut CommandContext<'_, Counting>) -> CommandResult {
 
 /// A client of such a server; its commands run on the database `test` unless they name another.
 struct TestClient {
-    server: Arc<Server<Counting>>,
+    server: Arc<ServiceContext<Counting>>,
     client: Arc<Client>,
 }
 
@@ -140,11 +145,11 @@ impl TestClient {
     fn of_new_server() -> Self {
         let parameters = Parameters::default();
         parameters.set(Parameter::EnableTestCommands, Setting::Boolean(true)).expect("it is a switch");
-        let server = Server::new(Counting::default(), Arc::new(parameters), Host::detached());
+        let server = ServiceContext::new(Counting::default(), Arc::new(parameters), Host::detached());
         TestClient::of(&server.expect("threads are to be had"))
     }
 
-    fn of(server: &Arc<Server<Counting>>) -> Self {
+    fn of(server: &Arc<ServiceContext<Counting>>) -> Self {
         let number = server.clients().len() as i64 + 1;
         let client = Arc::new(Client::new(number, "test", Arc::new(Detached)));
         server.opened(Arc::clone(&client));

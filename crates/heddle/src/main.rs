@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   arguments ─▶ options ─┬─▶ logging (tracing ─▶ ring and writer thread)
-//!   (flags, YAML)         ├─▶ storage ─▶ catalog ─▶ commands::Server ◀── service ◀── transport::Server
+//!   (flags, YAML)         ├─▶ storage ─▶ catalog ─▶ ServiceContext ◀── service ◀── transport::Server
 //!                         └─▶ serve: signals, monitors, the orderly end
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! A server as a member of a replica set: `--replSet`.
 
 use catalog::Catalog;
-use commands::Server;
+use commands::ServiceContext;
 use dispatch::command::host_info;
 use dispatch::failpoints::FailPoint;
 use dispatch::parameters::{Parameter, Parameters, Setting};
@@ -105,10 +105,10 @@ impl Member {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn watch(&self, server: &Arc<Server>) -> std::io::Result<()> {
+    pub(crate) fn watch(&self, server: &Arc<ServiceContext>) -> std::io::Result<()> {
         let (set, server) = (self.set.clone(), Arc::downgrade(server));
         let tested = server.clone();
-        let is_paused = |server: Arc<Server>| {
+        let is_paused = |server: Arc<ServiceContext>| {
             let point = FailPoint::PauseBatchApplicationBeforeCompletion;
             server.failpoints.is_set(point) && !server.is_shutting_down()
         };
@@ -132,7 +132,7 @@ impl Member {
     }
 
     /// Forgets sessions that nobody has used for long, on a thread of its own: it waits for the others.
-    pub(crate) fn expire(&self, server: &Arc<Server>) {
+    pub(crate) fn expire(&self, server: &Arc<ServiceContext>) {
         if !self.set.is_writable() {
             return;
         }
@@ -174,7 +174,7 @@ fn follow(parameters: &Parameters, parameter: Parameter, apply: impl Fn(&Setting
 }
 
 /// What the first moments of a primary are for.
-fn prepare(server: &Arc<Server>) {
+fn prepare(server: &Arc<ServiceContext>) {
     if let Err(error) = pollster::block_on(commands::prepare_replicated(server)) {
         // The next primary does it.
         tracing::warn!(target: "repl", id = 5_710_011, %error, "What a primary prepares is not done");

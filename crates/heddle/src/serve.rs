@@ -12,7 +12,7 @@ use crate::service::CommandService;
 use crate::sizing::Sizes;
 use crate::{EXIT_OPTIONS, allocator, fail};
 use catalog::Catalog;
-use commands::{DataNode, Server};
+use commands::{DataNode, ServiceContext};
 use dispatch::host::{Host, MachineFacts, ProcessControl};
 use dispatch::parameters::{Parameter, Parameters, Setting};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -142,7 +142,7 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
 
 /// A server that listens.
 struct Running {
-    server: Arc<Server>,
+    server: Arc<ServiceContext>,
     transport: Arc<transport::Server>,
     store: Store,
     member: Option<Member>,
@@ -186,7 +186,7 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
         allocator_bytes: allocator::committed_bytes,
         let_others_run: transport::let_others_run,
     };
-    let server = Server::new(node, Arc::clone(parameters), host)
+    let server = ServiceContext::new(node, Arc::clone(parameters), host)
         .map_err(|error| StartFailure::with(EXIT_START)(error.into()))?;
     match &member {
         Some(member) => {

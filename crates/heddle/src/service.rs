@@ -1,7 +1,7 @@
 //! Where the transport and the commands meet.
 
 use crate::allocator;
-use commands::Server;
+use commands::ServiceContext;
 use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::ClientLink;
@@ -22,7 +22,7 @@ use wire::{
 /// Answers requests with commands.
 #[derive(Debug)]
 pub(crate) struct CommandService {
-    server: Arc<Server>,
+    server: Arc<ServiceContext>,
 }
 
 /// The way back from a connection of the commands to its session.
@@ -101,7 +101,7 @@ impl SlowSlot {
 
 impl CommandService {
     /// A service over this server.
-    pub(crate) const fn new(server: Arc<Server>) -> Self {
+    pub(crate) const fn new(server: Arc<ServiceContext>) -> Self {
         CommandService { server }
     }
 

@@ -5,7 +5,7 @@ use crate::disk::{Crash, RESERVE_BYTES, SimulatedDisk};
 use crate::engine::{self, DiskHooks};
 use crate::random::SeededRandom;
 use catalog::Catalog;
-use commands::{DataNode, Server};
+use commands::{DataNode, ServiceContext};
 use dispatch::client::Client;
 use dispatch::dispatch;
 use dispatch::host::{ClientLink, Host};
@@ -67,7 +67,7 @@ impl Port {
 }
 
 struct Running {
-    server: Arc<Server>,
+    server: Arc<ServiceContext>,
     hooks: Arc<DiskHooks>,
     background: StoreTasks,
     synced_at: Instant,
@@ -123,7 +123,8 @@ impl SimulatedServer {
         let catalog = Catalog::open(store).map_err(|error| format!("the catalog does not open: {error}"))?;
         let parameters = self.parameters();
         let data = DataNode::new(catalog, &parameters);
-        let server = Server::with_timers(data, parameters, Host::detached(), Timers::without_thread());
+        let server =
+            ServiceContext::with_timers(data, parameters, Host::detached(), Timers::without_thread());
         let mut finish = |future: &mut dyn FnMut(&mut Context<'_>) -> Poll<Result<(), String>>| {
             let mut context = Context::from_waker(Waker::noop());
             for _ in 0..1000 {

@@ -2,7 +2,7 @@
 
 use super::reader::SharedSource;
 use crate::context::{BatchContext, CommandContext};
-use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor, check_size};
+use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, ClientCursor, check_size};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{Located, Read, ResultShape, Slice, Slices, Verdict, fill_batch};
 use crate::scheduling::Scheduling;
@@ -130,7 +130,7 @@ pub(crate) async fn give_first_batch(
     drop(batch);
     let id = match end {
         BatchEnd::More if !single_batch => {
-            let mut open = Cursor::new(namespace, context.generic.session, context.body, source);
+            let mut open = ClientCursor::new(namespace, context.generic.session, context.body, source);
             open.returned = returned;
             open.time_left = context.time_left();
             open.snapshot = context.snapshot();

@@ -4,7 +4,7 @@ use super::reader::needs;
 use super::{AggregateRequest, AggregateTarget, Reader, views};
 use crate::error::CommandResult;
 use crate::exec::environment;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value, doc};
 use query::aggregate::{Leading, Pipeline, PipelineSource};
 use query::matcher::Matcher;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// # Errors
 /// What parsing and planning raise.
 pub(crate) fn explain_aggregate(
-    server: &Server,
+    server: &ServiceContext,
     database: &str,
     target: AggregateTarget<'_>,
     request: &AggregateRequest<'_>,
@@ -74,7 +74,7 @@ impl AggregateTarget<'_> {
     /// `TypeMismatch` for stages that are no documents, `ViewDepthLimitExceeded`.
     pub(crate) fn stages(
         &self,
-        server: &Server,
+        server: &ServiceContext,
         database: &str,
         request: &AggregateRequest<'_>,
     ) -> CommandResult<(String, Vec<DocumentBuf>)> {

@@ -5,7 +5,7 @@ use crate::context::check_name;
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Executor, Query, Spill};
 use crate::parameters::Parameter;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use catalog::Catalog;
 use document::{Document, DocumentBuf, Value, doc};
 use parking_lot::Mutex;
@@ -74,7 +74,12 @@ pub(crate) enum Origin<'o> {
 
 impl Reader {
     /// A reader for one command.
-    pub(crate) fn new(server: &Server, source: &ReadSource, database: &str, allow_disk_use: bool) -> Self {
+    pub(crate) fn new(
+        server: &ServiceContext,
+        source: &ReadSource,
+        database: &str,
+        allow_disk_use: bool,
+    ) -> Self {
         let bytes = |parameter| usize::try_from(server.parameters.unsigned(parameter)).unwrap_or(usize::MAX);
         let (sort_memory_bytes, stage_memory_bytes) =
             (bytes(Parameter::SortMemory), bytes(Parameter::GroupMemory));

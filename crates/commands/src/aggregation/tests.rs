@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::context::BatchContext;
 use crate::cursors::Batch;
 use crate::error::code;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use crate::testing;
 use catalog::{CollectionOptions, IndexSpec, Namespace};
 use dispatch::host::Detached;
@@ -18,7 +18,7 @@ use std::task::{Context, Waker};
 
 /// A server with one client, which uses the database `test`.
 struct TestClient {
-    server: Arc<Server>,
+    server: Arc<ServiceContext>,
     client: Arc<Client>,
 }
 

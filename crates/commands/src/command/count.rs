@@ -13,7 +13,7 @@ use crate::error::CommandResult;
 use crate::exec::{Executor, Query, Verdict, check_collation, environment, parse_hint, run_all};
 use crate::fields::Fields;
 use crate::parameters::Parameter;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use dispatch::concern::ReadConcerns;
 use document::{DocumentBuilder, RawDocument};
 use query::Environment;
@@ -66,7 +66,7 @@ impl<'a> CountRequest<'a> {
     ///
     /// # Errors
     /// A malformed filter.
-    pub(super) fn query(&self, server: &Server, environment: &Environment) -> CommandResult<Query> {
+    pub(super) fn query(&self, server: &ServiceContext, environment: &Environment) -> CommandResult<Query> {
         Ok(Query {
             matcher: Matcher::parse(self.filter, environment)?,
             needs: NeededFields::Nothing,

@@ -12,7 +12,7 @@ use crate::error::{CommandError, CommandResult, code};
 use crate::exec::{Executor, Query, Verdict, check_collation, environment, parse_hint, run_all};
 use crate::fields::Fields;
 use crate::parameters::Parameter;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use dispatch::concern::ReadConcerns;
 use document::key::encode_value;
 use document::path::{FieldPath, LeafArray, Place};
@@ -74,7 +74,7 @@ impl<'a> DistinctRequest<'a> {
     /// A malformed filter, what the planner says about the hint.
     pub(super) fn query(
         &self,
-        server: &Server,
+        server: &ServiceContext,
         definition: &catalog::CollectionDefinition,
         environment: &Environment,
     ) -> CommandResult<(Query, Plan)> {

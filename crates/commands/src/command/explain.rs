@@ -18,7 +18,7 @@ use crate::exec::{Executor, Query, StatementFilter, Verdict, environment, execut
 use crate::fields::Fields;
 use crate::generic::GenericArguments;
 use crate::parameters::Parameter;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use crate::write::{DeleteStatement, Selection, UpdateStatement};
 use dispatch::concern::ReadConcerns;
 use document::{Document, DocumentBuilder, RawArray, RawDocument, RawValue, Value, doc};
@@ -84,7 +84,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
 }
 
 /// The fields of the explained command, without what every command has.
-fn nested_fields<'a>(server: &Server, command: RawDocument<'a>) -> CommandResult<Fields<'a>> {
+fn nested_fields<'a>(server: &ServiceContext, command: RawDocument<'a>) -> CommandResult<Fields<'a>> {
     let Some(first) = command.first() else {
         return Err(CommandError::failed_to_parse("explain command requires a nested object"));
     };

@@ -9,7 +9,7 @@ use super::{Command, Execution, OnSecondary, Run, TimeLimit};
 use crate::aggregation::views::{ViewFind, find_on_view, is_view};
 use crate::context::{BatchContext, CommandContext, OnDataNode};
 use crate::counters::OperationClass;
-use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, Cursor, append_namespace};
+use crate::cursors::{Batch, BatchEnd, BatchFuture, BatchProducer, ClientCursor, append_namespace};
 use crate::error::{CommandError, CommandResult};
 use crate::exec::{
     Executor, LONG_DOCUMENT, Query, ResultShape, ReturnKey, check_collation, environment, exact_id,
@@ -19,7 +19,7 @@ use crate::failpoints::{FailPoint, wait_while_set};
 use crate::fields::Fields;
 use crate::parameters::Parameter;
 use crate::scheduling::Scheduling;
-use crate::server::{DataNode, Server};
+use crate::server::{DataNode, ServiceContext};
 use catalog::Collection;
 use dispatch::concern::ReadConcerns;
 use document::{DocumentBuilder, RawDocument, RawValue};
@@ -244,7 +244,7 @@ impl<'a> FindRequest<'a> {
     /// What filter, sort and projection are refused for.
     pub(super) fn query(
         &self,
-        server: &Server,
+        server: &ServiceContext,
         environment: &Environment,
     ) -> CommandResult<(Query, ResultShape)> {
         let matcher = Matcher::parse(self.filter, environment)?;
@@ -346,7 +346,8 @@ async fn give_first_batch(
         false => 0,
         true => {
             let namespace = format!("{database}.{name}");
-            let mut cursor = Cursor::new(namespace, context.generic.session, context.body, Box::new(source));
+            let mut cursor =
+                ClientCursor::new(namespace, context.generic.session, context.body, Box::new(source));
             cursor.no_timeout = request.no_timeout;
             cursor.tailable = request.tailable;
             cursor.await_data = request.await_data;

@@ -7,7 +7,7 @@ use super::{Command, Run};
 use crate::context::CommandContext;
 use crate::counters::MECHANISMS;
 use crate::error::CommandResult;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use crate::spans::SPAN_NAMES;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Sections {
 }
 
 /// Appends all sections that are wanted.
-pub(crate) fn write(server: &Arc<Server>, sections: &Sections, reply: &mut DocumentBuilder<'_>) {
+pub(crate) fn write(server: &Arc<ServiceContext>, sections: &Sections, reply: &mut DocumentBuilder<'_>) {
     let uptime = ambient::elapsed(server.started);
     reply.append("host", super::host_info::host_name().as_str()).append("version", MONGODB_VERSION);
     // Tools tell the kinds of servers apart by this name.
@@ -75,7 +75,7 @@ pub(crate) fn write(server: &Arc<Server>, sections: &Sections, reply: &mut Docum
 }
 
 /// A section by its name.
-type Section = (&'static str, fn(&Arc<Server>) -> Document);
+type Section = (&'static str, fn(&Arc<ServiceContext>) -> Document);
 
 const SECTIONS: &[Section] = &[
     ("asserts", asserts),
@@ -103,7 +103,7 @@ const SECTIONS: &[Section] = &[
     ("metrics", metrics),
 ];
 
-fn asserts(server: &Arc<Server>) -> Document {
+fn asserts(server: &Arc<ServiceContext>) -> Document {
     doc! {
         "regular": (server.counters.regular_asserts.get() as i32), "warning": 0, "msg": 0,
         "user": (server.counters.user_asserts.get() as i32), "tripwire": 0, "rollovers": 0,
@@ -124,7 +124,7 @@ fn process_kib(name: &str) -> i64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-fn extra_info(_server: &Arc<Server>) -> Document {
+fn extra_info(_server: &Arc<ServiceContext>) -> Document {
     const MINOR_FAULTS: usize = 7;
     const MAJOR_FAULTS: usize = 9;
     const USER_TIME: usize = 11;
@@ -142,7 +142,7 @@ fn extra_info(_server: &Arc<Server>) -> Document {
 }
 
 /// Operations that read and that write now, without those of the diagnostic lane.
-fn active_operations(server: &Server) -> (i32, i32) {
+fn active_operations(server: &ServiceContext) -> (i32, i32) {
     let (mut readers, mut writers) = (0, 0);
     for client in server.clients() {
         match client.running_command() {
@@ -154,11 +154,11 @@ fn active_operations(server: &Server) -> (i32, i32) {
     (readers, writers)
 }
 
-fn is_diagnostic(server: &Server, name: &str) -> bool {
+fn is_diagnostic(server: &ServiceContext, name: &str) -> bool {
     server.commands().get(name.as_bytes()).is_some_and(|command| command.execution.is_diagnostic())
 }
 
-fn global_lock(server: &Arc<Server>) -> Document {
+fn global_lock(server: &Arc<ServiceContext>) -> Document {
     let (readers, writers) = active_operations(server);
     doc! {
         "totalTime": (ambient::elapsed(server.started).as_micros() as i64),
@@ -167,7 +167,7 @@ fn global_lock(server: &Arc<Server>) -> Document {
     }
 }
 
-fn catalog_stats(server: &Arc<Server>) -> Document {
+fn catalog_stats(server: &Arc<ServiceContext>) -> Document {
     let counts = server.node.catalog.state().counts();
     let count = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
     doc! {
@@ -177,7 +177,7 @@ fn catalog_stats(server: &Arc<Server>) -> Document {
 }
 
 /// Who tried to log in. Nobody succeeds: there are no users.
-fn security(server: &Arc<Server>) -> Document {
+fn security(server: &Arc<ServiceContext>) -> Document {
     let counters = &server.counters;
     let attempts = |received: i64| doc! { "received": received, "successful": 0_i64 };
     let mechanisms: Document = MECHANISMS
@@ -196,7 +196,7 @@ fn security(server: &Arc<Server>) -> Document {
 }
 
 /// Retryable writes; there are no transactions of several statements.
-fn transactions(server: &Arc<Server>) -> Document {
+fn transactions(server: &Arc<ServiceContext>) -> Document {
     const NONE: [&str; 10] = [
         "currentActive",
         "currentInactive",
@@ -220,7 +220,7 @@ fn transactions(server: &Arc<Server>) -> Document {
 }
 
 /// The transport's figures, with what is known of requests here.
-fn network(server: &Arc<Server>) -> Document {
+fn network(server: &Arc<ServiceContext>) -> Document {
     let mut network = server.host.transport.network();
     let mut theirs = match network.remove("requestTimes") {
         Some(Value::Document(times)) => times,
@@ -237,7 +237,7 @@ fn network(server: &Arc<Server>) -> Document {
     network
 }
 
-fn heddle(server: &Arc<Server>) -> Document {
+fn heddle(server: &Arc<ServiceContext>) -> Document {
     let statistics = server.node.store.statistics();
     let (commit, space) = (statistics.commit, statistics.space);
     let mut section = doc! {
@@ -262,13 +262,13 @@ fn heddle(server: &Arc<Server>) -> Document {
     section
 }
 
-fn memory(_server: &Arc<Server>) -> Document {
+fn memory(_server: &Arc<ServiceContext>) -> Document {
     const KIB_PER_MIB: i64 = 1024;
     let mib = |name: &str| (process_kib(name) / KIB_PER_MIB) as i32;
     doc! { "bits": 64, "resident": (mib("VmRSS")), "virtual": (mib("VmSize")), "supported": true }
 }
 
-fn metrics(server: &Arc<Server>) -> Document {
+fn metrics(server: &Arc<ServiceContext>) -> Document {
     let counters = &server.counters;
     let mut commands = Document::new();
     for (entry, statistics) in server.statistics() {

@@ -1,7 +1,7 @@
 //! Arguments that several reading and writing commands share: `let`, `collation`, `hint`.
 
 use crate::error::{CommandError, CommandResult, code};
-use crate::server::Server;
+use crate::server::ServiceContext;
 use document::{RawDocument, RawValue};
 use query::Environment;
 use query::expression::{Expression, ParseScope, Variables, check_variable_name};
@@ -13,7 +13,10 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Names that variables cannot have; expressions that are malformed or fail.
-pub(crate) fn environment(server: &Server, variables: Option<RawDocument<'_>>) -> CommandResult<Environment> {
+pub(crate) fn environment(
+    server: &ServiceContext,
+    variables: Option<RawDocument<'_>>,
+) -> CommandResult<Environment> {
     let mut environment = Environment::at(server.now_ms());
     for element in variables.unwrap_or_default() {
         check_variable_name(element.name())?;

@@ -2,7 +2,7 @@
 
 use super::query::Query;
 use crate::error::CommandResult;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use catalog::Collection;
 use document::{RawDocument, RawValue};
 use query::Environment;
@@ -66,7 +66,7 @@ impl<'f> StatementFilter<'f> {
     ///
     /// # Errors
     /// A malformed filter.
-    pub(crate) fn query(&self, server: &Server) -> CommandResult<Query> {
+    pub(crate) fn query(&self, server: &ServiceContext) -> CommandResult<Query> {
         let memory = server.parameters.unsigned(crate::parameters::Parameter::SortMemory);
         Ok(Query {
             matcher: self.matcher()?.clone(),

@@ -1,6 +1,6 @@
 //! Reading the oplog.
 
-use crate::server::Server;
+use crate::server::ServiceContext;
 use crate::testing::{TestClient, forgetful_store, server, server_on, writing};
 use catalog::Collection;
 use document::{Document, DocumentBuf, Timestamp, Value, doc};
@@ -15,7 +15,7 @@ fn at(time: u32) -> Timestamp {
 }
 
 /// An oplog of which operations up to [`LAST`] show, and a hundred more do not.
-fn oplog(server: &Server) -> Arc<Collection> {
+fn oplog(server: &ServiceContext) -> Arc<Collection> {
     let oplog = block_on(server.node.catalog.create_oplog(writing(server), 1 << 20)).expect("the oplog");
     let operation = |record: u64| doc! { "op": "n", "ts": (at(record as u32)), "t": 1, "n": (record as i64) };
     let documents: Vec<DocumentBuf> = (1..=LAST + 100).map(|record| operation(record).to_buf()).collect();

@@ -1,7 +1,7 @@
 //! The executor against brute force: whatever the plan, the answer is that of looking at every document.
 
 use super::{Executor, Pause, Query, Read, Slice, Spill, Verdict};
-use crate::server::Server;
+use crate::server::ServiceContext;
 use crate::testing;
 use catalog::{Collection, Decision, IndexSpec, Namespace, WriteError};
 use document::key::encode_value;
@@ -108,7 +108,7 @@ impl Dice {
 
 const INDEXES: [&str; 6] = ["a", "b,-c", "a,b", "t", "n.x", "c,_id"];
 
-fn collection(indexes: &[&str]) -> (Arc<Server>, Arc<Collection>) {
+fn collection(indexes: &[&str]) -> (Arc<ServiceContext>, Arc<Collection>) {
     // Reads from memory fail now and then, so that walks pause in front of anything.
     let (store, forgetting) = testing::forgetful_store();
     forgetting.set(30);
@@ -135,12 +135,12 @@ fn collection(indexes: &[&str]) -> (Arc<Server>, Arc<Collection>) {
     (server, collection)
 }
 
-fn insert(server: &Server, collection: &Arc<Collection>, document: &Document) {
+fn insert(server: &ServiceContext, collection: &Arc<Collection>, document: &Document) {
     let document = document.to_buf();
     block_on(collection.insert(testing::writing(server), document.as_raw())).expect("an insert");
 }
 
-fn change(server: &Server, collection: &Arc<Collection>, id: i32, change: Decision) {
+fn change(server: &ServiceContext, collection: &Arc<Collection>, id: i32, change: Decision) {
     let key = Collection::document_key_of_id(RawValue::Int32(id));
     let decide = |_: Option<RawDocument<'_>>| Ok::<_, WriteError>(change);
     block_on(collection.update(testing::writing(server), &key, decide)).expect("a change");
@@ -320,13 +320,13 @@ fn what_stands_still_is_met_once_while_the_rest_changes() {
     }
 }
 
-fn everything(server: &Server, collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
+fn everything(server: &ServiceContext, collection: &Arc<Collection>) -> BTreeMap<i32, Document> {
     let found = run_batches(&server.node.newest, collection, Query::default(), 1_000, &mut Dice(1), |_| {});
     found.into_iter().map(|document| (id_of(&document), document)).collect()
 }
 
 /// Changes a document of [`moving_collection`], or takes it away and back.
-fn move_one(server: &Server, collection: &Arc<Collection>, count: u64, dice: &mut Dice) {
+fn move_one(server: &ServiceContext, collection: &Arc<Collection>, count: u64, dice: &mut Dice) {
     let id = dice.below(count) as i32;
     if dice.below(4) == 0 {
         change(server, collection, id, Decision::Remove);
@@ -341,7 +341,7 @@ fn moving_document(id: i32, dice: &mut Dice) -> Document {
     doc! { "_id": id, "a": (dice.number()), "b": (dice.number()), "t": tags }
 }
 
-fn moving_collection(count: u64, dice: &mut Dice) -> (Arc<Server>, Arc<Collection>) {
+fn moving_collection(count: u64, dice: &mut Dice) -> (Arc<ServiceContext>, Arc<Collection>) {
     let (server, collection) = collection(&["a", "b,-c", "t"]);
     (0..count as i32).for_each(|id| insert(&server, &collection, &moving_document(id, dice)));
     (server, collection)
@@ -485,7 +485,7 @@ fn covered_plans_put_documents_together() {
 
 #[test]
 fn a_dropped_index_or_collection_ends_the_walk() {
-    let check = |drop: fn(&crate::server::Server, &Namespace)| {
+    let check = |drop: fn(&crate::server::ServiceContext, &Namespace)| {
         let (server, collection) = collection(&["a"]);
         (0..10).for_each(|id| insert(&server, &collection, &doc! { "_id": id, "a": id }));
         let query = query(&doc! { "a": { "$gte": 0 } }, &Document::new(), 0, None);

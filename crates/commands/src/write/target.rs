@@ -4,7 +4,7 @@ use super::modify::not_on_a_view;
 use crate::context::{CommandContext, OnDataNode};
 use crate::error::{CommandError, CommandResult, code};
 use crate::exec::StatementFilter;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use catalog::{
     CatalogEntry, CatalogError, Collection, InsertReport, Namespace, OperationContext, WriteError,
 };
@@ -116,7 +116,10 @@ impl UpsertRounds {
 ///
 /// # Errors
 /// `IllegalOperation`.
-pub(crate) fn check_not_of_sessions(server: &Server, (database, name): (&str, &str)) -> CommandResult {
+pub(crate) fn check_not_of_sessions(
+    server: &ServiceContext,
+    (database, name): (&str, &str),
+) -> CommandResult {
     let is_of_sessions = database == retryable::DATABASE
         && [retryable::TRANSACTIONS, retryable::IMAGES].contains(&name)
         && server.node.session_table.is_some();
@@ -133,7 +136,7 @@ pub(crate) fn check_not_of_sessions(server: &Server, (database, name): (&str, &s
 ///
 /// # Errors
 /// `InvalidNamespace`.
-pub(crate) fn check_writable(server: &Server, (database, name): (&str, &str)) -> CommandResult {
+pub(crate) fn check_writable(server: &ServiceContext, (database, name): (&str, &str)) -> CommandResult {
     if name.starts_with("system.") {
         Namespace::new(database, name).check_writable()?;
     }

@@ -209,7 +209,7 @@ fn a_document_is_changed_by_one_of_those_who_want_it() {
     for _ in 0..3 {
         let client = filled();
         run(&client, update(doc! {}, doc! { "$set": { "state": 0 } }));
-        let claimed = |server: &Arc<crate::server::Server>| {
+        let claimed = |server: &Arc<crate::server::ServiceContext>| {
             let client = TestClient::of(server);
             let claim = update(doc! { "state": 0 }, doc! { "$set": { "state": 1 }, "$inc": { "claims": 1 } });
             let Some(Value::Int32(many)) = run(&client, claim).get("nModified").cloned() else {

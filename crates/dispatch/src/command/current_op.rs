@@ -8,7 +8,7 @@ use crate::context::CommandContext;
 use crate::error::CommandResult;
 use crate::narrow;
 use crate::node::Node;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use crate::utc_text;
 use document::{DocumentBuf, DocumentBuilder};
 use query::{Environment, matcher::Matcher};
@@ -44,7 +44,7 @@ fn run<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder
 }
 
 /// The operations as documents; with `all`, idle connections too.
-pub fn operations<N: Node>(server: &Server<N>, all: bool) -> Vec<DocumentBuf> {
+pub fn operations<N: Node>(server: &ServiceContext<N>, all: bool) -> Vec<DocumentBuf> {
     let mut clients = server.clients();
     clients.sort_by_key(|client| client.id);
     let host = super::host_info::host_name();
@@ -70,7 +70,7 @@ pub fn operations<N: Node>(server: &Server<N>, all: bool) -> Vec<DocumentBuf> {
 }
 
 /// Cursors that nobody uses now, as `$currentOp` with `idleCursors` tells them.
-pub fn idle_cursors<N: Node>(server: &Server<N>) -> Vec<DocumentBuf> {
+pub fn idle_cursors<N: Node>(server: &ServiceContext<N>) -> Vec<DocumentBuf> {
     let host = super::host_info::host_name();
     let views = server.cursors.idle().into_iter().map(|view| {
         let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ fn kind(command: &str) -> &'static str {
 
 fn write<N: Node>(
     document: &mut DocumentBuilder<'_>,
-    server: &Server<N>,
+    server: &ServiceContext<N>,
     host: &str,
     client: &Client,
     operation: Option<&OperationReport>,

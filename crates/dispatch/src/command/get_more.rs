@@ -7,7 +7,7 @@ use super::{Command, Execution, Run, TimeLimit};
 use crate::concern::ReadConcerns;
 use crate::context::{CommandContext, append_snapshot_time};
 use crate::counters::OperationClass;
-use crate::cursors::{Batch, BatchEnd, Cursor, PinnedCursor, append_namespace};
+use crate::cursors::{Batch, BatchEnd, ClientCursor, PinnedCursor, append_namespace};
 use crate::error::{CommandError, CommandResult, code};
 use crate::failpoints::{FailPoint, check_time_limit, fail_after_checkout, wait_while_set};
 use crate::node::Node;
@@ -85,7 +85,7 @@ async fn fail_points_before<N: Node>(
 }
 
 /// The limit on the time of all batches of a cursor together; an awaiting one has none.
-fn limit_time<N: Node>(context: &CommandContext<'_, N>, cursor: &Cursor<N>) -> CommandResult {
+fn limit_time<N: Node>(context: &CommandContext<'_, N>, cursor: &ClientCursor<N>) -> CommandResult {
     if let Some(left) = cursor.time_left.filter(|_| !cursor.await_data) {
         context.interrupt().set_deadline(context.started + left, &context.server.timers);
         context.interrupt().check()?;

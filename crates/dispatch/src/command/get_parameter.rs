@@ -8,7 +8,7 @@ use crate::failpoints::FailPoint;
 use crate::fields::integer;
 use crate::node::Node;
 use crate::parameters::{self, ABSENT, Absent, Parameter, Setting};
-use crate::server::Server;
+use crate::server::ServiceContext;
 use document::{Document, DocumentBuilder, RawValue, Value, doc};
 
 pub(crate) const fn command<N: Node>() -> Command<N> {
@@ -89,7 +89,7 @@ fn read_target<N: Node>(context: &CommandContext<'_, N>) -> CommandResult<Ask> {
 const AUTHENTICATION_SCHEMA: i32 = 5;
 
 /// Every parameter that can be read, by name.
-fn all<N: Node>(server: &Server<N>) -> Vec<(String, Value)> {
+fn all<N: Node>(server: &ServiceContext<N>) -> Vec<(String, Value)> {
     let table = parameters::ALL.iter().filter(|parameter| parameter.definition().is_server_parameter);
     let value = |parameter: &Parameter| Value::from(&server.parameters.get(*parameter));
     let mut all: Vec<(String, Value)> =
@@ -110,7 +110,7 @@ fn all<N: Node>(server: &Server<N>) -> Vec<(String, Value)> {
 }
 
 /// `{verbosity: 0, network: {verbosity: -1}, storage: {verbosity: -1, journal: {verbosity: -1}}}`.
-fn verbosities<N: Node>(server: &Server<N>) -> Document {
+fn verbosities<N: Node>(server: &ServiceContext<N>) -> Document {
     let mut root = Document::new();
     for (path, level) in server.host.log.verbosities() {
         let parts: Vec<&str> = path.split('.').filter(|part| !part.is_empty()).collect();
@@ -134,7 +134,7 @@ fn place_verbosity(document: &mut Document, path: &[&str], level: i32) {
 
 /// Changes `logComponentVerbosity` from a document of that shape.
 pub(crate) fn set_verbosities<N: Node>(
-    server: &Server<N>,
+    server: &ServiceContext<N>,
     path: &str,
     document: document::RawDocument<'_>,
 ) -> CommandResult {

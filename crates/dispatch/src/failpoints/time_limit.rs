@@ -4,13 +4,13 @@ use super::FailPoint;
 use crate::error::CommandResult;
 use crate::interrupt::Interrupt;
 use crate::node::Node;
-use crate::server::Server;
+use crate::server::ServiceContext;
 
 /// The operation's time limit is known, if it has one.
 ///
 /// # Errors
 /// `MaxTimeMSExpired` when the fail point says so.
-pub(crate) fn check_time_limit<N: Node>(server: &Server<N>, interrupt: &Interrupt) -> CommandResult {
+pub(crate) fn check_time_limit<N: Node>(server: &ServiceContext<N>, interrupt: &Interrupt) -> CommandResult {
     let points = &server.failpoints;
     if points.is_quiet() || interrupt.deadline().is_none() {
         return Ok(());

@@ -2,13 +2,13 @@
 
 use super::active_operations;
 use crate::parameters::Parameter;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use document::{Document, doc};
 use replication::set::HistoryFigures;
 use std::sync::Arc;
 use storage::EngineStatistics;
 
-pub(super) fn rocksdb(server: &Arc<Server>) -> Document {
+pub(super) fn rocksdb(server: &Arc<ServiceContext>) -> Document {
     let statistics = server.node.store.statistics();
     let (engine, rows) = (statistics.engine, statistics.row_cache);
     doc! {
@@ -41,7 +41,7 @@ pub(super) fn oldest_snapshot_seconds(engine: &EngineStatistics) -> i64 {
     taken_at.map_or(0, |at| ambient::since_epoch().as_secs().saturating_sub(at) as i64)
 }
 
-pub(super) fn storage_engine(server: &Arc<Server>) -> Document {
+pub(super) fn storage_engine(server: &Arc<ServiceContext>) -> Document {
     doc! {
         "name": (server.node.store.statistics().engine.engine), "supportsCommittedReads": true,
         "supportsPendingDrops": false, "supportsSnapshotReadConcern": (server.node.replica_set().is_some()), "readOnly": false, "persistent": true,
@@ -49,7 +49,7 @@ pub(super) fn storage_engine(server: &Arc<Server>) -> Document {
 }
 
 /// What the allocator holds, under the name that dashboards know.
-pub(super) fn allocator(server: &Arc<Server>) -> Document {
+pub(super) fn allocator(server: &Arc<ServiceContext>) -> Document {
     let held = (server.host.allocator_bytes)();
     doc! { "generic": { "heap_size": (held as i64) } }
 }
@@ -57,7 +57,7 @@ pub(super) fn allocator(server: &Arc<Server>) -> Document {
 /// The figures of the store that have a counterpart in MongoDB's engine: the caches of blocks and rows are
 /// the cache, memtables that are not yet in a table are its dirty part, and an operation needs no ticket but
 /// its connection.
-pub(super) fn wired_tiger(server: &Arc<Server>) -> Document {
+pub(super) fn wired_tiger(server: &Arc<ServiceContext>) -> Document {
     let statistics = server.node.store.statistics();
     let (engine, rows) = (statistics.engine, statistics.row_cache);
     let (readers, writers) = active_operations(server);
@@ -98,7 +98,7 @@ fn snapshot_window(figures: &HistoryFigures) -> Document {
 }
 
 /// How many operations there may be at once: as many as connections.
-fn connections_max(server: &Server) -> i32 {
+fn connections_max(server: &ServiceContext) -> i32 {
     let connections = server.host.transport.connections();
     let figure = |name: &str| match connections.get(name) {
         Some(document::Value::Int32(number)) => *number,

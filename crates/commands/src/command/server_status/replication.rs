@@ -1,7 +1,7 @@
 //! What a member of a set tells of its part in it.
 
 use super::engine::oldest_snapshot_seconds;
-use crate::server::Server;
+use crate::server::ServiceContext;
 use dispatch::Node;
 use document::{Document, DocumentBuilder, RawDocument, Value, doc};
 use replication::set::ElectionCount;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) const SECTIONS: [&str; 3] = ["electionMetrics", "flowControl", "repl"];
 
 /// What `hello` tells of the set, and what reads of a secondary hold.
-pub(super) fn repl(server: &Arc<Server>) -> Document {
+pub(super) fn repl(server: &Arc<ServiceContext>) -> Document {
     let mut bytes = Vec::new();
     let mut repl = DocumentBuilder::new(&mut bytes);
     server.node.write_hello("isWritablePrimary", &mut repl);
@@ -28,7 +28,7 @@ pub(super) fn repl(server: &Arc<Server>) -> Document {
 }
 
 /// How old the data may be, and the reads that asked.
-fn read_freshness(server: &Arc<Server>) -> Document {
+fn read_freshness(server: &Arc<ServiceContext>) -> Document {
     let counters = &server.counters;
     let mut figures = doc! {
         "reads": (counters.fresh_reads.get() as i64), "waited": (counters.waits_for_fresh_data.get() as i64),
@@ -41,7 +41,7 @@ fn read_freshness(server: &Arc<Server>) -> Document {
 }
 
 /// What begins and ends the time of a primary. Who is elected has everything that was committed: nobody catches up.
-pub(super) fn elections(server: &Arc<Server>) -> Document {
+pub(super) fn elections(server: &Arc<ServiceContext>) -> Document {
     let Some(set) = server.node.replica_set() else { return Document::new() };
     let figures = set.elections();
     let count = |count: ElectionCount| doc! { "called": (count.called as i64), "successful": (count.successful as i64) };
@@ -55,7 +55,7 @@ pub(super) fn elections(server: &Arc<Server>) -> Document {
 
 /// Who waits because a majority cannot keep up. What are locks in MongoDB are units of writes here, and its rates of
 /// locks are bytes.
-pub(super) fn flow_control(server: &Arc<Server>) -> Document {
+pub(super) fn flow_control(server: &Arc<ServiceContext>) -> Document {
     let Some(set) = server.node.replica_set() else { return Document::new() };
     let (flow, held) = (set.flow(), server.node.store.held_proposals());
     let units = flow.units as f64 * 1000.0 / (flow.operations as f64).max(1.0);
@@ -78,7 +78,7 @@ pub(super) fn flow_control(server: &Arc<Server>) -> Document {
 }
 
 /// `metrics.repl`.
-pub(super) fn metrics(server: &Arc<Server>) -> Option<Document> {
+pub(super) fn metrics(server: &Arc<ServiceContext>) -> Option<Document> {
     let set = server.node.replica_set()?;
     let (applied, buffer, network) = (set.batches(), set.unapplied(), set.received());
     let (sources, failed_syncs) = (set.sync_sources(), set.copy_status().map_or(0, |copy| copy.failed));
