@@ -2,7 +2,7 @@
 //! values do.
 #![no_main]
 
-use document::key::{Direction, KeyBuilder, decode, encode_value};
+use document::key::{SortOrder, KeyBuilder, decode, encode_value};
 use document::path::LeafArray;
 use document::{FieldPath, RawDocument, RawValue, compare, compare_documents, json};
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 fuzz_target!(|bytes: &[u8]| {
     read_everything(RawDocument::trusted(bytes));
-    let directions = [Direction::Ascending, Direction::Descending];
+    let directions = [SortOrder::Ascending, SortOrder::Descending];
     let _ = decode(bytes, bytes, &directions);
     let Ok(document) = RawDocument::parse(bytes) else { return };
     read_everything(document);
@@ -54,10 +54,10 @@ fn check_keys(document: RawDocument<'_>) {
             assert_eq!(compare(*left, *right), left_key.cmp(right_key), "{left:?} and {right:?}");
         }
         let mut builder = KeyBuilder::new();
-        builder.append(*left, Direction::Descending);
-        let decoded = decode(builder.key(), builder.type_bits(), &[Direction::Descending]).expect("a key just written");
+        builder.append(*left, SortOrder::Descending);
+        let decoded = decode(builder.key(), builder.type_bits(), &[SortOrder::Descending]).expect("a key just written");
         let mut again = KeyBuilder::new();
-        decoded.iter().for_each(|value| again.append_owned(value, Direction::Descending));
+        decoded.iter().for_each(|value| again.append_owned(value, SortOrder::Descending));
         assert_eq!((again.key(), again.type_bits()), (builder.key(), builder.type_bits()), "{left:?} comes back");
     }
 }

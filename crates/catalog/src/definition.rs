@@ -4,7 +4,7 @@ use crate::index_keys::{KeyGenerator, MultikeyPaths, is_multikey};
 use crate::index_spec::same_pattern;
 use crate::keys::{CollectionId, ID_INDEX, IndexId, index_prefix};
 use crate::{CatalogError, CollectionOptions, FieldKind, IndexSpec, Namespace};
-use document::key::Direction;
+use document::key::SortOrder;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
 use query::Environment;
 use query::matcher::Matcher;
@@ -88,8 +88,8 @@ impl IndexDefinition {
     fn describe(&self) -> IndexDescription {
         let fields = self.spec.fields.iter().zip(&self.multikey).map(|(field, arrays)| {
             let order = match field.kind {
-                FieldKind::Ordered(Direction::Ascending) => FieldOrder::Ascending,
-                FieldKind::Ordered(Direction::Descending) => FieldOrder::Descending,
+                FieldKind::Ordered(SortOrder::Ascending) => FieldOrder::Ascending,
+                FieldKind::Ordered(SortOrder::Descending) => FieldOrder::Descending,
                 FieldKind::Hashed => FieldOrder::Hashed,
             };
             IndexKeyPart::new(field.path.as_str(), order).with_arrays_at(*arrays)

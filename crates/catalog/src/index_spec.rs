@@ -1,7 +1,7 @@
 //! Index specifications: what `createIndexes` is given and `listIndexes` shows.
 
 use crate::CatalogError;
-use document::key::Direction;
+use document::key::SortOrder;
 use document::path::FieldPath;
 use document::{Document, DocumentBuf, RawDocument, RawValue, Value};
 
@@ -45,17 +45,17 @@ const OPTIONS: &[&str] = &[
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
     /// Values in order.
-    Ordered(Direction),
+    Ordered(SortOrder),
     /// 64-bit hashes of values, ascending.
     Hashed,
 }
 
 impl FieldKind {
     /// The direction of the field's bytes.
-    pub const fn direction(self) -> Direction {
+    pub const fn direction(self) -> SortOrder {
         match self {
             FieldKind::Ordered(direction) => direction,
-            FieldKind::Hashed => Direction::Ascending,
+            FieldKind::Hashed => SortOrder::Ascending,
         }
     }
 }
@@ -107,7 +107,7 @@ impl IndexSpec {
     pub fn id_index() -> Self {
         let fields = vec![IndexField {
             path: FieldPath::parse_lenient("_id").unwrap_or_else(|_| unreachable!("_id is a path")),
-            kind: FieldKind::Ordered(Direction::Ascending),
+            kind: FieldKind::Ordered(SortOrder::Ascending),
         }];
         IndexSpec {
             name: "_id_".into(),
@@ -224,7 +224,7 @@ impl IndexSpec {
     /// Whether the key pattern is that of `_id_`.
     pub fn is_id_index(&self) -> bool {
         matches!(self.fields.as_slice(), [field] if field.path.as_str() == "_id"
-            && field.kind == FieldKind::Ordered(Direction::Ascending))
+            && field.kind == FieldKind::Ordered(SortOrder::Ascending))
     }
 
     fn become_id_index(&mut self, spec: RawDocument<'_>) -> Result<(), CatalogError> {
@@ -337,7 +337,7 @@ impl IndexSpec {
     }
 
     /// The directions of the fields' bytes.
-    pub fn directions(&self) -> Vec<Direction> {
+    pub fn directions(&self) -> Vec<SortOrder> {
         self.fields.iter().map(|field| field.kind.direction()).collect()
     }
 }
@@ -483,8 +483,8 @@ fn parse_kind(value: RawValue<'_>) -> Result<FieldKind, CatalogError> {
             Some(0.0) => {
                 Err(CatalogError::CannotCreateIndex("Values in the index key pattern cannot be 0.".into()))
             }
-            Some(number) if number > 0.0 => Ok(FieldKind::Ordered(Direction::Ascending)),
-            Some(number) if number < 0.0 => Ok(FieldKind::Ordered(Direction::Descending)),
+            Some(number) if number > 0.0 => Ok(FieldKind::Ordered(SortOrder::Ascending)),
+            Some(number) if number < 0.0 => Ok(FieldKind::Ordered(SortOrder::Descending)),
             Some(_) => {
                 Err(CatalogError::CannotCreateIndex("Values in the index key pattern cannot be NaN.".into()))
             }

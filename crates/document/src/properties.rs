@@ -1,7 +1,7 @@
 //! Properties of the crate as a whole: what is written reads back, and no bytes make reading panic.
 
 use crate::generate::document;
-use crate::key::{Direction, KeyBuilder};
+use crate::key::{KeyBuilder, SortOrder};
 use crate::path::LeafArray;
 use crate::{DocumentBuf, FieldPath, RawDocument, RawValue, compare_documents, json};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn exercise(document: RawDocument<'_>) -> usize {
     for element in document {
         values += 1;
         let value = element.value();
-        keys.append(value, Direction::Descending);
+        keys.append(value, SortOrder::Descending);
         let _ = (element.name(), value.as_i64_exact(), value.truthy(), value.to_value());
         values += match value {
             RawValue::Document(inner) | RawValue::JavaScriptWithScope { scope: inner, .. } => exercise(inner),

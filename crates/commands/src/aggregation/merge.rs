@@ -229,7 +229,7 @@ impl Merger<'_> {
         for (_, path) in &self.on {
             key.append(
                 path.get(document.as_raw()).unwrap_or(RawValue::Null),
-                document::key::Direction::Ascending,
+                document::key::SortOrder::Ascending,
             );
         }
         let key = key.key().to_vec();

@@ -10,8 +10,8 @@ use catalog::Catalog;
 use document::{Document, DocumentBuf, Value, doc};
 use parking_lot::Mutex;
 use query::aggregate::{
-    DEFAULT_MEMORY_BYTES, DocumentList, DocumentSource, ForeignCollections, ForeignRead, Leading, Pause,
-    Pipeline, PipelineContext, Sink, YieldPolicy,
+    DEFAULT_MEMORY_BYTES, DocumentSource, ForeignCollections, ForeignRead, Leading, MaterializedDocuments,
+    Pause, Pipeline, PipelineContext, Sink, YieldPolicy,
 };
 use query::matcher::Matcher;
 use query::memory::Memory;
@@ -113,7 +113,7 @@ impl Reader {
     ) -> CommandResult<Box<dyn DocumentSource>> {
         let context = self.context(environment);
         let source: Box<dyn DocumentSource> = match origin {
-            Origin::Documents(documents) => Box::new(DocumentList::new(documents)),
+            Origin::Documents(documents) => Box::new(MaterializedDocuments::new(documents)),
             Origin::Collection(name) => {
                 let leading = pipeline.take_leading();
                 let matcher = Matcher::parse(leading.filter.as_raw(), environment)?;
@@ -150,7 +150,7 @@ impl Reader {
                 let source = Arc::clone(&self.source);
                 Ok(Box::new(CollectionRead { executor, source, was_put_aside: false }))
             }
-            None => Ok(Box::new(DocumentList::new(Arc::default()))),
+            None => Ok(Box::new(MaterializedDocuments::new(Arc::default()))),
         }
     }
 

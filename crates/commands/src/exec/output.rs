@@ -4,7 +4,7 @@ use super::scan::Located;
 use crate::cursors::Batch;
 use crate::error::CommandResult;
 use document::DocumentBuilder;
-use document::key::{Decoder, Direction};
+use document::key::{Decoder, SortOrder};
 use query::expression::Variables;
 use query::matcher::Matcher;
 use query::plan::{Access, Plan};
@@ -33,7 +33,7 @@ pub(crate) enum ReturnKey {
     /// The documents themselves, in the order of their `_id`.
     Id,
     /// The entries of an index with these fields.
-    Fields(Vec<(String, Direction)>),
+    Fields(Vec<(String, SortOrder)>),
 }
 
 impl ReturnKey {

@@ -4,7 +4,7 @@ use super::spill::Spill;
 use crate::error::{CommandError, CommandResult, code};
 use catalog::CollectionDefinition;
 use document::DocumentBuf;
-use document::key::Direction;
+use document::key::SortOrder;
 use query::matcher::Matcher;
 use query::memory::Memory;
 use query::plan::{self, Hint, NeededFields, Plan, PlanRequest, ScanDirection, SortField};
@@ -91,7 +91,7 @@ impl Query {
         let sort: Vec<SortField> = parts
             .map(|part| SortField {
                 path: part.path.as_str().to_owned(),
-                descending: part.direction == Direction::Descending,
+                descending: part.direction == SortOrder::Descending,
             })
             .collect();
         let needs = self.needs_with_sort(&sort);

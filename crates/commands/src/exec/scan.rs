@@ -5,7 +5,7 @@ use crate::error::{CommandError, CommandResult};
 use catalog::{
     Collection, CollectionDefinition, DocumentCursor, EncodedRange, IndexCursor, IndexDefinition, ReadError,
 };
-use document::key::{Decoder, Direction as KeyDirection, decode, encode_owned, successor};
+use document::key::{Decoder, SortOrder, decode, encode_owned, successor};
 use document::{Document, DocumentBuf, DocumentBuilder, RawDocument, Timestamp, Value};
 use query::aggregate::{Pause, YieldPolicy};
 use query::plan::{Access, FieldOrder, IndexScan, KeyCheck, KeyScan, ScanDirection};
@@ -81,7 +81,7 @@ struct Entries {
     index: Arc<IndexDefinition>,
     keys: KeyScan,
     scan: IndexScan,
-    directions: Vec<KeyDirection>,
+    directions: Vec<SortOrder>,
     /// The index has arrays where it had them when it was planned: its bounds prove what they were to prove.
     as_planned: bool,
     /// Documents are put together from the entries.

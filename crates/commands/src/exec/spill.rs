@@ -2,7 +2,7 @@
 
 use crate::parameters::{Parameter, Parameters};
 use query::QueryError;
-use query::sort::{Run, RunReader, RunRecord, RunWriter, SpillStore};
+use query::sort::{RunReader, RunRecord, RunWriter, SortedRun, SpillStore};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl RunWriter for FileWriter {
         write(&mut self.0, record).map_err(|error| failed(&error))
     }
 
-    fn finish(self: Box<Self>) -> Result<Box<dyn Run>, QueryError> {
+    fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError> {
         let file = self.0.into_inner().map_err(|error| failed(error.error()))?;
         Ok(Box::new(FileRun(file)))
     }
@@ -78,7 +78,7 @@ impl RunWriter for FileWriter {
 #[derive(Debug)]
 struct FileRun(File);
 
-impl Run for FileRun {
+impl SortedRun for FileRun {
     fn open(mut self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
         std::io::Seek::rewind(&mut self.0).map_err(|error| failed(&error))?;
         Ok(Box::new(FileReader { reader: BufReader::with_capacity(BUFFER_BYTES, self.0) }))
@@ -156,7 +156,7 @@ mod tests {
                 0,
                 "no file has a name"
             );
-            let mut reader = writer.finish().and_then(Run::open).expect("the run is there");
+            let mut reader = writer.finish().and_then(SortedRun::open).expect("the run is there");
             let mut read = RunRecord::default();
             for expect in records {
                 assert!(reader.read_next(&mut read).expect("readable"));

@@ -1,7 +1,7 @@
 //! Keys to values.
 
 use super::number::{self, NumberType};
-use super::{Direction, tag, type_bits};
+use super::{SortOrder, tag, type_bits};
 use crate::{Document, ObjectId, Timestamp, Value};
 
 /// Bytes that are not a key of the values asked for.
@@ -19,7 +19,7 @@ pub enum KeyError {
 ///
 /// # Errors
 /// The key is damaged or has fewer values.
-pub fn decode(key: &[u8], type_bits: &[u8], directions: &[Direction]) -> Result<Vec<Value>, KeyError> {
+pub fn decode(key: &[u8], type_bits: &[u8], directions: &[SortOrder]) -> Result<Vec<Value>, KeyError> {
     let mut decoder = Decoder::new(key, type_bits);
     directions.iter().map(|&direction| decoder.next(direction)).collect()
 }
@@ -42,7 +42,7 @@ impl<'k> Decoder<'k> {
     ///
     /// # Errors
     /// The key is damaged or ends here.
-    pub fn next(&mut self, direction: Direction) -> Result<Value, KeyError> {
+    pub fn next(&mut self, direction: SortOrder) -> Result<Value, KeyError> {
         self.reader.mask = direction.mask();
         self.value(0)
     }
@@ -52,7 +52,7 @@ impl<'k> Decoder<'k> {
     ///
     /// # Errors
     /// The key is damaged or ends here.
-    pub fn skip(&mut self, direction: Direction) -> Result<(), KeyError> {
+    pub fn skip(&mut self, direction: SortOrder) -> Result<(), KeyError> {
         self.reader.mask = direction.mask();
         self.reader.skip(0)
     }

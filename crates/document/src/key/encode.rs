@@ -1,6 +1,6 @@
 //! Values to keys.
 
-use super::{Direction, number, tag, type_bits};
+use super::{SortOrder, number, tag, type_bits};
 use crate::compare::canonical_type;
 use crate::number::Number;
 use crate::{Document, ElementType, RawDocument, RawValue, Value};
@@ -38,14 +38,14 @@ impl KeyBuilder {
 
     /// Appends a field.
     #[inline]
-    pub fn append(&mut self, value: RawValue<'_>, direction: Direction) {
+    pub fn append(&mut self, value: RawValue<'_>, direction: SortOrder) {
         let start = self.key.len();
         Encoder { key: &mut self.key, types: Some(&mut self.types) }.value(value);
         self.direct(start, direction);
     }
 
     /// Appends a field.
-    pub fn append_owned(&mut self, value: &Value, direction: Direction) {
+    pub fn append_owned(&mut self, value: &Value, direction: SortOrder) {
         let start = self.key.len();
         Encoder { key: &mut self.key, types: Some(&mut self.types) }.owned(value);
         self.direct(start, direction);
@@ -57,8 +57,8 @@ impl KeyBuilder {
     }
 
     #[inline]
-    fn direct(&mut self, start: usize, direction: Direction) {
-        if direction == Direction::Descending {
+    fn direct(&mut self, start: usize, direction: SortOrder) {
+        if direction == SortOrder::Descending {
             self.key.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
         }
     }

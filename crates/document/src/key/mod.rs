@@ -41,7 +41,7 @@ pub const ABOVE: u8 = 0xFF;
 
 /// The direction of one field of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Direction {
+pub enum SortOrder {
     /// Low values first.
     #[default]
     Ascending,
@@ -49,12 +49,12 @@ pub enum Direction {
     Descending,
 }
 
-impl Direction {
+impl SortOrder {
     /// What the bytes of a field are combined with by exclusive or.
     const fn mask(self) -> u8 {
         match self {
-            Direction::Ascending => 0x00,
-            Direction::Descending => 0xFF,
+            SortOrder::Ascending => 0x00,
+            SortOrder::Descending => 0xFF,
         }
     }
 }

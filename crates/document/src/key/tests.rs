@@ -251,11 +251,11 @@ fn format_is_fixed() {
 #[test]
 fn usual_types_need_no_type_bits() {
     let mut builder = KeyBuilder::new();
-    builder.append(RawValue::Int32(7), Direction::Ascending);
-    builder.append(RawValue::String("x"), Direction::Descending);
-    builder.append(RawValue::Boolean(true), Direction::Ascending);
+    builder.append(RawValue::Int32(7), SortOrder::Ascending);
+    builder.append(RawValue::String("x"), SortOrder::Descending);
+    builder.append(RawValue::Boolean(true), SortOrder::Ascending);
     assert_eq!(builder.type_bits(), b"");
-    builder.append(RawValue::Double(7.0), Direction::Ascending);
+    builder.append(RawValue::Double(7.0), SortOrder::Ascending);
     assert_eq!(builder.type_bits(), [0, 0, 2]);
     builder.clear();
     assert_eq!((builder.key(), builder.type_bits()), (&b""[..], &b""[..]));
@@ -273,7 +273,7 @@ fn without_type_bits_the_narrowest_type() {
         (decimal("18446744073709551615"), decimal("18446744073709551615")),
         (Value::Symbol("s".into()), Value::String("s".into())),
     ] {
-        assert_eq!(decode(&encoded(&value), &[], &[Direction::Ascending]), Ok(vec![expect]));
+        assert_eq!(decode(&encoded(&value), &[], &[SortOrder::Ascending]), Ok(vec![expect]));
     }
 }
 
@@ -297,7 +297,7 @@ fn hashes_cut_off_fractions() {
 
 #[test]
 fn damaged_keys_are_errors() {
-    let one = [Direction::Ascending];
+    let one = [SortOrder::Ascending];
     assert_eq!(decode(&[], &[], &one), Err(KeyError::Truncated));
     assert_eq!(decode(&[0x02], &[], &one), Err(KeyError::Malformed));
     assert_eq!(decode(&[0xA0, b'a'], &[], &one), Err(KeyError::Truncated));
@@ -306,11 +306,11 @@ fn damaged_keys_are_errors() {
     assert_eq!(decode(&deep, &[], &one), Err(KeyError::Malformed));
 }
 
-fn directions() -> impl Strategy<Value = Vec<Direction>> {
-    prop::collection::vec(prop::sample::select(vec![Direction::Ascending, Direction::Descending]), 3)
+fn directions() -> impl Strategy<Value = Vec<SortOrder>> {
+    prop::collection::vec(prop::sample::select(vec![SortOrder::Ascending, SortOrder::Descending]), 3)
 }
 
-fn compound(values: &[Value], directions: &[Direction]) -> (Vec<u8>, Vec<u8>) {
+fn compound(values: &[Value], directions: &[SortOrder]) -> (Vec<u8>, Vec<u8>) {
     let mut builder = KeyBuilder::new();
     for (value, &direction) in values.iter().zip(directions) {
         with_raw(value, |raw| builder.append(raw, direction));
@@ -347,10 +347,10 @@ proptest! {
 
     #[test]
     fn numbers_come_back(value in number()) {
-        let (key, types) = compound(std::slice::from_ref(&value), &[Direction::Ascending]);
-        let decoded = decode(&key, &types, &[Direction::Ascending]).expect("a key just written");
+        let (key, types) = compound(std::slice::from_ref(&value), &[SortOrder::Ascending]);
+        let decoded = decode(&key, &types, &[SortOrder::Ascending]).expect("a key just written");
         prop_assert!(identical(&decoded[0], &value), "{:?} became {:?}", value, decoded[0]);
-        let untyped = decode(&key, &[], &[Direction::Ascending]).expect("a key just written");
+        let untyped = decode(&key, &[], &[SortOrder::Ascending]).expect("a key just written");
         prop_assert_eq!(untyped[0].compare(&value), Ordering::Equal, "{:?} became {:?}", value, untyped[0]);
     }
 
@@ -376,8 +376,8 @@ proptest! {
             .zip(&rights)
             .zip(&directions)
             .map(|((left, right), direction)| match direction {
-                Direction::Ascending => left.compare(right),
-                Direction::Descending => right.compare(left),
+                SortOrder::Ascending => left.compare(right),
+                SortOrder::Descending => right.compare(left),
             })
             .find(|order| order.is_ne())
             .unwrap_or(Ordering::Equal);
@@ -402,7 +402,7 @@ proptest! {
 
     #[test]
     fn any_bytes_as_key(key in prop::collection::vec(any::<u8>(), 0..60), types in prop::collection::vec(0u8..7, 0..8)) {
-        for directions in [[Direction::Ascending; 2], [Direction::Descending; 2]] {
+        for directions in [[SortOrder::Ascending; 2], [SortOrder::Descending; 2]] {
             let _ = decode(&key, &types, &directions);
         }
     }

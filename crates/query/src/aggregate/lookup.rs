@@ -13,7 +13,7 @@ use crate::memory::MemoryPart;
 use super::chain::{Downstream, Flow, Pause, Stage, YieldPolicy};
 use super::parse::wrapped;
 use super::rewrite::{check_size, with_field};
-use super::simple::DocumentList;
+use super::simple::MaterializedDocuments;
 use super::{
     DocumentSource, ForeignCollections, ForeignRead, Pipeline, PipelineContext, PipelineSource, StagePlan,
 };
@@ -67,7 +67,7 @@ impl Foreign {
     ) -> Result<Box<dyn DocumentSource>, QueryError> {
         let collection = match (&pipeline.source, &self.collection) {
             (PipelineSource::Documents(documents), _) => {
-                let source = Box::new(DocumentList::new(Arc::clone(documents)));
+                let source = Box::new(MaterializedDocuments::new(Arc::clone(documents)));
                 return over(&pipeline, source, environment, context);
             }
             (_, Some(collection)) => collection.as_str(),

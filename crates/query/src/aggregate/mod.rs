@@ -56,7 +56,7 @@ pub use accumulator_parse::accumulator_names;
 pub use chain::{DocumentSource, Flow, Pause, Sink, YieldPolicy};
 pub use output::{Destination, OutputStage, WhenMatched, WhenNotMatched};
 pub(crate) use parse::{only_field, stage_document};
-pub use simple::DocumentList;
+pub use simple::MaterializedDocuments;
 pub(crate) use stages::{Parse, stage_entry};
 pub use stages::{StageEntry, StagePosition, stage_entries};
 

@@ -198,19 +198,19 @@ pub(super) fn parse_documents(
 
 /// A source over documents that are there already.
 #[derive(Debug)]
-pub struct DocumentList {
+pub struct MaterializedDocuments {
     documents: Arc<Vec<DocumentBuf>>,
     next: usize,
 }
 
-impl DocumentList {
+impl MaterializedDocuments {
     /// Yields the documents in order.
     pub fn new(documents: Arc<Vec<DocumentBuf>>) -> Self {
         Self { documents, next: 0 }
     }
 }
 
-impl DocumentSource for DocumentList {
+impl DocumentSource for MaterializedDocuments {
     fn run(&mut self, policy: &mut dyn YieldPolicy, sink: &mut Sink<'_>) -> Result<Pause, QueryError> {
         while let Some(document) = self.documents.get(self.next) {
             self.next += 1;

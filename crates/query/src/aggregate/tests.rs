@@ -15,7 +15,7 @@ use super::{
 use crate::environment::Environment;
 use crate::error::QueryError;
 use crate::matcher::Matcher;
-use crate::sort::{Run, RunReader, RunRecord, RunWriter, SpillStore};
+use crate::sort::{RunReader, RunRecord, RunWriter, SortedRun, SpillStore};
 
 /// Has its slice ended before each document.
 struct Hesitant {
@@ -104,12 +104,12 @@ impl RunWriter for MemoryRun {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Box<dyn Run>, QueryError> {
+    fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError> {
         Ok(self)
     }
 }
 
-impl Run for MemoryRun {
+impl SortedRun for MemoryRun {
     fn open(self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
         Ok(self)
     }
@@ -155,7 +155,9 @@ fn drain(mut top: Box<dyn DocumentSource>) -> Result<Vec<Document>, QueryError> 
 fn run(input: &[Document], stages: &[Value], context: &PipelineContext) -> Result<Vec<Document>, QueryError> {
     let pipeline = parse(stages)?;
     let source = match pipeline.source() {
-        PipelineSource::Documents(documents) => Box::new(super::DocumentList::new(Arc::clone(documents))),
+        PipelineSource::Documents(documents) => {
+            Box::new(super::MaterializedDocuments::new(Arc::clone(documents)))
+        }
         _ => source(input),
     };
     drain(pipeline.open(source, context)?)

@@ -7,15 +7,15 @@ use crate::error::QueryError;
 use super::brief;
 use super::call::Arguments;
 use super::number::as_i32;
-use super::operators::{Operator, Parameter, Signature};
+use super::operators::{Operator, OperatorParameter, Signature};
 use super::string::position;
 use super::{Evaluated, NULL, Outcome, as_integer, limits, null_if_nullish, nullish, type_name};
 
 static ZIP: Signature = Signature {
     parameters: &[
-        Parameter::required("inputs"),
-        Parameter::optional("useLongestLength"),
-        Parameter::optional("defaults"),
+        OperatorParameter::required("inputs"),
+        OperatorParameter::optional("useLongestLength"),
+        OperatorParameter::optional("defaults"),
     ],
     not_an_object: 34460,
     unknown: 34464,
@@ -23,7 +23,7 @@ static ZIP: Signature = Signature {
     shorthand: false,
 };
 static TAKE_N: Signature = Signature {
-    parameters: &[Parameter::required("n"), Parameter::required("input")],
+    parameters: &[OperatorParameter::required("n"), OperatorParameter::required("input")],
     not_an_object: 5787801,
     unknown: 5787901,
     absent: 5787906,

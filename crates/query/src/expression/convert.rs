@@ -10,16 +10,16 @@ use super::call::Arguments;
 use super::date::{as_milliseconds, iso_string};
 use super::date_text::parse_date;
 use super::date_zone::Zone;
-use super::operators::{Operator, Parameter, Signature};
+use super::operators::{Operator, OperatorParameter, Signature};
 use super::{Evaluated, NULL, Outcome, as_integer, is_true, nullish, type_name};
 
 static CONVERT: Signature = Signature {
     parameters: &[
-        Parameter::required("input"),
-        Parameter::required("to"),
-        Parameter::optional("onError"),
-        Parameter::optional("onNull"),
-        Parameter::optional("format"),
+        OperatorParameter::required("input"),
+        OperatorParameter::required("to"),
+        OperatorParameter::optional("onError"),
+        OperatorParameter::optional("onNull"),
+        OperatorParameter::optional("format"),
     ],
     not_an_object: code::FAILED_TO_PARSE,
     unknown: code::FAILED_TO_PARSE,

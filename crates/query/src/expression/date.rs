@@ -8,11 +8,11 @@ use crate::error::QueryError;
 
 use super::call::Arguments;
 use super::date_zone::Zone;
-use super::operators::{Operator, Parameter, Signature};
+use super::operators::{Operator, OperatorParameter, Signature};
 use super::{Evaluated, NULL, Outcome, nullish, type_name};
 
 static SIGNATURE: Signature = Signature {
-    parameters: &[Parameter::required("date"), Parameter::optional("timezone")],
+    parameters: &[OperatorParameter::required("date"), OperatorParameter::optional("timezone")],
     not_an_object: 40536,
     unknown: 40535,
     absent: 40539,

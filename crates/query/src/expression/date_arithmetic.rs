@@ -9,15 +9,15 @@ use crate::error::QueryError;
 use super::call::Arguments;
 use super::date::as_milliseconds;
 use super::date_zone::{Zone, clock_milliseconds, clock_time, out_of_range};
-use super::operators::{Operator, Parameter, Signature};
+use super::operators::{Operator, OperatorParameter, Signature};
 use super::{Evaluated, NULL, Outcome, as_integer, nullish};
 
 static MOVE: Signature = Signature {
     parameters: &[
-        Parameter::required("startDate"),
-        Parameter::required("unit"),
-        Parameter::required("amount"),
-        Parameter::optional("timezone"),
+        OperatorParameter::required("startDate"),
+        OperatorParameter::required("unit"),
+        OperatorParameter::required("amount"),
+        OperatorParameter::optional("timezone"),
     ],
     not_an_object: 5166400,
     unknown: 5166401,
@@ -26,11 +26,11 @@ static MOVE: Signature = Signature {
 };
 static DIFFERENCE: Signature = Signature {
     parameters: &[
-        Parameter::required("startDate"),
-        Parameter::required("endDate"),
-        Parameter::required("unit"),
-        Parameter::optional("timezone"),
-        Parameter::optional("startOfWeek"),
+        OperatorParameter::required("startDate"),
+        OperatorParameter::required("endDate"),
+        OperatorParameter::required("unit"),
+        OperatorParameter::optional("timezone"),
+        OperatorParameter::optional("startOfWeek"),
     ],
     not_an_object: 5166301,
     unknown: 5166302,
@@ -39,11 +39,11 @@ static DIFFERENCE: Signature = Signature {
 };
 static TRUNCATE: Signature = Signature {
     parameters: &[
-        Parameter::required("date"),
-        Parameter::required("unit"),
-        Parameter::optional("binSize"),
-        Parameter::optional("timezone"),
-        Parameter::optional("startOfWeek"),
+        OperatorParameter::required("date"),
+        OperatorParameter::required("unit"),
+        OperatorParameter::optional("binSize"),
+        OperatorParameter::optional("timezone"),
+        OperatorParameter::optional("startOfWeek"),
     ],
     not_an_object: 5439007,
     unknown: 5439008,

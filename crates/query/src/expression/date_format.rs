@@ -15,15 +15,15 @@ use super::date_text::{
     zone_at,
 };
 use super::date_zone::Zone;
-use super::operators::{Operator, Parameter, Signature};
+use super::operators::{Operator, OperatorParameter, Signature};
 use super::{NULL, Outcome, nullish, type_name};
 
 static TO_STRING: Signature = Signature {
     parameters: &[
-        Parameter::required("date"),
-        Parameter::optional("format"),
-        Parameter::optional("timezone"),
-        Parameter::optional("onNull"),
+        OperatorParameter::required("date"),
+        OperatorParameter::optional("format"),
+        OperatorParameter::optional("timezone"),
+        OperatorParameter::optional("onNull"),
     ],
     not_an_object: 18629,
     unknown: 18534,
@@ -32,11 +32,11 @@ static TO_STRING: Signature = Signature {
 };
 static FROM_STRING: Signature = Signature {
     parameters: &[
-        Parameter::required("dateString"),
-        Parameter::optional("format"),
-        Parameter::optional("timezone"),
-        Parameter::optional("onError"),
-        Parameter::optional("onNull"),
+        OperatorParameter::required("dateString"),
+        OperatorParameter::optional("format"),
+        OperatorParameter::optional("timezone"),
+        OperatorParameter::optional("onError"),
+        OperatorParameter::optional("onNull"),
     ],
     not_an_object: 40540,
     unknown: 40541,

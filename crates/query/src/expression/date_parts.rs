@@ -10,14 +10,14 @@ use super::brief;
 use super::call::Arguments;
 use super::date::as_milliseconds;
 use super::date_zone::{Zone, out_of_range};
-use super::operators::{Operator, Parameter, Signature};
+use super::operators::{Operator, OperatorParameter, Signature};
 use super::{NULL, Outcome, as_integer, nullish, type_name};
 
 static TO_PARTS: Signature = Signature {
     parameters: &[
-        Parameter::required("date"),
-        Parameter::optional("timezone"),
-        Parameter::optional("iso8601"),
+        OperatorParameter::required("date"),
+        OperatorParameter::optional("timezone"),
+        OperatorParameter::optional("iso8601"),
     ],
     not_an_object: 40524,
     unknown: 40520,
@@ -26,17 +26,17 @@ static TO_PARTS: Signature = Signature {
 };
 static FROM_PARTS: Signature = Signature {
     parameters: &[
-        Parameter::optional("year"),
-        Parameter::optional("month"),
-        Parameter::optional("day"),
-        Parameter::optional("hour"),
-        Parameter::optional("minute"),
-        Parameter::optional("second"),
-        Parameter::optional("millisecond"),
-        Parameter::optional("isoWeekYear"),
-        Parameter::optional("isoWeek"),
-        Parameter::optional("isoDayOfWeek"),
-        Parameter::optional("timezone"),
+        OperatorParameter::optional("year"),
+        OperatorParameter::optional("month"),
+        OperatorParameter::optional("day"),
+        OperatorParameter::optional("hour"),
+        OperatorParameter::optional("minute"),
+        OperatorParameter::optional("second"),
+        OperatorParameter::optional("millisecond"),
+        OperatorParameter::optional("isoWeekYear"),
+        OperatorParameter::optional("isoWeek"),
+        OperatorParameter::optional("isoDayOfWeek"),
+        OperatorParameter::optional("timezone"),
     ],
     not_an_object: 40519,
     unknown: 40518,

@@ -51,7 +51,7 @@ use document::Value;
 
 pub use evaluate::Borrowed;
 pub use field::Path;
-pub use operators::{Arity, Operator, Parameter, operator, operators};
+pub use operators::{Arity, Operator, OperatorParameter, operator, operators};
 pub use random::Random;
 pub use scope::{ParseScope, Variables, check_variable_name};
 

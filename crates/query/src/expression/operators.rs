@@ -47,7 +47,7 @@ pub enum Arity {
 #[derive(Debug)]
 pub struct Signature {
     /// The fields, in the order the implementation receives them.
-    pub parameters: &'static [Parameter],
+    pub parameters: &'static [OperatorParameter],
     /// Error code when the operand is not an object.
     pub not_an_object: i32,
     /// Error code for a field that is not a parameter.
@@ -60,14 +60,14 @@ pub struct Signature {
 
 /// One field of an operator that takes an object.
 #[derive(Debug)]
-pub struct Parameter {
+pub struct OperatorParameter {
     /// The field's name.
     pub name: &'static str,
     /// Whether it has to be given.
     pub required: bool,
 }
 
-impl Parameter {
+impl OperatorParameter {
     pub(crate) const fn required(name: &'static str) -> Self {
         Self { name, required: true }
     }

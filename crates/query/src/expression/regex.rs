@@ -9,11 +9,15 @@ use crate::error::QueryError;
 use crate::regex::{Groups, Regex};
 
 use super::call::Arguments;
-use super::operators::{Operator, Parameter, Signature};
+use super::operators::{Operator, OperatorParameter, Signature};
 use super::{NULL, Outcome, nullish};
 
 static SIGNATURE: Signature = Signature {
-    parameters: &[Parameter::required("input"), Parameter::required("regex"), Parameter::optional("options")],
+    parameters: &[
+        OperatorParameter::required("input"),
+        OperatorParameter::required("regex"),
+        OperatorParameter::optional("options"),
+    ],
     not_an_object: 51103,
     unknown: 31024,
     absent: 31022,

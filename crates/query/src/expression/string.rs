@@ -10,11 +10,11 @@ use crate::error::QueryError;
 use super::call::Arguments;
 use super::convert::coerce_to_string;
 use super::number::as_i32;
-use super::operators::{Operator, Parameter, Signature};
+use super::operators::{Operator, OperatorParameter, Signature};
 use super::{Evaluated, NULL, Outcome, brief, limits, null_if_nullish, nullish, type_name};
 
 static TRIM: Signature = Signature {
-    parameters: &[Parameter::required("input"), Parameter::optional("chars")],
+    parameters: &[OperatorParameter::required("input"), OperatorParameter::optional("chars")],
     not_an_object: 50696,
     unknown: 50694,
     absent: 50695,
@@ -22,9 +22,9 @@ static TRIM: Signature = Signature {
 };
 static REPLACE: Signature = Signature {
     parameters: &[
-        Parameter::required("input"),
-        Parameter::required("find"),
-        Parameter::required("replacement"),
+        OperatorParameter::required("input"),
+        OperatorParameter::required("find"),
+        OperatorParameter::required("replacement"),
     ],
     not_an_object: 51751,
     unknown: 51750,

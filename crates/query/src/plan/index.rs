@@ -17,10 +17,10 @@ pub enum FieldOrder {
 
 impl FieldOrder {
     /// The direction of the field's key bytes.
-    pub const fn key_direction(self) -> document::key::Direction {
+    pub const fn key_direction(self) -> document::key::SortOrder {
         match self {
-            FieldOrder::Ascending | FieldOrder::Hashed => document::key::Direction::Ascending,
-            FieldOrder::Descending => document::key::Direction::Descending,
+            FieldOrder::Ascending | FieldOrder::Hashed => document::key::SortOrder::Ascending,
+            FieldOrder::Descending => document::key::SortOrder::Descending,
         }
     }
 }
@@ -116,7 +116,7 @@ impl IndexDescription {
     }
 
     /// The directions of the fields' key bytes.
-    pub fn key_directions(&self) -> Vec<document::key::Direction> {
+    pub fn key_directions(&self) -> Vec<document::key::SortOrder> {
         self.fields.iter().map(|field| field.order.key_direction()).collect()
     }
 

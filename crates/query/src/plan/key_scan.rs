@@ -8,7 +8,7 @@
 //! ```
 
 use document::Value;
-use document::key::{Decoder, Direction, KeyBuilder, successor};
+use document::key::{Decoder, KeyBuilder, SortOrder, successor};
 
 use super::{Cut, FieldOrder, IndexBounds, IndexScan, Interval, Intervals, ScanDirection};
 
@@ -114,7 +114,7 @@ pub struct BoundsChecker {
 /// The intervals of one field as bytes, ascending.
 #[derive(Debug, Clone)]
 struct FieldRanges {
-    direction: Direction,
+    direction: SortOrder,
     ranges: Vec<FieldRange>,
 }
 
@@ -137,10 +137,10 @@ enum Location {
 }
 
 impl FieldRanges {
-    fn new(direction: Direction, intervals: &Intervals) -> Self {
+    fn new(direction: SortOrder, intervals: &Intervals) -> Self {
         let mut ranges: Vec<FieldRange> =
             intervals.as_slice().iter().map(|interval| FieldRange::new(interval, direction)).collect();
-        if direction == Direction::Descending {
+        if direction == SortOrder::Descending {
             ranges.reverse();
         }
         Self { direction, ranges }
@@ -168,7 +168,7 @@ impl FieldRanges {
 }
 
 impl FieldRange {
-    fn new(interval: &Interval, direction: Direction) -> Self {
+    fn new(interval: &Interval, direction: SortOrder) -> Self {
         let encode = |value: &Value| {
             let mut key = KeyBuilder::new();
             key.append_owned(value, direction);
@@ -177,11 +177,11 @@ impl FieldRange {
         let after = |value: &Value| successor(&encode(value)).unwrap_or_default();
         // Descending keys turn the interval round: its upper end comes first.
         let (first, last, first_is_value, last_is_value) = match direction {
-            Direction::Ascending => {
+            SortOrder::Ascending => {
                 let Interval { from, to } = interval;
                 (from, to, !from.after, !to.after)
             }
-            Direction::Descending => {
+            SortOrder::Descending => {
                 let Interval { from, to } = interval;
                 (to, from, to.after, from.after)
             }

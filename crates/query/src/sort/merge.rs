@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::run::{Run, RunReader, RunRecord, RunWriter, SpillStore};
+use super::run::{RunReader, RunRecord, RunWriter, SortedRun, SpillStore};
 use super::sorter::SortEntry;
 use crate::aggregate::YieldPolicy;
 use crate::checkpoint;
@@ -18,7 +18,7 @@ pub(super) const FAN_IN: usize = 64;
 /// more than that of each level, and each document is written once for each level.
 #[derive(Default)]
 pub(super) struct Runs {
-    complete: Vec<(u32, Box<dyn Run>)>,
+    complete: Vec<(u32, Box<dyn SortedRun>)>,
     writing: Option<Writing>,
 }
 
@@ -110,7 +110,7 @@ impl Runs {
     }
 }
 
-fn open(runs: Vec<(u32, Box<dyn Run>)>) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
+fn open(runs: Vec<(u32, Box<dyn SortedRun>)>) -> Result<Vec<Box<dyn RunReader>>, QueryError> {
     runs.into_iter().map(|(_, run)| run.open()).collect()
 }
 

@@ -24,5 +24,5 @@ mod tests;
 
 pub(crate) use pattern::MAX_SORT_FIELDS;
 pub use pattern::{SortPart, SortPattern};
-pub use run::{Run, RunReader, RunRecord, RunWriter, SpillStore};
+pub use run::{RunReader, RunRecord, RunWriter, SortedRun, SpillStore};
 pub use sorter::{SortLimits, Sorter};

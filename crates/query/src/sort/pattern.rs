@@ -1,6 +1,6 @@
 //! Sort patterns: parsing and MongoDB's refusals.
 
-use document::key::Direction;
+use document::key::SortOrder;
 use document::{DocumentBuf, DocumentBuilder, FieldPath, RawDocument, RawValue, quote};
 
 use crate::error::QueryError;
@@ -15,7 +15,7 @@ pub struct SortPart {
     /// The dotted path whose value counts.
     pub path: FieldPath,
     /// Low or high values first.
-    pub direction: Direction,
+    pub direction: SortOrder,
 }
 
 /// A parsed sort specification.
@@ -63,14 +63,14 @@ impl SortPattern {
         let mut bytes = Vec::new();
         let mut builder = DocumentBuilder::new(&mut bytes);
         for part in &self.parts {
-            builder.append(part.path.as_str(), if part.direction == Direction::Ascending { 1 } else { -1 });
+            builder.append(part.path.as_str(), if part.direction == SortOrder::Ascending { 1 } else { -1 });
         }
         builder.finish();
         DocumentBuf::trusted(bytes)
     }
 }
 
-fn direction(name: &str, value: RawValue<'_>) -> Result<Direction, QueryError> {
+fn direction(name: &str, value: RawValue<'_>) -> Result<SortOrder, QueryError> {
     if let RawValue::Document(document) = value {
         if document.first().is_some_and(|first| first.name() == "$meta") {
             bail!(115, "sorting by $meta is not supported: there is no text search");
@@ -83,8 +83,8 @@ fn direction(name: &str, value: RawValue<'_>) -> Result<Direction, QueryError> {
     };
     // Fractions do not count.
     match number.to_i64_saturating() {
-        1 => Ok(Direction::Ascending),
-        -1 => Ok(Direction::Descending),
+        1 => Ok(SortOrder::Ascending),
+        -1 => Ok(SortOrder::Descending),
         _ => {
             Err(QueryError::new(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)"))
         }

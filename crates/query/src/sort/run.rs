@@ -32,11 +32,11 @@ pub trait RunWriter: Send {
     ///
     /// # Errors
     /// When the run cannot be written.
-    fn finish(self: Box<Self>) -> Result<Box<dyn Run>, QueryError>;
+    fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError>;
 }
 
 /// A run that is complete. It is gone when it, or its reader, is dropped.
-pub trait Run: Send {
+pub trait SortedRun: Send {
     /// Reads it from the beginning.
     ///
     /// # Errors

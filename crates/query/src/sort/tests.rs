@@ -126,12 +126,12 @@ impl RunWriter for ShelfRun {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Box<dyn Run>, QueryError> {
+    fn finish(self: Box<Self>) -> Result<Box<dyn SortedRun>, QueryError> {
         Ok(self)
     }
 }
 
-impl Run for ShelfRun {
+impl SortedRun for ShelfRun {
     fn open(self: Box<Self>) -> Result<Box<dyn RunReader>, QueryError> {
         Ok(self)
     }

@@ -1,0 +1,69 @@
+//! Fails where two things have one name: a public type is called in no crate as another one is in any.
+//!
+//! A type that only gives another crate's its parameters (`type Node = dispatch::Node<Data>`) is the same thing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Names that are to stand for two things, and why.
+const DOUBLES: &[(&str, &str)] = &[];
+
+/// The type that a line defines for every crate.
+fn defined(line: &str) -> Option<&str> {
+    let item = line.trim_start().strip_prefix("pub ")?;
+    let item = item.strip_prefix("unsafe ").unwrap_or(item);
+    let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+    let rest = kinds.iter().find_map(|kind| item.strip_prefix(kind))?;
+    let name = rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()?;
+    let means_the_same = item.starts_with("type ") && rest.contains(&format!("::{name}"));
+    (!means_the_same).then_some(name)
+}
+
+/// Adds the types of all source files below a directory to those that are known.
+fn collect(directory: &Path, places: &mut BTreeMap<String, Vec<String>>) {
+    for entry in std::fs::read_dir(directory).expect("a source directory is readable") {
+        let path = entry.expect("an entry is readable").path();
+        if path.is_dir() {
+            collect(&path, places);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).expect("a source file is readable");
+            for name in text.lines().filter_map(defined) {
+                places.entry(name.to_owned()).or_default().push(path.display().to_string());
+            }
+        }
+    }
+}
+
+/// What is wrong with the names of these types.
+fn complaints(places: &BTreeMap<String, Vec<String>>, doubles: &[(&str, &str)]) -> Vec<String> {
+    let is_excused = |name: &str| doubles.iter().any(|(double, _)| *double == name);
+    let doubled = places.iter().filter(|(name, places)| places.len() > 1 && !is_excused(name));
+    let doubled = doubled.map(|(name, places)| format!("{name} is defined in {}", places.join(" and ")));
+    let once = doubles.iter().filter(|(name, _)| places.get(*name).is_none_or(|places| places.len() < 2));
+    doubled.chain(once.map(|(name, _)| format!("{name} is no double and needs no excuse"))).collect()
+}
+
+#[test]
+fn every_public_type_has_a_name_of_its_own() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates are side by side");
+    let mut places = BTreeMap::new();
+    for entry in std::fs::read_dir(crates).expect("the crates are readable") {
+        collect(&entry.expect("an entry is readable").path().join("src"), &mut places);
+    }
+    assert!(places.contains_key("ReadView") && places.contains_key("ReplicaSet"), "types are found");
+    let complaints = complaints(&places, DOUBLES);
+    assert!(complaints.is_empty(), "rename one of two, or make them one:\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn two_of_one_name_are_found() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let source = "pub struct Cursor<'a> {\n    pub enum Cursor {\npub type Node = dispatch::Node<Data>;\n\
+        pub(crate) struct Node;\npub struct Node;";
+    for name in source.lines().filter_map(defined) {
+        places.entry(name.to_owned()).or_default().push("here".to_owned());
+    }
+    assert_eq!(complaints(&places, &[]), ["Cursor is defined in here and here"]);
+    let excuses = [("Cursor", "a reason"), ("Node", "a reason")];
+    assert_eq!(complaints(&places, &excuses), ["Node is no double and needs no excuse"]);
+}
