@@ -28,7 +28,7 @@ const STARTUP_LOG_BYTES: u64 = 10 << 20;
 pub async fn prepare_own_collections(server: &Arc<ServiceContext>) -> CommandResult {
     let receipts = Receipts::default();
     note_start(server, &OperationContext::writing(&server.node.store, &receipts)).await?;
-    match &server.node.session_table {
+    match &server.node.retry_table {
         Some(_) => Ok(()),
         None => make_missing(server, &receipts).await,
     }
@@ -43,7 +43,7 @@ pub async fn prepare_replicated(server: &Arc<ServiceContext>) -> CommandResult {
     let receipts = Receipts::default();
     remove_unfinished_outputs(&server.node).await?;
     make_missing(server, &receipts).await?;
-    if let Some(table) = &server.node.session_table {
+    if let Some(table) = &server.node.retry_table {
         table.create(&server.node.writing(&receipts)).await?;
     }
     load_default_concerns(&server.node)
@@ -55,7 +55,7 @@ pub async fn prepare_replicated(server: &Arc<ServiceContext>) -> CommandResult {
 /// # Errors
 /// Storage errors; it is the primary no more.
 pub async fn expire_retryable_writes(server: &ServiceContext) -> CommandResult<usize> {
-    let Some(table) = &server.node.session_table else { return Ok(0) };
+    let Some(table) = &server.node.retry_table else { return Ok(0) };
     let receipts = Receipts::default();
     let lifetime_ms = 60_000 * server.parameters.integer(Parameter::SessionTimeout);
     let expired = table.expire(server.now_ms() - lifetime_ms, &server.node.writing(&receipts)).await;

@@ -11,7 +11,7 @@ use dispatch::concern::{ReadConcern, WriteConcern};
 use dispatch::{Node, ReadFreshness, ReplyTimes, Role};
 use document::{Document, DocumentBuilder, Timestamp};
 use replication::oplog::OplogObserver;
-use replication::retryable::SessionTable;
+use replication::retryable::RetryTable;
 use replication::set::ReplicaSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct DataNode {
     /// What operations read from unless they are told otherwise.
     pub newest: ReadSource,
     /// Retryable writes; where there are none, no log is kept of changes either.
-    pub session_table: Option<Arc<SessionTable>>,
+    pub retry_table: Option<Arc<RetryTable>>,
     /// What it is in its set, if it was started as a member of one.
     pub(crate) member: Option<Member>,
     /// Where sorts put what exceeds their memory.
@@ -54,7 +54,7 @@ impl Node for DataNode {
     }
 
     fn takes_txn_numbers(&self) -> bool {
-        self.session_table.is_some()
+        self.retry_table.is_some()
     }
 
     fn awaits(&self, concern: Option<&WriteConcern>, database: &str) -> bool {
@@ -175,20 +175,20 @@ impl DataNode {
             spill: Spill::beside_data(parameters, catalog.store()),
             store: catalog.store().clone(),
             newest: ReadSource::Latest(catalog.store().clone()),
-            session_table: None,
+            retry_table: None,
             catalog,
         }
     }
 
     /// From now on changes are told to the log of a set, and writes may have transaction numbers.
     #[must_use]
-    pub fn of_a_set(self, sessions: Arc<SessionTable>) -> Self {
-        DataNode { session_table: Some(sessions), ..self }
+    pub fn of_a_set(self, sessions: Arc<RetryTable>) -> Self {
+        DataNode { retry_table: Some(sessions), ..self }
     }
 
     /// What writes for clients are given, and what the server writes for all members of its set.
     pub(crate) fn writing<'o>(&'o self, receipts: &'o Receipts) -> OperationContext<'o> {
-        let observer = self.session_table.as_ref().map(|_| &OplogObserver as &dyn ChangeObserver);
+        let observer = self.retry_table.as_ref().map(|_| &OplogObserver as &dyn ChangeObserver);
         OperationContext { observer, ..OperationContext::writing(&self.store, receipts) }
     }
 

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pollster::block_on;
 use replication::OpTime;
 use replication::oplog::{self, Applier, OplogEntry};
-use replication::retryable::SessionTable;
+use replication::retryable::RetryTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -103,7 +103,7 @@ impl Member {
     pub(crate) fn apply(&self, log: &[Vec<u8>]) {
         let node = &self.server.node;
         let receipts = Receipts::default();
-        let sessions = node.session_table.as_ref().expect("a member's");
+        let sessions = node.retry_table.as_ref().expect("a member's");
         let context = OperationContext::writing(&node.store, &receipts);
         let applier = Applier::new(&node.catalog, sessions, context);
         for entry in log {
@@ -114,7 +114,7 @@ impl Member {
 }
 
 fn of_a_set(node: DataNode) -> DataNode {
-    let sessions = Arc::new(SessionTable::new(Arc::clone(&node.catalog)));
+    let sessions = Arc::new(RetryTable::new(Arc::clone(&node.catalog)));
     node.of_a_set(sessions)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::host::ClientLink;
 use crate::interrupt::Interrupt;
-use crate::sessions::SessionId;
+use crate::sessions::LogicalSessionId;
 use document::{DocumentBuf, RawDocument};
 use parking_lot::Mutex;
 use query::QueryError;
@@ -47,7 +47,7 @@ struct RunningOperation {
     id: i64,
     command_name: &'static str,
     started: Instant,
-    session: Option<SessionId>,
+    session: Option<LogicalSessionId>,
     has_namespace: bool,
     message: Option<String>,
     progress: Option<(u64, u64)>,
@@ -127,7 +127,7 @@ pub struct OperationReport {
     /// When it began.
     pub started: Instant,
     /// Its logical session.
-    pub session: Option<SessionId>,
+    pub session: Option<LogicalSessionId>,
     /// `database.collection`, when the command works on one.
     pub namespace: Option<String>,
     /// Progress text such as an index build's.
@@ -242,7 +242,11 @@ impl Client {
     }
 
     /// Ends the operation when `chosen` says so. Returns whether it did.
-    pub fn kill_operation(&self, code: i32, chosen: impl FnOnce(i64, Option<SessionId>) -> bool) -> bool {
+    pub fn kill_operation(
+        &self,
+        code: i32,
+        chosen: impl FnOnce(i64, Option<LogicalSessionId>) -> bool,
+    ) -> bool {
         let operation = self.operation.lock();
         let Some(running) = &*operation else { return false };
         let kill = chosen(running.id, running.session);
@@ -272,7 +276,7 @@ pub(crate) struct OperationStart<'a> {
     pub(crate) command_name: &'static str,
     pub(crate) database: &'a str,
     pub(crate) command: &'a [u8],
-    pub(crate) session: Option<SessionId>,
+    pub(crate) session: Option<LogicalSessionId>,
     pub(crate) started: Instant,
 }
 

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::context::{BatchContext, CommandContext};
 use crate::error::{CommandError, CommandResult, code};
 use crate::node::Node;
-use crate::sessions::SessionId;
+use crate::sessions::LogicalSessionId;
 use document::{ArrayBuilder, DocumentBuf, DocumentBuilder, ElementType, RawArray, RawDocument, Timestamp};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -123,7 +123,7 @@ pub struct ClientCursor<N: Node> {
     /// `database.collection`, as replies name it.
     pub namespace: String,
     /// The owning session.
-    pub session: Option<SessionId>,
+    pub session: Option<LogicalSessionId>,
     /// Never closed for idleness.
     pub no_timeout: bool,
     /// Waits for documents that come later (capped collections).
@@ -150,7 +150,7 @@ impl<N: Node> ClientCursor<N> {
     /// A cursor over `source`, opened by this command.
     pub fn new(
         namespace: impl Into<String>,
-        session: Option<SessionId>,
+        session: Option<LogicalSessionId>,
         originating_command: RawDocument<'_>,
         source: Box<dyn BatchProducer<N>>,
     ) -> Self {
@@ -188,7 +188,7 @@ pub struct CursorReport {
     /// `database.collection`.
     pub namespace: String,
     /// The owning session.
-    pub session: Option<SessionId>,
+    pub session: Option<LogicalSessionId>,
     /// Waits for later documents.
     pub tailable: bool,
     /// Never closed for idleness.
@@ -203,8 +203,16 @@ pub struct CursorReport {
 
 #[derive(Debug)]
 enum Entry<N: Node> {
-    Idle { cursor: Box<ClientCursor<N>>, last_use: Instant },
-    Pinned { session: Option<SessionId>, namespace: String, doom: Option<Doom>, user: Option<Arc<Client>> },
+    Idle {
+        cursor: Box<ClientCursor<N>>,
+        last_use: Instant,
+    },
+    Pinned {
+        session: Option<LogicalSessionId>,
+        namespace: String,
+        doom: Option<Doom>,
+        user: Option<Arc<Client>>,
+    },
 }
 
 /// What awaits a cursor that is in use.
@@ -283,7 +291,7 @@ impl<N: Node> Cursors<N> {
         &self,
         id: i64,
         namespace: &str,
-        session: Option<SessionId>,
+        session: Option<LogicalSessionId>,
     ) -> CommandResult<PinnedCursor<'_, N>> {
         let mut shard = self.shard(id).lock();
         let Some(entry) = shard.get_mut(&id) else { return Err(not_found(id)) };
@@ -342,7 +350,7 @@ impl<N: Node> Cursors<N> {
     }
 
     /// Closes the cursors that `chosen` picks by namespace and session. Returns how many.
-    pub fn kill_where(&self, mut chosen: impl FnMut(&str, Option<SessionId>) -> bool) -> usize {
+    pub fn kill_where(&self, mut chosen: impl FnMut(&str, Option<LogicalSessionId>) -> bool) -> usize {
         let mut closed = Vec::new();
         let mut count = 0;
         for shard in &self.shards {
@@ -489,7 +497,11 @@ pub fn not_found(id: i64) -> CommandError {
     CommandError::new(code::CURSOR_NOT_FOUND, format!("cursor id {id} not found"))
 }
 
-fn check_session(id: i64, owner: Option<SessionId>, caller: Option<SessionId>) -> CommandResult {
+fn check_session(
+    id: i64,
+    owner: Option<LogicalSessionId>,
+    caller: Option<LogicalSessionId>,
+) -> CommandResult {
     let (code, message) = match (owner, caller) {
         (owner, caller) if owner == caller => return Ok(()),
         (None, Some(caller)) => (
@@ -505,7 +517,8 @@ fn check_session(id: i64, owner: Option<SessionId>, caller: Option<SessionId>) -
             ),
         ),
         (owner, caller) => {
-            let (owner, caller) = (owner.unwrap_or(SessionId([0; 16])), caller.unwrap_or(SessionId([0; 16])));
+            let (owner, caller) =
+                (owner.unwrap_or(LogicalSessionId([0; 16])), caller.unwrap_or(LogicalSessionId([0; 16])));
             (
                 50738,
                 format!(
@@ -572,11 +585,16 @@ impl<N: Node> Drop for PinnedCursor<'_, N> {
 mod tests {
     use super::*;
 
-    fn cursor(session: Option<SessionId>) -> ClientCursor<()> {
+    fn cursor(session: Option<LogicalSessionId>) -> ClientCursor<()> {
         ClientCursor::new("db.c", session, RawDocument::EMPTY, Box::new(FixedDocuments::new(Vec::new())))
     }
 
-    fn check(namespace: &str, owner: Option<SessionId>, caller: Option<SessionId>, expect: Option<i32>) {
+    fn check(
+        namespace: &str,
+        owner: Option<LogicalSessionId>,
+        caller: Option<LogicalSessionId>,
+        expect: Option<i32>,
+    ) {
         let cursors = Cursors::<()>::default();
         let id = cursors.open(cursor(owner));
         assert_eq!(cursors.pin(id, namespace, caller).err().map(|error| error.code), expect);
@@ -584,7 +602,7 @@ mod tests {
 
     #[test]
     fn only_the_owner_uses_a_cursor() {
-        let (one, other) = (Some(SessionId([1; 16])), Some(SessionId([2; 16])));
+        let (one, other) = (Some(LogicalSessionId([1; 16])), Some(LogicalSessionId([2; 16])));
         check("db.c", one, one, None);
         check("db.c", None, None, None);
         check("db.d", None, None, Some(13));
@@ -624,9 +642,9 @@ mod tests {
     #[test]
     fn kill_reaches_cursors_in_use() {
         let cursors = Cursors::<()>::default();
-        let id = cursors.open(cursor(Some(SessionId([1; 16]))));
-        let pinned = cursors.pin(id, "db.c", Some(SessionId([1; 16]))).expect("idle");
-        assert_eq!(cursors.kill_where(|_, session| session == Some(SessionId([1; 16]))), 1);
+        let id = cursors.open(cursor(Some(LogicalSessionId([1; 16]))));
+        let pinned = cursors.pin(id, "db.c", Some(LogicalSessionId([1; 16]))).expect("idle");
+        assert_eq!(cursors.kill_where(|_, session| session == Some(LogicalSessionId([1; 16]))), 1);
         assert_eq!(pinned.end().map(|error| error.code), Some(code::CURSOR_KILLED));
         drop(pinned);
         assert_eq!(cursors.figures().open, 0, "a killed cursor does not come back");

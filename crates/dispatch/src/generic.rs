@@ -6,7 +6,7 @@ use crate::concern::{ReadConcern, WriteConcern, allows_secondary};
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::{integer, wrong_type};
 use crate::freshness::{READ_FRESHNESS, ReadFreshness};
-use crate::sessions::SessionId;
+use crate::sessions::LogicalSessionId;
 use document::{Element, RawDocument, RawValue};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct GenericArguments<'a> {
     /// `$db`.
     pub database: Option<&'a str>,
     /// `lsid`.
-    pub session: Option<SessionId>,
+    pub session: Option<LogicalSessionId>,
     /// `maxTimeMS`; zero counts as none.
     pub max_time: Option<Duration>,
     /// `comment`.
@@ -87,7 +87,7 @@ impl<'a> GenericArguments<'a> {
         match name {
             b"help" => self.help = is_true(value),
             b"$db" => self.database = Some(text(command, "$db", value)?),
-            b"lsid" => self.session = Some(SessionId::parse(object(command, "lsid", value)?, "lsid")?),
+            b"lsid" => self.session = Some(LogicalSessionId::parse(object(command, "lsid", value)?, "lsid")?),
             b"maxTimeMS" => self.max_time = max_time(command, value)?,
             b"comment" => {
                 self.comment = Some(value);
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn transaction_numbers_on_a_member_of_a_set() {
         let check = |txn_number: i64, session: bool, in_transaction: bool, is_retryable: bool| {
-            let session = session.then(SessionId::random);
+            let session = session.then(LogicalSessionId::random);
             let generic = GenericArguments {
                 session,
                 txn_number: Some(txn_number),

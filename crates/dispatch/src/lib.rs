@@ -9,7 +9,7 @@
 //!                                     ($db, lsid, maxTimeMS,…)      │
 //!             ┌──────────────┬──────────────┬────────────┬──────────┴─┐
 //!             ▼              ▼              ▼            ▼            ▼
-//!          Fields         Cursors        Sessions    Parameters     Node
+//!          Fields         Cursors    LogicalSessions  Parameters     Node
 //!      (strict typing)  (open batches)    (lsid)     (tunables)   (catalog, store; or a way to other servers)
 //! ```
 //!

@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::interrupt::Interrupt;
 use crate::node::Node;
 use crate::parameters::{Parameter, Parameters};
-use crate::sessions::{SessionId, Sessions};
+use crate::sessions::{LogicalSessionId, LogicalSessions};
 use crate::spans::SpanHistograms;
 use crate::timers::{Sleep, Timers};
 use document::ObjectId;
@@ -40,7 +40,7 @@ pub struct ServiceContext<N: Node> {
     /// Open cursors.
     pub cursors: Cursors<N>,
     /// Logical sessions.
-    pub sessions: Sessions,
+    pub sessions: LogicalSessions,
     /// Faults on demand.
     pub failpoints: FailPoints,
     /// Counts by class.
@@ -85,7 +85,7 @@ impl<N: Node> ServiceContext<N> {
             parameters,
             node,
             cursors: Cursors::default(),
-            sessions: Sessions::new(sessions_max),
+            sessions: LogicalSessions::new(sessions_max),
             failpoints: FailPoints::default(),
             counters: OperationCounters::default(),
             usage: Usage::default(),
@@ -186,7 +186,7 @@ impl<N: Node> ServiceContext<N> {
     }
 
     /// Ends sessions with their cursors.
-    pub fn end_sessions(&self, sessions: &[SessionId]) {
+    pub fn end_sessions(&self, sessions: &[LogicalSessionId]) {
         for session in sessions {
             self.sessions.end(*session);
         }
@@ -194,18 +194,18 @@ impl<N: Node> ServiceContext<N> {
     }
 
     /// Ends the cursors and operations of sessions.
-    pub fn kill_sessions(&self, sessions: &[SessionId]) {
+    pub fn kill_sessions(&self, sessions: &[LogicalSessionId]) {
         self.close_cursors_of(sessions);
-        let doomed: HashSet<SessionId> = sessions.iter().copied().collect();
-        let is_doomed = |owner: Option<SessionId>| owner.is_some_and(|owner| doomed.contains(&owner));
+        let doomed: HashSet<LogicalSessionId> = sessions.iter().copied().collect();
+        let is_doomed = |owner: Option<LogicalSessionId>| owner.is_some_and(|owner| doomed.contains(&owner));
         for client in self.clients() {
             client.kill_operation(code::INTERRUPTED, |_, owner| is_doomed(owner));
         }
     }
 
     /// One walk over all cursors, however many sessions end.
-    fn close_cursors_of(&self, sessions: &[SessionId]) {
-        let ended: HashSet<SessionId> = sessions.iter().copied().collect();
+    fn close_cursors_of(&self, sessions: &[LogicalSessionId]) {
+        let ended: HashSet<LogicalSessionId> = sessions.iter().copied().collect();
         self.cursors.kill_where(|_, owner| owner.is_some_and(|owner| ended.contains(&owner)));
     }
 

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 /// The UUID of a session (`lsid.id`). Without authentication there is one owner, so that it identifies the
 /// session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SessionId(pub [u8; 16]);
+pub struct LogicalSessionId(pub [u8; 16]);
 
 /// Binary subtype of UUIDs.
 const UUID_SUBTYPE: u8 = 4;
 
-impl SessionId {
+impl LogicalSessionId {
     /// A new identifier.
     pub fn random() -> Self {
-        SessionId(ambient::uuid().into_bytes())
+        LogicalSessionId(ambient::uuid().into_bytes())
     }
 
     /// Reads `{id: UUID}` (with or without `uid`).
@@ -42,7 +42,7 @@ impl SessionId {
                 (name, _) => return Err(crate::fields::unknown_field(place, name)),
             }
         }
-        id.map(SessionId).ok_or_else(|| {
+        id.map(LogicalSessionId).ok_or_else(|| {
             CommandError::new(
                 code::IDL_MISSING_FIELD,
                 format!("BSON field '{place}.id' is missing but a required field"),
@@ -56,13 +56,13 @@ impl SessionId {
     }
 }
 
-impl fmt::Display for SessionId {
+impl fmt::Display for LogicalSessionId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         uuid::Uuid::from_bytes(self.0).hyphenated().fmt(formatter)
     }
 }
 
-impl fmt::Debug for SessionId {
+impl fmt::Debug for LogicalSessionId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
@@ -79,17 +79,20 @@ struct Session {
 
 /// The sessions in use.
 #[derive(Debug)]
-pub struct Sessions {
+pub struct LogicalSessions {
     /// Each guards its share of the sessions.
-    shards: [Mutex<HashMap<SessionId, Session>>; SHARDS],
+    shards: [Mutex<HashMap<LogicalSessionId, Session>>; SHARDS],
     /// Sessions that a share has at most.
     shard_length_max: usize,
 }
 
-impl Sessions {
+impl LogicalSessions {
     /// None yet, and about `max` at most: identifiers are random, so that each share has its part of them.
     pub fn new(max: usize) -> Self {
-        Sessions { shards: std::array::from_fn(|_| Mutex::default()), shard_length_max: max.div_ceil(SHARDS) }
+        LogicalSessions {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            shard_length_max: max.div_ceil(SHARDS),
+        }
     }
 
     /// Notes that a session is in use.
@@ -97,7 +100,7 @@ impl Sessions {
     /// # Errors
     /// `TooManyLogicalSessions` when it is a new one too many.
     #[inline]
-    pub fn touch(&self, id: SessionId, now: Instant) -> CommandResult {
+    pub fn touch(&self, id: LogicalSessionId, now: Instant) -> CommandResult {
         let mut shard = self.shard(id).lock();
         let has_room = shard.len() < self.shard_length_max;
         match shard.entry(id) {
@@ -114,7 +117,7 @@ impl Sessions {
     ///
     /// # Errors
     /// A later number that was used before: this one is over.
-    pub fn advance(&self, id: SessionId, txn_number: i64) -> Result<(), i64> {
+    pub fn advance(&self, id: LogicalSessionId, txn_number: i64) -> Result<(), i64> {
         let mut shard = self.shard(id).lock();
         // Who has ended its session meanwhile has lost what is kept here, and nothing else.
         let Some(session) = shard.get_mut(&id) else { return Ok(()) };
@@ -126,12 +129,12 @@ impl Sessions {
     }
 
     /// Forgets a session. Its cursors and operations are the caller's to end.
-    pub fn end(&self, id: SessionId) -> bool {
+    pub fn end(&self, id: LogicalSessionId) -> bool {
         self.shard(id).lock().remove(&id).is_some()
     }
 
     /// The sessions that nobody used for `timeout`; they are forgotten.
-    pub fn expire(&self, now: Instant, timeout: Duration) -> Vec<SessionId> {
+    pub fn expire(&self, now: Instant, timeout: Duration) -> Vec<LogicalSessionId> {
         let mut expired = Vec::new();
         for shard in &self.shards {
             shard.lock().retain(|id, session| {
@@ -146,7 +149,7 @@ impl Sessions {
     }
 
     /// All sessions.
-    pub fn all(&self) -> Vec<SessionId> {
+    pub fn all(&self) -> Vec<LogicalSessionId> {
         self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
     }
 
@@ -156,13 +159,13 @@ impl Sessions {
     }
 
     #[expect(clippy::indexing_slicing, reason = "the remainder is below the number of shards")]
-    fn shard(&self, id: SessionId) -> &Mutex<HashMap<SessionId, Session>> {
+    fn shard(&self, id: LogicalSessionId) -> &Mutex<HashMap<LogicalSessionId, Session>> {
         &self.shards[usize::from(id.0[15]) % SHARDS]
     }
 }
 
 #[cold]
-fn too_many(id: SessionId) -> CommandError {
+fn too_many(id: LogicalSessionId) -> CommandError {
     let message = format!(
         "Unable to add session ID {id} into the cache because the number of active sessions is too high"
     );
@@ -175,8 +178,8 @@ mod tests {
 
     #[test]
     fn unused_sessions_expire() {
-        let (sessions, start) = (Sessions::new(1000), Instant::now());
-        let (old, young) = (SessionId::random(), SessionId::random());
+        let (sessions, start) = (LogicalSessions::new(1000), Instant::now());
+        let (old, young) = (LogicalSessionId::random(), LogicalSessionId::random());
         sessions.touch(old, start).expect("room");
         sessions.touch(young, start + Duration::from_secs(20)).expect("room");
         assert_eq!(sessions.expire(start + Duration::from_secs(30), Duration::from_secs(30)), [old]);
@@ -186,8 +189,8 @@ mod tests {
 
     #[test]
     fn transaction_numbers_do_not_go_back() {
-        let (sessions, start) = (Sessions::new(1000), Instant::now());
-        let id = SessionId::random();
+        let (sessions, start) = (LogicalSessions::new(1000), Instant::now());
+        let id = LogicalSessionId::random();
         sessions.touch(id, start).expect("room");
         assert_eq!([3, 3, 2, 4].map(|number| sessions.advance(id, number)), [Ok(()), Ok(()), Err(3), Ok(())]);
         sessions.touch(id, start).expect("it is known");
@@ -196,8 +199,9 @@ mod tests {
 
     #[test]
     fn their_number_is_bounded() {
-        let (sessions, start) = (Sessions::new(2 * SHARDS), Instant::now());
-        let [first, second, third] = [0, 1, 2].map(|byte| SessionId([byte; 16].map(|_| byte * SHARDS as u8)));
+        let (sessions, start) = (LogicalSessions::new(2 * SHARDS), Instant::now());
+        let [first, second, third] =
+            [0, 1, 2].map(|byte| LogicalSessionId([byte; 16].map(|_| byte * SHARDS as u8)));
         sessions.touch(first, start).expect("room");
         sessions.touch(second, start).expect("room");
         let refused = sessions.touch(third, start).expect_err("a third one of the same share");
@@ -210,14 +214,14 @@ mod tests {
     #[test]
     fn identifiers_are_uuids() {
         let text = document::doc_buf! { "id": "x" };
-        let error = SessionId::parse(text.as_raw(), "lsid").expect_err("a string is no UUID");
+        let error = LogicalSessionId::parse(text.as_raw(), "lsid").expect_err("a string is no UUID");
         assert_eq!(
             &*error.message,
             "BSON field 'lsid.id' is the wrong type 'string', expected type 'binData'"
         );
         let mut bytes = Vec::new();
-        let id = SessionId::random();
+        let id = LogicalSessionId::random();
         id.append_to(&mut DocumentBuilder::new(&mut bytes));
-        assert_eq!(SessionId::parse(RawDocument::trusted(&bytes), "lsid").expect("valid"), id);
+        assert_eq!(LogicalSessionId::parse(RawDocument::trusted(&bytes), "lsid").expect("valid"), id);
     }
 }

@@ -1,6 +1,6 @@
 //! The times and bounds of a member.
 
-use crate::entry::{Index, MemberId};
+use crate::entry::{LogIndex, MemberId};
 use std::time::Duration;
 
 /// How long a member waits and how much it sends.
@@ -22,7 +22,7 @@ pub struct Config {
     /// the log.
     pub committed_bytes_max: u64,
     /// Changes of the members up to there do not count: [`crate::Member::force`].
-    pub forced_through: Index,
+    pub forced_through: LogIndex,
     /// Where the random part of the time-outs comes from: another one at each start.
     pub seed: u64,
 }

@@ -1,6 +1,6 @@
 //! What a member wants done.
 
-use crate::entry::{Entry, Index, MemberId, Position, Term};
+use crate::entry::{LogEntry, LogIndex, LogPosition, MemberId, Term};
 use crate::membership::Membership;
 use crate::message::RaftMessage;
 
@@ -41,7 +41,7 @@ pub struct SnapshotWanted {
     /// The leader, which offers it.
     pub from: MemberId,
     /// Where its data are; a copy of this or a later place will do.
-    pub at: Position,
+    pub at: LogPosition,
     /// Who belonged to the set there.
     pub membership: Membership,
 }
@@ -50,7 +50,7 @@ pub struct SnapshotWanted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
     /// The entry.
-    pub entry: Entry,
+    pub entry: LogEntry,
     /// The members from here on, where it changes them: kept with the data, for [`crate::Checkpoint`].
     pub membership: Option<Membership>,
 }
@@ -70,7 +70,7 @@ pub struct Effects {
     /// committed.
     pub leadership: Option<Leadership>,
     /// All reads up to the id may be answered from data to which everything up to the index was applied.
-    pub readable: Vec<(ReadId, Index)>,
+    pub readable: Vec<(ReadId, LogIndex)>,
     /// This member is too far behind.
     pub snapshot: Option<SnapshotWanted>,
     /// Much is committed: there is more to do at once.

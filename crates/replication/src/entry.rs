@@ -11,20 +11,20 @@ pub type MemberId = u64;
 pub type Term = u64;
 
 /// The number of an entry in the log, from 1.
-pub type Index = u64;
+pub type LogIndex = u64;
 
 /// Where an entry is, and which one: two logs with the same term at an index are equal up to there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Position {
+pub struct LogPosition {
     /// The term of the leader that logged it.
     pub term: Term,
     /// Its number.
-    pub index: Index,
+    pub index: LogIndex,
 }
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryKind {
+pub enum LogEntryKind {
     /// The first one of a leader's term: nothing to apply.
     LeaderElected,
     /// An operation with the timestamp that its leader gave it; its data is the oplog entry.
@@ -35,18 +35,18 @@ pub enum EntryKind {
 
 /// One entry of the log. It is written and sent as it is; what the data says is not looked at here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// Where.
-    pub position: Position,
+    pub position: LogPosition,
     /// What.
-    pub kind: EntryKind,
+    pub kind: LogEntryKind,
     /// The oplog entry, or the change of the members in the consensus library's form.
     pub data: Bytes,
     /// What the proposer of other members gave with them.
     pub context: Bytes,
 }
 
-impl Entry {
+impl LogEntry {
     /// About the bytes that it takes in a message.
     pub fn size(&self) -> u64 {
         const FIXED: u64 = 24;
@@ -54,15 +54,15 @@ impl Entry {
     }
 
     pub(crate) fn from_raft(entry: eraftpb::Entry) -> Self {
-        let position = Position { term: entry.term, index: entry.index };
+        let position = LogPosition { term: entry.term, index: entry.index };
         let (kind, context) = match (entry.get_entry_type(), timestamp(&entry.context)) {
-            (EntryType::EntryNormal, Some(timestamp)) => (EntryKind::Operation(timestamp), Bytes::new()),
-            (EntryType::EntryNormal, None) => (EntryKind::LeaderElected, Bytes::new()),
+            (EntryType::EntryNormal, Some(timestamp)) => (LogEntryKind::Operation(timestamp), Bytes::new()),
+            (EntryType::EntryNormal, None) => (LogEntryKind::LeaderElected, Bytes::new()),
             (EntryType::EntryConfChange | EntryType::EntryConfChangeV2, _) => {
-                (EntryKind::Membership, entry.context)
+                (LogEntryKind::Membership, entry.context)
             }
         };
-        Entry { position, kind, data: entry.data, context }
+        LogEntry { position, kind, data: entry.data, context }
     }
 
     pub(crate) fn into_raft(self) -> eraftpb::Entry {
@@ -71,9 +71,9 @@ impl Entry {
         entry.index = self.position.index;
         entry.data = self.data;
         match self.kind {
-            EntryKind::LeaderElected => {}
-            EntryKind::Operation(timestamp) => entry.context = context(timestamp),
-            EntryKind::Membership => {
+            LogEntryKind::LeaderElected => {}
+            LogEntryKind::Operation(timestamp) => entry.context = context(timestamp),
+            LogEntryKind::Membership => {
                 entry.set_entry_type(EntryType::EntryConfChangeV2);
                 entry.context = self.context;
             }

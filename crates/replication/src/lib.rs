@@ -58,7 +58,7 @@ pub use bytes::Bytes;
 pub use config::Config;
 pub use effects::{Committed, Effects, Leadership, RaftRole, ReadId, SnapshotWanted, SyncTicket};
 pub use elections::Candidacy;
-pub use entry::{Entry, EntryKind, Index, MemberId, Position, Term};
+pub use entry::{LogEntry, LogEntryKind, LogIndex, LogPosition, MemberId, Term};
 pub use log::{Checkpoint, HardState, Log, LogError, LogWrite};
 pub use member::{Member, Progress, ProposeError};
 pub use membership::Membership;

@@ -1,6 +1,6 @@
 //! What a member keeps on its disk, and the form in which the consensus library reads it.
 
-use crate::entry::{Entry, Index, MemberId, Position, Term};
+use crate::entry::{LogEntry, LogIndex, LogPosition, MemberId, Term};
 use crate::membership::Membership;
 use raft::eraftpb::{self, Snapshot};
 use raft::{GetEntriesContext, RaftState, StorageError};
@@ -13,18 +13,18 @@ pub struct HardState {
     /// To whom it gave its vote in that term; 0 is nobody.
     pub vote: MemberId,
     /// Up to where it knows the log to be committed. A later one may be forgotten.
-    pub committed: Index,
+    pub committed: LogIndex,
 }
 
 /// One change of a log, all or nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogWrite {
     /// The log has no entries any more, and the next one is the one after this.
-    pub reset: Option<Position>,
+    pub reset: Option<LogPosition>,
     /// Replaces the one before.
     pub hard_state: Option<HardState>,
     /// One after the other. Entries from the first one's index on that were there before are removed.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<LogEntry>,
 }
 
 /// Why a log cannot be read or written.
@@ -48,23 +48,23 @@ pub trait Log {
     fn hard_state(&self) -> HardState;
 
     /// The place before the first entry: what was applied up to there is gone from the log.
-    fn compacted(&self) -> Position;
+    fn compacted(&self) -> LogPosition;
 
     /// The index of the last entry, or of [`Log::compacted`] without any.
-    fn last(&self) -> Index;
+    fn last(&self) -> LogIndex;
 
     /// The term of an entry, or of [`Log::compacted`].
-    fn term(&self, index: Index) -> Result<Term, LogError>;
+    fn term(&self, index: LogIndex) -> Result<Term, LogError>;
 
     /// The entries from `first` to before `end`, all of which are there; fewer where they have more than
     /// `bytes_max` bytes, but always one.
-    fn entries(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError>;
+    fn entries(&self, first: LogIndex, end: LogIndex, bytes_max: u64) -> Result<Vec<LogEntry>, LogError>;
 
     /// Whether an entry that another member has sent is one of this log's; all that is written was checked before.
     ///
     /// # Errors
     /// What is wrong with it.
-    fn check(&self, _entry: &Entry) -> Result<(), LogError> {
+    fn check(&self, _entry: &LogEntry) -> Result<(), LogError> {
         Ok(())
     }
 
@@ -72,14 +72,14 @@ pub trait Log {
     fn write(&mut self, write: LogWrite) -> Result<(), LogError>;
 
     /// Removes the entries up to this one, which is applied and will never be read again.
-    fn compact(&mut self, through: Position) -> Result<(), LogError>;
+    fn compact(&mut self, through: LogPosition) -> Result<(), LogError>;
 }
 
 /// The state of the data at one place of the log: what a member begins with, and what a copy of files holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checkpoint {
     /// The last entry in it.
-    pub position: Position,
+    pub position: LogPosition,
     /// The timestamp of the last operation in it.
     pub timestamp: document::Timestamp,
     /// Who belonged to the set then.
@@ -89,7 +89,7 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// What a set of these voters begins with. Members with no data at all ask for a copy of it.
     pub fn initial(voters: &[MemberId]) -> Self {
-        let position = Position { term: 1, index: 1 };
+        let position = LogPosition { term: 1, index: 1 };
         Checkpoint { position, membership: Membership::of(voters), ..Checkpoint::default() }
     }
 }
@@ -100,7 +100,7 @@ pub(crate) struct Storage<L> {
     /// Where the library begins: what was applied.
     pub(crate) began: Checkpoint,
     /// Up to where the data are now, which is what a member gets that the log cannot serve any more.
-    pub(crate) applied: Index,
+    pub(crate) applied: LogIndex,
     pub(crate) membership: Membership,
 }
 
@@ -108,7 +108,7 @@ impl<L: Log> Storage<L> {
     /// A log beside data of this state. A crash between putting the files of a copy in their place and
     /// resetting the log is made good here.
     pub(crate) fn open(mut log: L, began: Checkpoint) -> Result<Self, LogError> {
-        let Position { term, index } = began.position;
+        let LogPosition { term, index } = began.position;
         let compacted = log.compacted().index;
         assert!(compacted <= index, "the log begins after {compacted}, the data end at {index}");
         if log.last() < index || log.term(index)? != term {
@@ -129,7 +129,7 @@ impl<L: Log> Storage<L> {
     pub(crate) fn latest_timestamp(&self) -> Result<document::Timestamp, LogError> {
         for index in (self.log.compacted().index + 1..=self.log.last()).rev() {
             let entries = self.log.entries(index, index + 1, u64::MAX)?;
-            if let Some(Entry { kind: crate::EntryKind::Operation(timestamp), .. }) = entries.first() {
+            if let Some(LogEntry { kind: crate::LogEntryKind::Operation(timestamp), .. }) = entries.first() {
                 return Ok(*timestamp);
             }
         }
@@ -150,8 +150,8 @@ impl<L: Log> raft::Storage for Storage<L> {
 
     fn entries(
         &self,
-        low: Index,
-        high: Index,
+        low: LogIndex,
+        high: LogIndex,
         max_size: impl Into<Option<u64>>,
         _: GetEntriesContext,
     ) -> raft::Result<Vec<eraftpb::Entry>> {
@@ -160,10 +160,10 @@ impl<L: Log> raft::Storage for Storage<L> {
         }
         let entries =
             self.log.entries(low, high, max_size.into().unwrap_or(u64::MAX)).map_err(storage_error)?;
-        Ok(entries.into_iter().map(Entry::into_raft).collect())
+        Ok(entries.into_iter().map(LogEntry::into_raft).collect())
     }
 
-    fn term(&self, index: Index) -> raft::Result<Term> {
+    fn term(&self, index: LogIndex) -> raft::Result<Term> {
         if index < self.log.compacted().index {
             return Err(StorageError::Compacted.into());
         }
@@ -173,25 +173,25 @@ impl<L: Log> raft::Storage for Storage<L> {
         self.log.term(index).map_err(storage_error)
     }
 
-    fn first_index(&self) -> raft::Result<Index> {
+    fn first_index(&self) -> raft::Result<LogIndex> {
         Ok(self.log.compacted().index + 1)
     }
 
-    fn last_index(&self) -> raft::Result<Index> {
+    fn last_index(&self) -> raft::Result<LogIndex> {
         Ok(self.log.last())
     }
 
     /// Says only where the data are: the receiver fetches a copy of the files, which may be of later.
-    fn snapshot(&self, request_index: Index, _: MemberId) -> raft::Result<Snapshot> {
+    fn snapshot(&self, request_index: LogIndex, _: MemberId) -> raft::Result<Snapshot> {
         if self.applied < request_index {
             return Err(StorageError::SnapshotTemporarilyUnavailable.into());
         }
-        let position = Position { index: self.applied, term: self.term(self.applied)? };
+        let position = LogPosition { index: self.applied, term: self.term(self.applied)? };
         Ok(snapshot(position, &self.membership))
     }
 }
 
-pub(crate) fn snapshot(position: Position, membership: &Membership) -> Snapshot {
+pub(crate) fn snapshot(position: LogPosition, membership: &Membership) -> Snapshot {
     let mut snapshot = Snapshot::new();
     snapshot.mut_metadata().index = position.index;
     snapshot.mut_metadata().term = position.term;

@@ -3,7 +3,7 @@
 use crate::config::{Config, ELECTION_TICKS, tick};
 use crate::effects::{Committed, Effects, Leadership, RaftRole, ReadId, SnapshotWanted, SyncTicket};
 use crate::elections::{Candidacy, Elections};
-use crate::entry::{self, Entry, EntryKind, Index, MemberId, Position};
+use crate::entry::{self, LogEntry, LogEntryKind, LogIndex, LogPosition, MemberId};
 use crate::log::{Checkpoint, HardState, Log, LogError, LogWrite, Storage, snapshot};
 use crate::membership::Membership;
 use crate::message::RaftMessage;
@@ -53,7 +53,7 @@ pub struct Progress {
     /// Who.
     pub member: MemberId,
     /// The last entry that is on its disk.
-    pub matched: Index,
+    pub matched: LogIndex,
     /// Whether it has answered within the election timeout, or a little longer.
     pub is_active: bool,
 }
@@ -65,7 +65,7 @@ struct Unsynced {
     has_write: bool,
     messages: Vec<eraftpb::Message>,
     /// Where the data are that were put in the place of the log.
-    installed: Option<Index>,
+    installed: Option<LogIndex>,
 }
 
 /// One member: a state machine without threads, clock, network or disk. It is told what happened, and
@@ -78,7 +78,7 @@ pub struct Member<L: Log> {
     next_tick: Duration,
     uncommitted_bytes_max: usize,
     /// More is not taken for committed, whatever the leader says.
-    committed_max: Index,
+    committed_max: LogIndex,
     committed_bytes_max: u64,
     /// In the order in which the library gave them out.
     unsynced: VecDeque<Unsynced>,
@@ -90,7 +90,7 @@ pub struct Member<L: Log> {
     reads: Reads,
     /// Messages that no member has sent.
     refused: u64,
-    forced_through: Index,
+    forced_through: LogIndex,
 }
 
 #[derive(Default)]
@@ -123,7 +123,7 @@ impl<L: Log> Member<L> {
             tick: tick(config.election_timeout),
             next_tick: now + tick(config.election_timeout),
             uncommitted_bytes_max: usize::try_from(config.uncommitted_bytes_max).unwrap_or(usize::MAX),
-            committed_max: Index::MAX,
+            committed_max: LogIndex::MAX,
             committed_bytes_max: config.committed_bytes_max,
             unsynced: VecDeque::new(),
             effects: Effects::default(),
@@ -173,12 +173,12 @@ impl<L: Log> Member<L> {
     }
 
     /// The last entry that is known to be on a majority of disks.
-    pub fn committed(&self) -> Index {
+    pub fn committed(&self) -> LogIndex {
         self.raw.raft.raft_log.committed
     }
 
     /// The last entry that it has, on its disk or on the way there.
-    pub fn last(&self) -> Index {
+    pub fn last(&self) -> LogIndex {
         self.raw.raft.raft_log.last_index()
     }
 
@@ -233,7 +233,7 @@ impl<L: Log> Member<L> {
         if message.get_msg_type() == MessageType::MsgSnapshot && self.lacks(&message) {
             if message.term >= self.raw.raft.term {
                 let offer = message.get_snapshot().get_metadata();
-                let at = Position { index: offer.index, term: offer.term };
+                let at = LogPosition { index: offer.index, term: offer.term };
                 let membership = Membership::from_raft(offer.get_conf_state());
                 self.effects.snapshot = Some(SnapshotWanted { from: message.from, at, membership });
             }
@@ -247,16 +247,16 @@ impl<L: Log> Member<L> {
     }
 
     /// The last entry that this member takes for committed.
-    pub fn committed_position(&self) -> Position {
+    pub fn committed_position(&self) -> LogPosition {
         let log = &self.raw.raft.raft_log;
         // The data are there, and the log reaches down to them.
         let term = log.term(log.committed).expect("the place of the last committed entry");
-        Position { term, index: log.committed }
+        LogPosition { term, index: log.committed }
     }
 
     /// What is committed after this place, for another member: [`Member::take_passed_on`]. `None` where the place is
     /// not among what is committed here.
-    pub fn committed_after(&self, to: MemberId, after: Position, bytes_max: u64) -> Option<RaftMessage> {
+    pub fn committed_after(&self, to: MemberId, after: LogPosition, bytes_max: u64) -> Option<RaftMessage> {
         let (raft, log) = (&self.raw.raft, &self.raw.raft.raft_log);
         if after.index > log.committed || !log.match_term(after.index, after.term) {
             return None;
@@ -276,7 +276,7 @@ impl<L: Log> Member<L> {
 
     /// Takes what another member than the leader has for committed as if the leader had sent it: it is in the leader's
     /// log. Only for members without a vote, who know a leader; up to where, if anything was taken.
-    pub fn take_passed_on(&mut self, message: RaftMessage) -> Result<Option<Position>, LogError> {
+    pub fn take_passed_on(&mut self, message: RaftMessage) -> Result<Option<LogPosition>, LogError> {
         let RaftMessage(mut message) = message;
         let raft = &self.raw.raft;
         let follows = raft.state == StateRole::Follower && !self.membership.is_voter(raft.id);
@@ -286,13 +286,13 @@ impl<L: Log> Member<L> {
             && raft.raft_log.match_term(message.index, message.log_term);
         let Some(leader) = leader.filter(|_| is_next) else { return Ok(None) };
         (message.from, message.term) = (leader, raft.term);
-        let last = message.entries.last().map(|last| Position { term: last.term, index: last.index });
+        let last = message.entries.last().map(|last| LogPosition { term: last.term, index: last.index });
         self.receive(RaftMessage(message))?;
         Ok(last.filter(|last| self.raw.raft.raft_log.match_term(last.index, last.term)))
     }
 
     /// From now on entries behind this one are not taken for committed. Those that were stay it.
-    pub fn believe_committed_through(&mut self, index: Index) {
+    pub fn believe_committed_through(&mut self, index: LogIndex) {
         self.committed_max = index;
     }
 
@@ -316,7 +316,7 @@ impl<L: Log> Member<L> {
         wall: Duration,
         count: usize,
         mut encode: impl FnMut(OpTime) -> Vec<u8>,
-    ) -> Result<Position, ProposeError> {
+    ) -> Result<LogPosition, ProposeError> {
         self.check_proposal()?;
         if !self.raw.raft.apply_to_current_term() {
             return Err(ProposeError::Draining);
@@ -337,7 +337,7 @@ impl<L: Log> Member<L> {
         let index = self.raw.raft.raft_log.last_index() + 1;
         // All else that could be refused was asked for before.
         self.raw.raft.step(message).map_err(|_| ProposeError::Full)?;
-        Ok(Position { term, index })
+        Ok(LogPosition { term, index })
     }
 
     fn check_proposal(&self) -> Result<(), ProposeError> {
@@ -358,7 +358,7 @@ impl<L: Log> Member<L> {
         voters: &[MemberId],
         learners: &[MemberId],
         context: Vec<u8>,
-    ) -> Result<Position, ProposeError> {
+    ) -> Result<LogPosition, ProposeError> {
         self.check_proposal()?;
         if self.raw.raft.has_pending_conf() || self.membership.is_changing() {
             return Err(ProposeError::Changing);
@@ -370,7 +370,8 @@ impl<L: Log> Member<L> {
         if change.changes.is_empty() {
             return Err(ProposeError::Unchanged);
         }
-        let position = Position { term: self.raw.raft.term, index: self.raw.raft.raft_log.last_index() + 1 };
+        let position =
+            LogPosition { term: self.raw.raft.term, index: self.raw.raft.raft_log.last_index() + 1 };
         self.raw.propose_conf_change(context, change).map_err(|_| ProposeError::Full)?;
         Ok(position)
     }
@@ -525,20 +526,20 @@ impl<L: Log> Member<L> {
     }
 
     /// All up to this index was applied. The log may be compacted up to where that is durable.
-    pub fn applied(&mut self, index: Index) {
+    pub fn applied(&mut self, index: LogIndex) {
         let storage = self.raw.mut_store();
         storage.applied = index;
         self.raw.advance_apply_to(index);
     }
 
     /// Removes the entries up to `through` from the log, all of which are applied durably.
-    pub fn compact(&mut self, through: Index) -> Result<(), LogError> {
+    pub fn compact(&mut self, through: LogIndex) -> Result<(), LogError> {
         let storage = self.raw.mut_store();
         assert!(through <= storage.applied, "compacting up to {through}, applied up to {}", storage.applied);
         if through <= storage.log.compacted().index {
             return Ok(());
         }
-        let position = Position { index: through, term: storage.log.term(through)? };
+        let position = LogPosition { index: through, term: storage.log.term(through)? };
         storage.log.compact(position)
     }
 
@@ -569,7 +570,7 @@ impl<L: Log> Member<L> {
     /// Whether this copy is of use: it knows this member, and entries that this member does not have.
     pub fn can_install(&self, copy: &Checkpoint) -> bool {
         let raft = &self.raw.raft;
-        let Position { index, term } = copy.position;
+        let LogPosition { index, term } = copy.position;
         raft.state != StateRole::Leader
             && index > raft.raft_log.committed
             && !raft.raft_log.match_term(index, term)
@@ -622,7 +623,7 @@ impl<L: Log> Member<L> {
         self.send(messages);
         let mut bytes = 0;
         for entry in committed {
-            let entry = Entry::from_raft(entry);
+            let entry = LogEntry::from_raft(entry);
             bytes += entry.size();
             self.commit(entry)?;
         }
@@ -630,15 +631,15 @@ impl<L: Log> Member<L> {
     }
 
     /// The index of the data that replace the log, where they do.
-    fn write(&mut self, ready: &mut raft::Ready) -> Result<Option<Index>, LogError> {
+    fn write(&mut self, ready: &mut raft::Ready) -> Result<Option<LogIndex>, LogError> {
         let metadata = ready.snapshot().get_metadata();
-        let reset =
-            (!ready.snapshot().is_empty()).then_some(Position { index: metadata.index, term: metadata.term });
+        let reset = (!ready.snapshot().is_empty())
+            .then_some(LogPosition { index: metadata.index, term: metadata.term });
         let hard_state =
             ready.hs().map(|state| HardState { term: state.term, vote: state.vote, committed: state.commit });
-        let entries: Vec<Entry> = ready.take_entries().into_iter().map(Entry::from_raft).collect();
+        let entries: Vec<LogEntry> = ready.take_entries().into_iter().map(LogEntry::from_raft).collect();
         for entry in &entries {
-            if let EntryKind::Operation(timestamp) = entry.kind {
+            if let LogEntryKind::Operation(timestamp) = entry.kind {
                 self.timestamps.observe(timestamp);
             }
         }
@@ -649,19 +650,21 @@ impl<L: Log> Member<L> {
         Ok(reset.map(|position| position.index))
     }
 
-    fn commit(&mut self, entry: Entry) -> Result<(), LogError> {
+    fn commit(&mut self, entry: LogEntry) -> Result<(), LogError> {
         let mut membership = None;
         match entry.kind {
             // The first entry after a forced beginning tells who belongs to the set from there on.
-            EntryKind::LeaderElected if self.forced_through > 0 => membership = Some(self.membership.clone()),
-            EntryKind::LeaderElected => {}
-            EntryKind::Membership if entry.position.index <= self.forced_through => {}
-            EntryKind::Operation(timestamp) => {
+            LogEntryKind::LeaderElected if self.forced_through > 0 => {
+                membership = Some(self.membership.clone())
+            }
+            LogEntryKind::LeaderElected => {}
+            LogEntryKind::Membership if entry.position.index <= self.forced_through => {}
+            LogEntryKind::Operation(timestamp) => {
                 let before = self.committed_timestamp;
                 assert!(timestamp > before, "{:?} at {timestamp:?} follows {before:?}", entry.position);
                 self.committed_timestamp = timestamp;
             }
-            EntryKind::Membership => {
+            LogEntryKind::Membership => {
                 let change = ConfChangeV2::parse_from_bytes(&entry.data);
                 let change = change.map_err(|error| LogError(Box::new(error)))?;
                 // Every member finds the same: what cannot be changed is passed over by all of them.

@@ -4,7 +4,7 @@
 //! Somebody who speaks as a leader, with its term and place, is still believed.
 
 use crate::effects::RaftRole;
-use crate::entry::{Entry, EntryKind, Index, Term};
+use crate::entry::{LogEntry, LogEntryKind, LogIndex, Term};
 use crate::log::Log;
 use crate::member::Member;
 use crate::message::is_change;
@@ -82,8 +82,8 @@ impl<L: Log> Member<L> {
                 }
                 EntryType::EntryNormal => {}
             }
-            let entry = Entry::from_raft(entry.clone());
-            if let EntryKind::Operation(next) = entry.kind
+            let entry = LogEntry::from_raft(entry.clone());
+            if let LogEntryKind::Operation(next) = entry.kind
                 && timestamp.replace(next).is_some_and(|before| before >= next)
             {
                 return Some("its timestamps do not grow");
@@ -96,7 +96,7 @@ impl<L: Log> Member<L> {
     }
 
     /// Of the last operation up to this entry, where this member knows it.
-    fn timestamp_up_to(&self, index: Index, term: Term) -> Option<Timestamp> {
+    fn timestamp_up_to(&self, index: LogIndex, term: Term) -> Option<Timestamp> {
         let log = &self.raw.raft.raft_log;
         if !log.match_term(index, term) {
             // Then the entries are not taken.
@@ -104,7 +104,7 @@ impl<L: Log> Member<L> {
         }
         for index in (log.first_index()..=index).rev().take(LOOKED_BACK_MAX) {
             let entry = log.slice(index, index + 1, None, GetEntriesContext::empty(false)).ok()?.pop()?;
-            if let EntryKind::Operation(timestamp) = Entry::from_raft(entry).kind {
+            if let LogEntryKind::Operation(timestamp) = LogEntry::from_raft(entry).kind {
                 return Some(timestamp);
             }
         }

@@ -6,7 +6,7 @@ use crate::command::coll_stats;
 use crate::context::CommandContext;
 use crate::error::{CommandError, CommandResult, code};
 use crate::fields::Fields;
-use crate::sessions::SessionId;
+use crate::sessions::LogicalSessionId;
 use crate::write::not_on_a_view;
 use catalog::Collection;
 use dispatch::command::{current_op, host_info};
@@ -135,7 +135,7 @@ fn sessions(context: &CommandContext<'_>) -> Vec<DocumentBuf> {
     context.server.sessions.all().iter().map(session).collect()
 }
 
-fn session(id: &SessionId) -> DocumentBuf {
+fn session(id: &LogicalSessionId) -> DocumentBuf {
     let mut bytes = Vec::new();
     let mut report = DocumentBuilder::new(&mut bytes);
     id.append_to(&mut report.start_document("_id"));

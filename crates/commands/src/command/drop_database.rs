@@ -35,7 +35,7 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
 /// Drops everything in a database, and ends the cursors on it; whether there was anything.
 pub(super) async fn drop_all(context: &CommandContext<'_>, database: &str) -> CommandResult<bool> {
     let server = context.server;
-    if database == "admin" || database == "config" && server.node.session_table.is_some() {
+    if database == "admin" || database == "config" && server.node.retry_table.is_some() {
         let message = format!("Dropping the '{database}' database is prohibited.");
         return Err(CommandError::new(code::ILLEGAL_OPERATION, message));
     }

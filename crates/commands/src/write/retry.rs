@@ -9,7 +9,7 @@ use catalog::{OperationContext, ReadError};
 use document::{DocumentBuf, DocumentBuilder, RawValue};
 use replication::oplog::Image;
 use replication::retryable::{
-    CheckOutError, Executed, RetryObserver, RetryableWrite, SessionTable, WriterRole, lsid,
+    CheckOutError, Executed, RetryObserver, RetryTable, RetryableWrite, WriterRole, lsid,
 };
 use std::future::poll_fn;
 use std::task::Poll;
@@ -93,7 +93,7 @@ pub(crate) async fn begin_retryable(
 ) -> CommandResult<Option<Box<Retry>>> {
     let generic = &context.generic;
     let (Some(txn_number), Some(session)) = (generic.txn_number, generic.session) else { return Ok(None) };
-    let table = context.server.node.session_table.as_deref();
+    let table = context.server.node.retry_table.as_deref();
     let table = table.ok_or_else(|| CommandError::internal("a transaction number where no log is kept"))?;
     let ids = ids.of(statements)?;
     // In a box: a command without a number has no room for it.
@@ -132,7 +132,7 @@ pub(crate) fn failed(error: CheckOutError) -> CommandError {
 
 async fn check_out(
     context: &CommandContext<'_>,
-    table: &SessionTable,
+    table: &RetryTable,
     (session, txn_number): ([u8; 16], i64),
 ) -> Result<RetryableWrite, CheckOutError> {
     let mut tier = context.scheduling().tier();

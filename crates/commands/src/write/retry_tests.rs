@@ -283,7 +283,7 @@ fn keeping_sessions() -> (Member, TestClient) {
     let member = Member::new();
     let client = TestClient::of(&member.server);
     run(&client, filled()[0].clone());
-    let table = member.server.node.session_table.as_ref().expect("a member's");
+    let table = member.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     block_on(table.create(&member.server.node.writing(&receipts))).expect("nothing is in its way");
     (member, client)
@@ -292,7 +292,7 @@ fn keeping_sessions() -> (Member, TestClient) {
 #[test]
 fn what_was_refused_is_not_confirmed_by_what_follows() {
     let (member, _) = keeping_sessions();
-    let table = member.server.node.session_table.as_ref().expect("a member's");
+    let table = member.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = member.server.node.writing(&receipts);
     let check_out = || block_on(table.check_out((lsid([SESSION; 16]), 1), &writing));
@@ -321,7 +321,7 @@ fn what_was_refused_is_not_confirmed_by_what_follows() {
 #[test]
 fn a_wait_for_a_session_in_use_is_ended() {
     let (member, client) = keeping_sessions();
-    let table = member.server.node.session_table.as_ref().expect("a member's");
+    let table = member.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = member.server.node.writing(&receipts);
     let used = block_on(table.check_out((lsid([SESSION; 16]), 1), &writing)).expect("it is free");
@@ -354,7 +354,7 @@ fn an_entry_waits_for_the_command_that_has_the_session() {
     other.apply(&primary.log());
     let known = primary.log().len();
     run(&client, numbered(update(vec![increment(doc! { "_id": 1 }, false)]), 2));
-    let table = other.server.node.session_table.as_ref().expect("a member's");
+    let table = other.server.node.retry_table.as_ref().expect("a member's");
     let receipts = catalog::Receipts::default();
     let writing = other.server.node.writing(&receipts);
     let write = block_on(table.check_out((lsid([SESSION; 16]), 2), &writing)).expect("it is free");
@@ -409,7 +409,7 @@ fn a_retry_waits_for_the_first_attempt() {
 fn sessions_are_forgotten_for_all_members() {
     let member = Member::new();
     let client = TestClient::of(&member.server);
-    let table = member.server.node.session_table.as_ref().expect("a member's");
+    let table = member.server.node.retry_table.as_ref().expect("a member's");
     let expire = |before: i64| {
         let receipts = catalog::Receipts::default();
         block_on(table.expire(before, &member.server.node.writing(&receipts))).expect("nothing is in its way")

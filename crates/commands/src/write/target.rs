@@ -122,7 +122,7 @@ pub(crate) fn check_not_of_sessions(
 ) -> CommandResult {
     let is_of_sessions = database == retryable::DATABASE
         && [retryable::TRANSACTIONS, retryable::IMAGES].contains(&name)
-        && server.node.session_table.is_some();
+        && server.node.retry_table.is_some();
     match is_of_sessions {
         true => {
             let message = format!("{database}.{name} is kept by the server alone");

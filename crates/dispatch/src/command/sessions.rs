@@ -7,7 +7,7 @@ use crate::error::CommandResult;
 use crate::fields::wrong_type;
 use crate::node::Node;
 use crate::parameters::Parameter;
-use crate::sessions::SessionId;
+use crate::sessions::LogicalSessionId;
 use document::{DocumentBuilder, RawArray, RawValue};
 
 pub(crate) const fn start<N: Node>() -> Command<N> {
@@ -66,7 +66,7 @@ pub(crate) const fn kill_all_by_pattern<N: Node>() -> Command<N> {
 
 fn run_start<N: Node>(context: &mut CommandContext<'_, N>, reply: &mut DocumentBuilder<'_>) -> CommandResult {
     context.fields.finish()?;
-    let session = SessionId::random();
+    let session = LogicalSessionId::random();
     context.server.sessions.touch(session, context.started)?;
     session.append_to(&mut reply.start_document("id"));
     reply.append("timeoutMinutes", context.server.parameters.integer(Parameter::SessionTimeout) as i32);
@@ -81,10 +81,10 @@ fn array<'a, N: Node>(context: &CommandContext<'a, N>) -> CommandResult<RawArray
 }
 
 /// The sessions that the command's own field lists: `{endSessions: [{id: UUID}, …]}`.
-fn listed<N: Node>(context: &CommandContext<'_, N>) -> CommandResult<Vec<SessionId>> {
+fn listed<N: Node>(context: &CommandContext<'_, N>) -> CommandResult<Vec<LogicalSessionId>> {
     let name = context.command.name;
     let parse = |value: RawValue<'_>| match value.as_document() {
-        Some(document) => SessionId::parse(document, name),
+        Some(document) => LogicalSessionId::parse(document, name),
         None => Err(wrong_type(name, "id", value.kind(), &["object"])),
     };
     array(context)?.iter().map(parse).collect()
@@ -102,7 +102,7 @@ fn kill_by_pattern<'a, N: Node>(context: &CommandContext<'a, N>) -> CommandResul
     for (position, pattern) in patterns.iter().enumerate() {
         let pattern = document(&position.to_string(), pattern)?;
         match pattern.get("lsid").filter(|lsid| !matches!(lsid, RawValue::Null)) {
-            Some(lsid) => named.push(SessionId::parse(document("lsid", lsid)?, "lsid")?),
+            Some(lsid) => named.push(LogicalSessionId::parse(document("lsid", lsid)?, "lsid")?),
             None => everyone |= pattern.is_empty(),
         }
     }

@@ -1,7 +1,7 @@
 //! A copy takes the place of a member's store, before that is opened.
 
 use super::{COPY, CopyError, DIRECTORY, READY, RUBBISH, discard, remove};
-use crate::entry::Position;
+use crate::entry::LogPosition;
 use crate::log::{HardState, Log, LogError};
 use crate::store_log::{self, Identity, LocalState, LogOptions, StoreLog};
 use catalog::Catalog;
@@ -96,7 +96,7 @@ fn log_of(store: &Store) -> Result<StoreLog, CopyError> {
 }
 
 /// What is the member's own; `None` where the copy brings it nothing: its log has that entry.
-fn own(data: &Path, open: OpenStore<'_>, copied: Position) -> Result<Option<Own>, CopyError> {
+fn own(data: &Path, open: OpenStore<'_>, copied: LogPosition) -> Result<Option<Own>, CopyError> {
     let store = open(data).map_err(failed)?;
     let local = LocalState::new(store.clone());
     let (identity, disk) = (local.identity()?, local.disk()?);

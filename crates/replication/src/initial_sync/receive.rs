@@ -4,7 +4,7 @@ use super::plan::{CopiedFile, Plan};
 use super::status::{Attempts, CopyProgress, CopyStatus};
 use super::{COPY, COPY_COMMAND, CopyError, DIRECTORY, READY, discard, sync_directory};
 use crate::Peers;
-use crate::entry::{Index, MemberId};
+use crate::entry::{LogIndex, MemberId};
 use document::{Document, DocumentBuf, RawValue, doc};
 use parking_lot::Mutex;
 use std::fs::File;
@@ -39,7 +39,7 @@ pub struct CopyWanted {
     /// As what the member is known: a copy that does not know it is of no use.
     pub number: MemberId,
     /// The copy must have come so far.
-    pub at: Index,
+    pub at: LogIndex,
 }
 
 /// Fetches the files of another member.

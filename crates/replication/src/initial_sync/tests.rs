@@ -1,5 +1,5 @@
 use super::*;
-use crate::entry::{Entry, EntryKind, Position};
+use crate::entry::{LogEntry, LogEntryKind, LogPosition};
 use crate::log::{Checkpoint, HardState, Log, LogWrite};
 use crate::membership::Membership;
 use crate::peers::{Answer, PeerError};
@@ -52,7 +52,7 @@ impl Server {
         let server = Server::open(tempfile::tempdir().expect("a directory"));
         let mut unit = WriteUnit::new();
         LocalState::put_identity(&mut unit, &identity(number, number > 1));
-        let position = Position { term, index: applied };
+        let position = LogPosition { term, index: applied };
         let membership = Membership::of(members);
         LocalState::put_applied(&mut unit, &Checkpoint { position, membership, ..Checkpoint::default() });
         server.catalog.store().commit(unit).wait().expect("a write");
@@ -98,13 +98,13 @@ fn identity(number: u64, needs_copy: bool) -> Identity {
     }
 }
 
-fn operation(index: u64, term: u64) -> Entry {
+fn operation(index: u64, term: u64) -> LogEntry {
     let timestamp = Timestamp { time: index as u32, increment: 1 };
     let wall = document::Value::DateTime(0);
     let data = doc! { "op": "n", "ts": timestamp, "t": (term as i64), "v": 2_i64, "wall": wall };
     let data = data.to_buf().into_bytes().into();
-    let position = Position { term, index };
-    Entry { position, kind: EntryKind::Operation(timestamp), data, context: Bytes::new() }
+    let position = LogPosition { term, index };
+    LogEntry { position, kind: LogEntryKind::Operation(timestamp), data, context: Bytes::new() }
 }
 
 /// A way to one source, with troubles.

@@ -10,7 +10,7 @@ use super::{
     MalformedEntry, Operation, OplogCommand, OplogEntry, OplogUpdate, Statement, StatementOrigin, Target,
     delta,
 };
-use crate::retryable::{CheckOutError, RetryObserver, RetryableWrite, SessionTable, WriterRole};
+use crate::retryable::{CheckOutError, RetryObserver, RetryTable, RetryableWrite, WriterRole};
 use catalog::{
     Catalog, CatalogEntry, CatalogError, Collection, CollectionOptions, Decision, IndexSelection, IndexSpec,
     Namespace, OperationContext, ReadError, WriteError, Writer,
@@ -41,14 +41,14 @@ pub enum ApplyError {
 pub struct Applier<'a> {
     catalog: &'a Catalog,
     /// `None` where entries are not those of a log.
-    sessions: Option<&'a SessionTable>,
+    sessions: Option<&'a RetryTable>,
     context: OperationContext<'a>,
 }
 
 impl<'a> Applier<'a> {
     /// For the data of `catalog`; the context's writer becomes [`Writer::Replication`]. A statement of a session
     /// waits until no command has that session.
-    pub fn new(catalog: &'a Catalog, sessions: &'a SessionTable, context: OperationContext<'a>) -> Self {
+    pub fn new(catalog: &'a Catalog, sessions: &'a RetryTable, context: OperationContext<'a>) -> Self {
         let context = OperationContext { writer: Writer::Replication, ..context };
         Applier { catalog, sessions: Some(sessions), context }
     }

@@ -2,7 +2,7 @@
 
 use super::tests::Recorder;
 use super::*;
-use crate::retryable::SessionTable;
+use crate::retryable::RetryTable;
 use catalog::{
     Catalog, CatalogEntry, Collection, CollectionOptions, Decision, FoundDocuments, IndexSelection,
     IndexSpec, Namespace, OperationContext, Receipts, WriteError,
@@ -226,7 +226,7 @@ fn show_collection(catalog: &Catalog, collection: &Arc<Collection>, lines: &mut 
 
 fn apply(catalog: &Arc<Catalog>, entries: &[Vec<u8>]) {
     let receipts = Receipts::default();
-    let sessions = SessionTable::new(Arc::clone(catalog));
+    let sessions = RetryTable::new(Arc::clone(catalog));
     let applier = Applier::new(catalog, &sessions, OperationContext::writing(catalog.store(), &receipts));
     for entry in entries {
         let read = OplogEntry::decode(entry).expect("an entry of ours");

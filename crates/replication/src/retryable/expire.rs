@@ -1,6 +1,6 @@
 //! Sessions that nobody uses any more are forgotten, by the primary for all members.
 
-use super::{CheckOutError, Collections, SessionTable, row::Row};
+use super::{CheckOutError, Collections, RetryTable, row::Row};
 use catalog::{Collection, EncodedRange, OperationContext};
 use document::{DocumentBuf, RawDocument, RawValue};
 use storage::{CursorOptions, Direction, ReadTier};
@@ -8,7 +8,7 @@ use storage::{CursorOptions, Direction, ReadTier};
 /// Documents looked at in a row.
 const SLICE: usize = 1000;
 
-impl SessionTable {
+impl RetryTable {
     /// Removes what is kept of sessions whose last write was before this time, in milliseconds since 1970. The
     /// context's observer tells the others. Returns how many sessions there were.
     ///

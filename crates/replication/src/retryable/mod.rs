@@ -52,15 +52,15 @@ pub enum CheckOutError {
 }
 
 /// Who has which session.
-pub struct SessionTable {
+pub struct RetryTable {
     catalog: Arc<Catalog>,
     checked_out: LatchTable,
 }
 
-impl SessionTable {
+impl RetryTable {
     /// The sessions that this catalog's data tell of.
     pub fn new(catalog: Arc<Catalog>) -> Self {
-        SessionTable { catalog, checked_out: LatchTable::new() }
+        RetryTable { catalog, checked_out: LatchTable::new() }
     }
 
     /// Makes the collections that are missing.
@@ -202,9 +202,9 @@ pub struct RetryableWrite {
     checked_out: Option<LatchGuard>,
 }
 
-impl fmt::Debug for SessionTable {
+impl fmt::Debug for RetryTable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SessionTable")
+        formatter.write_str("RetryTable")
     }
 }
 

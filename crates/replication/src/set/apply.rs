@@ -7,7 +7,7 @@
 //! The mark says up to where the data are; after a crash the operations behind it are applied once more.
 
 use crate::effects::Committed;
-use crate::entry::{EntryKind, Position};
+use crate::entry::{LogEntryKind, LogPosition};
 use crate::log::{Checkpoint, LogError};
 use crate::oplog::{Applier, ApplyError, Operation, OplogEntry};
 use crate::optime::OpTime;
@@ -89,7 +89,11 @@ impl Applying {
 
     /// The data of a group that was proposed here. It is committed: a member whose data cannot follow must not
     /// go on as if they did. After an error nothing more may be applied.
-    fn write(&mut self, group: ProposedGroup, through: Option<(Position, OpTime)>) -> Result<(), StepError> {
+    fn write(
+        &mut self,
+        group: ProposedGroup,
+        through: Option<(LogPosition, OpTime)>,
+    ) -> Result<(), StepError> {
         let Some((position, optime)) = through else {
             return written(group.write(WriteUnit::new(), |_| {}));
         };
@@ -137,7 +141,7 @@ impl Applying {
             if let Some(membership) = membership {
                 mark.membership = membership.clone();
             }
-            if let EntryKind::Operation(timestamp) = entry.kind {
+            if let LogEntryKind::Operation(timestamp) = entry.kind {
                 mark.timestamp = timestamp;
                 optime = Some(OpTime { timestamp, term: entry.position.term });
             }
@@ -224,7 +228,7 @@ impl Applying {
 fn batch_of(entries: &[Committed]) -> Result<(usize, Vec<OplogEntry>), ApplyError> {
     let mut operations = Vec::new();
     for (place, Committed { entry, .. }) in entries.iter().enumerate() {
-        if let EntryKind::Operation(_) = entry.kind {
+        if let LogEntryKind::Operation(_) = entry.kind {
             let operation = OplogEntry::decode(&entry.data)?;
             if parallel::parts_of(&operation).is_none() {
                 return Ok(if place == 0 { (1, vec![operation]) } else { (place, operations) });

@@ -2,7 +2,7 @@
 //! and they are read from the log again when it is their turn: who applies slowly takes no more memory.
 
 use crate::effects::Committed;
-use crate::entry::{Index, Position};
+use crate::entry::{LogIndex, LogPosition};
 use crate::log::LogError;
 use crate::membership::Membership;
 use crate::optime::OpTime;
@@ -22,7 +22,7 @@ const BATCH_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Of this member as the leader, up to this place; `None` where it has no entries.
-    Group { group: ProposedGroup, through: Option<(Position, OpTime)>, bytes: u64 },
+    Group { group: ProposedGroup, through: Option<(LogPosition, OpTime)>, bytes: u64 },
     /// To be computed.
     Entries(Vec<Committed>),
 }
@@ -30,7 +30,7 @@ pub(crate) enum Work {
 /// A piece of the queue.
 #[derive(Debug)]
 enum Waiting {
-    Group(ProposedGroup, Option<(Position, OpTime)>, u64),
+    Group(ProposedGroup, Option<(LogPosition, OpTime)>, u64),
     Entries(VecDeque<Committed>),
     Logged(Logged),
 }
@@ -38,9 +38,9 @@ enum Waiting {
 /// Entries that are only in the log.
 #[derive(Debug)]
 struct Logged {
-    indexes: Range<Index>,
+    indexes: Range<LogIndex>,
     /// Those from an entry on, where it changes them: no reader of the log could tell.
-    memberships: VecDeque<(Index, Membership)>,
+    memberships: VecDeque<(LogIndex, Membership)>,
 }
 
 /// From the driver to who applies.
@@ -132,7 +132,7 @@ impl ApplyQueue {
 enum Next {
     Nothing,
     Work(Work),
-    InTheLog(Range<Index>),
+    InTheLog(Range<LogIndex>),
 }
 
 impl State {
@@ -200,29 +200,34 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Entry, EntryKind};
+    use crate::entry::{LogEntry, LogEntryKind};
     use crate::log::{Log, LogWrite};
     use crate::{LogOptions, StoreLog};
     use catalog::Catalog;
     use document::{Timestamp, doc};
     use storage::{StorageOptions, Store};
 
-    fn entry(index: Index, bytes: usize) -> Entry {
+    fn entry(index: LogIndex, bytes: usize) -> LogEntry {
         let timestamp = Timestamp { time: index as u32, increment: 1 };
         let wall = document::Value::DateTime(0);
         let document = doc! {
             "op": "n", "filler": ("x".repeat(bytes)), "ts": timestamp, "t": 1_i64, "v": 2_i64, "wall": wall,
         };
         let (kind, data) = match index % 10 {
-            0 => (EntryKind::Membership, Vec::new()),
-            _ => (EntryKind::Operation(timestamp), document.to_buf().into_bytes()),
+            0 => (LogEntryKind::Membership, Vec::new()),
+            _ => (LogEntryKind::Operation(timestamp), document.to_buf().into_bytes()),
         };
-        Entry { position: Position { term: 1, index }, kind, data: data.into(), context: Default::default() }
+        LogEntry {
+            position: LogPosition { term: 1, index },
+            kind,
+            data: data.into(),
+            context: Default::default(),
+        }
     }
 
-    fn committed(entry: &Entry) -> Committed {
+    fn committed(entry: &LogEntry) -> Committed {
         let voters = entry.position.index;
-        let membership = (entry.kind == EntryKind::Membership).then(|| Membership::of(&[voters]));
+        let membership = (entry.kind == LogEntryKind::Membership).then(|| Membership::of(&[voters]));
         Committed { entry: entry.clone(), membership }
     }
 
@@ -240,7 +245,7 @@ mod tests {
         let store = Store::in_memory(&StorageOptions::small()).expect("a store in memory");
         let catalog = Catalog::open(store).expect("an empty catalog");
         let mut log = StoreLog::open(&catalog, LogOptions::default()).expect("a log");
-        let entries: Vec<Entry> = (1..=200).map(|index| entry(index, 100)).collect();
+        let entries: Vec<LogEntry> = (1..=200).map(|index| entry(index, 100)).collect();
         log.write(LogWrite { entries: entries.clone(), ..LogWrite::default() }).expect("a write");
         let oplog = log.oplog();
         const BYTES_MAX: u64 = 1_000;

@@ -14,7 +14,7 @@
 
 use crate::LocalState;
 use crate::effects::{Committed, SnapshotWanted};
-use crate::entry::{EntryKind, Index, MemberId};
+use crate::entry::{LogEntryKind, LogIndex, MemberId};
 use crate::log::{Checkpoint, LogError};
 use crate::message::RaftMessage;
 use crate::set::driver::{Now, Told};
@@ -28,7 +28,7 @@ use storage::WriteUnit;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArbiterWord {
     /// Up to there all voters with data have the log.
-    pub(crate) trims_through: Index,
+    pub(crate) trims_through: LogIndex,
     /// The set's state, for who takes its sender's place in the log.
     pub(crate) state: Option<DocumentBuf>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Arbiter {
     /// How far it has come: what the data of others have.
     mark: Checkpoint,
     /// Its log may be trimmed up to there.
-    pub(super) trims_through: Index,
+    pub(super) trims_through: LogIndex,
     /// The bytes of its log when it was last said that it keeps too many.
     told_bytes: u64,
     /// What came with the offer of the leader's place.
@@ -81,7 +81,7 @@ impl Participant {
 
     /// What all voters with data have on their disks, as far as a primary knows; `with_new`: also those that are to
     /// vote when they have caught up.
-    pub(super) fn common_to_data(&self, with_new: bool) -> Option<Index> {
+    pub(super) fn common_to_data(&self, with_new: bool) -> Option<LogIndex> {
         let (state, membership) = (self.state.as_ref()?, self.member.membership());
         let is_new = |number: MemberId| {
             let member = state.place(number).and_then(|place| state.config.members.get(place));
@@ -131,7 +131,7 @@ impl Participant {
             if let Some(membership) = membership {
                 arbiter.mark.membership = membership.clone();
             }
-            if let EntryKind::Operation(timestamp) = entry.kind {
+            if let LogEntryKind::Operation(timestamp) = entry.kind {
                 arbiter.mark.timestamp = timestamp;
                 state = state_in(&entry.data)?.or(state);
             }

@@ -9,7 +9,7 @@
 //! leader's, and says to the leader that it has it. The leader withholds entries from who says that it follows
 //! another member. A source that is silent is given up: then the leader sends again from where the follower is.
 
-use crate::entry::{MemberId, Position};
+use crate::entry::{LogPosition, MemberId};
 use crate::log::LogError;
 use crate::message::RaftMessage;
 use crate::set::MemberState;
@@ -44,7 +44,7 @@ pub(crate) struct ChainWord {
     /// Whom the sender follows instead of the leader.
     follows: Option<MemberId>,
     /// The sender asks for what is committed after this place.
-    after: Option<Position>,
+    after: Option<LogPosition>,
     /// The messages are what was asked for.
     is_passed_on: bool,
 }
@@ -58,7 +58,7 @@ impl ChainWord {
         if let Some(source) = self.follows {
             word.append("follows", source as i64);
         }
-        if let Some(Position { term, index }) = self.after {
+        if let Some(LogPosition { term, index }) = self.after {
             word.append("term", term as i64).append("index", index as i64);
         }
         word.append("passedOn", self.is_passed_on);
@@ -74,7 +74,7 @@ impl ChainWord {
         };
         ChainWord {
             follows: number("follows"),
-            after: number("term").zip(number("index")).map(|(term, index)| Position { term, index }),
+            after: number("term").zip(number("index")).map(|(term, index)| LogPosition { term, index }),
             is_passed_on: word.get("passedOn").and_then(RawValue::as_bool).unwrap_or(false),
         }
     }
@@ -103,7 +103,7 @@ pub(super) struct Chain {
 #[derive(Debug)]
 struct Following {
     source: MemberId,
-    after: Position,
+    after: LogPosition,
     /// `None`: it is to be asked at once.
     asked_at: Option<Duration>,
     heard_at: Duration,
@@ -111,7 +111,7 @@ struct Following {
 
 #[derive(Debug, Clone, Copy)]
 struct Follower {
-    after: Position,
+    after: LogPosition,
     asked_at: Duration,
     told_at: Duration,
 }
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_word_survives_its_bytes() {
-        let after = Some(Position { term: 3, index: 7 });
+        let after = Some(LogPosition { term: 3, index: 7 });
         for word in [
             ChainWord::default(),
             ChainWord { follows: Some(2), after, is_passed_on: false },

@@ -4,7 +4,7 @@
 //! is true is always safe. So nothing waits in memory, a restart goes on the same way, and what is not applied is
 //! not trimmed. The configuration, which comes by the log, would be as old: newer ones are taken from heartbeats.
 
-use crate::entry::{EntryKind, Index};
+use crate::entry::{LogEntryKind, LogIndex};
 use crate::log::{Log, LogError};
 use crate::set::MemberConfig;
 use crate::set::driver::Now;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Bytes of entries that are looked at in a turn.
 const BYTES_MAX: u64 = 16 << 20;
 /// Entries that are old enough and not applied: further ones wait for these.
-const UNAPPLIED_MAX: Index = 20_000;
+const UNAPPLIED_MAX: LogIndex = 20_000;
 
 impl Participant {
     /// How far this member stays behind.
@@ -28,7 +28,7 @@ impl Participant {
         let delay = self.delay();
         if delay.is_zero() {
             self.old_enough = 0;
-            self.member.believe_committed_through(Index::MAX);
+            self.member.believe_committed_through(LogIndex::MAX);
             return Ok(());
         }
         let log = self.member.log();
@@ -38,9 +38,11 @@ impl Participant {
             true => log.entries(from + 1, end, BYTES_MAX)?,
             false => Vec::new(),
         };
-        let is_old = |kind: EntryKind| match kind {
-            EntryKind::Operation(timestamp) => Duration::from_secs(timestamp.time.into()) + delay <= now.wall,
-            EntryKind::LeaderElected | EntryKind::Membership => true,
+        let is_old = |kind: LogEntryKind| match kind {
+            LogEntryKind::Operation(timestamp) => {
+                Duration::from_secs(timestamp.time.into()) + delay <= now.wall
+            }
+            LogEntryKind::LeaderElected | LogEntryKind::Membership => true,
         };
         let old = entries.iter().take_while(|entry| is_old(entry.kind)).last();
         self.old_enough = old.map_or(from, |entry| entry.position.index);

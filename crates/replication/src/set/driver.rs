@@ -2,10 +2,10 @@
 //! all that follows from it; it waits for nothing. A thread calls it, or a simulation.
 
 use crate::effects::SyncTicket;
-use crate::entry::Index;
+use crate::entry::LogIndex;
 use crate::log::{Checkpoint, LogError};
 use crate::optime::OpTime;
-use crate::retryable::SessionTable;
+use crate::retryable::RetryTable;
 use crate::set::apply_queue::ApplyQueue;
 use crate::set::copying::Copying;
 use crate::set::envelope::Envelope;
@@ -34,7 +34,7 @@ pub(crate) enum Told {
     /// A sync has ended.
     Synced(SyncTicket),
     /// The data are there up to this index; with the state of the set, where that is another one now.
-    Applied { through: Index, state: Option<SetState> },
+    Applied { through: LogIndex, state: Option<SetState> },
     /// Somebody wants something.
     Asked(Asked),
 }
@@ -181,7 +181,7 @@ pub(crate) struct Links {
     pub(crate) peers: Arc<dyn Peers>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) statuses: Arc<Statuses>,
-    pub(crate) sessions: Arc<SessionTable>,
+    pub(crate) sessions: Arc<RetryTable>,
     pub(crate) queue: Arc<ApplyQueue>,
     pub(crate) copying: Arc<Copying>,
     pub(crate) history: Arc<History>,

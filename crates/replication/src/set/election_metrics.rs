@@ -1,7 +1,7 @@
 //! Figures of elections and of whom a member follows, for those who watch it.
 
 use crate::effects::{Leadership, RaftRole};
-use crate::entry::{EntryKind, Index, MemberId, Term};
+use crate::entry::{LogEntryKind, LogIndex, MemberId, Term};
 use crate::log::Log;
 use crate::message::Vote;
 use crate::oplog::OplogEntry;
@@ -299,10 +299,10 @@ impl Participant {
     }
 
     /// The log is applied from behind `before` up to `through`.
-    pub(super) fn note_applied(&mut self, before: Index, through: Index) {
+    pub(super) fn note_applied(&mut self, before: LogIndex, through: LogIndex) {
         let Some(awaited) = self.awaited_term else { return };
         let log = self.member.log();
-        let term_of = |index: Index| log.term(index).unwrap_or_default();
+        let term_of = |index: LogIndex| log.term(index).unwrap_or_default();
         let term = term_of(through);
         if term < awaited {
             return;
@@ -313,7 +313,8 @@ impl Participant {
         }
         let began = (first..=through).find_map(|index| {
             let entries = log.entries(index, index + 1, u64::MAX).ok()?;
-            let operation = entries.first().filter(|entry| matches!(entry.kind, EntryKind::Operation(_)))?;
+            let operation =
+                entries.first().filter(|entry| matches!(entry.kind, LogEntryKind::Operation(_)))?;
             OplogEntry::decode(&operation.data).ok().map(|operation| operation.wall)
         });
         if let Some(began) = began {

@@ -1,6 +1,6 @@
 //! What members send each other: messages of the consensus, with what tells whether they are for this set and disk.
 
-use crate::entry::{Index, MemberId};
+use crate::entry::{LogIndex, MemberId};
 use crate::message::RaftMessage;
 use crate::set::arbiter::ArbiterWord;
 use crate::set::chain::ChainWord;
@@ -36,7 +36,7 @@ pub(crate) struct Envelope {
     /// By which the receiver knows how old its data may be.
     pub(crate) stamps: Stamps,
     /// Up to where the sender has applied the log.
-    pub(crate) applied: Option<Index>,
+    pub(crate) applied: Option<LogIndex>,
     pub(crate) chain: ChainWord,
     /// Where the receiver is an arbiter.
     pub(crate) arbiter: Option<ArbiterWord>,

@@ -9,7 +9,7 @@
 //! Who waits for room, and for how long, is decided by the gate before the proposals ([`Proposals::set_window`]).
 //! No clock but the leader's own counts: lag is the age of the first entry that a majority has not applied.
 
-use crate::entry::{Index, MemberId};
+use crate::entry::{LogIndex, MemberId};
 use crate::set::driver::Now;
 use crate::set::participant::Participant;
 use std::collections::VecDeque;
@@ -105,7 +105,7 @@ pub struct FlowFigures {
 #[derive(Debug, Clone, Copy)]
 struct Logged {
     at: Duration,
-    last: Index,
+    last: LogIndex,
     /// Bytes of all groups before them, and up to them.
     after: u64,
     through: u64,
@@ -221,7 +221,13 @@ impl Flow {
     }
 
     /// A group was logged.
-    pub(crate) fn logged(&mut self, now: Now, last: Index, bytes: u64, (units, operations): (usize, usize)) {
+    pub(crate) fn logged(
+        &mut self,
+        now: Now,
+        last: LogIndex,
+        bytes: u64,
+        (units, operations): (usize, usize),
+    ) {
         self.logged += bytes;
         self.figures.units += units as u64;
         self.figures.operations += operations as u64;
@@ -246,7 +252,7 @@ impl Flow {
     }
 
     /// The first group that is not done up to this index, with the bytes that are.
-    fn done(&self, through: Index) -> (u64, Option<Logged>) {
+    fn done(&self, through: LogIndex) -> (u64, Option<Logged>) {
         let place = self.groups.partition_point(|group| group.last <= through);
         let before = place.checked_sub(1).and_then(|last| self.groups.get(last));
         // What is gone from the front is done here and by a majority.
@@ -258,7 +264,7 @@ impl Flow {
     pub(crate) fn control(
         &mut self,
         now: Now,
-        (own, majority): (Index, Index),
+        (own, majority): (LogIndex, LogIndex),
         settings: &FlowSettings,
         proposals: &Proposals,
     ) {
@@ -272,7 +278,7 @@ impl Flow {
     fn window(
         &mut self,
         now: Duration,
-        (own, majority): (Index, Index),
+        (own, majority): (LogIndex, LogIndex),
         settings: &FlowSettings,
         are_held: impl FnOnce() -> bool,
     ) -> Option<ProposalWindow> {
@@ -380,7 +386,7 @@ impl Participant {
     }
 
     /// Up to where a member has applied the log; where it does not say so, or is to be late, what it has on its disk.
-    fn applied_by(&self, number: MemberId) -> Index {
+    fn applied_by(&self, number: MemberId) -> LogIndex {
         if number == self.number() {
             return self.applied;
         }
@@ -393,7 +399,7 @@ impl Participant {
 }
 
 /// Up to where a majority of these have applied.
-fn majority(mut applied: Vec<Index>) -> Index {
+fn majority(mut applied: Vec<LogIndex>) -> LogIndex {
     applied.sort_unstable_by(|one, other| other.cmp(one));
     *applied.get(applied.len() / 2).expect("a leader has voters")
 }
@@ -409,7 +415,7 @@ mod tests {
         flow: Flow,
         settings: FlowSettings,
         now: Duration,
-        last: Index,
+        last: LogIndex,
         /// Clients' bytes that wait for room.
         limited: bool,
         room: Option<ProposalWindow>,
@@ -446,7 +452,7 @@ mod tests {
                 }
                 done[0] = (done[0] + groups(own)).min(self.last as f64);
                 done[1] = (done[1] + groups(majority)).min(done[0]);
-                let applied = (done[0] as Index, done[1] as Index);
+                let applied = (done[0] as LogIndex, done[1] as LogIndex);
                 let window = self.flow.window(self.now, applied, &self.settings, || waiting >= 1.0);
                 self.flow.figures.window = window.map(|window| window.window);
                 self.room = window;
@@ -454,7 +460,7 @@ mod tests {
             }
         }
 
-        fn applied(&self) -> (Index, Index) {
+        fn applied(&self) -> (LogIndex, LogIndex) {
             (self.flow.answered / self.group, self.flow.applied / self.group)
         }
     }

@@ -11,7 +11,7 @@
 //! not before s − age, for s had left when it came. No clock is compared with another one, and a frozen member or
 //! an old message can only seem older than they are. Without word from the leader the age grows with the time.
 
-use crate::entry::{Index, MemberId, Term};
+use crate::entry::{LogIndex, MemberId, Term};
 use crate::membership::Membership;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct Stamps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// Everything that was acknowledged by then has been logged up to here.
-    pub(crate) committed: Index,
+    pub(crate) committed: LogIndex,
     /// How long before the echo that is known of.
     pub(crate) age_us: i64,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Freshness {
     /// When this member has asked last.
     asked: Option<Duration>,
     /// Once the index is applied, the data are as of that time. Both grow.
-    claims: VecDeque<(Duration, Index)>,
+    claims: VecDeque<(Duration, LogIndex)>,
     as_of: Option<Duration>,
 }
 
@@ -101,7 +101,7 @@ impl Freshness {
         to: MemberId,
         now: Duration,
         term: Term,
-        leads: Option<(Index, Duration)>,
+        leads: Option<(LogIndex, Duration)>,
     ) -> Stamps {
         let (echo, came) = self.stamps.get(&to).copied().unwrap_or_default();
         let claim = leads.filter(|_| echo != 0).map(|(committed, confirmed)| {
@@ -137,21 +137,21 @@ impl Freshness {
         }
     }
 
-    fn claimed(&mut self, as_of: Duration, committed: Index) {
+    fn claimed(&mut self, as_of: Duration, committed: LogIndex) {
         // Messages overtake each other: an older one tells nothing new.
         if self.claims.back().is_some_and(|(latest, _)| as_of <= *latest) {
             return;
         }
         // Of an earlier time by a later place, which may never be reached: anybody may have claimed it.
         while self.claims.pop_back_if(|(_, index)| *index >= committed).is_some() {}
-        let is_near = |latest: &(Duration, Index)| as_of - latest.0 < CLAIMS_APART;
+        let is_near = |latest: &(Duration, LogIndex)| as_of - latest.0 < CLAIMS_APART;
         if !self.claims.back().is_some_and(is_near) && self.claims.len() < CLAIMS_MAX {
             self.claims.push_back((as_of, committed));
         }
     }
 
     /// The data are there up to this index.
-    pub(crate) fn applied(&mut self, through: Index) {
+    pub(crate) fn applied(&mut self, through: LogIndex) {
         while let Some((as_of, _)) = self.claims.pop_front_if(|(_, index)| *index <= through) {
             self.as_of = self.as_of.max(Some(as_of));
         }
@@ -250,7 +250,7 @@ mod tests {
             self.members[0].confirm(&self.membership, LEADER, TERM, ms(self.clocks[0]))
         }
 
-        fn compose(&mut self, from: usize, to: usize, committed: Index) -> Stamps {
+        fn compose(&mut self, from: usize, to: usize, committed: LogIndex) -> Stamps {
             let leads =
                 if from == 0 { self.confirmed().map(|confirmed| (committed, confirmed)) } else { None };
             self.members[from].stamps(to as MemberId + 1, ms(self.clocks[from]), TERM, leads)
@@ -262,7 +262,7 @@ mod tests {
         }
 
         /// The leader says something to a member, which answers; both ways take a millisecond.
-        fn exchange(&mut self, with: usize, committed: Index) {
+        fn exchange(&mut self, with: usize, committed: LogIndex) {
             let said = self.compose(0, with, committed);
             self.pass(1);
             self.deliver(0, with, said);
@@ -272,7 +272,7 @@ mod tests {
         }
 
         /// How old the data of a member may be; it has applied so much.
-        fn age(&mut self, member: usize, applied: Index) -> Option<u64> {
+        fn age(&mut self, member: usize, applied: LogIndex) -> Option<u64> {
             self.members[member].applied(applied);
             let as_of = self.members[member].as_of()?;
             Some((ms(self.clocks[member]) - as_of).as_millis() as u64)

@@ -8,7 +8,7 @@
 //! A moment is a view and the time that its own applied mark tells, so that it is exact by itself. What lies between
 //! two was never published, and readers of another member may still ask for it: a secondary's batches end elsewhere.
 
-use crate::entry::{Index, Position};
+use crate::entry::{LogIndex, LogPosition};
 use crate::oplog::{Operation, OplogCommand, OplogEntry, OplogUpdate, Target, delta};
 use crate::set::SetError;
 use crate::store_log::LocalState;
@@ -51,7 +51,7 @@ pub struct Moment {
 #[derive(Debug)]
 struct Kept {
     moment: Moment,
-    index: Index,
+    index: LogIndex,
     taken: Duration,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct History {
     /// Up to where the oplog was trimmed.
     trimmed: AtomicU64,
     /// The data may be newer than their mark up to here: see [`History::begin`].
-    inexact: Mutex<Option<Position>>,
+    inexact: Mutex<Option<LogPosition>>,
     /// A leaf in the lock order; views are let go of without it.
     moments: Mutex<Moments>,
     replays: AtomicU64,
@@ -137,22 +137,22 @@ impl History {
     }
 
     /// A change of names or indexes is at this place of the log.
-    pub(crate) fn names_change(&self, index: Index) {
+    pub(crate) fn names_change(&self, index: LogIndex) {
         self.changed.fetch_max(index, Ordering::AcqRel);
     }
 
-    pub(crate) fn trimmed_through(&self, index: Index) {
+    pub(crate) fn trimmed_through(&self, index: LogIndex) {
         self.trimmed.fetch_max(index, Ordering::AcqRel);
     }
 
     /// A member begins, with this last entry in its log and this term. Before a crash a part of a batch may have been
     /// applied whose mark was not: the data are as of their mark again once all of that log is applied, or an entry of
     /// a later term, before which all is that was committed then.
-    pub(crate) fn begin(&self, log: Position) {
+    pub(crate) fn begin(&self, log: LogPosition) {
         *self.inexact.lock() = Some(log);
     }
 
-    fn is_exact(&self, at: Position) -> bool {
+    fn is_exact(&self, at: LogPosition) -> bool {
         let mut inexact = self.inexact.lock();
         if inexact.is_some_and(|log| at.index >= log.index || at.term > log.term) {
             *inexact = None;
@@ -161,7 +161,7 @@ impl History {
     }
 
     /// The data are at this place now, and nobody changes them meanwhile: keeps the moment where it is time to.
-    pub(crate) fn note(&self, at: Position, timestamp: Timestamp, now: Duration) {
+    pub(crate) fn note(&self, at: LogPosition, timestamp: Timestamp, now: Duration) {
         let window = self.window();
         if !self.is_exact(at) || window.is_zero() || timestamp == Timestamp::default() {
             return;
@@ -279,7 +279,7 @@ impl History {
     }
 
     /// A view of behind this index with the operations up to this time.
-    fn carry_on(&self, view: ReadView, from: Index, until: Timestamp) -> Result<ReadView, SetError> {
+    fn carry_on(&self, view: ReadView, from: LogIndex, until: Timestamp) -> Result<ReadView, SetError> {
         self.replays.fetch_add(1, Ordering::Relaxed);
         let Some(oplog) = self.catalog.collection("local", "oplog.rs") else {
             return Err(self.too_old(until));

@@ -10,7 +10,7 @@
 //! back through the log.
 
 use crate::effects::Committed;
-use crate::entry::{Index, MemberId, Position, Term};
+use crate::entry::{LogIndex, LogPosition, MemberId, Term};
 use crate::log::{Log, LogError};
 use crate::member::ProposeError;
 use crate::oplog::{self, Operation, OplogEntry};
@@ -30,13 +30,13 @@ use storage::{CommitError, Proposals, ProposedGroup, WriteUnit};
 use wire::ErrorCode;
 
 /// So many entries behind, a new member is near enough to get its vote.
-const CAUGHT_UP_ENTRIES: Index = 1_000;
+const CAUGHT_UP_ENTRIES: LogIndex = 1_000;
 /// How much later than any other the version of a forced configuration is.
 const FORCED_VERSIONS: u16 = 10_000;
 
 /// A group whose entries are logged.
 struct InFlight {
-    first: Position,
+    first: LogPosition,
     last: OpTime,
     entries: usize,
     /// Of the entries.
@@ -48,7 +48,7 @@ struct InFlight {
 
 /// Who has logged a note and waits until it is applied.
 struct Awaited {
-    at: Index,
+    at: LogIndex,
     optime: OpTime,
     /// And until the consensus has not those any more that were removed by it: only then they may be switched off.
     until_left: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Leading {
     initial: Option<SetState>,
     initiators: Vec<Reply<OpTime>>,
     /// Where the state was logged that is to be applied next.
-    next_state: Option<Index>,
+    next_state: Option<LogIndex>,
     /// Whether that gives numbers, of which nobody but this member knows.
     gives_numbers: bool,
     /// Configurations that wait for that.
@@ -92,7 +92,7 @@ pub(crate) struct Leading {
     /// When an operation was logged last.
     logged_at: Duration,
     /// What was last told of the others' logs.
-    copied: Vec<(MemberId, Index, OpTime)>,
+    copied: Vec<(MemberId, LogIndex, OpTime)>,
 }
 
 impl Leading {
@@ -117,7 +117,7 @@ impl Leading {
     }
 
     /// What a member has on its disk, as was told last.
-    pub(crate) fn matched(&self, number: MemberId) -> Index {
+    pub(crate) fn matched(&self, number: MemberId) -> LogIndex {
         self.copied.iter().find(|copied| copied.0 == number).map_or(0, |copied| copied.1)
     }
 
@@ -284,7 +284,7 @@ impl Participant {
                 self.leading.open_in,
                 "a group is proposed in the term of its leader"
             );
-            let last_index = first.index + entries as Index - 1;
+            let last_index = first.index + entries as LogIndex - 1;
             self.flow.unit_logged(now, group.largest_cost());
             self.flow.logged(now, last_index, group.cost(), (group.unit_count(), entries));
             if names_change {
@@ -307,7 +307,7 @@ impl Participant {
     }
 
     /// Logs what changes no data.
-    fn log_note(&mut self, note: DocumentBuf, now: Now) -> Result<(Position, OpTime), ProposeError> {
+    fn log_note(&mut self, note: DocumentBuf, now: Now) -> Result<(LogPosition, OpTime), ProposeError> {
         let wall = i64::try_from(now.wall.as_millis()).expect("a time of this age");
         let operation = Operation::Noop(note);
         self.leading.logged_at = now.monotonic;
@@ -619,7 +619,7 @@ impl Participant {
         let Some(state) = self.state.as_ref().filter(|_| self.leading.is_open()) else { return Ok(()) };
         let mut copied = Vec::new();
         for progress in self.member.progress() {
-            let same = |known: &&(MemberId, Index, OpTime)| {
+            let same = |known: &&(MemberId, LogIndex, OpTime)| {
                 (known.0, known.1) == (progress.member, progress.matched)
             };
             match self.leading.copied.iter().find(same) {

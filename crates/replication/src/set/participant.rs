@@ -2,7 +2,7 @@
 //! What only a leader does is in `lead.rs`.
 
 use crate::effects::{Committed, Effects, Leadership, RaftRole, ReadId, SnapshotWanted, SyncTicket};
-use crate::entry::{EntryKind, Index, MemberId, Position, Term};
+use crate::entry::{LogEntryKind, LogIndex, LogPosition, MemberId, Term};
 use crate::initial_sync::CopyWanted;
 use crate::log::{Checkpoint, Log, LogError};
 use crate::optime::OpTime;
@@ -36,14 +36,14 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 struct Heard {
     host: String,
     electable: bool,
-    applied: Option<Index>,
+    applied: Option<LogIndex>,
     chain: ChainWord,
 }
 
 /// A read that asks whether this member still leads, and how far the data must be then.
 struct Read {
     id: ReadId,
-    needs: Option<Index>,
+    needs: Option<LogIndex>,
     reply: Reply<()>,
 }
 
@@ -78,14 +78,14 @@ pub(crate) struct Participant {
     maintenance: u32,
     is_too_far_behind: bool,
     /// Before the last crash a part of what is up to here was applied: the data are of no moment before all of it is.
-    begun: Index,
+    begun: LogIndex,
     /// Whether published views are withdrawn.
     pub(super) reads_latest: bool,
-    pub(super) applied: Index,
+    pub(super) applied: LogIndex,
     pub(super) chain: Chain,
     pub(super) arbiter: Option<Arbiter>,
     /// Where this member stays behind by intention: up to here entries are old enough.
-    pub(super) old_enough: Index,
+    pub(super) old_enough: LogIndex,
     trim_at: Duration,
     /// The first operation of this term or a later one is not applied yet.
     pub(super) awaited_term: Option<Term>,
@@ -153,7 +153,7 @@ impl Participant {
             syncing: VecDeque::new(),
         };
         let last = participant.member.log().last();
-        let log = Position { term: participant.leadership.term, index: last };
+        let log = LogPosition { term: participant.leadership.term, index: last };
         participant.links.history.begin(log);
         let optime = participant.optime_at(applied.index)?;
         if !participant.is_arbiter() {
@@ -485,8 +485,8 @@ impl Participant {
     /// Hands on what is committed: what was proposed here in this term with its data, the rest to be computed.
     fn route(&mut self, committed: Vec<Committed>) {
         let last = committed.iter().rev().find_map(|Committed { entry, .. }| match entry.kind {
-            EntryKind::Operation(timestamp) => Some(OpTime { timestamp, term: entry.position.term }),
-            EntryKind::LeaderElected | EntryKind::Membership => None,
+            LogEntryKind::Operation(timestamp) => Some(OpTime { timestamp, term: entry.position.term }),
+            LogEntryKind::LeaderElected | LogEntryKind::Membership => None,
         });
         if let Some(optime) = last {
             self.links.shared.reach(|reached| reached.committed = optime);
@@ -512,7 +512,7 @@ impl Participant {
     }
 
     /// Up to where another member has said that it has applied the log.
-    pub(super) fn heard_applied(&self, number: MemberId) -> Option<Index> {
+    pub(super) fn heard_applied(&self, number: MemberId) -> Option<LogIndex> {
         self.heard.get(&number)?.applied
     }
 
@@ -650,11 +650,11 @@ impl Participant {
     }
 
     /// The optime of the last operation up to an index.
-    pub(super) fn optime_at(&self, mut index: Index) -> Result<OpTime, LogError> {
+    pub(super) fn optime_at(&self, mut index: LogIndex) -> Result<OpTime, LogError> {
         let log = self.member.log();
         while index > log.compacted().index {
             if let Some(entry) = log.entries(index, index + 1, u64::MAX)?.first()
-                && let EntryKind::Operation(timestamp) = entry.kind
+                && let LogEntryKind::Operation(timestamp) = entry.kind
             {
                 return Ok(OpTime { timestamp, term: entry.position.term });
             }

@@ -3,7 +3,7 @@
 use crate::initial_sync::CopyStatus;
 use crate::log::LogError;
 use crate::optime::OpTime;
-use crate::retryable::SessionTable;
+use crate::retryable::RetryTable;
 use crate::set::apply_queue::{ApplyQueue, Unapplied};
 use crate::set::background::{self, MemberTasks};
 use crate::set::batches::BatchFigures;
@@ -109,7 +109,7 @@ struct Running {
     peers: Arc<dyn Peers>,
     shared: Arc<Shared>,
     statuses: Arc<Statuses>,
-    sessions: Arc<SessionTable>,
+    sessions: Arc<RetryTable>,
     history: Arc<History>,
     inbox: Arc<Inbox>,
     queue: Arc<ApplyQueue>,
@@ -159,7 +159,7 @@ impl ReplicaSet {
             peers: Arc::clone(&peers),
             shared: Arc::clone(&shared),
             statuses: Arc::default(),
-            sessions: Arc::new(SessionTable::new(Arc::clone(&catalog))),
+            sessions: Arc::new(RetryTable::new(Arc::clone(&catalog))),
             catalog,
             queue: Arc::new(ApplyQueue::new(options.unapplied_bytes_max)),
             history: Arc::clone(&history),
@@ -207,7 +207,7 @@ impl ReplicaSet {
     }
 
     /// The retryable writes that commands and who applies know of.
-    pub fn sessions(&self) -> &Arc<SessionTable> {
+    pub fn sessions(&self) -> &Arc<RetryTable> {
         &self.0.sessions
     }
 

@@ -1,7 +1,7 @@
 //! What a member keeps for itself beside its log: who it is, up to where its data are, who belongs to the set.
 
 use super::records::failed;
-use crate::entry::{Index, MemberId, Position};
+use crate::entry::{LogIndex, LogPosition, MemberId};
 use crate::log::{Checkpoint, LogError};
 use crate::membership::Membership;
 use document::{DocumentBuf, DocumentBuilder, ObjectId, RawDocument, RawValue, doc};
@@ -32,14 +32,14 @@ pub struct Identity {
     pub needs_copy: bool,
     /// Up to there this member alone has decided what is in the log, and who had a vote does not count:
     /// the set was forced to go on without its majority.
-    pub forced_through: Index,
+    pub forced_through: LogIndex,
     /// It votes and has no data. A disk stays what it is: where nothing was applied nobody may look for data.
     pub is_arbiter: bool,
 }
 
 impl Identity {
     /// Whether data of this place are from before the member was forced to go on alone.
-    pub(crate) fn is_forced_after(&self, index: Index) -> bool {
+    pub(crate) fn is_forced_after(&self, index: LogIndex) -> bool {
         self.forced_through > 0 && index <= self.forced_through
     }
 }
@@ -144,13 +144,13 @@ impl LocalState {
     ///
     /// # Errors
     /// Damage; what the store reports.
-    pub fn begun(&self) -> Result<Index, LogError> {
+    pub fn begun(&self) -> Result<LogIndex, LogError> {
         let begun = self.read(BEGUN)?;
         Ok(begun.map(|begun| counted(begun.as_raw().get("index"), "index")).transpose()?.unwrap_or(0))
     }
 
     /// Stores that, before anything of the batch.
-    pub fn put_begun(unit: &mut WriteUnit, through: Index) {
+    pub fn put_begun(unit: &mut WriteUnit, through: LogIndex) {
         unit.put(Keyspace::Meta, BEGUN, doc! { "index": (number(through)) }.to_buf().as_bytes());
     }
 
@@ -205,8 +205,10 @@ fn decode_checkpoint(document: RawDocument<'_>) -> Result<Checkpoint, LogError> 
     let Some(RawValue::Timestamp(timestamp)) = document.get("ts") else {
         return Err(failed("the applied mark has no 'ts'"));
     };
-    let position =
-        Position { term: counted(document.get("t"), "t")?, index: counted(document.get("index"), "index")? };
+    let position = LogPosition {
+        term: counted(document.get("t"), "t")?,
+        index: counted(document.get("index"), "index")?,
+    };
     let membership = Membership {
         voters: members("voters")?,
         learners: members("learners")?,

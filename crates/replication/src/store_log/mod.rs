@@ -19,7 +19,7 @@ pub use local_state::{Identity, LocalState};
 pub use oplog::Oplog;
 pub(crate) use records::put_hard_state;
 
-use crate::entry::{Entry, EntryKind, Index, Position, Term};
+use crate::entry::{LogEntry, LogEntryKind, LogIndex, LogPosition, Term};
 use crate::log::{HardState, Log, LogError, LogWrite};
 use crate::oplog::{optime, placed};
 use crate::optime::OpTime;
@@ -61,7 +61,7 @@ pub struct StoreLog {
     hard_state: HardState,
     /// Without what has changed since and may be forgotten.
     written: HardState,
-    compacted: Position,
+    compacted: LogPosition,
     segments: Segments,
     recent: Recent,
 }
@@ -106,7 +106,7 @@ impl StoreLog {
 
     /// Up to where the log may be compacted now, at `wall` after 1970: what is beyond its size and old enough, as
     /// far as the data are applied durably.
-    pub fn trim_through(&self, durable: Index, wall: Duration) -> Option<Index> {
+    pub fn trim_through(&self, durable: LogIndex, wall: Duration) -> Option<LogIndex> {
         self.segments.trim_through(self.oplog.limits(), durable, wall)
     }
 
@@ -119,9 +119,9 @@ impl StoreLog {
         self.store.write_now(unit).map(drop).map_err(failed)
     }
 
-    fn reset(&mut self, unit: &mut WriteUnit, position: Position) {
+    fn reset(&mut self, unit: &mut WriteUnit, position: LogPosition) {
         let (documents, bytes) = self.segments.total();
-        let all = 0..Index::MAX;
+        let all = 0..LogIndex::MAX;
         self.collection.remove_records(unit, all.clone(), documents, bytes);
         records::remove_entries(unit, all.clone());
         records::remove_segments(unit, all);
@@ -133,7 +133,7 @@ impl StoreLog {
     }
 
     /// Removes the entries from this index on.
-    fn truncate(&mut self, unit: &mut WriteUnit, from: Index) -> Result<(), LogError> {
+    fn truncate(&mut self, unit: &mut WriteUnit, from: LogIndex) -> Result<(), LogError> {
         assert!(from > self.compacted.index, "entry {from} is gone, {:?} was compacted", self.compacted);
         let end = self.last() + 1;
         let mut gone = self.recent.truncate(from);
@@ -148,7 +148,7 @@ impl StoreLog {
         Ok(())
     }
 
-    fn append(&mut self, unit: &mut WriteUnit, entries: Vec<Entry>) -> Result<(), LogError> {
+    fn append(&mut self, unit: &mut WriteUnit, entries: Vec<LogEntry>) -> Result<(), LogError> {
         let Some(first) = entries.first().map(|entry| entry.position.index) else { return Ok(()) };
         if first <= self.last() {
             self.truncate(unit, first)?;
@@ -157,11 +157,11 @@ impl StoreLog {
         let mut documents = Vec::with_capacity(entries.len());
         for entry in &entries {
             match entry.kind {
-                EntryKind::Operation(timestamp) => {
+                LogEntryKind::Operation(timestamp) => {
                     documents.push((entry.position.index, document_of(entry)?));
                     self.segments.open.timestamp = timestamp;
                 }
-                EntryKind::LeaderElected | EntryKind::Membership => records::put_entry(unit, entry),
+                LogEntryKind::LeaderElected | LogEntryKind::Membership => records::put_entry(unit, entry),
             }
         }
         self.collection.put_records(unit, documents);
@@ -185,15 +185,15 @@ impl Log for StoreLog {
         self.hard_state
     }
 
-    fn compacted(&self) -> Position {
+    fn compacted(&self) -> LogPosition {
         self.compacted
     }
 
-    fn last(&self) -> Index {
+    fn last(&self) -> LogIndex {
         self.segments.open.last
     }
 
-    fn term(&self, index: Index) -> Result<Term, LogError> {
+    fn term(&self, index: LogIndex) -> Result<Term, LogError> {
         if index == self.compacted.index {
             return Ok(self.compacted.term);
         }
@@ -209,7 +209,7 @@ impl Log for StoreLog {
         entry.map(|entry| entry.position.term).ok_or_else(|| missing(index))
     }
 
-    fn entries(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError> {
+    fn entries(&self, first: LogIndex, end: LogIndex, bytes_max: u64) -> Result<Vec<LogEntry>, LogError> {
         if self.recent.first(self.last()) > first {
             return self.oplog.entries(first, end, bytes_max);
         }
@@ -221,17 +221,17 @@ impl Log for StoreLog {
         Ok(fitting.cloned().collect())
     }
 
-    fn check(&self, entry: &Entry) -> Result<(), LogError> {
+    fn check(&self, entry: &LogEntry) -> Result<(), LogError> {
         match entry.kind {
-            EntryKind::Operation(_) => {
+            LogEntryKind::Operation(_) => {
                 let document = RawDocument::parse(&entry.data).map_err(failed)?;
                 document_of(entry)?;
                 // Nor do the fields of these names say anything else.
                 let named = optime(document).map_err(failed)?;
                 if named == place(&entry.data)? { Ok(()) } else { Err(failed("an operation has two places")) }
             }
-            EntryKind::LeaderElected if !entry.data.is_empty() => Err(failed("an election has no data")),
-            EntryKind::LeaderElected | EntryKind::Membership => Ok(()),
+            LogEntryKind::LeaderElected if !entry.data.is_empty() => Err(failed("an election has no data")),
+            LogEntryKind::LeaderElected | LogEntryKind::Membership => Ok(()),
         }
     }
 
@@ -258,7 +258,7 @@ impl Log for StoreLog {
         Ok(())
     }
 
-    fn compact(&mut self, through: Position) -> Result<(), LogError> {
+    fn compact(&mut self, through: LogPosition) -> Result<(), LogError> {
         let before = self.compacted.index;
         if through.index <= before {
             return Ok(());
@@ -297,14 +297,18 @@ impl Log for StoreLog {
     }
 }
 
-fn last_operation(collection: &Arc<Collection>, view: &ReadView) -> Result<Option<Index>, LogError> {
-    let mut cursor = collection.records(view, 0..Index::MAX, Direction::Backward).map_err(failed)?;
+fn last_operation(collection: &Arc<Collection>, view: &ReadView) -> Result<Option<LogIndex>, LogError> {
+    let mut cursor = collection.records(view, 0..LogIndex::MAX, Direction::Backward).map_err(failed)?;
     let last = cursor.next().map_err(failed)?;
     last.map(|(key, _)| index_of(key)).transpose()
 }
 
 /// The open segment has what the collection has beside the closed ones.
-fn open_segments(collection: &Arc<Collection>, view: &ReadView, last: Index) -> Result<Segments, LogError> {
+fn open_segments(
+    collection: &Arc<Collection>,
+    view: &ReadView,
+    last: LogIndex,
+) -> Result<Segments, LogError> {
     let mut segments = Segments { closed: records::segments(view)?.into(), ..Segments::default() };
     let (documents, bytes) = segments.total();
     let open = &mut segments.open;
@@ -314,7 +318,7 @@ fn open_segments(collection: &Arc<Collection>, view: &ReadView, last: Index) -> 
     };
     open.documents = rest(collection.document_count(), documents)?;
     open.bytes = rest(collection.data_bytes(), bytes)?;
-    let mut cursor = collection.records(view, 0..Index::MAX, Direction::Backward).map_err(failed)?;
+    let mut cursor = collection.records(view, 0..LogIndex::MAX, Direction::Backward).map_err(failed)?;
     if let Some((_, document)) = cursor.next().map_err(failed)? {
         open.timestamp = place(document.as_bytes())?.timestamp;
     }
@@ -322,29 +326,29 @@ fn open_segments(collection: &Arc<Collection>, view: &ReadView, last: Index) -> 
 }
 
 /// How many operations there are, and their bytes.
-fn figures(entries: &[Entry]) -> (u64, u64) {
-    let operations = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Operation(_)));
+fn figures(entries: &[LogEntry]) -> (u64, u64) {
+    let operations = entries.iter().filter(|entry| matches!(entry.kind, LogEntryKind::Operation(_)));
     operations.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.data.len() as u64))
 }
 
-fn next_operation(operations: &mut DocumentCursor, index: Index) -> Result<Entry, LogError> {
+fn next_operation(operations: &mut DocumentCursor, index: LogIndex) -> Result<LogEntry, LogError> {
     let (key, document) = operations.next().map_err(failed)?.ok_or_else(|| missing(index))?;
     if index_of(key)? != index {
         return Err(missing(index));
     }
     let OpTime { timestamp, term } = place(document.as_bytes())?;
-    Ok(Entry {
-        position: Position { term, index },
-        kind: EntryKind::Operation(timestamp),
+    Ok(LogEntry {
+        position: LogPosition { term, index },
+        kind: LogEntryKind::Operation(timestamp),
         data: Bytes::copy_from_slice(document.as_bytes()),
         context: Bytes::new(),
     })
 }
 
 /// An operation as it is stored: what tells its place must tell the same as the entry.
-fn document_of(entry: &Entry) -> Result<RawDocument<'_>, LogError> {
+fn document_of(entry: &LogEntry) -> Result<RawDocument<'_>, LogError> {
     let OpTime { timestamp, term } = place(&entry.data)?;
-    let is_its_own = entry.kind == EntryKind::Operation(timestamp) && term == entry.position.term;
+    let is_its_own = entry.kind == LogEntryKind::Operation(timestamp) && term == entry.position.term;
     match is_its_own {
         true => Ok(RawDocument::trusted(&entry.data)),
         false => {
@@ -358,11 +362,11 @@ fn place(operation: &[u8]) -> Result<OpTime, LogError> {
     placed(operation).ok_or_else(|| failed("an operation of the oplog has no place"))
 }
 
-fn index_of(key: &[u8]) -> Result<Index, LogError> {
+fn index_of(key: &[u8]) -> Result<LogIndex, LogError> {
     let index = key.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
     index.ok_or_else(|| failed("the key of a document of the oplog is no index"))
 }
 
-fn missing(index: Index) -> LogError {
+fn missing(index: LogIndex) -> LogError {
     failed(format!("entry {index} is missing"))
 }

@@ -3,7 +3,7 @@
 use super::next_operation;
 use super::records::{self, failed};
 use super::segments::Limits;
-use crate::entry::{Entry, Index};
+use crate::entry::{LogEntry, LogIndex};
 use crate::log::LogError;
 use catalog::{Catalog, CatalogError, Collection, OperationContext, Receipts};
 use document::{Timestamp, doc};
@@ -33,7 +33,7 @@ impl Oplog {
     }
 
     /// Readers see the operations up to this index: all of them are applied. Wakes those who wait for more.
-    pub fn show_up_to(&self, index: Index) {
+    pub fn show_up_to(&self, index: LogIndex) {
         self.collection.show_records_through(index);
     }
 
@@ -41,14 +41,19 @@ impl Oplog {
     ///
     /// # Errors
     /// What the store reports.
-    pub fn find_timestamp(&self, timestamp: Timestamp) -> Result<Option<Index>, LogError> {
+    pub fn find_timestamp(&self, timestamp: Timestamp) -> Result<Option<LogIndex>, LogError> {
         let view = self.catalog.store().read_view();
         let nearest = self.collection.record_since(&view, timestamp, ReadTier::Any).map_err(failed)?;
         Ok(nearest.filter(|(_, found)| *found >= timestamp).map(|(index, _)| index))
     }
 
     /// Entries from the store, from `first` to before `end`; fewer where they have more bytes, but always one.
-    pub(crate) fn entries(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError> {
+    pub(crate) fn entries(
+        &self,
+        first: LogIndex,
+        end: LogIndex,
+        bytes_max: u64,
+    ) -> Result<Vec<LogEntry>, LogError> {
         let view = self.catalog.store().read_view();
         let mut others = records::entries(&view, first..end)?.into_iter().peekable();
         let mut operations =

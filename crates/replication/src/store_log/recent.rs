@@ -1,23 +1,23 @@
 //! The end of the log in memory: what followers that keep up are sent.
 
-use crate::entry::{Entry, Index};
+use crate::entry::{LogEntry, LogIndex};
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Entries one after the other, the last one that of the log.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
     bytes: u64,
 }
 
 impl Recent {
     /// The index of the first one; that of the next entry where there is none.
-    pub(super) fn first(&self, last: Index) -> Index {
+    pub(super) fn first(&self, last: LogIndex) -> LogIndex {
         last + 1 - self.entries.len() as u64
     }
 
-    pub(super) fn push(&mut self, entry: Entry, bytes_max: u64) {
+    pub(super) fn push(&mut self, entry: LogEntry, bytes_max: u64) {
         let follows = self.entries.back().is_none_or(|last| last.position.index + 1 == entry.position.index);
         assert!(follows, "{:?} follows {:?}", entry.position, self.entries.back().map(|last| last.position));
         self.bytes += entry.size();
@@ -29,17 +29,17 @@ impl Recent {
         }
     }
 
-    pub(super) fn get(&self, index: Index) -> Option<&Entry> {
+    pub(super) fn get(&self, index: LogIndex) -> Option<&LogEntry> {
         let first = self.entries.front()?.position.index;
         self.entries.get(usize::try_from(index.checked_sub(first)?).ok()?)
     }
 
-    pub(super) fn range(&self, indexes: Range<Index>) -> impl Iterator<Item = &Entry> {
+    pub(super) fn range(&self, indexes: Range<LogIndex>) -> impl Iterator<Item = &LogEntry> {
         indexes.map_while(|index| self.get(index))
     }
 
     /// Forgets the entries from this index on, and hands them out.
-    pub(super) fn truncate(&mut self, from: Index) -> Vec<Entry> {
+    pub(super) fn truncate(&mut self, from: LogIndex) -> Vec<LogEntry> {
         let mut gone = Vec::new();
         while let Some(last) = self.entries.pop_back_if(|last| last.position.index >= from) {
             self.bytes -= last.size();
@@ -49,7 +49,7 @@ impl Recent {
     }
 
     /// Forgets the entries up to this index.
-    pub(super) fn trim(&mut self, through: Index) {
+    pub(super) fn trim(&mut self, through: LogIndex) {
         while let Some(first) = self.entries.pop_front_if(|first| first.position.index <= through) {
             self.bytes -= first.size();
         }

@@ -10,7 +10,7 @@
 //! ```
 
 use super::segments::Segment;
-use crate::entry::{Entry, EntryKind, Index, Position};
+use crate::entry::{LogEntry, LogEntryKind, LogIndex, LogPosition};
 use crate::log::{HardState, LogError};
 use bytes::Bytes;
 use document::Timestamp;
@@ -34,17 +34,17 @@ fn damaged(what: &str) -> LogError {
     failed(format!("the record of {what} is damaged"))
 }
 
-fn numbered_key(kind: u8, index: Index) -> [u8; 10] {
+fn numbered_key(kind: u8, index: LogIndex) -> [u8; 10] {
     let [b0, b1, b2, b3, b4, b5, b6, b7] = index.to_be_bytes();
     [TAG, kind, b0, b1, b2, b3, b4, b5, b6, b7]
 }
 
-fn numbered_range(kind: u8, indexes: Range<Index>) -> KeyRange {
+fn numbered_range(kind: u8, indexes: Range<LogIndex>) -> KeyRange {
     KeyRange::new(numbered_key(kind, indexes.start), numbered_key(kind, indexes.end))
 }
 
 /// The number at the end of a key.
-fn number(key: &[u8]) -> Result<Index, LogError> {
+fn number(key: &[u8]) -> Result<LogIndex, LogError> {
     key.last_chunk().map(|bytes| u64::from_be_bytes(*bytes)).ok_or_else(|| damaged("an index"))
 }
 
@@ -75,23 +75,23 @@ pub(crate) fn put_hard_state(unit: &mut WriteUnit, state: HardState) {
     unit.put(Keyspace::Meta, HARD_STATE, &join([state.term, state.vote, state.committed]));
 }
 
-pub(super) fn compacted(view: &ReadView) -> Result<Position, LogError> {
-    let Some(bytes) = read(view, COMPACTED)? else { return Ok(Position::default()) };
+pub(super) fn compacted(view: &ReadView) -> Result<LogPosition, LogError> {
+    let Some(bytes) = read(view, COMPACTED)? else { return Ok(LogPosition::default()) };
     let rest = &mut bytes.as_slice();
     let mut next = || take(rest, "the place before the first entry");
-    Ok(Position { term: next()?, index: next()? })
+    Ok(LogPosition { term: next()?, index: next()? })
 }
 
-pub(super) fn put_compacted(unit: &mut WriteUnit, position: Position) {
+pub(super) fn put_compacted(unit: &mut WriteUnit, position: LogPosition) {
     unit.put(Keyspace::Meta, COMPACTED, &join([position.term, position.index]));
 }
 
 /// Puts an entry that is no operation.
-pub(super) fn put_entry(unit: &mut WriteUnit, entry: &Entry) {
+pub(super) fn put_entry(unit: &mut WriteUnit, entry: &LogEntry) {
     let kind = match entry.kind {
-        EntryKind::LeaderElected => LEADER_ELECTED,
-        EntryKind::Membership => MEMBERSHIP,
-        EntryKind::Operation(_) => unreachable!("an operation is a document of the oplog"),
+        LogEntryKind::LeaderElected => LEADER_ELECTED,
+        LogEntryKind::Membership => MEMBERSHIP,
+        LogEntryKind::Operation(_) => unreachable!("an operation is a document of the oplog"),
     };
     let mut value = join([entry.position.term, u64::from(kind), entry.context.len() as u64]);
     value.extend_from_slice(&entry.context);
@@ -99,29 +99,29 @@ pub(super) fn put_entry(unit: &mut WriteUnit, entry: &Entry) {
     unit.put(Keyspace::Meta, &numbered_key(ENTRY, entry.position.index), &value);
 }
 
-fn decode_entry(index: Index, mut value: &[u8]) -> Result<Entry, LogError> {
+fn decode_entry(index: LogIndex, mut value: &[u8]) -> Result<LogEntry, LogError> {
     let what = "an entry";
     let (term, kind) = (take(&mut value, what)?, take(&mut value, what)?);
     let context = usize::try_from(take(&mut value, what)?).map_err(failed)?;
     let (context, data) = value.split_at_checked(context).ok_or_else(|| damaged(what))?;
     let kind = match u8::try_from(kind) {
-        Ok(LEADER_ELECTED) => EntryKind::LeaderElected,
-        Ok(MEMBERSHIP) => EntryKind::Membership,
+        Ok(LEADER_ELECTED) => LogEntryKind::LeaderElected,
+        Ok(MEMBERSHIP) => LogEntryKind::Membership,
         _ => return Err(damaged(what)),
     };
-    let position = Position { term, index };
+    let position = LogPosition { term, index };
     let (data, context) = (Bytes::copy_from_slice(data), Bytes::copy_from_slice(context));
-    Ok(Entry { position, kind, data, context })
+    Ok(LogEntry { position, kind, data, context })
 }
 
 /// The entry at an index, where it is no operation.
-pub(super) fn entry(view: &ReadView, index: Index) -> Result<Option<Entry>, LogError> {
+pub(super) fn entry(view: &ReadView, index: LogIndex) -> Result<Option<LogEntry>, LogError> {
     let found = read(view, &numbered_key(ENTRY, index))?;
     found.map(|value| decode_entry(index, &value)).transpose()
 }
 
 /// The entries that are no operations, in their order.
-pub(super) fn entries(view: &ReadView, indexes: Range<Index>) -> Result<Vec<Entry>, LogError> {
+pub(super) fn entries(view: &ReadView, indexes: Range<LogIndex>) -> Result<Vec<LogEntry>, LogError> {
     let range = numbered_range(ENTRY, indexes);
     let mut cursor = view.cursor(Keyspace::Meta, range, storage::Direction::Forward).map_err(failed)?;
     let mut entries = Vec::new();
@@ -132,14 +132,14 @@ pub(super) fn entries(view: &ReadView, indexes: Range<Index>) -> Result<Vec<Entr
 }
 
 /// The index of the last entry that is no operation.
-pub(super) fn last_entry(view: &ReadView) -> Result<Option<Index>, LogError> {
-    let range = numbered_range(ENTRY, 0..Index::MAX);
+pub(super) fn last_entry(view: &ReadView) -> Result<Option<LogIndex>, LogError> {
+    let range = numbered_range(ENTRY, 0..LogIndex::MAX);
     let mut cursor = view.cursor(Keyspace::Meta, range, storage::Direction::Backward).map_err(failed)?;
     let last = cursor.next().map_err(failed)?;
     last.map(|(key, _)| number(key)).transpose()
 }
 
-pub(super) fn remove_entries(unit: &mut WriteUnit, indexes: Range<Index>) {
+pub(super) fn remove_entries(unit: &mut WriteUnit, indexes: Range<LogIndex>) {
     unit.delete_range(Keyspace::Meta, &numbered_key(ENTRY, indexes.start), &numbered_key(ENTRY, indexes.end));
 }
 
@@ -148,12 +148,12 @@ pub(super) fn put_segment(unit: &mut WriteUnit, segment: &Segment) {
     unit.put(Keyspace::Meta, &numbered_key(SEGMENT, segment.last), &value);
 }
 
-pub(super) fn remove_segments(unit: &mut WriteUnit, ends: Range<Index>) {
+pub(super) fn remove_segments(unit: &mut WriteUnit, ends: Range<LogIndex>) {
     unit.delete_range(Keyspace::Meta, &numbered_key(SEGMENT, ends.start), &numbered_key(SEGMENT, ends.end));
 }
 
 pub(super) fn segments(view: &ReadView) -> Result<Vec<Segment>, LogError> {
-    let range = numbered_range(SEGMENT, 0..Index::MAX);
+    let range = numbered_range(SEGMENT, 0..LogIndex::MAX);
     let mut cursor = view.cursor(Keyspace::Meta, range, storage::Direction::Forward).map_err(failed)?;
     let mut segments = Vec::new();
     while let Some((key, mut value)) = cursor.next().map_err(failed)? {

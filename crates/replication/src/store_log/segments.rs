@@ -1,6 +1,6 @@
 //! The oplog in parts of about equal size, each with its figures: what is trimmed at once, without reading it.
 
-use crate::entry::Index;
+use crate::entry::LogIndex;
 use document::Timestamp;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Segment {
     /// Its last entry. It begins behind the one before it.
-    pub(super) last: Index,
+    pub(super) last: LogIndex,
     /// Operations in it.
     pub(super) documents: u64,
     /// Their bytes.
@@ -67,7 +67,7 @@ impl Segments {
 
     /// The last entries are gone, from this index on, with so many operations: segments that end behind it are
     /// open again.
-    pub(super) fn truncate(&mut self, from: Index, documents: u64, bytes: u64) {
+    pub(super) fn truncate(&mut self, from: LogIndex, documents: u64, bytes: u64) {
         while let Some(reopened) = self.closed.pop_back_if(|segment| segment.last >= from) {
             self.open.documents += reopened.documents;
             self.open.bytes += reopened.bytes;
@@ -79,7 +79,7 @@ impl Segments {
     }
 
     /// The last entry that may go by size and age, at the end of a segment that ends at `through` or before.
-    pub(super) fn trim_through(&self, limits: Limits, through: Index, wall: Duration) -> Option<Index> {
+    pub(super) fn trim_through(&self, limits: Limits, through: LogIndex, wall: Duration) -> Option<LogIndex> {
         let (_, mut bytes) = self.total();
         let is_old = |segment: &Segment| {
             let age = wall.saturating_sub(Duration::from_secs(u64::from(segment.timestamp.time)));
@@ -97,7 +97,7 @@ impl Segments {
     }
 
     /// The figures of the segments that end at `through` or before, and where the next one begins.
-    pub(super) fn whole_through(&self, through: Index) -> Segment {
+    pub(super) fn whole_through(&self, through: LogIndex) -> Segment {
         let whole = self.closed.iter().take_while(|segment| segment.last <= through);
         whole.fold(Segment::default(), |sum, next| Segment {
             documents: sum.documents + next.documents,
@@ -108,7 +108,7 @@ impl Segments {
 
     /// The first entries are gone, up to this index; beside whole segments so many operations of the next one,
     /// whose new figures are the result where it is closed.
-    pub(super) fn trim(&mut self, through: Index, documents: u64, bytes: u64) -> Option<Segment> {
+    pub(super) fn trim(&mut self, through: LogIndex, documents: u64, bytes: u64) -> Option<Segment> {
         while self.closed.pop_front_if(|segment| segment.last <= through).is_some() {}
         let is_closed = !self.closed.is_empty();
         let next = self.closed.front_mut().unwrap_or(&mut self.open);
@@ -136,7 +136,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(sizes: &[u64], size_bytes: u64, age: Option<u64>, through: Index, expected: Option<Index>) {
+    fn check(
+        sizes: &[u64],
+        size_bytes: u64,
+        age: Option<u64>,
+        through: LogIndex,
+        expected: Option<LogIndex>,
+    ) {
         let limits = Limits { size_bytes, retention: age.map(Duration::from_secs) };
         let found = segments(sizes).trim_through(limits, through, Duration::from_secs(1_000));
         assert_eq!(found, expected);

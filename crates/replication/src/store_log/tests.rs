@@ -17,31 +17,31 @@ fn open(catalog: &Arc<Catalog>, recent_bytes: u64) -> StoreLog {
     StoreLog::open(catalog, options).expect("a log")
 }
 
-fn operation(index: Index, term: Term) -> Entry {
+fn operation(index: LogIndex, term: Term) -> LogEntry {
     let timestamp = Timestamp { time: index as u32, increment: 1 };
     let wall = document::Value::DateTime(0);
     let data = doc! { "op": "n", "ts": timestamp, "t": (term as i64), "v": 2_i64, "wall": wall };
     let data = data.to_buf().into_bytes().into();
-    let position = Position { term, index };
-    Entry { position, kind: EntryKind::Operation(timestamp), data, context: Bytes::new() }
+    let position = LogPosition { term, index };
+    LogEntry { position, kind: LogEntryKind::Operation(timestamp), data, context: Bytes::new() }
 }
 
-fn other(index: Index, term: Term, kind: EntryKind) -> Entry {
+fn other(index: LogIndex, term: Term, kind: LogEntryKind) -> LogEntry {
     let (data, context) = (Bytes::from_static(b"data"), Bytes::from_static(b"context"));
-    Entry { position: Position { term, index }, kind, data, context }
+    LogEntry { position: LogPosition { term, index }, kind, data, context }
 }
 
-fn append(log: &mut StoreLog, entries: &[Entry]) {
+fn append(log: &mut StoreLog, entries: &[LogEntry]) {
     log.write(LogWrite { entries: entries.to_vec(), ..LogWrite::default() }).expect("a write");
 }
 
-fn check(log: &StoreLog, expected: &[Entry]) {
+fn check(log: &StoreLog, expected: &[LogEntry]) {
     let first = log.compacted().index + 1;
     assert_eq!(log.entries(first, log.last() + 1, u64::MAX).expect("entries"), expected);
     for entry in expected {
         assert_eq!(log.term(entry.position.index).expect("a term"), entry.position.term);
     }
-    let operations = expected.iter().filter(|entry| matches!(entry.kind, EntryKind::Operation(_))).count();
+    let operations = expected.iter().filter(|entry| matches!(entry.kind, LogEntryKind::Operation(_))).count();
     assert_eq!(log.collection.document_count(), operations as u64);
 }
 
@@ -51,9 +51,9 @@ fn a_log_is_what_was_written_from_memory_and_from_the_store() {
         let catalog = catalog();
         let mut log = open(&catalog, recent_bytes);
         let mut entries = vec![
-            other(1, 1, EntryKind::LeaderElected),
+            other(1, 1, LogEntryKind::LeaderElected),
             operation(2, 1),
-            other(3, 1, EntryKind::Membership),
+            other(3, 1, LogEntryKind::Membership),
             operation(4, 1),
             operation(5, 1),
         ];
@@ -62,14 +62,14 @@ fn a_log_is_what_was_written_from_memory_and_from_the_store() {
         assert_eq!(log.entries(2, 6, 1).expect("one"), entries[1..2]);
         // A later leader has others.
         entries.truncate(3);
-        entries.extend([other(4, 2, EntryKind::LeaderElected), operation(5, 2)]);
+        entries.extend([other(4, 2, LogEntryKind::LeaderElected), operation(5, 2)]);
         append(&mut log, &entries[3..]);
         check(&log, &entries);
         check(&open(&catalog, recent_bytes), &entries);
-        log.compact(Position { term: 1, index: 2 }).expect("it is compacted");
+        log.compact(LogPosition { term: 1, index: 2 }).expect("it is compacted");
         check(&log, &entries[2..]);
         check(&open(&catalog, recent_bytes), &entries[2..]);
-        let place = Position { term: 3, index: 4 };
+        let place = LogPosition { term: 3, index: 4 };
         log.write(LogWrite { reset: Some(place), entries: vec![operation(5, 3)], ..LogWrite::default() })
             .expect("a reset");
         check(&log, &[operation(5, 3)]);
@@ -106,7 +106,7 @@ fn an_operation_tells_its_own_place() {
     for first in [Timestamp { time: 2, increment: 1 }, place] {
         let twice =
             doc! { "ts": first, "op": "n", "ts": place, "t": 4_i64, "v": 2_i64, "wall": (wall.clone()) };
-        let entry = Entry { data: twice.to_buf().into_bytes().into(), ..operation(1, 4) };
+        let entry = LogEntry { data: twice.to_buf().into_bytes().into(), ..operation(1, 4) };
         assert_eq!(log.check(&entry).is_ok(), first == place, "{twice:?}");
     }
 }
@@ -124,7 +124,7 @@ fn the_oldest_go_in_segments() {
     log.oplog().set_retention(Some(Duration::from_secs(4_900)));
     assert!(log.trim_through(5_000, wall).is_none_or(|old| old <= 100), "what is young stays");
     log.oplog().set_retention(None);
-    log.compact(Position { term: 1, index: trimmed }).expect("it is compacted");
+    log.compact(LogPosition { term: 1, index: trimmed }).expect("it is compacted");
     let bytes = log.collection.data_bytes();
     assert!((SIZE_BYTES..SIZE_BYTES + 8192).contains(&bytes), "{bytes} bytes are left of {SIZE_BYTES}");
     check(&open(&catalog, 0), &(trimmed + 1..=5_000).map(|index| operation(index, 1)).collect::<Vec<_>>());
@@ -138,7 +138,7 @@ fn the_oldest_go_in_segments() {
 fn readers_see_what_is_applied() {
     let catalog = catalog();
     let mut log = open(&catalog, 0);
-    append(&mut log, &[other(1, 1, EntryKind::LeaderElected), operation(2, 1), operation(3, 1)]);
+    append(&mut log, &[other(1, 1, LogEntryKind::LeaderElected), operation(2, 1), operation(3, 1)]);
     let find = |time| log.oplog().find_timestamp(Timestamp { time, increment: 0 }).expect("a search");
     assert_eq!(find(0), None);
     log.oplog().show_up_to(2);
@@ -163,7 +163,7 @@ fn the_local_state_comes_back() {
     };
     let members = |ids: &[MemberId]| ids.to_vec();
     let applied = Checkpoint {
-        position: Position { term: 2, index: 9 },
+        position: LogPosition { term: 2, index: 9 },
         timestamp: Timestamp { time: 5, increment: 6 },
         membership: Membership {
             voters: members(&[1, 2]),

@@ -11,7 +11,7 @@ use catalog::Catalog;
 use document::DocumentBuf;
 use fastrand::Rng;
 use replication::set::{MemberTasks, ReplicaSet, SetOptions};
-use replication::{LocalState, LogOptions, MemberId, Position};
+use replication::{LocalState, LogOptions, LogPosition, MemberId};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -59,7 +59,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Up to where its disk says that it has come.
-    pub(crate) fn mark(&self) -> Option<Position> {
+    pub(crate) fn mark(&self) -> Option<LogPosition> {
         let local = LocalState::new(self.catalog.store().clone());
         local.applied().expect("a whole disk").map(|mark| mark.position)
     }

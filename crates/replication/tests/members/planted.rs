@@ -6,7 +6,7 @@ use document::{DocumentBuf, RawValue, Value};
 use protobuf::Message as _;
 use raft::eraftpb::{self, MessageType};
 use replication::oplog::{Applier, OplogEntry};
-use replication::retryable::SessionTable;
+use replication::retryable::RetryTable;
 use replication::{HardState, Log as _, LogOptions, LogWrite, StoreLog};
 use std::future::Future as _;
 use std::pin::pin;
@@ -97,7 +97,7 @@ pub(crate) fn forget_vote(catalog: &Arc<Catalog>) {
 }
 
 /// Applies some earlier update once more.
-pub(crate) fn apply_again(catalog: &Arc<Catalog>, sessions: &SessionTable) {
+pub(crate) fn apply_again(catalog: &Arc<Catalog>, sessions: &RetryTable) {
     let Some(oplog) = catalog.collection("local", "oplog.rs") else { return };
     let view = catalog.store().read_view();
     let (forward, options) = (storage::Direction::Forward, storage::CursorOptions::default());

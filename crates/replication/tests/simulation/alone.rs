@@ -2,7 +2,7 @@
 
 use crate::disk::{Disk, DiskLog};
 use document::Timestamp;
-use replication::{Checkpoint, Committed, Config, EntryKind, Member, ProposeError, RaftRole, ReadId};
+use replication::{Checkpoint, Committed, Config, LogEntryKind, Member, ProposeError, RaftRole, ReadId};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -109,7 +109,7 @@ fn a_restart_goes_on_where_the_data_are() {
     (1..=3).for_each(|bytes| alone.propose(bytes).unwrap());
     let committed = alone.settle();
     let first = &committed[0].entry;
-    let EntryKind::Operation(timestamp) = first.kind else { panic!("{first:?} is no operation") };
+    let LogEntryKind::Operation(timestamp) = first.kind else { panic!("{first:?} is no operation") };
     let data = Checkpoint { position: first.position, timestamp, membership: data };
     let mut alone = Alone::open(alone.disk, data);
     alone.wait();
@@ -117,7 +117,7 @@ fn a_restart_goes_on_where_the_data_are() {
     assert_eq!(again[..2], committed[1..], "what was not in the data is given out again");
     alone.propose(1).unwrap();
     let next = &alone.settle()[0].entry;
-    let EntryKind::Operation(next) = next.kind else { panic!("{next:?} is no operation") };
+    let LogEntryKind::Operation(next) = next.kind else { panic!("{next:?} is no operation") };
     assert_eq!(next, Timestamp { time: 1_000, increment: 4 });
 }
 

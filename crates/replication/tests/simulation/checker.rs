@@ -2,29 +2,29 @@
 
 use crate::disk::Image;
 use document::{RawDocument, RawValue};
-use replication::{Committed, Entry, EntryKind, Index, MemberId, Position, Term};
+use replication::{Committed, LogEntry, LogEntryKind, LogIndex, LogPosition, MemberId, Term};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub(crate) struct Checker {
     leaders: BTreeMap<Term, MemberId>,
     /// The one history: what some member was given to apply, from the index after [`FIRST`].
-    pub(crate) committed: Vec<Entry>,
+    pub(crate) committed: Vec<LogEntry>,
     /// For each of them a term in which it was committed.
     committed_in: Vec<Term>,
     timestamp: document::Timestamp,
-    acknowledged: Vec<(Position, u64)>,
+    acknowledged: Vec<(LogPosition, u64)>,
     /// All that was acknowledged or read up to now is at or before this.
-    pub(crate) seen: Index,
+    pub(crate) seen: LogIndex,
     pub(crate) reads: usize,
 }
 
 /// Where the first data of a set are.
-pub(crate) const FIRST: Index = 1;
+pub(crate) const FIRST: LogIndex = 1;
 
-pub(crate) fn value(entry: &Entry) -> Option<u64> {
-    let is_operation = matches!(entry.kind, EntryKind::Operation(_));
-    let value = |entry: &Entry| {
+pub(crate) fn value(entry: &LogEntry) -> Option<u64> {
+    let is_operation = matches!(entry.kind, LogEntryKind::Operation(_));
+    let value = |entry: &LogEntry| {
         let document = RawDocument::parse(&entry.data).expect("an operation");
         document.get("value").and_then(RawValue::as_i64_exact).expect("a value") as u64
     };
@@ -39,7 +39,7 @@ impl Checker {
         // An election can end late: what later terms have committed is not its matter.
         let earlier = self.committed.iter().zip(&self.committed_in).filter(|(_, in_term)| **in_term < term);
         for (entry, _) in earlier {
-            let Position { index, .. } = entry.position;
+            let LogPosition { index, .. } = entry.position;
             match log.entry(index) {
                 Some(own) => assert_eq!(own, entry, "leader {member} of term {term} has another entry"),
                 None => assert!(
@@ -57,7 +57,7 @@ impl Checker {
             Some(known) => assert_eq!(known, entry, "member {member} applies another entry than others did"),
             None => {
                 assert_eq!(place, self.committed.len(), "member {member} applies {:?}", entry.position);
-                if let EntryKind::Operation(timestamp) = entry.kind {
+                if let LogEntryKind::Operation(timestamp) = entry.kind {
                     assert!(timestamp > self.timestamp, "{timestamp:?} follows {:?}", self.timestamp);
                     self.timestamp = timestamp;
                 }
@@ -67,13 +67,13 @@ impl Checker {
         }
     }
 
-    pub(crate) fn acknowledged(&mut self, position: Position, value: u64) {
+    pub(crate) fn acknowledged(&mut self, position: LogPosition, value: u64) {
         self.acknowledged.push((position, value));
         self.seen = self.seen.max(position.index);
     }
 
     /// A read that began when everything up to `floor` had been seen shows what was applied up to `index`.
-    pub(crate) fn read(&mut self, member: MemberId, floor: Index, index: Index) {
+    pub(crate) fn read(&mut self, member: MemberId, floor: LogIndex, index: LogIndex) {
         assert!(index >= floor, "a read on {member} shows {index}, {floor} had been seen before it began");
         self.seen = self.seen.max(index);
         self.reads += 1;
@@ -105,7 +105,7 @@ impl Checker {
 /// Log matching: where two logs have the same term at an index, they are equal up to there.
 pub(crate) fn logs_match(one: &Image, other: &Image) {
     let both =
-        |entry: &&Entry| other.entry(entry.position.index).is_some_and(|o| o.position == entry.position);
+        |entry: &&LogEntry| other.entry(entry.position.index).is_some_and(|o| o.position == entry.position);
     let Some(last) = one.entries.iter().rev().find(both) else { return };
     for entry in one.entries.iter().take_while(|entry| entry.position.index <= last.position.index) {
         if let Some(same) = other.entry(entry.position.index) {

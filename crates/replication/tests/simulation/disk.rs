@@ -4,23 +4,23 @@
 use crate::Bug;
 use crate::stored::Stored;
 use fastrand::Rng;
-use replication::{Entry, HardState, Index, Log, LogError, LogWrite, Position, StoreLog, Term};
+use replication::{HardState, Log, LogEntry, LogError, LogIndex, LogPosition, LogWrite, StoreLog, Term};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Image {
     hard_state: HardState,
-    pub(crate) compacted: Position,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) compacted: LogPosition,
+    pub(crate) entries: Vec<LogEntry>,
 }
 
 impl Image {
-    fn last(&self) -> Index {
+    fn last(&self) -> LogIndex {
         self.compacted.index + self.entries.len() as u64
     }
 
-    pub(crate) fn entry(&self, index: Index) -> Option<&Entry> {
+    pub(crate) fn entry(&self, index: LogIndex) -> Option<&LogEntry> {
         self.entries.get(index.checked_sub(self.compacted.index + 1)? as usize)
     }
 
@@ -57,7 +57,7 @@ impl Image {
 #[derive(Debug, Clone)]
 enum Change {
     Write(LogWrite),
-    Compact(Position),
+    Compact(LogPosition),
 }
 
 #[derive(Debug, Default)]
@@ -151,21 +151,21 @@ impl Log for DiskLog {
         state
     }
 
-    fn compacted(&self) -> Position {
+    fn compacted(&self) -> LogPosition {
         let disk = self.0.borrow();
         let compacted = disk.written.compacted;
         assert!(disk.ask(|log| log.compacted()).is_none_or(|stored| stored == compacted));
         compacted
     }
 
-    fn last(&self) -> Index {
+    fn last(&self) -> LogIndex {
         let disk = self.0.borrow();
         let last = disk.written.last();
         assert!(disk.ask(|log| log.last()).is_none_or(|stored| stored == last));
         last
     }
 
-    fn term(&self, index: Index) -> Result<Term, LogError> {
+    fn term(&self, index: LogIndex) -> Result<Term, LogError> {
         let disk = self.0.borrow();
         let entry = disk.written.entry(index).map(|entry| entry.position);
         let position = entry.or(Some(disk.written.compacted).filter(|compacted| compacted.index == index));
@@ -175,7 +175,7 @@ impl Log for DiskLog {
         Ok(term)
     }
 
-    fn entries(&self, first: Index, end: Index, bytes_max: u64) -> Result<Vec<Entry>, LogError> {
+    fn entries(&self, first: LogIndex, end: LogIndex, bytes_max: u64) -> Result<Vec<LogEntry>, LogError> {
         let disk = self.0.borrow();
         let mut bytes = 0;
         let mut entries = Vec::new();
@@ -198,7 +198,7 @@ impl Log for DiskLog {
         Ok(())
     }
 
-    fn compact(&mut self, through: Position) -> Result<(), LogError> {
+    fn compact(&mut self, through: LogPosition) -> Result<(), LogError> {
         self.0.borrow_mut().change(Change::Compact(through));
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A log in a store whose disk loses at a crash what was not synced.
 
 use document::{DocumentBuf, doc};
-use replication::{Entry, EntryKind, LogOptions, OpTime, StoreLog};
+use replication::{LogEntry, LogEntryKind, LogOptions, OpTime, StoreLog};
 use std::sync::{Arc, Mutex};
 use storage::{
     Disk, Engine, EngineFailure, EngineHooks, HookedEngine, MemoryEngine, MutationLog, Room, StableImage,
@@ -101,8 +101,8 @@ impl Stored {
     }
 
     /// That the counters, and what a reader of everything sees, are these entries.
-    pub(crate) fn check(&self, entries: &[Entry]) {
-        let operations = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Operation(_)));
+    pub(crate) fn check(&self, entries: &[LogEntry]) {
+        let operations = entries.iter().filter(|entry| matches!(entry.kind, LogEntryKind::Operation(_)));
         let operations: Vec<_> = operations.map(|entry| entry.data.to_vec()).collect();
         let oplog = self.catalog.collection("local", "oplog.rs").unwrap();
         let bytes = operations.iter().map(Vec::len).sum::<usize>() as u64;

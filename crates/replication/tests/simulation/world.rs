@@ -7,8 +7,8 @@ use crate::network::Network;
 use crate::stored::operation;
 use fastrand::Rng;
 use replication::{
-    Checkpoint, Committed, Config, Effects, EntryKind, Index, Member, MemberId, Position, RaftMessage,
-    RaftRole, ReadId, SyncTicket, Term,
+    Checkpoint, Committed, Config, Effects, LogEntryKind, LogIndex, LogPosition, Member, MemberId,
+    RaftMessage, RaftRole, ReadId, SyncTicket, Term,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ struct Data {
 
 /// A write that waits for its commit.
 struct Pending {
-    position: Position,
+    position: LogPosition,
     value: u64,
 }
 
@@ -43,7 +43,7 @@ struct Running {
     queue: Vec<Committed>,
     pending: Vec<Pending>,
     /// Reads, with what had been seen when each began, and when known the index that it needs.
-    reads: Vec<(ReadId, Index, Option<Index>)>,
+    reads: Vec<(ReadId, LogIndex, Option<LogIndex>)>,
     is_copying: bool,
 }
 
@@ -319,7 +319,7 @@ impl World {
             let checkpoint = &mut running.data.checkpoint;
             checkpoint.position = entry.position;
             checkpoint.membership = membership.unwrap_or_else(|| checkpoint.membership.clone());
-            if let EntryKind::Operation(timestamp) = entry.kind {
+            if let LogEntryKind::Operation(timestamp) = entry.kind {
                 checkpoint.timestamp = timestamp;
             }
             running.pending.retain(|pending| {
@@ -386,9 +386,11 @@ impl World {
             operation(optime, value).into_bytes()
         });
         self.next_value = value;
-        let Ok(Position { term, index }) = proposed else { return };
-        let pending = (0..count as u64)
-            .map(|nth| Pending { position: Position { term, index: index + nth }, value: first + nth + 1 });
+        let Ok(LogPosition { term, index }) = proposed else { return };
+        let pending = (0..count as u64).map(|nth| Pending {
+            position: LogPosition { term, index: index + nth },
+            value: first + nth + 1,
+        });
         running.pending.extend(pending);
     }
 
