@@ -25,7 +25,8 @@ fn read_everything(document: RawDocument<'_>) {
         let value = element.value();
         let _ = (element.name(), value.as_i64_exact(), value.as_f64(), value.to_value());
         match value {
-            RawValue::Document(inner) | RawValue::JavaScriptWithScope { scope: inner, .. } => read_everything(inner),
+            RawValue::Document(inner) | RawValue::JavaScriptWithScope { scope: inner,
+                .. } => read_everything(inner),
             RawValue::Array(inner) => read_everything(inner.as_document()),
             _ => {}
         }
@@ -55,9 +56,11 @@ fn check_keys(document: RawDocument<'_>) {
         }
         let mut builder = KeyBuilder::new();
         builder.append(*left, SortOrder::Descending);
-        let decoded = decode(builder.key(), builder.type_bits(), &[SortOrder::Descending]).expect("a key just written");
+        let decoded = decode(builder.key(), builder.type_bits(),
+            &[SortOrder::Descending]).expect("a key just written");
         let mut again = KeyBuilder::new();
         decoded.iter().for_each(|value| again.append_owned(value, SortOrder::Descending));
-        assert_eq!((again.key(), again.type_bits()), (builder.key(), builder.type_bits()), "{left:?} comes back");
+        assert_eq!((again.key(), again.type_bits()), (builder.key(), builder.type_bits()),
+            "{left:?} comes back");
     }
 }

@@ -38,8 +38,8 @@ pub(crate) fn run(options: &CompareOptions) -> Result<(), Box<dyn Error>> {
     let flags =
         if options.ring.defer_taskrun { "SINGLE_ISSUER, DEFER_TASKRUN" } else { "none (the default)" };
     println!(
-        "{} rounds of {} s, requests of {} bytes, replies of {} bytes; flags of the libraries' rings: {flags}. Medians \
-         (smallest–largest); ratios are of rates in the same round.\n",
+        "{} rounds of {} s, requests of {} bytes, replies of {} bytes; flags of the libraries' rings: \
+         {flags}. Medians (smallest–largest); ratios are of rates in the same round.\n",
         options.rounds,
         options.seconds,
         message::REQUEST_BYTES,
@@ -166,8 +166,8 @@ mod tests {
         let found = row(64, &[rates([100.0, 300.0, 200.0]), rates([100.0, 100.0, 100.0]), compio]);
         assert_eq!(
             found,
-            "| 64 | 200 (100–300) | 100 (100–100) | 75 (50–100); failed in 1 of 3 rounds: connection 9: refused \
-             | 2.00 (1.00–3.00) | 2.00 (2.00–2.00) |"
+            "| 64 | 200 (100–300) | 100 (100–100) | 75 (50–100); failed in 1 of 3 rounds: connection 9: \
+             refused | 2.00 (1.00–3.00) | 2.00 (2.00–2.00) |"
         );
     }
 

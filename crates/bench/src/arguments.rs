@@ -22,7 +22,8 @@ pub(crate) struct MeasureArguments {
     pub(crate) warm_up: Option<Time>,
     /// Measured time of each repetition [default: 30s; none with --operations; 5s in experiments, and longer
     /// where requests are slow and connections many]
-    #[arg(long, value_name = "TIME", visible_alias = "seconds", allow_hyphen_values = true, value_parser = positive)]
+    #[arg(long, value_name = "TIME", visible_alias = "seconds", allow_hyphen_values = true,
+        value_parser = positive)]
     pub(crate) duration: Option<Duration>,
     /// How often to measure, in rounds over all that is compared: tables show medians over them, comparisons
     /// draw confidence intervals from them

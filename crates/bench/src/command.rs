@@ -23,7 +23,8 @@ pub enum BenchCommand {
     #[command(subcommand)]
     Article(ArticleCommand),
     /// Instructions and simulated cache misses per request, by valgrind
-    #[command(mut_arg("kinds", |argument| CACHEGRIND.kinds(argument)), mut_arg("repetitions", |argument| argument.default_value("1")))]
+    #[command(mut_arg("kinds", |argument| CACHEGRIND.kinds(argument)),
+        mut_arg("repetitions", |argument| argument.default_value("1")))]
     Cachegrind(ExperimentArguments),
     /// A further generator process, directed by another one
     #[command(hide = true)]

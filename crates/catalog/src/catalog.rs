@@ -365,7 +365,8 @@ impl Catalog {
         }
         if from.is_system() || to.is_system() {
             return Err(CatalogError::IllegalOperation(format!(
-                "error with target or source namespace: renaming system collections is not allowed: {from} to {to}"
+                "error with target or source namespace: renaming system collections is not allowed: {from} \
+                to {to}"
             )));
         }
         let _guard = self.begin_change(context).await?;
@@ -465,7 +466,8 @@ fn without_unfinished_indexes(
         return Ok(definition);
     }
     let names: Vec<_> = unfinished.iter().map(|index| index.spec.name.as_str()).collect();
-    tracing::warn!(namespace = %definition.namespace, indexes = ?names, "removing indexes whose build did not finish");
+    tracing::warn!(namespace = %definition.namespace, indexes = ?names,
+        "removing indexes whose build did not finish");
     let mut changes = Changes::new(context);
     changes.drop_indexes(&definition, &unfinished);
     changes.commit_and_block(store)?;

@@ -226,7 +226,8 @@ impl<'o> Changes<'o> {
         self.tell(Change::Insert { definition, document_key, document, position });
     }
 
-    /// A document takes the place of another one, as a whole or made from it; these entries go and those come.
+    /// A document takes the place of another one, as a whole or made from it; these entries go and those
+    /// come.
     pub(crate) fn update<'e>(
         &mut self,
         definition: &CollectionDefinition,
@@ -396,8 +397,8 @@ impl<'o> Changes<'o> {
         self.context.observer.filter(|_| self.is_told)
     }
 
-    /// Commits the changes and waits until they are applied; the receipt is in the context then. Until they are
-    /// enqueued, the end of the operation takes them back; from then on it is not asked any more.
+    /// Commits the changes and waits until they are applied; the receipt is in the context then. Until they
+    /// are enqueued, the end of the operation takes them back; from then on it is not asked any more.
     pub(crate) async fn commit(self, store: &Store) -> Result<(), Uncommitted> {
         let (receipts, observer, began) = (self.context.receipts, self.observer(), ambient::now());
         let (mut commit, mut end) = (store.commit(self.seal()), End::default());

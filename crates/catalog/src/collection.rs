@@ -151,8 +151,8 @@ impl Collection {
         u64::try_from(self.store.counter(keys::bytes_counter(self.id))).unwrap_or(0)
     }
 
-    /// Rewrites the tables that hold the collection without what was replaced or removed. Blocks; told to end,
-    /// it does so between two tables.
+    /// Rewrites the tables that hold the collection without what was replaced or removed. Blocks; told to
+    /// end, it does so between two tables.
     ///
     /// # Errors
     /// Storage errors, the end of the operation.

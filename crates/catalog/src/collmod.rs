@@ -295,7 +295,9 @@ fn check_unique(
         let entry = keys::whole_entry(key, value)?;
         if previous.as_deref() == Some(entry.fields) {
             return Err(CatalogError::CannotConvertIndexToUnique(
-                "Cannot convert the index to unique. Please resolve conflicting documents before running collMod again.".into(),
+                "Cannot convert the index to unique. Please resolve conflicting documents before running \
+                collMod again."
+                    .into(),
             ));
         }
         let kept = previous.get_or_insert_default();

@@ -178,8 +178,8 @@ pub struct CollectionDefinition {
     /// Its indexes in the order of their making; `_id_` first. A view has none.
     pub indexes: Vec<Arc<IndexDefinition>>,
     pub(crate) next_index_id: IndexId,
-    /// Indexes that have become complete since the start, and the sequence number from which on views have them
-    /// whole.
+    /// Indexes that have become complete since the start, and the sequence number from which on views have
+    /// them whole.
     completed: Vec<(IndexId, u64)>,
     pub(crate) validator: Option<Matcher>,
     /// What the planner is told; made when it is first asked for.

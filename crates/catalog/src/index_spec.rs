@@ -144,7 +144,8 @@ impl IndexSpec {
             parsed.map_err(|error| error.within(&format!("Error in specification {}", spec.quoted())))?;
         if parsed.name == "_id_" {
             return Err(CatalogError::BadValue(format!(
-                "The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, found key: {}",
+                "The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: \
+                1}}, found key: {}",
                 document::quote::element("key", RawValue::Document(pattern))
             )));
         }
@@ -489,7 +490,8 @@ fn parse_kind(value: RawValue<'_>) -> Result<FieldKind, CatalogError> {
                 Err(CatalogError::CannotCreateIndex("Values in the index key pattern cannot be NaN.".into()))
             }
             None => Err(CatalogError::CannotCreateIndex(format!(
-                "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, and strings are allowed.",
+                "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, and \
+                strings are allowed.",
                 value.kind().alias()
             ))),
         },
@@ -515,9 +517,9 @@ mod tests {
         );
         check(
             doc! { "key": { "a": 1, "b": "hashed" }, "name": "x", "background": true, "sparse": true },
-            Ok(
-                doc! { "v": 2, "key": { "a": 1, "b": "hashed" }, "name": "x", "sparse": true, "background": true },
-            ),
+            Ok(doc! {
+                "v": 2, "key": { "a": 1, "b": "hashed" }, "name": "x", "sparse": true, "background": true
+            }),
         );
         check(doc! { "name": "a" }, Err(9));
         let mut many: Document = (0..32).map(|number| (format!("f{number}"), Value::from(1))).collect();
@@ -565,7 +567,8 @@ mod tests {
         check_refused(
             doc! {},
             9,
-            "Error in specification {} :: caused by :: The 'key' field is a required property of an index specification",
+            "Error in specification {} :: caused by :: The 'key' field is a required property of an index \
+            specification",
         );
         check_refused(
             doc! { "key": { "v": 1 }, "name": "u", "unique": {} },

@@ -328,15 +328,17 @@ fn existing_index(
     if let Some(existing) = definition.index(&spec.name) {
         if !existing.spec.has_signature_of(spec) && !spec.is_id_index() {
             return Err(CatalogError::IndexKeySpecsConflict(format!(
-                "An existing index has the same name as the requested index. When index names are not specified, they are \
-                 auto generated and can cause conflicts. Please refer to our documentation. Requested index: {}, existing index: {}",
+                "An existing index has the same name as the requested index. When index names are not \
+                 specified, they are auto generated and can cause conflicts. Please refer to our \
+                 documentation. Requested index: {}, existing index: {}",
                 requested(),
                 existing.spec.to_document().quoted()
             )));
         }
         if !existing.spec.has_options_of(spec) {
             return Err(CatalogError::IndexOptionsConflict(format!(
-                "An equivalent index already exists with the same name but different options. Requested index: {}, existing index: {}",
+                "An equivalent index already exists with the same name but different options. Requested \
+                index: {}, existing index: {}",
                 requested(),
                 existing.spec.to_document().quoted()
             )));
@@ -349,7 +351,8 @@ fn existing_index(
             format!("Index already exists with a different name: {}", existing.spec.name),
         )),
         Some(existing) => Err(CatalogError::IndexOptionsConflict(format!(
-            "An equivalent index already exists with a different name and options. Requested index: {}, existing index: {}",
+            "An equivalent index already exists with a different name and options. Requested index: {}, \
+            existing index: {}",
             requested(),
             existing.spec.to_document().quoted()
         ))),

@@ -1,8 +1,8 @@
 //! The oplog: a capped collection whose owner gives each document its record id.
 //!
-//! The owner, the log of a replica set, puts and removes documents by units of its own, of which nobody is told,
-//! and says up to which record readers see them. Clients only read. There is no index, not even of `_id`; the
-//! documents are in the order of their `ts`.
+//! The owner, the log of a replica set, puts and removes documents by units of its own, of which nobody is
+//! told, and says up to which record readers see them. Clients only read. There is no index, not even of
+//! `_id`; the documents are in the order of their `ts`.
 
 use crate::catalog::Catalog;
 use crate::collection::Collection;
@@ -172,8 +172,8 @@ impl Collection {
         }
     }
 
-    /// The first record that readers see whose `ts` is not before this one, the last one where all are; found by
-    /// a binary search.
+    /// The first record that readers see whose `ts` is not before this one, the last one where all are; found
+    /// by a binary search.
     ///
     /// # Errors
     /// A document without `ts`; storage errors, [`storage::StorageError::WouldBlock`] among them.

@@ -140,7 +140,8 @@ fn whole(field: &str, value: RawValue<'_>) -> Result<i64, CatalogError> {
 pub(crate) fn capped_size(requested: i64) -> Result<u64, CatalogError> {
     if requested <= 0 || requested > CAPPED_SIZE_MAX {
         return Err(CatalogError::InvalidOptions(format!(
-            "Capped collection size must be greater than zero and less than or equal to {CAPPED_SIZE_MAX} bytes"
+            "Capped collection size must be greater than zero and less than or equal to {CAPPED_SIZE_MAX} \
+            bytes"
         )));
     }
     Ok((requested.unsigned_abs()).max(CAPPED_SIZE_MIN).next_multiple_of(CAPPED_SIZE_STEP))
@@ -217,7 +218,8 @@ impl CollectionOptions {
         let invalid = |message: &str| Err(CatalogError::InvalidOptions(message.into()));
         if self.other.contains("expireAfterSeconds") && !self.other.contains("clusteredIndex") {
             return invalid(
-                "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is specified",
+                "'expireAfterSeconds' is only supported on time-series collections or when the \
+                'clusteredIndex' option is specified",
             );
         }
         if self.capped.is_some() && self.other.contains("clusteredIndex") {

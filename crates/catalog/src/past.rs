@@ -1,5 +1,5 @@
-//! Reading the past: whether a view in time has the names of today, and carrying a view on to a later time by what
-//! has become of its documents since.
+//! Reading the past: whether a view in time has the names of today, and carrying a view on to a later time by
+//! what has become of its documents since.
 
 use crate::catalog::{Catalog, load_records};
 use crate::change::Changes;
@@ -13,8 +13,8 @@ use storage::{Keyspace, ReadTier, ReadView, WriteUnit};
 const SNAPSHOT_UNAVAILABLE: i32 = 246;
 
 impl Catalog {
-    /// Fails where a name stood for something else at the time of the view, or for what is gone. What has come since
-    /// is empty in it.
+    /// Fails where a name stood for something else at the time of the view, or for what is gone. What has
+    /// come since is empty in it.
     ///
     /// # Errors
     /// `SnapshotUnavailable`; storage errors.
@@ -41,8 +41,8 @@ impl Catalog {
 
 fn unavailable(database: &str, name: &str) -> CatalogError {
     let message = format!(
-        "Unable to read from a snapshot due to pending collection catalog changes to {database}.{name}; please \
-         retry the operation"
+        "Unable to read from a snapshot due to pending collection catalog changes to {database}.{name}; \
+         please retry the operation"
     );
     CatalogError::Location { code: SNAPSHOT_UNAVAILABLE, message }
 }
@@ -69,8 +69,8 @@ impl Collection {
         Ok(found.map(|bytes| (key, RawDocument::trusted(&bytes).to_buf())))
     }
 
-    /// Puts into a unit what makes of a view a later one: what has become of documents, each named by its `_id`, in
-    /// the order in which they came into the collection. It is not to be committed.
+    /// Puts into a unit what makes of a view a later one: what has become of documents, each named by its
+    /// `_id`, in the order in which they came into the collection. It is not to be committed.
     ///
     /// # Errors
     /// Storage errors.

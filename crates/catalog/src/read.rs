@@ -189,7 +189,8 @@ impl Collection {
         }
         let record = last_seen.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         Err(ReadError::CappedPositionLost(format!(
-            "CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId({record})"
+            "CollectionScan died due to position in capped collection being deleted. Last seen record id: \
+            RecordId({record})"
         )))
     }
 }

@@ -34,7 +34,8 @@ fn shown(status: &Document, place: usize) -> Document {
     }
 }
 
-/// Three members who know that all of them vote, and of whom none stands for election because of a busy machine.
+/// Three members who know that all of them vote, and of whom none stands for election because of a busy
+/// machine.
 fn three_voters() -> (Wires, Vec<Member>) {
     let (wires, members) = three_that_wait(3_000);
     let votes = |member: &Member| status(member).get("votingMembersCount") == Some(&Value::Int32(3));

@@ -1,4 +1,5 @@
-//! Whatever the commands of a member of a set write is in the log, and the log makes the same of other members.
+//! Whatever the commands of a member of a set write is in the log, and the log makes the same of other
+//! members.
 
 use crate::command::COMMANDS;
 use crate::server::ServiceContext;
@@ -35,7 +36,9 @@ fn writes() -> Vec<Document> {
     vec![
         doc! { "create": "made", "validator": { "a": { "$gt": 0 } } },
         doc! { "create": "view", "viewOn": "c", "pipeline": [] },
-        doc! { "insert": "c", "documents": [{ "_id": 1, "a": 1 }, { "_id": 2, "a": 2 }, { "_id": 3, "a": 3 }] },
+        doc! {
+            "insert": "c", "documents": [{ "_id": 1, "a": 1 }, { "_id": 2, "a": 2 }, { "_id": 3, "a": 3 }]
+        },
         doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] },
         update(doc! { "_id": 1 }, doc! { "$set": { "b": [1, 2] } }, false),
         update(doc! { "_id": 2 }, doc! { "whole": true }, false),
@@ -47,7 +50,8 @@ fn writes() -> Vec<Document> {
         into(doc! { "$merge": { "into": "merged" } }),
         doc! {
             "aggregate": "c", "cursor": {},
-            "pipeline": [{ "$set": { "z": 1 } }, { "$merge": { "into": "merged", "whenMatched": "replace" } }],
+            "pipeline": [{ "$set": { "z": 1 } },
+                { "$merge": { "into": "merged", "whenMatched": "replace" } }],
         },
         doc! { "collMod": "c", "index": { "name": "a", "hidden": true } },
         doc! { "dropIndexes": "c", "index": "a" },

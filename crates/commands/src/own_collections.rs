@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// Older starts are forgotten when the log of starts has so many bytes.
 const STARTUP_LOG_BYTES: u64 = 10 << 20;
 
-/// Notes this start and, unless it is the member of a set, makes the collections that are missing. To be called
-/// before clients are served.
+/// Notes this start and, unless it is the member of a set, makes the collections that are missing. To be
+/// called before clients are served.
 ///
 /// # Errors
 /// Storage errors: a full disk, for one.
@@ -34,8 +34,8 @@ pub async fn prepare_own_collections(server: &Arc<ServiceContext>) -> CommandRes
     }
 }
 
-/// Makes the collections of the server that are missing, for all members of the set, and removes what the primary
-/// before has left. To be called whenever this member has become the primary.
+/// Makes the collections of the server that are missing, for all members of the set, and removes what the
+/// primary before has left. To be called whenever this member has become the primary.
 ///
 /// # Errors
 /// Storage errors; it is the primary no more.
@@ -49,8 +49,8 @@ pub async fn prepare_replicated(server: &Arc<ServiceContext>) -> CommandResult {
     load_default_concerns(&server.node)
 }
 
-/// Forgets sessions whose last retryable write is longer ago than sessions live; how many. To be called on the
-/// primary every few minutes.
+/// Forgets sessions whose last retryable write is longer ago than sessions live; how many. To be called on
+/// the primary every few minutes.
 ///
 /// # Errors
 /// Storage errors; it is the primary no more.

@@ -1,4 +1,5 @@
-//! What a server with documents does as a member of a replica set: the answers to what dispatch asks of its node.
+//! What a server with documents does as a member of a replica set: the answers to what dispatch asks of its
+//! node.
 
 use crate::error::{CommandError, CommandResult, code};
 use catalog::{Receipts, WriteError};

@@ -250,7 +250,8 @@ fn a_member_knows_itself_under_a_name_that_is_not_its_own() {
             [Value::from(doc! { "_id": 4, "host": host }), doc! { "_id": 5, "host": (self::host(1)) }.into()];
         doc! { "replSetInitiate": { "_id": "rs", "members": (members.to_vec()) } }
     };
-    let message = "No host described in new configuration with {version: 1, term: -1} for replica set rs maps to this node";
+    let message = "No host described in new configuration with {version: 1, term: -1} for replica set rs \
+        maps to this node";
     member.fails(config("elsewhere:7"), 93, message);
     member.admin(config("alias:7"));
     let hello = member.ok(doc! { "hello": 1 });
@@ -442,7 +443,8 @@ fn insert(ids: std::ops::Range<i32>) -> Document {
     doc! { "insert": "c", "documents": documents }
 }
 
-/// Holds back the batches of a member while they are ready and this says so, or for so long that a test has failed.
+/// Holds back the batches of a member while they are ready and this says so, or for so long that a test has
+/// failed.
 fn pause(member: &Member, is_meant: impl Fn() -> bool + Send + Sync + 'static) -> Arc<AtomicBool> {
     let paused = Arc::new(AtomicBool::new(true));
     let (flag, began) = (Arc::clone(&paused), Instant::now());

@@ -108,8 +108,8 @@ impl<'c> Scheduling<'c> {
         }
         self.views_too_old.add(1);
         let message = format!(
-            "a read of a secondary that takes longer than secondaryReadLifetimeLimitSeconds ({limit}) is ended: the \
-             state of the data that it reads from is too old"
+            "a read of a secondary that takes longer than secondaryReadLifetimeLimitSeconds ({limit}) is \
+             ended: the state of the data that it reads from is too old"
         );
         Err(CommandError::new(ErrorCode::SnapshotTooOld as i32, message))
     }

@@ -102,7 +102,9 @@ fn writes_to_what_is_on_disk() {
         false,
     );
     check_cold(
-        doc! { "update": "c", "updates": [{ "q": { "_id": 901 }, "u": { "$set": { "u": 1 } }, "upsert": true }] },
+        doc! {
+            "update": "c", "updates": [{ "q": { "_id": 901 }, "u": { "$set": { "u": 1 } }, "upsert": true }]
+        },
         true,
         false,
     );
@@ -306,7 +308,9 @@ impl Dice {
             0 => doc! { "k": (self.below(20)) },
             1 => doc! { "u": { "$gte": (self.below(2_000)) } },
             2 => {
-                doc! { "k": { "$in": [(self.below(20)), (self.below(20))] }, "_id": { "$lt": (self.below(220)) } }
+                doc! {
+                    "k": { "$in": [(self.below(20)), (self.below(20))] }, "_id": { "$lt": (self.below(220)) }
+                }
             }
             _ => doc! { "_id": (self.below(220)) },
         }
@@ -317,7 +321,9 @@ impl Dice {
         match self.below(10) {
             0 => doc! { "find": "c", "filter": filter, "sort": { "_id": 1 }, "batchSize": 1_000 },
             1 => {
-                doc! { "find": "c", "filter": filter, "sort": { "k": 1, "_id": (-1) }, "projection": { "pad": 0 } }
+                doc! {
+                    "find": "c", "filter": filter, "sort": { "k": 1, "_id": (-1) }, "projection": { "pad": 0 }
+                }
             }
             2 => doc! { "count": "c", "query": filter },
             3 => doc! { "distinct": "c", "key": "k", "query": filter },
@@ -326,14 +332,23 @@ impl Dice {
                 let upsert = self.below(3) == 0
                     && !multi
                     && filter.get("_id").is_some_and(|id| matches!(id, Value::Int32(_)));
-                doc! { "update": "c", "updates": [{ "q": filter, "u": { "$inc": { "v": 1 } }, "multi": multi, "upsert": upsert }] }
+                doc! {
+                    "update": "c", "updates": [{ "q": filter, "u": { "$inc": { "v": 1 } }, "multi": multi,
+                        "upsert": upsert }]
+                }
             }
             5 => {
-                doc! { "update": "c", "updates": [{ "q": { "_id": (self.below(200)) }, "u": { "$set": { "u": (self.below(2_000)) } } }] }
+                doc! {
+                    "update": "c", "updates": [{ "q": { "_id": (self.below(200)) },
+                        "u": { "$set": { "u": (self.below(2_000)) } } }]
+                }
             }
             6 => doc! { "delete": "c", "deletes": [{ "q": filter, "limit": 1 }] },
             7 => {
-                doc! { "findAndModify": "c", "query": filter, "sort": { "_id": 1 }, "update": { "$inc": { "w": 1 } } }
+                doc! {
+                    "findAndModify": "c", "query": filter, "sort": { "_id": 1 },
+                    "update": { "$inc": { "w": 1 } }
+                }
             }
             _ => {
                 let documents: Vec<Value> = (0..1 + self.below(4))
@@ -560,7 +575,10 @@ fn every_read_sees_the_state_that_was_chosen_for_it() {
         doc! { "find": "c", "filter": { "a": { "$gte": 2 } }, "sort": { "a": 1 }, "batchSize": 3 },
         doc! { "find": "c", "sort": { "b": 1 }, "batchSize": 3 },
         doc! { "find": "v" },
-        doc! { "aggregate": "c", "pipeline": [{ "$group": { "_id": "$a", "n": { "$sum": 1 } } }, { "$sort": { "_id": 1 } }], "cursor": (batch()) },
+        doc! {
+            "aggregate": "c", "pipeline": [{ "$group": { "_id": "$a", "n": { "$sum": 1 } } },
+                { "$sort": { "_id": 1 } }], "cursor": (batch())
+        },
         doc! { "aggregate": "c", "pipeline": [], "cursor": (batch()) },
         doc! { "aggregate": "c", "pipeline": stages, "cursor": (batch()) },
     ];

@@ -107,7 +107,8 @@ pub fn check_size(bytes: usize) -> CommandResult {
     Err(CommandError::new(
         code::BSON_OBJECT_TOO_LARGE,
         format!(
-            "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {MAX_REPLY_DOCUMENT_SIZE}(16MB)"
+            "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and \
+            {MAX_REPLY_DOCUMENT_SIZE}(16MB)"
         ),
     ))
 }

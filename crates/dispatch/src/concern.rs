@@ -1,5 +1,5 @@
-//! Read concerns, write concerns and read preferences: what a client asks of a set, and what a server that is in
-//! none answers.
+//! Read concerns, write concerns and read preferences: what a client asks of a set, and what a server that is
+//! in none answers.
 //!
 //! Source: MongoDB manual, "Read Concern", "Write Concern", "Read Preference"; driver specifications of the
 //! same names.
@@ -106,7 +106,8 @@ impl ReadConcern {
         }
         if self.after.is_some() && self.at.is_some() {
             return Err(CommandError::invalid_options(
-                "Specifying a timestamp for readConcern snapshot in a causally consistent session is not allowed. See \
+                "Specifying a timestamp for readConcern snapshot in a causally consistent session is not \
+                 allowed. See \
                  https://docs.mongodb.com/manual/core/read-isolation-consistency-recency/#causal-consistency",
             ));
         }
@@ -166,7 +167,8 @@ impl ReadConcerns {
             (ReadConcerns::Local, _) => "read concern not supported",
         };
         Err(CommandError::invalid_options(format!(
-            "Command {command} does not support {{ readConcern: {{ level: \"{}\", provenance: \"clientSupplied\" }} }} \
+            "Command {command} does not support {{ readConcern: {{ level: \"{}\", \
+             provenance: \"clientSupplied\" }} }} \
              :: caused by :: {reason}",
             concern.level.name()
         )))
@@ -314,7 +316,8 @@ pub(crate) fn allows_secondary(preference: RawValue<'_>) -> CommandResult<bool> 
         None | Some("primary") => Ok(false),
         Some("primaryPreferred" | "secondary" | "secondaryPreferred" | "nearest") => Ok(true),
         Some(other) => Err(CommandError::failed_to_parse(format!(
-            "Could not parse $readPreference mode '{other}'. Only the modes 'primary', 'primaryPreferred', 'secondary', 'secondaryPreferred', and 'nearest' are supported."
+            "Could not parse $readPreference mode '{other}'. Only the modes 'primary', 'primaryPreferred', \
+            'secondary', 'secondaryPreferred', and 'nearest' are supported."
         ))),
     }
 }

@@ -208,7 +208,8 @@ impl CollectionUsage {
     pub fn to_document(&self) -> Document {
         use OperationClass as Class;
         doc! {
-            "total": (self.sum(&[Class::Insert, Class::Query, Class::Update, Class::Delete, Class::GetMore, Class::Command])),
+            "total": (self.sum(&[Class::Insert, Class::Query, Class::Update, Class::Delete, Class::GetMore,
+                Class::Command])),
             "readLock": (self.sum(&[Class::Query, Class::GetMore, Class::Command])),
             "writeLock": (self.sum(&[Class::Insert, Class::Update, Class::Delete])),
             "queries": (self.sum(&[Class::Query])), "getmore": (self.sum(&[Class::GetMore])),
@@ -328,7 +329,10 @@ mod tests {
         counters.count(OperationClass::Command, 1);
         assert_eq!(
             counters.to_document(),
-            doc! { "insert": 3_i64, "query": 0_i64, "update": 0_i64, "delete": 0_i64, "getmore": 0_i64, "command": 1_i64 }
+            doc! {
+                "insert": 3_i64, "query": 0_i64, "update": 0_i64, "delete": 0_i64, "getmore": 0_i64,
+                "command": 1_i64
+            }
         );
     }
 

@@ -301,7 +301,8 @@ impl<N: Node> Cursors<N> {
         };
         if cursor.namespace != namespace {
             let message = format!(
-                "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
+                "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace \
+                {}",
                 cursor.namespace
             );
             return Err(CommandError::new(code::UNAUTHORIZED, message));
@@ -522,7 +523,8 @@ fn check_session(
             (
                 50738,
                 format!(
-                    "Cannot run getMore on cursor {id}, which was created in session {owner}, in session {caller}"
+                    "Cannot run getMore on cursor {id}, which was created in session {owner}, in session \
+                    {caller}"
                 ),
             )
         }

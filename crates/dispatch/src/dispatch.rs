@@ -304,8 +304,9 @@ fn check_strictly<N: Node>(command: &Command<N>, version: ApiVersion, fields: &F
     let (name, version_name) = (command.name, version.name());
     if !command.is_in(version) {
         let message = format!(
-            "Provided apiStrict:true, but the command {name} is not in API Version {version_name}. Information on supported \
-             commands and migrations in API Version {version_name} can be found at https://dochub.mongodb.org/core/manual-versioned-api"
+            "Provided apiStrict:true, but the command {name} is not in API Version {version_name}. \
+             Information on supported commands and migrations in API Version {version_name} can be found at \
+             https://dochub.mongodb.org/core/manual-versioned-api"
         );
         return Err(CommandError::new(code::API_STRICT_ERROR, message));
     }
@@ -501,7 +502,8 @@ fn report<N: Node>(
         && !error.closes_connection
     {
         server.counters.regular_asserts.add(1);
-        tracing::error!(target: "COMMAND", id = 20_631, command = context.command.name, errmsg = %error, "Command failed");
+        tracing::error!(target: "COMMAND", id = 20_631, command = context.command.name, errmsg = %error,
+            "Command failed");
     }
     let slow = Duration::from_millis(server.parameters.unsigned(Parameter::SlowMilliseconds));
     if working < slow || matches!(context.command.name, "hello" | "isMaster") {
@@ -577,8 +579,9 @@ mod tests {
         fails(doc! { "ping": 1, "$db": "a.b" }, 73, "Invalid database name: 'a.b'");
         fails(doc! { "ping": 1, "$db": "a", "apiVersion": "3" }, 322, "API version must be \"1\"");
         let strict = doc! { "buildInfo": 1, "$db": "a", "apiVersion": "1", "apiStrict": true };
-        let message = "Provided apiStrict:true, but the command buildInfo is not in API Version 1. Information on supported \
-             commands and migrations in API Version 1 can be found at https://dochub.mongodb.org/core/manual-versioned-api";
+        let message = "Provided apiStrict:true, but the command buildInfo is not in API Version 1. \
+             Information on supported commands and migrations in API Version 1 can be found at \
+             https://dochub.mongodb.org/core/manual-versioned-api";
         fails(strict, 323, message);
         fails(doc! { "ping": 1, "$db": "a", "apiVersion": "2" }, 322, "API version must be \"1\"");
         let concern = doc! { "ping": 1, "$db": "a", "writeConcern": { "w": 1 } };

@@ -301,9 +301,8 @@ mod tests {
     fn types_are_strict() {
         check(
             |fields| fields.integer("limit").map(drop),
-            Err(
-                "BSON field 'find.limit' is the wrong type 'string', expected types '[long, int, decimal, double]'",
-            ),
+            Err("BSON field 'find.limit' is the wrong type 'string', expected types '[long, int, decimal, \
+                double]'"),
         );
         check(
             |fields| fields.string("filter").map(drop),

@@ -1,8 +1,9 @@
 //! Reads that say how old the data may be which they get, and a server that answers for it.
 //!
-//! Drivers choose members by what they have heard of them some seconds ago (`maxStalenessSeconds`, at least 90).
-//! Here the member itself looks, when it answers: `$readFreshness: {maxStalenessMS, waitMS}` in a command, or in
-//! a document as its `comment`, which every driver lets through; else the set's own `settings.readFreshness`.
+//! Drivers choose members by what they have heard of them some seconds ago (`maxStalenessSeconds`, at least
+//! 90). Here the member itself looks, when it answers: `$readFreshness: {maxStalenessMS, waitMS}` in a
+//! command, or in a document as its `comment`, which every driver lets through; else the set's own
+//! `settings.readFreshness`.
 
 use crate::command::Command;
 use crate::context::CommandContext;
@@ -87,7 +88,8 @@ pub(crate) async fn await_freshness<N: Node>(
     Err(too_stale(node.staleness(), staleness_max))
 }
 
-/// Drivers send a read that fails so to another member: they take this one for unknown until they have asked it.
+/// Drivers send a read that fails so to another member: they take this one for unknown until they have asked
+/// it.
 fn too_stale(staleness: Option<Duration>, staleness_max: Duration) -> CommandError {
     let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let allowed = milliseconds(staleness_max);
@@ -99,7 +101,8 @@ fn too_stale(staleness: Option<Duration>, staleness_max: Duration) -> CommandErr
     CommandError::new(ErrorCode::NotPrimaryOrSecondary as i32, message).with_extra(told)
 }
 
-/// Whether an error is this one. It tells nothing about the topology, by which drivers would take it for old news.
+/// Whether an error is this one. It tells nothing about the topology, by which drivers would take it for old
+/// news.
 pub(crate) fn is_too_stale(error: &CommandError) -> bool {
     error.extra.as_ref().is_some_and(|extra| extra.contains(STALENESS_MAX))
 }

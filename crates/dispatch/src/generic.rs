@@ -178,8 +178,8 @@ impl<'a> GenericArguments<'a> {
         }
         if !is_retryable {
             let message = format!(
-                "txnNumber may only be provided for multi-document transactions and retryable write commands. \
-                 autocommit:false was not provided, and {command} is not a retryable write command."
+                "txnNumber may only be provided for multi-document transactions and retryable write \
+                 commands. autocommit:false was not provided, and {command} is not a retryable write command."
             );
             return Err(CommandError::new(wire::ErrorCode::NotARetryableWriteCommand as i32, message));
         }
@@ -333,11 +333,16 @@ mod tests {
         check(doc! { "txnNumber": 1 }, Err(14));
         check(doc! { "maxTimeMS": 0 }, Ok((false, false, None)));
         check(
-            doc! { "maxTimeMS": (Value::Null), "comment": (Value::Null), "readConcern": (Value::Null), "lsid": (Value::Null) },
+            doc! {
+                "maxTimeMS": (Value::Null), "comment": (Value::Null), "readConcern": (Value::Null),
+                "lsid": (Value::Null)
+            },
             Ok((false, false, None)),
         );
         check(
-            doc! { "writeConcern": (Value::Null), "$readPreference": (Value::Null), "apiVersion": (Value::Null) },
+            doc! {
+                "writeConcern": (Value::Null), "$readPreference": (Value::Null), "apiVersion": (Value::Null)
+            },
             Ok((false, false, None)),
         );
         check(doc! { "maxTimeMS": 1.0 }, Ok((false, false, Some(1))));

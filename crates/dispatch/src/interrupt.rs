@@ -148,8 +148,8 @@ impl Interrupt {
     }
 }
 
-/// The end of an operation that waits. Afterwards the switch holds nobody: a waker holds its connection, which
-/// holds the switch.
+/// The end of an operation that waits. Afterwards the switch holds nobody: a waker holds its connection,
+/// which holds the switch.
 struct End<'i> {
     interrupt: &'i Interrupt,
     limit: Option<Sleep>,

@@ -220,7 +220,8 @@ impl<N: Node> ServiceContext<N> {
             self.close_cursors_of(&sessions);
         }
         if cursors + sessions.len() > 0 {
-            tracing::debug!(target: "QUERY", id = 20528, cursors, sessions = sessions.len(), "Closed what was idle");
+            tracing::debug!(target: "QUERY", id = 20528, cursors, sessions = sessions.len(),
+                "Closed what was idle");
         }
     }
 

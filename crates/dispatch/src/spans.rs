@@ -250,10 +250,10 @@ mod tests {
         check(
             &some,
             doc! {
-                "count": 6_i64, "totalMicros": 1033_i64, "p50Micros": 4_i64, "p95Micros": 1024_i64, "p99Micros": 1024_i64,
-                "p999Micros": 1024_i64, "histogram": {
-                    "under1Micros": 1_i64, "under2Micros": 1_i64, "under4Micros": 2_i64, "under8Micros": 1_i64,
-                    "under1024Micros": 1_i64,
+                "count": 6_i64, "totalMicros": 1033_i64, "p50Micros": 4_i64, "p95Micros": 1024_i64,
+                "p99Micros": 1024_i64, "p999Micros": 1024_i64, "histogram": {
+                    "under1Micros": 1_i64, "under2Micros": 1_i64, "under4Micros": 2_i64,
+                    "under8Micros": 1_i64, "under1024Micros": 1_i64,
                 },
             },
         );

@@ -1,5 +1,5 @@
-//! What a member of a replica set answers, whatever it is a member of: who may ask what of whom, the times in its
-//! replies, write concerns and the heartbeat of monitors.
+//! What a member of a replica set answers, whatever it is a member of: who may ask what of whom, the times in
+//! its replies, write concerns and the heartbeat of monitors.
 
 use dispatch::client::Client;
 use dispatch::command::{Command, Run};

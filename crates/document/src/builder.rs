@@ -385,7 +385,8 @@ macro_rules! raw_from {
 }
 raw_from! {
     i32 => Int32, u16 => Int32, i64 => Int64, u32 => Int64, f64 => Double, bool => Boolean, &'a str => String,
-    ObjectId => ObjectId, Timestamp => Timestamp, Decimal128 => Decimal128, RawDocument<'a> => Document, RawArray<'a> => Array,
+    ObjectId => ObjectId, Timestamp => Timestamp, Decimal128 => Decimal128, RawDocument<'a> => Document,
+    RawArray<'a> => Array,
 }
 
 impl<'a> From<&'a String> for RawValue<'a> {
@@ -409,10 +410,10 @@ mod tests {
     fn every_type_round_trips() {
         let scope = doc! { "x": 1 };
         let document = doc! {
-            "double": 1.5, "string": "text\0with zero", "document": { "a": { "b": 1 } }, "array": [1, "two", [3], { "four": 4 }],
-            "binary": (Value::binary(0, vec![1, 2, 3])), "undefined": (Value::Undefined),
-            "id": (ObjectId::new()), "bool": true, "date": (Value::DateTime(-1)), "null": (Value::Null),
-            "regex": (Value::regex("^a", "i")),
+            "double": 1.5, "string": "text\0with zero", "document": { "a": { "b": 1 } },
+            "array": [1, "two", [3], { "four": 4 }], "binary": (Value::binary(0, vec![1, 2, 3])),
+            "undefined": (Value::Undefined), "id": (ObjectId::new()), "bool": true,
+            "date": (Value::DateTime(-1)), "null": (Value::Null), "regex": (Value::regex("^a", "i")),
             "pointer": (Value::db_pointer("a.b", ObjectId::new())),
             "code": (Value::JavaScript("f()".into())), "symbol": (Value::Symbol("s".into())),
             "scoped": (Value::code_with_scope("g()", scope)), "int": 7, "long": 8_i64,
@@ -445,7 +446,9 @@ mod tests {
         outer.append("z", false).append_all(doc! { "tail": 1 }.to_buf().as_raw());
         outer.finish();
         let raw = RawDocument::parse(&bytes[6..]).expect("a built document is valid");
-        let expect = doc! { "a": 1, "list": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, { "deep": "x" }], "z": false, "tail": 1 };
+        let expect = doc! {
+            "a": 1, "list": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, { "deep": "x" }], "z": false, "tail": 1
+        };
         assert_eq!(raw.to_document(), expect);
     }
 

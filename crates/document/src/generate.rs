@@ -148,7 +148,8 @@ fn scalar() -> impl Strategy<Value = Value> {
         3 => text().prop_map(Value::String),
         1 => text().prop_map(|symbol| Value::Symbol(symbol.into())),
         // Subtype 2 is left out: its bytes have an inner length.
-        1 => (prop::sample::select(vec![0, 1, 5, 255]), prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 254, 255]), 0..4))
+        1 => (prop::sample::select(vec![0, 1, 5, 255]),
+            prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 254, 255]), 0..4))
             .prop_map(|(subtype, bytes)| Value::binary(subtype, bytes)),
         1 => (250usize..260, any::<u8>()).prop_map(|(length, byte)| Value::binary(0, vec![byte; length])),
         1 => any::<[u8; 12]>().prop_map(|bytes| Value::ObjectId(ObjectId::from_bytes(bytes))),

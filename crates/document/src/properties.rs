@@ -51,7 +51,8 @@ fn check_any_bytes(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     #[test]
     fn documents_come_back(document in document()) {
@@ -77,7 +78,8 @@ proptest! {
     }
 
     #[test]
-    fn damaged_documents(document in document(), damage in prop::collection::vec((any::<usize>(), any::<u8>()), 1..4)) {
+    fn damaged_documents(document in document(),
+        damage in prop::collection::vec((any::<usize>(), any::<u8>()), 1..4)) {
         let mut bytes = document.to_buf().into_bytes();
         let length = bytes.len();
         for (position, byte) in damage {

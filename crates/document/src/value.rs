@@ -380,9 +380,9 @@ macro_rules! value_from {
     };
 }
 value_from! {
-    i32 => Int32, u16 => Int32, i64 => Int64, u32 => Int64, f64 => Double, bool => Boolean, &str => String, String => String,
-    &String => String, ObjectId => ObjectId, Timestamp => Timestamp, Decimal128 => Decimal128, Document => Document,
-    Vec<Value> => Array, Array => Array,
+    i32 => Int32, u16 => Int32, i64 => Int64, u32 => Int64, f64 => Double, bool => Boolean, &str => String,
+    String => String, &String => String, ObjectId => ObjectId, Timestamp => Timestamp,
+    Decimal128 => Decimal128, Document => Document, Vec<Value> => Array, Array => Array,
 }
 
 impl From<&DocumentBuf> for Value {

@@ -56,9 +56,9 @@ impl TransportFigures for Figures {
         }
         doc! {
             "bytesIn": (network.bytes_in as i64), "bytesOut": (network.bytes_out as i64),
-            "physicalBytesIn": (network.physical_bytes_in as i64), "physicalBytesOut": (network.physical_bytes_out as i64),
-            "numRequests": (network.num_requests as i64),
-            "stalledSends": (statistics.stalled_sends as i64),
+            "physicalBytesIn": (network.physical_bytes_in as i64),
+            "physicalBytesOut": (network.physical_bytes_out as i64),
+            "numRequests": (network.num_requests as i64), "stalledSends": (statistics.stalled_sends as i64),
             "unreadReplies": (group(&statistics.unread_replies)),
             "largeRequests": (group(&statistics.large_requests)),
             "compression": (statistics.compression.iter().map(compressor).collect::<Document>()),

@@ -330,9 +330,8 @@ mod tests {
         );
         check_executors(
             "10.0.0.1=adaptive",
-            Err(
-                "net.serviceExecutor names '10.0.0.1', which is none of the addresses of net.bindIp: 127.0.0.1, ::1",
-            ),
+            Err("net.serviceExecutor names '10.0.0.1', which is none of the addresses of net.bindIp: \
+                127.0.0.1, ::1"),
         );
     }
 

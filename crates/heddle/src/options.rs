@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_file() {
-        let yaml = "net:\n  port: 1000\n  bindIp: 0.0.0.0\nsystemLog:\n  component:\n    network:\n      verbosity: 2\n\
+        let yaml = "net:\n  port: 1000\n  bindIp: 0.0.0.0\n\
+            systemLog:\n  component:\n    network:\n      verbosity: 2\n\
                     setParameter:\n  cursorTimeoutMillis: 5\n";
         let options =
             parse(yaml, &["--port", "2000", "-vv", "--setParameter", "enableTestCommands=1"]).expect("valid");
@@ -216,7 +217,8 @@ mod tests {
         fails(
             "net:\n  prot: 1\n",
             &[],
-            "unknown key 'net.prot' in the configuration file FILE: see `heddle parameters` for what there is",
+            "unknown key 'net.prot' in the configuration file FILE: see `heddle parameters` for what there \
+            is",
         );
         fails(
             "",

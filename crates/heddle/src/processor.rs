@@ -17,7 +17,8 @@ const NEEDED: [(&str, u32, bool); 6] = [
 /// The program would end with an illegal instruction sooner or later.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this program was built for processors with {missing}, which this one lacks: build it here with RUSTFLAGS=\"\" make build"
+    "this program was built for processors with {missing}, which this one lacks: build it here with \
+    RUSTFLAGS=\"\" make build"
 )]
 pub(crate) struct TooOld {
     missing: String,

@@ -26,7 +26,8 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemberError {
     #[error(
-        "Local replica set configuration document reported set name of {stored}, but command line reported {given}"
+        "Local replica set configuration document reported set name of {stored}, but command line reported \
+        {given}"
     )]
     OtherSet { stored: String, given: String },
     #[error(
@@ -42,8 +43,8 @@ pub(crate) struct Member {
     peers: Arc<TcpPeers>,
 }
 
-/// Starts the member that the options make of this server, with so many bytes of memory for the process; `None` for
-/// a server of no set.
+/// Starts the member that the options make of this server, with so many bytes of memory for the process;
+/// `None` for a server of no set.
 ///
 /// # Errors
 /// Data of another set, a log that cannot be read, no thread left.
@@ -58,7 +59,10 @@ pub(crate) fn start(
     match stored {
         Some(stored) if given.is_empty() => {
             tracing::warn!(target: "control", id = 20_547, set = stored,
-                "Document(s) exist in 'system.replset', but started without --replSet. Database contents may appear inconsistent with the writes that were visible when this node was running as part of a replica set. Restart with --replSet unless you are doing maintenance and no other clients are connected");
+                "Document(s) exist in 'system.replset', but started without --replSet. Database contents \
+                may appear inconsistent with the writes that were visible when this node was running as \
+                part of a replica set. Restart with --replSet unless you are doing maintenance and no other \
+                clients are connected");
             return Ok(None);
         }
         Some(stored) if stored != given => return Err(MemberError::OtherSet { stored, given }.into()),
@@ -100,8 +104,8 @@ impl Member {
         self.peers.stop();
     }
 
-    /// Tells what becomes of this member, and does what a primary does at the beginning of its time, on a thread
-    /// of its own.
+    /// Tells what becomes of this member, and does what a primary does at the beginning of its time, on a
+    /// thread of its own.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -185,7 +189,8 @@ fn prepare(server: &Arc<ServiceContext>) {
 fn tell_change(before: Option<&Topology>, now: &Topology) {
     let state = |topology: &Topology| topology.state.name();
     if let Some(before) = before.filter(|before| before.state != now.state) {
-        tracing::info!(target: "repl", id = 21_358, new_state = state(now), old_state = state(before), term = now.term,
+        tracing::info!(target: "repl", id = 21_358, new_state = state(now), old_state = state(before),
+            term = now.term,
             "Replica set state transition");
     }
 }
@@ -194,8 +199,8 @@ fn seed() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// As what the others may know this server; first, what it calls itself: as MongoDB, the first address that it
-/// listens on, or the machine's name where it listens on all.
+/// As what the others may know this server; first, what it calls itself: as MongoDB, the first address that
+/// it listens on, or the machine's name where it listens on all.
 fn own_hosts(parameters: &Parameters) -> Vec<String> {
     let port = parameters.integer(Parameter::Port);
     let bound = match parameters.is_on(Parameter::BindIpAll) {

@@ -137,7 +137,8 @@ fn start_log(options: &Options) -> std::io::Result<Arc<Log>> {
 /// A panic ends one request; the log tells where it was.
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
-    tracing::error!(target: "control", id = 23_081, place, message_text = panic.payload_as_str().unwrap_or("-"), "Assertion failed");
+    tracing::error!(target: "control", id = 23_081, place,
+        message_text = panic.payload_as_str().unwrap_or("-"), "Assertion failed");
 }
 
 /// A server that listens.
@@ -158,7 +159,8 @@ fn start(options: &Options, log: &Arc<Log>, ends: &Sender<End>) -> Result<Runnin
     let resources = Resources { descriptors: budget, processors: sizes.processors, memory: sizes.memory };
     let network_options = network::server_options(parameters, resources)
         .map_err(|error| StartFailure::with(EXIT_OPTIONS)(Box::new(error)))?;
-    tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(), version = env!("CARGO_PKG_VERSION"),
+    tracing::info!(target: "control", id = 4_615_611, pid = std::process::id(),
+        version = env!("CARGO_PKG_VERSION"),
         dbpath = %parameters.text(Parameter::DbPath), "Heddle starting");
     sizes.log(&machine);
     allocator::keep_free_memory(sizes.keep_free);
@@ -309,10 +311,12 @@ fn is_local(address: &str) -> bool {
 
 fn tell_addresses(transport: &transport::Server) {
     for address in transport.tcp_addresses() {
-        tracing::info!(target: "network", id = 23_015, address = %address, port = address.port(), "Listening on");
+        tracing::info!(target: "network", id = 23_015, address = %address, port = address.port(),
+            "Listening on");
     }
     for address in transport.priority_addresses() {
-        tracing::info!(target: "network", id = 23_015, address = %address, port = address.port(), lane = "priority", "Listening on");
+        tracing::info!(target: "network", id = 23_015, address = %address, port = address.port(),
+            lane = "priority", "Listening on");
     }
     for path in transport.unix_paths() {
         tracing::info!(target: "network", id = 23_015, address = %path.display(), "Listening on");
@@ -355,7 +359,8 @@ impl Running {
                 Duration::from_millis(self.parameters.unsigned(Parameter::ShutdownTimeout))
             }
             End::Copied => {
-                tracing::info!(target: "control", id = 23_377, reason = "initial sync", "Shutting down to open the data that were copied");
+                tracing::info!(target: "control", id = 23_377, reason = "initial sync",
+                    "Shutting down to open the data that were copied");
                 Duration::ZERO
             }
         };
@@ -380,7 +385,8 @@ impl Running {
         let report = self.transport.shutdown(grace + AFTER_INTERRUPT);
         self.server.timers.stop();
         let closed = self.store.close();
-        tracing::info!(target: "control", id = 20_565, forced = report.forced, abandoned = report.abandoned, "Now exiting");
+        tracing::info!(target: "control", id = 20_565, forced = report.forced, abandoned = report.abandoned,
+            "Now exiting");
         closed
     }
 }

@@ -265,7 +265,8 @@ impl Service for CommandService {
         // The reply of a slow command that could not be sent.
         attachment.slow.log(Duration::ZERO);
         if self.log_connections() {
-            tracing::info!(target: "network", id = 22_944, ctx = %client.description(), remote = %client.remote,
+            tracing::info!(target: "network", id = 22_944, ctx = %client.description(),
+                remote = %client.remote,
                 connection_id = client.id, "Connection ended");
         }
     }

@@ -97,7 +97,8 @@ impl Sizes {
             memtable_mb = self.memtable / MIB,
             threads_at_a_time = self.processors,
             background_jobs = self.background_jobs,
-            "Memory and processors of this machine, what control groups allow of them, and the sizes in force");
+            "Memory and processors of this machine, what control groups allow of them, and the sizes in \
+            force");
     }
 }
 

@@ -113,7 +113,8 @@ impl Client {
         let documents: Vec<Document> = ids.iter().map(|&id| self.document(id)).collect();
         let values: Vec<Value> = documents.iter().cloned().map(Value::from).collect();
         let command = doc! {
-            "insert": COLLECTION, "documents": values, "writeConcern": (self.write_concern()), "$db": DATABASE,
+            "insert": COLLECTION, "documents": values, "writeConcern": (self.write_concern()),
+            "$db": DATABASE,
         };
         let after = ids.into_iter().zip(documents.into_iter().map(Some)).collect();
         self.send(connection, command, after)
@@ -177,7 +178,8 @@ fn create_indexes(server: &ServerProcess) {
             { "key": { "owner": 1, "slot": -1 }, "name": "owner_slot", "unique": true },
             { "key": { "list": 1 }, "name": "list" },
             { "key": { "rare": 1 }, "name": "rare", "sparse": true },
-            { "key": { "pad": 1 }, "name": "partial", "partialFilterExpression": { "version": { "$gt": 1_i64 << 39 } } },
+            { "key": { "pad": 1 }, "name": "partial",
+                "partialFilterExpression": { "version": { "$gt": 1_i64 << 39 } } },
             { "key": { "owner": "hashed" }, "name": "hashed" },
         ],
     };
@@ -221,7 +223,10 @@ fn check_indexes(server: &ServerProcess, count: usize) {
         let found = all(
             &mut client,
             DATABASE,
-            doc! { "find": COLLECTION, "filter": { "version": { "$gte": 0 } }, "hint": hint, "batchSize": 500, "$db": DATABASE },
+            doc! {
+                "find": COLLECTION, "filter": { "version": { "$gte": 0 } }, "hint": hint, "batchSize": 500,
+                "$db": DATABASE
+            },
         );
         assert_eq!(found.len(), count, "a walk along the index {name} finds every document");
     }

@@ -1,6 +1,7 @@
 //! Fails where two things have one name: a public type is called in no crate as another one is in any.
 //!
-//! A type that only gives another crate's its parameters (`type Node = dispatch::Node<Data>`) is the same thing.
+//! A type that only gives another crate's its parameters (`type Node = dispatch::Node<Data>`) is the same
+//! thing.
 
 use std::collections::BTreeMap;
 use std::path::Path;

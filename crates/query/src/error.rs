@@ -6,7 +6,8 @@ use std::fmt;
 /// An error with this code and message.
 macro_rules! query_error {
     (bad_value, $($message:tt)+) => { query_error!($crate::error::code::BAD_VALUE, $($message)+) };
-    (failed_to_parse, $($message:tt)+) => { query_error!($crate::error::code::FAILED_TO_PARSE, $($message)+) };
+    (failed_to_parse, $($message:tt)+) => { query_error!($crate::error::code::FAILED_TO_PARSE,
+        $($message)+) };
     (type_mismatch, $($message:tt)+) => { query_error!($crate::error::code::TYPE_MISMATCH, $($message)+) };
     ($code:expr, $($message:tt)+) => {
         $crate::error::QueryError::new($code, std::fmt::format(format_args!($($message)+)))

@@ -18,8 +18,8 @@ pub struct Config {
     pub messages_unanswered_max: usize,
     /// Bytes of entries that are logged by the leader and not committed. More are refused.
     pub uncommitted_bytes_max: u64,
-    /// Bytes of committed entries that are given out at once, but for one alone: after a start it may be much of
-    /// the log.
+    /// Bytes of committed entries that are given out at once, but for one alone: after a start it may be much
+    /// of the log.
     pub committed_bytes_max: u64,
     /// Changes of the members up to there do not count: [`crate::Member::force`].
     pub forced_through: LogIndex,

@@ -60,7 +60,8 @@ pub struct Committed {
 pub struct Effects {
     /// To send.
     pub messages: Vec<RaftMessage>,
-    /// The log is to be synced; afterwards tell [`crate::Member::synced`]. A later ticket covers earlier ones.
+    /// The log is to be synced; afterwards tell [`crate::Member::synced`]. A later ticket covers earlier
+    /// ones.
     pub sync: Option<SyncTicket>,
     /// To apply, each entry once and in this order, and then to tell [`crate::Member::applied`]. They are on
     /// a majority of disks, and on this one.

@@ -16,7 +16,8 @@ pub(crate) struct Elections {
     /// A time-out is drawn anew for each of these.
     drawn_for: (Term, StateRole),
     pub(crate) candidacy: Candidacy,
-    /// Somebody wants to lead without what this member has, since a leader was heard and since this one stood.
+    /// Somebody wants to lead without what this member has, since a leader was heard and since this one
+    /// stood.
     has_refused: bool,
     /// How often one has passed since this was taken last.
     pub(crate) passed: u32,
@@ -27,8 +28,8 @@ pub(crate) struct Elections {
 pub enum Candidacy {
     /// When the election time-out has passed.
     Own,
-    /// Some time-outs later: nobody was elected who may stay leader, perhaps because this member alone has the end of
-    /// the log. At the ordinary time where it has refused a vote for that.
+    /// Some time-outs later: nobody was elected who may stay leader, perhaps because this member alone has
+    /// the end of the log. At the ordinary time where it has refused a vote for that.
     ForOthers,
     /// Never.
     None,

@@ -22,9 +22,10 @@
 //!
 //! # Invariants
 //!
-//! * Commit before apply: what a member applies is on the disks of a majority and on its own, so that nothing that
-//!   was applied, acknowledged or read is undone.
-//! * A promise (a vote, having an entry) leaves a member after the sync that covers it, in the order of promising.
+//! * Commit before apply: what a member applies is on the disks of a majority and on its own, so that nothing
+//!   that was applied, acknowledged or read is undone.
+//! * A promise (a vote, having an entry) leaves a member after the sync that covers it, in the order of
+//!   promising.
 //! * OpTimes grow along the log, also from one leader to the next whatever their clocks show.
 //! * A read is linearizable after a majority has said that it knows no later term: no clock is trusted.
 //! * Members, time, randomness, network and disk come from outside: one seed gives one run.
@@ -33,8 +34,8 @@
 //! # Not here
 //!
 //! Files; who may ask (`replSet…` commands). A member
-//! that has lost its disk has forgotten its votes: it comes back under another number. Whether who speaks for a
-//! member is one: `docs/replication.md`.
+//! that has lost its disk has forgotten its votes: it comes back under another number. Whether who speaks for
+//! a member is one: `docs/replication.md`.
 
 mod config;
 mod effects;

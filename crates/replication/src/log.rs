@@ -60,7 +60,8 @@ pub trait Log {
     /// `bytes_max` bytes, but always one.
     fn entries(&self, first: LogIndex, end: LogIndex, bytes_max: u64) -> Result<Vec<LogEntry>, LogError>;
 
-    /// Whether an entry that another member has sent is one of this log's; all that is written was checked before.
+    /// Whether an entry that another member has sent is one of this log's; all that is written was checked
+    /// before.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -100,8 +100,8 @@ struct Reads {
 }
 
 impl<L: Log> Member<L> {
-    /// A member whose data are at this checkpoint and whose log has whatever it has; `now` is on the monotonic
-    /// clock that [`Member::advance`] is told.
+    /// A member whose data are at this checkpoint and whose log has whatever it has; `now` is on the
+    /// monotonic clock that [`Member::advance`] is told.
     ///
     /// # Panics
     /// With a configuration that is not valid, and where the log does not reach down to the data.
@@ -254,8 +254,8 @@ impl<L: Log> Member<L> {
         LogPosition { term, index: log.committed }
     }
 
-    /// What is committed after this place, for another member: [`Member::take_passed_on`]. `None` where the place is
-    /// not among what is committed here.
+    /// What is committed after this place, for another member: [`Member::take_passed_on`]. `None` where the
+    /// place is not among what is committed here.
     pub fn committed_after(&self, to: MemberId, after: LogPosition, bytes_max: u64) -> Option<RaftMessage> {
         let (raft, log) = (&self.raw.raft, &self.raw.raft.raft_log);
         if after.index > log.committed || !log.match_term(after.index, after.term) {
@@ -274,8 +274,8 @@ impl<L: Log> Member<L> {
         Some(RaftMessage(message))
     }
 
-    /// Takes what another member than the leader has for committed as if the leader had sent it: it is in the leader's
-    /// log. Only for members without a vote, who know a leader; up to where, if anything was taken.
+    /// Takes what another member than the leader has for committed as if the leader had sent it: it is in the
+    /// leader's log. Only for members without a vote, who know a leader; up to where, if anything was taken.
     pub fn take_passed_on(&mut self, message: RaftMessage) -> Result<Option<LogPosition>, LogError> {
         let RaftMessage(mut message) = message;
         let raft = &self.raw.raft;
@@ -428,8 +428,8 @@ impl<L: Log> Member<L> {
         self.raw.raft.post_conf_change();
     }
 
-    /// This member alone votes from now on, and all of its log is committed as soon as it leads, whatever the others
-    /// have. Only where these will never be heard again: they may have committed something else.
+    /// This member alone votes from now on, and all of its log is committed as soon as it leads, whatever the
+    /// others have. Only where these will never be heard again: they may have committed something else.
     ///
     /// # Panics
     /// If it leads.
@@ -543,8 +543,9 @@ impl<L: Log> Member<L> {
         storage.log.compact(position)
     }
 
-    /// The data were replaced, durably, by a copy of another member's. `false` if this member has come further
-    /// meanwhile, or leads: then the data must stay as they were, so ask [`Member::can_install`] first.
+    /// The data were replaced, durably, by a copy of another member's. `false` if this member has come
+    /// further meanwhile, or leads: then the data must stay as they were, so ask [`Member::can_install`]
+    /// first.
     pub fn install(&mut self, copy: &Checkpoint) -> bool {
         if !self.can_install(copy) {
             return false;

@@ -6,8 +6,8 @@ use crate::entry::Term;
 use document::Timestamp;
 use std::time::Duration;
 
-/// The place of an operation in the log as clients see it: `ts` and `t` of its oplog entry. Along the log both
-/// grow, `timestamp` strictly.
+/// The place of an operation in the log as clients see it: `ts` and `t` of its oplog entry. Along the log
+/// both grow, `timestamp` strictly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct OpTime {
     /// When; unique in the log.
@@ -31,7 +31,8 @@ impl TimestampClock {
         self.latest = self.latest.max(timestamp);
     }
 
-    /// The next timestamp, at `wall` after 1970: the clock's second if that is later, or else the next increment.
+    /// The next timestamp, at `wall` after 1970: the clock's second if that is later, or else the next
+    /// increment.
     pub(crate) fn next(&mut self, wall: Duration) -> Timestamp {
         let seconds = u32::try_from(wall.as_secs()).expect("the clock shows a time before the year 2106");
         let first = Timestamp { time: seconds, increment: 1 };

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// Sends to other members, by their `host:port`.
 pub trait Peers: Debug + Send + Sync {
-    /// Sends an envelope with messages of Raft. Never blocks; what cannot be delivered is dropped. An envelope
-    /// is a command: no longer than [`wire::MAX_COMMAND_SIZE`].
+    /// Sends an envelope with messages of Raft. Never blocks; what cannot be delivered is dropped. An
+    /// envelope is a command: no longer than [`wire::MAX_COMMAND_SIZE`].
     fn send(&self, host: &str, envelope: DocumentBuf);
 
     /// Asks a command, which is sent at once, whether the answer is awaited or not; an answer that is dropped

@@ -1,5 +1,5 @@
-//! What a member takes from the network. Nobody proves who he is, and what no member would say must not end one: the
-//! consensus library answers most of it with a panic.
+//! What a member takes from the network. Nobody proves who he is, and what no member would say must not end
+//! one: the consensus library answers most of it with a panic.
 //!
 //! Somebody who speaks as a leader, with its term and place, is still believed.
 
@@ -45,8 +45,8 @@ impl<L: Log> Member<L> {
         match message.get_msg_type() {
             MessageType::MsgAppend => self.implausible_entries(message),
             MessageType::MsgHeartbeat if message.term >= raft.term && message.commit > last => Some(
-                "it commits what this member does not have: it is forged, or an older copy of the member's own \
-                     directory was put back, which must be emptied then",
+                "it commits what this member does not have: it is forged, or an older copy of the member's \
+                     own directory was put back, which must be emptied then",
             ),
             MessageType::MsgAppendResponse
                 if raft.state == StateRole::Leader && message.term == raft.term =>

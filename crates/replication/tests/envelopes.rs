@@ -1,5 +1,5 @@
-//! What comes from the network and is not what a member would say: nobody proves who he is, and none of it may end a
-//! member. Three members in lock-step, without threads.
+//! What comes from the network and is not what a member would say: nobody proves who he is, and none of it
+//! may end a member. Three members in lock-step, without threads.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail so")]
 

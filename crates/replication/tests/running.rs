@@ -1,4 +1,5 @@
-//! Members on threads of their own, in one process: what they do together, without faults. Those are simulated.
+//! Members on threads of their own, in one process: what they do together, without faults. Those are
+//! simulated.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail so")]
 
@@ -249,7 +250,8 @@ fn secondaries_follow_and_take_over() {
     }
 }
 
-/// Until then a set goes on without those whose votes it does not need yet, and ends with those that it needs.
+/// Until then a set goes on without those whose votes it does not need yet, and ends with those that it
+/// needs.
 fn wait_for_voters(servers: &[Server], count: usize) {
     wait_until("so many vote", || {
         let mut topologies = servers.iter().map(|server| server.set.topology());

@@ -197,7 +197,8 @@ pub(crate) fn check_lost_end(fates: &[Fates]) -> Result<(), String> {
             if lost.acknowledged.is_some_and(|step| step < survived.asked) =>
         {
             Err(format!(
-                "`{early}` was acknowledged at step {:?} and is lost, `{late}` was asked for at step {} and is there",
+                "`{early}` was acknowledged at step {:?} and is lost, `{late}` was asked for at step {} and \
+                is there",
                 lost.acknowledged, survived.asked
             ))
         }

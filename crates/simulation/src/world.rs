@@ -210,8 +210,8 @@ struct Task {
     woken: Arc<Woken>,
 }
 
-/// Runs a server through what this seed has in store for it. On a thread of its own: what earlier runs left in
-/// a thread (steps that were counted, for one) would make it another run.
+/// Runs a server through what this seed has in store for it. On a thread of its own: what earlier runs left
+/// in a thread (steps that were counted, for one) would make it another run.
 pub fn run(seed: u64, bug: Option<Bug>) -> Finding {
     let run = std::thread::spawn(move || run_on_this_thread(seed, bug));
     run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

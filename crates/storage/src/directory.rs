@@ -139,8 +139,9 @@ impl DataDirectory {
     }
 }
 
-/// Puts the engine's files of the directory `copy` in the place of those of `path`, which nobody may have open. A
-/// crash leaves the old ones, the new ones, or none in `path` and the new ones in `copy`: then call it again.
+/// Puts the engine's files of the directory `copy` in the place of those of `path`, which nobody may have
+/// open. A crash leaves the old ones, the new ones, or none in `path` and the new ones in `copy`: then call
+/// it again.
 ///
 /// # Errors
 /// [`OpenError::Locked`], and what the file system says.

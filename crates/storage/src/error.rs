@@ -16,7 +16,8 @@ pub enum OpenError {
     },
     /// The directory or a file in it cannot be created, read or written.
     #[error(
-        "data directory {path} cannot be used: {source}: check that it exists and that this user may read and write it"
+        "data directory {path} cannot be used: {source}: check that it exists and that this user may read \
+        and write it"
     )]
     Unreadable {
         /// The file or directory that failed.
@@ -26,7 +27,8 @@ pub enum OpenError {
     },
     /// The directory belongs to something else.
     #[error(
-        "directory {path} is not empty and is not a heddle data directory (it contains {found}): choose an empty directory"
+        "directory {path} is not empty and is not a heddle data directory (it contains {found}): choose an \
+        empty directory"
     )]
     NotHeddle {
         /// The directory.
@@ -36,7 +38,8 @@ pub enum OpenError {
     },
     /// The directory was written by a newer release.
     #[error(
-        "data directory {path} has format version {found}, this server supports versions up to {supported}: start a newer server"
+        "data directory {path} has format version {found}, this server supports versions up to {supported}: \
+        start a newer server"
     )]
     NewerVersion {
         /// The directory.
@@ -64,8 +67,9 @@ pub enum OpenError {
     },
     /// The journal ends before a point that is known to have been on stable storage.
     #[error(
-        "the journal in {path} ends at sequence number {found}, but {synced} was already on stable storage: the disk has \
-         lost acknowledged writes; restore from a backup, or delete {path}/journal-mark to accept the loss"
+        "the journal in {path} ends at sequence number {found}, but {synced} was already on stable storage: \
+         the disk has lost acknowledged writes; restore from a backup, or delete {path}/journal-mark to \
+         accept the loss"
     )]
     JournalDamaged {
         /// The directory.
@@ -125,7 +129,8 @@ pub enum CommitError {
     #[error("the store is closed")]
     Closed,
     /// An entry of the unit is longer than the log takes.
-    #[error("an entry of the oplog would have {0} bytes, at most {max} are allowed", max = crate::ENTRY_BYTES_MAX)]
+    #[error("an entry of the oplog would have {0} bytes, at most {max} are allowed",
+        max = crate::ENTRY_BYTES_MAX)]
     EntryTooLarge(usize),
     /// The log takes no entries here.
     #[error("not primary")]

@@ -147,7 +147,8 @@ impl StorageOptions {
         let closes_at = self.gate.immutable_memtables.closed;
         if u64::from(self.memtable_count_max) < closes_at + 2 {
             return Err(format!(
-                "memtable_count_max is {}, expected at least {} so that the gate closes before the engine stops",
+                "memtable_count_max is {}, expected at least {} so that the gate closes before the engine \
+                stops",
                 self.memtable_count_max,
                 closes_at + 2
             ));

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 const SHARE: u64 = 8;
 /// … and this one in any case, however much they write: what is copied must end.
 const SHARE_MIN: u64 = 16;
-/// So much is paid for in advance at most by who comes later: whoever moves much for nobody is not in the way for ever.
+/// So much is paid for in advance at most by who comes later: whoever moves much for nobody is not in the way
+/// for ever.
 const AHEAD_MAX: Duration = Duration::from_secs(10);
 /// Over how long the engine's own rate is taken.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -36,8 +37,8 @@ impl BackgroundPace {
         BackgroundPace { budget_bytes_per_second, state: Mutex::default() }
     }
 
-    /// How long to wait after so many bytes were moved, while flush and compaction have written so many since the
-    /// store was opened.
+    /// How long to wait after so many bytes were moved, while flush and compaction have written so many since
+    /// the store was opened.
     pub(crate) fn pause_after(
         &self,
         bytes: u64,

@@ -388,8 +388,8 @@ impl Store {
         }
     }
 
-    /// How long whoever has moved so many bytes in the background, beside flush and compaction, is to wait before
-    /// the next ones: all of them together stay within the I/O budget.
+    /// How long whoever has moved so many bytes in the background, beside flush and compaction, is to wait
+    /// before the next ones: all of them together stay within the I/O budget.
     pub fn background_pause(&self, bytes: u64) -> Duration {
         let written = || {
             let engine = self.inner.engine.statistics();

@@ -85,8 +85,8 @@ impl ReadView {
         Ok(Cursor { inner: self.reader.cursor(keyspace, range, direction, options)? })
     }
 
-    /// This view with units above it: what it would be if they had been committed then. Counters do not count what
-    /// is in them.
+    /// This view with units above it: what it would be if they had been committed then. Counters do not count
+    /// what is in them.
     ///
     /// # Panics
     /// With a unit that removes ranges.

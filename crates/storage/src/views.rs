@@ -11,8 +11,8 @@ use crate::view::ReadView;
 pub(crate) struct PublishedView(RwLock<Option<ReadView>>);
 
 impl Store {
-    /// Publishes a view of everything applied, in the place of the one before. Publishing twice without a write in
-    /// between is publishing once.
+    /// Publishes a view of everything applied, in the place of the one before. Publishing twice without a
+    /// write in between is publishing once.
     ///
     /// A group of the pipeline is seen whole or not at all. A batch of several groups is, too, where its
     /// writer publishes between batches and its readers take [`Store::published_view`].
@@ -35,8 +35,8 @@ impl Store {
         self.inner.published.0.read().clone()
     }
 
-    /// Gives up the published view: from now on the latest versions are read. What it sees would be kept for as
-    /// long as nothing newer is published.
+    /// Gives up the published view: from now on the latest versions are read. What it sees would be kept for
+    /// as long as nothing newer is published.
     pub fn withdraw_view(&self) {
         let withdrawn = self.inner.published.0.write().take();
         drop(withdrawn);

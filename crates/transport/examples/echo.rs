@@ -57,7 +57,8 @@ fn main() -> io::Result<()> {
         }
         Some("compare") => compare(number(1, 1), reply_bytes),
         _ => Err(io::Error::other(
-            "usage: echo bare PORT [BYTES] | transport PORT [BYTES] | client PORT CLIENTS | compare CLIENTS [BYTES]",
+            "usage: echo bare PORT [BYTES] | transport PORT [BYTES] | client PORT CLIENTS | compare CLIENTS \
+            [BYTES]",
         )),
     }
 }

@@ -72,7 +72,8 @@ pub enum StartError {
         error: io::Error,
     },
     /// A living process listens on the Unix socket.
-    #[error("unix socket already in use: {}; stop the other server or choose another port or --unixSocketPrefix", path.display())]
+    #[error("unix socket already in use: {}; stop the other server or choose another port or \
+        --unixSocketPrefix", path.display())]
     UnixSocketInUse {
         /// The socket's path.
         path: PathBuf,

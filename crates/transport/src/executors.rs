@@ -64,7 +64,8 @@ pub(crate) async fn drive<S: ByteStream, H: Service>(
         }
         Err(error) => {
             session.shared.count_broken(&error);
-            tracing::info!(target: "network", connection = session.id(), peer = %session.peer(), %error, "connection ended with an error");
+            tracing::info!(target: "network", connection = session.id(), peer = %session.peer(), %error,
+                "connection ended with an error");
         }
     }
     None
@@ -214,7 +215,8 @@ impl Executors {
     pub(crate) fn unserved(&self, error: &io::Error) {
         let unserved = self.shared.count_unserved();
         if unserved % LOG_EVERY == 1 {
-            tracing::warn!(target: "network", %error, unserved, "the system does not let a connection be served; it is closed");
+            tracing::warn!(target: "network", %error, unserved, "the system does not let a connection be \
+                served; it is closed");
         }
     }
 
@@ -244,7 +246,8 @@ impl Executors {
         let deadline = Instant::now() + patience;
         let left: usize = pools.iter().map(|pool| pool.wait_stopped(deadline)).sum();
         if left > 0 {
-            tracing::warn!(target: "network", threads = left, "tasks still block threads of the pool; they are left behind");
+            tracing::warn!(target: "network", threads = left, "tasks still block threads of the pool; they \
+                are left behind");
         }
     }
 

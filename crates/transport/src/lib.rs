@@ -11,9 +11,9 @@
 //!
 //! # Vocabulary
 //! A [`Session`] is one client connection as others see it; its [`Phase`] says what the loop does at the
-//! moment. A `ByteStream` moves bytes in owned buffers. A [`Service`] turns a [`RequestMessage`] into [`Replies`].
-//! A *thread model* ([`ServiceExecutor`]) is a stream with the driver that polls it. *Exhaust*: several
-//! replies to one request.
+//! moment. A `ByteStream` moves bytes in owned buffers. A [`Service`] turns a [`RequestMessage`] into
+//! [`Replies`]. A *thread model* ([`ServiceExecutor`]) is a stream with the driver that polls it. *Exhaust*:
+//! several replies to one request.
 //!
 //! # Invariants
 //! - `serve` is the only place that drives a connection, whatever the thread model.

@@ -125,7 +125,8 @@ impl Listener {
         if let Some(path) = &self.unix_path
             && let Err(error) = fs::remove_file(path)
         {
-            tracing::warn!(target: "network", path = %path.display(), %error, "cannot remove the unix socket");
+            tracing::warn!(target: "network", path = %path.display(), %error,
+                "cannot remove the unix socket");
         }
     }
 }

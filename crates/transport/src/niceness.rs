@@ -12,14 +12,14 @@ pub(crate) fn shift(by: i32) {
     }
 }
 
-/// How long the calling thread runs on although another one waits that has more right to the processor, and how
-/// much it gives up when it offers the processor. Linux 6.12 and later take 0.1 to 100 ms (sched_setattr(2)) of
-/// anybody; where the system does not, the usual slices stay.
+/// How long the calling thread runs on although another one waits that has more right to the processor, and
+/// how much it gives up when it offers the processor. Linux 6.12 and later take 0.1 to 100 ms
+/// (sched_setattr(2)) of anybody; where the system does not, the usual slices stay.
 pub(crate) fn set_slice(slice: Duration) {
     if let Some(mut attributes) = attributes() {
         attributes.sched_runtime = slice.as_nanos() as u64;
-        // SAFETY: the calling thread (0) is meant, and the kernel reads as many bytes as the structure says that
-        // it has.
+        // SAFETY: the calling thread (0) is meant, and the kernel reads as many bytes as the structure says
+        // that it has.
         let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     }
 }

@@ -40,7 +40,8 @@ struct Local {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Local> = const { RefCell::new(Local { owner: std::ptr::null(), tasks: VecDeque::new() }) };
+    static LOCAL: RefCell<Local> = const { RefCell::new(Local { owner: std::ptr::null(),
+        tasks: VecDeque::new() }) };
 }
 
 /// What a queue counted.

@@ -173,7 +173,8 @@ impl Server {
                 continue;
             }
             one.set_executor(model);
-            tracing::info!(target: "network", listener = %one.name, before = before.name(), now = model.name(),
+            tracing::info!(target: "network", listener = %one.name, before = before.name(),
+                now = model.name(),
                 "the service executor of new connections has changed");
         }
         Ok(found)
@@ -294,7 +295,8 @@ impl<H: Service> Acceptor<H> {
         let registered = self.shared.admit(peer.clone(), local, priority, control, &self.service);
         let Some(registered) = registered else { return self.refuse(socket, &peer) };
         prepare(&socket, &self.shared.options);
-        tracing::debug!(target: "network", connection = registered.session().id(), %peer, "connection accepted");
+        tracing::debug!(target: "network", connection = registered.session().id(), %peer,
+            "connection accepted");
         let session = Arc::clone(registered.session());
         let accepted = AcceptedSession { registered, socket, input: ReceiveBuffer::new() };
         let executors = Arc::clone(&self.executors);
@@ -321,7 +323,8 @@ impl<H: Service> Acceptor<H> {
         let limit = self.shared.max_connections();
         let rejected = self.shared.rejected();
         if rejected % LOG_EVERY == 1 {
-            tracing::warn!(target: "network", %peer, limit, rejected, "connection refused because too many connections are open");
+            tracing::warn!(target: "network", %peer, limit, rejected,
+                "connection refused because too many connections are open");
         }
         if let Ok(socket) = Arc::try_unwrap(socket) {
             self.refusal.refuse(socket, limit);

@@ -25,7 +25,8 @@ use wire::{
 };
 
 const HTTP_REQUEST: &[u8] = b"GET ";
-const HTTP_ANSWER: &str = "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 73\r\n\r\n\
+const HTTP_ANSWER: &str = "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+    Content-Length: 73\r\n\r\n\
     This port speaks the MongoDB wire protocol. Use a MongoDB driver for it.\n";
 
 /// A request that takes the pool at least so long would not have fitted into a loop's turn.
@@ -363,7 +364,8 @@ impl<'s, S: ByteStream, H: Service> SessionLoop<'s, S, H> {
     /// Counts and logs a panic, and tells the client if it waits.
     async fn after_panic(&mut self, text: String, reply: Option<(ReplyFormat, i32)>) -> ConnectionError {
         self.session.shared.panicked.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(target: "network", connection = self.session.id(), panic = %text, "a request panicked; its connection is closed");
+        tracing::error!(target: "network", connection = self.session.id(), panic = %text,
+            "a request panicked; its connection is closed");
         if let Some((format, response_to)) = reply {
             let message = "an internal error ended this connection; the server's log says more";
             let mut reply = ReplyBuilder::error(Vec::new(), format, ErrorCode::InternalError.code(), message);

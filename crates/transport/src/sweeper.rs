@@ -182,7 +182,8 @@ fn end_slow_senders<'s, S: Stallable + 's>(
     if ended > 0 {
         requests.count_ended(ended);
         tracing::warn!(target: "network", connections = ended,
-            "clients do not send the large requests that they began, for which others wait; their connections are ended");
+            "clients do not send the large requests that they began, for which others wait; their \
+            connections are ended");
     }
 }
 

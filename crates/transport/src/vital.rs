@@ -23,7 +23,8 @@ pub(crate) fn spawn(
     thread::Builder::new().name(name.into()).spawn(|| {
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
             let thread = thread::current().name().unwrap_or("?").to_owned();
-            tracing::error!(target: "network", thread, "a thread that the server needs has panicked: the process ends");
+            tracing::error!(target: "network", thread, "a thread that the server needs has panicked: the \
+                process ends");
             thread::sleep(FOR_THE_LOG);
             std::process::abort();
         }

@@ -1,6 +1,6 @@
-//! Model checking of the run queue, the offload cell, the elastic pool and the set of live connections: the very
-//! files the library is built from, compiled against shuttle's primitives, run under many schedules. A lost
-//! wake-up shows as a deadlock.
+//! Model checking of the run queue, the offload cell, the elastic pool and the set of live connections: the
+//! very files the library is built from, compiled against shuttle's primitives, run under many schedules. A
+//! lost wake-up shows as a deadlock.
 
 #![allow(dead_code, unreachable_pub, reason = "the included files are used in part")]
 

@@ -35,7 +35,8 @@ pub struct ExperimentArguments {
     pub(crate) scale: Scale,
     /// Measure servers that run already, instead of starting them. Their collections numbered and usertable
     /// in the database heddle_bench are dropped and loaded anew for every cell
-    #[arg(long = "target", value_name = "[NAME=]HOST:PORT", value_delimiter = ',', conflicts_with_all = ["models", "server"])]
+    #[arg(long = "target", value_name = "[NAME=]HOST:PORT", value_delimiter = ',',
+        conflicts_with_all = ["models", "server"])]
     targets: Vec<Target>,
     /// Thread models to compare, and `epoll-echo` and `thread-echo`, bare echoes as ceilings
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -235,7 +236,8 @@ impl Settings {
         json!({
             "scale": self.asked.scale.0, "rounds": self.rounds, "seconds": self.duration.as_secs_f64(),
             "warmUpSeconds": self.warm_up.as_secs_f64(), "documents": self.stored,
-            "documentBytes": self.document_bytes, "seed": self.asked.measure.seed, "serverArguments": self.asked.server,
+            "documentBytes": self.document_bytes, "seed": self.asked.measure.seed,
+            "serverArguments": self.asked.server,
         })
     }
 

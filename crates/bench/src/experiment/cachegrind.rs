@@ -139,7 +139,8 @@ fn parse(text: &str) -> Option<Counts> {
 mod tests {
     use super::*;
 
-    const FILE: &str = "desc: I1 cache: 32768 B\ncmd: ./heddle\nevents: Ir I1mr ILmr Dr D1mr DLmr Dw D1mw DLmw\n\
+    const FILE: &str = "desc: I1 cache: 32768 B\ncmd: ./heddle\n\
+        events: Ir I1mr ILmr Dr D1mr DLmr Dw D1mw DLmw\n\
                         fl=x.rs\nfn=main\n1 5 1 1 2 1 1 1 1 1\nsummary: 1000 30 3 400 40 4 200 20 2\n";
 
     #[test]

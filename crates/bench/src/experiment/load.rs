@@ -61,7 +61,8 @@ pub(crate) enum Load {
     Search,
     /// Monitoring commands.
     Monitor,
-    /// `find` of one document by `_id`, of any member of a set; documents are of all sizes up to twice the usual one.
+    /// `find` of one document by `_id`, of any member of a set; documents are of all sizes up to twice the
+    /// usual one.
     ReadAnywhere,
     /// `insert` of such documents.
     Insert,

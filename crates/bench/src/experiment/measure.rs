@@ -181,8 +181,8 @@ impl Visit<'_> {
         rig.fleet(served.address, groups, &asked.measure, self.round)
     }
 
-    /// One run of these groups on connections of their own, the first ones on a thread of theirs that waits for
-    /// no other, and how busy the others' generator was, in percent.
+    /// One run of these groups on connections of their own, the first ones on a thread of theirs that waits
+    /// for no other, and how busy the others' generator was, in percent.
     fn run(
         &self,
         served: &mut Served,

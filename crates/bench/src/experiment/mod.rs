@@ -1,6 +1,6 @@
-//! Experiments: `heddle bench article s0 | s1 | s2 | s3`, published ones, `heddle bench raw` and `heddle bench
-//! cachegrind`. Each is a file of kinds of measurements, of what is compared, and of what an article says;
-//! everything else is the same for all.
+//! Experiments: `heddle bench article s0 | s1 | s2 | s3`, published ones, `heddle bench raw` and `heddle
+//! bench cachegrind`. Each is a file of kinds of measurements, of what is compared, and of what an article
+//! says; everything else is the same for all.
 //!
 //! ```text
 //!   Experiment (s0.toml, …) + arguments ─▶ Settings ─▶ rows (kind × connections) × subjects (thread models, bare echoes)
@@ -11,8 +11,8 @@
 //!                 Report ─▶ table (Markdown), JSON, SVG, and a page with the article's figures beside ours
 //! ```
 //!
-//! S4 (steady latency on slow disks) needs the storage work and becomes a file beside the others. Until then the
-//! command line says what it waits for.
+//! S4 (steady latency on slow disks) needs the storage work and becomes a file beside the others. Until then
+//! the command line says what it waits for.
 
 mod arguments;
 mod cachegrind;
@@ -46,8 +46,8 @@ pub enum ArticleCommand {
     /// of clients
     #[command(alias = "S1", mut_arg("kinds", |argument| S1.kinds(argument)))]
     S1(ExperimentArguments),
-    /// Replica sets: reads of a secondary while it replays heavy writes, beside the same with reads held during each
-    /// batch
+    /// Replica sets: reads of a secondary while it replays heavy writes, beside the same with reads held
+    /// during each batch
     #[command(alias = "S2", mut_arg("kinds", |argument| S2.kinds(argument)))]
     S2(ExperimentArguments),
     /// Small values: journaled writes of a thousand clients, and db_bench's patterns, per thread model

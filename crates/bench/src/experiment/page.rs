@@ -41,7 +41,8 @@ impl Report<'_> {
             h2 { (kind.title) }
             @if cells.iter().any(|cell| theirs(cell, ERRORS).is_some()) {
                 p {
-                    "Below ours: the article's figure, where it has one. Its requests a second include the failed ones, "
+                    "Below ours: the article's figure, where it has one. Its requests a second include the \
+                    failed ones, "
                     "which stand below our errors; ours do not."
                 }
             }
@@ -61,8 +62,8 @@ impl Report<'_> {
             }
             @if factor < 1.0 {
                 (warning(&format!(
-                    "This is a small edition, at a scale of {factor}: it shows that everything works, and its figures \
-                     say little."
+                    "This is a small edition, at a scale of {factor}: it shows that everything works, and \
+                     its figures say little."
                 )))
             }
         }

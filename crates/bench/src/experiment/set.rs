@@ -1,4 +1,5 @@
-//! A replica set of three processes on this machine: its first member stays the primary, its second one is read.
+//! A replica set of three processes on this machine: its first member stays the primary, its second one is
+//! read.
 
 use super::subject::Served;
 use crate::command_client::{CommandClient, is_ok, message_of};

@@ -104,8 +104,8 @@ pub(crate) fn check_descriptors(connections: usize) -> Result<(), BenchError> {
     let limit = crate::process::raise_descriptor_limit();
     if connections as u64 + RESERVE > limit {
         return Err(BenchError::Usage(format!(
-            "{connections} connections need {} descriptors, and this process may have {limit}; raise `ulimit -n` or use \
-             several processes",
+            "{connections} connections need {} descriptors, and this process may have {limit}; raise \
+             `ulimit -n` or use several processes",
             connections as u64 + RESERVE
         )));
     }

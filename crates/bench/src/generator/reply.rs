@@ -131,7 +131,8 @@ mod tests {
     fn usual_replies_need_no_closer_look() {
         let plainly = |reply: &document::Document| is_plainly_good(&encode(reply));
         let reply = doc! {
-            "cursor": { "firstBatch": [{ "_id": 1 }], "id": 0_i64 }, "name": "x", "n": 1, "big": 1_i64, "is": true, "ok": 1.0,
+            "cursor": { "firstBatch": [{ "_id": 1 }], "id": 0_i64 }, "name": "x", "n": 1, "big": 1_i64,
+            "is": true, "ok": 1.0,
         };
         assert_eq!(plainly(&reply), Some(true), "{reply:?}");
         assert_eq!(plainly(&doc! { "ok": 0.0, "code": 59 }), Some(false));

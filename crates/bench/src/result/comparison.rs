@@ -147,7 +147,8 @@ impl<'r> Comparison<'r> {
     /// How intervals were found, for the reader.
     pub(crate) fn method(&self) -> String {
         let test = if self.paired {
-            "Student's t on the logarithms of the ratios within each round, because the runs were made in turns"
+            "Student's t on the logarithms of the ratios within each round, because the runs were made in \
+            turns"
         } else {
             "Welch's t on logarithms of the repetitions"
         };

@@ -154,7 +154,8 @@ mod tests {
             },
             "opcounters": { "insert": 3_i64, "deprecated": { "query": 1 } },
             "rocksdb": {
-                "cache": { "bytes currently in the cache": 900_i64, "hits": 80_i64, "misses": 20_i64, "bytes read into cache": 11_i64 },
+                "cache": { "bytes currently in the cache": 900_i64, "hits": 80_i64, "misses": 20_i64,
+                    "bytes read into cache": 11_i64 },
                 "memtables": { "unflushed bytes": 33_i64 },
             },
             "mem": { "resident": 300 },
@@ -215,7 +216,9 @@ mod tests {
 
     #[test]
     fn what_is_absent_or_of_another_type_is_absent() {
-        let status = doc! { "connections": "many", "network": { "bytesIn": -1, "serviceExecutors": 5 }, "opcounters": 1 };
+        let status = doc! {
+            "connections": "many", "network": { "bytesIn": -1, "serviceExecutors": 5 }, "opcounters": 1
+        };
         assert_eq!(sample(&status), ServerSample::default());
         assert_eq!(sample(&Document::new()), ServerSample::default());
         assert_eq!(server_info(None, None), ServerInfo::default());

@@ -192,8 +192,10 @@ mod tests {
 
     #[test]
     fn markdown_has_a_rule_below_its_headings() {
-        let expect = "| operation |              ops/s | p99 ms |\n|-----------|-------------------:|-------:|\n\
-                      | read      | 181,000 (S0: 198k) |   0.57 |\n| <b>       |                  9 |   12.3 |\n";
+        let expect = "| operation |              ops/s | p99 ms |\n\
+            |-----------|-------------------:|-------:|\n\
+                      | read      | 181,000 (S0: 198k) |   0.57 |\n\
+                      | <b>       |                  9 |   12.3 |\n";
         assert_eq!(table().markdown(), expect);
     }
 

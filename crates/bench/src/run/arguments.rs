@@ -70,10 +70,12 @@ pub(crate) struct LoadArguments {
 #[command(next_help_heading = "Load")]
 pub(crate) struct PaceArguments {
     /// Connections, all threads and processes together
-    #[arg(long, short, value_name = "N", default_value_t = 64, value_parser = value_parser!(u32).range(1..=MOST_CONNECTIONS))]
+    #[arg(long, short, value_name = "N", default_value_t = 64,
+        value_parser = value_parser!(u32).range(1..=MOST_CONNECTIONS))]
     pub(crate) connections: u32,
     /// Open loop: so many operations a second, whatever the server does
-    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "schedule", value_parser = rate)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "schedule",
+        value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// Open loop with steps, ramps and pauses (10s@1000,5s@0,60s@1000..5000), or bursts (500/2s)
     #[arg(long, value_name = "SCHEDULE", allow_hyphen_values = true)]

@@ -240,7 +240,8 @@ fn create_indexes(workload: &Workload, client: &mut CommandClient) -> Result<(),
     }
     let indexes: Vec<Value> = workload.indexes.iter().map(|index| index.0.clone().into()).collect();
     let command = doc! {
-        "createIndexes": (workload.collection.as_str()), "indexes": indexes, "$db": (workload.database.as_str()),
+        "createIndexes": (workload.collection.as_str()), "indexes": indexes,
+        "$db": (workload.database.as_str()),
     };
     demand(client, &command).map(drop)
 }
@@ -266,7 +267,8 @@ fn size_warning(
     client: &mut CommandClient,
 ) -> Result<Option<String>, BenchError> {
     let command = doc! {
-        "find": (workload.collection.as_str()), "limit": 1, "singleBatch": true, "$db": (workload.database.as_str()),
+        "find": (workload.collection.as_str()), "limit": 1, "singleBatch": true,
+        "$db": (workload.database.as_str()),
     };
     let reply = demand(client, &command)?;
     let batch = reply.get("cursor").and_then(Value::as_document).and_then(|cursor| cursor.get("firstBatch"));
@@ -277,7 +279,8 @@ fn size_warning(
     Ok((!usual.contains(&stored)).then(|| {
         let asked = if least == most { least.to_string() } else { format!("{least} to {most}") };
         format!(
-            "{}.{} holds documents of {stored} bytes, and {asked} were asked for: --load fresh loads them anew",
+            "{}.{} holds documents of {stored} bytes, and {asked} were asked for: --load fresh loads them \
+            anew",
             workload.database, workload.collection
         )
     }))

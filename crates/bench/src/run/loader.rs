@@ -67,8 +67,9 @@ impl<'w> Loader<'w> {
         let count = (numbers.end - numbers.start) as i32;
         let keys: Vec<Value> = numbers.clone().map(|number| self.documents.key(number)).collect();
         let command = doc! {
-            "find": (self.workload.collection.as_str()), "filter": { "_id": { "$in": keys } }, "projection": { "_id": 1 },
-            "limit": count, "batchSize": count, "singleBatch": true, "$db": (self.workload.database.as_str()),
+            "find": (self.workload.collection.as_str()), "filter": { "_id": { "$in": keys } },
+            "projection": { "_id": 1 }, "limit": count, "batchSize": count, "singleBatch": true,
+            "$db": (self.workload.database.as_str()),
         };
         let reply = self.client.exchange(&encode(&command))?;
         let body = reply_body(&reply)?;

@@ -122,8 +122,8 @@ impl<'p> Session<'p> {
         };
         if measured.client.saturated {
             warn(format!(
-                "the load generator was itself the limit: a thread used {:.0} % of a core or more; give it more --threads \
-                 or --processes",
+                "the load generator was itself the limit: a thread used {:.0} % of a core or more; give it \
+                 more --threads or --processes",
                 100.0 * SATURATED
             ));
         }
@@ -157,8 +157,8 @@ impl<'p> Session<'p> {
             self.group(source.part(Part::Rest), writing, 1.0 - reads, &targets.writes),
         ];
         let note = format!(
-            "reads go to other servers than writes: {reading} connections read and {writing} write, each at its own pace, so \
-             that the mix may differ from what was asked for"
+            "reads go to other servers than writes: {reading} connections read and {writing} write, each at \
+             its own pace, so that the mix may differ from what was asked for"
         );
         if self.plan.pace.pacing().0 == Pacing::Closed && !self.result.warnings.contains(&note) {
             self.result.warnings.push(note);

@@ -204,7 +204,8 @@ fn operation(name: &str, shape: &Shape, texts: &[String]) -> Result<String, Stri
             // are hashed the last documents of the order may be fewer.
             let (field, least) = shape.first.as_ref().map_or(("field0", 1), |(_, name, _)| (*name, length));
             let further = format!(
-                "projection = {{ {field} = 1 }}, sort = {{ _id = 1 }}, limit = {length}, batchSize = {length}, "
+                "projection = {{ {field} = 1 }}, sort = {{ _id = 1 }}, limit = {length}, batchSize = \
+                {length}, "
             );
             (Some(length - 1), vec![find(&from_key, &further, (least, length))])
         }

@@ -137,7 +137,10 @@ mod tests {
         check(
             &concerns,
             &[("find", name())],
-            doc! { "find": "docs", "readConcern": { "level": "local" }, "$readPreference": { "mode": "secondary" }, "$db": "shop" },
+            doc! {
+                "find": "docs", "readConcern": { "level": "local" },
+                "$readPreference": { "mode": "secondary" }, "$db": "shop"
+            },
         );
         check(
             &concerns,

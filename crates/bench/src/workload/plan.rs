@@ -410,10 +410,12 @@ mod tests {
 
     #[test]
     fn constants_and_nesting_are_written_as_they_stand() {
-        let text = "a = 1\nb = ['x', { c = true }]\nd = { deep = [1, 5_000_000_000] }\ne = 2026-01-01T02:00:00+02:00";
+        let text = "a = 1\nb = ['x', { c = true }]\nd = { deep = [1, 5_000_000_000] }\n\
+            e = 2026-01-01T02:00:00+02:00";
         let midnight = Value::DateTime(1_767_225_600_000);
         let expect = doc! {
-            "a": 1, "b": ["x", { "c": true }], "d": { "deep": [1, 5_000_000_000_i64] }, "e": (midnight.clone()),
+            "a": 1, "b": ["x", { "c": true }], "d": { "deep": [1, 5_000_000_000_i64] },
+            "e": (midnight.clone()),
         };
         assert_eq!(write_with(text, 7, 1), expect);
         assert_eq!(write("2026-01-01", 1), midnight);
@@ -489,7 +491,8 @@ mod tests {
 
     #[test]
     fn what_is_fixed_is_written_as_what_is_not() {
-        let text = "_id = { gen = 'key' }\na = { b = [{ gen = 'sequence' }, { gen = 'integer', min = 1, max = 9 }], c = 'x' }";
+        let text = "_id = { gen = 'key' }\na = { b = [{ gen = 'sequence' }, { gen = 'integer', min = 1, max \
+            = 9 }], c = 'x' }";
         let fixed = Compiler { key: &KeyFormat::Number, document: &[] }.document(&fields(text));
         let pieces = Plan { fixed: None, ..fixed.clone() };
         let write = |plan: &Plan| {

@@ -74,7 +74,8 @@ fn waiters_wake_and_positions_are_lost() {
         assert_eq!(lost.code(), 136);
         assert_eq!(
             lost.to_string(),
-            "CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId(1)"
+            "CollectionScan died due to position in capped collection being deleted. Last seen record id: \
+            RecordId(1)"
         );
     });
 }

@@ -384,8 +384,8 @@ impl Collection {
     }
 }
 
-/// Where the write unit that begins at `start` ends. It takes at most half of a capped collection: none of its
-/// documents pushes another one of them out.
+/// Where the write unit that begins at `start` ends. It takes at most half of a capped collection: none of
+/// its documents pushes another one of them out.
 fn unit_end(documents: &[RawDocument<'_>], start: usize, capped: Option<&CappedLimits>) -> usize {
     let half = |limit: u64| usize::try_from(limit / 2).unwrap_or(usize::MAX);
     let documents_max = capped.and_then(|limits| limits.documents_max).map_or(usize::MAX, half);

@@ -52,7 +52,8 @@ pub(crate) fn check_extent(document: RawDocument<'_>) -> Result<(), WriteError> 
     let size = document.as_bytes().len();
     if size > MAX_DOCUMENT_SIZE {
         return Err(WriteError::ObjectTooLarge(format!(
-            "BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {MAX_DOCUMENT_SIZE}(16MB) First element: {}",
+            "BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and \
+            {MAX_DOCUMENT_SIZE}(16MB) First element: {}",
             document.first().map_or_else(String::new, |element| {
                 document::quote::element(element.name(), element.value())
             })

@@ -48,8 +48,8 @@ enum Planned {
     Replacement,
     /// It is among the changes.
     Removal,
-    /// It needs a unit of its own: it takes keys of unique indexes of which another one has the latches, or it
-    /// grows in a capped collection and may push others out.
+    /// It needs a unit of its own: it takes keys of unique indexes of which another one has the latches, or
+    /// it grows in a capped collection and may push others out.
     Alone,
 }
 
@@ -155,8 +155,8 @@ impl Collection {
     /// Changes found documents in one write unit, from this position on, each as [`Collection::update`] does.
     /// `decide` is also told whether it sees what the walk saw. Tells how many are settled; an error is that
     /// of the next one. The unit may end early without one. When nothing is settled then, the first one is to
-    /// be changed by itself: it is inserted, takes keys of unique indexes that others want as well, or grows in
-    /// a capped collection.
+    /// be changed by itself: it is inserted, takes keys of unique indexes that others want as well, or grows
+    /// in a capped collection.
     ///
     /// Drive it to its end: dropped halfway, the changes may have been made or not.
     pub async fn update_many<E: From<WriteError>>(

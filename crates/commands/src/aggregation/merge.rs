@@ -110,7 +110,8 @@ fn check_modes(when_matched: &WhenMatched, when_not_matched: WhenNotMatched) -> 
     Err(CommandError::new(
         UNSUPPORTED_MODES,
         format!(
-            "Combination of $merge modes is not supported: {{whenMatched: '{alone}', whenNotMatched: '{other}'}}"
+            "Combination of $merge modes is not supported: {{whenMatched: '{alone}', whenNotMatched: \
+            '{other}'}}"
         ),
     ))
 }
@@ -280,7 +281,8 @@ impl Merger<'_> {
                 (WhenNotMatched::Fail, _) => {
                     return Err(CommandError::new(
                         NO_MATCHING_DOCUMENT,
-                        "$merge could not find a matching document in the target collection for at least one document in the source collection",
+                        "$merge could not find a matching document in the target collection for at least \
+                        one document in the source collection",
                     ));
                 }
                 _ => return Ok(()),

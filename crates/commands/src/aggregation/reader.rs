@@ -235,7 +235,8 @@ pub(crate) fn refuse_database(stage: &str, database: &str, collection: &str) -> 
     CommandError::new(
         code::FAILED_TO_PARSE,
         format!(
-            "{stage} with syntax {{from: {{db:<>, coll:<>}},..}} is not supported for db: {database} and coll: {collection}"
+            "{stage} with syntax {{from: {{db:<>, coll:<>}},..}} is not supported for db: {database} and \
+            coll: {collection}"
         ),
     )
 }

@@ -67,7 +67,8 @@ fn collection_statistics(
             return not_on_a_view(context.database, name);
         }
         let message = format!(
-            "Unable to retrieve statistics in $collStats stage :: caused by :: Collection [{namespace}] not found."
+            "Unable to retrieve statistics in $collStats stage :: caused by :: Collection [{namespace}] not \
+            found."
         );
         CommandError::new(code::NAMESPACE_NOT_FOUND, message)
     };

@@ -197,7 +197,8 @@ fn the_command_is_strict() {
 fn pipelines_bring_their_own_documents() {
     let client = sales();
     let reply = client.run(doc! {
-        "aggregate": 1, "pipeline": [{ "$documents": [{ "a": 1 }, { "a": 2 }] }, { "$match": { "a": 2 } }], "cursor": {},
+        "aggregate": 1, "pipeline": [{ "$documents": [{ "a": 1 }, { "a": 2 }] }, { "$match": { "a": 2 } }],
+        "cursor": {},
     });
     assert_eq!(batch_of(&reply, "firstBatch"), Ok(values([doc! { "a": 2 }])));
     check(&client, "sales", [doc! { "$documents": [] }], Err(code::INVALID_NAMESPACE));
@@ -340,7 +341,9 @@ fn merge_modes() {
         Ok(values([doc! { "_id": 1, "a": 3 }, two()])),
     );
     check_merge(
-        doc! { "let": { "plus": { "$multiply": ["$b", 10] } }, "whenMatched": [{ "$set": { "a": "$$plus" } }] },
+        doc! {
+            "let": { "plus": { "$multiply": ["$b", 10] } }, "whenMatched": [{ "$set": { "a": "$$plus" } }]
+        },
         Ok(values([doc! { "_id": 1, "a": 20 }, two()])),
     );
     check_merge(doc! { "on": "b" }, Err(51183));
@@ -364,7 +367,10 @@ fn merge_by_other_fields() {
         [
             doc! { "$group": { "_id": "$item", "total": { "$sum": "$price" } } },
             doc! { "$sort": { "_id": 1 } },
-            doc! { "$project": { "item": "$_id", "total": 1, "_id": { "$cond": [{ "$eq": ["$_id", "abc"] }, 7, 8] } } },
+            doc! {
+                "$project": { "item": "$_id", "total": 1,
+                    "_id": { "$cond": [{ "$eq": ["$_id", "abc"] }, 7, 8] } }
+            },
             doc! { "$merge": { "into": "totals", "on": "item" } },
         ]
     };
@@ -388,7 +394,8 @@ fn cursors_go_on_after_pauses() {
         (0..500).map(|number| doc! { "_id": number, "g": (number % 10) }).collect();
     client.insert("many", &documents);
     let first = client.run(doc! {
-        "aggregate": "many", "pipeline": [{ "$match": { "g": 3 } }, { "$project": { "_id": 1 } }], "cursor": { "batchSize": 2 },
+        "aggregate": "many", "pipeline": [{ "$match": { "g": 3 } }, { "$project": { "_id": 1 } }],
+        "cursor": { "batchSize": 2 },
     });
     assert_eq!(batch_of(&first, "firstBatch"), Ok(values([doc! { "_id": 3 }, doc! { "_id": 13 }])));
     let Some(Value::Int64(id)) = first.get("cursor").and_then(|cursor| match cursor {

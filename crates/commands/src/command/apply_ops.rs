@@ -66,7 +66,8 @@ async fn apply(context: &CommandContext<'_>, entry: RawDocument<'_>, upserts: bo
     }
 }
 
-/// What is written keeps the rules of indexes, not those of the collection's validator: it did where it was done.
+/// What is written keeps the rules of indexes, not those of the collection's validator: it did where it was
+/// done.
 fn applier<'c>(context: &'c CommandContext<'_>) -> Applier<'c> {
     Applier::of_operations(&context.server.node.catalog, writing(context))
 }

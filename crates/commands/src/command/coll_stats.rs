@@ -81,7 +81,8 @@ fn building(figures: &CollectionStatistics) -> Vec<&str> {
 /// As MongoDB answers for a collection that does not exist.
 fn absent(namespace: &str, scale: i64) -> Document {
     doc! {
-        "ns": namespace, "size": 0, "count": 0, "numOrphanDocs": 0, "storageSize": 0, "totalSize": 0, "nindexes": 0,
-        "totalIndexSize": 0, "indexDetails": {}, "indexSizes": {}, "scaleFactor": (scale as i32),
+        "ns": namespace, "size": 0, "count": 0, "numOrphanDocs": 0, "storageSize": 0, "totalSize": 0,
+        "nindexes": 0, "totalIndexSize": 0, "indexDetails": {}, "indexSizes": {},
+        "scaleFactor": (scale as i32),
     }
 }

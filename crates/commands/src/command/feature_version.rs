@@ -35,7 +35,8 @@ fn run(context: &mut CommandContext<'_>, _reply: &mut DocumentBuilder<'_>) -> Co
     }
     if !confirmed {
         let message = format!(
-            "The feature compatibility version is {FEATURE_VERSION} and cannot be lowered again. Run the command with 'confirm: true' to acknowledge this"
+            "The feature compatibility version is {FEATURE_VERSION} and cannot be lowered again. Run the \
+            command with 'confirm: true' to acknowledge this"
         );
         return Err(CommandError::new(NOT_CONFIRMED, message));
     }

@@ -1,5 +1,5 @@
-//! `getDefaultRWConcern` and `setDefaultRWConcern`: the concerns of commands that have none. They are a document
-//! of `config.settings`, which every member has.
+//! `getDefaultRWConcern` and `setDefaultRWConcern`: the concerns of commands that have none. They are a
+//! document of `config.settings`, which every member has.
 //!
 //! Source: MongoDB manual, commands of the same names.
 

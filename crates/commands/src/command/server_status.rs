@@ -135,9 +135,10 @@ fn extra_info(_server: &Arc<ServiceContext>) -> Document {
     let of = |position: usize| numbers.get(position).copied().unwrap_or(0);
     doc! {
         "note": "fields vary by platform",
-        "user_time_us": (of(USER_TIME) * MICROS_PER_TICK), "system_time_us": (of(SYSTEM_TIME) * MICROS_PER_TICK),
-        "maximum_resident_set_kb": (process_kib("VmHWM")),
-        "page_reclaims": (of(MINOR_FAULTS)), "page_faults": (of(MAJOR_FAULTS)),
+        "user_time_us": (of(USER_TIME) * MICROS_PER_TICK),
+        "system_time_us": (of(SYSTEM_TIME) * MICROS_PER_TICK),
+        "maximum_resident_set_kb": (process_kib("VmHWM")), "page_reclaims": (of(MINOR_FAULTS)),
+        "page_faults": (of(MAJOR_FAULTS)),
     }
 }
 
@@ -171,8 +172,9 @@ fn catalog_stats(server: &Arc<ServiceContext>) -> Document {
     let counts = server.node.catalog.state().counts();
     let count = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
     doc! {
-        "collections": (count(counts.collections)), "capped": (count(counts.capped)), "clustered": (count(counts.clustered)),
-        "timeseries": 0, "views": (count(counts.views)), "internalCollections": (count(counts.internal)), "internalViews": 0,
+        "collections": (count(counts.collections)), "capped": (count(counts.capped)),
+        "clustered": (count(counts.clustered)), "timeseries": 0, "views": (count(counts.views)),
+        "internalCollections": (count(counts.internal)), "internalViews": 0,
     }
 }
 
@@ -184,7 +186,9 @@ fn security(server: &Arc<ServiceContext>) -> Document {
         .into_iter()
         .zip(&counters.logins)
         .map(|(name, logins)| {
-            let told = doc! { "speculativeAuthenticate": (attempts(0)), "authenticate": (attempts(logins.get() as i64)) };
+            let told = doc! {
+                "speculativeAuthenticate": (attempts(0)), "authenticate": (attempts(logins.get() as i64))
+            };
             (name, Value::Document(told))
         })
         .collect();
@@ -244,16 +248,18 @@ fn heddle(server: &Arc<ServiceContext>) -> Document {
         "version": (env!("CARGO_PKG_VERSION")),
         "logLinesDropped": (server.host.log.dropped_lines() as i64),
         "commit": {
-            "commits": (commit.commits as i64), "failed": (commit.commits_failed as i64), "groups": (commit.groups as i64),
-            "groupUnitsMax": (commit.group_units_max as i64), "bytes": (commit.bytes as i64), "writeMicros": (commit.write_us as i64),
+            "commits": (commit.commits as i64), "failed": (commit.commits_failed as i64),
+            "groups": (commit.groups as i64), "groupUnitsMax": (commit.group_units_max as i64),
+            "bytes": (commit.bytes as i64), "writeMicros": (commit.write_us as i64),
             "writeMicrosMax": (commit.write_us_max as i64), "journalSyncs": (commit.journal_syncs as i64),
-            "journalSyncMicros": (commit.journal_sync_us as i64), "journalSyncMicrosMax": (commit.journal_sync_us_max as i64),
-            "gate": (commit.gate), "gateHeld": (commit.gate_held as i64), "gateWaiting": (commit.gate_waiting as i64),
+            "journalSyncMicros": (commit.journal_sync_us as i64),
+            "journalSyncMicrosMax": (commit.journal_sync_us_max as i64), "gate": (commit.gate),
+            "gateHeld": (commit.gate_held as i64), "gateWaiting": (commit.gate_waiting as i64),
             "engineStalls": (commit.engine_stalls as i64),
         },
         "disk": {
-            "state": (space.state.name()), "totalBytes": (space.total_bytes as i64), "freeBytes": (space.free_bytes as i64),
-            "reserveBytes": (space.reserve_bytes as i64),
+            "state": (space.state.name()), "totalBytes": (space.total_bytes as i64),
+            "freeBytes": (space.free_bytes as i64), "reserveBytes": (space.reserve_bytes as i64),
         },
     };
     if let Some(reason) = commit.breakdown {
@@ -282,17 +288,22 @@ fn metrics(server: &Arc<ServiceContext>) -> Document {
         "cursor": {
             "timedOut": (cursors.timed_out as i64), "totalOpened": (cursors.opened as i64),
             "open": {
-                "noTimeout": (cursors.no_timeout as i64), "pinned": (cursors.pinned as i64), "total": (cursors.open as i64),
+                "noTimeout": (cursors.no_timeout as i64), "pinned": (cursors.pinned as i64),
+                "total": (cursors.open as i64),
             },
         },
         "document": {
-            "deleted": (counters.documents_deleted.get() as i64), "inserted": (counters.documents_inserted.get() as i64),
-            "returned": (counters.documents_returned.get() as i64), "updated": (counters.documents_updated.get() as i64),
+            "deleted": (counters.documents_deleted.get() as i64),
+            "inserted": (counters.documents_inserted.get() as i64),
+            "returned": (counters.documents_returned.get() as i64),
+            "updated": (counters.documents_updated.get() as i64),
         },
         "operation": { "scanAndOrder": (counters.sorts.get() as i64), "writeConflicts": 0_i64 },
         "queryExecutor": {
-            "scanned": (counters.keys_scanned.get() as i64), "scannedObjects": (counters.documents_scanned.get() as i64),
-            "collectionScans": { "nonTailable": (counters.collection_scans.get() as i64), "total": (counters.collection_scans.get() as i64) },
+            "scanned": (counters.keys_scanned.get() as i64),
+            "scannedObjects": (counters.documents_scanned.get() as i64),
+            "collectionScans": { "nonTailable": (counters.collection_scans.get() as i64),
+                "total": (counters.collection_scans.get() as i64) },
         },
         "getLastError": { "wtime": { "num": 0, "totalMillis": 0 }, "wtimeouts": 0_i64 },
         "ttl": { "deletedDocuments": 0_i64, "passes": 0_i64 },

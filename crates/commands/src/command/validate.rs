@@ -21,7 +21,8 @@ async fn run(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     for refused in ["repair", "fixMultikey"] {
         if context.fields.flexible_boolean(refused)?.unwrap_or(false) {
             let message = format!(
-                "validate does not support the '{refused}' option: indexes are repaired by dropping and creating them"
+                "validate does not support the '{refused}' option: indexes are repaired by dropping and \
+                creating them"
             );
             return Err(CommandError::invalid_options(message));
         }

@@ -25,8 +25,8 @@ pub(crate) trait Read {
     ) -> CommandResult<Pause>;
 }
 
-/// The slices of one read, one after the other. Whoever takes documents one by one uses up one slice with many
-/// of them.
+/// The slices of one read, one after the other. Whoever takes documents one by one uses up one slice with
+/// many of them.
 pub(crate) struct Slices<'c> {
     scheduling: Scheduling<'c>,
     /// `None` before the first step of the next one.

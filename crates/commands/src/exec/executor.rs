@@ -190,8 +190,8 @@ impl Executor {
         Ok(if self.window.is_closed() { Pause::End } else { pause })
     }
 
-    /// Lets go of every state and cursor of the store, to be called when a batch is complete; before the next one
-    /// comes [`Executor::read_from`].
+    /// Lets go of every state and cursor of the store, to be called when a batch is complete; before the next
+    /// one comes [`Executor::read_from`].
     pub(crate) fn save(&mut self) {
         self.stream.save();
         self.stream.source = ReadSource::Released;

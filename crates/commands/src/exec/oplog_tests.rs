@@ -65,7 +65,10 @@ fn check(filter: Document, sort: Document, expected: impl IntoIterator<Item = i6
         assert_eq!(found, expected, "{filter:?}");
         let examined = server.counters.documents_scanned.get() - before;
         assert!(examined <= examined_max, "{filter:?} looks at {examined} operations");
-        let count = doc! { "aggregate": "oplog.rs", "$db": "local", "cursor": {}, "pipeline": [{ "$match": (filter.clone()) }, { "$count": "n" }] };
+        let count = doc! {
+            "aggregate": "oplog.rs", "$db": "local", "cursor": {},
+            "pipeline": [{ "$match": (filter.clone()) }, { "$count": "n" }]
+        };
         let counted = numbers(&TestClient::of(&server).run(count).0);
         assert_eq!(counted.first().copied().unwrap_or(0), expected.len() as i64, "{filter:?}");
     }

@@ -70,7 +70,8 @@ impl Query {
     pub(crate) fn plan(&self, definition: &CollectionDefinition) -> CommandResult<Plan> {
         self.with_request(definition, |request| {
             if request.no_table_scan && self.tailable {
-                let message = "Running with 'notablescan', so tailable cursors (which always do a table scan) are not allowed";
+                let message = "Running with 'notablescan', so tailable cursors (which always do a table \
+                    scan) are not allowed";
                 return Err(CommandError::new(code::NO_QUERY_EXECUTION_PLANS, message));
             }
             plan::plan(request).map_err(Into::into)

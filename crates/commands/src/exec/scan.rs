@@ -259,8 +259,8 @@ impl Scan {
         }
     }
 
-    /// Looks where the walk over the oplog begins or ends. Where nothing is wanted that is the last operation, from
-    /// which a tailable walk goes on. False when that is not in memory.
+    /// Looks where the walk over the oplog begins or ends. Where nothing is wanted that is the last
+    /// operation, from which a tailable walk goes on. False when that is not in memory.
     fn find_start(&mut self, reading: &Reading<'_>) -> CommandResult<bool> {
         let ScanMethod::Documents { keys, since, .. } = &mut self.method else { return Ok(true) };
         let Some(timestamp) = *since else { return Ok(true) };

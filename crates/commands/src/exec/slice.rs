@@ -25,8 +25,8 @@ pub(crate) struct Slice {
     /// Steps since the last look at the clock.
     steps: u64,
     steps_per_look: u64,
-    /// What the thread had counted when this was asked last; another thread than that counts otherwise, and the
-    /// clock is looked at.
+    /// What the thread had counted when this was asked last; another thread than that counts otherwise, and
+    /// the clock is looked at.
     counted: u64,
     let_others_run: fn(Instant),
 }

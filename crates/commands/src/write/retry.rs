@@ -111,8 +111,8 @@ pub(crate) async fn begin_retryable(
         CheckOutError::TooOld(newer) => CommandError::new(
             wire::ErrorCode::TransactionTooOld as i32,
             format!(
-                "Retryable write with txnNumber {txn_number} is prohibited on session {session} because a newer \
-                 retryable write with txnNumber {newer} has already started on this session."
+                "Retryable write with txnNumber {txn_number} is prohibited on session {session} because a \
+                 newer retryable write with txnNumber {newer} has already started on this session."
             ),
         ),
         other => failed(other),

@@ -45,8 +45,8 @@ fn all(member: &Member) -> Vec<Vec<Value>> {
     vec![found(&client, "c"), rows, of_config("image_collection")]
 }
 
-/// Runs `before`, then the command, then the command again: here, and on a member that has applied the log. The reply
-/// is the same but for these fields that tell of the repetition, and nothing changes.
+/// Runs `before`, then the command, then the command again: here, and on a member that has applied the log.
+/// The reply is the same but for these fields that tell of the repetition, and nothing changes.
 #[track_caller]
 fn check(before: &[Document], command: Document, told: Document) {
     let member = Member::new();

@@ -44,7 +44,8 @@ pub(crate) async fn writable(
     }
 }
 
-/// Inserts documents from the `first` one on; from the one on that cannot be inserted out of memory, where it may block.
+/// Inserts documents from the `first` one on; from the one on that cannot be inserted out of memory, where it
+/// may block.
 pub(crate) async fn insert_documents(
     context: &CommandContext<'_>,
     collection: &Collection,

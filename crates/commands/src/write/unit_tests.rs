@@ -136,7 +136,11 @@ fn unique_keys_are_kept_among_the_documents_of_a_statement() {
     let statement = doc! { "q": {}, "u": pipeline, "multi": true };
     let command = doc! { "update": "c", "updates": [statement] };
     check_failing(&client, command, 11000, (doc! { "b": 1 }, 40));
-    let two = |a: i32| doc! { "insert": "c", "documents": [{ "_id": (a + 5000), "a": a }, { "_id": (a + 5001), "a": a }] };
+    let two = |a: i32| {
+        doc! {
+            "insert": "c", "documents": [{ "_id": (a + 5000), "a": a }, { "_id": (a + 5001), "a": a }]
+        }
+    };
     check_failing(&client, two(7000), 11000, (doc! { "a": 7000 }, 1));
 }
 
@@ -216,7 +220,11 @@ fn a_document_is_changed_by_one_of_those_who_want_it() {
                 panic!("an update tells how many it changed")
             };
             let mut single = 0;
-            let claim = || doc! { "findAndModify": "c", "query": { "state": 1 }, "update": { "$inc": { "state": 1 } } };
+            let claim = || {
+                doc! {
+                    "findAndModify": "c", "query": { "state": 1 }, "update": { "$inc": { "state": 1 } }
+                }
+            };
             while run(&client, claim()).get("value") != Some(&Value::Null) {
                 single += 1;
             }

@@ -75,7 +75,8 @@ fn authenticate<N: Node>(
 
 fn failed<N: Node>(context: &CommandContext<'_, N>, mechanism: &str) -> CommandError {
     tracing::info!(target: "ACCESS", id = 5_286_307, ctx = %context.client.description(),
-        remote = %context.client.remote, mechanism, database = context.database, "Failed to authenticate: there are no users");
+        remote = %context.client.remote, mechanism, database = context.database,
+        "Failed to authenticate: there are no users");
     CommandError::new(code::AUTHENTICATION_FAILED, "Authentication failed.")
 }
 

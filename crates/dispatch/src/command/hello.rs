@@ -201,7 +201,8 @@ fn read_topology_version<N: Node>(context: &mut CommandContext<'_, N>) -> Comman
         return Err(CommandError::new(
             31_382,
             format!(
-                "Received a topology version with counter: {counter} which is greater than the server topology version counter: {current}"
+                "Received a topology version with counter: {counter} which is greater than the server \
+                topology version counter: {current}"
             ),
         ));
     }
@@ -210,8 +211,8 @@ fn read_topology_version<N: Node>(context: &mut CommandContext<'_, N>) -> Comman
     Ok(Ask { hello_ok, awaited, streams: context.exhaust_allowed })
 }
 
-/// Waits until there is something else to tell than what the client knows. A standalone's topology never changes
-/// while it runs.
+/// Waits until there is something else to tell than what the client knows. A standalone's topology never
+/// changes while it runs.
 async fn wait<N: Node>(context: &CommandContext<'_, N>, (until, counter): (Instant, i64)) -> CommandResult {
     if context.server.is_shutting_down() {
         return Ok(());

@@ -44,7 +44,8 @@ impl Mode {
         match mode.get("activationProbability") {
             Some(probability) => Ok(Mode::Probability(fraction(probability)?)),
             None => Err(CommandError::bad_value(
-                "'mode' must be one of 'off', 'alwaysOn', '{times:n}', '{skip:n}' or '{activationProbability:p}'",
+                "'mode' must be one of 'off', 'alwaysOn', '{times:n}', '{skip:n}' or \
+                '{activationProbability:p}'",
             )),
         }
     }

@@ -9,8 +9,10 @@ const HEAD: &str = "# Configuration
 This page is printed by `heddle parameters`; a test compares the two.
 
 Options are given as flags (`heddle serve --port 27018`), in a YAML file (`heddle serve -f heddle.yaml`) or as
-`--setParameter name=value`; flags win over the file. `serve` may be left out. Those that change at run time are set with
-`db.adminCommand({ setParameter: 1, name: value })`. Unknown names are refused, and a test sees to it that something reads each.
+`--setParameter name=value`; flags win over the file. `serve` may be left out. Those that change at run \
+time are set with
+`db.adminCommand({ setParameter: 1, name: value })`. Unknown names are refused, and a test sees to it that \
+something reads each.
 
 ```yaml
 net:

@@ -4,7 +4,8 @@ use super::definition::{Definition, Kind};
 use super::service_executor::ExecutorChoice;
 
 macro_rules! parameters {
-    ($($identifier:ident $name:literal $kind:expr, $unit:literal, $access:ident($($at:literal)*), $meaning:literal;)*) => {
+    ($($identifier:ident $name:literal $kind:expr, $unit:literal, $access:ident($($at:literal)*),
+        $meaning:literal;)*) => {
         /// The tunables by name; the discriminant is the row of [`DEFINITIONS`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(usize)]
@@ -112,46 +113,81 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 parameters! {
     BindIp "net.bindIp" text("127.0.0.1"), "", start("bind_ip" "net.bindIp"),
-        "Addresses or host names to listen on, separated by commas. Without authentication it is wise to stay on this machine.";
+        "Addresses or host names to listen on, separated by commas. Without authentication it is wise to \
+        stay on this machine.";
     BindIpAll "net.bindIpAll" off(), "", start("bind_ip_all" "net.bindIpAll"),
         "Listens on every IPv4 address of the machine.";
-    Compressors "net.compression.compressors" text("snappy,zstd,zlib"), "", start("networkMessageCompressors" "net.compression.compressors"),
+    Compressors "net.compression.compressors" text("snappy,zstd,zlib"), "",
+        start("networkMessageCompressors" "net.compression.compressors"),
         "Compressors offered to clients, in order of preference, separated by commas; `disabled` for none.";
-    MaxConnections "maxIncomingConnections" integer(0, 0, 1_000_000), "connections", both("maxConns" "net.maxIncomingConnections"),
-        "Connections beyond this number are refused. 0, and the limit in any case: as many as the process may open descriptors, less a reserve of a twentieth (256 to 4,352) for files.";
+    MaxConnections "maxIncomingConnections" integer(0, 0, 1_000_000), "connections",
+        both("maxConns" "net.maxIncomingConnections"),
+        "Connections beyond this number are refused. 0, and the limit in any case: as many as the process \
+        may open descriptors, less a reserve of a twentieth (256 to 4,352) for files.";
     Port "net.port" integer(27_017, 0, 65_535), "", start("port" "net.port"),
         "TCP port; 0 takes a free one and tells it in the log line \"Listening on\".";
     PriorityPort "net.priorityPort" integer(0, 0, 65_535), "", start("priorityPort" "net.priorityPort"),
-        "A second TCP port, on the same addresses, whose connections are served by the diagnostic lane whatever they ask and are never refused because of load; 0 for none.";
-    ServiceExecutor "serviceExecutor" Kind::Form { default: "auto", form: "synchronous, adaptive, reactor, coroutine, auto; or `address=name` pairs, separated by commas", check: ExecutorChoice::check }, "", both("serviceExecutor" "net.serviceExecutor"),
-        "Thread model of new connections. `synchronous` is a thread per connection; `adaptive` an elastic pool of threads; `reactor` an event loop per core and a pool for what takes long; `coroutine` the same over one ring per core; `auto` is `coroutine`. Pairs set it for single listeners, named as in net.bindIp (a Unix socket by its path); one name without an address is for all others.";
+        "A second TCP port, on the same addresses, whose connections are served by the diagnostic lane \
+        whatever they ask and are never refused because of load; 0 for none.";
+    ServiceExecutor "serviceExecutor" Kind::Form { default: "auto", form: "synchronous, adaptive, reactor, \
+        coroutine, auto; or `address=name` pairs, separated by commas", check: ExecutorChoice::check }, "",
+            both("serviceExecutor" "net.serviceExecutor"),
+        "Thread model of new connections. `synchronous` is a thread per connection; `adaptive` an elastic \
+        pool of threads; `reactor` an event loop per core and a pool for what takes long; `coroutine` the \
+        same over one ring per core; `auto` is `coroutine`. Pairs set it for single listeners, named as in \
+        net.bindIp (a Unix socket by its path); one name without an address is for all others.";
     UnixSocketEnabled "net.unixDomainSocket.enabled" on(), "", start("" "net.unixDomainSocket.enabled"),
         "Listens on a Unix socket as well; the flag `--nounixsocket` turns it off.";
-    UnixSocketPermissions "net.unixDomainSocket.filePermissions" integer(0o700, 0, 0o777), "file mode", start("filePermissions" "net.unixDomainSocket.filePermissions"),
+    UnixSocketPermissions "net.unixDomainSocket.filePermissions" integer(0o700, 0, 0o777), "file mode",
+        start("filePermissions" "net.unixDomainSocket.filePermissions"),
         "Permissions of the socket file (448 is 0700: the owner only).";
-    UnixSocketPrefix "net.unixDomainSocket.pathPrefix" text("/tmp"), "", start("unixSocketPrefix" "net.unixDomainSocket.pathPrefix"),
+    UnixSocketPrefix "net.unixDomainSocket.pathPrefix" text("/tmp"), "",
+        start("unixSocketPrefix" "net.unixDomainSocket.pathPrefix"),
         "Directory of the socket file `mongodb-<port>.sock`.";
-    PidFilePath "processManagement.pidFilePath" text(""), "", start("pidfilepath" "processManagement.pidFilePath"),
+    PidFilePath "processManagement.pidFilePath" text(""), "",
+        start("pidfilepath" "processManagement.pidFilePath"),
         "File to write the process id into; empty for none.";
-    OplogSizeMb "replication.oplogSizeMB" integer(0, 0, 1 << 30), "MiB", start("oplogSize" "replication.oplogSizeMB"),
-        "Size beyond which the oldest entries of a new oplog go; 0 takes a twentieth of the disk's free room, and from 990 MiB to 50 GiB. An oplog that is there keeps its size, which replSetResizeOplog changes.";
+    OplogSizeMb "replication.oplogSizeMB" integer(0, 0, 1 << 30), "MiB",
+        start("oplogSize" "replication.oplogSizeMB"),
+        "Size beyond which the oldest entries of a new oplog go; 0 takes a twentieth of the disk's free \
+        room, and from 990 MiB to 50 GiB. An oplog that is there keeps its size, which replSetResizeOplog \
+        changes.";
     ReplSetName "replication.replSetName" text(""), "", start("replSet" "replication.replSetName"),
-        "Name of the replica set that this server is a member of; empty for none. A new set begins with replSetInitiate.";
+        "Name of the replica set that this server is a member of; empty for none. A new set begins with \
+        replSetInitiate.";
     DbPath "storage.dbPath" text("./heddle-data"), "", start("dbpath" "storage.dbPath"),
         "Directory of the data; created when missing.";
-    DiskReserveMb "storage.diskReserveMB" integer(-1, -1, 1 << 20), "MiB", start("diskReserveMB" "storage.diskReserveMB"),
-        "Room set aside on the data disk, and kept free beside it. With less, writes that grow are refused; on a full disk it is given up for deletes, drops and compaction. -1 takes a hundredth of the disk, within bounds; 0 none. Less than four times storage.rocksdb.memtableSizeMB helps little.";
-    OplogMinRetention "storage.oplogMinRetentionHours" Kind::Form { default: "0", form: "hours, with a fraction or without", check: check_hours }, "h", start("oplogMinRetentionHours" "storage.oplogMinRetentionHours"),
+    DiskReserveMb "storage.diskReserveMB" integer(-1, -1, 1 << 20), "MiB",
+        start("diskReserveMB" "storage.diskReserveMB"),
+        "Room set aside on the data disk, and kept free beside it. With less, writes that grow are refused; \
+        on a full disk it is given up for deletes, drops and compaction. -1 takes a hundredth of the disk, \
+        within bounds; 0 none. Less than four times storage.rocksdb.memtableSizeMB helps little.";
+    OplogMinRetention "storage.oplogMinRetentionHours" Kind::Form { default: "0",
+        form: "hours, with a fraction or without", check: check_hours }, "h",
+            start("oplogMinRetentionHours" "storage.oplogMinRetentionHours"),
         "Entries of the oplog that are younger stay, whatever its size; 0 for none.";
-    CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB", start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
-        "Memory for cached data, blocks and hot documents together; 0 takes half of the memory that the process may use beyond 1 GiB, or a third beyond 256 MiB where that is more. What it may use is the machine's memory, or less where a control group says so.";
-    RowCachePercent "storage.rocksdb.rowCachePercent" integer(25, 0, 90), "%", start("rowCachePercent" "storage.rocksdb.rowCachePercent"),
-        "Share of storage.rocksdb.cacheSizeMB for hot documents as they are, which answers reads by `_id` and updates without a search in blocks; 0 keeps blocks only.";
-    MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB", start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
-        "Size at which a memtable is written to disk; 0 takes a thirty-second of storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB, but at most a sixty-fourth of the memory that the process may use.";
-    BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s", start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
-        "What flush and compaction may write to the disk, together; 0 takes 512. Copies for members of a replica set, on both sides, take what they leave of it: at most an eighth, and a sixteenth in any case. What is read, the journal and the entries of an index being built are not held to it: those entries come to the disk by flush and compaction.";
-    LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "", start("" "systemLog.destination"),
+    CacheSizeMb "storage.rocksdb.cacheSizeMB" integer(0, 0, 16 * MIB), "MiB",
+        start("cacheSizeMB" "storage.rocksdb.cacheSizeMB"),
+        "Memory for cached data, blocks and hot documents together; 0 takes half of the memory that the \
+        process may use beyond 1 GiB, or a third beyond 256 MiB where that is more. What it may use is the \
+        machine's memory, or less where a control group says so.";
+    RowCachePercent "storage.rocksdb.rowCachePercent" integer(25, 0, 90), "%",
+        start("rowCachePercent" "storage.rocksdb.rowCachePercent"),
+        "Share of storage.rocksdb.cacheSizeMB for hot documents as they are, which answers reads by `_id` \
+        and updates without a search in blocks; 0 keeps blocks only.";
+    MemtableSizeMb "storage.rocksdb.memtableSizeMB" integer(0, 0, 1 << 16), "MiB",
+        start("memtableSizeMB" "storage.rocksdb.memtableSizeMB"),
+        "Size at which a memtable is written to disk; 0 takes a thirty-second of \
+        storage.rocksdb.cacheSizeMB, and from 64 to 256 MiB, but at most a sixty-fourth of the memory that \
+        the process may use.";
+    BackgroundMbPerSecond "storage.rocksdb.backgroundMBPerSecond" integer(0, 0, 1 << 20), "MiB/s",
+        start("backgroundMBPerSecond" "storage.rocksdb.backgroundMBPerSecond"),
+        "What flush and compaction may write to the disk, together; 0 takes 512. Copies for members of a \
+        replica set, on both sides, take what they leave of it: at most an eighth, and a sixteenth in any \
+        case. What is read, the journal and the entries of an index being built are not held to it: those \
+        entries come to the disk by flush and compaction.";
+    LogDestination "systemLog.destination" Kind::Choice { default: "", allowed: &["", "file"] }, "",
+        start("" "systemLog.destination"),
         "`file` asks for systemLog.path; empty leaves the choice to systemLog.path.";
     LogAppend "systemLog.logAppend" off(), "", start("logappend" "systemLog.logAppend"),
         "Appends to an existing log file instead of moving it aside.";
@@ -161,43 +197,60 @@ parameters! {
         "Leaves out log lines about connections that come and go.";
     LogLevel "logLevel" integer(0, 0, 5), "", both("" "systemLog.verbosity"),
         "Default verbosity of the log; `-v` to `-vvvvv` on the command line.";
-    SlowMilliseconds "slowOpThresholdMs" integer(100, 0, i32::MAX as i64), "ms", both("slowms" "operationProfiling.slowOpThresholdMs"),
+    SlowMilliseconds "slowOpThresholdMs" integer(100, 0, i32::MAX as i64), "ms",
+        both("slowms" "operationProfiling.slowOpThresholdMs"),
         "Commands that work for longer, without their waiting for a thread, are logged.";
-    JournalCommitInterval "journalCommitInterval" integer(100, 1, 500), "ms", both("journalCommitInterval" "storage.journal.commitIntervalMs"),
+    JournalCommitInterval "journalCommitInterval" integer(100, 1, 500), "ms",
+        both("journalCommitInterval" "storage.journal.commitIntervalMs"),
         "An acknowledged write without `j: true` is on the disk after this time at the latest.";
     AcceptApiVersion2 "acceptApiVersion2" off(), "", fixed(),
         "Accepts API version 2, which has commands that test clients.";
     AdaptiveIdleThreshold "adaptiveServiceExecutorIdlePctThreshold" integer(60, 0, 100), "%", runtime(),
-        "`adaptive`: a thread that executes less than this share of its time ends, and a pool that does so does not grow.";
-    AdaptiveQueueLatency "adaptiveServiceExecutorMaxQueueLatencyMicros" integer(500, 1, DAY_MS * 1000), "µs", runtime(),
-        "`adaptive`: how long the controller lets tasks wait before it counts them against the free threads; at most the stuck thread time-out.";
+        "`adaptive`: a thread that executes less than this share of its time ends, and a pool that does so \
+        does not grow.";
+    AdaptiveQueueLatency "adaptiveServiceExecutorMaxQueueLatencyMicros" integer(500, 1, DAY_MS * 1000), "µs",
+        runtime(),
+        "`adaptive`: how long the controller lets tasks wait before it counts them against the free \
+        threads; at most the stuck thread time-out.";
     AdaptiveQueues "adaptiveServiceExecutorQueues" integer(0, 0, 1024), "queues", runtime(),
-        "`adaptive`: task queues; 1 is the single locked queue of the published design, 0 one per core. Counts when the model starts.";
-    AdaptiveRecursionLimit "adaptiveServiceExecutorRecursionLimit" integer(8, 1, i32::MAX as i64), "requests", runtime(),
-        "`adaptive`: requests of one connection that are executed in a row before it goes to the end of its queue.";
-    AdaptiveReservedThreads "adaptiveServiceExecutorReservedThreads" integer(-1, -1, 4096), "threads", runtime(),
+        "`adaptive`: task queues; 1 is the single locked queue of the published design, 0 one per core. \
+        Counts when the model starts.";
+    AdaptiveRecursionLimit "adaptiveServiceExecutorRecursionLimit" integer(8, 1, i32::MAX as i64),
+        "requests", runtime(),
+        "`adaptive`: requests of one connection that are executed in a row before it goes to the end of its \
+        queue.";
+    AdaptiveReservedThreads "adaptiveServiceExecutorReservedThreads" integer(-1, -1, 4096), "threads",
+        runtime(),
         "`adaptive`: threads that stay, however little there is to do; -1 for half as many as cores.";
     AdaptiveRunTime "adaptiveServiceExecutorRunTimeMillis" integer(5_000, 1, DAY_MS), "ms", runtime(),
         "`adaptive`: the longest a thread waits for a task before it asks itself whether it is needed.";
-    AdaptiveRunTimeJitter "adaptiveServiceExecutorRunTimeJitterMillis" integer(500, 0, DAY_MS), "ms", runtime(),
+    AdaptiveRunTimeJitter "adaptiveServiceExecutorRunTimeJitterMillis" integer(500, 0, DAY_MS), "ms",
+        runtime(),
         "`adaptive`: how far the run times of threads differ, either way; at most the run time.";
-    AdaptiveStuckTimeout "adaptiveServiceExecutorStuckThreadTimeoutMillis" integer(250, 1, DAY_MS), "ms", runtime(),
+    AdaptiveStuckTimeout "adaptiveServiceExecutorStuckThreadTimeoutMillis" integer(250, 1, DAY_MS), "ms",
+        runtime(),
         "`adaptive`: when every thread has worked on one task for this long, another one is started.";
     AutomaticInitialSync "automaticInitialSync" on(), "", runtime(),
-        "A member of a replica set whose data are older than the others' oplogs go back replaces them by a copy of another member's. When it is off the member stays RECOVERING until it is on or the directory is emptied. A member without data always copies.";
+        "A member of a replica set whose data are older than the others' oplogs go back replaces them by a \
+        copy of another member's. When it is off the member stays RECOVERING until it is on or the \
+        directory is emptied. A member without data always copies.";
     CursorMonitorFrequency "clientCursorMonitorFrequencySecs" integer(4, 1, 86_400), "s", runtime(),
         "How often idle cursors and sessions are looked for.";
     CursorTimeout "cursorTimeoutMillis" integer(600_000, 1, i64::MAX), "ms", runtime(),
         "An idle cursor is closed after this time, unless it was opened with noCursorTimeout.";
     EnableFlowControl "enableFlowControl" on(), "", runtime(),
-        "In a replica set, writes wait on the primary when a majority of the members cannot keep up, those of the connections that bring the most bytes first.";
+        "In a replica set, writes wait on the primary when a majority of the members cannot keep up, those \
+        of the connections that bring the most bytes first.";
     EnableTestCommands "enableTestCommands" off(), "", fixed(),
         "Allows commands that are meant for testing, such as configureFailPoint.";
     FlowControlTargetLag "flowControlTargetLagSeconds" integer(10, 1, i32::MAX as i64), "s", runtime(),
-        "How far a majority of the members may be behind the primary in applying; from half of it on writes wait.";
-    GroupMemory "internalDocumentSourceGroupMaxMemoryBytes" integer(100 * MIB, 1, i64::MAX), "bytes", runtime(),
+        "How far a majority of the members may be behind the primary in applying; from half of it on writes \
+        wait.";
+    GroupMemory "internalDocumentSourceGroupMaxMemoryBytes" integer(100 * MIB, 1, i64::MAX), "bytes",
+        runtime(),
         "Memory that one $group stage may use.";
-    SortMemory "internalQueryMaxBlockingSortMemoryUsageBytes" integer(100 * MIB, 0, i64::MAX), "bytes", runtime(),
+    SortMemory "internalQueryMaxBlockingSortMemoryUsageBytes" integer(100 * MIB, 0, i64::MAX), "bytes",
+        runtime(),
         "Memory that one sort may use; beyond it, a query without allowDiskUse fails.";
     SessionTimeout "localLogicalSessionTimeoutMinutes" integer(30, 1, 1_000_000), "min", fixed(),
         "A session that nobody uses is forgotten after this time, and its cursors are closed.";
@@ -205,16 +258,21 @@ parameters! {
         "Sessions in use at most; new ones are refused beyond it.";
     MaxTimeMs "defaultMaxTimeMS" integer(0, 0, i32::MAX as i64), "ms", runtime(),
         "Time limit of reads that bring none; 0 for none.";
-    SnapshotHistoryWindow "minSnapshotHistoryWindowInSeconds" integer(300, 0, i32::MAX as i64), "s", runtime(),
-        "How far back a member of a replica set can be read with read concern `snapshot` and a time, at least; versions of that time are kept.";
+    SnapshotHistoryWindow "minSnapshotHistoryWindowInSeconds" integer(300, 0, i32::MAX as i64), "s",
+        runtime(),
+        "How far back a member of a replica set can be read with read concern `snapshot` and a time, at \
+        least; versions of that time are kept.";
     NoTableScan "notablescan" off(), "", runtime(),
         "Refuses queries with a filter that no index serves, but in collections of the server's own.";
     OverloadProtection "overloadProtection" on(), "", runtime(),
-        "Under overload, user commands of clients that said `backpressure` in their `hello` are refused at once with error 462 and a hint when to try again.";
+        "Under overload, user commands of clients that said `backpressure` in their `hello` are refused at \
+        once with error 462 and a hint when to try again.";
     OverloadTarget "overloadTargetMillis" integer(0, 0, 60_000), "ms", runtime(),
-        "The queueing delay that is accepted for long; 0 finds it from the time that requests take when they do not wait.";
+        "The queueing delay that is accepted for long; 0 finds it from the time that requests take when \
+        they do not wait.";
     PriorityLane "priorityLane" on(), "", fixed(),
-        "Connections begin on the diagnostic lane, an event loop of its own, and stay there as long as they only monitor.";
+        "Connections begin on the diagnostic lane, an event loop of its own, and stay there as long as they \
+        only monitor.";
     RequireApiVersion "requireApiVersion" off(), "", runtime(),
         "Refuses commands without the parameter apiVersion.";
     ShutdownTimeout "shutdownTimeoutMillisForSignaledShutdown" integer(15_000, 0, 3_600_000), "ms", runtime(),
@@ -222,19 +280,25 @@ parameters! {
     LoopSlice "eventLoopSliceMicros" integer(30, 1, 1_000_000), "µs", runtime(),
         "An operation that reads for longer than this leaves its event loop and goes on in the pool.";
     ScanSlice "scanSliceMicros" integer(5_000, 50, 1_000_000), "µs", runtime(),
-        "A scan lets others go first after this time: kills, time limits and other work are looked at between slices.";
-    SecondaryReadLifetime "secondaryReadLifetimeLimitSeconds" integer(3_600, 0, 365 * 24 * 3_600), "s", runtime(),
-        "A read of a secondary keeps the state of the data that it began with; one that takes longer than this is ended with SnapshotTooOld, so that old versions go. 0 never does.";
+        "A scan lets others go first after this time: kills, time limits and other work are looked at \
+        between slices.";
+    SecondaryReadLifetime "secondaryReadLifetimeLimitSeconds" integer(3_600, 0, 365 * 24 * 3_600), "s",
+        runtime(),
+        "A read of a secondary keeps the state of the data that it began with; one that takes longer than \
+        this is ended with SnapshotTooOld, so that old versions go. 0 never does.";
     SendTimeout "sendTimeoutMillis" integer(60_000, 0, DAY_MS), "ms", fixed(),
         "A client that does not take any part of its reply for so long is disconnected; 0 waits for ever.";
     ServiceEventLoops "serviceEventLoops" integer(0, 0, 1024), "threads", fixed(),
         "Event loops of `reactor`, rings of `coroutine`; 0 for one per core.";
     PoolIdle "servicePoolIdleMillis" integer(30_000, 1, DAY_MS), "ms", runtime(),
-        "How long a thread of the pool beyond the minimum stays without work. The pool does what event loops must not: read the disk, compute for long.";
+        "How long a thread of the pool beyond the minimum stays without work. The pool does what event \
+        loops must not: read the disk, compute for long.";
     PoolMaxThreads "servicePoolMaxThreads" integer(0, 0, 4096), "threads", runtime(),
         "The most threads of the pool; 0 for four per core, and 16 at least.";
     PoolMinThreads "servicePoolMinThreads" integer(1, 0, 4096), "threads", runtime(),
         "Threads of the pool that are kept although they have nothing to do.";
     UnreadRepliesMax "unreadRepliesMaxBytes" integer(0, 0, i64::MAX), "bytes", runtime(),
-        "Memory for replies that clients have not taken, over all connections. Beyond it requests wait, and the connections that have taken nothing for longest are ended. 0 takes a sixteenth of the memory that the process may use, and from 32 MiB to 1 GiB.";
+        "Memory for replies that clients have not taken, over all connections. Beyond it requests wait, and \
+        the connections that have taken nothing for longest are ended. 0 takes a sixteenth of the memory \
+        that the process may use, and from 32 MiB to 1 GiB.";
 }

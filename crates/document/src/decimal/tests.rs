@@ -199,7 +199,8 @@ fn powmod(base: u32, exponent: u32, modulus: u32) -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     #[test]
     fn text_comes_back(number in decimal()) {

@@ -319,7 +319,8 @@ fn compound(values: &[Value], directions: &[SortOrder]) -> (Vec<u8>, Vec<u8>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     #[test]
     fn keys_order_as_values(left in value(), right in value()) {
@@ -393,7 +394,8 @@ proptest! {
             let bracket = type_bracket(kind);
             let below_upper = value.compare(&bracket.upper).is_lt()
                 || bracket.upper_inclusive && value.compare(&bracket.upper).is_eq();
-            prop_assert_eq!(bracket.lower.compare(&value).is_le() && below_upper, inside, "{:?} in {:?}", value, kind);
+            prop_assert_eq!(bracket.lower.compare(&value).is_le() && below_upper, inside, "{:?} in {:?}",
+                value, kind);
         }
         for byte in [key[0], inverted[0]] {
             prop_assert!(byte > BELOW && byte < ABOVE);
@@ -401,7 +403,8 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_as_key(key in prop::collection::vec(any::<u8>(), 0..60), types in prop::collection::vec(0u8..7, 0..8)) {
+    fn any_bytes_as_key(key in prop::collection::vec(any::<u8>(), 0..60),
+        types in prop::collection::vec(0u8..7, 0..8)) {
         for directions in [[SortOrder::Ascending; 2], [SortOrder::Descending; 2]] {
             let _ = decode(&key, &types, &directions);
         }

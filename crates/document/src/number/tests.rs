@@ -74,7 +74,8 @@ fn truth() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     /// The quick ways of comparing agree with the exact one.
     #[test]
@@ -85,7 +86,8 @@ proptest! {
 
     /// An exact comparison agrees with one of numerals, where those are short enough to be padded.
     #[test]
-    fn doubles_against_numerals(mantissa in -1_000_000i64..1_000_000, power in 0u32..20, double in -1000.0f64..1000.0) {
+    fn doubles_against_numerals(mantissa in -1_000_000i64..1_000_000, power in 0u32..20,
+        double in -1000.0f64..1000.0) {
         let text = format!("{mantissa}E-{power}");
         let exact = decimal(&text).compare(Number::Double(double));
         // Both to 60 places, as integers.

@@ -59,7 +59,8 @@ fn arrays_on_the_way() {
     check(
         &document,
         "a.b",
-        "1 @0, - no document @1, 2 element @2, 3 element @2, [ 2, 3 ] whole @2, - missing @3, - no document @4",
+        "1 @0, - no document @1, 2 element @2, 3 element @2, [ 2, 3 ] whole @2, - missing @3, - no document \
+        @4",
     );
     check(&document, "e.b", "- empty");
 }

@@ -31,7 +31,9 @@ fn of_reads(length: usize) -> Vec<Shape> {
         find("$nor of fields", doc! { "$nor": (branches()) }),
         find(
             "$and of fields that are there",
-            doc! { "$and": (array(length, |number| doc! { (format!("f{number}")): (number as i32) }.into())) },
+            doc! {
+                "$and": (array(length, |number| doc! { (format!("f{number}")): (number as i32) }.into()))
+            },
         ),
         find("$or in $elemMatch", doc! { "items": { "$elemMatch": { "$or": (branches()) } } }),
         find("$all of numbers", doc! { "list": { "$all": (numbers(length)) } }),
@@ -44,7 +46,10 @@ fn of_reads(length: usize) -> Vec<Shape> {
         ),
         find(
             "$jsonSchema with properties",
-            doc! { "$jsonSchema": { "properties": (fields("f", length, |_| doc! { "bsonType": "int" }.into())), "additionalProperties": false } },
+            doc! {
+                "$jsonSchema": { "properties": (fields("f", length, |_| doc! { "bsonType": "int" }.into())),
+                    "additionalProperties": false }
+            },
         ),
         find(
             "$jsonSchema with enum",
@@ -67,15 +72,23 @@ fn of_reads(length: usize) -> Vec<Shape> {
         ),
         shape(
             "a projection of expressions",
-            doc! { "find": COLLECTION, "projection": (fields("f", length, |number| format!("$g{number}").into())) },
+            doc! {
+                "find": COLLECTION, "projection": (fields("f", length, |number| format!("$g{number}").into()))
+            },
         ),
         shape(
             "a projection with $elemMatch",
-            doc! { "find": COLLECTION, "projection": (fields("f", length, |_| doc! { "$elemMatch": { "a": 1 } }.into())) },
+            doc! {
+                "find": COLLECTION, "projection": (fields("f", length,
+                    |_| doc! { "$elemMatch": { "a": 1 } }.into()))
+            },
         ),
         shape(
             "let and its uses",
-            doc! { "find": COLLECTION, "let": (fields("v", length, int)), "filter": { "$expr": { "$or": (texts(length, |number| format!("$$v{number}.x"))) } } },
+            doc! {
+                "find": COLLECTION, "let": (fields("v", length, int)),
+                "filter": { "$expr": { "$or": (texts(length, |number| format!("$$v{number}.x"))) } }
+            },
         ),
     ]
 }
@@ -104,7 +117,10 @@ fn of_plans(length: usize) -> Vec<Shape> {
         ),
         explain(
             "plan of $or beside many",
-            doc! { "$or": (or(|number| doc! { "b": (number as i32) })), "$and": (or(|number| doc! { "z": { "$ne": (number as i32) } })) },
+            doc! {
+                "$or": (or(|number| doc! { "b": (number as i32) })),
+                "$and": (or(|number| doc! { "z": { "$ne": (number as i32) } }))
+            },
         ),
         explain("plan of $nor", doc! { "$nor": (or(|number| doc! { "a": (number as i32) })) }),
         explain(
@@ -128,28 +144,131 @@ fn of_loops(length: usize) -> Vec<Shape> {
     let map = |inner: Value| doc! { "$map": { "input": (range(length)), "in": inner } };
     vec![
         compute("$map in $map in $map", map(map(map("$$this".into()).into()).into())),
-        compute("$filter in $map", map(doc! { "$size": { "$filter": { "input": (range(length)), "cond": { "$gt": ["$$this", 5] } } } }.into())),
+        compute(
+            "$filter in $map",
+            map(doc! {
+                "$size": { "$filter": { "input": (range(length)), "cond": { "$gt": ["$$this", 5] } } }
+            }
+            .into()),
+        ),
         compute("$in in $map", map(doc! { "$in": [-1, (numbers(length))] }.into())),
-        compute("$reduce that concatenates", doc! { "$reduce": { "input": (range(length)), "initialValue": [], "in": { "$concatArrays": ["$$value", ["$$this"]] } } }),
-        compute("$reduce that joins text", doc! { "$reduce": { "input": (range(length)), "initialValue": "", "in": { "$concat": ["$$value", "xxxxxxxx"] } } }),
-        compute("$reduce that merges objects", doc! { "$reduce": { "input": (range(length)), "initialValue": {}, "in": { "$mergeObjects": ["$$value", { "$arrayToObject": [[[{ "$toString": "$$this" }, 1]]] }] } } }),
+        compute(
+            "$reduce that concatenates",
+            doc! {
+                "$reduce": { "input": (range(length)), "initialValue": [],
+                    "in": { "$concatArrays": ["$$value", ["$$this"]] } }
+            },
+        ),
+        compute(
+            "$reduce that joins text",
+            doc! {
+                "$reduce": { "input": (range(length)), "initialValue": "",
+                    "in": { "$concat": ["$$value", "xxxxxxxx"] } }
+            },
+        ),
+        compute(
+            "$reduce that merges objects",
+            doc! {
+                "$reduce": { "input": (range(length)), "initialValue": {},
+                    "in": { "$mergeObjects": ["$$value",
+                        { "$arrayToObject": [[[{ "$toString": "$$this" }, 1]]] }] } }
+            },
+        ),
         compute("$setUnion of two", doc! { "$setUnion": [(numbers(length)), (range(length))] }),
         compute("$setDifference of two", doc! { "$setDifference": [(range(length)), (numbers(length))] }),
-        compute("$setEquals of many", doc! { "$setEquals": (array(length / 10, |_| Value::from(vec![int(1)]))) }),
+        compute(
+            "$setEquals of many",
+            doc! { "$setEquals": (array(length / 10, |_| Value::from(vec![int(1)]))) },
+        ),
         compute("$zip", doc! { "$zip": { "inputs": (array(length / 10, |_| Value::from(vec![int(1)]))) } }),
-        compute("$switch", doc! { "$switch": { "branches": (array(length, |_| doc! { "case": { "$eq": ["$a", -1] }, "then": 1 }.into())), "default": 0 } }),
-        compute("$let", doc! { "$let": { "vars": (fields("v", length, int)), "in": (texts(length, |number| format!("$$v{number}"))) } }),
-        compute("$indexOfCP of repeated text", doc! { "$indexOfCP": [("a".repeat(length * 8)), (format!("{}b", "a".repeat(length * 4)))] }),
-        compute("$replaceAll", doc! { "$replaceAll": { "input": ("a".repeat(length * 8)), "find": "a", "replacement": "bb" } }),
-        compute("$regexMatch with look-ahead", doc! { "$regexMatch": { "input": ("a".repeat(length)), "regex": "(?=(a+))\\1b" } }),
-        compute("$sortArray by many fields", doc! { "$sortArray": { "input": (documents(length)), "sortBy": (fields("f", 30, |_| int(1))) } }),
-        shape("$unwind in $unwind", aggregate(vec![doc! { "$unwind": "$list" }.into(), doc! { "$set": { "again": (range(1000)) } }.into(), doc! { "$unwind": "$again" }.into(), doc! { "$match": { "list": -1 } }.into()])),
-        shape("$lookup with let", aggregate(vec![doc! { "$lookup": { "from": COLLECTION, "let": (fields("v", length, int)), "pipeline": [{ "$match": { "$expr": { "$eq": ["$$v1", "$$v2"] } } }], "as": "x" } }.into()])),
-        shape("$group of fields", aggregate(vec![doc! { "$group": (fields("f", length, |number| doc! { "$sum": (format!("$f{number}")) }.into())) }.into()])),
-        shape("$group by an object", aggregate(vec![doc! { "$group": { "_id": (fields("f", length, |number| format!("$f{number}").into())) } }.into()])),
-        shape("$facet", aggregate(vec![doc! { "$facet": (fields("f", length / 100, |_| Value::from(vec![doc! { "$count": "n" }.into()]))) }.into()])),
-        shape("$addFields of paths", aggregate(vec![doc! { "$addFields": (fields("a.f", length, int)) }.into()])),
-        shape("$unset of paths", aggregate(vec![doc! { "$unset": (texts(length, |number| format!("f{number}"))) }.into()])),
+        compute(
+            "$switch",
+            doc! {
+                "$switch": { "branches": (array(length,
+                    |_| doc! { "case": { "$eq": ["$a", -1] }, "then": 1 }.into())), "default": 0 }
+            },
+        ),
+        compute(
+            "$let",
+            doc! {
+                "$let": { "vars": (fields("v", length, int)),
+                    "in": (texts(length, |number| format!("$$v{number}"))) }
+            },
+        ),
+        compute(
+            "$indexOfCP of repeated text",
+            doc! { "$indexOfCP": [("a".repeat(length * 8)), (format!("{}b", "a".repeat(length * 4)))] },
+        ),
+        compute(
+            "$replaceAll",
+            doc! {
+                "$replaceAll": { "input": ("a".repeat(length * 8)), "find": "a", "replacement": "bb" }
+            },
+        ),
+        compute(
+            "$regexMatch with look-ahead",
+            doc! { "$regexMatch": { "input": ("a".repeat(length)), "regex": "(?=(a+))\\1b" } },
+        ),
+        compute(
+            "$sortArray by many fields",
+            doc! { "$sortArray": { "input": (documents(length)), "sortBy": (fields("f", 30, |_| int(1))) } },
+        ),
+        shape(
+            "$unwind in $unwind",
+            aggregate(vec![
+                doc! { "$unwind": "$list" }.into(),
+                doc! { "$set": { "again": (range(1000)) } }.into(),
+                doc! { "$unwind": "$again" }.into(),
+                doc! { "$match": { "list": -1 } }.into(),
+            ]),
+        ),
+        shape(
+            "$lookup with let",
+            aggregate(vec![
+                doc! {
+                    "$lookup": { "from": COLLECTION, "let": (fields("v", length, int)),
+                        "pipeline": [{ "$match": { "$expr": { "$eq": ["$$v1", "$$v2"] } } }], "as": "x" }
+                }
+                .into(),
+            ]),
+        ),
+        shape(
+            "$group of fields",
+            aggregate(vec![
+                doc! {
+                    "$group": (fields("f", length, |number| doc! { "$sum": (format!("$f{number}")) }.into()))
+                }
+                .into(),
+            ]),
+        ),
+        shape(
+            "$group by an object",
+            aggregate(vec![
+                doc! {
+                    "$group": { "_id": (fields("f", length, |number| format!("$f{number}").into())) }
+                }
+                .into(),
+            ]),
+        ),
+        shape(
+            "$facet",
+            aggregate(vec![doc! {
+            "$facet": (fields("f", length / 100, |_| Value::from(vec![doc! { "$count": "n" }.into()])))
+        }.into()]),
+        ),
+        shape(
+            "$addFields of paths",
+            aggregate(vec![doc! { "$addFields": (fields("a.f", length, int)) }.into()]),
+        ),
+        shape(
+            "$unset of paths",
+            aggregate(vec![
+                doc! {
+                    "$unset": (texts(length, |number| format!("f{number}")))
+                }
+                .into(),
+            ]),
+        ),
     ]
 }
 
@@ -163,7 +282,10 @@ fn of_writes(length: usize) -> Vec<Shape> {
         let filters: Vec<Value> =
             (0..count).map(|number| doc! { (format!("i{number}")): 1 }.into()).collect();
         let paths = (0..count).map(|number| (format!("list.$[i{number}]"), int(1))).collect::<Document>();
-        doc! { "update": COLLECTION, "updates": [{ "q": { "_id": 0 }, "u": { "$set": paths }, "arrayFilters": filters }] }
+        doc! {
+            "update": COLLECTION, "updates": [{ "q": { "_id": 0 }, "u": { "$set": paths },
+                "arrayFilters": filters }]
+        }
     };
     vec![
         shape(
@@ -172,7 +294,10 @@ fn of_writes(length: usize) -> Vec<Shape> {
         ),
         shape(
             "updates that fail",
-            doc! { "update": COLLECTION, "ordered": false, "updates": (in_body(statements(|_| doc! { "_id": { "$nonsense": 1 } }))) },
+            doc! {
+                "update": COLLECTION, "ordered": false,
+                "updates": (in_body(statements(|_| doc! { "_id": { "$nonsense": 1 } })))
+            },
         ),
         Shape {
             name: "updates as a sequence".to_owned(),
@@ -181,7 +306,10 @@ fn of_writes(length: usize) -> Vec<Shape> {
         },
         shape(
             "deletes",
-            doc! { "delete": COLLECTION, "deletes": (array(length, |_| doc! { "q": { "_id": -1 }, "limit": 1 }.into())) },
+            doc! {
+                "delete": COLLECTION, "deletes": (array(length,
+                    |_| doc! { "q": { "_id": -1 }, "limit": 1 }.into()))
+            },
         ),
         Shape {
             name: "documents as a sequence".to_owned(),
@@ -190,7 +318,9 @@ fn of_writes(length: usize) -> Vec<Shape> {
         },
         shape(
             "documents of one _id",
-            doc! { "insert": "sink", "ordered": false, "documents": (array(length, |_| doc! { "_id": 1 }.into())) },
+            doc! {
+                "insert": "sink", "ordered": false, "documents": (array(length, |_| doc! { "_id": 1 }.into()))
+            },
         ),
         shape("$set of fields", update(doc! { "$set": (fields("f", length, int)) })),
         shape("$set of paths", update(doc! { "$set": (fields("sub.f", length, int)) })),
@@ -221,19 +351,31 @@ fn of_writes(length: usize) -> Vec<Shape> {
         shape("arrayFilters", filtered(length.min(1000))),
         shape(
             "an upsert of fields",
-            doc! { "update": "sink", "updates": [{ "q": (fields("f", length, int)), "u": (set()), "upsert": true }] },
+            doc! {
+                "update": "sink", "updates": [{ "q": (fields("f", length, int)), "u": (set()),
+                    "upsert": true }]
+            },
         ),
         shape(
             "an upsert of paths",
-            doc! { "update": "sink", "updates": [{ "q": (fields("a.f", length, int)), "u": (set()), "upsert": true }] },
+            doc! {
+                "update": "sink", "updates": [{ "q": (fields("a.f", length, int)), "u": (set()),
+                    "upsert": true }]
+            },
         ),
         shape(
             "a pipeline update",
-            doc! { "update": COLLECTION, "updates": [{ "q": { "_id": 0 }, "u": [{ "$set": (fields("f", length, |number| format!("$f{number}").into())) }] }] },
+            doc! {
+                "update": COLLECTION, "updates": [{ "q": { "_id": 0 },
+                    "u": [{ "$set": (fields("f", length, |number| format!("$f{number}").into())) }] }]
+            },
         ),
         shape(
             "constants",
-            doc! { "update": COLLECTION, "updates": [{ "q": { "_id": -1 }, "u": [{ "$set": { "x": "$$v1" } }], "c": (fields("v", length, int)) }], "let": (fields("v", length, int)) },
+            doc! {
+                "update": COLLECTION, "updates": [{ "q": { "_id": -1 }, "u": [{ "$set": { "x": "$$v1" } }],
+                    "c": (fields("v", length, int)) }], "let": (fields("v", length, int))
+            },
         ),
     ]
 }
@@ -249,18 +391,28 @@ fn of_lists(length: usize) -> Vec<Shape> {
     vec![
         shape(
             "killCursors of very many",
-            doc! { "killCursors": COLLECTION, "cursors": (array(length, |number| Value::Int64(number as i64))) },
+            doc! {
+                "killCursors": COLLECTION, "cursors": (array(length, |number| Value::Int64(number as i64)))
+            },
         ),
         shape("endSessions of very many", doc! { "endSessions": (sessions()) }),
         shape("killSessions of very many", doc! { "killSessions": (sessions()) }),
         shape("refreshSessions of very many", doc! { "refreshSessions": (sessions()) }),
         shape(
             "createIndexes of very many",
-            doc! { "createIndexes": "sink", "indexes": (array(length, |number| doc! { "key": { (format!("f{number}")): 1 }, "name": (format!("f{number}")) }.into())) },
+            doc! {
+                "createIndexes": "sink", "indexes": (array(length,
+                    |number| doc! {
+                        "key": { (format!("f{number}")): 1 }, "name": (format!("f{number}"))
+                    }.into()))
+            },
         ),
         shape(
             "an index of very many fields",
-            doc! { "createIndexes": "sink", "indexes": [{ "key": (fields("f", length, |_| int(1))), "name": "x" }] },
+            doc! {
+                "createIndexes": "sink", "indexes": [{ "key": (fields("f", length, |_| int(1))),
+                    "name": "x" }]
+            },
         ),
         shape(
             "dropIndexes of very many",
@@ -269,11 +421,19 @@ fn of_lists(length: usize) -> Vec<Shape> {
         shape("distinct values", doc! { "distinct": COLLECTION, "key": "list" }),
         shape(
             "a view of a thousand stages",
-            doc! { "create": "view", "viewOn": COLLECTION, "pipeline": (array(1000, |_| doc! { "$match": { "a": 1 } }.into())) },
+            doc! {
+                "create": "view", "viewOn": COLLECTION,
+                "pipeline": (array(1000, |_| doc! { "$match": { "a": 1 } }.into()))
+            },
         ),
         shape(
             "$currentOp and a loop",
-            doc! { "aggregate": 1, "cursor": {}, "$db": "admin", "pipeline": [{ "$currentOp": {} }, { "$project": { "x": { "$reduce": { "input": { "$range": [0, 6000000] }, "initialValue": 0, "in": { "$add": ["$$value", 1] } } } } }] },
+            doc! {
+                "aggregate": 1, "cursor": {}, "$db": "admin",
+                "pipeline": [{ "$currentOp": {} },
+                    { "$project": { "x": { "$reduce": { "input": { "$range": [0, 6000000] },
+                        "initialValue": 0, "in": { "$add": ["$$value", 1] } } } } }]
+            },
         ),
     ]
 }

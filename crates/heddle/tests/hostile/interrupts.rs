@@ -14,12 +14,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn endless() -> Vec<(&'static str, Document)> {
     let range = || doc! { "$range": [0, 1_000_000] };
     // Numbers only: what grows meets its bound of memory first.
-    let sum = doc! { "$reduce": { "input": (range()), "initialValue": 0, "in": { "$add": ["$$value", "$$this"] } } };
+    let sum = doc! {
+        "$reduce": { "input": (range()), "initialValue": 0, "in": { "$add": ["$$value", "$$this"] } }
+    };
     let loops = doc! { "$map": { "input": (range()), "in": sum } };
     let branches: Vec<Value> = (0..20_000).map(|number| doc! { "list": (-number - 1) }.into()).collect();
     let filter = doc! { "$or": branches };
-    let stages = doc! { "aggregate": COLLECTION, "pipeline": [{ "$project": { "x": (loops.clone()) } }], "cursor": {} };
-    let update = doc! { "update": COLLECTION, "updates": [{ "q": { "_id": 0 }, "u": [{ "$set": { "x": (loops.clone()) } }] }] };
+    let stages = doc! {
+        "aggregate": COLLECTION, "pipeline": [{ "$project": { "x": (loops.clone()) } }], "cursor": {}
+    };
+    let update = doc! {
+        "update": COLLECTION, "updates": [{ "q": { "_id": 0 }, "u": [{ "$set": { "x": (loops.clone()) } }] }]
+    };
     vec![
         ("a loop in a stage", stages),
         ("a loop in a filter", doc! { "find": COLLECTION, "filter": { "$expr": { "$eq": [loops, 1] } } }),
@@ -48,7 +54,9 @@ pub(crate) fn check(directory: &std::path::Path) {
     let server = ServerProcess::start(directory, &["--quiet"]);
     run(
         &mut server.client(),
-        doc! { "insert": COLLECTION, "documents": [{ "_id": 0, "list": (numbers(100_000)) }], "$db": DATABASE },
+        doc! {
+            "insert": COLLECTION, "documents": [{ "_id": 0, "list": (numbers(100_000)) }], "$db": DATABASE
+        },
     );
     for (name, command) in endless() {
         let mut limited = command.clone();

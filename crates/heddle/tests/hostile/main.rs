@@ -104,7 +104,8 @@ impl std::fmt::Display for Cost {
         let per_byte = self.nanos_per_byte();
         write!(
             formatter,
-            "{per_byte:>8} ns/byte  {processor:>8.2?} of processors  {bytes:>9} bytes  ping {ping:>8.1?}  {name}: {outcome:?}"
+            "{per_byte:>8} ns/byte  {processor:>8.2?} of processors  {bytes:>9} bytes  ping {ping:>8.1?}  \
+            {name}: {outcome:?}"
         )
     }
 }
@@ -256,7 +257,8 @@ fn load(server: &ServerProcess) {
         "indexes": [
             { "key": { "a": 1 }, "name": "a" },
             { "key": { "b": 1, "c": 1 }, "name": "b_c" },
-            { "key": { "d": 1 }, "name": "d", "partialFilterExpression": { "$or": [{ "a": { "$gt": 5 } }, { "b": 1 }] } },
+            { "key": { "d": 1 }, "name": "d",
+                "partialFilterExpression": { "$or": [{ "a": { "$gt": 5 } }, { "b": 1 }] } },
         ],
         "$db": DATABASE,
     };

@@ -153,7 +153,8 @@ impl AccumulatorSpec {
         let (name, used) = (self.name, state.bytes);
         query_error!(
             code::EXCEEDED_MEMORY_LIMIT,
-            "{name} used too much memory and cannot spill to disk. Used: {used} bytes. Memory limit: {most_bytes} bytes"
+            "{name} used too much memory and cannot spill to disk. Used: {used} bytes. Memory limit: \
+            {most_bytes} bytes"
         )
     }
 

@@ -127,7 +127,8 @@ fn check_default(default: Option<&Value>, boundaries: &[Value]) -> Result<(), Qu
     if default.compare(lowest).is_ge() && default.compare(highest).is_lt() {
         bail!(
             40199,
-            "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to the highest boundary."
+            "The $bucket 'default' field must be less than the lowest boundary or greater than or equal to \
+            the highest boundary."
         );
     }
     Ok(())

@@ -171,7 +171,8 @@ impl GroupState {
         }
         Err(query_error!(
             code::EXCEEDED_MEMORY_LIMIT,
-            "the accumulators of one group used too much memory and cannot spill to disk. Used: {} bytes. Memory limit: {} bytes",
+            "the accumulators of one group used too much memory and cannot spill to disk. Used: {} bytes. \
+            Memory limit: {} bytes",
             self.bytes,
             context.memory_bytes
         ))
@@ -271,8 +272,8 @@ impl GroupStage {
                 return Ok(Flow::More);
             }
         }
-        // Earlier documents of a new group may have been put aside, also when there is room again: accumulators
-        // shrink, and so does what others hold.
+        // Earlier documents of a new group may have been put aside, also when there is room again:
+        // accumulators shrink, and so does what others hold.
         if !is_new || self.spilled.is_some() || held.is_over(context.memory_bytes) {
             return self.spill(raw);
         }
@@ -295,7 +296,8 @@ impl GroupStage {
                 let Some(spill) = &self.context.spill else {
                     bail!(
                         code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
-                        "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in."
+                        "Exceeded memory limit for $group, but didn't allow external sort. Pass \
+                        allowDiskUse:true to opt in."
                     );
                 };
                 let limits = SortLimits { documents: None, memory_bytes: self.context.memory_bytes };

@@ -403,8 +403,12 @@ impl Current {
         foreign.run(policy, &mut |document| {
             held.set(held.bytes() + document.as_bytes().len());
             if held.is_over(most_bytes) {
-                bail!(4568, "Total size of documents in {} matching pipeline's $lookup stage exceeds {most_bytes} bytes",
-                        collection.unwrap_or_default());
+                bail!(
+                    4568,
+                    "Total size of documents in {} matching pipeline's $lookup stage exceeds \
+                    {most_bytes} bytes",
+                    collection.unwrap_or_default()
+                );
             }
             found.push(document.to_buf());
             Ok(Flow::More)

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! * *Source*: something that lends its documents, one after the other, to a sink for as long as a
-//!   slice lasts: a walk over a collection, or a whole pipeline. It keeps its place, so that whoever runs it can
-//!   check for kills and time limits in between.
+//!   slice lasts: a walk over a collection, or a whole pipeline. It keeps its place, so that whoever runs it
+//!   can check for kills and time limits in between.
 //! * *Stage*: takes a document and hands on what it makes of it; what it cannot hand on at once it holds back
 //!   (see [`chain`]).
 //! * *Blocking* stages ($sort, $group, $bucketAuto, $sample) take all of their input before they hand on a

@@ -37,7 +37,8 @@ impl RedactStage {
             Some(Value::String(name)) if name == "descend" => Ok(RedactAction::Descend),
             _ => Err(QueryError::new(
                 17053,
-                "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE",
+                "$redact's expression should not return anything aside from the variables $$KEEP, \
+                $$DESCEND, and $$PRUNE",
             )),
         }
     }

@@ -347,7 +347,8 @@ impl ReplaceRoot {
             Some(Value::Document(root)) => to_bounded(&root),
             other => bail!(
                 40228,
-                "{} must evaluate to an object, but resulting value was: {}. Type of resulting value: '{}'. Input document: {}",
+                "{} must evaluate to an object, but resulting value was: {}. Type of resulting value: '{}'. \
+                Input document: {}",
                 self.subject,
                 brief(&other),
                 type_name(&other),

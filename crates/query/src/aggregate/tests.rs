@@ -328,12 +328,18 @@ fn numerically_equal_keys_are_one_group() {
 fn buckets() {
     check(array![{ "$sortByCount": "$sku" }, { "$limit": 1 }], array![{ "_id": "a", "count": 2 }]);
     check(
-        array![{ "$bucket": { "groupBy": "$n", "boundaries": [0, 3, 5], "default": "more", "output": { "ids": { "$push": "$_id" } } } }],
+        array![
+            { "$bucket": { "groupBy": "$n", "boundaries": [0, 3, 5], "default": "more",
+                "output": { "ids": { "$push": "$_id" } } } }
+        ],
         array![{ "_id": 0, "ids": [1, 4] }, { "_id": 3, "ids": [3] }, { "_id": "more", "ids": [2] }],
     );
     check(
         array![{ "$bucketAuto": { "groupBy": "$n", "buckets": 2 } }],
-        array![{ "_id": { "min": 1_i64, "max": 3.0 }, "count": 2 }, { "_id": { "min": 3.0, "max": 10 }, "count": 2 }],
+        array![
+            { "_id": { "min": 1_i64, "max": 3.0 }, "count": 2 },
+            { "_id": { "min": 3.0, "max": 10 }, "count": 2 }
+        ],
     );
     check_error(
         array![{ "$bucket": { "groupBy": "$n", "boundaries": [3, 1] } }],
@@ -375,7 +381,10 @@ fn foreign_collections() {
         array![{ "_id": 1, "a": { "b": [{ "n": 4 }] } }, { "_id": 2, "a": { "b": [{ "n": 4 }] } }],
     );
     check(
-        array![{ "$project": { "_id": 1 } }, { "$skip": 3 }, { "$unionWith": { "coll": "items", "pipeline": [{ "$match": { "sku": "b" } }] } }],
+        array![
+            { "$project": { "_id": 1 } }, { "$skip": 3 },
+            { "$unionWith": { "coll": "items", "pipeline": [{ "$match": { "sku": "b" } }] } }
+        ],
         array![{ "_id": 4 }, { "_id": 2, "sku": "b", "price": 7 }],
     );
     check_error(
@@ -395,7 +404,9 @@ fn facets() {
             "first": [{ "$limit": 1 }, { "$project": { "_id": 1 } }],
             "sum": [{ "$group": { "_id": Value::Null, "total": { "$sum": "$n" } } }],
         } }],
-        array![{ "count": [{ "n": 4 }], "first": [{ "_id": 1 }], "sum": [{ "_id": Value::Null, "total": 16.0 }] }],
+        array![
+            { "count": [{ "n": 4 }], "first": [{ "_id": 1 }], "sum": [{ "_id": Value::Null, "total": 16.0 }] }
+        ],
     );
     check_error(
         array![{ "$facet": { "a": [{ "$facet": {} }] } }],
@@ -406,9 +417,10 @@ fn facets() {
 
 #[test]
 fn redaction() {
-    let input = [
-        doc! { "level": 1, "open": { "level": 1, "x": 1 }, "closed": { "level": 5 }, "list": [{ "level": 5 }, { "level": 0 }, 3] },
-    ];
+    let input = [doc! {
+        "level": 1, "open": { "level": 1, "x": 1 }, "closed": { "level": 5 },
+        "list": [{ "level": 5 }, { "level": 0 }, 3]
+    }];
     let stages = array![{ "$redact": { "$cond": [{ "$lte": ["$level", 3] }, "$$DESCEND", "$$PRUNE"] } }];
     let found = run(&input, &stages, &context());
     assert_eq!(
@@ -419,7 +431,9 @@ fn redaction() {
 
 #[test]
 fn outputs() {
-    let merge = array![{ "$merge": { "into": { "db": "d", "coll": "c" }, "on": ["a", "b"], "whenMatched": "replace" } }];
+    let merge = array![
+        { "$merge": { "into": { "db": "d", "coll": "c" }, "on": ["a", "b"], "whenMatched": "replace" } }
+    ];
     match parse(&merge).expect("a pipeline").output() {
         Some(OutputStage::Merge { into, on, when_matched, .. }) => {
             assert_eq!((into.database.as_deref(), into.collection.as_str()), (Some("d"), "c"));
@@ -507,8 +521,8 @@ fn grammar() {
 #[test]
 fn the_front_goes_to_the_planner() {
     let mut pipeline = parse(&array![
-        { "$sort": { "a": 1 } }, { "$match": { "x": 1 } }, { "$match": { "y": 2 } }, { "$skip": 5 }, { "$limit": 10 },
-        { "$project": { "a": 1, "_id": 0 } },
+        { "$sort": { "a": 1 } }, { "$match": { "x": 1 } }, { "$match": { "y": 2 } }, { "$skip": 5 },
+        { "$limit": 10 }, { "$project": { "a": 1, "_id": 0 } },
     ])
     .expect("a pipeline");
     let leading = pipeline.take_leading();
@@ -529,7 +543,10 @@ fn many() -> Vec<Document> {
 
 #[test]
 fn blocking_stages_refuse_or_spill_beyond_their_memory() {
-    let group = array![{ "$group": { "_id": "$k", "n": { "$sum": 1 }, "last": { "$last": "$_id" } } }, { "$sort": { "_id": 1 } }];
+    let group = array![
+        { "$group": { "_id": "$k", "n": { "$sum": 1 }, "last": { "$last": "$_id" } } },
+        { "$sort": { "_id": 1 } }
+    ];
     let small = PipelineContext { memory_bytes: 20_000, ..context() };
     for stages in [group.clone(), array![{ "$sort": { "pad": 1 } }]] {
         let refused = run(&many(), &stages, &small).map_err(|error| error.code);

@@ -39,13 +39,15 @@ pub(super) fn parse(operand: RawValue<'_>, _: &Environment) -> Result<Vec<StageP
                     }
                     ("includeArrayIndex", other) => bail!(
                         28810,
-                        "expected a non-empty string for the includeArrayIndex  option to $unwind stage, got {}",
+                        "expected a non-empty string for the includeArrayIndex  option to $unwind stage, \
+                        got {}",
                         other.kind().alias()
                     ),
                     ("preserveNullAndEmptyArrays", RawValue::Boolean(flag)) => preserve = flag,
                     ("preserveNullAndEmptyArrays", other) => bail!(
                         28809,
-                        "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
+                        "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got \
+                        {}",
                         other.kind().alias()
                     ),
                     (unknown, _) => bail!(28811, "unrecognized option to $unwind stage: {unknown}"),

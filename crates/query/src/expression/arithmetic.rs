@@ -225,7 +225,8 @@ fn to_place(operands: Vec<Evaluated>, name: &str, mode: RoundingMode) -> Outcome
                 (_, Some(wide)) => number(Number::Int64(wide)),
                 (_, None) => Err(query_error!(
                     51080,
-                    "invalid conversion from Decimal128 result in {name} resulting from arguments: [{}, {place}]",
+                    "invalid conversion from Decimal128 result in {name} resulting from arguments: [{}, \
+                    {place}]",
                     brief(&operand)
                 )),
             }

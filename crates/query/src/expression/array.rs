@@ -331,7 +331,8 @@ fn to_object(operand: Evaluated) -> Outcome {
                 if is_array { ("Object", "array", 40391) } else { ("Array", "object", 40396) };
             bail!(
                 code,
-                "$arrayToObject requires a consistent input format. Elements must all be arrays or all be objects. {detected} was detected, now found: {found}"
+                "$arrayToObject requires a consistent input format. Elements must all be arrays or all be \
+                objects. {detected} was detected, now found: {found}"
             );
         }
         let (name, value) = match item {
@@ -358,7 +359,8 @@ fn array_pair(pair: Vec<Value>) -> Result<(String, Value), QueryError> {
         Value::String(name) => Ok((name, value)),
         other => Err(query_error!(
             40395,
-            "$arrayToObject requires an array of key-value pairs, where the key must be of type string. Found key type: {}",
+            "$arrayToObject requires an array of key-value pairs, where the key must be of type string. \
+            Found key type: {}",
             other.kind().alias()
         )),
     }
@@ -376,7 +378,8 @@ fn object_pair(mut pair: Document) -> Result<(String, Value), QueryError> {
         (Some(Value::String(name)), Some(value)) => Ok((name, value)),
         (Some(other), Some(_)) => Err(query_error!(
             40394,
-            "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of type string. Found type: {}",
+            "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' must be of \
+            type string. Found type: {}",
             other.kind().alias()
         )),
         _ => Err(QueryError::new(

@@ -45,7 +45,8 @@ pub(super) fn instant(
             None => "you cannot pass in a date/time string with GMT offset together with a timezone argument"
                 .to_owned(),
             Some(name) => format!(
-                "you cannot pass in a date/time string with time zone information ('{name}') together with a timezone argument"
+                "you cannot pass in a date/time string with time zone information ('{name}') together with \
+                a timezone argument"
             ),
         }));
     }

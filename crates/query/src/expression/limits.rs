@@ -78,7 +78,8 @@ pub(super) fn check_range(count: usize) -> Result<(), QueryError> {
 pub(super) fn too_much(name: &str, bytes: usize, limit: usize) -> QueryError {
     query_error!(
         code::EXCEEDED_MEMORY_LIMIT,
-        "{name} would use too much memory ({bytes} bytes) and cannot spill to disk. Memory limit: {limit} bytes"
+        "{name} would use too much memory ({bytes} bytes) and cannot spill to disk. Memory limit: {limit} \
+        bytes"
     )
 }
 

@@ -240,7 +240,8 @@ fn check_arity(operator: &Operator, given: usize) -> Result<(), QueryError> {
         )),
         Arity::Between(least, most) if !(least..=most).contains(&given) => Err(query_error!(
             28667,
-            "Expression {name} takes at least {least} arguments, and at most {most}, but {given} were passed in."
+            "Expression {name} takes at least {least} arguments, and at most {most}, but {given} were \
+            passed in."
         )),
         _ => Ok(()),
     }

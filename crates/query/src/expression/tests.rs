@@ -13,9 +13,11 @@ mod values;
 /// The document that every expression below is evaluated on.
 fn sample() -> Document {
     doc! {
-        "int": 7, "long": 5_000_000_000_i64, "double": 2.5, "negative": -3, "text": "Hällo wörld", "word": "abc",
-        "flag": true, "nothing": Value::Null, "list": [3, 1, 2], "objects": [{ "k": "a", "v": 1 }, { "k": "b", "v": 2 }],
-        "nested": { "deep": { "x": 1 }, "list": [{ "y": 1 }, { "y": 2 }] }, "date": Value::DateTime(1_709_210_096_789),
+        "int": 7, "long": 5_000_000_000_i64, "double": 2.5, "negative": -3, "text": "Hällo wörld",
+        "word": "abc", "flag": true, "nothing": Value::Null, "list": [3, 1, 2],
+        "objects": [{ "k": "a", "v": 1 }, { "k": "b", "v": 2 }],
+        "nested": { "deep": { "x": 1 }, "list": [{ "y": 1 }, { "y": 2 }] },
+        "date": Value::DateTime(1_709_210_096_789),
     }
 }
 

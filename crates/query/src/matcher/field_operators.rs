@@ -53,7 +53,8 @@ macro_rules! table {
 
 const TABLE: &[FieldOperator] = table![
     "$all", "the array has all of these elements", all;
-    "$bitsAllClear", "all of these bits are 0", |argument, tests| bits(BitTestKind::AllClear, argument, tests);
+    "$bitsAllClear", "all of these bits are 0", |argument,
+    tests| bits(BitTestKind::AllClear, argument, tests);
     "$bitsAllSet", "all of these bits are 1", |argument, tests| bits(BitTestKind::AllSet, argument, tests);
     "$bitsAnyClear", "one of these bits is 0", |argument, tests| bits(BitTestKind::AnyClear, argument, tests);
     "$bitsAnySet", "one of these bits is 1", |argument, tests| bits(BitTestKind::AnySet, argument, tests);
@@ -64,7 +65,8 @@ const TABLE: &[FieldOperator] = table![
     "$geoIntersects", "geospatial; refused", geospatial;
     "$geoWithin", "geospatial; refused", geospatial;
     "$gt", "greater than", |argument, tests| ordered(ComparisonOperator::Greater, argument, tests);
-    "$gte", "greater than or equal", |argument, tests| ordered(ComparisonOperator::GreaterOrEqual, argument, tests);
+    "$gte", "greater than or equal", |argument,
+    tests| ordered(ComparisonOperator::GreaterOrEqual, argument, tests);
     "$in", "equal to one of these, or matching one of these regular expressions", in_list;
     "$lt", "less than", |argument, tests| ordered(ComparisonOperator::Less, argument, tests);
     "$lte", "less than or equal", |argument, tests| ordered(ComparisonOperator::LessOrEqual, argument, tests);

@@ -501,8 +501,8 @@ fn malformed_filters_are_refused_in_mongodbs_words() {
     refuses(
         doc! { "$foo": 1 },
         2,
-        "unknown top level operator: $foo. If you have a field name that starts with a '$' symbol, consider using \
-         $getField or $setField.",
+        "unknown top level operator: $foo. If you have a field name that starts with a '$' symbol, consider \
+         using $getField or $setField.",
     );
     refuses(doc! { "a": { "$in": 1 } }, 2, "$in needs an array");
     refuses(doc! { "a": { "$nin": "x" } }, 2, "$nin needs an array");

@@ -203,7 +203,9 @@ fn bounds_document(scan: &IndexScan) -> Document {
                 let names = scan.index.fields.iter().map(|field| field.path.dotted());
                 names.zip(values.iter().flatten().cloned()).collect()
             };
-            doc! { "startKey": key(from), "startKeyInclusive": true, "endKey": key(to), "endKeyInclusive": false }
+            doc! {
+                "startKey": key(from), "startKeyInclusive": true, "endKey": key(to), "endKeyInclusive": false
+            }
         }
     }
 }

@@ -117,8 +117,8 @@ pub(crate) fn hinted<'r>(
     });
     found.ok_or_else(|| {
         QueryError::bad_value(
-            "error processing query: planner returned error :: caused by :: hint provided does not correspond to \
-             an existing index",
+            "error processing query: planner returned error :: caused by :: hint provided does not \
+             correspond to an existing index",
         )
     })
 }

@@ -349,8 +349,8 @@ fn explained() {
     };
     let fetch = doc! { "stage": "FETCH", "filter": { "x": { "$gt": 2 } }, "inputStage": index_scan };
     let sort = doc! {
-        "stage": "SORT", "sortPattern": { "c": 1 }, "memLimit": 1000_i64, "limitAmount": 5_i64, "type": "simple",
-        "inputStage": fetch,
+        "stage": "SORT", "sortPattern": { "c": 1 }, "memLimit": 1000_i64, "limitAmount": 5_i64,
+        "type": "simple", "inputStage": fetch,
     };
     let projection = doc! { "stage": "PROJECTION_SIMPLE", "transformBy": { "a": 1 }, "inputStage": sort };
     let expect = doc! { "stage": "LIMIT", "limitAmount": 5_i64, "inputStage": projection };

@@ -138,8 +138,8 @@ impl<'e> Parser<'e> {
             bail!(
                 31394,
                 "As of 4.4, it's illegal to specify positional operator in the middle of a path.Positional \
-                 projection may only be used at the end, for example: a.b.$. If the query previously used a form \
-                 like a.b.$.d, remove the parts following the '$' and the results will be equivalent."
+                 projection may only be used at the end, for example: a.b.$. If the query previously used a \
+                 form like a.b.$.d, remove the parts following the '$' and the results will be equivalent."
             );
         };
         if !element.value().truthy() || self.mode == Some(ProjectionMode::Exclusion) {
@@ -243,10 +243,10 @@ fn section(operand: RawValue<'_>) -> Result<Section, QueryError> {
         RawValue::Array(array) => pair(array),
         other => Err(query_error!(
             28667,
-            "Invalid $slice syntax. The given syntax {{ $slice: {} }} did not match the find() syntax because \
-                 :: Location31273: $slice only supports numbers and [skip, limit] arrays :: The given syntax did \
-                 not match the expression $slice syntax. :: caused by :: Expression $slice takes at least 2 \
-                 arguments, and at most 3, but 1 were passed in.",
+            "Invalid $slice syntax. The given syntax {{ $slice: {} }} did not match the find() syntax \
+                 because :: Location31273: $slice only supports numbers and [skip, limit] arrays :: The \
+                 given syntax did not match the expression $slice syntax. :: caused by :: Expression $slice \
+                 takes at least 2 arguments, and at most 3, but 1 were passed in.",
             other.quoted()
         )),
     }

@@ -116,14 +116,16 @@ fn details_name_the_unsatisfied_rules() {
         validation_details(validator.to_buf().as_raw(), document.to_buf().as_raw(), &Environment::default());
     assert_eq!(
         details,
-        Ok(
-            doc! { "failingDocumentId": 7, "details": { "operatorName": "$jsonSchema", "schemaRulesNotSatisfied": [
-                { "operatorName": "required", "specifiedAs": { "required": ["name"] }, "missingProperties": ["name"] },
-                { "operatorName": "properties", "propertiesNotSatisfied": [{ "propertyName": "age", "description": "years",
-                    "details": [{ "operatorName": "bsonType", "specifiedAs": { "bsonType": "int" },
-                        "reason": "type did not match", "consideredValue": "old", "consideredType": "string" }] }] }
-            ] } }
-        )
+        Ok(doc! { "failingDocumentId": 7,
+            "details": { "operatorName": "$jsonSchema", "schemaRulesNotSatisfied": [
+            { "operatorName": "required", "specifiedAs": { "required": ["name"] },
+                "missingProperties": ["name"] },
+            { "operatorName": "properties",
+                "propertiesNotSatisfied": [{ "propertyName": "age", "description": "years",
+                "details": [{ "operatorName": "bsonType", "specifiedAs": { "bsonType": "int" },
+                    "reason": "type did not match", "consideredValue": "old",
+                    "consideredType": "string" }] }] }
+        ] } })
     );
     let plain = validation_details(
         doc! { "a": { "$gt": 5 } }.to_buf().as_raw(),
@@ -132,9 +134,8 @@ fn details_name_the_unsatisfied_rules() {
     );
     assert_eq!(
         plain,
-        Ok(
-            doc! { "failingDocumentId": 1, "details": { "operatorName": "$gt", "specifiedAs": { "a": { "$gt": 5 } },
-            "reason": "comparison failed", "consideredValue": 3 } }
-        )
+        Ok(doc! { "failingDocumentId": 1,
+            "details": { "operatorName": "$gt", "specifiedAs": { "a": { "$gt": 5 } },
+        "reason": "comparison failed", "consideredValue": 3 } })
     );
 }

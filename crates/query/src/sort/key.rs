@@ -101,7 +101,10 @@ impl SortPattern {
             return Ok(());
         };
         let address = array.as_bytes().as_ptr();
-        let parallel = |walk: &PartValue<'_>| matches!(walk, PartValue::At(other, _) if other.as_bytes().as_ptr() != address);
+        let parallel = |walk: &PartValue<'_>| {
+            matches!(walk,
+            PartValue::At(other, _) if other.as_bytes().as_ptr() != address)
+        };
         if walks.iter().any(parallel) {
             bail!(bad_value, "cannot sort with keys that are parallel arrays");
         }

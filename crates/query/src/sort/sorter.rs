@@ -174,8 +174,8 @@ impl Sorter {
         }
     }
 
-    /// Does the work that is due, for as long as the slice lasts. [`Pause::End`]: the next document is wanted,
-    /// or, when the input has ended, can be given back.
+    /// Does the work that is due, for as long as the slice lasts. [`Pause::End`]: the next document is
+    /// wanted, or, when the input has ended, can be given back.
     ///
     /// # Errors
     /// When runs cannot be written or read.

@@ -106,7 +106,8 @@ impl PushSort {
                 _ => Err(QueryError::bad_value(ONE)),
             },
             _ => Err(QueryError::bad_value(
-                "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
+                "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded \
+                fields",
             )),
         }
     }

@@ -87,7 +87,8 @@ fn top_level_name(filter: RawDocument<'_>) -> Result<String, QueryError> {
     if let Some(other) = names.iter().find(|name| **name != first) {
         bail!(
             failed_to_parse,
-            "Error parsing array filter :: caused by :: Expected a single top-level field name, found '{first}' and '{other}'"
+            "Error parsing array filter :: caused by :: Expected a single top-level field name, found \
+            '{first}' and '{other}'"
         );
     }
     let well_formed = first.starts_with(|letter: char| letter.is_ascii_lowercase())
@@ -95,8 +96,8 @@ fn top_level_name(filter: RawDocument<'_>) -> Result<String, QueryError> {
     if !well_formed {
         bail!(
             bad_value,
-            "Error parsing array filter :: caused by :: The top-level field name must be an alphanumeric string beginning \
-             with a lowercase letter, found '{first}'"
+            "Error parsing array filter :: caused by :: The top-level field name must be an alphanumeric \
+             string beginning with a lowercase letter, found '{first}'"
         );
     }
     Ok(first)

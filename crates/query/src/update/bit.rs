@@ -25,8 +25,8 @@ impl Bits {
         let RawValue::Document(clauses) = operand else {
             bail!(
                 bad_value,
-                "The $bit modifier is not compatible with a {}. You must pass in an embedded document: {{$bit: {{field: \
-                 {{and/or/xor: #}}}}",
+                "The $bit modifier is not compatible with a {}. You must pass in an embedded document: \
+                 {{$bit: {{field: {{and/or/xor: #}}}}",
                 operand.kind().alias()
             );
         };
@@ -36,14 +36,18 @@ impl Bits {
                 "or" => Operation::Or,
                 "xor" => Operation::Xor,
                 other => {
-                    bail!(bad_value, "The $bit modifier only supports 'and', 'or', and 'xor', not '{other}' which is an unknown \
-                         operator: {{{}}}",
-                        element(other, clause.value()));
+                    bail!(
+                        bad_value,
+                        "The $bit modifier only supports 'and', 'or', and 'xor', not '{other}' \
+                         which is an unknown operator: {{{}}}",
+                        element(other, clause.value())
+                    );
                 }
             };
             let number = integer(clause.value()).ok_or_else(|| {
                 QueryError::bad_value(format!(
-                    "The $bit modifier field must be an Integer(32/64 bit); a '{}' is not supported here: {{{}}}",
+                    "The $bit modifier field must be an Integer(32/64 bit); a '{}' is not supported here: \
+                    {{{}}}",
                     clause.kind().alias(),
                     element(clause.name(), clause.value())
                 ))
@@ -54,7 +58,8 @@ impl Bits {
         if operations.is_empty() {
             bail!(
                 bad_value,
-                "You must pass in at least one bitwise operation. The format is: {{$bit: {{field: {{and/or/xor: #}}}}"
+                "You must pass in at least one bitwise operation. The format is: {{$bit: {{field: \
+                {{and/or/xor: #}}}}"
             );
         }
         Ok(Bits { operations })

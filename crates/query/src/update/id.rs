@@ -24,8 +24,8 @@ pub(super) fn check(id: RawValue<'_>) -> Result<(), QueryError> {
 pub(super) fn dollar_prefixed(name: &str, path: &str) -> QueryError {
     query_error!(
         code::DOLLAR_PREFIXED_FIELD_NAME,
-        "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context of an update's replacement \
-             document. Consider using an aggregation pipeline with $replaceWith."
+        "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context of an update's \
+             replacement document. Consider using an aggregation pipeline with $replaceWith."
     )
 }
 

@@ -153,8 +153,8 @@ impl Update {
         matches!(&self.kind, UpdateKind::Operators(operators) if operators.uses_position)
     }
 
-    /// The document after the update; `None` when it is the same byte for byte. `is_insert` is set for the document of an upsert, which
-    /// `$setOnInsert` waits for.
+    /// The document after the update; `None` when it is the same byte for byte. `is_insert` is set for the
+    /// document of an upsert, which `$setOnInsert` waits for.
     ///
     /// # Errors
     /// What the operators refuse: `PathNotViable` (28), `TypeMismatch` (14), `BadValue` (2); `ImmutableField`

@@ -223,7 +223,8 @@ impl Modifier {
                 let kind = target.kind().alias();
                 let set = array(target, || {
                     QueryError::bad_value(format!(
-                        "Cannot apply $addToSet to non-array field. Field named '{name}' has non-array type {kind}"
+                        "Cannot apply $addToSet to non-array field. Field named '{name}' has non-array type \
+                        {kind}"
                     ))
                 })?;
                 super::array::add_to_set(set, values);
@@ -288,7 +289,8 @@ pub(super) fn array_on_rename_path(
     around: &Surroundings<'_>,
 ) -> QueryError {
     QueryError::bad_value(format!(
-        "The {end} field cannot be an array element, '{path}' in doc with {} has an array field called '{array}'",
+        "The {end} field cannot be an array element, '{path}' in doc with {} has an array field called \
+        '{array}'",
         describe_id(around.document)
     ))
 }
@@ -300,7 +302,8 @@ fn not_numeric(
     around: &Surroundings<'_>,
 ) -> QueryError {
     QueryError::type_mismatch(format!(
-        "Cannot apply {} to a value of non-numeric type. {{{}}} has the field '{name}' of non-numeric type {}",
+        "Cannot apply {} to a value of non-numeric type. {{{}}} has the field '{name}' of non-numeric type \
+        {}",
         operation.name(),
         describe_id(around.document),
         value.kind().alias()

@@ -141,14 +141,15 @@ impl Parser<'_> {
         if parse.is_none() && name != "$rename" {
             bail!(
                 failed_to_parse,
-                "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update specified as an array"
+                "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update \
+                specified as an array"
             );
         }
         let RawValue::Document(fields) = operator.value() else {
             bail!(
                 failed_to_parse,
-                "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} not \
-                 {{{}}}",
+                "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: \
+                 ...}}}} not {{{}}}",
                 operator.kind().alias(),
                 element(name, operator.value())
             );
@@ -276,8 +277,8 @@ fn current_date(field: Element<'_>, environment: &Environment) -> Result<Modifie
                 _ => {
                     bail!(
                         bad_value,
-                        "The '$type' string field is required to be 'date' or 'timestamp': {{$currentDate: {{field : \
-                         {{$type: 'date'}}}}}}"
+                        "The '$type' string field is required to be 'date' or 'timestamp': {{$currentDate: \
+                         {{field : {{$type: 'date'}}}}}}"
                     );
                 }
             }
@@ -285,8 +286,8 @@ fn current_date(field: Element<'_>, environment: &Environment) -> Result<Modifie
         other => {
             bail!(
                 bad_value,
-                "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({{$type: \
-                 'timestamp/date'}}).",
+                "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression \
+                 ({{$type: 'timestamp/date'}}).",
                 other.kind().alias()
             );
         }

@@ -42,7 +42,8 @@ fn stored() -> impl Strategy<Value = Document> {
 
 /// One operator on one path of one or two components.
 fn modification() -> impl Strategy<Value = (&'static str, String, Value)> {
-    let path = prop_oneof![3 => name(), 1 => (name(), prop_oneof![name(), Just("1".to_owned())]).prop_map(|(a, b)| format!("{a}.{b}"))];
+    let path = prop_oneof![3 => name(),
+        1 => (name(), prop_oneof![name(), Just("1".to_owned())]).prop_map(|(a, b)| format!("{a}.{b}"))];
     let operator = prop_oneof![
         Just("$set"),
         Just("$unset"),
@@ -73,7 +74,8 @@ fn update(modifications: Vec<(&'static str, String, Value)>) -> Document {
 
 proptest! {
     #[test]
-    fn splicing_and_walking_agree(document in stored(), modifications in prop::collection::vec(modification(), 1..4), insert: bool) {
+    fn splicing_and_walking_agree(document in stored(),
+        modifications in prop::collection::vec(modification(), 1..4), insert: bool) {
         let (document, update) = (document.to_buf(), update(modifications).to_buf());
         let Ok(operators) = Operators::parse(update.as_raw(), RawArray::EMPTY, &Environment::default()) else {
             return Ok(());
@@ -96,9 +98,11 @@ proptest! {
     #[test]
     fn what_is_set_can_be_read(document in stored(), path in name(), value in value()) {
         let update = document::doc! { "$set": { (path.as_str()): (value.clone()) } }.to_buf();
-        let update = Update::parse(RawValue::Document(update.as_raw()), None, &Environment::default()).expect("parses");
+        let update = Update::parse(RawValue::Document(update.as_raw()), None,
+            &Environment::default()).expect("parses");
         let before = document.to_buf();
-        let changed = update.apply(before.as_raw(), None, false).expect("a top-level field can always be set");
+        let changed = update.apply(before.as_raw(), None,
+            false).expect("a top-level field can always be set");
         let same = document.get(&path) == Some(&value);
         prop_assert_eq!(changed.is_none(), same, "unchanged exactly when the value was there already");
         let after = changed.unwrap_or(before);

@@ -84,12 +84,14 @@ fn renames_do_not_touch_arrays() {
     let base = doc! { "_id": 1, "a": [1, { "b": [5] }], "v": 42, "o": {} };
     let source = |path: &str, array: &str| {
         format!(
-            "The source field cannot be an array element, '{path}' in doc with _id: 1 has an array field called '{array}'"
+            "The source field cannot be an array element, '{path}' in doc with _id: 1 has an array field \
+            called '{array}'"
         )
     };
     check(doc! { "$rename": { "a.0": "x" } }, base.clone(), 2, &source("a.0", "a"));
     check(doc! { "$rename": { "a.1.b.0": "x" } }, base.clone(), 2, &source("a.1.b.0", "b"));
-    let destination = "The destination field cannot be an array element, 'a.0' in doc with _id: 1 has an array field called 'a'";
+    let destination = "The destination field cannot be an array element, 'a.0' in doc with _id: 1 has an \
+        array field called 'a'";
     check(doc! { "$rename": { "v": "a.0" } }, base.clone(), 2, destination);
     check(doc! { "$rename": { "v": "a.x" } }, base.clone(), 2, &destination.replace("a.0", "a.x"));
     check(doc! { "$rename": { "v": "a.9.y" } }, base.clone(), 2, &destination.replace("a.0", "a.9.y"));
@@ -125,17 +127,20 @@ fn values_of_other_types() {
         (
             doc! { "$inc": { "s": 1 } },
             14,
-            "Cannot apply $inc to a value of non-numeric type. {_id: 1} has the field 's' of non-numeric type string",
+            "Cannot apply $inc to a value of non-numeric type. {_id: 1} has the field 's' of non-numeric \
+            type string",
         ),
         (
             doc! { "$mul": { "n.m": 1 } },
             14,
-            "Cannot apply $mul to a value of non-numeric type. {_id: 1} has the field 'm' of non-numeric type string",
+            "Cannot apply $mul to a value of non-numeric type. {_id: 1} has the field 'm' of non-numeric \
+            type string",
         ),
         (
             doc! { "$bit": { "s": { "or": 1 } } },
             2,
-            "Cannot apply $bit to a value of non-integral type._id: 1 has the field s of non-integer type string",
+            "Cannot apply $bit to a value of non-integral type._id: 1 has the field s of non-integer type \
+            string",
         ),
         (
             doc! { "$push": { "n.m": 1 } },
@@ -180,7 +185,8 @@ fn values_of_other_types() {
 
 #[test]
 fn operands_that_cannot_be() {
-    let unknown = "Unknown modifier: $foo. Expected a valid update modifier or pipeline-style update specified as an array";
+    let unknown = "Unknown modifier: $foo. Expected a valid update modifier or pipeline-style update \
+        specified as an array";
     let sort = "The $sort element value must be either 1 or -1";
     let push = |clauses: Document| {
         let mut all = doc! { "$each": [1] };
@@ -192,7 +198,8 @@ fn operands_that_cannot_be() {
         (
             doc! { "$set": 5 },
             9,
-            "Modifiers operate on fields but we found type int instead. For example: {$mod: {<field>: ...}} not {$set: 5}",
+            "Modifiers operate on fields but we found type int instead. For example: {$mod: {<field>: ...}} \
+            not {$set: 5}",
         ),
         (
             doc! { "$addToSet": { "a": { "$each": 1 } } },
@@ -230,7 +237,8 @@ fn operands_that_cannot_be() {
         (
             push(doc! { "$sort": "x" }),
             2,
-            "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
+            "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded \
+            fields",
         ),
         (push(doc! { "$what": 1 }), 2, "Unrecognized clause in $push: $what"),
         (push(doc! { "$each": [1] }), 2, "Only one $each is supported."),
@@ -243,7 +251,8 @@ fn operands_that_cannot_be() {
         (
             doc! { "$bit": { "n": 1 } },
             2,
-            "The $bit modifier is not compatible with a int. You must pass in an embedded document: {$bit: {field: {and/or/xor: #}}",
+            "The $bit modifier is not compatible with a int. You must pass in an embedded document: {$bit: \
+            {field: {and/or/xor: #}}",
         ),
         (
             doc! { "$bit": { "n": {} } },
@@ -253,7 +262,8 @@ fn operands_that_cannot_be() {
         (
             doc! { "$bit": { "n": { "nand": 1 } } },
             2,
-            "The $bit modifier only supports 'and', 'or', and 'xor', not 'nand' which is an unknown operator: {nand: 1}",
+            "The $bit modifier only supports 'and', 'or', and 'xor', not 'nand' which is an unknown \
+            operator: {nand: 1}",
         ),
         (
             doc! { "$bit": { "n": { "or": "x" } } },
@@ -280,7 +290,8 @@ fn operands_that_cannot_be() {
         (
             doc! { "$set": { "$[].a": 1 } },
             2,
-            "Cannot have array filter identifier (i.e. '$[<id>]') element in the first position in path '$[].a'",
+            "Cannot have array filter identifier (i.e. '$[<id>]') element in the first position in path \
+            '$[].a'",
         ),
         (
             doc! { "$set": { "a.$.b.$": 1 } },
@@ -297,7 +308,8 @@ fn operands_that_cannot_be() {
         (
             doc! { "$set": { "$a.b": 1 } },
             52,
-            "The dollar ($) prefixed field '$a' in '$a' is not allowed in the context of an update's replacement document. Consider using an aggregation pipeline with $replaceWith.",
+            "The dollar ($) prefixed field '$a' in '$a' is not allowed in the context of an update's \
+            replacement document. Consider using an aggregation pipeline with $replaceWith.",
         ),
         (doc! { "$set": { "a": 1, "a.b": 1 } }, 40, "Updating the path 'a.b' would create a conflict at 'a'"),
         (doc! { "$set": { "a.b": 1, "a": 1 } }, 40, "Updating the path 'a' would create a conflict at 'a'"),
@@ -309,12 +321,14 @@ fn operands_that_cannot_be() {
         (
             doc! { "$currentDate": { "a": 1 } },
             2,
-            "int is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({$type: 'timestamp/date'}).",
+            "int is not valid type for $currentDate. Please use a boolean ('true') or a $type expression \
+            ({$type: 'timestamp/date'}).",
         ),
         (
             doc! { "$currentDate": { "a": { "$type": "x" } } },
             2,
-            "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : {$type: 'date'}}}",
+            "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : \
+            {$type: 'date'}}}",
         ),
         (doc! { "$currentDate": { "a": { "x": 1 } } }, 2, "Unrecognized $currentDate option: x"),
     ];

@@ -277,7 +277,8 @@ impl UpdateRun<'_> {
                         let path = place.dotted();
                         let element = element();
                         format!(
-                            "Cannot use the part ({first}) of ({path}) to traverse the element ({{{element}}})"
+                            "Cannot use the part ({first}) of ({path}) to traverse the element \
+                            ({{{element}}})"
                         )
                     }
                     Demand::Created => {

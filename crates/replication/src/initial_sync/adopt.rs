@@ -29,8 +29,8 @@ struct Own {
     promised: HardState,
 }
 
-/// Puts a copy that is whole in the place of the store in `data`; whether there was one. What a crash leaves of it
-/// the next start ends.
+/// Puts a copy that is whole in the place of the store in `data`; whether there was one. What a crash leaves
+/// of it the next start ends.
 ///
 /// # Errors
 /// What the stores and the file system say. The copy stays, for another try.

@@ -69,8 +69,8 @@ impl<E: Into<CopyError>> From<E> for Failure {
 }
 
 impl Receiver {
-    /// Into the data directory `data` of a server at one of `own_hosts`; `store`, which is open meanwhile, tells what
-    /// the disk can take, and how fast.
+    /// Into the data directory `data` of a server at one of `own_hosts`; `store`, which is open meanwhile,
+    /// tells what the disk can take, and how fast.
     pub fn new(data: PathBuf, store: Store, peers: Arc<dyn Peers>, own_hosts: Vec<String>) -> Self {
         let attempts = Mutex::default();
         Receiver { data, store, peers, own_hosts, attempts, ends: AtomicBool::new(false) }
@@ -98,12 +98,12 @@ impl Receiver {
         }
     }
 
-    /// Fetches all files from whom the leader names, or from whom an initial sync was begun with that is not at its
-    /// end; the next start takes them for its data. What is between two answers or pauses blocks.
+    /// Fetches all files from whom the leader names, or from whom an initial sync was begun with that is not
+    /// at its end; the next start takes them for its data. What is between two answers or pauses blocks.
     ///
     /// # Errors
-    /// The source does not answer any more: ask again, with another one. There is no room. What the file system
-    /// says.
+    /// The source does not answer any more: ask again, with another one. There is no room. What the file
+    /// system says.
     pub async fn fetch(&self, wanted: &CopyWanted) -> Result<(), CopyError> {
         self.attempts.lock().begin(&wanted.leader);
         let fetched = self.try_fetch(wanted).await;
@@ -146,8 +146,8 @@ impl Receiver {
         drop(self.ask(&plan.host, doc! { "end": (plan.id.as_str()) }).await);
     }
 
-    /// With a secondary that the leader names, so that clients of the leader do not notice; with the leader where
-    /// there is none.
+    /// With a secondary that the leader names, so that clients of the leader do not notice; with the leader
+    /// where there is none.
     async fn begin(&self, directory: &Path, wanted: &CopyWanted) -> Result<Plan, CopyError> {
         discard(&self.data)?;
         let named = self.ask(&wanted.leader, doc! { "chooseSource": true }).await.ok();
@@ -198,8 +198,8 @@ impl Receiver {
             discard(&self.data)?;
         }
         Err(CopyError(format!(
-            "the data of {} need {wanted} bytes beside what is here, and the disk has room for {room}: make room, or \
-             give this member a larger disk",
+            "the data of {} need {wanted} bytes beside what is here, and the disk has room for {room}: make \
+             room, or give this member a larger disk",
             plan.host
         )))
     }

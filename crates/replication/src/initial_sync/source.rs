@@ -36,7 +36,8 @@ pub struct CopySource {
 }
 
 impl CopySource {
-    /// Of this store, in the data directory `data`. Checkpoints that were made before a restart are still there.
+    /// Of this store, in the data directory `data`. Checkpoints that were made before a restart are still
+    /// there.
     pub fn new(store: Store, data: Option<&Path>) -> Self {
         let directory = data.map(|path| path.join(DIRECTORY));
         let mut used = HashMap::new();

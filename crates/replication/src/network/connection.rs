@@ -67,7 +67,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Looks the name up, connects to the first address that takes it until `connected`, and greets, until `greeted`.
+    /// Looks the name up, connects to the first address that takes it until `connected`, and greets, until
+    /// `greeted`.
     pub(super) fn open(
         host: &str,
         connected: Instant,

@@ -34,8 +34,8 @@ use std::time::{Duration, Instant};
 pub struct NetworkOptions {
     /// How long a connection for envelopes may take to be made.
     pub connect_limit: Duration,
-    /// How long its greeting may go unanswered: whoever has connections may still be short of processors, and would
-    /// not be sooner with another one.
+    /// How long its greeting may go unanswered: whoever has connections may still be short of processors, and
+    /// would not be sooner with another one.
     pub greeting_limit: Duration,
     /// What was sent and is not taken for so long ends a connection: a way that is cut shows only so, and the
     /// kernel alone would go on trying for a quarter of an hour.
@@ -239,7 +239,8 @@ impl Shared {
             }
         });
         if let Err(error) = &started {
-            tracing::warn!(target: "repl", id = 5_710_001, host, %error, "No thread for another member of the set");
+            tracing::warn!(target: "repl", id = 5_710_001, host, %error,
+                "No thread for another member of the set");
         }
         started.ok()
     }

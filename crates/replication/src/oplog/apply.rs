@@ -1,9 +1,9 @@
 //! Applying operations, through catalog's own door.
 //!
 //! The data may be newer than the operation: a member that starts again, or that has copied files while they
-//! were written to, applies a part of the log once more. Afterwards they are what they would have been, for each
-//! document, name and index is what the last operation about it says. What an operation is about and is not
-//! there any more, is passed over.
+//! were written to, applies a part of the log once more. Afterwards they are what they would have been, for
+//! each document, name and index is what the last operation about it says. What an operation is about and is
+//! not there any more, is passed over.
 
 use super::command::BuildStep;
 use super::{
@@ -46,8 +46,8 @@ pub struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    /// For the data of `catalog`; the context's writer becomes [`Writer::Replication`]. A statement of a session
-    /// waits until no command has that session.
+    /// For the data of `catalog`; the context's writer becomes [`Writer::Replication`]. A statement of a
+    /// session waits until no command has that session.
     pub fn new(catalog: &'a Catalog, sessions: &'a RetryTable, context: OperationContext<'a>) -> Self {
         let context = OperationContext { writer: Writer::Replication, ..context };
         Applier { catalog, sessions: Some(sessions), context }
@@ -272,7 +272,8 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    /// Frees a name from what will have it later in the log: a collection gets it back then, a view comes again.
+    /// Frees a name from what will have it later in the log: a collection gets it back then, a view comes
+    /// again.
     async fn make_way(&self, name: &Namespace) -> Result<(), ApplyError> {
         match self.catalog.entry(name.database(), name.collection()) {
             None => {}

@@ -1,4 +1,5 @@
-//! What every entry ends with, and the place of what only the leader knows when it takes the entry into the log.
+//! What every entry ends with, and the place of what only the leader knows when it takes the entry into the
+//! log.
 //!
 //! ```text
 //!  ┌ operation: op ns ui o o2 stmtId … │ lsid txnNumber prevOpTime │ ts: 12 │ t: 11 │ v: 11 │ wall: 14 │ 0 ┐

@@ -176,8 +176,8 @@ fn write(collection: &Collection, context: &OperationContext<'_>, random: &mut R
     }
 }
 
-/// Everything that there is to see: definitions, documents in their order, entries of indexes. Record ids of capped
-/// collections are told as positions.
+/// Everything that there is to see: definitions, documents in their order, entries of indexes. Record ids of
+/// capped collections are told as positions.
 fn shown(catalog: &Catalog) -> Vec<String> {
     let mut lines = Vec::new();
     for database in catalog.state().databases() {

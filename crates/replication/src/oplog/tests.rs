@@ -310,8 +310,9 @@ fn what_each_member_has_for_itself_is_not_logged() {
 fn check_refused(change: impl FnOnce(&mut Document), expect: &str) {
     let ns = "test.c";
     let mut document = doc! {
-        "op": "u", "ns": ns, "ui": (uuid_value(Uuid::from_u128(1))), "o": { "$v": 2, "diff": {} }, "o2": { "_id": 1 },
-        "ts": (Timestamp { time: 1, increment: 1 }), "t": 1i64, "v": 2i64, "wall": (Value::DateTime(0)),
+        "op": "u", "ns": ns, "ui": (uuid_value(Uuid::from_u128(1))), "o": { "$v": 2, "diff": {} },
+        "o2": { "_id": 1 }, "ts": (Timestamp { time: 1, increment: 1 }), "t": 1i64, "v": 2i64,
+        "wall": (Value::DateTime(0)),
     };
     assert!(OplogEntry::decode(document.to_buf().as_bytes()).is_ok());
     change(&mut document);
@@ -457,7 +458,8 @@ proptest! {
     }
 
     #[test]
-    fn any_delta_is_applied_or_refused(before in fields(value().boxed()), delta in hostile_delta(value().boxed())) {
+    fn any_delta_is_applied_or_refused(before in fields(value().boxed()),
+        delta in hostile_delta(value().boxed())) {
         if let Ok(made) = delta::apply(before.to_buf().as_raw(), delta.to_buf().as_raw()) {
             prop_assert!(RawDocument::parse(made.as_bytes()).is_ok());
         }
@@ -465,7 +467,8 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(
-        object in fields(value().boxed()), op in "[iudcnx]", flips in prop::collection::vec((any::<u16>(), any::<u8>()), 0..4),
+        object in fields(value().boxed()), op in "[iudcnx]",
+        flips in prop::collection::vec((any::<u16>(), any::<u8>()), 0..4),
     ) {
         let mut entry = doc! { "op": op, "ns": "test.c", "o": object, "o2": { "_id": 1 } };
         entry.extend(doc! { "ts": (Timestamp { time: 1, increment: 1 }), "t": 1i64, "v": 2i64 });

@@ -17,8 +17,8 @@ const PLACE_BYTES: usize = 16;
 /// Bytes of the parts of one `applyOps` at most: it is to be read as a document.
 const PARTS_BYTES_MAX: usize = MAX_DOCUMENT_SIZE - 1024;
 
-/// Appends what a change is in the log, as documents of `op ns ui o o2` and the statement: mostly one, one for
-/// each index, none where no index is left.
+/// Appends what a change is in the log, as documents of `op ns ui o o2` and the statement: mostly one, one
+/// for each index, none where no index is left.
 pub(crate) fn append_parts(change: Change<'_>, statement: Option<Statement>, parts: &mut Vec<Vec<u8>>) {
     let target: TargetRef<'_> = (&change.definition().namespace, Some(change.definition().uuid));
     let mut append = |bytes: usize, write: &dyn Fn(&mut DocumentBuilder<'_>)| {

@@ -9,8 +9,8 @@ use storage::{CursorOptions, Direction, ReadTier};
 const SLICE: usize = 1000;
 
 impl RetryTable {
-    /// Removes what is kept of sessions whose last write was before this time, in milliseconds since 1970. The
-    /// context's observer tells the others. Returns how many sessions there were.
+    /// Removes what is kept of sessions whose last write was before this time, in milliseconds since 1970.
+    /// The context's observer tells the others. Returns how many sessions there were.
     ///
     /// # Errors
     /// Storage errors; this member is no primary.
@@ -52,7 +52,8 @@ impl Collections {
         Ok((old, rows.next()?.map(|(key, _)| key.to_vec())))
     }
 
-    /// Removes a session, unless it was used meanwhile. Its row goes last: until then all of it is found again.
+    /// Removes a session, unless it was used meanwhile. Its row goes last: until then all of it is found
+    /// again.
     async fn remove(
         &self,
         lsid: RawDocument<'_>,

@@ -7,8 +7,8 @@
 //!             RetryObserver: entry with lsid, txnNumber, stmtId ◀──┘
 //!                            row (and image) in the same unit ─▶ log ─▶ Applier: the same row by the same code
 //! ```
-//! What a session did last is in `config.transactions`, written with the data or not at all, on the primary and by
-//! the applier on the others: a new primary knows it. Nobody else writes these documents.
+//! What a session did last is in `config.transactions`, written with the data or not at all, on the primary
+//! and by the applier on the others: a new primary knows it. Nobody else writes these documents.
 //!
 //! Source: MongoDB manual, "Retryable Writes"; driver specification "Retryable Writes".
 

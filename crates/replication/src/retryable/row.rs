@@ -6,8 +6,8 @@
 //!                { _id: { id, uid, txnNumber, stmtId }, upserted }          others of the same write, one each
 //!  images:       { _id: lsid, txnNum, imageKind, image }                    what a findAndModify was answered with
 //! ```
-//! Statements are done in their order but for those that fail: nearly always the row alone says it all, and it
-//! does not grow with their number.
+//! Statements are done in their order but for those that fail: nearly always the row alone says it all, and
+//! it does not grow with their number.
 
 use crate::oplog::Image;
 use document::{DocumentBuf, DocumentBuilder, RawDocument, RawValue, Value};

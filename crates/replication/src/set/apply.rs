@@ -1,4 +1,5 @@
-//! Applying what is committed, in the order of the log, on a thread of its own: the driver never waits for data.
+//! Applying what is committed, in the order of the log, on a thread of its own: the driver never waits for
+//! data.
 //!
 //! ```text
 //!  driver ─▶ Work::Group (proposed here: its data are computed)  ─▶ one batch with its mark ─▶ acknowledged
@@ -87,8 +88,8 @@ impl Applying {
         Ok(true)
     }
 
-    /// The data of a group that was proposed here. It is committed: a member whose data cannot follow must not
-    /// go on as if they did. After an error nothing more may be applied.
+    /// The data of a group that was proposed here. It is committed: a member whose data cannot follow must
+    /// not go on as if they did. After an error nothing more may be applied.
     fn write(
         &mut self,
         group: ProposedGroup,
@@ -173,8 +174,8 @@ impl Applying {
         Ok(())
     }
 
-    /// After a crash a part of the batch may be there, and what is done again goes back to earlier versions: readers
-    /// wait until all of it is there. One operation alone is there or not.
+    /// After a crash a part of the batch may be there, and what is done again goes back to earlier versions:
+    /// readers wait until all of it is there. One operation alone is there or not.
     fn note_begun(&self, mark: &Checkpoint, operations: &[OplogEntry]) -> Result<(), StepError> {
         let parts = operations.iter().map(|operation| parallel::parts_of(operation).map_or(1, <[_]>::len));
         if parts.sum::<usize>() > 1 {
@@ -223,8 +224,8 @@ impl Applying {
     }
 }
 
-/// How many of these readers are shown at once, and the operations in them: what changes more than documents is
-/// shown by itself, so that names and indexes never lead to what a view does not have.
+/// How many of these readers are shown at once, and the operations in them: what changes more than documents
+/// is shown by itself, so that names and indexes never lead to what a view does not have.
 fn batch_of(entries: &[Committed]) -> Result<(usize, Vec<OplogEntry>), ApplyError> {
     let mut operations = Vec::new();
     for (place, Committed { entry, .. }) in entries.iter().enumerate() {

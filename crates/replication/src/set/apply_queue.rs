@@ -1,5 +1,5 @@
-//! What is committed and not applied, in the order of the log. Beyond its bound it knows only where entries are,
-//! and they are read from the log again when it is their turn: who applies slowly takes no more memory.
+//! What is committed and not applied, in the order of the log. Beyond its bound it knows only where entries
+//! are, and they are read from the log again when it is their turn: who applies slowly takes no more memory.
 
 use crate::effects::Committed;
 use crate::entry::{LogIndex, LogPosition};

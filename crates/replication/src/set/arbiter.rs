@@ -1,16 +1,16 @@
 //! A member that votes and has no data (`arbiterOnly`).
 //!
-//! It has the log on its disk, as every voter: what it answers for counts. What is committed changes nothing here but
-//! the set's state and the mark of how far it has come, which the driver writes by itself. Where the others' logs do
-//! not go back to it, it takes the leader's place in the log instead of a copy of the data.
+//! It has the log on its disk, as every voter: what it answers for counts. What is committed changes nothing
+//! here but the set's state and the mark of how far it has come, which the driver writes by itself. Where the
+//! others' logs do not go back to it, it takes the leader's place in the log instead of a copy of the data.
 //!
 //! # Why nothing is lost
 //!
-//! An operation may be on the disks of the primary and the arbiter alone. So the arbiter keeps what not every voter
-//! with data has ([`ArbiterWord::trims_through`]), leads for a moment where it alone has the end of the log, and hands
-//! that on. It gets its vote when every voter with data has what is before its log, and these get theirs when they
-//! have all that is committed (`lead.rs`). There is one at most: what is committed before the place that it takes was
-//! so without it, by voters with data.
+//! An operation may be on the disks of the primary and the arbiter alone. So the arbiter keeps what not every
+//! voter with data has ([`ArbiterWord::trims_through`]), leads for a moment where it alone has the end of the
+//! log, and hands that on. It gets its vote when every voter with data has what is before its log, and these
+//! get theirs when they have all that is committed (`lead.rs`). There is one at most: what is committed
+//! before the place that it takes was so without it, by voters with data.
 
 use crate::LocalState;
 use crate::effects::{Committed, SnapshotWanted};
@@ -79,8 +79,8 @@ impl Participant {
         })
     }
 
-    /// What all voters with data have on their disks, as far as a primary knows; `with_new`: also those that are to
-    /// vote when they have caught up.
+    /// What all voters with data have on their disks, as far as a primary knows; `with_new`: also those that
+    /// are to vote when they have caught up.
     pub(super) fn common_to_data(&self, with_new: bool) -> Option<LogIndex> {
         let (state, membership) = (self.state.as_ref()?, self.member.membership());
         let is_new = |number: MemberId| {
@@ -102,7 +102,8 @@ impl Participant {
         }
     }
 
-    /// Its disk fills where a member stays away: said at twice the log's size, and whenever it has doubled again.
+    /// Its disk fills where a member stays away: said at twice the log's size, and whenever it has doubled
+    /// again.
     pub(super) fn warn_of_kept_log(&mut self, wall: Duration) {
         let (log, size) = (self.member.log(), self.oplog.size_bytes());
         let Some(arbiter) = &mut self.arbiter else { return };
@@ -116,7 +117,8 @@ impl Participant {
                 bytes,
                 size_bytes = size,
                 kept_after = arbiter.trims_through,
-                "this arbiter keeps the log for a voting member that lacks it: start that member, or remove it"
+                "this arbiter keeps the log for a voting member that lacks it: start that member, or remove \
+                it"
             );
         }
     }

@@ -6,7 +6,8 @@
 //! | `replication-sync` | syncs the journal: entries travel meanwhile |
 //! | `replication-apply` | writes the data of what is committed |
 //!
-//! A member that cannot go on ends the process: what it has promised is on its disk, and the others elect another.
+//! A member that cannot go on ends the process: what it has promised is on its disk, and the others elect
+//! another.
 
 use crate::effects::SyncTicket;
 use crate::log::LogError;
@@ -99,8 +100,8 @@ impl MemberTasks {
         }
     }
 
-    /// The copy of another member's data that is to be made next: it is to be polled when an answer has come, or
-    /// a [pause](crate::Peers::pause) has ended.
+    /// The copy of another member's data that is to be made next: it is to be polled when an answer has come,
+    /// or a [pause](crate::Peers::pause) has ended.
     pub fn take_copy(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         self.links.copying.take_begun()
     }

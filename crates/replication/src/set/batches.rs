@@ -1,4 +1,5 @@
-//! The batches that a member applies of other leaders' operations: how many there were, and whether one is under way.
+//! The batches that a member applies of other leaders' operations: how many there were, and whether one is
+//! under way.
 
 use parking_lot::Mutex;
 use std::sync::OnceLock;

@@ -5,9 +5,10 @@
 //!    ▲                        │  ▲                               │
 //!    └────── "have …" ────────┘  └──── what is committed ────────┘
 //! ```
-//! Only what is committed is passed on, which is in the log of every leader from then on: the follower takes it as its
-//! leader's, and says to the leader that it has it. The leader withholds entries from who says that it follows
-//! another member. A source that is silent is given up: then the leader sends again from where the follower is.
+//! Only what is committed is passed on, which is in the log of every leader from then on: the follower takes
+//! it as its leader's, and says to the leader that it has it. The leader withholds entries from who says that
+//! it follows another member. A source that is silent is given up: then the leader sends again from where the
+//! follower is.
 
 use crate::entry::{LogPosition, MemberId};
 use crate::log::LogError;
@@ -207,7 +208,8 @@ impl Participant {
         (nearest.0 * 2 < to_leader).then_some(nearest.1)
     }
 
-    /// Whether this member may be followed: a healthy secondary that votes, is not delayed, and is near the primary.
+    /// Whether this member may be followed: a healthy secondary that votes, is not delayed, and is near the
+    /// primary.
     fn is_source(&self, state: &SetState, leader: MemberId, id: i32) -> bool {
         let member = state.config.member(id).filter(|member| member.votes && member.delay.is_zero());
         let statuses = self.links.statuses.lock();

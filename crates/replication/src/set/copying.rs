@@ -141,8 +141,8 @@ impl std::fmt::Debug for Copying {
     }
 }
 
-/// From whom another member should copy, as a leader sees it: from the secondary that is nearest, of those that
-/// are least likely to be primary next; `None` where the leader itself is all there is.
+/// From whom another member should copy, as a leader sees it: from the secondary that is nearest, of those
+/// that are least likely to be primary next; `None` where the leader itself is all there is.
 pub(crate) fn source_for_others(shared: &Shared, statuses: &Statuses) -> Option<String> {
     let (topology, statuses) = (shared.topology(), statuses.lock());
     let config = topology.config.as_ref().filter(|config| config.settings.chaining_allowed)?;

@@ -1,8 +1,9 @@
 //! A member that stays behind by intention (`secondaryDelaySecs`).
 //!
-//! It has every entry at once, on its disk, and takes one for committed when it is old enough: to believe less than
-//! is true is always safe. So nothing waits in memory, a restart goes on the same way, and what is not applied is
-//! not trimmed. The configuration, which comes by the log, would be as old: newer ones are taken from heartbeats.
+//! It has every entry at once, on its disk, and takes one for committed when it is old enough: to believe
+//! less than is true is always safe. So nothing waits in memory, a restart goes on the same way, and what is
+//! not applied is not trimmed. The configuration, which comes by the log, would be as old: newer ones are
+//! taken from heartbeats.
 
 use crate::entry::{LogEntryKind, LogIndex};
 use crate::log::{Log, LogError};

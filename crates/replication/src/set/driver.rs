@@ -1,5 +1,5 @@
-//! The driver: a state machine around the member of the consensus. It is told what happened, and each turn does
-//! all that follows from it; it waits for nothing. A thread calls it, or a simulation.
+//! The driver: a state machine around the member of the consensus. It is told what happened, and each turn
+//! does all that follows from it; it waits for nothing. A thread calls it, or a simulation.
 
 use crate::effects::SyncTicket;
 use crate::entry::LogIndex;
@@ -300,8 +300,8 @@ impl Driver {
         if envelope.disk.is_some() && is_arbiter.is_some_and(|is| is != envelope.arbiter.is_some()) {
             if !std::mem::replace(&mut self.is_misused, true) {
                 tracing::error!(
-                    "an arbiter has no data, and no other member is without: this directory is to be emptied before \
-                     the server takes part as what the configuration says"
+                    "an arbiter has no data, and no other member is without: this directory is to be \
+                     emptied before the server takes part as what the configuration says"
                 );
             }
             return Ok(());
@@ -393,8 +393,8 @@ impl Driver {
         {
             return Err(LogError(
                 format!(
-                    "the directory is that of the member {owner}, or a copy of it, and this is the member {own}: start \
-                     it with a directory of its own, or an empty one"
+                    "the directory is that of the member {owner}, or a copy of it, and this is the member \
+                     {own}: start it with a directory of its own, or an empty one"
                 )
                 .into(),
             ));

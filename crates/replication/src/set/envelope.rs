@@ -1,4 +1,5 @@
-//! What members send each other: messages of the consensus, with what tells whether they are for this set and disk.
+//! What members send each other: messages of the consensus, with what tells whether they are for this set and
+//! disk.
 
 use crate::entry::{LogIndex, MemberId};
 use crate::message::RaftMessage;

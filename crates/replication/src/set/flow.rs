@@ -1,13 +1,14 @@
-//! Flow control: how much clients may have on its way when a majority cannot keep up. Two things are bounded, each in
-//! bytes of entries, and each to what is worked off in a time:
+//! Flow control: how much clients may have on its way when a majority cannot keep up. Two things are bounded,
+//! each in bytes of entries, and each to what is worked off in a time:
 //!
 //! ```text
 //!  taken ──▶ logged ──▶ on a majority's disks, applied here ──▶ applied by a majority
 //!      └─ answers: ANSWER_TIME ─────────────────────────┘                          │
 //!      └─ views of secondaries: the target lag ────────────────────────────────────┘
 //! ```
-//! Who waits for room, and for how long, is decided by the gate before the proposals ([`Proposals::set_window`]).
-//! No clock but the leader's own counts: lag is the age of the first entry that a majority has not applied.
+//! Who waits for room, and for how long, is decided by the gate before the proposals
+//! ([`Proposals::set_window`]). No clock but the leader's own counts: lag is the age of the first entry that
+//! a majority has not applied.
 
 use crate::entry::{LogIndex, MemberId};
 use crate::set::driver::Now;
@@ -19,9 +20,11 @@ use storage::{ProposalWindow, Proposals};
 
 /// What is logged should be answered in this time, beside what it takes when little waits.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
-/// For so long the shortest answer counts as what it takes when little waits, and the largest unit as what comes.
+/// For so long the shortest answer counts as what it takes when little waits, and the largest unit as what
+/// comes.
 const REMEMBERED_FOR: Duration = Duration::from_secs(10);
-/// Units as large as the largest that may be on their way: of one alone the members would wait for the next one.
+/// Units as large as the largest that may be on their way: of one alone the members would wait for the next
+/// one.
 const LARGEST_UNITS: u64 = 2;
 /// While clients are held, so often only this part of the window is used for a moment, to learn that again.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
@@ -385,7 +388,8 @@ impl Participant {
         *shared.flow.lock() = self.flow.figures();
     }
 
-    /// Up to where a member has applied the log; where it does not say so, or is to be late, what it has on its disk.
+    /// Up to where a member has applied the log; where it does not say so, or is to be late, what it has on
+    /// its disk.
     fn applied_by(&self, number: MemberId) -> LogIndex {
         if number == self.number() {
             return self.applied;

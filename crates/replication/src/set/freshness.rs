@@ -7,9 +7,10 @@
 //!  member:   i is applied: all that was acknowledged until s − age is in the data
 //! ```
 //! Who answers, in the same term, what left the leader at q had no other leader until q. So nobody else has
-//! acknowledged anything by then, and what the leader has acknowledged is committed there. On the member's clock q is
-//! not before s − age, for s had left when it came. No clock is compared with another one, and a frozen member or
-//! an old message can only seem older than they are. Without word from the leader the age grows with the time.
+//! acknowledged anything by then, and what the leader has acknowledged is committed there. On the member's
+//! clock q is not before s − age, for s had left when it came. No clock is compared with another one, and a
+//! frozen member or an old message can only seem older than they are. Without word from the leader the age
+//! grows with the time.
 
 use crate::entry::{LogIndex, MemberId, Term};
 use crate::membership::Membership;
@@ -94,8 +95,8 @@ impl Freshness {
         (stamp - clock == self.start).then(|| Duration::from_micros(clock.unsigned_abs()))
     }
 
-    /// For an envelope that leaves now. `leads` is up to where everything is committed, of a leader, and since
-    /// when that is known to be true of everybody.
+    /// For an envelope that leaves now. `leads` is up to where everything is committed, of a leader, and
+    /// since when that is known to be true of everybody.
     pub(crate) fn stamps(
         &self,
         to: MemberId,

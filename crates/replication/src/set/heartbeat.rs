@@ -159,8 +159,8 @@ fn with_database(mut command: Document) -> DocumentBuf {
     command.to_buf()
 }
 
-/// By which states of a set are told apart: the version of the configuration, and how many numbers were given and
-/// disks told.
+/// By which states of a set are told apart: the version of the configuration, and how many numbers were given
+/// and disks told.
 fn place_of(note: RawDocument<'_>) -> (i64, i64) {
     let number = |field: &str| note.get(field).and_then(RawValue::as_i64_exact).unwrap_or(0);
     let disks =
@@ -357,7 +357,8 @@ pub(crate) async fn check_all_answer(
     Err(SetError::new(
         ErrorCode::NodeNotFound,
         format!(
-            "replSetInitiate quorum check failed because not all proposed set members responded affirmatively: {}",
+            "replSetInitiate quorum check failed because not all proposed set members responded \
+            affirmatively: {}",
             failed.join(", ")
         ),
     ))

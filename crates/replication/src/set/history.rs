@@ -1,12 +1,14 @@
-//! Reads of the past: views of the moments that are kept, and the exact state at any time between two of them.
+//! Reads of the past: views of the moments that are kept, and the exact state at any time between two of
+//! them.
 //!
 //! ```text
 //!  kept:   ●────────●──────────────●─────●          views, not nearer to each other than what is quickly replayed
 //!  at T:            ●══ oplog ══▶T                  the view before it, carried on by the operations since
 //!  now:                                  ●          a view of this moment; its time is the mark within it
 //! ```
-//! A moment is a view and the time that its own applied mark tells, so that it is exact by itself. What lies between
-//! two was never published, and readers of another member may still ask for it: a secondary's batches end elsewhere.
+//! A moment is a view and the time that its own applied mark tells, so that it is exact by itself. What lies
+//! between two was never published, and readers of another member may still ask for it: a secondary's batches
+//! end elsewhere.
 
 use crate::entry::{LogIndex, LogPosition};
 use crate::oplog::{Operation, OplogCommand, OplogEntry, OplogUpdate, Target, delta};
@@ -145,9 +147,9 @@ impl History {
         self.trimmed.fetch_max(index, Ordering::AcqRel);
     }
 
-    /// A member begins, with this last entry in its log and this term. Before a crash a part of a batch may have been
-    /// applied whose mark was not: the data are as of their mark again once all of that log is applied, or an entry of
-    /// a later term, before which all is that was committed then.
+    /// A member begins, with this last entry in its log and this term. Before a crash a part of a batch may
+    /// have been applied whose mark was not: the data are as of their mark again once all of that log is
+    /// applied, or an entry of a later term, before which all is that was committed then.
     pub(crate) fn begin(&self, log: LogPosition) {
         *self.inexact.lock() = Some(log);
     }
@@ -160,7 +162,8 @@ impl History {
         inexact.is_none()
     }
 
-    /// The data are at this place now, and nobody changes them meanwhile: keeps the moment where it is time to.
+    /// The data are at this place now, and nobody changes them meanwhile: keeps the moment where it is time
+    /// to.
     pub(crate) fn note(&self, at: LogPosition, timestamp: Timestamp, now: Duration) {
         let window = self.window();
         if !self.is_exact(at) || window.is_zero() || timestamp == Timestamp::default() {
@@ -216,7 +219,8 @@ impl History {
         let view = published.unwrap_or_else(|| self.store().pinned_view());
         let mark = LocalState::applied_in(&view).map_err(|error| failed(&error))?;
         let mark = mark.filter(|mark| self.is_exact(mark.position)).ok_or_else(|| {
-            let message = "Unable to read from a snapshot before what was logged is applied; please retry the operation";
+            let message = "Unable to read from a snapshot before what was logged is applied; please retry \
+                the operation";
             SetError::new(ErrorCode::SnapshotUnavailable, message)
         })?;
         Ok(Moment { timestamp: mark.timestamp, view })
@@ -341,7 +345,8 @@ fn failed(error: &impl Display) -> SetError {
 
 fn unavailable(target: &Target) -> SetError {
     let message = format!(
-        "Unable to read from a snapshot due to pending collection catalog changes to {}; please retry the operation",
+        "Unable to read from a snapshot due to pending collection catalog changes to {}; please retry the \
+        operation",
         target.namespace
     );
     SetError::new(ErrorCode::SnapshotUnavailable, message)
@@ -363,8 +368,8 @@ struct Documents {
 }
 
 impl Replayed<'_> {
-    /// Changes of names and indexes are passed over: who reads looks whether a name is the same in the view, and
-    /// takes no index that is younger than it.
+    /// Changes of names and indexes are passed over: who reads looks whether a name is the same in the view,
+    /// and takes no index that is younger than it.
     fn replay(&mut self, operation: &Operation) -> Result<(), SetError> {
         let (target, named) = match operation {
             Operation::Insert { target, document } => (target, document),

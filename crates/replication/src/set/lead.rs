@@ -1,13 +1,13 @@
-//! What only a leader does: it takes the clients' groups, logs notes, brings the members of the configuration in,
-//! and hands over.
+//! What only a leader does: it takes the clients' groups, logs notes, brings the members of the configuration
+//! in, and hands over.
 //!
 //! ```text
 //!  elected ─▶ applies what was logged before ─▶ note "new primary" ─▶ open: groups are taken
 //!  deposed ─▶ every group in flight and every unit that waits is refused ─▶ clients are told
 //! ```
-//! A group is acknowledged where its last entry is committed while this member leads in the term in which it was
-//! proposed. Of a group that is refused nothing was applied; what is committed of it by a later leader comes
-//! back through the log.
+//! A group is acknowledged where its last entry is committed while this member leads in the term in which it
+//! was proposed. Of a group that is refused nothing was applied; what is committed of it by a later leader
+//! comes back through the log.
 
 use crate::effects::Committed;
 use crate::entry::{LogIndex, LogPosition, MemberId, Term};
@@ -50,7 +50,8 @@ struct InFlight {
 struct Awaited {
     at: LogIndex,
     optime: OpTime,
-    /// And until the consensus has not those any more that were removed by it: only then they may be switched off.
+    /// And until the consensus has not those any more that were removed by it: only then they may be switched
+    /// off.
     until_left: bool,
     reply: Reply<OpTime>,
 }
@@ -172,7 +173,8 @@ impl Participant {
         }
     }
 
-    /// Logs something after this time where nothing is: somebody waits for it, and there may be no other write.
+    /// Logs something after this time where nothing is: somebody waits for it, and there may be no other
+    /// write.
     pub(crate) fn reach(&mut self, timestamp: Timestamp, now: Now) {
         let last = self.optime_at(self.member.log().last());
         if self.leading.is_open() && last.is_ok_and(|last| last.timestamp < timestamp) {
@@ -380,8 +382,8 @@ impl Participant {
         }
     }
 
-    /// Gives a number to each disk that members have told of: to the first one of a new member, and to another one
-    /// in the place of one that is gone.
+    /// Gives a number to each disk that members have told of: to the first one of a new member, and to
+    /// another one in the place of one that is gone.
     fn give_numbers(&mut self, now: Now) {
         let Some(state) = self.state.as_ref().filter(|_| self.leading.next_state.is_none()) else { return };
         let mut next: Option<SetState> = None;
@@ -391,7 +393,8 @@ impl Participant {
             let known = next.as_ref().unwrap_or(state);
             if let Some(given) = known.with_disk(status.id, disk).filter(|_| !is_foreign) {
                 let number = given.number(status.id);
-                tracing::info!(member = status.host, number, %disk, "a member has a disk that is new to the set");
+                tracing::info!(member = status.host, number, %disk,
+                    "a member has a disk that is new to the set");
                 next = Some(given);
             }
         }
@@ -436,7 +439,8 @@ impl Participant {
         }
         let state = state.forced(config, own);
         let forced_through = self.member.last();
-        // Others of the same log are of another set from here on: what they have committed may be something else.
+        // Others of the same log are of another set from here on: what they have committed may be something
+        // else.
         let identity =
             Identity { set_id: ObjectId::new(), needs_copy: true, forced_through, ..self.identity.clone() };
         let mut unit = WriteUnit::new();
@@ -451,8 +455,8 @@ impl Participant {
         self.member.force();
         tracing::warn!(
             forced_through,
-            "the set is forced to go on without its majority: what only other members have is lost, and they come \
-             back with empty directories only"
+            "the set is forced to go on without its majority: what only other members have is lost, and \
+             they come back with empty directories only"
         );
         *self.links.shared.set_id.lock() = Some(identity.set_id);
         self.identity = identity;
@@ -483,8 +487,8 @@ impl Participant {
         Ok(state.with_config(config, &self.member.membership().members()))
     }
 
-    /// Makes the members of the consensus those of the configuration. Who is new follows the log at first, and
-    /// votes when it has caught up.
+    /// Makes the members of the consensus those of the configuration. Who is new follows the log at first,
+    /// and votes when it has caught up.
     fn reconcile(&mut self) {
         let Some(state) = &self.state else { return };
         let membership = self.member.membership();
@@ -593,8 +597,8 @@ impl Participant {
         if let Some(Stepping { reply, .. }) = self.leading.stepping.take() {
             reply.answer(Err(SetError::new(
                 ErrorCode::ExceededTimeLimit,
-                "No electable secondaries caught up. Please use the replSetStepDown command with the argument \
-                 {force: true} to force node to step down.",
+                "No electable secondaries caught up. Please use the replSetStepDown command with the \
+                 argument {force: true} to force node to step down.",
             )));
         }
     }

@@ -17,9 +17,9 @@ impl Participant {
         self.heard_of = Some(state);
     }
 
-    /// Goes on under another number, where that was given to this disk. Its log stays, for all entries of it are a
-    /// leader's; whoever has a number for the first time has never voted under it. Under the old one it says nothing
-    /// any more. Whether it was so.
+    /// Goes on under another number, where that was given to this disk. Its log stays, for all entries of it
+    /// are a leader's; whoever has a number for the first time has never voted under it. Under the old one it
+    /// says nothing any more. Whether it was so.
     pub(super) fn take_number(&mut self, number: MemberId, disk: Option<ObjectId>) -> Result<bool, LogError> {
         let own = self.links.shared.disk.get().copied();
         if own.is_none() || disk != own || !self.is_given(number, own) || self.member.leads_now() {
@@ -36,9 +36,9 @@ impl Participant {
         Ok(true)
     }
 
-    /// Anybody may send an envelope for any number: that it was given to this disk is believed of a state of the set,
-    /// which the members that this one knows are asked for. Who knows nobody yet believes the latest word: it may be
-    /// forged, and the true one has to be taken after it.
+    /// Anybody may send an envelope for any number: that it was given to this disk is believed of a state of
+    /// the set, which the members that this one knows are asked for. Who knows nobody yet believes the latest
+    /// word: it may be forged, and the true one has to be taken after it.
     fn is_given(&self, number: MemberId, own: Option<ObjectId>) -> bool {
         let Some(state) = &self.state else { return true };
         let mut states = [Some(state), self.heard_of.as_ref()].into_iter().flatten();

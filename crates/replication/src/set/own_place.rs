@@ -1,5 +1,6 @@
 //! Which member of a configuration this server is: one of its own addresses says so, or else the server that
-//! answers at the member's host, which may be another name of this machine, or a port that is passed on to it.
+//! answers at the member's host, which may be another name of this machine, or a port that is passed on to
+//! it.
 
 use crate::set::{ReplSetConfig, SetError};
 use crate::{Answer, Peers};

@@ -4,8 +4,8 @@
 //!  pieces in the order of the log:   a1  b1  a2  c1  b2      a, b, c: what they touch
 //!  each waits for the one before it on what it touches:      a1 ─▶ a2    b1 ─▶ b2    c1
 //! ```
-//! One thread polls them; what they commit in a round is written as one group. Nobody sees it before the batch is
-//! published, so that only the order of what touches the same counts.
+//! One thread polls them; what they commit in a round is written as one group. Nobody sees it before the
+//! batch is published, so that only the order of what touches the same counts.
 
 use crate::oplog::{Applier, ApplyError, Operation, OplogCommand, OplogEntry, Target};
 use catalog::{Catalog, Collection};

@@ -1,5 +1,5 @@
-//! This member as one of its set: what it is told by the others and by its own disk, and what follows from it.
-//! What only a leader does is in `lead.rs`.
+//! This member as one of its set: what it is told by the others and by its own disk, and what follows from
+//! it. What only a leader does is in `lead.rs`.
 
 use crate::effects::{Committed, Effects, Leadership, RaftRole, ReadId, SnapshotWanted, SyncTicket};
 use crate::entry::{LogEntryKind, LogIndex, LogPosition, MemberId, Term};
@@ -77,7 +77,8 @@ pub(crate) struct Participant {
     /// So often it was asked for, and not ended again.
     maintenance: u32,
     is_too_far_behind: bool,
-    /// Before the last crash a part of what is up to here was applied: the data are of no moment before all of it is.
+    /// Before the last crash a part of what is up to here was applied: the data are of no moment before all
+    /// of it is.
     begun: LogIndex,
     /// Whether published views are withdrawn.
     pub(super) reads_latest: bool,
@@ -199,7 +200,8 @@ impl Participant {
         self.is_too_far_behind
     }
 
-    /// Whether something is to be done when more is applied: a primary learns of it soon enough by its next turn.
+    /// Whether something is to be done when more is applied: a primary learns of it soon enough by its next
+    /// turn.
     pub(crate) fn awaits_data(&self) -> bool {
         !self.leading.is_open() || self.leading.awaits_data() || !self.reads.is_empty()
     }
@@ -308,8 +310,8 @@ impl Participant {
         Ok(())
     }
 
-    /// Whether what this sender says of itself is kept. Numbers that nobody has are not kept for long: anybody may
-    /// send them, and they must not be in the way of members.
+    /// Whether what this sender says of itself is kept. Numbers that nobody has are not kept for long:
+    /// anybody may send them, and they must not be in the way of members.
     fn has_room_for(&mut self, number: MemberId) -> bool {
         if self.heard.len() < MEMBERS_MAX || self.heard.contains_key(&number) {
             return true;
@@ -482,7 +484,8 @@ impl Participant {
         }
     }
 
-    /// Hands on what is committed: what was proposed here in this term with its data, the rest to be computed.
+    /// Hands on what is committed: what was proposed here in this term with its data, the rest to be
+    /// computed.
     fn route(&mut self, committed: Vec<Committed>) {
         let last = committed.iter().rev().find_map(|Committed { entry, .. }| match entry.kind {
             LogEntryKind::Operation(timestamp) => Some(OpTime { timestamp, term: entry.position.term }),

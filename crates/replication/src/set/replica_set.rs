@@ -48,7 +48,8 @@ pub struct SetOptions {
     pub noop_interval: Duration,
     /// Bytes of entries that may be on their way whatever a majority works off, before further ones wait.
     pub window_bytes_min: u64,
-    /// Bytes of what is committed and waits in memory to be applied; further entries are read from the log again.
+    /// Bytes of what is committed and waits in memory to be applied; further entries are read from the log
+    /// again.
     pub unapplied_bytes_max: u64,
     /// Bytes from other members that wait for this one; more are dropped, and sent again.
     pub received_bytes_max: usize,
@@ -135,8 +136,8 @@ impl ReplicaSet {
         Ok(set)
     }
 
-    /// As [`ReplicaSet::start`]: what the threads would do is done when it is told to; the time is `now` (on a
-    /// clock that only goes on, and since 1970).
+    /// As [`ReplicaSet::start`]: what the threads would do is done when it is told to; the time is `now` (on
+    /// a clock that only goes on, and since 1970).
     ///
     /// # Errors
     /// What is wrong with the log.
@@ -289,8 +290,8 @@ impl ReplicaSet {
         self.ask(|reply| Asked::Freeze(lasts, reply)).await
     }
 
-    /// Has a member without a vote follow the log of the member with this `_id`, or of the primary again, as long
-    /// as that can be followed.
+    /// Has a member without a vote follow the log of the member with this `_id`, or of the primary again, as
+    /// long as that can be followed.
     pub fn sync_from(&self, id: i32) {
         self.0.inbox.tell(Told::Asked(Asked::Follow(id)));
     }
@@ -397,8 +398,8 @@ impl ReplicaSet {
         self.0.history.now(self.is_writable(), background::clock().0)
     }
 
-    /// The data exactly as of a time up to which everything is [applied](ReplicaSet::applied). May block: what is not
-    /// kept is computed.
+    /// The data exactly as of a time up to which everything is [applied](ReplicaSet::applied). May block:
+    /// what is not kept is computed.
     ///
     /// # Errors
     /// `SnapshotTooOld`, `SnapshotUnavailable`; `InternalError`: what the store reports.
@@ -442,8 +443,8 @@ impl ReplicaSet {
         shared.until_advanced(found).await
     }
 
-    /// Resolves when a majority has said, after this was asked, that this member is the primary, and its data are
-    /// as far as they were then.
+    /// Resolves when a majority has said, after this was asked, that this member is the primary, and its data
+    /// are as far as they were then.
     ///
     /// # Errors
     /// `NotWritablePrimary`, `InterruptedDueToReplStateChange`.
@@ -454,8 +455,8 @@ impl ReplicaSet {
     /// Logs an operation that changes nothing; resolves when it is applied here.
     ///
     /// # Errors
-    /// `NotWritablePrimary`, `InterruptedDueToReplStateChange`; `BadValue` for what would be read as the state of
-    /// the set.
+    /// `NotWritablePrimary`, `InterruptedDueToReplStateChange`; `BadValue` for what would be read as the
+    /// state of the set.
     pub async fn append_note(&self, note: DocumentBuf) -> Result<OpTime, SetError> {
         if SetState::of_note(note.as_raw()).is_some() {
             let message = "a note with the documents 'config' and 'numbers' is the server's own";
@@ -543,7 +544,8 @@ impl ReplicaSet {
         self.0.has_copied
     }
 
-    /// Whether a member that the log cannot bring up to date replaces its data by itself. A new one always does.
+    /// Whether a member that the log cannot bring up to date replaces its data by itself. A new one always
+    /// does.
     pub fn set_replaces_data(&self, replaces: bool) {
         self.0.copying.set_replaces_data(replaces);
     }

@@ -47,8 +47,8 @@ pub(crate) struct Shared {
     fresh_as_of: AtomicU64,
     /// The latest time that somebody waits for them to be as of.
     fresh_wanted: AtomicU64,
-    /// The configuration's, so that reads look at one number: 0 for none, else one more than the milliseconds of
-    /// staleness, and behind 32 bits of it the wait.
+    /// The configuration's, so that reads look at one number: 0 for none, else one more than the milliseconds
+    /// of staleness, and behind 32 bits of it the wait.
     read_freshness: AtomicU64,
     pub(crate) flow_settings: FlowSettings,
     /// As of the driver's last turn. A leaf in the lock order.

@@ -23,8 +23,8 @@ pub(crate) struct SetState {
     numbers: BTreeMap<i32, MemberId>,
     /// By `_id`, as soon as a member has told it. Who has not belongs to no majority.
     disks: BTreeMap<i32, ObjectId>,
-    /// Where those are that the configuration does not have any more and the consensus may still have: until it
-    /// has not, their votes may be needed.
+    /// Where those are that the configuration does not have any more and the consensus may still have: until
+    /// it has not, their votes may be needed.
     leaving: BTreeMap<MemberId, String>,
     /// Never given before.
     next: MemberId,
@@ -48,8 +48,8 @@ impl SetState {
         SetState { config, ..state }.with_numbers()
     }
 
-    /// With another configuration, for a set that goes on from one member alone: what the others have promised, and
-    /// to whom their numbers belonged, counts no more.
+    /// With another configuration, for a set that goes on from one member alone: what the others have
+    /// promised, and to whom their numbers belonged, counts no more.
     pub(crate) fn forced(&self, config: ReplSetConfig, own: i32) -> Self {
         let mut state = SetState { config, ..self.clone() };
         state.numbers.retain(|id, _| *id == own);
@@ -72,8 +72,8 @@ impl SetState {
         self
     }
 
-    /// With what a member has told of its disk; `None` where that changes nothing, or cannot be: the disk is that
-    /// of another member, whose files were copied or whose host has two names.
+    /// With what a member has told of its disk; `None` where that changes nothing, or cannot be: the disk is
+    /// that of another member, whose files were copied or whose host has two names.
     pub(crate) fn with_disk(&self, id: i32, disk: ObjectId) -> Option<Self> {
         if self.config.member(id).is_none() || self.disks.values().any(|known| *known == disk) {
             return None;
@@ -102,8 +102,8 @@ impl SetState {
         self.config.members.iter().position(|member| self.numbers.get(&member.id) == Some(&number))
     }
 
-    /// The member with this number and the one that is a server at one of these hosts, where these are two: the
-    /// server's directory is a copy of the other one's.
+    /// The member with this number and the one that is a server at one of these hosts, where these are two:
+    /// the server's directory is a copy of the other one's.
     pub(crate) fn owner_of_copy(&self, number: MemberId, hosts: &[String]) -> Option<(&str, &str)> {
         let owner =
             self.config.members.get(self.place(number)?).filter(|owner| !hosts.contains(&owner.host))?;

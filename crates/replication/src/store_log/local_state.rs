@@ -1,4 +1,5 @@
-//! What a member keeps for itself beside its log: who it is, up to where its data are, who belongs to the set.
+//! What a member keeps for itself beside its log: who it is, up to where its data are, who belongs to the
+//! set.
 
 use super::records::failed;
 use crate::entry::{LogIndex, LogPosition, MemberId};
@@ -77,9 +78,10 @@ impl LocalState {
     /// Stores who this member is.
     pub fn put_identity(unit: &mut WriteUnit, identity: &Identity) {
         let document = doc! {
-            "set": (identity.set_name.as_str()), "setId": (identity.set_id), "number": (number(identity.number)),
-            "genesis": (number(identity.genesis)), "needsCopy": (identity.needs_copy),
-            "forcedThrough": (number(identity.forced_through)), "arbiter": (identity.is_arbiter),
+            "set": (identity.set_name.as_str()), "setId": (identity.set_id),
+            "number": (number(identity.number)), "genesis": (number(identity.genesis)),
+            "needsCopy": (identity.needs_copy), "forcedThrough": (number(identity.forced_through)),
+            "arbiter": (identity.is_arbiter),
         };
         unit.put(Keyspace::Meta, IDENTITY, document.to_buf().as_bytes());
     }

@@ -1,4 +1,5 @@
-//! The log in the store: operations are the documents of `local.oplog.rs`, whose record ids are their indexes.
+//! The log in the store: operations are the documents of `local.oplog.rs`, whose record ids are their
+//! indexes.
 //!
 //! ```text
 //!  Keyspace::Documents  │ local.oplog.rs: 2 ins │ 3 upd │   │ 5 ins │ …      readers see these, up to what is applied
@@ -104,8 +105,8 @@ impl StoreLog {
         self.oplog.clone()
     }
 
-    /// Up to where the log may be compacted now, at `wall` after 1970: what is beyond its size and old enough, as
-    /// far as the data are applied durably.
+    /// Up to where the log may be compacted now, at `wall` after 1970: what is beyond its size and old
+    /// enough, as far as the data are applied durably.
     pub fn trim_through(&self, durable: LogIndex, wall: Duration) -> Option<LogIndex> {
         self.segments.trim_through(self.oplog.limits(), durable, wall)
     }

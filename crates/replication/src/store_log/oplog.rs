@@ -47,7 +47,8 @@ impl Oplog {
         Ok(nearest.filter(|(_, found)| *found >= timestamp).map(|(index, _)| index))
     }
 
-    /// Entries from the store, from `first` to before `end`; fewer where they have more bytes, but always one.
+    /// Entries from the store, from `first` to before `end`; fewer where they have more bytes, but always
+    /// one.
     pub(crate) fn entries(
         &self,
         first: LogIndex,

@@ -1,4 +1,5 @@
-//! The oplog in parts of about equal size, each with its figures: what is trimmed at once, without reading it.
+//! The oplog in parts of about equal size, each with its figures: what is trimmed at once, without reading
+//! it.
 
 use crate::entry::LogIndex;
 use document::Timestamp;
@@ -65,8 +66,8 @@ impl Segments {
         Some(closed)
     }
 
-    /// The last entries are gone, from this index on, with so many operations: segments that end behind it are
-    /// open again.
+    /// The last entries are gone, from this index on, with so many operations: segments that end behind it
+    /// are open again.
     pub(super) fn truncate(&mut self, from: LogIndex, documents: u64, bytes: u64) {
         while let Some(reopened) = self.closed.pop_back_if(|segment| segment.last >= from) {
             self.open.documents += reopened.documents;
@@ -106,8 +107,8 @@ impl Segments {
         })
     }
 
-    /// The first entries are gone, up to this index; beside whole segments so many operations of the next one,
-    /// whose new figures are the result where it is closed.
+    /// The first entries are gone, up to this index; beside whole segments so many operations of the next
+    /// one, whose new figures are the result where it is closed.
     pub(super) fn trim(&mut self, through: LogIndex, documents: u64, bytes: u64) -> Option<Segment> {
         while self.closed.pop_front_if(|segment| segment.last <= through).is_some() {}
         let is_closed = !self.closed.is_empty();

@@ -1,5 +1,5 @@
-//! The disk of a member: the data are one journal, of which a crash loses what was not synced, from its end; beside
-//! them are the files of initial syncs.
+//! The disk of a member: the data are one journal, of which a crash loses what was not synced, from its end;
+//! beside them are the files of initial syncs.
 
 use crate::client::{PAIR, last};
 use crate::files;
@@ -18,7 +18,8 @@ use storage::{
 use tempfile::TempDir;
 
 const DISK_BYTES: u64 = 1 << 40;
-/// Where the engine's files are in a data directory; they tell that there is one where the journal has the data.
+/// Where the engine's files are in a data directory; they tell that there is one where the journal has the
+/// data.
 const ENGINE: &str = "engine";
 
 /// Of every store.
@@ -88,8 +89,8 @@ impl MemberDisk {
         Ok(Store::without_threads(engine, self.room(), &options())?.0)
     }
 
-    /// A copy that is whole takes the place of the data; whether there was one. The store that is opened as this one
-    /// cannot be.
+    /// A copy that is whole takes the place of the data; whether there was one. The store that is opened as
+    /// this one cannot be.
     pub(crate) fn adopt_copy(&self, fails: Option<usize>) -> Result<bool, CopyError> {
         let opened = Cell::new(0);
         let open = |path: &Path| {
@@ -136,8 +137,8 @@ impl MemberDisk {
         (journal.is_full, journal.waits_for_room) = (is_full, false);
     }
 
-    /// Whether a write is under way that only ends when there is room. What it writes may be there after a crash
-    /// or not.
+    /// Whether a write is under way that only ends when there is room. What it writes may be there after a
+    /// crash or not.
     pub(crate) fn waits_for_room(&self) -> bool {
         self.journal.lock().unwrap().waits_for_room
     }

@@ -1,8 +1,8 @@
-//! Whether what clients were answered is linearizable: Wing and Gong's search with Lowe's memory of what was tried
-//! before, one document at a time, as `porcupine` does it.
+//! Whether what clients were answered is linearizable: Wing and Gong's search with Lowe's memory of what was
+//! tried before, one document at a time, as `porcupine` does it.
 //!
-//! A document is a list to which numbers are appended; the whole of it is known at the end. Requests must fit into
-//! one order in which each is done at one moment between its call and its answer.
+//! A document is a list to which numbers are appended; the whole of it is known at the end. Requests must fit
+//! into one order in which each is done at one moment between its call and its answer.
 
 use std::collections::HashSet;
 
@@ -96,8 +96,8 @@ mod tests {
 
     #[test]
     fn what_has_no_order_is_refused() {
-        // A stale read; the reverse of the order of time; a read of what is not there yet; a number that nobody
-        // has asked for; one that was answered and is lost.
+        // A stale read; the reverse of the order of time; a read of what is not there yet; a number that
+        // nobody has asked for; one that was answered and is lost.
         check(&[(Append(1), 0, 1), (Read(0), 2, 3)], &[1], Err(&[0]));
         check(&[(Append(1), 0, 1), (Append(2), 2, 3)], &[2, 1], Err(&[]));
         check(&[(Read(1), 0, 1), (Append(1), 2, 3)], &[1], Err(&[]));

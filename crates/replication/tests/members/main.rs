@@ -1,7 +1,7 @@
 //! Whole members with data, in one process on simulated time, network and disk.
 //!
-//! A seed decides everything: `HEDDLE_SIMULATION_SEED=n` runs one of them alone, `HEDDLE_SIMULATION_TRACE=1` prints
-//! its every step (with `--nocapture`), `HEDDLE_SIMULATION_SEEDS=n` runs so many, from
+//! A seed decides everything: `HEDDLE_SIMULATION_SEED=n` runs one of them alone, `HEDDLE_SIMULATION_TRACE=1`
+//! prints its every step (with `--nocapture`), `HEDDLE_SIMULATION_SEEDS=n` runs so many, from
 //! `HEDDLE_SIMULATION_FIRST=n` on.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail so")]

@@ -24,7 +24,8 @@ impl World {
         }
         let applied = running.set.last_applied().timestamp;
         let known = self.pasts.range(..=applied).count();
-        // How long the past is kept goes by the process's own clock: nothing else may depend on what is known.
+        // How long the past is kept goes by the process's own clock: nothing else may depend on what is
+        // known.
         let (place, after) = (self.random.u32(..) as usize % (known + 1), self.random.u32(..3));
         let moment = match place {
             0 => running.set.moment(),

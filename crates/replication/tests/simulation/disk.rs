@@ -1,5 +1,5 @@
-//! A log on a simulated disk: written at once, durable after a sync, torn by a crash. It can have a real one in a
-//! store beside it, which must say the same.
+//! A log on a simulated disk: written at once, durable after a sync, torn by a crash. It can have a real one
+//! in a store beside it, which must say the same.
 
 use crate::Bug;
 use crate::stored::Stored;

@@ -71,8 +71,8 @@ impl SimulatedClient {
             moved.map(|((_, id), document)| Change { key: key(&target, id), after: Some(document.clone()) }),
         );
         let command = doc! {
-            "renameCollection": (format!("{}.{name}", crate::world::DATABASE)), "to": (format!("{}.{target}", crate::world::DATABASE)),
-            "dropTarget": true, "$db": "admin",
+            "renameCollection": (format!("{}.{name}", crate::world::DATABASE)),
+            "to": (format!("{}.{target}", crate::world::DATABASE)), "dropTarget": true, "$db": "admin",
         };
         self.ddl(command, last_of_each(changes), true).await
     }
@@ -168,7 +168,9 @@ impl SimulatedClient {
     async fn index_of_all(&mut self) -> Done {
         let command = match self.random.chance(500) {
             true => {
-                doc! { "createIndexes": "private", "indexes": [{ "key": { "v": 1, "tag": -1 }, "name": "v_tag" }] }
+                doc! {
+                    "createIndexes": "private", "indexes": [{ "key": { "v": 1, "tag": -1 }, "name": "v_tag" }]
+                }
             }
             false => doc! { "dropIndexes": "private", "index": "v_tag" },
         };

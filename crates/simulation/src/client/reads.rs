@@ -68,7 +68,8 @@ impl SimulatedClient {
     async fn find_item(&mut self) -> Done {
         let item = Value::Int64(self.random.below(6) as i64);
         let find = doc! {
-            "find": PRIVATE, "filter": { "list": (item.clone()), "owner": (self.number as i64) }, "batchSize": 1000,
+            "find": PRIVATE, "filter": { "list": (item.clone()), "owner": (self.number as i64) },
+            "batchSize": 1000,
         };
         let find = if self.random.chance(500) { with(find, "hint", "list") } else { find };
         let Some(reply) = self.ask(find).await? else { return Ok(()) };
@@ -134,7 +135,8 @@ impl SimulatedClient {
         let aggregate = doc! {
             "aggregate": PRIVATE, "cursor": {}, "pipeline": [
                 { "$match": { "owner": (self.number as i64) } },
-                { "$group": { "_id": { "$mod": ["$v", 3] }, "n": { "$sum": 1 }, "total": { "$sum": "$v" }, "latest": { "$max": "$tag" } } },
+                { "$group": { "_id": { "$mod": ["$v", 3] }, "n": { "$sum": 1 }, "total": { "$sum": "$v" },
+                    "latest": { "$max": "$tag" } } },
                 { "$sort": { "_id": 1 } },
             ],
         };

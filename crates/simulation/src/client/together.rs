@@ -25,10 +25,14 @@ impl SimulatedClient {
         let mut command = match (to_all, reads_back) {
             (true, _) => doc! { "update": SHARED, "updates": [{ "q": {}, "u": change, "multi": true }] },
             (false, true) => doc! {
-                "findAndModify": SHARED, "query": { "_id": (id.as_str()) }, "update": change, "upsert": true, "new": true,
+                "findAndModify": SHARED, "query": { "_id": (id.as_str()) }, "update": change, "upsert": true,
+                "new": true,
             },
             (false, false) => {
-                doc! { "update": SHARED, "updates": [{ "q": { "_id": (id.as_str()) }, "u": change, "upsert": true }] }
+                doc! {
+                    "update": SHARED, "updates": [{ "q": { "_id": (id.as_str()) }, "u": change,
+                        "upsert": true }]
+                }
             }
         };
         command.push("writeConcern", concern);
@@ -110,7 +114,9 @@ impl SimulatedClient {
             let claimed = super::number(document, "k");
             self.world.claims.borrow_mut().remove(&claimed);
             let plan = Plan {
-                command: doc! { "delete": "claims", "deletes": [{ "q": { "_id": (id.as_str()) }, "limit": 1 }] },
+                command: doc! {
+                    "delete": "claims", "deletes": [{ "q": { "_id": (id.as_str()) }, "limit": 1 }]
+                },
                 changes: vec![Change { key: key("claims", id), after: None }],
                 is_atomic: true,
                 reply: doc! { "n": 1 },
@@ -126,7 +132,8 @@ impl SimulatedClient {
 
     async fn insert_claim(&mut self, claimed: i64, id: &str, document: &Document) -> Done {
         let command = doc! {
-            "insert": "claims", "documents": [(Value::from(document.clone()))], "writeConcern": { "w": 1, "j": (self.random.chance(300)) },
+            "insert": "claims", "documents": [(Value::from(document.clone()))],
+            "writeConcern": { "w": 1, "j": (self.random.chance(300)) },
         };
         let is_journaled = command.get("writeConcern") == Some(&doc! { "w": 1, "j": true }.into());
         let changes = vec![Change { key: key("claims", id), after: Some(normal(document)) }];

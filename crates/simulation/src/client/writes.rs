@@ -18,8 +18,8 @@ impl SimulatedClient {
         let list: Vec<Value> =
             (0..self.random.below(4)).map(|_| Value::Int64(self.random.below(6) as i64)).collect();
         doc! {
-            "_id": id, "owner": (self.number as i64), "v": (self.random.below(VALUES) as i64), "tag": (self.world.tag()),
-            "list": list, "s": ("s".repeat(self.random.below(60) as usize)),
+            "_id": id, "owner": (self.number as i64), "v": (self.random.below(VALUES) as i64),
+            "tag": (self.world.tag()), "list": list, "s": ("s".repeat(self.random.below(60) as usize)),
         }
     }
 
@@ -125,8 +125,8 @@ impl SimulatedClient {
             })
             .collect();
         let statement = doc! {
-            "q": { "owner": (self.number as i64), "v": { "$gte": least } }, "u": { "$inc": { "v": step }, "$set": { "tag": tag } },
-            "multi": true,
+            "q": { "owner": (self.number as i64), "v": { "$gte": least } },
+            "u": { "$inc": { "v": step }, "$set": { "tag": tag } }, "multi": true,
         };
         let count = changes.len() as i64;
         let plan = Plan {

@@ -1,8 +1,8 @@
 //! The seam between the store and what keeps the bytes.
 //!
 //! Two engines implement it: [`rocks`] for real, [`memory`] for tests and simulation; one suite
-//! (`tests/store/conformance.rs`) holds both to the same behaviour, and [`hooked`], by which tests make single
-//! steps go wrong.
+//! (`tests/store/conformance.rs`) holds both to the same behaviour, and [`hooked`], by which tests make
+//! single steps go wrong.
 
 pub(crate) mod hooked;
 pub(crate) mod image;
@@ -52,8 +52,8 @@ pub trait Engine: Send + Sync + 'static {
     /// What the engine reports.
     fn flush(&self) -> Result<(), StorageError>;
 
-    /// Compacts a range of keys, which gives back the room of deleted ones. Blocks for as long as it takes, or
-    /// as `goes_on` says, which is asked after each table.
+    /// Compacts a range of keys, which gives back the room of deleted ones. Blocks for as long as it takes,
+    /// or as `goes_on` says, which is asked after each table.
     ///
     /// # Errors
     /// What the engine reports.

@@ -1,7 +1,7 @@
-//! The queue at a gate: lets commits through at the rate of the moment or while there is room behind it, and keeps
-//! the others' wakers. Who brings the most bytes waits the longest: a commit has its turn when every other connection
-//! that waits has brought as much as its own has with it (fair queueing; the time is that of start-time fair queueing:
-//! Goyal, Vin, Cheng 1996).
+//! The queue at a gate: lets commits through at the rate of the moment or while there is room behind it, and
+//! keeps the others' wakers. Who brings the most bytes waits the longest: a commit has its turn when every
+//! other connection that waits has brought as much as its own has with it (fair queueing; the time is that of
+//! start-time fair queueing: Goyal, Vin, Cheng 1996).
 //!
 //! ```text
 //!  turns:   0 ── 1 KB ── 2 KB ─────────────────── 4 MB ─────▶
@@ -30,8 +30,8 @@ pub(crate) enum Admission {
     Paced {
         bytes_per_second: u64,
     },
-    /// Commits up to so many bytes in all, of which `taken` have gone on from behind the gate. One that is larger
-    /// than the `window` passes when it has that alone.
+    /// Commits up to so many bytes in all, of which `taken` have gone on from behind the gate. One that is
+    /// larger than the `window` passes when it has that alone.
     Window {
         taken: u64,
         room: u64,

@@ -119,7 +119,8 @@ pub(crate) enum Lead<'a> {
     /// turn's end; polling sets it, and whoever finds it set clears it and calls [`GroupCommit::turn_ended`]
     /// before the thread sleeps.
     AtTurnEnd(&'a Cell<bool>),
-    /// Never: the queue has an owner. Polling sets the flag when he has something to take and was not told yet.
+    /// Never: the queue has an owner. Polling sets the flag when he has something to take and was not told
+    /// yet.
     Never(&'a Cell<bool>),
 }
 

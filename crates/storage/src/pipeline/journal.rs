@@ -110,8 +110,8 @@ impl<F: Clone> SyncGroup<F> {
         if ticket.is_none() && self.synced() >= sequence {
             return Poll::Ready(Ok(()));
         }
-        // What is read may be in a batch that is written and not counted as applied yet, for some microseconds:
-        // a sync now would be in vain.
+        // What is read may be in a batch that is written and not counted as applied yet, for some
+        // microseconds: a sync now would be in vain.
         let may_sync = may_sync && writer.applied() >= sequence;
         let mut state = self.state.lock();
         if may_sync && self.synced() < sequence && state.failed.is_none() && !state.syncing {
@@ -180,7 +180,8 @@ impl<F: Clone> SyncGroup<F> {
         successor.act(writer);
     }
 
-    /// The store's threads are gone, after a last sync up to a sequence number or none: whoever waits is told.
+    /// The store's threads are gone, after a last sync up to a sequence number or none: whoever waits is
+    /// told.
     pub(crate) fn close(&self, synced: Option<u64>, failure: F) {
         self.advance(&self.state.lock(), synced.unwrap_or(0));
         self.fail(failure);

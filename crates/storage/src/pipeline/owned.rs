@@ -1,12 +1,13 @@
-//! A queue with an owner: it is the queue of `group.rs`, but nobody who commits leads. The owner takes groups,
-//! several of them if he likes, does with them what has to be done first, and writes or refuses them in order.
+//! A queue with an owner: it is the queue of `group.rs`, but nobody who commits leads. The owner takes
+//! groups, several of them if he likes, does with them what has to be done first, and writes or refuses them
+//! in order.
 //!
 //! ```text
 //!  Waiting ──owner takes it──▶ Writing (in flight) ──owner writes or refuses its group──▶ Done
 //! ```
-//! Invariants: groups are settled in the order in which they were taken, so that a unit is never settled before
-//! one that it follows; one that is refused earlier waits for its turn. When a group is refused, those in flight
-//! behind it must be refused as well: they may hold what goes on from it.
+//! Invariants: groups are settled in the order in which they were taken, so that a unit is never settled
+//! before one that it follows; one that is refused earlier waits for its turn. When a group is refused, those
+//! in flight behind it must be refused as well: they may hold what goes on from it.
 
 use std::sync::Arc;
 
@@ -29,8 +30,8 @@ impl<U, F: Clone> GroupCommit<U, F> {
         }
     }
 
-    /// Refuses what comes from now on because of `later`, and what waits because of `why`: as soon as nothing is
-    /// in flight any more that it may follow.
+    /// Refuses what comes from now on because of `later`, and what waits because of `why`: as soon as nothing
+    /// is in flight any more that it may follow.
     pub(crate) fn refuse_waiting<W>(&self, why: F, later: F, writer: &W) -> Result<(), F>
     where
         W: GroupWriter<Unit = U, Failure = F>,
@@ -175,8 +176,8 @@ impl<U, F: Clone> GroupCommit<U, F> {
         drop(self.release(group));
     }
 
-    /// Refuses everything for good: what waits, what is in flight, what comes. Returns whether it is done: not
-    /// while a group is being written.
+    /// Refuses everything for good: what waits, what is in flight, what comes. Returns whether it is done:
+    /// not while a group is being written.
     pub(crate) fn close_owned<W>(&self, failure: &F, writer: &W) -> bool
     where
         W: GroupWriter<Unit = U, Failure = F>,

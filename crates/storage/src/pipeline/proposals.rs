@@ -1,7 +1,7 @@
 //! Proposals: units whose log entries have to be committed by others before they are written.
 //!
-//! They wait in a queue of their own ([`owned`](super::owned)). Whoever keeps the log takes them in groups, has
-//! their entries committed, and writes or refuses the groups.
+//! They wait in a queue of their own ([`owned`](super::owned)). Whoever keeps the log takes them in groups,
+//! has their entries committed, and writes or refuses the groups.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,7 +60,8 @@ pub(crate) struct ProposalQueue {
 }
 
 impl ProposalQueue {
-    /// Whether the unit has to ask [`ProposalQueue::poll_admit`]. What only follows another one has nothing to log.
+    /// Whether the unit has to ask [`ProposalQueue::poll_admit`]. What only follows another one has nothing
+    /// to log.
     pub(super) fn holds(&self, unit: &WriteUnit) -> bool {
         !self.gate.is_open() && !unit.entries().is_empty() && !unit.passes_gates()
     }
@@ -103,14 +104,14 @@ impl ProposalQueue {
     }
 }
 
-/// The owner's end of the proposals. When it is dropped they are refused for good; when that happens in a panic
-/// the store is broken.
+/// The owner's end of the proposals. When it is dropped they are refused for good; when that happens in a
+/// panic the store is broken.
 pub struct Proposals {
     store: Arc<StoreInner>,
 }
 
-/// Units in the order in which they were enqueued, and their entries. It must be written, in the order in which
-/// the groups were taken, or refused; dropping it breaks the store.
+/// Units in the order in which they were enqueued, and their entries. It must be written, in the order in
+/// which the groups were taken, or refused; dropping it breaks the store.
 #[must_use = "its units wait until it is written or refused"]
 pub struct ProposedGroup {
     store: Arc<StoreInner>,
@@ -123,9 +124,10 @@ pub struct ProposedGroup {
 }
 
 impl Store {
-    /// Units with [entries](WriteUnit::entries_mut), and units that follow such, are from now on handed to the
-    /// caller, and refused until he [accepts](Proposals::accept) them. `notify` is called when there is something
-    /// to take and nobody was told since [`Proposals::next_group`] had nothing to give. It must not block.
+    /// Units with [entries](WriteUnit::entries_mut), and units that follow such, are from now on handed to
+    /// the caller, and refused until he [accepts](Proposals::accept) them. `notify` is called when there is
+    /// something to take and nobody was told since [`Proposals::next_group`] had nothing to give. It must not
+    /// block.
     ///
     /// # Panics
     /// When they have an owner already.
@@ -153,9 +155,9 @@ impl Store {
         }
     }
 
-    /// Writes a unit on this thread at once, beside both queues: the gate and the reserve for a full disk do not
-    /// hold it back. For the own writes of whoever keeps the log; it waits, with the thread, while the engine is
-    /// behind or the disk has no room at all.
+    /// Writes a unit on this thread at once, beside both queues: the gate and the reserve for a full disk do
+    /// not hold it back. For the own writes of whoever keeps the log; it waits, with the thread, while the
+    /// engine is behind or the disk has no room at all.
     ///
     /// # Errors
     /// When the store is broken or closed, or [ends](Store::end_waits), and never for a reason that passes.
@@ -232,16 +234,17 @@ impl Proposals {
         self.queue().accept(|| self.store.ends_proposals());
     }
 
-    /// Refuses the units that come from now on with [`CommitError::NotPrimary`], and those that wait because of
-    /// `why`, as soon as the groups in flight are settled, which stay with the owner.
+    /// Refuses the units that come from now on with [`CommitError::NotPrimary`], and those that wait because
+    /// of `why`, as soon as the groups in flight are settled, which stay with the owner.
     pub fn refuse(&self, why: CommitError) {
         // A panic on the way has broken the store, which tells everybody.
         let _ = self.queue().refuse_waiting(why, CommitError::NotPrimary, &*self.store);
         self.set_window(None);
     }
 
-    /// From now on units wait that would make more than these bytes be enqueued beside those that were taken, and
-    /// of them those the longest whose connections have brought the most. Without a window all are enqueued.
+    /// From now on units wait that would make more than these bytes be enqueued beside those that were taken,
+    /// and of them those the longest whose connections have brought the most. Without a window all are
+    /// enqueued.
     pub fn set_window(&self, window: Option<ProposalWindow>) {
         let queue = self.store.proposal_queue();
         let taken = queue.taken.load(Ordering::Relaxed);
@@ -324,8 +327,8 @@ impl ProposedGroup {
     }
 
     /// Writes the units, with `beside`, as one batch, and settles them. The entries are committed: while the
-    /// engine is behind or the disk has no room it waits, with the thread. `applied` is called when all can be
-    /// read and nobody has been told yet.
+    /// engine is behind or the disk has no room it waits, with the thread. `applied` is called when all can
+    /// be read and nobody has been told yet.
     ///
     /// # Errors
     /// When the store is broken or closed.
@@ -341,8 +344,8 @@ impl ProposedGroup {
         written.map(|sequence| Receipt { sequence })
     }
 
-    /// Refuses the units, and those that wait and follow them, as soon as the groups in front of it are settled.
-    /// Groups behind it must be refused as well.
+    /// Refuses the units, and those that wait and follow them, as soon as the groups in front of it are
+    /// settled. Groups behind it must be refused as well.
     pub fn refuse(mut self, why: CommitError) {
         let group = self.group.take().expect("a group is settled once");
         // A panic on the way has broken the store, which tells everybody.

@@ -1,5 +1,5 @@
-//! What becomes of the queue of commits when a leader dies elsewhere than in the writer, and of syncs that are
-//! asked for too early.
+//! What becomes of the queue of commits when a leader dies elsewhere than in the writer, and of syncs that
+//! are asked for too early.
 
 use super::group::{GroupCommit, GroupOutcome, GroupWriter, Lead, Ticket};
 use super::journal::{JournalWriter, SyncGroup, SyncOutcome};

@@ -1,5 +1,5 @@
-//! Updates of one document whose units an owner writes, several groups behind each other: whatever he refuses and
-//! whenever, no acknowledged one is lost, no refused one is written, and nobody waits for ever.
+//! Updates of one document whose units an owner writes, several groups behind each other: whatever he refuses
+//! and whenever, no acknowledged one is lost, no refused one is written, and nobody waits for ever.
 
 use std::collections::VecDeque;
 
@@ -47,7 +47,8 @@ impl Owner {
     fn run(mut self, stop: &AtomicBool) {
         let documents = Arc::clone(&self.documents);
         loop {
-            // Read first: whoever leaves does not wait for what it has left, and it may have come since the last take.
+            // Read first: whoever leaves does not wait for what it has left, and it may have come since the
+            // last take.
             let stops = stop.load(Ordering::SeqCst);
             while self.in_flight.len() < GROUPS_IN_FLIGHT_MAX {
                 let Some(group) = documents.group.take(&documents.disk) else { break };

@@ -14,7 +14,8 @@ fn a_directory_in_use_is_refused_until_its_store_is_gone() {
     let store = open(directory.path()).unwrap();
     let error = open(directory.path()).unwrap_err();
     assert!(
-        matches!(&error, OpenError::Locked { holder, .. } if holder.contains(&std::process::id().to_string())),
+        matches!(&error, OpenError::Locked { holder,
+            .. } if holder.contains(&std::process::id().to_string())),
         "{error}"
     );
     commit(&store, "a").unwrap();

@@ -11,8 +11,8 @@
 //! per core, the default, its cure for the lock that all workers share. Workers may block: blocking work runs
 //! where it is.
 //!
-//! Where to read on: `task_queues` for the queues and their marker, `controller` for the rules, `worker` for a
-//! worker's life, `options` for the parameters, `figures` for the statistics.
+//! Where to read on: `task_queues` for the queues and their marker, `controller` for the rules, `worker` for
+//! a worker's life, `options` for the parameters, `figures` for the statistics.
 
 mod controller;
 mod core;
@@ -205,7 +205,8 @@ impl Crew {
     fn join(self) {
         let left_over = self.core.roster.wait_left(PATIENCE);
         if left_over > 0 {
-            tracing::warn!(target: "network", threads = left_over, "worker threads are still busy; they end after their task");
+            tracing::warn!(target: "network", threads = left_over,
+                "worker threads are still busy; they end after their task");
             return;
         }
         for thread in self.threads {

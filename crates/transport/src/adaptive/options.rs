@@ -85,7 +85,8 @@ pub enum AdaptiveOptionsError {
     },
     /// A jitter that could make a run time vanish.
     #[error(
-        "adaptiveServiceExecutorRunTimeJitterMillis must not exceed the run time of {run_time:?}, but is {given:?}"
+        "adaptiveServiceExecutorRunTimeJitterMillis must not exceed the run time of {run_time:?}, but is \
+        {given:?}"
     )]
     Jitter {
         /// The run time.
@@ -95,7 +96,8 @@ pub enum AdaptiveOptionsError {
     },
     /// A queue latency beyond the stuck time-out, which bounds it.
     #[error(
-        "adaptiveServiceExecutorMaxQueueLatencyMicros must not exceed the stuck thread time-out of {stuck:?}, but is {given:?}"
+        "adaptiveServiceExecutorMaxQueueLatencyMicros must not exceed the stuck thread time-out of \
+        {stuck:?}, but is {given:?}"
     )]
     QueueLatency {
         /// The stuck time-out.

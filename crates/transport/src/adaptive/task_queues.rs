@@ -38,8 +38,8 @@ pub(crate) trait SocketPoller {
     /// Wakes the tasks of a queue whose sockets are ready, without waiting. True when there may be more than
     /// it took.
     fn poll(&self, queue: usize) -> bool;
-    /// Waits until sockets of some queues are ready, [`SocketPoller::notify`] or the end of the time, and names
-    /// the queues. A queue is named again only after it was polled. Called by one thread at a time.
+    /// Waits until sockets of some queues are ready, [`SocketPoller::notify`] or the end of the time, and
+    /// names the queues. A queue is named again only after it was polled. Called by one thread at a time.
     fn wait(&self, timeout: Duration, ready: &mut Vec<usize>);
     /// Ends the wait that is under way, or the next one.
     fn notify(&self);

@@ -79,7 +79,8 @@ impl Drop for Departure<'_> {
                 self.core.roster.leave(self.record, |sum, worker| sum.add(worker.totals(self.core.now())))
             }
             None => {
-                tracing::error!(target: "network", worker = self.record.number, "a worker thread ended by a panic; another takes its place");
+                tracing::error!(target: "network", worker = self.record.number,
+                    "a worker thread ended by a panic; another takes its place");
                 self.core
                     .roster
                     .leave_crashed(self.record, |sum, worker| sum.add(worker.totals(self.core.now())));

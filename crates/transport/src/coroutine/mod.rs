@@ -64,7 +64,8 @@ impl Coroutine {
             match Rings::start(threads.max(1), hooks, &pool) {
                 Ok(rings) => return Ok(Self::Rings(rings)),
                 Err(error) => {
-                    tracing::warn!(target: "network", %error, "the kernel refuses io_uring; coroutines run on epoll");
+                    tracing::warn!(target: "network", %error,
+                        "the kernel refuses io_uring; coroutines run on epoll");
                 }
             }
         } else {

@@ -35,9 +35,9 @@ use std::time::{Duration, Instant};
 /// How much a pool thread yields to event loops (setpriority(2)): a tenth of the processor time when both
 /// want all of it.
 const NICENESS: i32 = 10;
-/// A thread that offers the processor loses the rest of its slice, and with the usual ones of some milliseconds,
-/// which count ten times for a nicer thread, that is a hundred times what it has used: where the processors are
-/// full, it would wait for tenths of a second. So it has the shortest slice there is.
+/// A thread that offers the processor loses the rest of its slice, and with the usual ones of some
+/// milliseconds, which count ten times for a nicer thread, that is a hundred times what it has used: where
+/// the processors are full, it would wait for tenths of a second. So it has the shortest slice there is.
 const SLICE: Duration = Duration::from_micros(100);
 /// Scans and aggregations recurse no deeper than requests do elsewhere.
 pub(crate) const STACK_BYTES: usize = 8 * 1024 * 1024;
@@ -206,7 +206,8 @@ fn control(core: &Arc<Core>) {
         core.starting.fetch_add(1, Ordering::Relaxed);
         let builder = thread::Builder::new().name(format!("{}{number}", core.name)).stack_size(STACK_BYTES);
         if let Err(error) = builder.spawn(move || work(&worked_for)) {
-            tracing::warn!(target: "network", %error, "cannot start a pool thread; tasks wait for the others");
+            tracing::warn!(target: "network", %error,
+                "cannot start a pool thread; tasks wait for the others");
             core.starting.fetch_sub(1, Ordering::Relaxed);
             core.queue.not_started(Instant::now());
         }

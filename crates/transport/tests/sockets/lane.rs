@@ -105,7 +105,8 @@ fn begins_long_messages_where_they_may_take_long(executor: ServiceExecutor) {
     assert!(on_lane(&answer) && on_pool(&answer), "a long message on the priority port: {answer:?}");
 }
 
-/// Messages of other members come also while clients' requests hold all threads and all memory for large ones.
+/// Messages of other members come also while clients' requests hold all threads and all memory for large
+/// ones.
 fn gives_members_a_thread_that_nobody_holds_up(executor: ServiceExecutor) {
     let pool = PoolOptions { max_threads: 2, ..PoolOptions::default() };
     let (server, service) = start(ServerOptions { pool, large_requests_max: 1, ..options(executor) });

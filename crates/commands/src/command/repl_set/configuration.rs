@@ -65,7 +65,8 @@ async fn reconfigure(context: &mut CommandContext<'_>) -> CommandResult {
     }
     if !force && !set.is_writable() {
         let message = format!(
-            "New config is rejected: replSetReconfig should only be run on a writable PRIMARY. Current state {};",
+            "New config is rejected: replSetReconfig should only be run on a writable PRIMARY. Current \
+            state {};",
             set.topology().state.name()
         );
         return Err(CommandError::new(ErrorCode::NotWritablePrimary as i32, message));

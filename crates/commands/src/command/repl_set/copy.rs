@@ -51,7 +51,8 @@ pub(super) fn hindrance(set: &ReplicaSet) -> String {
     match (set.topology().state, set.copy_status().as_ref().and_then(|copy| copy.failures.last())) {
         (MemberState::Startup2 | MemberState::Recovering, Some(failure)) => failure.reason.clone(),
         (MemberState::Recovering, None) if !set.replaces_data() => {
-            "automaticInitialSync is off: the data are not replaced where the others' logs do not go back to them"
+            "automaticInitialSync is off: the data are not replaced where the others' logs do not go back \
+            to them"
                 .to_owned()
         }
         _ => String::new(),

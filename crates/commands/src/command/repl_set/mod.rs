@@ -39,8 +39,8 @@ fn set_of<'a>(context: &CommandContext<'a>) -> CommandResult<&'a ReplicaSet> {
     context.server.node.replica_set().ok_or_else(no_replica_set)
 }
 
-/// Waits for what the set is asked, until the command's time is over or it is told to end. What was begun then
-/// goes on.
+/// Waits for what the set is asked, until the command's time is over or it is told to end. What was begun
+/// then goes on.
 async fn asked(
     context: &CommandContext<'_>,
     answer: impl Future<Output = Result<(), SetError>>,

@@ -143,8 +143,8 @@ fn sync_from(context: &mut CommandContext<'_>, reply: &mut DocumentBuilder<'_>) 
     let primary = topology.primary_member().map(|member| member.id);
     let is_primary = Some(source.id) == primary;
     if !is_primary && (own.votes || !source.votes || !source.delay.is_zero()) {
-        let message = "a member that votes gets the log from the primary, and any other from a member that votes and is \
-                       not delayed";
+        let message = "a member that votes gets the log from the primary, and any other from a member that \
+                       votes and is not delayed";
         return Err(CommandError::new(ErrorCode::CommandNotSupported as i32, message));
     }
     let members = set.members();

@@ -14,18 +14,24 @@ pub(super) fn rocksdb(server: &Arc<ServiceContext>) -> Document {
     doc! {
         "engine": (engine.engine),
         "cache": {
-            "maximum bytes configured": (engine.cache_capacity_bytes as i64), "bytes currently in the cache": (engine.cache_usage_bytes as i64),
+            "maximum bytes configured": (engine.cache_capacity_bytes as i64),
+            "bytes currently in the cache": (engine.cache_usage_bytes as i64),
             "bytes pinned": (engine.cache_pinned_bytes as i64), "hits": (engine.cache_hits as i64),
-            "misses": (engine.cache_misses as i64), "bytes read into cache": (engine.cache_read_into_bytes as i64),
+            "misses": (engine.cache_misses as i64),
+            "bytes read into cache": (engine.cache_read_into_bytes as i64),
         },
         "row cache": {
-            "maximum bytes configured": (rows.capacity_bytes as i64), "bytes currently in the cache": (rows.bytes as i64),
-            "hits": (rows.hits as i64), "misses": (rows.misses as i64),
+            "maximum bytes configured": (rows.capacity_bytes as i64),
+            "bytes currently in the cache": (rows.bytes as i64), "hits": (rows.hits as i64),
+            "misses": (rows.misses as i64),
         },
-        "memtables": { "bytes": (engine.memtable_bytes as i64), "unflushed bytes": (engine.memtable_unflushed_bytes as i64) },
+        "memtables": { "bytes": (engine.memtable_bytes as i64),
+            "unflushed bytes": (engine.memtable_unflushed_bytes as i64) },
         "tables": {
-            "files": (engine.table_files as i64), "bytes": (engine.table_bytes as i64), "total bytes": (engine.table_total_bytes as i64),
-            "live data bytes": (engine.live_data_bytes as i64), "reader bytes": (engine.table_reader_bytes as i64),
+            "files": (engine.table_files as i64), "bytes": (engine.table_bytes as i64),
+            "total bytes": (engine.table_total_bytes as i64),
+            "live data bytes": (engine.live_data_bytes as i64),
+            "reader bytes": (engine.table_reader_bytes as i64),
         },
         "journal": { "syncs": (engine.journal_syncs as i64), "bytes": (engine.journal_bytes as i64) },
         "keys estimated": (engine.keys_estimate as i64),
@@ -44,7 +50,8 @@ pub(super) fn oldest_snapshot_seconds(engine: &EngineStatistics) -> i64 {
 pub(super) fn storage_engine(server: &Arc<ServiceContext>) -> Document {
     doc! {
         "name": (server.node.store.statistics().engine.engine), "supportsCommittedReads": true,
-        "supportsPendingDrops": false, "supportsSnapshotReadConcern": (server.node.replica_set().is_some()), "readOnly": false, "persistent": true,
+        "supportsPendingDrops": false, "supportsSnapshotReadConcern": (server.node.replica_set().is_some()),
+        "readOnly": false, "persistent": true,
     }
 }
 

@@ -40,21 +40,27 @@ fn read_freshness(server: &Arc<ServiceContext>) -> Document {
     figures
 }
 
-/// What begins and ends the time of a primary. Who is elected has everything that was committed: nobody catches up.
+/// What begins and ends the time of a primary. Who is elected has everything that was committed: nobody
+/// catches up.
 pub(super) fn elections(server: &Arc<ServiceContext>) -> Document {
     let Some(set) = server.node.replica_set() else { return Document::new() };
     let figures = set.elections();
-    let count = |count: ElectionCount| doc! { "called": (count.called as i64), "successful": (count.successful as i64) };
+    let count = |count: ElectionCount| {
+        doc! {
+            "called": (count.called as i64), "successful": (count.successful as i64)
+        }
+    };
     doc! {
         "stepUpCmd": (count(figures.step_up_command)), "priorityTakeover": (count(figures.priority_takeover)),
-        "electionTimeout": (count(figures.election_timeout)), "freezeTimeout": (count(figures.freeze_timeout)),
+        "electionTimeout": (count(figures.election_timeout)),
+        "freezeTimeout": (count(figures.freeze_timeout)),
         "numStepDownsCausedByHigherTerm": (figures.step_downs_by_higher_term as i64),
         "numCatchUpsAlreadyCaughtUp": (figures.won() as i64),
     }
 }
 
-/// Who waits because a majority cannot keep up. What are locks in MongoDB are units of writes here, and its rates of
-/// locks are bytes.
+/// Who waits because a majority cannot keep up. What are locks in MongoDB are units of writes here, and its
+/// rates of locks are bytes.
 pub(super) fn flow_control(server: &Arc<ServiceContext>) -> Document {
     let Some(set) = server.node.replica_set() else { return Document::new() };
     let (flow, held) = (set.flow(), server.node.store.held_proposals());
@@ -66,7 +72,8 @@ pub(super) fn flow_control(server: &Arc<ServiceContext>) -> Document {
         "enabled": (set.flow_settings().is_on()), "targetRateLimit": (flow.target_rate as i64),
         "timeAcquiringMicros": (held.waited_us as i64), "locksPerKiloOp": units,
         "sustainerRate": (flow.sustainer_rate as i64), "isLagged": (flow.is_lagged),
-        "isLaggedCount": (flow.lagged_count as i64), "isLaggedTimeMicros": (flow.lagged_time.as_micros() as i64),
+        "isLaggedCount": (flow.lagged_count as i64),
+        "isLaggedTimeMicros": (flow.lagged_time.as_micros() as i64),
         "lagMillis": (flow.lag.as_millis() as i64), "unansweredBytes": (flow.unanswered_bytes as i64),
         "unappliedBytes": (flow.unapplied_bytes as i64), "heldTotal": (held.held as i64),
         "held": (connections.collect::<Vec<Value>>()),
@@ -89,15 +96,20 @@ pub(super) fn metrics(server: &Arc<ServiceContext>) -> Option<Document> {
             "batches": { "num": (applied.batches as i64), "totalMillis": (applied.time.as_millis() as i64) },
         },
         "buffer": {
-            "count": (buffer.entries as i64), "sizeBytes": (buffer.bytes as i64), "maxSizeBytes": (buffer.bytes_max as i64),
+            "count": (buffer.entries as i64), "sizeBytes": (buffer.bytes as i64),
+            "maxSizeBytes": (buffer.bytes_max as i64),
         },
-        "initialSync": { "completed": (i64::from(set.has_copied())), "failedAttempts": (failed_syncs as i64) },
+        "initialSync": { "completed": (i64::from(set.has_copied())),
+            "failedAttempts": (failed_syncs as i64) },
         "network": {
-            "bytes": (network.bytes as i64), "messages": (network.envelopes as i64), "messagesDropped": (network.dropped as i64),
+            "bytes": (network.bytes as i64), "messages": (network.envelopes as i64),
+            "messagesDropped": (network.dropped as i64),
         },
         "syncSource": {
-            "numSelections": (sources.selections as i64), "numTimesChoseDifferent": (sources.chose_different as i64),
-            "numTimesChoseSame": (sources.chose_same as i64), "numTimesCouldNotFind": (sources.could_not_find as i64),
+            "numSelections": (sources.selections as i64),
+            "numTimesChoseDifferent": (sources.chose_different as i64),
+            "numTimesChoseSame": (sources.chose_same as i64),
+            "numTimesCouldNotFind": (sources.could_not_find as i64),
             "numSyncSourceChangesDueToSignificantlyCloserNode": (sources.chose_closer as i64),
         },
     })

@@ -67,7 +67,9 @@ fn accumulators_are_bounded() {
         assert!(error.message.starts_with(&wording), "{}", error.message);
         assert!(error.message.ends_with("Memory limit: 1500 bytes"), "{}", error.message);
     }
-    let buckets = array![{ "$bucketAuto": { "groupBy": "$k", "buckets": 2, "output": { "all": { "$push": "$pad" } } } }];
+    let buckets = array![
+        { "$bucketAuto": { "groupBy": "$k", "buckets": 2, "output": { "all": { "$push": "$pad" } } } }
+    ];
     assert_eq!(run(&many(), &buckets, &small).map_err(|error| error.code), Err(146));
 }
 
@@ -122,9 +124,9 @@ impl DocumentSource for Looking {
 fn the_stages_of_an_operation_share_its_memory() {
     let branch = |keys: i32| {
         let group = doc! { "_id": { "$mod": ["$k", keys] }, "all": { "$push": "$pad" } };
-        Value::from(
-            array![{ "$group": group }, { "$sort": { "_id": 1 } }, { "$set": { "all": { "$size": "$all" } } }],
-        )
+        Value::from(array![
+            { "$group": group }, { "$sort": { "_id": 1 } }, { "$set": { "all": { "$size": "$all" } } }
+        ])
     };
     let stages =
         array![{ "$facet": { "a": (branch(40)), "b": (branch(41)), "c": (branch(42)), "d": (branch(43)) } }];

@@ -127,7 +127,8 @@ fn refusals() {
     check_refused("", "Error parsing date string ''; 0: Empty string '\0'");
     check_refused(
         "abc",
-        "Error parsing date string 'abc'; 0: passing a time zone identifier as part of the string is not allowed 'a'",
+        "Error parsing date string 'abc'; 0: passing a time zone identifier as part of the string is not \
+        allowed 'a'",
     );
     check_refused("2024-13-01", "Error parsing date string '2024-13-01'; 6: Unexpected character '3'");
     check_refused(

@@ -42,7 +42,10 @@ fn parts() {
 fn text() {
     check(doc! { "$dateToString": { "date": "$date" } }, "2024-02-29T12:34:56.789Z");
     check(
-        doc! { "$dateToString": { "date": "$date", "format": "%d.%m.%Y %H:%M %z %j %u %U %V %G %b %B %%", "timezone": "Europe/Berlin" } },
+        doc! {
+            "$dateToString": { "date": "$date", "format": "%d.%m.%Y %H:%M %z %j %u %U %V %G %b %B %%",
+                "timezone": "Europe/Berlin" }
+        },
         "29.02.2024 13:34 +0100 060 4 08 09 2024 Feb February %",
     );
     check(doc! { "$dateToString": { "date": "$nothing", "onNull": "none" } }, "none");
@@ -107,11 +110,16 @@ fn text() {
 fn objects_of_parts() {
     check(
         doc! { "$dateToParts": { "date": "$date" } },
-        doc! { "year": 2024, "month": 2, "day": 29, "hour": 12, "minute": 34, "second": 56, "millisecond": 789 },
+        doc! {
+            "year": 2024, "month": 2, "day": 29, "hour": 12, "minute": 34, "second": 56, "millisecond": 789
+        },
     );
     check(
         doc! { "$dateToParts": { "date": "$date", "iso8601": true } },
-        doc! { "isoWeekYear": 2024, "isoWeek": 9, "isoDayOfWeek": 4, "hour": 12, "minute": 34, "second": 56, "millisecond": 789 },
+        doc! {
+            "isoWeekYear": 2024, "isoWeek": 9, "isoDayOfWeek": 4, "hour": 12, "minute": 34, "second": 56,
+            "millisecond": 789
+        },
     );
     check(
         doc! { "$dateFromParts": { "year": 2024, "month": 2, "day": 29, "hour": 12 } },
@@ -142,23 +150,36 @@ fn arithmetic() {
     );
     // Across the change to summer time a local day has 23 hours.
     check(
-        doc! { "$dateAdd": { "startDate": at("2024-03-30T12:00:00Z"), "unit": "day", "amount": 1, "timezone": "Europe/Berlin" } },
+        doc! {
+            "$dateAdd": { "startDate": at("2024-03-30T12:00:00Z"), "unit": "day", "amount": 1,
+                "timezone": "Europe/Berlin" }
+        },
         at("2024-03-31T11:00:00Z"),
     );
     check(
-        doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-01T00:00:00Z"), "unit": "month" } },
+        doc! {
+            "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-01T00:00:00Z"),
+                "unit": "month" }
+        },
         1_i64,
     );
     check(
-        doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-04T00:00:00Z"), "unit": "week" } },
+        doc! {
+            "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-04T00:00:00Z"), "unit": "week" }
+        },
         1_i64,
     );
     check(
-        doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-04T00:00:00Z"), "unit": "week", "startOfWeek": "monday" } },
+        doc! {
+            "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-02-04T00:00:00Z"), "unit": "week",
+                "startOfWeek": "monday" }
+        },
         0_i64,
     );
     check(
-        doc! { "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-01-31T11:59:00Z"), "unit": "hour" } },
+        doc! {
+            "$dateDiff": { "startDate": start.clone(), "endDate": at("2024-01-31T11:59:00Z"), "unit": "hour" }
+        },
         1_i64,
     );
     check(doc! { "$dateTrunc": { "date": "$date", "unit": "month" } }, at("2024-02-01T00:00:00Z"));

@@ -44,7 +44,8 @@ fn wrong_numbers_of_operands() {
             Arity::Between(least, most) => {
                 let given = vec![Value::Int32(1); most + 1];
                 let wording = format!(
-                    "Expression {} takes at least {least} arguments, and at most {most}, but {} were passed in.",
+                    "Expression {} takes at least {least} arguments, and at most {most}, but {} were passed \
+                    in.",
                     operator.name,
                     given.len()
                 );

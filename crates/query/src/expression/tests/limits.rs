@@ -25,7 +25,8 @@ fn arrays_and_objects_stop_at_mongodbs_number_of_values() {
     check_error(
         range(7 * MILLION),
         146,
-        "$range would use too much memory (112000024 bytes) and cannot spill to disk. Memory limit: 104857600 bytes",
+        "$range would use too much memory (112000024 bytes) and cannot spill to disk. Memory limit: \
+        104857600 bytes",
     );
     check_error(doubled(array![1], 30, "$concatArrays"), 146, "$concatArrays would use too much memory");
     let wide = array![(range(3 * MILLION)), [], [], []];
@@ -40,7 +41,10 @@ fn arrays_and_objects_stop_at_mongodbs_number_of_values() {
 #[test]
 fn operands_count_together() {
     let nested = (0..20).fold(range(1), |inner, _| {
-        doc! { "$concatArrays": [{ "$slice": [(range(4 * MILLION)), (4 * MILLION)] }, { "$slice": [inner, 1] }] }.into()
+        doc! {
+            "$concatArrays": [{ "$slice": [(range(4 * MILLION)), (4 * MILLION)] }, { "$slice": [inner, 1] }]
+        }
+        .into()
     });
     check_error(nested, 146, "the expression would use too much memory");
 }
@@ -52,7 +56,9 @@ fn strings_stop_at_64_mb() {
     let pair = doubled("a", 25, "$concat");
     check(doc! { "$strLenBytes": (pair.clone()) }, 1 << 25);
     check_error(doc! { "$concat": [(pair.clone()), (pair.clone()), "bc"] }, 13548, message);
-    let replaced = doc! { "input": (doubled("a", 14, "$concat")), "find": "a", "replacement": (doubled("b", 14, "$concat")) };
+    let replaced = doc! {
+        "input": (doubled("a", 14, "$concat")), "find": "a", "replacement": (doubled("b", 14, "$concat"))
+    };
     check_error(doc! { "$replaceAll": replaced.clone() }, 13548, "attempted to grow() to 268435456 bytes");
     check(doc! { "$strLenBytes": { "$replaceOne": replaced } }, (1 << 15) - 1);
     let split = doc! { "$split": [(doubled("a,", 23, "$concat")), ","] };

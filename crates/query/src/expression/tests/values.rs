@@ -114,7 +114,10 @@ fn comparison_and_choice() {
     check(doc! { "$ifNull": ["$absent", "$nothing", 3] }, 3);
     check(doc! { "$ifNull": [0, 3] }, 0);
     check(
-        doc! { "$switch": { "branches": [{ "case": false, "then": 1 }, { "case": "$flag", "then": 2 }], "default": 3 } },
+        doc! {
+            "$switch": { "branches": [{ "case": false, "then": 1 }, { "case": "$flag", "then": 2 }],
+                "default": 3 }
+        },
         2,
     );
     check(doc! { "$switch": { "branches": [{ "case": "$nothing", "then": 1 }], "default": 3 } }, 3);
@@ -153,7 +156,9 @@ fn strings() {
     );
     check(
         doc! { "$regexFindAll": { "input": "a1b2", "regex": "[a-z]" } },
-        document::array![{ "match": "a", "idx": 0, "captures": [] }, { "match": "b", "idx": 2, "captures": [] }],
+        document::array![
+            { "match": "a", "idx": 0, "captures": [] }, { "match": "b", "idx": 2, "captures": [] }
+        ],
     );
 }
 
@@ -205,7 +210,10 @@ fn iteration_binds_variables() {
     );
     check(doc! { "$map": { "input": "$objects", "as": "item", "in": "$$item.v" } }, document::array![1, 2]);
     check(
-        doc! { "$map": { "input": [1, 2], "as": "a", "in": { "$map": { "input": [10, 20], "as": "b", "in": { "$add": ["$$a", "$$b"] } } } } },
+        doc! {
+            "$map": { "input": [1, 2], "as": "a",
+                "in": { "$map": { "input": [10, 20], "as": "b", "in": { "$add": ["$$a", "$$b"] } } } }
+        },
         document::array![[11, 21], [12, 22]],
     );
     check(doc! { "$filter": { "input": "$list", "cond": { "$gt": ["$$this", 1] } } }, document::array![3, 2]);

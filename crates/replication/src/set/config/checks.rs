@@ -19,23 +19,23 @@ impl ReplSetConfig {
         let members = self.members.len();
         if !(1..=MEMBERS_MAX).contains(&members) {
             return Err(invalid(format!(
-                "Replica set configuration contains {members} members, but must have at least 1 and no more than  \
-                 {MEMBERS_MAX}"
+                "Replica set configuration contains {members} members, but must have at least 1 and no more \
+                 than  {MEMBERS_MAX}"
             )));
         }
         self.check_different()?;
         let local = self.members.iter().filter(|member| is_local(&member.host)).count();
         if local != 0 && local != members {
             return Err(invalid(format!(
-                "Either all host names in a replica set configuration must be localhost references, or none must be; \
-                 found {local} out of {members}"
+                "Either all host names in a replica set configuration must be localhost references, or none \
+                 must be; found {local} out of {members}"
             )));
         }
         let voters = self.voters().count();
         if !(1..=VOTERS_MAX).contains(&voters) {
             return Err(invalid(format!(
-                "Replica set configuration contains {voters} voting members, but must be at least 1 and no more than \
-                 {VOTERS_MAX}"
+                "Replica set configuration contains {voters} voting members, but must be at least 1 and no \
+                 more than {VOTERS_MAX}"
             )));
         }
         if self.members.iter().filter(|member| member.arbiter_only).count() > 1 {
@@ -81,7 +81,8 @@ impl ReplSetConfig {
     pub fn check_initiate(&self, set_name: &str) -> Result<(), SetError> {
         if self.set_name != set_name {
             return Err(invalid(format!(
-                "Attempting to initiate a replica set with name {}, but command line reports {set_name}; rejecting",
+                "Attempting to initiate a replica set with name {}, but command line reports {set_name}; \
+                rejecting",
                 self.set_name
             )));
         }
@@ -99,7 +100,8 @@ impl ReplSetConfig {
         }
         if self.settings.set_id.is_some() {
             return Err(invalid(format!(
-                "replica set configuration cannot contain 'replicaSetId' field when called from replSetInitiate: {}",
+                "replica set configuration cannot contain 'replicaSetId' field when called from \
+                replSetInitiate: {}",
                 self.to_document().quoted()
             )));
         }
@@ -121,7 +123,8 @@ impl ReplSetConfig {
     ) -> Result<ReplSetConfig, SetError> {
         if asked.set_name != self.set_name {
             return Err(invalid(format!(
-                "Attempting to reconfigure a replica set with name {}, but command line reports {}; rejecting",
+                "Attempting to reconfigure a replica set with name {}, but command line reports {}; \
+                rejecting",
                 asked.set_name, self.set_name
             )));
         }
@@ -134,8 +137,8 @@ impl ReplSetConfig {
             |message: String| Err(SetError::new(ErrorCode::NewReplicaSetConfigurationIncompatible, message));
         if asked.version <= self.version {
             return incompatible(format!(
-                "New replica set configuration version and term must be greater than old, but {} is not greater than \
-                 {} for replica set {}",
+                "New replica set configuration version and term must be greater than old, but {} is not \
+                 greater than {} for replica set {}",
                 asked.version_and_term(),
                 self.version_and_term(),
                 self.set_name
@@ -152,8 +155,9 @@ impl ReplSetConfig {
             if let Some(old) = self.members.iter().find(|old| old.host == member.host && old.id != member.id)
             {
                 return incompatible(format!(
-                    "New and old configurations both have members with host of {} but in the new configuration the \
-                     _id field is {} and in the old configuration it is {} for replica set {}",
+                    "New and old configurations both have members with host of {} but in the new \
+                     configuration the _id field is {} and in the old configuration it is {} for replica \
+                     set {}",
                     member.host, member.id, old.id, self.set_name
                 ));
             }
@@ -161,8 +165,8 @@ impl ReplSetConfig {
         for member in &asked.members {
             if self.member(member.id).is_some_and(|old| old.arbiter_only != member.arbiter_only) {
                 return incompatible(format!(
-                    "New and old configurations differ in the setting of the arbiterOnly field for member {}; to make \
-                     this change, remove then re-add the member",
+                    "New and old configurations differ in the setting of the arbiterOnly field for member \
+                     {}; to make this change, remove then re-add the member",
                     member.host
                 ));
             }
@@ -197,7 +201,8 @@ impl ReplSetConfig {
             return Ok(());
         }
         let message = format!(
-            "This node, {}, with _id {} is not electable under the new configuration with {} for replica set {}",
+            "This node, {}, with _id {} is not electable under the new configuration with {} for replica \
+            set {}",
             own.host,
             own.id,
             self.version_and_term(),

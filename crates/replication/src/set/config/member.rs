@@ -101,9 +101,10 @@ impl MemberConfig {
     pub(super) fn to_document(&self) -> Document {
         let tags = self.tags.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
         doc! {
-            "_id": (self.id), "host": (self.host.as_str()), "arbiterOnly": (self.arbiter_only), "buildIndexes": true,
-            "hidden": (self.hidden), "priority": (self.priority), "tags": (tags.collect::<Document>()),
-            "secondaryDelaySecs": (self.delay.as_secs() as i64), "votes": (i32::from(self.votes)),
+            "_id": (self.id), "host": (self.host.as_str()), "arbiterOnly": (self.arbiter_only),
+            "buildIndexes": true, "hidden": (self.hidden), "priority": (self.priority),
+            "tags": (tags.collect::<Document>()), "secondaryDelaySecs": (self.delay.as_secs() as i64),
+            "votes": (i32::from(self.votes)),
         }
     }
 }

@@ -14,8 +14,8 @@ pub struct Settings {
     pub heartbeat_interval: Duration,
     /// `heartbeatTimeoutSecs`: who has not answered for this long is taken for dead.
     pub heartbeat_timeout: Duration,
-    /// `electionTimeoutMillis`: without word from a primary for this long, up to twice as long, a member asks for an
-    /// election; a primary that a majority has not answered for this long steps down.
+    /// `electionTimeoutMillis`: without word from a primary for this long, up to twice as long, a member asks
+    /// for an election; a primary that a majority has not answered for this long steps down.
     pub election_timeout: Duration,
     /// `catchUpTimeoutMillis`, which is kept and told: who is elected has all that was committed already.
     pub catch_up_timeout_ms: i64,

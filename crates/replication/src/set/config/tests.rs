@@ -73,7 +73,8 @@ fn what_is_shown_is_read_again() {
     given.push(
         "settings",
         doc! {
-            "chainingAllowed": false, "electionTimeoutMillis": 1500, "getLastErrorModes": { "m": { "dc": 1 } },
+            "chainingAllowed": false, "electionTimeoutMillis": 1500,
+            "getLastErrorModes": { "m": { "dc": 1 } },
             "readFreshness": { "maxStalenessMS": 500, "waitMS": 20 },
             "replicaSetId": (document::ObjectId::from_bytes([7; 12])),
         },
@@ -121,8 +122,8 @@ fn members_are_many_enough_and_different() {
     let message = "Found two member configurations with same host field, members.0.host == members.1.host == \
                    db0.example:27017";
     refused(of(vec![member(0).into(), doc! { "_id": 1, "host": "db0.example" }.into()]), message);
-    let message = "Either all host names in a replica set configuration must be localhost references, or none must \
-                   be; found 1 out of 2";
+    let message = "Either all host names in a replica set configuration must be localhost references, or \
+                   none must be; found 1 out of 2";
     refused(of(vec![member(0).into(), doc! { "_id": 1, "host": "localhost" }.into()]), message);
     let message = "Replica set configuration must contain at least one non-arbiter member with priority > 0";
     refused(of(vec![with(member(0), doc! { "priority": 0 })]), message);
@@ -187,8 +188,9 @@ fn settings_are_checked() {
         doc! { "getLastErrorModes": { "m": { "dc": 0 } } },
         "Value of getLastErrorModes.m.dc must be positive, but found 0",
     );
-    let message = "Replica set config contains customized getLastErrorDefaults, which has been deprecated and is now \
-                   ignored. Use setDefaultRWConcern instead to set a cluster-wide default writeConcern.";
+    let message = "Replica set config contains customized getLastErrorDefaults, which has been deprecated \
+                   and is now ignored. Use setDefaultRWConcern instead to set a cluster-wide default \
+                   writeConcern.";
     check(doc! { "getLastErrorDefaults": { "w": 2 } }, message);
     check(doc! { "getLastErrorDefaults": { "w": "majority" } }, message);
 }
@@ -208,10 +210,11 @@ fn a_set_is_begun_by_a_member_of_it() {
     check(&|config| config.set_name = "other".into(), Err(message));
     let message = "Configuration used to initiate a replica set must  have version 1, but found 2";
     check(&|config| config.version = 2, Err(message));
-    let message = "No host described in new configuration with {version: 1, term: -1} for replica set rs maps to this node";
+    let message = "No host described in new configuration with {version: 1, term: -1} for replica set rs \
+        maps to this node";
     check(&|config| drop(config.members.remove(0)), Err(message));
-    let message = "This node, db0.example:27017, with _id 0 is not electable under the new configuration with \
-                   {version: 1, term: -1} for replica set rs";
+    let message = "This node, db0.example:27017, with _id 0 is not electable under the new configuration \
+                   with {version: 1, term: -1} for replica set rs";
     check(&|config| config.members[0].priority = 0.0, Err(message));
 }
 
@@ -234,8 +237,8 @@ fn a_configuration_follows_another() {
     let all = members(4);
     check(&all, 2, None, Ok(2));
     check(&all[..2], 2, None, Ok(2));
-    let message = "New replica set configuration version and term must be greater than old, but {version: 1, term: 4} \
-                   is not greater than {version: 1, term: -1} for replica set rs";
+    let message = "New replica set configuration version and term must be greater than old, but {version: \
+                   1, term: 4} is not greater than {version: 1, term: -1} for replica set rs";
     check(&all, 1, None, Err(message));
     check(&all, 1, Some(100), Ok(101));
     let one_vote = "Non force replica set reconfig can only add or remove at most 1 voting member.";
@@ -243,8 +246,9 @@ fn a_configuration_follows_another() {
     check(&members(5), 2, None, Err(one_vote));
     check(&members(5), 2, Some(100), Ok(102));
     let moved = [all[0].clone(), doc! { "_id": 9, "host": "db1.example:27017" }.into()];
-    let message = "New and old configurations both have members with host of db1.example:27017 but in the new \
-                   configuration the _id field is 9 and in the old configuration it is 1 for replica set rs";
+    let message = "New and old configurations both have members with host of db1.example:27017 but in the \
+                   new configuration the _id field is 9 and in the old configuration it is 1 for replica \
+                   set rs";
     check(&moved, 2, None, Err(message));
 }
 
