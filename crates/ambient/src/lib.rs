@@ -5,8 +5,8 @@
 //! of such a table must never show.
 //!
 //! ```text
-//!  document, query, storage, catalog, commands ─▶ now, since_epoch, random_bytes, … ─┬─▶ operating system
-//!                                                                                    └─▶ Simulation of this thread
+//!  document, query, storage, catalog, commands ─▶ now, random_bytes, … ─┬─▶ operating system
+//!                                                                       └─▶ Simulation of this thread
 //! ```
 //! # Not here
 //!

@@ -1,12 +1,12 @@
 //! Load on any server that speaks the MongoDB wire protocol, over raw messages: no driver is in the way.
 //!
 //! ```text
-//!   run, server: one workload (YCSB, files)       article s0 | s1 | s3, raw, cachegrind: kinds × thread models in turns
+//!   run, server: one workload (YCSB, files)       article s0 | s1 | s3, raw, cachegrind: kinds × models
 //!        └───────────────────┬────────────────────────────────────┘
 //!   Traffic: what is sent,   ▼   how replies are judged
-//!   generator: threads and processes, an epoll each, N connections ──▶ server under test (its address, or a child process)
+//!   generator: threads and processes, an epoll each, N connections ──▶ server under test (or a child)
 //!        ▼
-//!   HDR histograms, series, errors by kind and code ──▶ result: table, JSON, CSV, page, comparison with intervals
+//!   HDR histograms, series, errors by kind and code ──▶ result: table, JSON, CSV, page, comparison
 //! ```
 //!
 //! # Vocabulary

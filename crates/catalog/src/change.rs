@@ -4,7 +4,7 @@
 //! ```text
 //!  insert, update, delete ─┐             ┌─▶ ChangeObserver: lent, for this moment; may add to the unit
 //!                          ├─▶ Changes ──┤
-//!  create, drop, indexes ──┘             └─▶ WriteUnit: documents, entries, records, counters ─▶ commit ─▶ Receipts
+//!  create, drop, indexes ──┘             └─▶ WriteUnit: documents, entries, counters ─▶ commit ─▶ Receipts
 //! ```
 //! Nothing else in this crate puts anything into the store. Who keeps a log of changes, reports or examines
 //! them, does it as an observer: it sees each change once, in the unit that makes it, and what it adds is

@@ -42,7 +42,7 @@ pub struct BuildProgress {
     done: AtomicU64,
     total: u64,
     cancelled: AtomicBool,
-    /// IndexEntries of unique indexes whose fields another document had when they were written. A leaf in the
+    /// Entries of unique indexes whose fields another document had when they were written. A leaf in the
     /// lock order.
     suspects: Mutex<Vec<(IndexId, IndexEntryBuf)>>,
     /// Not every suspect could be kept.

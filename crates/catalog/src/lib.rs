@@ -11,9 +11,9 @@
 //!   document.
 //!
 //! ```text
-//!  Catalog ──ArcSwap──▶ CatalogState ──(db, name)──▶ Collection ──ArcSwap──▶ CollectionDefinition ─▶ IndexDefinition
-//!     │ create, drop, rename, collMod,                   │ insert, update, delete, validate            (key generator)
-//!     ▼ createIndexes, dropIndexes                       ▼ get, documents, index entries
+//!  Catalog ─ArcSwap─▶ CatalogState ─(db, name)─▶ Collection ─ArcSwap─▶ CollectionDefinition, IndexDefinition
+//!     │ create, drop, rename, collMod,               │ insert, update, delete, validate      (key generator)
+//!     ▼ createIndexes, dropIndexes                   ▼ get, documents, index entries
 //!  Keyspace::Meta: one record per collection     Keyspace::Documents, Keyspace::Indexes, counters
 //! ```
 //! The layouts are drawn in `docs/design/catalog-layout.md`.

@@ -10,7 +10,7 @@
 //!             ┌──────────────┬──────────────┬────────────┬──────────┴─┐
 //!             ▼              ▼              ▼            ▼            ▼
 //!          Fields         Cursors    LogicalSessions  Parameters     Node
-//!      (strict typing)  (open batches)    (lsid)     (tunables)   (catalog, store; or a way to other servers)
+//!      (strict typing)  (open batches)    (lsid)     (tunables)   (catalog, store; or other servers)
 //! ```
 //!
 //! # Vocabulary

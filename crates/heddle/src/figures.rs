@@ -76,7 +76,9 @@ fn executor(statistics: &ExecutorStatistics) -> (&'static str, Value) {
 }
 
 fn compressor(figures: &CompressionStatistics) -> (&'static str, Value) {
-    let side = |(bytes_in, bytes_out): (u64, u64), ratio: f64| doc! { "bytesIn": (bytes_in as i64), "bytesOut": (bytes_out as i64), "ratio": ratio };
+    let side = |(bytes_in, bytes_out): (u64, u64), ratio: f64| {
+        doc! { "bytesIn": (bytes_in as i64), "bytesOut": (bytes_out as i64), "ratio": ratio }
+    };
     let (compressed, decompressed) = (figures.compressed, figures.decompressed);
     let both = doc! {
         "compressor": (side(compressed, ratio(compressed.0, compressed.1))),

@@ -1,7 +1,7 @@
 //! How the memory that the process may use is shared out, as far as the options do not say it.
 //!
 //! ```text
-//!  memory │ caches: half beyond 1 GiB, or a third beyond 256 MiB │ memtables │ requests, replies, threads, the allocator's slack
+//!  memory │ caches: half beyond 1 GiB, or a third beyond 256 MiB │ memtables │ requests, replies, threads
 //! ```
 //! Memtables are what grows fastest under inserts: two keyspaces have one that is filled and some that wait
 //! for their flush, each larger than its size by one group of commits. In small memory they are small, and

@@ -2,9 +2,9 @@
 //! and then the operation's own switch is looked at, so that it ends when it is told to.
 //!
 //! ```text
-//!   commands: watch(operation) ──▶ one poll of the operation ──▶ … ──▶ pass(steps)?  (a loop over a filter's branches, an
-//!                                                                        expression's items, …)
-//!                                                                          └─ every STEPS_PER_LOOK steps ──▶ Watch::look
+//!   commands: watch(operation) ─▶ one poll of it ─▶ … ─▶ pass(steps)?  (a loop over a filter's branches, an
+//!                                                         expression's items, …)
+//!                                                           └─ every STEPS_PER_LOOK steps ─▶ Watch::look
 //! ```
 //! Most loops of a query go over documents, and whoever reads those looks between them. A filter, an update
 //! or an expression can be as large as a message, though, and the document as well: their product may keep a

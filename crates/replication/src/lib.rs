@@ -14,9 +14,9 @@
 //!   leader ────────┬──────────▶ log: one write, one sync ┤   (on a majority of disks, this one among them)
 //!                  └─ message ▶ follower: log, sync ─────┘ answer
 //!
-//!   told: advance(time), receive, propose, synced, applied     ┌────────┐     wanted: messages, a sync,
-//!   read, change_members, transfer, install, compact      ───▶ │ Member │ ──▶ committed entries, leadership,
-//!                                                              └────────┘     readable reads, a copy of the data
+//!   told: advance(time), receive, propose, synced, applied   ┌────────┐    wanted: messages, a sync,
+//!   read, change_members, transfer, install, compact     ──▶ │ Member │ ─▶ committed entries, leadership,
+//!                                                            └────────┘    readable reads, a copy of data
 //! ```
 //! The protocol is Raft, in TiKV's library `raft`; why, and what it does not do: `docs/design/consensus.md`.
 //!

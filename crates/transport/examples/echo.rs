@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p transport --example echo -- bare 27100        a bare echo server
-//! cargo run --release -p transport --example echo -- transport 27101   the same answers through the transport
+//! cargo run --release -p transport --example echo -- transport 27101   the same through the transport
 //! cargo run --release -p transport --example echo -- client 27101 4     the rate that 4 clients see
 //! cargo run --release -p transport --example echo -- compare 4 1000    both in turns: clients, reply bytes
 //! ```

@@ -31,7 +31,9 @@ pub(super) fn svg(panels: &[Panel], alone: bool) -> Markup {
             width=(whole) height=(height) viewBox={ "0 0 " (whole) " " (height) }
             font-family="system-ui, sans-serif" font-size="12" {
             @if !alone {
-                style { (PreEscaped("text{fill:#57606a}@media(prefers-color-scheme:dark){text{fill:#9da7b3}}")) }
+                style {
+                    (PreEscaped("text{fill:#57606a}@media(prefers-color-scheme:dark){text{fill:#9da7b3}}"))
+                }
             }
             (legend)
             @for (panel, left) in panels.iter().zip(places) {
@@ -140,7 +142,7 @@ impl Frame<'_> {
 
     fn line(&self, line: &Line) -> Markup {
         let colour = paint(line.colour);
-        let dot = |point: (f64, f64), radius| html! { circle cx=(point.0) cy=(point.1) r=(radius) fill=(colour) {} };
+        let dot = |(x, y): (f64, f64), radius| html! { circle cx=(x) cy=(y) r=(radius) fill=(colour) {} };
         html! {
             @for part in line.parts() {
                 @let points: Vec<_> = part.iter().map(|&(x, y)| rounded(self.place(x, y))).collect();
@@ -148,7 +150,8 @@ impl Frame<'_> {
                     (dot(*alone, 2))
                 } @else {
                     @let path: Vec<String> = points.iter().map(|(x, y)| format!("{x},{y}")).collect();
-                    polyline points=(path.join(" ")) fill="none" stroke=(colour) stroke-width="2" stroke-linejoin="round" {}
+                    polyline points=(path.join(" ")) fill="none" stroke=(colour) stroke-width="2"
+                        stroke-linejoin="round" {}
                 }
                 @if line.marks {
                     @for &point in &points { (dot(point, 3)) }
@@ -174,7 +177,8 @@ impl Frame<'_> {
         let across = |value| rounded(self.place(value, 0.0)).0;
         html! {
             @if let Some((low, high)) = row.bounds {
-                line x1=(across(low)) x2=(across(high)) y1=(height) y2=(height) stroke=(paint(row.colour)) stroke-width="3" {}
+                line x1=(across(low)) x2=(across(high)) y1=(height) y2=(height) stroke=(paint(row.colour))
+                    stroke-width="3" {}
             }
             circle cx=(place) cy=(height) r="5" fill=(paint(row.colour)) {}
             (text(left + 8.0, height + 4.0, "start", &row.name))

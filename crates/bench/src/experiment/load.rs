@@ -34,8 +34,11 @@ text = { gen = "string", min = 1, max = LONGEST }
 [[operations]]
 name = "read"
 weight = READS
-command = { find = "varied", filter = { _id = { gen = "key" } }, limit = 1, "$readPreference" = { mode = "nearest" } }
 expect = { documents = 1 }
+command.find = "varied"
+command.filter = { _id = { gen = "key" } }
+command.limit = 1
+command."$readPreference" = { mode = "nearest" }
 [[operations]]
 name = "insert"
 weight = INSERTS

@@ -3,7 +3,7 @@
 //! says; everything else is the same for all.
 //!
 //! ```text
-//!   Experiment (s0.toml, …) + arguments ─▶ Settings ─▶ rows (kind × connections) × subjects (thread models, bare echoes)
+//!   Experiment (s0.toml, …) + arguments ─▶ Settings ─▶ rows (kind × connections) × subjects (models, echoes)
 //!                                │  Findings::gather: rounds, subjects in turns, the first one rotating
 //!                                ▼
 //!                 measure one cell on a fresh server: steps of groups ─▶ Measurement (figures, errors)

@@ -270,8 +270,9 @@ mod tests {
 
     #[test]
     fn options_in_any_case() {
-        let text = "mongodb://h/my%5Fdb?replicaSet=rs0&READPREFERENCE=secondarypreferred&w=majority&journal=true\
-                    &wtimeoutMS=50&readConcernLevel=local&compressors=zstd,snappy&directConnection=false\
+        let text = "mongodb://h/my%5Fdb?replicaSet=rs0&READPREFERENCE=secondarypreferred&w=majority\
+                    &journal=true&wtimeoutMS=50&readConcernLevel=local&compressors=zstd,snappy\
+                    &directConnection=false\
                     &connectTimeoutMS=1500&socketTimeoutMS=0&maxPoolSize=5&whatIsThis=1";
         let found = ConnectionString::parse(text).expect("valid");
         assert_eq!(found.database.as_deref(), Some("my_db"));

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   numbers 0..records ─batches─▶ loader threads, a connection each:
-//!                                   anything there before? find the keys of the batch ─▶ insert those that are missing
+//!                    anything there before? find the keys of the batch ─▶ insert those that are missing
 //! ```
 
 use crate::command_client::{CommandClient, is_ok, message_of};

@@ -4,8 +4,8 @@
 //!   arguments ────────────┐
 //!   connection string ────┴─▶ Session: topology (who is primary?) ─▶ load phase (what is missing?)
 //!                                │ measure, once for each repetition:
-//!                                │   workload ─▶ generator::Fleet ─▶ RunOutcome      Sampler: serverStatus beside it
-//!                                ▼                    └──▶ assemble ◀──┘
+//!                                │   workload ─▶ generator::Fleet ─▶ RunOutcome   Sampler: serverStatus
+//!                                ▼                    └─▶ assemble ◀┘
 //!                             RunResult ─▶ terminal, JSON, CSV, page
 //! ```
 //!

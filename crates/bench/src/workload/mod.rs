@@ -1,7 +1,7 @@
 //! What is asked of a server: documents, operations, and which documents the operations are about.
 //!
 //! ```text
-//!   Settings (command line, workload file) ──build──▶ Workload: documents, operations as templates with generators
+//!   Settings (command line, workload file) ──build──▶ Workload: documents, operations as templates
 //!                                                        │ compile, once for each thread
 //!        KeySpace: which documents are there             ▼
 //!        KeyChooser: which of them is next ──▶ WorkloadTraffic: writes requests, judges replies

@@ -449,11 +449,11 @@ mod tests {
         );
         check(
             "'string', min = 2, max = 4",
-            &|value| matches!(value, Value::String(text) if (2..=4).contains(&text.len()) && is_printable(text)),
+            &|value| matches!(value, Value::String(it) if (2..=4).contains(&it.len()) && is_printable(it)),
         );
         check(
             "'bytes', length = 13",
-            &|value| matches!(value, Value::Binary(binary) if binary.subtype == 0 && binary.bytes.len() == 13),
+            &|value| matches!(value, Value::Binary(it) if it.subtype == 0 && it.bytes.len() == 13),
         );
         check("'boolean'", &|value| matches!(value, Value::Boolean(_)));
         check("'date', min = 1970-01-01, max = 1970-01-01T00:00:01", &|value| {

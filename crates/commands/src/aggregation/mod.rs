@@ -3,7 +3,7 @@
 //! ```text
 //!  request ─▶ views::resolve ─▶ Pipeline (query) ─▶ Reader::open ─▶ RunningPipeline ─▶ batches of a cursor
 //!             (stages of views                       │                    │
-//!              come first)                           ▼                    ├▶ out: temporary collection, renamed at the end
+//!              come first)                           ▼                    ├▶ out: temporary collection
 //!                                     executor, $documents, reports       └▶ merge: document by document
 //!                                                    ▲
 //!                                     foreign reads of $lookup and $unionWith

@@ -2,7 +2,7 @@
 //! batches.
 //!
 //! ```text
-//!  Query {matcher, sort, needs, hint, skip, limit} ─▶ query::plan ─▶ Scan, Scan, … (union)      each remembers its position
+//!  Query {matcher, sort, needs, hint, skip, limit} ─▶ query::plan ─▶ Scan, Scan, … (union)
 //!                                                                     │ documents, entries
 //!                                            already seen? filter? ◀──┘
 //!                                                     │

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   data: { failCommands: [names] or failAllCommands, and only for: appName, threadName, namespace,
-//!           then: blockConnection + blockTimeMS, and one of: closeConnection, errorCode (+ errorExtraInfo, errorLabels);
+//!           then: blockConnection + blockTimeMS, and one of: closeConnection, errorCode (+ errorExtraInfo,
+//!           errorLabels);
 //!           or, on commands that take a write concern and run: writeConcernError (+ errorLabels) }
 //! ```
 //! Fields of other types are as good as missing, and unknown ones are left alone: what MongoDB's tests and

@@ -1,7 +1,7 @@
 //! Faults on demand, for testing clients: `configureFailPoint`.
 //!
 //! ```text
-//!   configureFailPoint ──▶ points[name]: mode, data, timesEntered ◀── getParameter failpoint.NAME, waitForFailPoint
+//!   configureFailPoint ──▶ points[name]: mode, data, timesEntered ◀── getParameter, waitForFailPoint
 //!                               ▲
 //!   a command ── armed? ── no: nothing else is looked at
 //!                  └ yes ──▶ is it meant (data)? ──▶ has its turn come (mode)? ──▶ the fault

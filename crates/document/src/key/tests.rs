@@ -371,7 +371,8 @@ proptest! {
         shared in 0usize..4,
         directions in directions(),
     ) {
-        let rights: Vec<Value> = lefts[..shared.min(3)].iter().chain(&others[shared.min(3)..]).cloned().collect();
+        let shared = shared.min(3);
+        let rights: Vec<Value> = lefts[..shared].iter().chain(&others[shared..]).cloned().collect();
         let order = lefts
             .iter()
             .zip(&rights)
@@ -415,6 +416,7 @@ proptest! {
         let (left_bytes, right_bytes) = (left.to_buf(), right.to_buf());
         let order = crate::compare_documents(left_bytes.as_raw(), right_bytes.as_raw());
         prop_assert_eq!(order, left.compare(&right));
-        prop_assert_eq!(order, Comparable(RawValue::Document(left_bytes.as_raw())).cmp(&Comparable(RawValue::Document(right_bytes.as_raw()))));
+        let [left, right] = [left_bytes.as_raw(), right_bytes.as_raw()].map(RawValue::Document);
+        prop_assert_eq!(order, Comparable(left).cmp(&Comparable(right)));
     }
 }

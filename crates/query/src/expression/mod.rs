@@ -1,7 +1,7 @@
 //! Aggregation expressions: parsed once, then evaluated for each document.
 //!
 //! ```text
-//!  {$add: ["$a", 1]} ──▶ parse (scope: names) ──▶ Expression ──▶ evaluate(document, slots) ──▶ value or missing
+//!  {$add: ["$a", 1]} ──▶ parse (scope: names) ──▶ Expression ──▶ evaluate(document, slots) ──▶ value or not
 //!                          │  table of operators: name, arity, documentation, implementation
 //!                          └─ a call whose operands are all constant is evaluated here, once
 //! ```
@@ -260,10 +260,8 @@ impl Expression {
 /// Whether a value counts as true: everything but false, zero, null, undefined and missing.
 pub fn is_true(value: &Evaluated) -> bool {
     match value {
-        None
-        | Some(Value::Null | Value::Undefined | Value::Boolean(false) | Value::Int32(0) | Value::Int64(0)) => {
-            false
-        }
+        None | Some(Value::Null | Value::Undefined | Value::Boolean(false)) => false,
+        Some(Value::Int32(0) | Value::Int64(0)) => false,
         Some(Value::Double(number)) => *number != 0.0,
         Some(Value::Decimal128(number)) => !number.is_zero(),
         Some(_) => true,

@@ -1,7 +1,7 @@
 //! `$jsonSchema`: parsing a schema, checking documents against it, and saying why one does not conform.
 //!
 //! ```text
-//!  {required: ["a"], properties: {a: {bsonType: "int"}}} ──▶ Schema { keywords: [required, properties ─▶ a ─▶ Schema] }
+//!  {required: ["a"], properties: {a: {bsonType: "int"}}} ─▶ Schema { keywords: [required, properties] }
 //!                                   document ──▶ matches ──▶ yes / no
 //!                                   document ──▶ failures ──▶ schemaRulesNotSatisfied (errInfo of code 121)
 //! ```

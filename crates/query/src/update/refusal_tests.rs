@@ -268,7 +268,8 @@ fn operands_that_cannot_be() {
         (
             doc! { "$bit": { "n": { "or": "x" } } },
             2,
-            "The $bit modifier field must be an Integer(32/64 bit); a 'string' is not supported here: {or: \"x\"}",
+            "The $bit modifier field must be an Integer(32/64 bit); a 'string' is not supported here: \
+            {or: \"x\"}",
         ),
         (doc! { "$rename": { "a": 1 } }, 2, "The 'to' field for $rename must be a string: a: 1"),
         (

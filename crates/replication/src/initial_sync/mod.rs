@@ -3,7 +3,7 @@
 //! | on | is |
 //! |---|---|
 //! | the source | [`CopySource`]: a checkpoint of hard links, read in chunks by `_heddleCopy` |
-//! | the member | [`Receiver`]: fetches the files into `initial-sync/`, and can go on with that after any end |
+//! | the member | [`Receiver`]: fetches the files into `initial-sync/`, and goes on with that after any end |
 //! | the member, before its store is opened | [`adopt_copy`]: the copy takes the place of its store |
 //!
 //! `docs/design/initial-sync.md`.

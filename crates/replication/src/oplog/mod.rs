@@ -1,8 +1,8 @@
 //! What an operation of the log says: the documents of `local.oplog.rs`, in MongoDB 7.0's shape.
 //!
 //! ```text
-//!  Changes of one write unit ──▶ OplogObserver ──▶ entries of the unit ──place──▶ log ──▶ OplogEntry ──▶ Applier
-//!                                (delta of an update)                  (ts, t)
+//!  Changes of one write unit ─▶ OplogObserver ─▶ entries of the unit ─place─▶ log ─▶ OplogEntry ─▶ Applier
+//!                               (delta of an update)                 (ts, t)
 //! ```
 //! Entries are idempotent: each says what comes out, not what is done to it. `docs/design/oplog.md`.
 //!

@@ -5,7 +5,7 @@
 //!  command ─▶ check_out (one command of a session at a time) ─▶ executed? ─ yes ─▶ answered from the row
 //!                                                                  │ no
 //!             RetryObserver: entry with lsid, txnNumber, stmtId ◀──┘
-//!                            row (and image) in the same unit ─▶ log ─▶ Applier: the same row by the same code
+//!                            row (and image) in the same unit ─▶ log ─▶ Applier: the same row
 //! ```
 //! What a session did last is in `config.transactions`, written with the data or not at all, on the primary
 //! and by the applier on the others: a new primary knows it. Nobody else writes these documents.

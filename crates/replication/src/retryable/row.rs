@@ -2,9 +2,10 @@
 //! `config.image_collection`.
 //!
 //! ```text
-//!  transactions: { _id: lsid, txnNum, lastWriteDate, done: [first, last], upserted: { stmtId, _id }, others, imageBytes }
-//!                { _id: { id, uid, txnNumber, stmtId }, upserted }          others of the same write, one each
-//!  images:       { _id: lsid, txnNum, imageKind, image }                    what a findAndModify was answered with
+//!  transactions: { _id: lsid, txnNum, lastWriteDate, done: [first, last], upserted: { stmtId, _id },
+//!                  others, imageBytes }
+//!                { _id: { id, uid, txnNumber, stmtId }, upserted }     others of the same write, one each
+//!  images:       { _id: lsid, txnNum, imageKind, image }              what a findAndModify was answered with
 //! ```
 //! Statements are done in their order but for those that fail: nearly always the row alone says it all, and
 //! it does not grow with their number.

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//!  kept:   ●────────●──────────────●─────●          views, not nearer to each other than what is quickly replayed
+//!  kept:   ●────────●──────────────●─────●          views, no nearer than what is quickly replayed
 //!  at T:            ●══ oplog ══▶T                  the view before it, carried on by the operations since
 //!  now:                                  ●          a view of this moment; its time is the mark within it
 //! ```

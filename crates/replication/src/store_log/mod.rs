@@ -2,8 +2,8 @@
 //! indexes.
 //!
 //! ```text
-//!  Keyspace::Documents  │ local.oplog.rs: 2 ins │ 3 upd │   │ 5 ins │ …      readers see these, up to what is applied
-//!  Keyspace::Meta       │                       │       │ 4 │       │        elections, changes of the members
+//!  Keyspace::Documents  │ local.oplog.rs: 2 ins │ 3 upd │   │ 5 ins │ …   readers see what is applied
+//!  Keyspace::Meta       │                       │       │ 4 │       │     elections, changes of the members
 //!                       hard state, place before the first entry, segments
 //! ```
 //! Each write is one unit: after a crash the log is what some first part of its writes made.

@@ -3,8 +3,8 @@
 //! ```text
 //!  r h           hard state      term, vote, committed: u64 BE each
 //!  r p           compacted       term, index
-//!  r e <index>   entry without operation: term, kind (0: leader elected, 1: membership), length of the context,
-//!                context, data
+//!  r e <index>   entry without operation: term, kind (0: leader elected, 1: membership), length of the
+//!                context, context, data
 //!  r s <last>    segment that ends at this index: documents, bytes, timestamp of its last operation
 //!  r i, r a, r c identity, applied mark, state of the set: documents (local_state.rs)
 //! ```

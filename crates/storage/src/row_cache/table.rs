@@ -1,11 +1,11 @@
 //! Rows by key, with the protocol that keeps them true to the engine.
 //!
 //! ```text
-//!  hash ─▶ bucket: lock │ written │ writes under way │ ghosts │ rows (tag, removals, stamp, length ‖ key ‖ value)
+//!  hash ─▶ bucket: lock │ written │ writes under way │ ghosts │ rows (tag, removals, stamp, key ‖ value)
 //!
 //!  reader   lookup ──hit──▶ value                        leader   begin_write: one more under way
 //!             └──miss──▶ engine ──▶ fill, unless                    engine writes the batch
-//!                                   it was written since            end_write: new value and its sequence number in
+//!                                   it was written since            end_write: new value, its number in
 //! ```
 //! A row is only ever found while no write of its bucket is under way, and a value only enters when no write
 //! has begun since the moment it was read at. So a row found is what the engine would have answered at that

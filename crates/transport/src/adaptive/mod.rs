@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   sockets ──epoll──▶ queue 0 ─┐                       ┌─ worker: take, poll a connection, take ...
-//!   sockets ──epoll──▶ queue 1 ─┼── take from any of ──▶├─ worker: watch all sockets while all queues are empty
+//!   sockets ──epoll──▶ queue 1 ─┼── take from any of ──▶├─ worker: watch all sockets while queues are empty
 //!   sockets ──epoll──▶ queue 2 ─┘                       └─ worker: sleep until called
 //!                                     controller ──starts──▲
 //! ```

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   queue 0   task task MARKER task ...      a worker takes from its own queue first, then from the others
-//!   queue 1   MARKER                         whoever takes a marker looks at that queue's sockets, without waiting,
-//!   queue 2   (marker being polled)          and puts it behind the tasks that are queued by then
+//!   queue 1   MARKER                         whoever takes a marker looks at that queue's sockets, without
+//!   queue 2   (marker being polled)          waiting, and puts it behind the tasks that are queued by then
 //!
 //!   no queue has work:  the first worker watches the sockets of all queues, the others sleep
 //! ```

@@ -1,8 +1,8 @@
 //! The connections of one ring, as its thread sees them.
 //!
 //! ```text
-//!   multishot receive ──▶ chunk ── the task waits for it ──▶ unread ──▶ copied into the task's buffer, chunk given back
-//!                           └───── it is busy, or buffers run short ──▶ backlog (memory of the connection's own)
+//!   multishot receive ──▶ chunk ── the task waits for it ──▶ unread ──▶ copied into the task's buffer
+//!                           └───── it is busy, or buffers run short ──▶ backlog (the connection's memory)
 //! ```
 //! A chunk lives until its task has run, which is within the same turn. So no client can keep the ring's
 //! buffers, however much it sends ahead; what it sends ahead is bounded by [`UNREAD_LIMIT`], beyond which its

@@ -3,8 +3,8 @@
 //! ```text
 //!   push ──▶ tasks (first in, first out) ──▶ next: a thread of the pool
 //!     │ a thread is idle: call the one that ran last
-//!     │ none is: call the controller ──▶ watch: fewer threads than cores, or too many of them blocked? start one
-//!                                           more than cores compute? the next one that finishes its task ends
+//!     │ none is: call the controller ──▶ watch: fewer threads than cores, or too many blocked? start one
+//!                                           more than cores compute? the next that finishes its task ends
 //! ```
 //! Invariants: a task that lies in the queue is seen by a thread that has been called for it, by a thread
 //! that runs (it looks before it sleeps), or by the controller. A push calls at most one sleeper. Everything

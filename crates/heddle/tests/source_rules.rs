@@ -1,10 +1,15 @@
-//! Fails where two things have one name: a public type is called in no crate as another one is in any.
+//! Fails where two things have one name (a public type is called in no crate as another one is in any), and
+//! on lines that do not fit on a screen, which rustfmt leaves where they are comments, texts or parts of
+//! macros.
 //!
 //! A type that only gives another crate's its parameters (`type Node = dispatch::Node<Data>`) is the same
 //! thing.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// As rustfmt's `max_width`.
+const COLUMNS_MAX: usize = 110;
 
 /// Names that are to stand for two things, and why.
 const DOUBLES: &[(&str, &str)] = &[];
@@ -20,19 +25,26 @@ fn defined(line: &str) -> Option<&str> {
     (!means_the_same).then_some(name)
 }
 
-/// Adds the types of all source files below a directory to those that are known.
-fn collect(directory: &Path, places: &mut BTreeMap<String, Vec<String>>) {
+fn crates() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates are side by side")
+}
+
+/// Adds all source files below a directory.
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).expect("a source directory is readable") {
         let path = entry.expect("an entry is readable").path();
         if path.is_dir() {
-            collect(&path, places);
+            collect(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(&path).expect("a source file is readable");
-            for name in text.lines().filter_map(defined) {
-                places.entry(name.to_owned()).or_default().push(path.display().to_string());
-            }
+            files.push(path);
         }
     }
+}
+
+fn source_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    collect(crates(), &mut files);
+    files
 }
 
 /// What is wrong with the names of these types.
@@ -46,10 +58,12 @@ fn complaints(places: &BTreeMap<String, Vec<String>>, doubles: &[(&str, &str)]) 
 
 #[test]
 fn every_public_type_has_a_name_of_its_own() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates are side by side");
-    let mut places = BTreeMap::new();
-    for entry in std::fs::read_dir(crates).expect("the crates are readable") {
-        collect(&entry.expect("an entry is readable").path().join("src"), &mut places);
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in source_files().iter().filter(|path| path.iter().any(|part| part == "src")) {
+        let text = std::fs::read_to_string(path).expect("a source file is readable");
+        for name in text.lines().filter_map(defined) {
+            places.entry(name.to_owned()).or_default().push(path.display().to_string());
+        }
     }
     assert!(places.contains_key("ReadView") && places.contains_key("ReplicaSet"), "types are found");
     let complaints = complaints(&places, DOUBLES);
@@ -67,4 +81,18 @@ fn two_of_one_name_are_found() {
     assert_eq!(complaints(&places, &[]), ["Cursor is defined in here and here"]);
     let excuses = [("Cursor", "a reason"), ("Node", "a reason")];
     assert_eq!(complaints(&places, &excuses), ["Node is no double and needs no excuse"]);
+}
+
+#[test]
+fn lines_fit() {
+    for path in source_files() {
+        let text = std::fs::read_to_string(&path).expect("a source file is readable");
+        let long = text.lines().position(|line| line.chars().count() > COLUMNS_MAX);
+        assert_eq!(
+            long.map(|line| line + 1),
+            None,
+            "a line of {} is longer than {COLUMNS_MAX} columns",
+            path.display()
+        );
+    }
 }
