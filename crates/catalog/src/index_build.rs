@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  register (writers kept out for a moment) ─▶ from here on writers maintain the new indexes
-//!      └▶ slices: latch some documents, read them, add their entries ─▶ … ─▶ end of the collection
+//!      └▶ batches: latch some documents, read them, add their entries ─▶ … ─▶ end of the collection
 //!            └▶ writers kept out for a moment: are suspected duplicates still duplicates?
 //!                  ├▶ yes: the indexes go, DuplicateKey
 //!                  └▶ no: the indexes are ready
@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::{CursorOptions, Direction, KeyRange, Keyspace, LatchTable, ReadTier};
 
-/// Documents of one slice: bounds how long their latches are held.
-const SLICE_DOCUMENTS: usize = 128;
-/// Bytes of documents of one slice.
-const SLICE_BYTES: usize = 1 << 20;
+/// Documents of one batch: bounds how long their latches are held.
+const BATCH_DOCUMENTS: usize = 128;
+/// Bytes of documents of one batch.
+const BATCH_BYTES: usize = 1 << 20;
 /// Suspected duplicates kept in memory; a build that meets more reads its unique indexes once more at the
 /// end.
 const SUSPECTS_MAX: usize = 10_000;
@@ -148,14 +148,14 @@ pub(crate) async fn fill(
     build.check_going_on()
 }
 
-/// Adds the entries of the documents from a document key on; returns where the next slice begins.
+/// Adds the entries of the documents from a document key on; returns where the next batch begins.
 async fn fill_slice(
     context: &OperationContext<'_>,
     collection: &Collection,
     build: &BuildProgress,
     from: &[u8],
 ) -> Result<Option<Vec<u8>>, CatalogError> {
-    let keys = slice_keys(context, collection, from)?;
+    let keys = batch_keys(context, collection, from)?;
     let Some(last) = keys.last() else { return Ok(None) };
     let next = [keys::behind_collection(last), &[0]].concat();
     let mut writing = collection.begin_write().await?;
@@ -198,7 +198,7 @@ async fn fill_slice(
     Ok(Some(next))
 }
 
-fn slice_keys(
+fn batch_keys(
     context: &OperationContext<'_>,
     collection: &Collection,
     from: &[u8],
@@ -207,8 +207,8 @@ fn slice_keys(
     let range = KeyRange { lower: Some(lower), upper: keys::document_range(collection.id()).upper };
     let options = CursorOptions { tier: ReadTier::Any, fill_cache: false };
     let mut cursor = context.view.cursor_with(Keyspace::Documents, range, Direction::Forward, options)?;
-    let (mut keys, mut bytes) = (Vec::with_capacity(SLICE_DOCUMENTS), 0);
-    while keys.len() < SLICE_DOCUMENTS && bytes < SLICE_BYTES {
+    let (mut keys, mut bytes) = (Vec::with_capacity(BATCH_DOCUMENTS), 0);
+    while keys.len() < BATCH_DOCUMENTS && bytes < BATCH_BYTES {
         let Some((key, value)) = cursor.next()? else { break };
         bytes += value.len();
         keys.push(key.to_vec());
@@ -216,7 +216,7 @@ fn slice_keys(
     Ok(keys)
 }
 
-/// Looks for duplicates among the entries of a slice and in the index so far.
+/// Looks for duplicates among the entries of a batch and in the index so far.
 fn note_suspects(
     context: &OperationContext<'_>,
     collection: &Collection,

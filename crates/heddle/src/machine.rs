@@ -80,12 +80,12 @@ impl Machine {
 
 /// The process's group in one hierarchy, and the top of what can be seen of it.
 #[derive(Debug)]
-struct Group {
+struct ControlGroup {
     directory: PathBuf,
     top: PathBuf,
 }
 
-impl Group {
+impl ControlGroup {
     /// The smallest of what the files of this group and of those above it say.
     fn smallest<T: PartialOrd>(
         &self,
@@ -106,10 +106,10 @@ impl Group {
 #[derive(Debug, Default)]
 struct ControlGroups {
     /// Version 2.
-    unified: Option<Group>,
+    unified: Option<ControlGroup>,
     /// Version 1, by controller.
-    memory: Option<Group>,
-    processor: Option<Group>,
+    memory: Option<ControlGroup>,
+    processor: Option<ControlGroup>,
 }
 
 impl ControlGroups {
@@ -132,7 +132,8 @@ impl ControlGroups {
     fn memory_limit(&self) -> Option<Limit<u64>> {
         let bytes =
             |_: &Path, text: &str| text.trim().parse().ok().filter(|bytes| (1..NO_LIMIT).contains(bytes));
-        let of = |group: &Option<Group>, file| group.as_ref().and_then(|group| group.smallest(file, bytes));
+        let of =
+            |group: &Option<ControlGroup>, file| group.as_ref().and_then(|group| group.smallest(file, bytes));
         let said = [
             of(&self.unified, "memory.max"),
             of(&self.unified, "memory.high"),
@@ -197,11 +198,11 @@ impl Mount {
     }
 
     /// The group with this path, as far as it can be seen here.
-    fn group(&self, path: &Path) -> Group {
+    fn group(&self, path: &Path) -> ControlGroup {
         let below = path.strip_prefix(&self.root).unwrap_or(Path::new(""));
         let is_inside = below.components().all(|part| matches!(part, Component::Normal(_)));
         let directory = if is_inside { self.place.join(below) } else { self.place.clone() };
-        Group { directory, top: self.place.clone() }
+        ControlGroup { directory, top: self.place.clone() }
     }
 }
 

@@ -18,11 +18,11 @@ const WINDOW: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct BackgroundPace {
     budget_bytes_per_second: u64,
-    state: Mutex<State>,
+    state: Mutex<PaceState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PaceState {
     /// When the engine's bytes were looked at, and how many there were.
     looked: Option<(Instant, u64)>,
     /// Bytes a second of flush and compaction.

@@ -30,12 +30,12 @@ type Range = (Keyspace, KeyRange);
 /// What the thread sleeps on.
 #[derive(Default)]
 pub(crate) struct Reclaim {
-    state: Mutex<State>,
+    state: Mutex<ReclaimState>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ReclaimState {
     stop: bool,
     flush: bool,
     ranges: VecDeque<Range>,
@@ -47,7 +47,7 @@ enum Work {
     Range(Range),
 }
 
-impl State {
+impl ReclaimState {
     fn take(&mut self) -> Option<Work> {
         match std::mem::take(&mut self.flush) {
             true => Some(Work::Flush),

@@ -95,7 +95,7 @@ fn a_build_whose_end_cannot_be_written_is_no_index() {
         let namespace = namespace("c");
         let mut building = pin!(catalog.create_indexes(changing(&catalog), &namespace, &specs));
         let mut task = Context::from_waker(Waker::noop());
-        assert!(building.as_mut().poll(&mut task).is_pending(), "there is more than one slice");
+        assert!(building.as_mut().poll(&mut task).is_pending(), "there is more than one batch");
         assert_eq!(things.builds().len(), 1);
         catalog.store().close().expect("a closed store");
         block_on(building).expect_err("nothing is written any more");

@@ -27,7 +27,7 @@ impl CopiedFile {
 
 /// A copy that can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct CopyPlan {
     /// The source's name for it.
     pub(super) id: String,
     /// Who has it, as the member knows it.
@@ -49,7 +49,7 @@ pub(super) fn is_id(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-impl Plan {
+impl CopyPlan {
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -90,7 +90,7 @@ impl Plan {
         };
         let files = files.iter().map(file).collect::<Result<_, CopyError>>()?;
         let id = Some(text(document, "id")?).filter(|id| is_id(id)).ok_or_else(malformed)?;
-        Ok(Plan { id, host: text(document, "host").unwrap_or_default(), files })
+        Ok(CopyPlan { id, host: text(document, "host").unwrap_or_default(), files })
     }
 
     fn path(directory: &Path) -> PathBuf {
@@ -99,8 +99,8 @@ impl Plan {
 
     /// That of an initial sync that was begun.
     pub(super) fn load(directory: &Path) -> Option<Self> {
-        let bytes = std::fs::read(Plan::path(directory)).ok()?;
-        Plan::decode(RawDocument::parse(&bytes).ok()?).ok()
+        let bytes = std::fs::read(CopyPlan::path(directory)).ok()?;
+        CopyPlan::decode(RawDocument::parse(&bytes).ok()?).ok()
     }
 
     pub(super) fn store(&self, directory: &Path) -> Result<(), CopyError> {
@@ -108,7 +108,7 @@ impl Plan {
         let mut file = std::fs::File::create(&draft)?;
         file.write_all(self.encode().as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(draft, Plan::path(directory))?;
+        std::fs::rename(draft, CopyPlan::path(directory))?;
         Ok(super::sync_directory(directory)?)
     }
 }

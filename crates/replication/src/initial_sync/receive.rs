@@ -1,6 +1,6 @@
 //! The member that copies.
 
-use super::plan::{CopiedFile, Plan};
+use super::plan::{CopiedFile, CopyPlan};
 use super::status::{Attempts, CopyProgress, CopyStatus};
 use super::{COPY, COPY_COMMAND, CopyError, DIRECTORY, READY, discard, sync_directory};
 use crate::Peers;
@@ -119,7 +119,7 @@ impl Receiver {
         if directory.join(READY).exists() {
             return Ok(());
         }
-        let plan = match Plan::load(&directory) {
+        let plan = match CopyPlan::load(&directory) {
             Some(plan) => plan,
             None => self.begin(&directory, wanted).await?,
         };
@@ -142,13 +142,13 @@ impl Receiver {
     }
 
     /// The source need not keep the copy any longer.
-    async fn end(&self, plan: &Plan) {
+    async fn end(&self, plan: &CopyPlan) {
         drop(self.ask(&plan.host, doc! { "end": (plan.id.as_str()) }).await);
     }
 
     /// With a secondary that the leader names, so that clients of the leader do not notice; with the leader
     /// where there is none.
-    async fn begin(&self, directory: &Path, wanted: &CopyWanted) -> Result<Plan, CopyError> {
+    async fn begin(&self, directory: &Path, wanted: &CopyWanted) -> Result<CopyPlan, CopyError> {
         discard(&self.data)?;
         let named = self.ask(&wanted.leader, doc! { "chooseSource": true }).await.ok();
         let named = named.and_then(|answer| Some(answer.as_raw().get("source")?.as_str()?.to_owned()));
@@ -169,12 +169,14 @@ impl Receiver {
         Ok(plan)
     }
 
-    async fn begin_with(&self, host: &str, wanted: &CopyWanted) -> Result<Plan, CopyError> {
+    async fn begin_with(&self, host: &str, wanted: &CopyWanted) -> Result<CopyPlan, CopyError> {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         for _ in 0..BEGIN_TRIES {
             let request = doc! { "begin": true, "for": (number(wanted.number)), "at": (number(wanted.at)) };
             match self.ask(host, request).await {
-                Ok(answer) => return Ok(Plan { host: host.to_owned(), ..Plan::decode(answer.as_raw())? }),
+                Ok(answer) => {
+                    return Ok(CopyPlan { host: host.to_owned(), ..CopyPlan::decode(answer.as_raw())? });
+                }
                 Err(Failure::Other(error)) => return Err(error),
                 Err(Failure::Gone) => break,
                 Err(Failure::NotYet) => self.rest(PAUSE).await,
@@ -184,7 +186,7 @@ impl Receiver {
     }
 
     /// Copies nothing that the disk cannot hold beside what is there.
-    async fn check_room(&self, directory: &Path, plan: &Plan) -> Result<(), CopyError> {
+    async fn check_room(&self, directory: &Path, plan: &CopyPlan) -> Result<(), CopyError> {
         let copy = directory.join(COPY);
         let wanted: u64 = plan.files.iter().filter(|file| !file.is_in(&copy)).map(|file| file.bytes).sum();
         let room = self.store.room_beside_data();
@@ -204,7 +206,7 @@ impl Receiver {
         )))
     }
 
-    async fn fetch_files(&self, directory: &Path, plan: &Plan) -> Result<(), Failure> {
+    async fn fetch_files(&self, directory: &Path, plan: &CopyPlan) -> Result<(), Failure> {
         let copy = directory.join(COPY);
         let began = ambient::now();
         let source = plan.host.clone();
@@ -225,7 +227,7 @@ impl Receiver {
 
     async fn fetch_file(
         &self,
-        plan: &Plan,
+        plan: &CopyPlan,
         file: &CopiedFile,
         path: &Path,
         told: &mut Instant,
@@ -252,7 +254,7 @@ impl Receiver {
     }
 
     /// A chunk that came as it was sent, however often it takes.
-    async fn fetch_chunk(&self, plan: &Plan, file: &CopiedFile, offset: u64) -> Result<Chunk, Failure> {
+    async fn fetch_chunk(&self, plan: &CopyPlan, file: &CopiedFile, offset: u64) -> Result<Chunk, Failure> {
         let request = doc! {
             "id": (plan.id.as_str()), "file": (file.name.as_str()),
             "offset": (i64::try_from(offset).unwrap_or(i64::MAX)),

@@ -1,6 +1,6 @@
 //! The member whose files are copied.
 
-use super::plan::{CopiedFile, Plan, is_file_name, is_id};
+use super::plan::{CopiedFile, CopyPlan, is_file_name, is_id};
 use crate::LocalState;
 use crate::entry::MemberId;
 use crate::set::SetError;
@@ -104,7 +104,7 @@ impl CopySource {
         self.store.checkpoint(&path).map_err(failed)?;
         let mut files = files_of(&path, "").map_err(failed)?;
         files.extend(files_of(&path.join("engine"), "engine/").map_err(failed)?);
-        let plan = Plan { id, host: String::new(), files };
+        let plan = CopyPlan { id, host: String::new(), files };
         tracing::info!(
             copy = plan.id,
             files = plan.files.len(),

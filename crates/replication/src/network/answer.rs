@@ -12,10 +12,10 @@ type Reply = Result<DocumentBuf, PeerError>;
 
 /// Kept once: by the answer, or by the time limit, whichever comes first.
 #[derive(Debug)]
-pub(super) struct Promise(Mutex<State>);
+pub(super) struct Promise(Mutex<AnswerState>);
 
 #[derive(Debug)]
-enum State {
+enum AnswerState {
     Open(Option<Waker>),
     Kept(Reply),
     /// The answer was taken, or nobody waits for it.
@@ -24,19 +24,19 @@ enum State {
 
 /// Who waits.
 #[derive(Debug)]
-pub(super) struct Waiting(Arc<Promise>);
+pub(super) struct AnswerWaiter(Arc<Promise>);
 
-pub(super) fn pair() -> (Arc<Promise>, Waiting) {
-    let promise = Arc::new(Promise(Mutex::new(State::Open(None))));
-    (Arc::clone(&promise), Waiting(promise))
+pub(super) fn pair() -> (Arc<Promise>, AnswerWaiter) {
+    let promise = Arc::new(Promise(Mutex::new(AnswerState::Open(None))));
+    (Arc::clone(&promise), AnswerWaiter(promise))
 }
 
 impl Promise {
     pub(super) fn keep(&self, reply: Reply) {
         let mut state = self.0.lock();
-        if let State::Open(waker) = &mut *state {
+        if let AnswerState::Open(waker) = &mut *state {
             let waker = waker.take();
-            *state = State::Kept(reply);
+            *state = AnswerState::Kept(reply);
             drop(state);
             waker.into_iter().for_each(Waker::wake);
         }
@@ -44,28 +44,28 @@ impl Promise {
 
     /// Whether somebody still waits.
     pub(super) fn is_open(&self) -> bool {
-        matches!(*self.0.lock(), State::Open(_))
+        matches!(*self.0.lock(), AnswerState::Open(_))
     }
 }
 
-impl Future for Waiting {
+impl Future for AnswerWaiter {
     type Output = Reply;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
         let mut state = self.0.0.lock();
-        match std::mem::replace(&mut *state, State::Over) {
-            State::Open(_) => {
-                *state = State::Open(Some(context.waker().clone()));
+        match std::mem::replace(&mut *state, AnswerState::Over) {
+            AnswerState::Open(_) => {
+                *state = AnswerState::Open(Some(context.waker().clone()));
                 Poll::Pending
             }
-            State::Kept(reply) => Poll::Ready(reply),
-            State::Over => unreachable!("an answer is taken once"),
+            AnswerState::Kept(reply) => Poll::Ready(reply),
+            AnswerState::Over => unreachable!("an answer is taken once"),
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for AnswerWaiter {
     fn drop(&mut self) {
-        *self.0.0.lock() = State::Over;
+        *self.0.0.lock() = AnswerState::Over;
     }
 }

@@ -11,12 +11,12 @@ use std::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    state: Mutex<State>,
+    state: Mutex<LimitsState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LimitsState {
     /// By deadline and number, so that no two are the same.
     watched: BTreeMap<(Instant, u64), Watched>,
     next: u64,

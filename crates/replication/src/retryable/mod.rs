@@ -114,7 +114,7 @@ impl RetryableWrite {
             }
             None => {}
         }
-        let state = Mutex::new(State { confirmed: progress, ..State::default() });
+        let state = Mutex::new(WriteState { confirmed: progress, ..WriteState::default() });
         Ok(Some(RetryableWrite { collections, lsid, txn_number, state, checked_out: None }))
     }
 }
@@ -182,7 +182,7 @@ struct Progress {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WriteState {
     /// What is stored.
     confirmed: Progress,
     /// What will be when the unit that was ended last is applied.
@@ -197,7 +197,7 @@ pub struct RetryableWrite {
     lsid: DocumentBuf,
     txn_number: i64,
     /// One task changes it.
-    state: Mutex<State>,
+    state: Mutex<WriteState>,
     #[expect(dead_code, reason = "held for its drop")]
     checked_out: Option<LatchGuard>,
 }

@@ -29,7 +29,7 @@ enum Piece<'e> {
 
 /// Which piece waits for which.
 #[derive(Default)]
-struct Plan<'e> {
+struct ApplyPlan<'e> {
     pieces: Vec<Piece<'e>>,
     /// For each piece how many it waits for, and who waits for it.
     waits: Vec<(usize, Vec<usize>)>,
@@ -61,7 +61,7 @@ pub(super) async fn apply_together(
     catalog: &Catalog,
     entries: &[OplogEntry],
 ) -> Result<(), ApplyError> {
-    let mut plan = Plan::of(catalog, entries);
+    let mut plan = ApplyPlan::of(catalog, entries);
     let mut running = Vec::new();
     let mut failure = None;
     poll_fn(|context| {
@@ -116,9 +116,9 @@ fn in_one_group(store: &Store, polls: impl FnOnce()) {
     storage::commit_inline();
 }
 
-impl<'e> Plan<'e> {
+impl<'e> ApplyPlan<'e> {
     fn of(catalog: &Catalog, entries: &'e [OplogEntry]) -> Self {
-        let mut plan = Plan::default();
+        let mut plan = ApplyPlan::default();
         // The last piece that touches it.
         let mut last: HashMap<u64, usize> = HashMap::new();
         for entry in entries {

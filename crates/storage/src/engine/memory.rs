@@ -33,7 +33,7 @@ struct Tree {
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     internal: Tree,
     meta: Tree,
     documents: Tree,
@@ -46,7 +46,7 @@ struct State {
 #[derive(Default)]
 struct Shared {
     /// Guards all data; taken before `pins`.
-    state: RwLock<State>,
+    state: RwLock<MemoryState>,
     /// How many readers and cursors read at which sequence number.
     pins: Mutex<BTreeMap<u64, usize>>,
 }
@@ -64,7 +64,7 @@ impl MemoryEngine {
     }
 }
 
-impl State {
+impl MemoryState {
     fn tree(&self, keyspace: Keyspace) -> &Tree {
         match keyspace {
             Keyspace::Internal => &self.internal,

@@ -41,12 +41,12 @@ pub(crate) enum Admission {
 }
 
 /// When it is a waiting commit's turn; the number makes it its own.
-type Turn = (u64, u64);
+type GateKey = (u64, u64);
 
-struct Waiter {
+struct GateWaiter {
     cost: u64,
     connection: u64,
-    turn: Turn,
+    turn: GateKey,
     admitted: bool,
     waker: Waker,
 }
@@ -59,15 +59,15 @@ struct Brought {
     waiting_bytes: u64,
 }
 
-struct State {
+struct GateState {
     admission: Admission,
     /// Bytes that may pass while paced; one commit may overdraw it.
     tokens: i64,
     /// Bytes that have passed since there is a window.
     passed: u64,
-    waiters: Slab<Waiter>,
+    waiters: Slab<GateWaiter>,
     /// Waiters not admitted yet.
-    queue: BTreeMap<Turn, usize>,
+    queue: BTreeMap<GateKey, usize>,
     /// Where the bytes of who was admitted last begin.
     turn: u64,
     arrivals: u64,
@@ -79,7 +79,7 @@ struct State {
 pub(crate) struct Gate {
     /// Whether the admission is `Open`: for passing without the lock. Written under the lock.
     open: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     /// Commits that had to wait here.
     held: AtomicU64,
 }
@@ -93,7 +93,7 @@ impl Gate {
     pub(crate) fn new() -> Gate {
         Gate {
             open: AtomicBool::new(true),
-            state: Mutex::new(State {
+            state: Mutex::new(GateState {
                 admission: Admission::Open,
                 tokens: 0,
                 passed: 0,
@@ -145,7 +145,7 @@ impl Gate {
             return Poll::Ready(());
         }
         state.connections.entry(connection).or_default().waiting_bytes += cost;
-        let waiter = Waiter { cost, connection, turn, admitted: false, waker: waker.clone() };
+        let waiter = GateWaiter { cost, connection, turn, admitted: false, waker: waker.clone() };
         let waiter = state.waiters.insert(waiter);
         state.queue.insert(turn, waiter);
         *ticket = Some(waiter);
@@ -215,9 +215,9 @@ impl Gate {
     }
 }
 
-impl State {
+impl GateState {
     /// When it is the turn of a connection's next commit: behind all that brings less.
-    fn turn_of(&mut self, connection: u64, cost: u64) -> Turn {
+    fn turn_of(&mut self, connection: u64, cost: u64) -> GateKey {
         self.arrivals += 1;
         let brought = self.connections.entry(connection).or_default();
         brought.next = brought.next.max(self.turn) + cost;

@@ -11,25 +11,25 @@ use slab::Slab;
 
 use crate::sync::{Mutex, MutexGuard};
 
-struct Waiter {
+struct SharedWaiter {
     exclusive: bool,
     granted: bool,
     waker: Waker,
 }
 
 #[derive(Default)]
-struct State {
+struct SharedState {
     /// Granted shared holds.
     sharers: usize,
     /// Whether the exclusive hold is granted.
     exclusive: bool,
-    waiters: Slab<Waiter>,
+    waiters: Slab<SharedWaiter>,
     /// Waiters not granted yet, oldest first.
     queue: VecDeque<usize>,
 }
 
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
 }
 
 /// An asynchronous read/write latch, fair in both directions: once an exclusive request waits, later
@@ -48,7 +48,7 @@ impl Default for SharedLatch {
 impl SharedLatch {
     /// A latch nobody holds.
     pub fn new() -> SharedLatch {
-        SharedLatch { inner: Arc::new(Inner { state: Mutex::new(State::default()) }) }
+        SharedLatch { inner: Arc::new(Inner { state: Mutex::new(SharedState::default()) }) }
     }
 
     /// Takes a shared hold.
@@ -73,15 +73,15 @@ impl SharedLatch {
         granted.then(|| ExclusiveGuard { hold: self.hold(true) })
     }
 
-    fn request(&self, exclusive: bool) -> Request {
-        Request { latch: self.clone(), exclusive, ticket: None }
+    fn request(&self, exclusive: bool) -> SharedRequest {
+        SharedRequest { latch: self.clone(), exclusive, ticket: None }
     }
 
     fn hold(&self, exclusive: bool) -> Hold {
         Hold { latch: self.clone(), exclusive }
     }
 
-    fn release(&self, mut state: MutexGuard<'_, State>, exclusive: bool) {
+    fn release(&self, mut state: MutexGuard<'_, SharedState>, exclusive: bool) {
         if exclusive {
             assert!(state.exclusive && state.sharers == 0, "a latch is let go that nobody holds alone");
             state.exclusive = false;
@@ -92,7 +92,7 @@ impl SharedLatch {
         self.grant_and_wake(state);
     }
 
-    fn grant_and_wake(&self, mut state: MutexGuard<'_, State>) {
+    fn grant_and_wake(&self, mut state: MutexGuard<'_, SharedState>) {
         if state.queue.is_empty() {
             return;
         }
@@ -102,7 +102,7 @@ impl SharedLatch {
     }
 }
 
-impl State {
+impl SharedState {
     fn compatible(&self, exclusive: bool) -> bool {
         !self.exclusive && (!exclusive || self.sharers == 0)
     }
@@ -141,13 +141,13 @@ impl State {
     }
 }
 
-struct Request {
+struct SharedRequest {
     latch: SharedLatch,
     exclusive: bool,
     ticket: Option<usize>,
 }
 
-impl Future for Request {
+impl Future for SharedRequest {
     type Output = Hold;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Hold> {
@@ -157,7 +157,8 @@ impl Future for Request {
             if state.try_take(this.exclusive) {
                 return Poll::Ready(this.latch.hold(this.exclusive));
             }
-            let waiter = Waiter { exclusive: this.exclusive, granted: false, waker: context.waker().clone() };
+            let waiter =
+                SharedWaiter { exclusive: this.exclusive, granted: false, waker: context.waker().clone() };
             let ticket = state.waiters.insert(waiter);
             state.queue.push_back(ticket);
             this.ticket = Some(ticket);
@@ -174,7 +175,7 @@ impl Future for Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for SharedRequest {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let mut state = self.latch.inner.state.lock();

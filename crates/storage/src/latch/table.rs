@@ -50,7 +50,7 @@ enum Wants {
 }
 
 #[derive(PartialEq, Eq)]
-enum Stage {
+enum LatchStage {
     /// In the queue.
     Waiting,
     /// Taken out of the queue and woken, to try again.
@@ -59,10 +59,10 @@ enum Stage {
     Granted,
 }
 
-struct Waiter {
+struct LatchWaiter {
     waker: Waker,
     wants: Wants,
-    stage: Stage,
+    stage: LatchStage,
 }
 
 /// A latch that is not free.
@@ -91,7 +91,7 @@ impl Latch {
 #[derive(Default)]
 struct Shard {
     latches: FxHashMap<u64, Latch>,
-    waiters: Slab<Waiter>,
+    waiters: Slab<LatchWaiter>,
 }
 
 /// Exclusive latches of hashed keys. Two keys with the same hash share a latch, which costs waiting and
@@ -158,8 +158,8 @@ impl LatchTable {
         taken.then(|| self.guard(hash))
     }
 
-    fn request(&self, hash: u64, wants: Wants) -> Request<'_> {
-        Request { table: self, hash, wants, ticket: None }
+    fn request(&self, hash: u64, wants: Wants) -> LatchRequest<'_> {
+        LatchRequest { table: self, hash, wants, ticket: None }
     }
 
     fn guard(&self, hash: u64) -> LatchGuard {
@@ -260,9 +260,9 @@ impl Shard {
             }
             latch.queue.pop_front();
             if together {
-                waiter.stage = Stage::Called;
+                waiter.stage = LatchStage::Called;
             } else {
-                waiter.stage = Stage::Granted;
+                waiter.stage = LatchStage::Granted;
                 latch.held = true;
             }
             wakers.push(waiter.waker.clone());
@@ -275,14 +275,14 @@ impl Shard {
 }
 
 /// A place in the queue of a latch.
-struct Request<'a> {
+struct LatchRequest<'a> {
     table: &'a LatchTable,
     hash: u64,
     wants: Wants,
     ticket: Option<usize>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> LatchRequest<'a> {
     /// Waits for the latch. Answers with the place of the last unit enqueued with it.
     fn poll(&mut self, waker: &Waker) -> Poll<Option<QueuePlace>> {
         let mut shard = self.table.shard(self.hash);
@@ -300,7 +300,7 @@ impl<'a> Request<'a> {
         if let Some(last) = shard.try_take(self.hash, self.wants) {
             return Poll::Ready(last);
         }
-        let waiter = Waiter { waker: waker.clone(), wants: self.wants, stage: Stage::Waiting };
+        let waiter = LatchWaiter { waker: waker.clone(), wants: self.wants, stage: LatchStage::Waiting };
         let ticket = shard.waiters.insert(waiter);
         shard.latches.entry(self.hash).or_default().queue.push_back(ticket);
         self.ticket = Some(ticket);
@@ -311,16 +311,16 @@ impl<'a> Request<'a> {
         let waiter = shard.waiters.get_mut(ticket).expect("a request keeps its place while it waits");
         let latch = shard.latches.entry(self.hash).or_default();
         match waiter.stage {
-            Stage::Granted => {}
-            Stage::Called if !latch.held => latch.held = true,
+            LatchStage::Granted => {}
+            LatchStage::Called if !latch.held => latch.held = true,
             // Somebody was faster: the next time it is his turn before those who have come since.
-            Stage::Called => {
-                waiter.stage = Stage::Waiting;
+            LatchStage::Called => {
+                waiter.stage = LatchStage::Waiting;
                 waiter.waker.clone_from(waker);
                 latch.queue.push_front(ticket);
                 return Poll::Pending;
             }
-            Stage::Waiting => {
+            LatchStage::Waiting => {
                 waiter.waker.clone_from(waker);
                 return Poll::Pending;
             }
@@ -332,16 +332,16 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Drop for Request<'_> {
+impl Drop for LatchRequest<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let mut shard = self.table.shard(self.hash);
         let waiter = shard.waiters.remove(ticket);
         let wakers = match waiter.stage {
-            Stage::Granted => shard.release(self.hash),
+            LatchStage::Granted => shard.release(self.hash),
             // One that was called, or wants the latch alone, may have held up others behind it.
-            Stage::Called => shard.advance(self.hash),
-            Stage::Waiting => {
+            LatchStage::Called => shard.advance(self.hash),
+            LatchStage::Waiting => {
                 if let Some(latch) = shard.latches.get_mut(&self.hash) {
                     latch.queue.retain(|queued| *queued != ticket);
                 }
@@ -356,7 +356,7 @@ impl Drop for Request<'_> {
 /// Waits for a latch; dropping it gives up the place in the queue.
 #[must_use = "a latch is not taken before the future is awaited"]
 pub struct LatchFuture<'a> {
-    request: Request<'a>,
+    request: LatchRequest<'a>,
 }
 
 impl Future for LatchFuture<'_> {
@@ -370,7 +370,7 @@ impl Future for LatchFuture<'_> {
 /// As [`LatchFuture`], for [`LatchTable::lock_latest`].
 #[must_use = "a latch is not taken before the future is awaited"]
 pub struct LatestFuture<'a> {
-    request: Request<'a>,
+    request: LatchRequest<'a>,
 }
 
 impl Future for LatestFuture<'_> {

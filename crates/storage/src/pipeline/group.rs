@@ -124,7 +124,7 @@ pub(crate) enum Lead<'a> {
     Never(&'a Cell<bool>),
 }
 
-pub(super) enum Stage<U, F> {
+pub(super) enum SlotStage<U, F> {
     Waiting(U),
     /// At this position of this group; groups are counted as they are taken.
     Writing {
@@ -135,7 +135,7 @@ pub(super) enum Stage<U, F> {
 }
 
 struct Slot<U, F> {
-    stage: Stage<U, F>,
+    stage: SlotStage<U, F>,
     /// The unit's number.
     number: u64,
     /// Set while the owner waits; `None` when the owner is gone.
@@ -143,7 +143,7 @@ struct Slot<U, F> {
     abandoned: bool,
 }
 
-pub(super) struct State<U, F> {
+pub(super) struct QueueState<U, F> {
     queue: Queue,
     slots: Slab<Slot<U, F>>,
     /// Slots in stage `Waiting`, oldest first.
@@ -165,32 +165,32 @@ pub(super) struct State<U, F> {
     paused: bool,
     pub(super) closed: Option<F>,
     /// Memory of past groups, kept for the next one.
-    spare: Option<Group<U>>,
+    spare: Option<CommitGroup<U>>,
     /// Whether the owner knows that there is something to take.
     pub(super) owner_told: bool,
     /// What waits is refused because of this when no group is in flight.
     pub(super) refusing: Option<F>,
     /// Groups in flight that are refused when those before them are settled, and why.
-    pub(super) given_up: Vec<(Group<U>, F)>,
+    pub(super) given_up: Vec<(CommitGroup<U>, F)>,
     /// Groups before this one must not be written: one that they may follow was refused.
     pub(super) void_before: u64,
 }
 
 /// Units that are written together, and memory between groups.
-pub(crate) struct Group<U> {
+pub(crate) struct CommitGroup<U> {
     pub(super) ids: Vec<usize>,
-    /// Shared with [`State::in_flight`] until it is settled.
+    /// Shared with [`QueueState::in_flight`] until it is settled.
     pub(super) units: Arc<Vec<U>>,
     pub(super) wakers: Vec<Waker>,
 }
 
-impl<U> Default for Group<U> {
-    fn default() -> Group<U> {
-        Group { ids: Vec::new(), units: Arc::default(), wakers: Vec::new() }
+impl<U> Default for CommitGroup<U> {
+    fn default() -> CommitGroup<U> {
+        CommitGroup { ids: Vec::new(), units: Arc::default(), wakers: Vec::new() }
     }
 }
 
-impl<U> Group<U> {
+impl<U> CommitGroup<U> {
     /// The units and what they are called, while the group is not in flight.
     pub(super) fn parts_mut(&mut self) -> (&mut Vec<usize>, &mut Vec<U>) {
         let units = Arc::get_mut(&mut self.units);
@@ -199,7 +199,7 @@ impl<U> Group<U> {
 }
 
 /// Who leads next when a leader steps down.
-enum Successor {
+enum NextLeader {
     /// Nothing waits, or nobody may lead.
     NotNeeded,
     /// A thread that owes the end of its turn.
@@ -211,17 +211,17 @@ enum Successor {
 }
 
 pub(crate) struct GroupCommit<U, F> {
-    pub(super) state: Mutex<State<U, F>>,
+    pub(super) state: Mutex<QueueState<U, F>>,
     /// With so many units waiting a thread that defers leads before its turn ends.
     good_group: usize,
 }
 
 impl<U, F: Clone> GroupCommit<U, F> {
     pub(crate) fn new(good_group: usize) -> GroupCommit<U, F> {
-        GroupCommit::of(State::of(Queue::Commits), good_group)
+        GroupCommit::of(QueueState::of(Queue::Commits), good_group)
     }
 
-    pub(super) fn of(state: State<U, F>, good_group: usize) -> GroupCommit<U, F> {
+    pub(super) fn of(state: QueueState<U, F>, good_group: usize) -> GroupCommit<U, F> {
         GroupCommit { state: Mutex::new(state), good_group }
     }
 
@@ -302,13 +302,13 @@ impl<U, F: Clone> GroupCommit<U, F> {
         let state = self.state.lock();
         let slot = state.slots.get(place.slot).filter(|slot| slot.number == place.number)?;
         match &slot.stage {
-            Stage::Waiting(unit) => Some(look(unit)),
-            Stage::Writing { group, position } => {
+            SlotStage::Waiting(unit) => Some(look(unit)),
+            SlotStage::Writing { group, position } => {
                 let group = state.in_flight.get((group - state.first_in_flight) as usize);
                 let unit = group.and_then(|units| units.get(*position));
                 Some(look(unit.expect("a unit that is being written is in its group")))
             }
-            Stage::Done(_) => None,
+            SlotStage::Done(_) => None,
         }
     }
 
@@ -383,28 +383,28 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 
     /// Makes sure that somebody will lead if somebody must.
-    fn pass_on<W>(&self, state: MutexGuard<'_, State<U, F>>, writer: &W)
+    fn pass_on<W>(&self, state: MutexGuard<'_, QueueState<U, F>>, writer: &W)
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
         match state.successor() {
-            Successor::NotNeeded | Successor::Owing => {}
-            Successor::Owner(waker) => {
+            NextLeader::NotNeeded | NextLeader::Owing => {}
+            NextLeader::Owner(waker) => {
                 drop(state);
                 waker.wake();
             }
             // Their units are written all the same, by the last to leave.
-            Successor::Nobody => drop(self.lead(state, None, writer)),
+            NextLeader::Nobody => drop(self.lead(state, None, writer)),
         }
     }
 
     /// Writes groups until `own` is settled and others can go on without this caller.
     fn lead<'a, W>(
         &'a self,
-        state: MutexGuard<'a, State<U, F>>,
+        state: MutexGuard<'a, QueueState<U, F>>,
         own: Option<usize>,
         writer: &W,
-    ) -> MutexGuard<'a, State<U, F>>
+    ) -> MutexGuard<'a, QueueState<U, F>>
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
@@ -424,7 +424,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 
     /// Refuses whatever has no result yet, and what comes later.
-    pub(super) fn break_down<W>(&self, mut state: MutexGuard<'_, State<U, F>>, failure: &F, writer: &W)
+    pub(super) fn break_down<W>(&self, mut state: MutexGuard<'_, QueueState<U, F>>, failure: &F, writer: &W)
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
@@ -438,7 +438,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 
     /// Wakes those whose units are settled, lets go of the units and keeps the memory.
-    pub(super) fn release(&self, mut group: Group<U>) -> MutexGuard<'_, State<U, F>> {
+    pub(super) fn release(&self, mut group: CommitGroup<U>) -> MutexGuard<'_, QueueState<U, F>> {
         wake_all(group.wakers.drain(..));
         group.parts_mut().1.clear();
         let mut state = self.state.lock();
@@ -448,10 +448,10 @@ impl<U, F: Clone> GroupCommit<U, F> {
 
     fn lead_groups<'a, W>(
         &'a self,
-        mut state: MutexGuard<'a, State<U, F>>,
+        mut state: MutexGuard<'a, QueueState<U, F>>,
         own: Option<usize>,
         writer: &W,
-    ) -> MutexGuard<'a, State<U, F>>
+    ) -> MutexGuard<'a, QueueState<U, F>>
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
@@ -480,15 +480,15 @@ impl<U, F: Clone> GroupCommit<U, F> {
                 groups_after_own += 1;
             }
             let go_on = match state.successor() {
-                Successor::NotNeeded => false,
-                Successor::Nobody => true,
-                Successor::Owing | Successor::Owner(_)
+                NextLeader::NotNeeded => false,
+                NextLeader::Nobody => true,
+                NextLeader::Owing | NextLeader::Owner(_)
                     if own_waits || groups_after_own <= GROUPS_AFTER_OWN =>
                 {
                     true
                 }
-                Successor::Owing => false,
-                Successor::Owner(waker) => {
+                NextLeader::Owing => false,
+                NextLeader::Owner(waker) => {
                     group.wakers.push(waker);
                     false
                 }
@@ -524,9 +524,9 @@ pub(super) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
     }
 }
 
-impl<U, F: Clone> State<U, F> {
-    pub(super) fn of(queue: Queue) -> State<U, F> {
-        State {
+impl<U, F: Clone> QueueState<U, F> {
+    pub(super) fn of(queue: Queue) -> QueueState<U, F> {
+        QueueState {
             queue,
             slots: Slab::new(),
             waiting: VecDeque::new(),
@@ -561,10 +561,10 @@ impl<U, F: Clone> State<U, F> {
         self.waiting.clear();
         let (mut units, mut wakers, mut refused) = (Vec::new(), Vec::new(), 0);
         self.slots.retain(|_, slot| {
-            if !matches!(slot.stage, Stage::Done(_)) {
+            if !matches!(slot.stage, SlotStage::Done(_)) {
                 refused += 1;
-                let unsettled = std::mem::replace(&mut slot.stage, Stage::Done(Err(failure.clone())));
-                if let Stage::Waiting(unit) = unsettled {
+                let unsettled = std::mem::replace(&mut slot.stage, SlotStage::Done(Err(failure.clone())));
+                if let SlotStage::Waiting(unit) = unsettled {
                     units.push(unit);
                 }
             }
@@ -581,7 +581,7 @@ impl<U, F: Clone> State<U, F> {
         }
         let followed = followed?;
         match self.slots.get(followed.slot).filter(|slot| slot.number == followed.number) {
-            Some(Slot { stage: Stage::Done(result), .. }) => result.clone().err(),
+            Some(Slot { stage: SlotStage::Done(result), .. }) => result.clone().err(),
             Some(_) => None,
             // Nobody knows any more what became of it: whatever came before the last failure counts as
             // refused.
@@ -598,41 +598,41 @@ impl<U, F: Clone> State<U, F> {
         let free = self.slots.vacant_entry();
         let slot = free.key();
         let wakers = W::enqueued(&mut unit, QueuePlace { queue: self.queue, slot, number });
-        free.insert(Slot { stage: Stage::Waiting(unit), number, waker: None, abandoned: false });
+        free.insert(Slot { stage: SlotStage::Waiting(unit), number, waker: None, abandoned: false });
         self.waiting.push_back(slot);
         (slot, wakers)
     }
 
     fn take_result(&mut self, slot: usize) -> Option<Result<u64, F>> {
-        if !matches!(self.slots.get(slot)?.stage, Stage::Done(_)) {
+        if !matches!(self.slots.get(slot)?.stage, SlotStage::Done(_)) {
             return None;
         }
         match self.slots.remove(slot).stage {
-            Stage::Done(result) => Some(result),
-            Stage::Waiting(_) | Stage::Writing { .. } => None,
+            SlotStage::Done(result) => Some(result),
+            SlotStage::Waiting(_) | SlotStage::Writing { .. } => None,
         }
     }
 
     fn is_waiting(&self, slot: usize) -> bool {
-        self.slots.get(slot).is_some_and(|slot| matches!(slot.stage, Stage::Waiting(_)))
+        self.slots.get(slot).is_some_and(|slot| matches!(slot.stage, SlotStage::Waiting(_)))
     }
 
     fn may_lead(&self) -> bool {
         !self.leading && !self.paused && !self.waiting.is_empty()
     }
 
-    fn successor(&self) -> Successor {
+    fn successor(&self) -> NextLeader {
         if !self.may_lead() {
-            return Successor::NotNeeded;
+            return NextLeader::NotNeeded;
         }
         if self.owing > 0 {
-            return Successor::Owing;
+            return NextLeader::Owing;
         }
         let owner = self.waiting.iter().find_map(|slot| self.slots.get(*slot)?.waker.clone());
-        owner.map_or(Successor::Nobody, Successor::Owner)
+        owner.map_or(NextLeader::Nobody, NextLeader::Owner)
     }
 
-    pub(super) fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> Group<U> {
+    pub(super) fn take_group<W: GroupWriter<Unit = U>>(&mut self) -> CommitGroup<U> {
         let mut group = self.spare.take().unwrap_or_default();
         let number = self.first_in_flight + self.in_flight.len() as u64;
         let mut weight = 0;
@@ -641,8 +641,8 @@ impl<U, F: Clone> State<U, F> {
         while units.len() < GROUP_UNITS_MAX && weight < GROUP_WEIGHT_MAX {
             let Some(id) = self.waiting.pop_front() else { break };
             let slot = self.slots.get_mut(id).expect("what waits has a slot");
-            let stage = Stage::Writing { group: number, position: units.len() };
-            let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) else {
+            let stage = SlotStage::Writing { group: number, position: units.len() };
+            let SlotStage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) else {
                 panic!("unit {} is in the queue and waits no longer", slot.number);
             };
             weight += W::weight(&unit);
@@ -661,7 +661,11 @@ impl<U, F: Clone> State<U, F> {
 
     /// The group is refused: adds to it what follows its units, directly or not. Exactly those, so that a
     /// unit is never settled before one that it follows.
-    pub(super) fn add_followers<W: GroupWriter<Unit = U>>(&mut self, group: &mut Group<U>, failure: &F) {
+    pub(super) fn add_followers<W: GroupWriter<Unit = U>>(
+        &mut self,
+        group: &mut CommitGroup<U>,
+        failure: &F,
+    ) {
         self.refusal = Some((self.next_number, failure.clone()));
         // Ascending, as the units were enqueued.
         let (ids, units) = group.parts_mut();
@@ -671,14 +675,14 @@ impl<U, F: Clone> State<U, F> {
         assert!(refused.is_sorted(), "the group is not in the order of its units: {refused:?}");
         self.waiting.retain(|id| {
             let slot = slots.get_mut(*id).expect("what waits has a slot");
-            let Stage::Waiting(unit) = &slot.stage else {
+            let SlotStage::Waiting(unit) = &slot.stage else {
                 panic!("unit {} is in the queue and waits no longer", slot.number);
             };
             let follows =
                 W::followed(unit).is_some_and(|followed| refused.binary_search(&followed.number).is_ok());
             if follows {
-                let stage = Stage::Writing { group: self.first_in_flight, position: units.len() };
-                if let Stage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) {
+                let stage = SlotStage::Writing { group: self.first_in_flight, position: units.len() };
+                if let SlotStage::Waiting(unit) = std::mem::replace(&mut slot.stage, stage) {
                     ids.push(*id);
                     units.push(unit);
                     refused.push(slot.number);
@@ -689,15 +693,15 @@ impl<U, F: Clone> State<U, F> {
     }
 
     /// Notes the result for every owner that is there, and collects their wakers.
-    pub(super) fn settle(&mut self, group: &mut Group<U>, result: &Result<u64, F>, own: Option<usize>) {
+    pub(super) fn settle(&mut self, group: &mut CommitGroup<U>, result: &Result<u64, F>, own: Option<usize>) {
         for id in group.ids.drain(..) {
             let slot = self.slots.get_mut(id).expect("a unit of the group has a slot");
-            assert!(matches!(slot.stage, Stage::Writing { .. }), "unit {} is settled twice", slot.number);
+            assert!(matches!(slot.stage, SlotStage::Writing { .. }), "unit {} is settled twice", slot.number);
             if slot.abandoned {
                 self.slots.remove(id);
                 continue;
             }
-            slot.stage = Stage::Done(result.clone());
+            slot.stage = SlotStage::Done(result.clone());
             let waker = slot.waker.take();
             if own != Some(id) {
                 group.wakers.extend(waker);
@@ -705,11 +709,11 @@ impl<U, F: Clone> State<U, F> {
         }
     }
 
-    fn put_back(&mut self, group: &mut Group<U>) {
+    fn put_back(&mut self, group: &mut CommitGroup<U>) {
         self.paused = true;
         let (ids, units) = group.parts_mut();
         for (id, unit) in ids.drain(..).zip(units.drain(..)).rev() {
-            self.slot_mut(id).stage = Stage::Waiting(unit);
+            self.slot_mut(id).stage = SlotStage::Waiting(unit);
             self.waiting.push_front(id);
         }
     }

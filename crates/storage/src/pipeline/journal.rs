@@ -45,7 +45,7 @@ pub(crate) enum SyncOutcome<F> {
     Failed(F),
 }
 
-struct Waiter {
+struct SyncWaiter {
     /// What the sync must cover.
     sequence: u64,
     /// Whether waking it may make it sync; otherwise the journal thread does.
@@ -57,7 +57,7 @@ struct SyncState<F> {
     syncing: bool,
     /// Set from a request to the journal thread until somebody syncs.
     requested: bool,
-    waiters: Slab<Waiter>,
+    waiters: Slab<SyncWaiter>,
     /// Memory of past wake-ups.
     spare: Vec<Waker>,
     /// Set by the first failed sync, for good.
@@ -132,7 +132,7 @@ impl<F: Clone> SyncGroup<F> {
                 known.may_sync = may_sync;
             }
             None => {
-                let waiter = Waiter { sequence, may_sync, waker: waker.clone() };
+                let waiter = SyncWaiter { sequence, may_sync, waker: waker.clone() };
                 *ticket = Some(state.waiters.insert(waiter));
             }
         }
@@ -240,8 +240,8 @@ impl<F: Clone> SyncGroup<F> {
         let mut wakers = std::mem::take(&mut state.spare);
         let done = state.waiters.iter().filter(|(_, waiter)| everyone || waiter.sequence <= covered);
         wakers.extend(done.map(|(_, waiter)| waiter.waker.clone()));
-        let successor = if everyone { Successor::NotNeeded } else { state.successor(covered) };
-        if wakers.is_empty() && matches!(successor, Successor::NotNeeded) {
+        let successor = if everyone { NextSyncer::NotNeeded } else { state.successor(covered) };
+        if wakers.is_empty() && matches!(successor, NextSyncer::NotNeeded) {
             state.spare = wakers;
             return state;
         }
@@ -255,21 +255,21 @@ impl<F: Clone> SyncGroup<F> {
 }
 
 /// Who makes sure of the next sync.
-enum Successor {
+enum NextSyncer {
     /// Everybody is covered, or it has been seen to.
     NotNeeded,
     /// The journal thread.
     JournalThread,
     /// A waiter that may sync.
-    Waiter(Waker),
+    SyncWaiter(Waker),
 }
 
-impl Successor {
+impl NextSyncer {
     fn act<W: JournalWriter>(self, writer: &W) {
         match self {
-            Successor::NotNeeded => {}
-            Successor::JournalThread => writer.request_sync(),
-            Successor::Waiter(waker) => waker.wake(),
+            NextSyncer::NotNeeded => {}
+            NextSyncer::JournalThread => writer.request_sync(),
+            NextSyncer::SyncWaiter(waker) => waker.wake(),
         }
     }
 }
@@ -277,18 +277,18 @@ impl Successor {
 impl<F> SyncState<F> {
     /// Finds who sees to those whose sequence number the last sync did not cover. If one of them relies on
     /// the journal thread, that one syncs for all.
-    fn successor(&mut self, synced: u64) -> Successor {
+    fn successor(&mut self, synced: u64) -> NextSyncer {
         if self.requested {
-            return Successor::NotNeeded;
+            return NextSyncer::NotNeeded;
         }
         let mut waiter = None;
         for (_, uncovered) in self.waiters.iter().filter(|(_, waiter)| waiter.sequence > synced) {
             if !uncovered.may_sync {
                 self.requested = true;
-                return Successor::JournalThread;
+                return NextSyncer::JournalThread;
             }
             waiter.get_or_insert(&uncovered.waker);
         }
-        waiter.cloned().map_or(Successor::NotNeeded, Successor::Waiter)
+        waiter.cloned().map_or(NextSyncer::NotNeeded, NextSyncer::SyncWaiter)
     }
 }

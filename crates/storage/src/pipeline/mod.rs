@@ -41,10 +41,10 @@ pub struct Receipt {
 #[must_use = "a commit does nothing before it is polled"]
 pub struct CommitFuture {
     store: Arc<OpenStore>,
-    stage: Stage,
+    stage: CommitStage,
 }
 
-enum Stage {
+enum CommitStage {
     Gate {
         unit: WriteUnit,
         ticket: Option<usize>,
@@ -64,7 +64,7 @@ enum Stage {
 
 impl CommitFuture {
     pub(crate) fn new(store: Arc<OpenStore>, unit: WriteUnit) -> CommitFuture {
-        CommitFuture { store, stage: Stage::Gate { unit, ticket: None } }
+        CommitFuture { store, stage: CommitStage::Gate { unit, ticket: None } }
     }
 
     /// Commits on this thread and parks it while there is something to wait for. For threads of their
@@ -124,7 +124,7 @@ impl Drop for JournaledFuture {
 impl CommitFuture {
     /// Whether the unit waits at a gate: dropping the future withdraws it whole.
     pub const fn is_held(&self) -> bool {
-        matches!(self.stage, Stage::Gate { .. } | Stage::Window { .. })
+        matches!(self.stage, CommitStage::Gate { .. } | CommitStage::Window { .. })
     }
 
     /// One poll; `deferred` when the thread must not write in it.
@@ -132,11 +132,11 @@ impl CommitFuture {
         let store: &Arc<StoreInner> = &self.store;
         loop {
             let next = match &mut self.stage {
-                Stage::Gate { unit, ticket } => {
+                CommitStage::Gate { unit, ticket } => {
                     let refusal = store.breakdown().cloned().or_else(|| unit.entry_too_large());
                     if let Some(refusal) = refusal.or_else(|| store.space.refusal(unit.growth())) {
                         store.gate.abandon(ticket);
-                        self.stage = Stage::Finished;
+                        self.stage = CommitStage::Finished;
                         return Poll::Ready(Err(refusal));
                     }
                     if store.gate.poll_admit(unit.byte_len(), unit.connection(), ticket, waker).is_pending() {
@@ -147,26 +147,29 @@ impl CommitFuture {
                     }
                     let (queue, unit) = (unit.queue(), std::mem::take(unit));
                     match queue == Queue::Proposals && store.proposal_queue().holds(&unit) {
-                        true => Stage::Window { unit, ticket: None, began: ambient::now() },
-                        false => Stage::Group { ticket: Ticket::Unsent(unit), queue },
+                        true => CommitStage::Window { unit, ticket: None, began: ambient::now() },
+                        false => CommitStage::Group { ticket: Ticket::Unsent(unit), queue },
                     }
                 }
-                Stage::Window { unit, ticket, began } => {
+                CommitStage::Window { unit, ticket, began } => {
                     if store.proposal_queue().poll_admit(unit, ticket, *began, waker).is_pending() {
                         return Poll::Pending;
                     }
-                    Stage::Group { ticket: Ticket::Unsent(std::mem::take(unit)), queue: Queue::Proposals }
+                    CommitStage::Group {
+                        ticket: Ticket::Unsent(std::mem::take(unit)),
+                        queue: Queue::Proposals,
+                    }
                 }
-                Stage::Group { ticket, queue } => {
+                CommitStage::Group { ticket, queue } => {
                     let polled = match queue {
                         Queue::Commits => poll_group(store, ticket, waker, deferred),
                         Queue::Proposals => store.proposal_queue().poll(ticket, store, waker),
                     };
                     let Poll::Ready(applied) = polled else { return Poll::Pending };
-                    self.stage = Stage::Finished;
+                    self.stage = CommitStage::Finished;
                     return Poll::Ready(applied.map(|sequence| Receipt { sequence }));
                 }
-                Stage::Finished => panic!("a commit was polled after it had finished"),
+                CommitStage::Finished => panic!("a commit was polled after it had finished"),
             };
             self.stage = next;
         }
@@ -194,10 +197,10 @@ impl Future for CommitFuture {
 impl Drop for CommitFuture {
     fn drop(&mut self) {
         match &mut self.stage {
-            Stage::Gate { ticket, .. } => self.store.gate.abandon(ticket),
-            Stage::Window { ticket, .. } => self.store.proposal_queue().gate.abandon(ticket),
-            Stage::Group { ticket, queue } => self.store.queue(*queue).abandon(ticket, &***self.store),
-            Stage::Finished => {}
+            CommitStage::Gate { ticket, .. } => self.store.gate.abandon(ticket),
+            CommitStage::Window { ticket, .. } => self.store.proposal_queue().gate.abandon(ticket),
+            CommitStage::Group { ticket, queue } => self.store.queue(*queue).abandon(ticket, &***self.store),
+            CommitStage::Finished => {}
         }
     }
 }

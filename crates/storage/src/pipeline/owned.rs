@@ -11,13 +11,13 @@
 
 use std::sync::Arc;
 
-use super::group::{Group, GroupCommit, GroupWriter, Queue, State, wake_all};
+use super::group::{CommitGroup, GroupCommit, GroupWriter, Queue, QueueState, wake_all};
 use crate::sync::MutexGuard;
 
 impl<U, F: Clone> GroupCommit<U, F> {
     /// A queue with an owner, which refuses everything until he [accepts](GroupCommit::accept).
     pub(crate) fn owned(refusal: F) -> GroupCommit<U, F> {
-        let mut state = State::of(Queue::Proposals);
+        let mut state = QueueState::of(Queue::Proposals);
         state.closed = Some(refusal);
         GroupCommit::of(state, usize::MAX)
     }
@@ -56,7 +56,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
                 return;
             }
             let Some(first) = state.in_flight.front() else { return self.refuse_if_idle(state, writer) };
-            let is_first = |(group, _): &(Group<U>, F)| Arc::ptr_eq(first, &group.units);
+            let is_first = |(group, _): &(CommitGroup<U>, F)| Arc::ptr_eq(first, &group.units);
             let Some(place) = state.given_up.iter().position(is_first) else { return };
             let (group, why) = state.given_up.swap_remove(place);
             state.leading = true;
@@ -65,7 +65,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
         }
     }
 
-    fn refuse_if_idle<W>(&self, mut state: MutexGuard<'_, State<U, F>>, writer: &W)
+    fn refuse_if_idle<W>(&self, mut state: MutexGuard<'_, QueueState<U, F>>, writer: &W)
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
@@ -87,7 +87,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 
     /// The owner takes the next group. When there is none he is told of the next unit.
-    pub(crate) fn take<W>(&self, writer: &W) -> Option<Group<U>>
+    pub(crate) fn take<W>(&self, writer: &W) -> Option<CommitGroup<U>>
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
@@ -100,7 +100,11 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 
     /// Changes the units of a group in flight.
-    pub(crate) fn change<T>(&self, group: &mut Group<U>, change: impl FnOnce(&mut Vec<U>) -> T) -> Option<T> {
+    pub(crate) fn change<T>(
+        &self,
+        group: &mut CommitGroup<U>,
+        change: impl FnOnce(&mut Vec<U>) -> T,
+    ) -> Option<T> {
         let mut state = self.state.lock();
         let share = state.in_flight.iter_mut().find(|share| Arc::ptr_eq(share, &group.units))?;
         *share = Arc::default();
@@ -112,7 +116,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
     /// Writes the first group in flight with another unit beside it, by `write`, whose answer is that of all.
     pub(crate) fn write_first<W>(
         &self,
-        mut group: Group<U>,
+        mut group: CommitGroup<U>,
         beside: U,
         writer: &W,
         write: impl FnOnce(&[U]) -> Result<u64, F>,
@@ -132,7 +136,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 
     /// Refuses a group in flight, and what follows it: at once, or when those before it are settled.
-    pub(crate) fn give_up<W>(&self, group: Group<U>, why: F, writer: &W) -> Result<(), F>
+    pub(crate) fn give_up<W>(&self, group: CommitGroup<U>, why: F, writer: &W) -> Result<(), F>
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
@@ -147,7 +151,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 
     /// A group is about to be written, unless the queue was broken or closed and everything refused.
-    fn begin_first(&self, group: &Group<U>) -> Result<(), F> {
+    fn begin_first(&self, group: &CommitGroup<U>) -> Result<(), F> {
         let mut state = self.state.lock();
         let Some(place) = state.place_in_flight(group) else {
             return Err(state.closed.clone().expect("who is not in flight was refused when the queue ended"));
@@ -159,7 +163,7 @@ impl<U, F: Clone> GroupCommit<U, F> {
         Ok(())
     }
 
-    fn settle_first<W>(&self, mut group: Group<U>, result: &Result<u64, F>, writer: &W)
+    fn settle_first<W>(&self, mut group: CommitGroup<U>, result: &Result<u64, F>, writer: &W)
     where
         W: GroupWriter<Unit = U, Failure = F>,
     {
@@ -192,8 +196,8 @@ impl<U, F: Clone> GroupCommit<U, F> {
     }
 }
 
-impl<U, F: Clone> State<U, F> {
-    fn place_in_flight(&self, group: &Group<U>) -> Option<usize> {
+impl<U, F: Clone> QueueState<U, F> {
+    fn place_in_flight(&self, group: &CommitGroup<U>) -> Option<usize> {
         self.in_flight.iter().position(|share| Arc::ptr_eq(share, &group.units))
     }
 }

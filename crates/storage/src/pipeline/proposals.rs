@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Receipt;
-use super::group::{Group, GroupCommit, GroupWriter, Lead, Queue, Ticket, words_of};
+use super::group::{CommitGroup, GroupCommit, GroupWriter, Lead, Queue, Ticket, words_of};
 use crate::engine::EngineFailure;
 use crate::error::CommitError;
 use crate::gate::queue::{Admission, Gate, cost};
@@ -115,7 +115,7 @@ pub struct Proposals {
 #[must_use = "its units wait until it is written or refused"]
 pub struct ProposedGroup {
     store: Arc<StoreInner>,
-    group: Option<Group<WriteUnit>>,
+    group: Option<CommitGroup<WriteUnit>>,
     entries: Vec<Vec<u8>>,
     cost: u64,
     largest: u64,

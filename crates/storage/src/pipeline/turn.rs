@@ -11,17 +11,17 @@ use super::group::Lead;
 use crate::store::StoreInner;
 
 thread_local! {
-    static TURN: Turn = const { Turn { deferred: Cell::new(false), owed: RefCell::new(Vec::new()) } };
+    static TURN: LoopTurn = const { LoopTurn { deferred: Cell::new(false), owed: RefCell::new(Vec::new()) } };
 }
 
 /// One thread's part.
-struct Turn {
+struct LoopTurn {
     deferred: Cell<bool>,
     /// Stores to which the thread owes the end of its turn; one at most, outside of tests.
     owed: RefCell<Vec<Weak<StoreInner>>>,
 }
 
-impl Turn {
+impl LoopTurn {
     fn owes(&self, store: &StoreInner) -> bool {
         self.owed.borrow().iter().any(|owed| std::ptr::eq(owed.as_ptr(), store))
     }
@@ -41,7 +41,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LoopTurn {
     fn drop(&mut self) {
         self.pay_all();
     }

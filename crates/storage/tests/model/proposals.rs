@@ -8,7 +8,7 @@ use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::thread;
 
-use super::group::{Group, GroupOutcome, GroupWriter, Lead};
+use super::group::{CommitGroup, GroupOutcome, GroupWriter, Lead};
 use super::handover::{Documents, REFUSED, Unit, leave, spawn_loop, spawn_updates, take_one};
 use super::table::Queueing;
 use super::{check, join_all};
@@ -32,7 +32,7 @@ struct Plan {
 
 struct Owner {
     documents: Arc<Documents>,
-    in_flight: VecDeque<Group<Unit>>,
+    in_flight: VecDeque<CommitGroup<Unit>>,
     refusals: AtomicUsize,
     step_downs: AtomicUsize,
     plan: Plan,
